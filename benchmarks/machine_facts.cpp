@@ -13,8 +13,7 @@
 
 #include "base/file.hpp"
 #include "engine/job/version.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -64,16 +63,15 @@ std::string today() {
 std::string machine_line(const std::string& more) {
   const std::string commit = git("rev-parse --short HEAD");
   const bool changed = !git("status --porcelain --untracked-files=no").empty();
-  std::string text = engine::JsonObject()
-                         .add("kind", engine::json_string("machine"))
-                         .add("processor", engine::json_string(processor_name()))
-                         .add("cores", std::to_string(std::thread::hardware_concurrency()))
-                         .add("commit", commit.empty() ? "null" : engine::json_string(commit))
-                         .add("uncommitted_changes", changed ? "true" : "false")
-                         .add("mayfly", engine::json_string(engine::kVersion))
-                         .add("load_average_before", fmt::format("{:.2f}", load_average()))
-                         .add("date", engine::json_string(today()))
-                         .text();
+  std::string text = engine::json_text(
+      {{"kind", "machine"},
+       {"processor", processor_name()},
+       {"cores", std::thread::hardware_concurrency()},
+       {"commit", commit.empty() ? engine::json::value() : engine::json::value(commit)},
+       {"uncommitted_changes", changed},
+       {"mayfly", engine::kVersion},
+       {"load_average_before", engine::rounded(load_average(), 2)},
+       {"date", today()}});
   text.insert(text.size() - 1, more);
   return text;
 }

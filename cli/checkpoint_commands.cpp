@@ -4,16 +4,10 @@
 #include "cli/open_checkpoint.hpp"
 #include "cli/safetensors_header.hpp"
 #include "engine/config/config.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
 namespace {
-
-using engine::json_array;
-using engine::json_number;
-using engine::json_string;
-using engine::JsonObject;
 
 /// A file of a checkpoint with its tensors (none for the manifest).
 struct FileContent {
@@ -39,51 +33,35 @@ Result<std::vector<FileContent>> contents_of(const engine::LoadedCheckpoint& che
   return contents;
 }
 
-std::string shape_text(const TensorEntry& tensor) {
-  std::string text;
-  for (const std::int64_t extent : tensor.shape) {
-    text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  }
-  return "[" + text + "]";
-}
-
-std::string json_of(const FileContent& file) {
-  std::vector<std::string> tensors;
+engine::json::object json_of(const FileContent& file) {
+  engine::json::array tensors;
   for (const TensorEntry& tensor : file.tensors) {
-    tensors.push_back(JsonObject()
-                          .add("name", json_string(tensor.name))
-                          .add("dtype", json_string(tensor.dtype))
-                          .add("shape", shape_text(tensor))
-                          .add("bytes", json_number(tensor.bytes))
-                          .text());
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", tensor.dtype},
+                       {"shape", engine::value_of(tensor.shape)},
+                       {"bytes", tensor.bytes}});
   }
-  return JsonObject()
-      .add("name", json_string(file.name))
-      .add("bytes", json_number(file.bytes))
-      .add("tensors", json_array(tensors))
-      .text();
+  return {{"name", file.name}, {"bytes", file.bytes}, {"tensors", tensors}};
 }
 
 std::string json_of(const engine::LoadedCheckpoint& checkpoint,
                     const std::vector<FileContent>& contents) {
-  JsonObject fingerprint;
+  engine::json::object fingerprint;
   for (const auto& [name, text] : checkpoint.info.fingerprint) {
-    fingerprint.add(name, json_string(text));
+    fingerprint[name] = text;
   }
-  std::vector<std::string> files;
+  engine::json::array files;
   for (const FileContent& content : contents) {
     files.push_back(json_of(content));
   }
-  return JsonObject()
-      .add("path", json_string(checkpoint.path))
-      .add("model", json_string(checkpoint.info.model))
-      .add("classes", json_number(static_cast<std::uint64_t>(checkpoint.info.classes)))
-      .add("step", json_number(value(checkpoint.info.committed)))
-      .add("seed", json_number(checkpoint.info.seed))
-      .add("digest", json_string(to_string(checkpoint.info.digest)))
-      .add("fingerprint", fingerprint.text())
-      .add("files", json_array(files))
-      .text();
+  return engine::json_text({{"path", checkpoint.path},
+                            {"model", checkpoint.info.model},
+                            {"classes", checkpoint.info.classes},
+                            {"step", value(checkpoint.info.committed)},
+                            {"seed", checkpoint.info.seed},
+                            {"digest", to_string(checkpoint.info.digest)},
+                            {"fingerprint", fingerprint},
+                            {"files", files}});
 }
 
 std::string text_of(const engine::LoadedCheckpoint& checkpoint,
@@ -101,7 +79,8 @@ std::string text_of(const engine::LoadedCheckpoint& checkpoint,
     text += fmt::format("{}: {} bytes", file.name, file.bytes);
     text += file.tensors.empty() ? "\n" : fmt::format(", {} tensors\n", file.tensors.size());
     for (const TensorEntry& tensor : file.tensors) {
-      text += fmt::format("  {:<40} {} {}\n", tensor.name, tensor.dtype, shape_text(tensor));
+      text += fmt::format("  {:<40} {} {}\n", tensor.name, tensor.dtype,
+                          engine::json_text(engine::value_of(tensor.shape)));
     }
   }
   return text;
@@ -180,11 +159,9 @@ int digest(const ParsedArguments& arguments, Context& context) {
   }
   const nn::CheckpointInfo& info = opened.value().loaded.info;
   if (arguments.has("json")) {
-    context.out << JsonObject()
-                       .add("path", json_string(opened.value().loaded.path))
-                       .add("step", json_number(value(info.committed)))
-                       .add("digest", json_string(to_string(info.digest)))
-                       .text()
+    context.out << engine::json_text({{"path", opened.value().loaded.path},
+                                      {"step", value(info.committed)},
+                                      {"digest", to_string(info.digest)}})
                 << "\n";
   } else {
     context.out << to_string(info.digest) << "\n";

@@ -5,8 +5,7 @@
 #include "cli/commands.hpp"
 #include "cli/documentation.hpp"
 #include "engine/job/version.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -313,11 +312,8 @@ const std::vector<Subcommand>& subcommands() {
 
 int version(const ParsedArguments& arguments, Context& context) {
   if (arguments.has("json")) {
-    context.out << engine::JsonObject()
-                       .add("version", engine::json_string(engine::kVersion))
-                       .add("protocol",
-                            engine::json_number(std::uint64_t{elastic::kProtocolVersion}))
-                       .text()
+    context.out << engine::json_text(
+                       {{"version", engine::kVersion}, {"protocol", elastic::kProtocolVersion}})
                 << "\n";
   } else {
     context.out << "mayfly " << engine::kVersion << "\n";

@@ -6,8 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/configuration.hpp"
 #include "engine/cloud/cloud_provider.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -22,15 +21,15 @@ int complain(const ProviderError& error, const Context& context) {
 }
 
 std::string json_of(const ServerStatus& server) {
-  engine::JsonObject object;
-  object.add("id", engine::json_string(server.id))
-      .add("state", engine::json_string(cloud_hooks::to_string(server.state)))
-      .add("offer", engine::json_string(cloud_hooks::to_string(server.offer)))
-      .add("request", engine::json_string(server.request_id));
+  engine::json::object object;
+  object["id"] = server.id;
+  object["state"] = cloud_hooks::to_string(server.state);
+  object["offer"] = cloud_hooks::to_string(server.offer);
+  object["request"] = server.request_id;
   if (server.uptime) {
-    object.add("uptime_s", engine::json_number(to_seconds(*server.uptime)));
+    object["uptime_s"] = to_seconds(*server.uptime);
   }
-  return object.text();
+  return engine::json_text(object);
 }
 
 int list(Provider& provider, const ParsedArguments& arguments, Context& context) {
@@ -86,11 +85,7 @@ int examine(Provider& provider, const engine::JobConfig& config, const ParsedArg
   for (const cloud_hooks::Finding& finding : findings) {
     all_fine = all_fine && finding.ok;
     if (arguments.has("json")) {
-      context.out << engine::JsonObject()
-                         .add("ok", finding.ok ? "true" : "false")
-                         .add("text", engine::json_string(finding.text))
-                         .text()
-                  << "\n";
+      context.out << engine::json_text({{"ok", finding.ok}, {"text", finding.text}}) << "\n";
     } else {
       context.out << (finding.ok ? "ok       " : "missing  ") << finding.text << "\n";
     }

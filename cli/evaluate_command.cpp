@@ -2,8 +2,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/evaluate_checkpoint.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -51,15 +50,13 @@ int evaluate(const ParsedArguments& arguments, Context& context) {
   }
   const Evaluation& e = done.value();
   if (arguments.has("json")) {
-    context.out << engine::JsonObject()
-                       .add("path", engine::json_string(e.path))
-                       .add("step", engine::json_number(e.step))
-                       .add("data", engine::json_string(e.data))
-                       .add("samples", engine::json_number(e.accuracy.samples))
-                       .add("test_top1", engine::json_number(e.accuracy.top1()))
-                       .add("test_loss", engine::json_number(e.accuracy.loss))
-                       .add("isa", engine::json_string(e.isa))
-                       .text()
+    context.out << engine::json_text({{"path", e.path},
+                                      {"step", e.step},
+                                      {"data", e.data},
+                                      {"samples", e.accuracy.samples},
+                                      {"test_top1", e.accuracy.top1()},
+                                      {"test_loss", e.accuracy.loss},
+                                      {"isa", e.isa}})
                 << "\n";
   } else {
     context.out << fmt::format("{}: step {}, {:.2f} % of {} test images of {}, loss {:.4f}\n",

@@ -4,18 +4,13 @@
 
 #include "cli/commands.hpp"
 #include "engine/config/config.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 #include "nn/cpu/conv_kernel.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
 namespace mayfly::cli {
 namespace {
 
-using engine::json_array;
-using engine::json_number;
-using engine::json_string;
-using engine::JsonObject;
 using nn::Lifetime;
 using nn::MemoryPlan;
 using nn::PlannedTensor;
@@ -54,15 +49,13 @@ Result<Subject> subject_of(const ParsedArguments& arguments) {
                  std::move(isa).value()};
 }
 
-JsonObject json_about(const Subject& subject) {
-  JsonObject object;
-  object.add("model", json_string(subject.model.name))
-      .add("image_size", std::to_string(subject.model.image_size))
-      .add("classes", std::to_string(subject.model.classes))
-      .add("dtype", json_string(nn::name_of(subject.dtype)))
-      .add("isa", json_string(subject.isa))
-      .add("conv_kernels", json_string(nn::cpu::conv_kernels_fingerprint()));
-  return object;
+engine::json::object json_about(const Subject& subject) {
+  return {{"model", subject.model.name},
+          {"image_size", subject.model.image_size},
+          {"classes", subject.model.classes},
+          {"dtype", nn::name_of(subject.dtype)},
+          {"isa", subject.isa},
+          {"conv_kernels", nn::cpu::conv_kernels_fingerprint()}};
 }
 
 std::string headline(const Subject& subject) {
@@ -74,21 +67,21 @@ std::string headline(const Subject& subject) {
 // ---- inspect --kernels
 
 std::string kernels_json(const Subject& subject, const std::vector<KernelChoice>& choices) {
-  std::vector<std::string> layers;
+  engine::json::array layers;
   for (const KernelChoice& choice : choices) {
     const nn::ConvSpec& spec = choice.spec;
-    layers.push_back(JsonObject()
-                         .add("layer", json_string(choice.layer))
-                         .add("kernel_size", std::to_string(spec.kernel))
-                         .add("stride", std::to_string(spec.stride))
-                         .add("in_channels", std::to_string(spec.in_channels))
-                         .add("out_channels", std::to_string(spec.out_channels))
-                         .add("input_size", std::to_string(spec.input_size))
-                         .add("output_size", std::to_string(spec.output_size()))
-                         .add("kernel", json_string(nn::cpu::name_of(choice.kernel)))
-                         .text());
+    layers.push_back({{"layer", choice.layer},
+                      {"kernel_size", spec.kernel},
+                      {"stride", spec.stride},
+                      {"in_channels", spec.in_channels},
+                      {"out_channels", spec.out_channels},
+                      {"input_size", spec.input_size},
+                      {"output_size", spec.output_size()},
+                      {"kernel", nn::cpu::name_of(choice.kernel)}});
   }
-  return json_about(subject).add("layers", json_array(layers)).text();
+  engine::json::object object = json_about(subject);
+  object["layers"] = layers;
+  return engine::json_text(object);
 }
 
 std::string kernels_text(const Subject& subject, const std::vector<KernelChoice>& choices) {
@@ -140,22 +133,20 @@ std::string lifetime_text(const Lifetime& lifetime, int convolutions) {
 }
 
 std::string memory_json(const Subject& subject, const MemoryPlan& plan, int convolutions) {
-  std::vector<std::string> tensors;
+  engine::json::array tensors;
   for (const PlannedTensor& tensor : plan.tensors()) {
-    tensors.push_back(JsonObject()
-                          .add("tensor", json_string(tensor.name))
-                          .add("bytes", json_number(std::uint64_t{tensor.bytes}))
-                          .add("first", json_string(time_name(tensor.lifetime.first, convolutions)))
-                          .add("last", json_string(time_name(tensor.lifetime.last, convolutions)))
-                          .add("offset", json_number(std::uint64_t{tensor.offset}))
-                          .text());
+    tensors.push_back({{"tensor", tensor.name},
+                       {"bytes", tensor.bytes},
+                       {"first", time_name(tensor.lifetime.first, convolutions)},
+                       {"last", time_name(tensor.lifetime.last, convolutions)},
+                       {"offset", tensor.offset}});
   }
-  return json_about(subject)
-      .add("microbatch", json_number(std::uint64_t{subject.microbatch}))
-      .add("total_bytes", json_number(std::uint64_t{plan.total()}))
-      .add("bytes_without_sharing", json_number(bytes_without_sharing(plan)))
-      .add("tensors", json_array(tensors))
-      .text();
+  engine::json::object object = json_about(subject);
+  object["microbatch"] = subject.microbatch;
+  object["total_bytes"] = plan.total();
+  object["bytes_without_sharing"] = bytes_without_sharing(plan);
+  object["tensors"] = tensors;
+  return engine::json_text(object);
 }
 
 std::string memory_text(const Subject& subject, const MemoryPlan& plan, int convolutions) {

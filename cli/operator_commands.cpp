@@ -3,7 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/operator_link.hpp"
 #include "cli/status_table.hpp"
-#include "engine/run/json_text.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -57,11 +57,7 @@ int order(const std::string& verb, const std::vector<std::string>& rest_names,
     return context.complain(text.error());
   }
   if (arguments.has("json")) {
-    context.out << engine::JsonObject()
-                       .add("ok", "true")
-                       .add("text", engine::json_string(text.value()))
-                       .text()
-                << "\n";
+    context.out << engine::json_text({{"ok", true}, {"text", text.value()}}) << "\n";
   } else {
     context.out << text.value() << "\n";
   }

@@ -34,7 +34,7 @@ ProgressLine::~ProgressLine() {
   erase();
 }
 
-void ProgressLine::on_step(const engine::StepMetric& metric, std::uint64_t total_steps) {
+void ProgressLine::on_step(const engine::StepRecord& metric, std::uint64_t total_steps) {
   if (options_.quiet) {
     return;
   }
@@ -73,7 +73,7 @@ bool ProgressLine::is_due(Instant now, std::uint64_t step, std::uint64_t total_s
   return since >= kPlainPeriodMax || (in_next_part && since >= kPlainPeriodMin);
 }
 
-std::string ProgressLine::line_of(const engine::StepMetric& metric,
+std::string ProgressLine::line_of(const engine::StepRecord& metric,
                                   std::uint64_t total_steps) const {
   const double images_left = static_cast<double>(total_steps - std::min(metric.step, total_steps)) *
                              static_cast<double>(metric.samples);

@@ -28,13 +28,13 @@ class ProgressLine final : public engine::RunListener {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void on_step(const engine::StepMetric& metric, std::uint64_t total_steps) override;
+  void on_step(const engine::StepRecord& metric, std::uint64_t total_steps) override;
   void on_event(const std::string& line) override;
   void on_summary(const engine::Summary& summary) override;
 
  private:
   [[nodiscard]] bool is_due(Instant now, std::uint64_t step, std::uint64_t total_steps) const;
-  [[nodiscard]] std::string line_of(const engine::StepMetric& metric,
+  [[nodiscard]] std::string line_of(const engine::StepRecord& metric,
                                     std::uint64_t total_steps) const;
   /// Clears the rewritten line from the terminal.
   void erase();

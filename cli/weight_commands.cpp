@@ -6,16 +6,13 @@
 #include "base/file.hpp"
 #include "cli/commands.hpp"
 #include "cli/open_checkpoint.hpp"
-#include "engine/run/json_text.hpp"
+#include "engine/run/record_json.hpp"
 #include "nn/weight_file.hpp"
 
 namespace mayfly::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-using engine::json_number;
-using engine::json_string;
 
 constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
 
@@ -170,12 +167,8 @@ Result<Imported> import_file(const ParsedArguments& arguments) {
                   to_string(nn::digest_of(weights.value().state))};
 }
 
-engine::JsonObject json_about(const std::string& path, const nn::Model& model) {
-  engine::JsonObject object;
-  object.add("path", json_string(path))
-      .add("model", json_string(model.name))
-      .add("classes", json_number(static_cast<std::uint64_t>(model.classes)));
-  return object;
+engine::json::object json_about(const std::string& path, const nn::Model& model) {
+  return {{"path", path}, {"model", model.name}, {"classes", model.classes}};
 }
 
 }  // namespace
@@ -188,11 +181,10 @@ int export_weights(const ParsedArguments& arguments, Context& context) {
   const auto& [path, checkpoint, bytes] = done.value();
   const std::uint64_t step = value(checkpoint.state.committed);
   if (arguments.has("json")) {
-    context.out << json_about(path, checkpoint.model)
-                       .add("step", json_number(step))
-                       .add("bytes", json_number(std::uint64_t{bytes}))
-                       .text()
-                << "\n";
+    engine::json::object object = json_about(path, checkpoint.model);
+    object["step"] = step;
+    object["bytes"] = bytes;
+    context.out << engine::json_text(object) << "\n";
   } else {
     context.out << fmt::format("{}: {}, {} classes, step {} of {}, {} bytes\n", path,
                                checkpoint.model.name, checkpoint.model.classes, step,
@@ -208,7 +200,9 @@ int import_weights(const ParsedArguments& arguments, Context& context) {
   }
   const auto& [path, model, digest] = done.value();
   if (arguments.has("json")) {
-    context.out << json_about(path, model).add("digest", json_string(digest)).text() << "\n";
+    engine::json::object object = json_about(path, model);
+    object["digest"] = digest;
+    context.out << engine::json_text(object) << "\n";
   } else {
     context.out << fmt::format("{}: {}, {} classes, digest {}\n", path, model.name, model.classes,
                                digest);

@@ -15,8 +15,6 @@
 #include "benchmarks/ranks/rank_session.hpp"
 #include "benchmarks/ranks/rank_team.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
 
 namespace mayfly::bench {
 namespace {

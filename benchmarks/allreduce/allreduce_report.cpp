@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "base/statistics.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -82,39 +81,37 @@ std::vector<AllReduceRow> rows_of(const std::vector<AllReduceRound>& rounds) {
 }
 
 std::string to_json(const AllReduceRound& round, const std::string& type) {
-  return engine::JsonObject()
-      .add("kind", engine::json_string("round"))
-      .add("ranks", std::to_string(round.ranks))
-      .add("bytes", std::to_string(round.bytes))
-      .add("type", engine::json_string(type))
-      .add("contestant", engine::json_string(round.contestant))
-      .add("peer", round.is_peer ? "true" : "false")
-      .add("round", std::to_string(round.round))
-      .add("iterations", std::to_string(round.iterations))
-      .add("median_ms", fmt::format("{:.6f}", 1e3 * round.median_seconds))
-      .add("min_ms", fmt::format("{:.6f}", 1e3 * round.min_seconds))
-      .text();
+  return engine::json_text({{"kind", "round"},
+                            {"ranks", round.ranks},
+                            {"bytes", round.bytes},
+                            {"type", type},
+                            {"contestant", round.contestant},
+                            {"peer", round.is_peer},
+                            {"round", round.round},
+                            {"iterations", round.iterations},
+                            {"median_ms", engine::rounded(1e3 * round.median_seconds, 6)},
+                            {"min_ms", engine::rounded(1e3 * round.min_seconds, 6)}});
 }
 
 std::string to_json(const AllReduceRow& row, const std::string& type) {
   const bool compared = !row.best_peer.empty();
-  return engine::JsonObject()
-      .add("kind", engine::json_string("row"))
-      .add("ranks", std::to_string(row.ranks))
-      .add("bytes", std::to_string(row.bytes))
-      .add("type", engine::json_string(type))
-      .add("contestant", engine::json_string(row.contestant))
-      .add("peer", row.is_peer ? "true" : "false")
-      .add("rounds", std::to_string(row.rounds))
-      .add("median_ms", fmt::format("{:.6f}", 1e3 * row.seconds))
-      .add("p10_ms", fmt::format("{:.6f}", 1e3 * row.low_seconds))
-      .add("p90_ms", fmt::format("{:.6f}", 1e3 * row.high_seconds))
-      .add("min_ms", fmt::format("{:.6f}", 1e3 * row.min_seconds))
-      .add("algorithm_gbps", fmt::format("{:.4f}", algorithm_bandwidth(row)))
-      .add("bus_gbps", fmt::format("{:.4f}", bus_bandwidth(row)))
-      .add("best_peer", compared ? engine::json_string(row.best_peer) : "null")
-      .add("ratio_to_best_peer", compared ? fmt::format("{:.4f}", row.ratio_to_best_peer) : "null")
-      .text();
+  return engine::json_text(
+      {{"kind", "row"},
+       {"ranks", row.ranks},
+       {"bytes", row.bytes},
+       {"type", type},
+       {"contestant", row.contestant},
+       {"peer", row.is_peer},
+       {"rounds", row.rounds},
+       {"median_ms", engine::rounded(1e3 * row.seconds, 6)},
+       {"p10_ms", engine::rounded(1e3 * row.low_seconds, 6)},
+       {"p90_ms", engine::rounded(1e3 * row.high_seconds, 6)},
+       {"min_ms", engine::rounded(1e3 * row.min_seconds, 6)},
+       {"algorithm_gbps", engine::rounded(algorithm_bandwidth(row), 4)},
+       {"bus_gbps", engine::rounded(bus_bandwidth(row), 4)},
+       {"best_peer", compared ? engine::json::value(row.best_peer) : nullptr},
+       {"ratio_to_best_peer",
+        compared ? engine::json::value(engine::rounded(row.ratio_to_best_peer, 4)) : nullptr}});
 }
 
 std::string to_table(const std::vector<AllReduceRow>& rows) {

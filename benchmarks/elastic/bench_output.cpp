@@ -11,8 +11,7 @@
 #include "benchmarks/elastic/step_log.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -39,12 +38,12 @@ ScratchRun::~ScratchRun() {
 
 JsonFields job_facts(const ElasticBenchOptions& options) {
   const engine::JobConfig& job = options.job;
-  return {{"workers", std::to_string(job.workers)},
-          {"threads", std::to_string(job.threads)},
-          {"model", engine::json_string(job.model)},
-          {"backend", engine::json_string(job.backend)},
-          {"resident_mib", std::to_string(job.resident_mib)},
-          {"global_batch", std::to_string(job.global_batch)}};
+  return {{"workers", job.workers},
+          {"threads", job.threads},
+          {"model", job.model},
+          {"backend", job.backend},
+          {"resident_mib", job.resident_mib},
+          {"global_batch", job.global_batch}};
 }
 
 void print_events(const ElasticBenchOptions& options, const std::string& title,

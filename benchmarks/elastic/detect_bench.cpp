@@ -16,6 +16,7 @@
 #include "benchmarks/elastic/step_log.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -108,8 +109,8 @@ int print_detections(const ElasticBenchOptions& options, const std::vector<Detec
     }
   }
   JsonFields fields = job_facts(options);
-  fields.emplace_back("fault", '"' + options.fault + '"');
-  fields.emplace_back("silence_max_ms", fmt::format("{:g}", options.job.silence_max_ms));
+  fields["fault"] = options.fault;
+  fields["silence_max_ms"] = options.job.silence_max_ms;
   const std::string title = fmt::format("{} of 1 of {} workers, {} times; ms since the fault",
                                         options.fault, options.job.workers, options.events);
   print_events(options, title, fields, series);
@@ -176,13 +177,13 @@ int count_false_evictions(const ElasticBenchOptions& options) {
     return ended_early(0, 0, code);
   }
   JsonFields fields = job_facts(options);
-  fields.emplace_back("minutes", fmt::format("{:g}", minutes));
-  fields.emplace_back("oversubscribe", fmt::format("{:g}", options.oversubscribe));
-  fields.emplace_back("silence_max_ms", fmt::format("{:g}", options.job.silence_max_ms));
-  fields.emplace_back("steps", std::to_string(last_step));
-  fields.emplace_back("false_evictions", std::to_string(evictions));
-  fields.emplace_back("stall_reports", std::to_string(steps.lines("stalled").size()));
-  fields.emplace_back("longest_silence_ms", fmt::format("{:.3f}", silent_max_ms));
+  fields["minutes"] = minutes;
+  fields["oversubscribe"] = options.oversubscribe;
+  fields["silence_max_ms"] = options.job.silence_max_ms;
+  fields["steps"] = last_step;
+  fields["false_evictions"] = evictions;
+  fields["stall_reports"] = steps.lines("stalled").size();
+  fields["longest_silence_ms"] = engine::rounded(silent_max_ms, 3);
   if (options.json) {
     fmt::print("{}\n{}", machine_line(""), summary_line(fields, {}));
   } else {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/statistics.hpp"
-#include "engine/run/json_text.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -26,30 +26,31 @@ std::string event_lines(const std::vector<EventSeries>& series) {
   std::string text;
   const std::size_t events = series.empty() ? 0 : series.front().values.size();
   for (std::size_t i = 0; i < events; ++i) {
-    engine::JsonObject line;
-    line.add("kind", "\"event\"").add("event", std::to_string(i + 1));
+    engine::json::object line;
+    line["kind"] = "event";
+    line["event"] = i + 1;
     for (const EventSeries& each : series) {
-      line.add(each.name, fmt::format("{:.3f}", each.values.at(i)));
+      line[each.name] = engine::rounded(each.values.at(i), 3);
     }
-    text += line.text() + "\n";
+    text += engine::json_text(line) + "\n";
   }
   return text;
 }
 
 std::string summary_line(const JsonFields& facts, const std::vector<EventSeries>& series) {
-  engine::JsonObject line;
-  line.add("kind", "\"summary\"");
+  engine::json::object line;
+  line["kind"] = "summary";
   for (const auto& [name, json] : facts) {
-    line.add(name, json);
+    line[name] = json;
   }
-  line.add("events", std::to_string(series.empty() ? 0 : series.front().values.size()));
+  line["events"] = series.empty() ? 0 : series.front().values.size();
   for (const EventSeries& each : series) {
     for (const auto& [name, fraction] : kPercentiles) {
-      line.add(with_percentile(each.name, name),
-               fmt::format("{:.3f}", percentile(each.values, fraction)));
+      line[with_percentile(each.name, name)] =
+          engine::rounded(percentile(each.values, fraction), 3);
     }
   }
-  return line.text() + "\n";
+  return engine::json_text(line) + "\n";
 }
 
 std::string event_table(const std::vector<EventSeries>& series) {

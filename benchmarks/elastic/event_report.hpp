@@ -2,8 +2,8 @@
 
 // What benchmarks make of events that were each measured in the same quantities. Pure.
 
+#include <boost/json/fwd.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace mayfly::bench {
@@ -14,8 +14,8 @@ struct EventSeries {
   std::vector<double> values;
 };
 
-/// JSON fields that come first in every line: already JSON.
-using JsonFields = std::vector<std::pair<std::string, std::string>>;
+/// JSON fields that come first in every line.
+using JsonFields = boost::json::object;
 
 /// One JSON object of kind "event" per event; every series has as many values as there are events.
 [[nodiscard]] std::string event_lines(const std::vector<EventSeries>& series);

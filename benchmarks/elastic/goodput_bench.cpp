@@ -21,8 +21,7 @@
 #include "benchmarks/elastic/step_log.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -136,17 +135,17 @@ double committed_samples(const std::vector<LoggedStep>& steps, Instant begin, In
   return samples;
 }
 
-std::string rates_json(const Rates& rates) {
-  engine::JsonObject object;
+engine::json::object rates_json(const Rates& rates) {
+  engine::json::object object;
   for (const auto& [members, rate] : rates.measured()) {
-    object.add(std::to_string(members), fmt::format("{:.1f}", rate));
+    object[std::to_string(members)] = engine::rounded(rate, 1);
   }
-  return object.text();
+  return object;
 }
 
-/// JSON; null = not measured.
-std::string number(std::optional<double> value) {
-  return value ? fmt::format("{:.6g}", *value) : "null";
+/// With six digits, for people; null = not measured.
+engine::json::value number(std::optional<double> value) {
+  return value ? engine::json::value(std::stod(fmt::format("{:.6g}", *value))) : nullptr;
 }
 
 std::optional<double> share(double part, double whole) {
@@ -154,14 +153,14 @@ std::optional<double> share(double part, double whole) {
 }
 
 JsonFields fields_of(const std::string& kind, const std::string& kinds, const Stalls& stalls) {
-  return {{kinds, std::to_string(stalls.count())},
-          {kinds + "_unmeasured", std::to_string(stalls.unmeasured())},
+  return {{kinds, stalls.count()},
+          {kinds + "_unmeasured", stalls.unmeasured()},
           {kind + "_stall_mean_s", number(stalls.mean_seconds())},
           {kind + "_stall_p99_s", number(stalls.p99_seconds())}};
 }
 
 void append(JsonFields& fields, const JsonFields& more) {
-  fields.insert(fields.end(), more.begin(), more.end());
+  fields.insert(more.begin(), more.end());
 }
 
 void print_summary(const ElasticBenchOptions& options, const JsonFields& fields) {
@@ -169,8 +168,9 @@ void print_summary(const ElasticBenchOptions& options, const JsonFields& fields)
     fmt::print("{}\n{}", machine_line(""), summary_line(fields, {}));
     return;
   }
-  for (const auto& [name, json] : fields) {
-    fmt::print("{:<28}{}\n", name, json == "null" ? "not measured" : json);
+  for (const auto& [name, value] : fields) {
+    fmt::print("{:<28}{}\n", std::string(name),
+               value.is_null() ? "not measured" : engine::json_text(value));
   }
 }
 
@@ -203,13 +203,13 @@ int play_trace(const ElasticBenchOptions& options) {
   const double done = committed_samples(steps, market.begin, market.end);
   const MarketStalls stalls = stalls_of(market, steps);
   JsonFields fields = job_facts(job);
-  append(fields, {{"trace", engine::json_string(options.trace)},
+  append(fields, {{"trace", options.trace},
                   {"speedup", number(options.speedup)},
-                  {"nodes_max", std::to_string(options.nodes_max)},
-                  {"trace_moments", std::to_string(natural.size() - 1)},
+                  {"nodes_max", options.nodes_max},
+                  {"trace_moments", natural.size() - 1},
                   {"trace_hours",
                    number(static_cast<double>(natural.back().ms - natural.front().ms) / 3.6e6)},
-                  {"moments_played", std::to_string(player.moments_played() - 1)},
+                  {"moments_played", player.moments_played() - 1},
                   {"seconds", number(to_seconds(market.end - market.begin))},
                   {"samples", number(done)},
                   {"ideal_samples", number(ideal)},
@@ -297,15 +297,15 @@ int kill_again_and_again(const ElasticBenchOptions& options) {
   JsonFields fields = job_facts(options);
   append(fields, {{"kill_every_s", number(options.kill_every)},
                   {"minutes", number(minutes)},
-                  {"kills", std::to_string(kills)},
-                  {"steps", std::to_string(last_step)},
+                  {"kills", kills},
+                  {"steps", last_step},
                   {"steps_per_second", number(rate)},
                   {"undisturbed_steps_per_second", number(usual_rate)},
                   {"goodput", number(share(rate, usual_rate))}});
   append(fields, fields_of("loss", "losses", stalls.losses));
   append(fields, fields_of("join", "joins", stalls.joins));
-  append(fields, {{"digest_compared_at_step", std::to_string(compared)},
-                  {"digests_equal", equal ? "true" : "false"}});
+  append(fields,
+         {{"digest_compared_at_step", compared}, {"digests_equal", equal ? "true" : "false"}});
   print_summary(options, fields);
   return equal || options.job.reduction != "exact" ? engine::kExitDone : engine::kExitFailed;
 }

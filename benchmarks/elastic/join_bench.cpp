@@ -17,6 +17,7 @@
 #include "benchmarks/elastic/own_core.hpp"
 #include "benchmarks/elastic/step_log.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -303,9 +304,9 @@ int bench_join(const ElasticBenchOptions& asked) {
   const double without_ms = undisturbed_ms(calm, options.job.workers);
   const double with_ms = undisturbed_ms(calm, options.job.workers + 1);
   JsonFields fields = job_facts(options);
-  fields.emplace_back("own_core", options.own_core ? "true" : "false");
-  fields.emplace_back("undisturbed_step_ms", fmt::format("{:.3f}", without_ms));
-  fields.emplace_back("undisturbed_step_with_joiner_ms", fmt::format("{:.3f}", with_ms));
+  fields["own_core"] = options.own_core;
+  fields["undisturbed_step_ms"] = engine::rounded(without_ms, 3);
+  fields["undisturbed_step_with_joiner_ms"] = engine::rounded(with_ms, 3);
   const std::string title = fmt::format(
       "a worker {}joins {}, {} times ({}, {}); ms since it was asked for.\n"
       "An undisturbed step takes {:.1f} ms without and {:.1f} ms with it.",
@@ -326,7 +327,7 @@ int bench_drain(const ElasticBenchOptions& asked) {
   const std::vector<LoggedStep> steps = bench.steps();
   const double without_ms = undisturbed_ms(steps, options.job.workers - 1);
   JsonFields fields = job_facts(options);
-  fields.emplace_back("undisturbed_step_without_it_ms", fmt::format("{:.3f}", without_ms));
+  fields["undisturbed_step_without_it_ms"] = engine::rounded(without_ms, 3);
   const std::string title = fmt::format(
       "SIGTERM to 1 of {} workers, {} times ({}, {}); ms since the signal.\n"
       "An undisturbed step of the others takes {:.1f} ms.",

@@ -16,6 +16,7 @@
 #include "benchmarks/elastic/recovery_times.hpp"
 #include "benchmarks/elastic/step_log.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -155,9 +156,9 @@ int run_losses(const ElasticBenchOptions& options, NetworkNamespaces* spaces) {
   facts.threads = std::max(1U, options.job.threads);
   facts.cores = std::max(1U, std::thread::hardware_concurrency());
   JsonFields fields = job_facts(options);
-  fields.emplace_back("fault", '"' + options.fault + '"');
-  fields.emplace_back("undisturbed_step_ms", fmt::format("{:.3f}", facts.undisturbed_ms));
-  fields.emplace_back("microbatch_ms", fmt::format("{:.3f}", facts.microbatch_ms));
+  fields["fault"] = options.fault;
+  fields["undisturbed_step_ms"] = engine::rounded(facts.undisturbed_ms, 3);
+  fields["microbatch_ms"] = engine::rounded(facts.microbatch_ms, 3);
   const std::string title = fmt::format(
       "{} of 1 of {} workers, {} times ({}, {}, {} MiB resident each); ms since the fault.\n"
       "An undisturbed step takes {:.1f} ms, a microbatch alone {:.1f} ms.",

@@ -54,7 +54,7 @@ std::optional<LoggedStep> last_before(const std::vector<LoggedStep>& steps, Inst
   return later == steps.rend() ? std::nullopt : std::optional(*later);
 }
 
-void StepLog::on_step(const engine::StepMetric& metric, std::uint64_t /*total_steps*/) {
+void StepLog::on_step(const engine::StepRecord& metric, std::uint64_t /*total_steps*/) {
   const Instant now = monotonic_now();
   const bool timed = metric.images_per_second > 0;
   const double ms =

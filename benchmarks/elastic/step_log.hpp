@@ -42,7 +42,7 @@ inline constexpr std::size_t kNearest = 30;
 /// Collects the steps, and lines about events; says nothing on the terminal. Any thread.
 class StepLog final : public engine::RunListener {
  public:
-  void on_step(const engine::StepMetric& metric, std::uint64_t total_steps) override;
+  void on_step(const engine::StepRecord& metric, std::uint64_t total_steps) override;
   void on_event(const std::string& line) override;
   void on_summary(const engine::Summary& summary) override;
 

@@ -17,8 +17,7 @@
 #include "benchmarks/machine_facts.hpp"
 #include "benchmarks/parameter_server/ps_cluster.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -183,15 +182,13 @@ struct Series {
 void print_measurement(const PsBenchOptions& options, const char* contestant, std::size_t bytes,
                        std::uint32_t round, const Measurement& measurement) {
   if (options.json) {
-    fmt::print("{}\n", engine::JsonObject()
-                           .add("kind", engine::json_string("exchange"))
-                           .add("contestant", engine::json_string(contestant))
-                           .add("bytes", engine::json_number(std::uint64_t{bytes}))
-                           .add("round", engine::json_number(std::uint64_t{round}))
-                           .add("cpu_seconds_per_gb", engine::json_number(measurement.cpu_per_gb))
-                           .add("gb_per_second", engine::json_number(measurement.gb_per_second))
-                           .add("shared", engine::json_number(measurement.shared))
-                           .text());
+    fmt::print("{}\n", engine::json_text({{"kind", "exchange"},
+                                          {"contestant", contestant},
+                                          {"bytes", bytes},
+                                          {"round", round},
+                                          {"cpu_seconds_per_gb", measurement.cpu_per_gb},
+                                          {"gb_per_second", measurement.gb_per_second},
+                                          {"shared", measurement.shared}}));
   }
 }
 
@@ -205,23 +202,20 @@ void print_row(std::size_t bytes, const Series& raw, const Series& ours) {
 void print_summary(const PsBenchOptions& options, std::size_t bytes, const Series& raw,
                    const Series& ours, const Series& sockets) {
   const auto ratio = [&raw](const Series& series) { return median(series.cpu) / median(raw.cpu); };
-  fmt::print("{}\n",
-             engine::JsonObject()
-                 .add("kind", engine::json_string("summary"))
-                 .add("bytes", engine::json_number(std::uint64_t{bytes}))
-                 .add("workers", engine::json_number(std::uint64_t{options.workers}))
-                 .add("shards", engine::json_number(std::uint64_t{options.shards}))
-                 .add("rounds", engine::json_number(std::uint64_t{options.rounds}))
-                 .add("plain_cpu_seconds_per_gb", engine::json_number(median(raw.cpu)))
-                 .add("mayfly_cpu_seconds_per_gb", engine::json_number(median(ours.cpu)))
-                 .add("cpu_ratio", engine::json_number(ratio(ours)))
-                 .add("plain_gb_per_second", engine::json_number(median(raw.rate)))
-                 .add("mayfly_gb_per_second", engine::json_number(median(ours.rate)))
-                 .add("shared", engine::json_number(median(ours.shared)))
-                 .add("sockets_cpu_seconds_per_gb", engine::json_number(median(sockets.cpu)))
-                 .add("sockets_cpu_ratio", engine::json_number(ratio(sockets)))
-                 .add("sockets_gb_per_second", engine::json_number(median(sockets.rate)))
-                 .text());
+  fmt::print("{}\n", engine::json_text({{"kind", "summary"},
+                                        {"bytes", bytes},
+                                        {"workers", options.workers},
+                                        {"shards", options.shards},
+                                        {"rounds", options.rounds},
+                                        {"plain_cpu_seconds_per_gb", median(raw.cpu)},
+                                        {"mayfly_cpu_seconds_per_gb", median(ours.cpu)},
+                                        {"cpu_ratio", ratio(ours)},
+                                        {"plain_gb_per_second", median(raw.rate)},
+                                        {"mayfly_gb_per_second", median(ours.rate)},
+                                        {"shared", median(ours.shared)},
+                                        {"sockets_cpu_seconds_per_gb", median(sockets.cpu)},
+                                        {"sockets_cpu_ratio", ratio(sockets)},
+                                        {"sockets_gb_per_second", median(sockets.rate)}}));
 }
 
 Result<void> bench_exchange(const PsBenchOptions& options, std::size_t bytes) {
@@ -296,14 +290,12 @@ Result<void> bench_switch(const PsBenchOptions& options, std::size_t bytes) {
     TRY(time_switches(options, bytes, times));
   }
   if (options.json) {
-    fmt::print("{}\n", engine::JsonObject()
-                           .add("kind", engine::json_string("switch"))
-                           .add("bytes", engine::json_number(std::uint64_t{bytes}))
-                           .add("workers", engine::json_number(std::uint64_t{options.workers}))
-                           .add("bsp_to_asp_ms", engine::json_number(median(times.to_asp)))
-                           .add("asp_to_bsp_ms", engine::json_number(median(times.to_bsp)))
-                           .add("bsp_round_ms", engine::json_number(median(times.round)))
-                           .text());
+    fmt::print("{}\n", engine::json_text({{"kind", "switch"},
+                                          {"bytes", bytes},
+                                          {"workers", options.workers},
+                                          {"bsp_to_asp_ms", median(times.to_asp)},
+                                          {"asp_to_bsp_ms", median(times.to_bsp)},
+                                          {"bsp_round_ms", median(times.round)}}));
     return {};
   }
   fmt::print(

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/statistics.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -41,31 +40,31 @@ std::vector<double> times_of(const std::vector<ReformTrial>& trials, bool loss,
 }
 
 std::string trial_json(const ReformTrial& trial) {
-  engine::JsonObject object;
-  object.add("kind", engine::json_string("trial"))
-      .add("change", engine::json_string(name_of(trial.loss)));
+  engine::json::object object;
+  object["kind"] = "trial";
+  object["change"] = name_of(trial.loss);
   for (const Phase& phase : kPhases) {
-    object.add(std::string(phase.name) + "_ms", fmt::format("{:.3f}", trial.*phase.time));
+    object[std::string(phase.name) + "_ms"] = engine::rounded(trial.*phase.time, 3);
   }
-  return object.text();
+  return engine::json_text(object);
 }
 
 std::string row_json(const std::vector<ReformTrial>& trials, bool loss, const std::string& backend,
                      std::uint32_t ranks) {
-  engine::JsonObject object;
-  object.add("kind", engine::json_string("row"))
-      .add("change", engine::json_string(name_of(loss)))
-      .add("backend", engine::json_string(backend))
-      .add("ranks", std::to_string(ranks))
-      .add("trials", std::to_string(times_of(trials, loss, kPhases[0]).size()));
+  engine::json::object object;
+  object["kind"] = "row";
+  object["change"] = name_of(loss);
+  object["backend"] = backend;
+  object["ranks"] = ranks;
+  object["trials"] = times_of(trials, loss, kPhases[0]).size();
   for (const Phase& phase : kPhases) {
     const std::vector<double> times = times_of(trials, loss, phase);
     for (const Percentile& p : kPercentiles) {
-      object.add(fmt::format("{}_{}_ms", phase.name, p.name),
-                 fmt::format("{:.3f}", percentile(times, p.fraction)));
+      object[fmt::format("{}_{}_ms", phase.name, p.name)] =
+          engine::rounded(percentile(times, p.fraction), 3);
     }
   }
-  return object.text();
+  return engine::json_text(object);
 }
 
 }  // namespace

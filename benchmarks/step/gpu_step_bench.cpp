@@ -13,8 +13,7 @@
 #include "benchmarks/step/step_work.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/reduction/gradient_wire.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 #include "engine/training/backend.hpp"
 #include "engine/training/device.hpp"
 #include "nn/device_engine.hpp"
@@ -213,21 +212,19 @@ double update_ms(const GpuStepResult& result) {
 }  // namespace
 
 std::string to_json_line(const GpuStepResult& result) {
-  return engine::JsonObject()
-             .add("kind", engine::json_string("gpu_step"))
-             .add("model", engine::json_string(result.model))
-             .add("image_size", std::to_string(result.image_size))
-             .add("classes", std::to_string(result.classes))
-             .add("batch", std::to_string(result.batch))
-             .add("global_batch", std::to_string(result.global_batch))
-             .add("dtype", engine::json_string(result.dtype))
-             .add("device", engine::json_string(result.device))
-             .add("sums", engine::json_string(result.sums_on_gpu ? "gpu" : "host"))
-             .add("images", engine::json_string(result.images_on_gpu ? "gpu" : "host"))
-             .add("updates", std::to_string(result.updates))
-             .add("update_ms", fmt::format("{:.4f}", update_ms(result)))
-             .add("images_per_second", fmt::format("{:.2f}", images_per_second(result)))
-             .text() +
+  return engine::json_text({{"kind", "gpu_step"},
+                            {"model", result.model},
+                            {"image_size", result.image_size},
+                            {"classes", result.classes},
+                            {"batch", result.batch},
+                            {"global_batch", result.global_batch},
+                            {"dtype", result.dtype},
+                            {"device", result.device},
+                            {"sums", result.sums_on_gpu ? "gpu" : "host"},
+                            {"images", result.images_on_gpu ? "gpu" : "host"},
+                            {"updates", result.updates},
+                            {"update_ms", engine::rounded(update_ms(result), 4)},
+                            {"images_per_second", engine::rounded(images_per_second(result), 2)}}) +
          "\n";
 }
 

@@ -2,18 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {
 namespace {
 
 std::string number(double value, int digits) {
   return fmt::format("{:.{}f}", value, digits);
-}
-
-std::string number(std::uint64_t value) {
-  return std::to_string(value);
 }
 
 std::uint64_t images_of(const StepBenchResult& result) {
@@ -74,18 +69,17 @@ std::string layer_json(const StepBenchResult& result, std::size_t index) {
   const LayerSeconds& took = result.times.layers[index];
   const double seconds = took.forward + took.backward;
   const double gflops = part.gflops(cost.forward.flops + cost.backward.flops, seconds);
-  return engine::JsonObject()
-      .add("kind", engine::json_string("layer"))
-      .add("layer", engine::json_string(choice.layer))
-      .add("shape", engine::json_string(shape_of(choice.spec)))
-      .add("kernel", engine::json_string(nn::cpu::name_of(choice.kernel)))
-      .add("forward_ms", number(part.of(took.forward).ms, 4))
-      .add("backward_ms", number(part.of(took.backward).ms, 4))
-      .add("forward_gflops", number(part.gflops(cost.forward.flops, took.forward), 1))
-      .add("backward_gflops", number(part.gflops(cost.backward.flops, took.backward), 1))
-      .add("peak_fraction", number(gflops / result.machine.gflops_per_core, 3))
-      .add("step_share", number(part.of(seconds).share, 4))
-      .text();
+  return engine::json_text(
+      {{"kind", "layer"},
+       {"layer", choice.layer},
+       {"shape", shape_of(choice.spec)},
+       {"kernel", nn::cpu::name_of(choice.kernel)},
+       {"forward_ms", engine::rounded(part.of(took.forward).ms, 4)},
+       {"backward_ms", engine::rounded(part.of(took.backward).ms, 4)},
+       {"forward_gflops", engine::rounded(part.gflops(cost.forward.flops, took.forward), 1)},
+       {"backward_gflops", engine::rounded(part.gflops(cost.backward.flops, took.backward), 1)},
+       {"peak_fraction", engine::rounded(gflops / result.machine.gflops_per_core, 3)},
+       {"step_share", engine::rounded(part.of(seconds).share, 4)}});
 }
 
 std::string layer_table(const StepBenchResult& result) {
@@ -138,28 +132,28 @@ StepRates rates_of(const StepBenchResult& result) {
 std::string to_json_lines(const StepBenchResult& result) {
   const StepRates rates = rates_of(result);
   std::string text =
-      engine::JsonObject()
-          .add("kind", engine::json_string("step"))
-          .add("model", engine::json_string(result.model))
-          .add("image_size", std::to_string(result.image_size))
-          .add("classes", std::to_string(result.classes))
-          .add("batch", number(std::uint64_t{result.batch}))
-          .add("threads", number(std::uint64_t{result.threads.size()}))
-          .add("global_batch", number(std::uint64_t{result.global_batch}))
-          .add("dtype", engine::json_string(result.dtype))
-          .add("isa", engine::json_string(result.isa))
-          .add("conv_kernels", engine::json_string(result.conv_kernels))
-          .add("images", number(images_of(result)))
-          .add("images_per_second", number(rates.images_per_second, 2))
-          .add("images_per_second_per_core", number(rates.images_per_second_per_core, 2))
-          .add("images_per_cpu_second", number(rates.images_per_cpu_second, 2))
-          .add("gflops_per_core", number(rates.gflops_per_core, 1))
-          .add("machine_gflops_per_core", number(result.machine.gflops_per_core, 1))
-          .add("peak_fraction", number(rates.peak_fraction, 3))
-          .add("gigabytes_per_second", number(rates.gigabytes_per_second, 2))
-          .add("machine_gigabytes_per_second", number(result.machine.gigabytes_per_second, 2))
-          .add("bandwidth_fraction", number(rates.bandwidth_fraction, 3))
-          .text() +
+      engine::json_text(
+          {{"kind", "step"},
+           {"model", result.model},
+           {"image_size", result.image_size},
+           {"classes", result.classes},
+           {"batch", result.batch},
+           {"threads", result.threads.size()},
+           {"global_batch", result.global_batch},
+           {"dtype", result.dtype},
+           {"isa", result.isa},
+           {"conv_kernels", result.conv_kernels},
+           {"images", images_of(result)},
+           {"images_per_second", engine::rounded(rates.images_per_second, 2)},
+           {"images_per_second_per_core", engine::rounded(rates.images_per_second_per_core, 2)},
+           {"images_per_cpu_second", engine::rounded(rates.images_per_cpu_second, 2)},
+           {"gflops_per_core", engine::rounded(rates.gflops_per_core, 1)},
+           {"machine_gflops_per_core", engine::rounded(result.machine.gflops_per_core, 1)},
+           {"peak_fraction", engine::rounded(rates.peak_fraction, 3)},
+           {"gigabytes_per_second", engine::rounded(rates.gigabytes_per_second, 2)},
+           {"machine_gigabytes_per_second",
+            engine::rounded(result.machine.gigabytes_per_second, 2)},
+           {"bandwidth_fraction", engine::rounded(rates.bandwidth_fraction, 3)}}) +
       "\n";
   if (result.kernels.empty()) {
     return text;
@@ -169,12 +163,10 @@ std::string to_json_lines(const StepBenchResult& result) {
   }
   const PartTimes part(result);
   for (const RestPart& rest : rest_of(result.times)) {
-    text += engine::JsonObject()
-                .add("kind", engine::json_string("rest"))
-                .add("part", engine::json_string(rest.name))
-                .add("ms", number(part.of(rest.seconds).ms, 4))
-                .add("step_share", number(part.of(rest.seconds).share, 4))
-                .text() +
+    text += engine::json_text({{"kind", "rest"},
+                               {"part", rest.name},
+                               {"ms", engine::rounded(part.of(rest.seconds).ms, 4)},
+                               {"step_share", engine::rounded(part.of(rest.seconds).share, 4)}}) +
             "\n";
   }
   return text;

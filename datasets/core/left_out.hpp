@@ -19,6 +19,12 @@ struct LeftOut {
   void add(std::string name);
   /// A message: "2 unusable images are left out: train/cat/1.jpg, test/dog/7.jpg".
   [[nodiscard]] std::string sentence() const;
+
+  /// Their names and types for a visitor that writes or reads records.
+  static void fields(auto& io, auto& r) {
+    io("count", r.count);
+    io("names", r.names);
+  }
 };
 
 }  // namespace mayfly::datasets

@@ -15,6 +15,7 @@
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/run/network_interface.hpp"
+#include "engine/run/record_json.hpp"
 #include "engine/run/unfinished_run.hpp"
 
 namespace mayfly::engine {
@@ -400,32 +401,28 @@ void Cloud::end_if_hopeless(const cloud_hooks::CloudFact& fact) {
 }
 
 void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
-  std::vector<std::pair<std::string, std::string>> fields;
-  if (!fact.detail.empty()) {
-    fields.emplace_back("detail", json_string(fact.detail));
+  json::object fields;
+  for (const auto& [name, text] :
+       {std::pair("detail", &fact.detail), std::pair("server", &fact.server),
+        std::pair("request", &fact.request_id)}) {
+    if (!text->empty()) {
+      fields[name] = *text;
+    }
   }
-  if (!fact.server.empty()) {
-    fields.emplace_back("server", json_string(fact.server));
-  }
-  if (!fact.request_id.empty()) {
-    fields.emplace_back("request", json_string(fact.request_id));
-  }
-  if (fact.ms) {
-    fields.emplace_back("ms", json_number(*fact.ms));
-  }
-  if (fact.decided_ms) {
-    fields.emplace_back("decided_ms", json_number(*fact.decided_ms));
-  }
-  if (fact.cost) {
-    fields.emplace_back("cost", json_number(*fact.cost));
+  for (const auto& [name, number] :
+       {std::pair("ms", fact.ms), std::pair("decided_ms", fact.decided_ms),
+        std::pair("cost", fact.cost)}) {
+    if (number) {
+      fields[name] = *number;
+    }
   }
   if (fact.all) {
-    fields.emplace_back("staying", json_number(std::uint64_t{fact.all->staying}));
-    fields.emplace_back("coming", json_number(std::uint64_t{fact.all->coming}));
-    fields.emplace_back("billing", json_number(std::uint64_t{fact.all->billing}));
-    fields.emplace_back("spent", json_number(fact.all->spent));
+    fields["staying"] = fact.all->staying;
+    fields["coming"] = fact.all->coming;
+    fields["billing"] = fact.all->billing;
+    fields["spent"] = fact.all->spent;
+    fields["per_hour"] = fact.all->per_hour;
     process_.recorder().costs(fact.all->spent);
-    fields.emplace_back("per_hour", json_number(fact.all->per_hour));
   }
   const std::string server = fact.server.empty() ? "" : " " + fact.server;
   const std::string line = is_shown(fact.kind) && is_news(fact)

@@ -10,6 +10,7 @@
 #include "engine/compare/run_set.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/records.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -43,7 +44,7 @@ Result<void> Comparison::run() {
     TRY(runs_.run(cell));
     const RunResult& result = *runs_.find(cell.id);
     fmt::print(stderr, "{}/{}  {}, {}, seed {}: {}, {:.1f} s, {:.0f} images/s\n", number,
-               plan_.cells.size(), cell.condition, cell.variant, cell.seed, result.outcome,
+               plan_.cells.size(), cell.condition, cell.variant, cell.seed, to_text(result.outcome),
                result.train_seconds, result.images_per_second);
   }
   return {};

@@ -13,7 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr const char* kDone = "done";
+constexpr elastic::Outcome kDone = elastic::Outcome::kDone;
 
 std::vector<const RunResult*> runs_of(const std::vector<RunResult>& results,
                                       const std::string& variant, const std::string& condition) {

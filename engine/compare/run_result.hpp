@@ -1,7 +1,6 @@
 #pragma once
 
-// What one run of a comparison came to, read from its run directory, and as a line of
-// results.jsonl.
+// The result of one run of a comparison: from its run directory, and as a line of results.jsonl.
 
 #include <cstdint>
 #include <map>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "elastic/core/view_log.hpp"
 
 namespace mayfly::engine {
 
@@ -18,7 +18,7 @@ struct RunResult {
   std::string variant;
   std::string condition;
   std::uint64_t seed = 0;
-  std::string outcome;  ///< as in summary.json
+  elastic::Outcome outcome = elastic::Outcome::kFailed;
   std::string detail;
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
@@ -30,21 +30,37 @@ struct RunResult {
   std::vector<std::pair<double, double>> loss;
   std::map<std::uint64_t, std::uint64_t> staleness;  ///< of all shards
   double bytes = 0;                                  ///< moved between processes
-  bool bytes_counted = false;                        ///< by the shards; else computed, see below
-  std::vector<double> recoveries_ms;                 ///< from a loss to the next step
-  std::uint64_t reissued = 0;
+  bool bytes_counted = false;         ///< by the shards; otherwise from all_reduce_bytes()
+  std::vector<double> recoveries_ms;  ///< from a loss to the next step
+  std::uint64_t leased_again = 0;
   std::uint64_t late = 0;
   std::uint64_t at_once = 0;
-  std::vector<std::string> stragglers;  ///< what was said of them
-};
+  std::vector<std::string> stragglers;  ///< the details of the straggler events
 
-/// What a shard says of itself at the end (the detail of a shard_done event).
-struct ShardAccount {
-  std::map<std::string, std::uint64_t> numbers;  ///< by their words: "late", "bytes in"
-  std::map<std::uint64_t, std::uint64_t> staleness;
+  static void fields(auto& io, auto& r) {
+    io("id", r.id);
+    io("variant", r.variant);
+    io("condition", r.condition);
+    io("seed", r.seed);
+    io("outcome", r.outcome);
+    io("detail", r.detail);
+    io("steps", r.steps);
+    io("samples", r.samples);
+    io("train_seconds", r.train_seconds);
+    io("images_per_second", r.images_per_second);
+    io("test_top1", r.top1);
+    io("accuracy", r.accuracy);
+    io("loss", r.loss);
+    io("staleness", r.staleness);
+    io("bytes", r.bytes);
+    io("bytes_counted", r.bytes_counted);
+    io("recoveries_ms", r.recoveries_ms);
+    io("leased_again", r.leased_again);
+    io("late", r.late);
+    io("at_once", r.at_once);
+    io("stragglers", r.stragglers);
+  }
 };
-/// kCorrupt if it is none.
-[[nodiscard]] Result<ShardAccount> parse_shard_account(const std::string& text);
 
 /// Bytes that `members` together send to all-reduce so many numbers of 4 bytes: each sends its part
 /// to the others and then the result. Computed, because nobody counts them.

@@ -114,7 +114,7 @@ Result<RunResult> RunSet::start(const CompareCell& cell) const {
     return Error{Errc::kIo, fmt::format("run {} did not end as it should: {} (see {})", cell.id,
                                         last_line_of(log), log)};
   }
-  if (result.value().outcome == "stopped") {
+  if (result.value().outcome == elastic::Outcome::kStopped) {
     return Error{Errc::kAborted, "run " + cell.id + " was stopped"};
   }
   result.value().id = cell.id;

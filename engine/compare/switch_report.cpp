@@ -9,8 +9,7 @@
 
 #include "engine/compare/compare_report.hpp"
 #include "engine/compare/svg_chart.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -143,32 +142,21 @@ std::map<std::string, std::string> switch_page(const SwitchSearch& search,
 }
 
 std::string switch_json(const SwitchSearch& search, const SwitchReportFacts& facts) {
-  const auto numbers = [](const std::vector<double>& values) {
-    std::vector<std::string> texts;
-    for (const double value : values) {
-      texts.push_back(json_number(value));
-    }
-    return json_array(texts);
-  };
-  std::vector<std::string> points;
+  json::array points;
   for (const SwitchPoint& point : search.points()) {
-    points.push_back(JsonObject()
-                         .add("bsp_steps", json_number(point.bsp_steps))
-                         .add("bsp_share", json_number(share_of(point, facts) / 100))
-                         .add("test_top1", numbers(point.top1))
-                         .add("train_seconds", numbers(point.seconds))
-                         .add("failed", json_number(std::uint64_t{point.failed}))
-                         .add("verdict", json_string(to_text(point.verdict)))
-                         .text());
+    points.push_back({{"bsp_steps", point.bsp_steps},
+                      {"bsp_share", share_of(point, facts) / 100},
+                      {"test_top1", value_of(point.top1)},
+                      {"train_seconds", value_of(point.seconds)},
+                      {"failed", point.failed},
+                      {"verdict", to_text(point.verdict)}});
   }
-  return JsonObject()
-      .add("steps", json_number(facts.options.steps))
-      .add("tolerance", json_number(facts.options.tolerance))
-      .add("runs", json_number(std::uint64_t{facts.options.runs}))
-      .add("over", search.next() ? "false" : "true")
-      .add("phases", json_string(switch_phases(search, facts)))
-      .add("points", json_array(points))
-      .text();
+  return json_text({{"steps", facts.options.steps},
+                    {"tolerance", facts.options.tolerance},
+                    {"runs", facts.options.runs},
+                    {"over", !search.next()},
+                    {"phases", switch_phases(search, facts)},
+                    {"points", points}});
 }
 
 }  // namespace mayfly::engine

@@ -8,6 +8,7 @@
 #include "engine/compare/switch_report.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/records.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -109,10 +110,10 @@ Result<void> Tuning::run() {
     const bool is_known = runs_.find(cell.value().id) != nullptr;
     TRY(is_known ? Result<void>() : runs_.run(cell.value()));
     const RunResult& result = *runs_.find(cell.value().id);
-    const bool ended_well = result.outcome == "done" && result.top1 >= 0;
+    const bool ended_well = result.outcome == elastic::Outcome::kDone && result.top1 >= 0;
     if (!is_known) {
       fmt::print(stderr, "{}, seed {}: {}, accuracy {:.2f} %, {:.1f} s\n", result.variant,
-                 result.seed, result.outcome, 100 * result.top1, result.train_seconds);
+                 result.seed, to_text(result.outcome), 100 * result.top1, result.train_seconds);
     }
     search_.finished(ended_well ? std::optional(result.top1) : std::nullopt, result.train_seconds);
   }

@@ -26,12 +26,25 @@ struct JobFacts {
   std::string data;  ///< datasets::DatasetPair::name
   Digest data_digest;
   int classes = 0;
-  int image_size = 0;  ///< pixels a side that the network sees
+  int image_size = 0;  ///< input resolution in pixels (height = width)
   std::uint64_t train_samples = 0;
   datasets::LeftOut left_out;
   std::string device;        ///< device_identity() of the one that computes
   std::string isa;           ///< instruction set the arithmetic is fixed to
   std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), or cuDNN's
+
+  /// Their description for JSON; see engine/run/records.hpp.
+  static void fields(auto& io, auto& r) {
+    io("data", r.data);
+    io("data_digest", r.data_digest);
+    io("classes", r.classes);
+    io("image_size", r.image_size);
+    io("train_samples", r.train_samples);
+    io("left_out", r.left_out);
+    io("device", r.device);
+    io("isa", r.isa);
+    io("conv_kernels", r.conv_kernels);
+  }
 };
 
 /// A configuration with everything derived from it and from the data set. Immutable once prepared;

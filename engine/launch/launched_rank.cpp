@@ -204,8 +204,8 @@ class HostNamer final : public RunListener {
  public:
   explicit HostNamer(RunListener& listener) : listener_(listener) {}
 
-  void on_step(const StepMetric& metric, std::uint64_t total_steps) override {
-    listener_.on_step(metric, total_steps);
+  void on_step(const StepRecord& step, std::uint64_t total_steps) override {
+    listener_.on_step(step, total_steps);
   }
   void on_event(const std::string& line) override { listener_.on_event(line); }
   void on_summary(const Summary& summary) override {

@@ -62,7 +62,7 @@ class StepRecorder {
 
   void add(const parameter_server::UpdateFacts& facts) {
     record_.samples += facts.samples;
-    record_.correct += facts.correct;
+    correct_ += facts.correct;
     microbatches_ += facts.microbatches;
     loss_ += facts.loss;
     for (std::size_t lane = 0; lane < hash_.size(); ++lane) {
@@ -79,13 +79,17 @@ class StepRecorder {
   void clear() {
     record_ = {};
     hash_ = {};
+    correct_ = 0;
     microbatches_ = 0;
     loss_ = 0;
   }
 
   void finish(const parameter_server::UpdateFacts& facts) {
     record_.step = facts.update.steps_after;
+    const auto samples = static_cast<double>(record_.samples);
+    record_.epoch = job_.epochs_at(record_.step);
     record_.loss = loss_ / microbatches_;
+    record_.accuracy = static_cast<double>(correct_) / samples;
     record_.learning_rate = ps_.rate_of(job_, facts.update, facts.microbatches);
     record_.sample_hash =
         fmt::format("{:08x}{:08x}{:08x}{:08x}", hash_[3], hash_[2], hash_[1], hash_[0]);
@@ -96,7 +100,7 @@ class StepRecorder {
                         [](const auto& m) { return is_worker(m.address); }));
     }
     const Instant now = monotonic_now();
-    record_.seconds = last_.ns == 0 ? 0 : to_seconds(now - last_);
+    record_.images_per_second = last_.ns == 0 ? 0 : samples / to_seconds(now - last_);
     last_ = now;
     send(record_);
     clear();
@@ -134,6 +138,7 @@ class StepRecorder {
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
   StepRecord record_;
   std::array<std::uint32_t, 4> hash_{};
+  std::uint64_t correct_ = 0;
   std::uint32_t microbatches_ = 0;
   double loss_ = 0;
   Instant last_;
@@ -439,19 +444,23 @@ void PsServer::report() const {
     if (!facts.leads) {
       continue;
     }
-    std::string staleness;
-    for (const auto& [age, count] : facts.staleness) {
-      staleness += fmt::format("{}{}:{}", staleness.empty() ? "" : " ", age, count);
-    }
-    parts_->client->send_report(encode_record(NoteRecord{
-        "shard_done",
-        fmt::format("shard {}: {} updates, {} slices committed, {} repeats, {} late, {} leased "
-                    "again, {} mixed, {} at once, {} undone, {} probes, {} bytes in, {} bytes out, "
-                    "{} in shared memory, {} to its follower, staleness {}",
-                    own.number, facts.version, facts.committed, facts.repeats, facts.late,
-                    facts.reissued, facts.mixed, facts.at_once, facts.undone, facts.probes,
-                    facts.bytes_in, facts.bytes_out, facts.bytes_shared, facts.bytes_followed,
-                    staleness.empty() ? "none" : staleness)}));
+    ShardRecord record;
+    record.shard = own.number;
+    record.updates = facts.version;
+    record.committed = facts.committed;
+    record.repeats = facts.repeats;
+    record.late = facts.late;
+    record.leased_again = facts.reissued;
+    record.mixed = facts.mixed;
+    record.at_once = facts.at_once;
+    record.undone = facts.undone;
+    record.probes = facts.probes;
+    record.bytes_in = facts.bytes_in;
+    record.bytes_out = facts.bytes_out;
+    record.bytes_shared = facts.bytes_shared;
+    record.bytes_followed = facts.bytes_followed;
+    record.staleness = {facts.staleness.begin(), facts.staleness.end()};
+    parts_->client->send_report(encode_record(record));
   }
 }
 

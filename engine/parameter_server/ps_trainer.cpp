@@ -488,9 +488,9 @@ void PsTrainer::evaluate(const nn::ModelState& state) {
     return;
   }
   const double loss = std::ldexp(static_cast<double>(sums.loss_fixed), -20);
+  const auto samples = static_cast<double>(sums.samples);
   parts_.client.send_report(encode_record(EvaluationRecord{
-      value(state.committed), static_cast<std::uint64_t>(sums.samples),
-      static_cast<std::uint64_t>(sums.correct), loss / static_cast<double>(sums.samples)}));
+      value(state.committed), static_cast<double>(sums.correct) / samples, loss / samples}));
 }
 
 }  // namespace mayfly::engine

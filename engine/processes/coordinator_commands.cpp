@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/config/ps_settings.hpp"
 #include "engine/processes/coordinator_process.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
 
@@ -35,69 +35,67 @@ namespace {
 constexpr std::size_t kRecoveriesShown = 5;
 
 /// The last changes of view, with milliseconds since each was detected.
-std::string recoveries_json(const std::vector<elastic::Recovery>& all) {
-  std::string text;
+json::array recoveries_json(const std::vector<elastic::Recovery>& all) {
+  json::array shown;
   for (std::size_t i = all.size() - std::min(all.size(), kRecoveriesShown); i < all.size(); ++i) {
     const elastic::Recovery& r = all[i];
     std::string members;
     for (const MemberId member : r.members) {
       members += fmt::format("{}{}", members.empty() ? "" : " ", value(member));
     }
-    const auto since = [&r](Instant moment) {
-      return fmt::format("{:.1f}", to_ms(moment - r.detected));
-    };
-    const std::string line = JsonObject()
-                                 .add("cause", json_string(name_of(r.cause)))
-                                 .add("members", json_string(members))
-                                 .add("after_step", std::to_string(value(r.committed)))
-                                 .add("stopped_ms", since(r.stopped))
-                                 .add("formed_ms", since(r.formed))
-                                 .add("synced_ms", since(r.synced))
-                                 .add("step_ms", since(r.step))
-                                 .add("redone", std::to_string(r.redone_microbatches))
-                                 .text();
-    text += text.empty() ? line : "," + line;
+    const auto since = [&r](Instant moment) { return rounded(to_ms(moment - r.detected), 1); };
+    shown.push_back({{"cause", name_of(r.cause)},
+                     {"members", members},
+                     {"after_step", value(r.committed)},
+                     {"stopped_ms", since(r.stopped)},
+                     {"formed_ms", since(r.formed)},
+                     {"synced_ms", since(r.synced)},
+                     {"step_ms", since(r.step)},
+                     {"redone", r.redone_microbatches}});
   }
-  return text;
+  return shown;
 }
 
-/// The field with the evaluators, or nothing if there are none.
-std::string evaluators_field(const std::vector<EvaluatorStatus>& all) {
-  std::vector<std::string> lines;
-  for (const EvaluatorStatus& one : all) {
-    lines.push_back(JsonObject()
-                        .add("server", json_string(one.server))
-                        .add("host", json_string(one.host))
-                        .add("measures", one.measures ? json_number(*one.measures) : "null")
-                        .add("measured", json_number(one.measured))
-                        .text());
-  }
-  return lines.empty() ? "" : R"("evaluators":)" + json_array(lines) + ",";
+void add_role(json::object& member, const std::optional<PsRole>& role) {
+  member["role"] = role ? json::value(name_of(*role)) : nullptr;
+  member["server"] = value_of(role ? role->server : std::nullopt);
+  member["leads"] = role ? value_of(role->leads) : nullptr;
+  member["follows"] = role ? value_of(role->follows) : nullptr;
 }
 
 }  // namespace
 
 std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& server) const {
   const elastic::JobStatus status = server.status();
-  std::string members;
+  json::array members;
   for (const elastic::MemberStatus& m : status.members) {
-    members += fmt::format(
-        R"({}{{"id":{},"host":{},"pid":{}{},"phase":{},"activity":{},"silent_ms":{:.0f},)"
-        R"("committed":{},"microbatch_ms":{:.3f},"microbatches":{}}})",
-        members.empty() ? "" : ",", value(m.id), json_string(m.host), m.pid,
-        recorder_->role_fields(m.id), json_string(name_of(m.phase)), json_string(m.activity),
-        m.silent_ms, value(m.committed), m.microbatch_ms, m.microbatches);
+    json::object member{{"id", value(m.id)}, {"host", m.host}, {"pid", m.pid}};
+    if (uses_parameter_servers(job_->config)) {
+      add_role(member, recorder_->role_of(m.id));
+    }
+    member["phase"] = name_of(m.phase);
+    member["activity"] = m.activity;
+    member["silent_ms"] = rounded(m.silent_ms, 0);
+    member["committed"] = value(m.committed);
+    member["microbatch_ms"] = rounded(m.microbatch_ms, 3);
+    member["microbatches"] = m.microbatches;
+    members.push_back(member);
   }
-  return fmt::format(
-      R"({{"phase":{},"committed":{},"total_steps":{},"images_per_second":{:.1f},"view":{},)"
-      R"("model":{},"run_dir":{},"checkpoint":{},"cost":{},)"
-      R"({}"members":[{}],"recoveries":[{}]}})",
-      json_string(name_of(status.phase)), value(status.committed), job_->total_steps,
-      recorder_->images_per_second(), value(status.view), json_string(job_->config.model),
-      json_string(job_->config.run_dir), json_string(recorder_->last_checkpoint()),
-      recorder_->cost() ? json_number(*recorder_->cost()) : "null",
-      evaluators_field(evaluations_->evaluators()), members,
-      recoveries_json(recorder_->recoveries()));
+  json::object shown{{"phase", name_of(status.phase)},
+                     {"committed", value(status.committed)},
+                     {"total_steps", job_->total_steps},
+                     {"images_per_second", rounded(recorder_->images_per_second(), 1)},
+                     {"view", value(status.view)},
+                     {"model", job_->config.model},
+                     {"run_dir", job_->config.run_dir},
+                     {"checkpoint", recorder_->last_checkpoint()},
+                     {"cost", value_of(recorder_->cost())}};
+  if (const auto evaluators = evaluations_->evaluators(); !evaluators.empty()) {
+    shown["evaluators"] = value_of(evaluators);
+  }
+  shown["members"] = members;
+  shown["recoveries"] = recoveries_json(recorder_->recoveries());
+  return json_text(shown);
 }
 
 }  // namespace mayfly::engine

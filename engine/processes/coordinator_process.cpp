@@ -24,7 +24,7 @@
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/job_facts.hpp"
 #include "engine/run/network_interface.hpp"
-#include "engine/run/run_records.hpp"
+#include "engine/run/record_json.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/run/unfinished_run.hpp"
 #include "engine/server_roles/server_address.hpp"
@@ -162,7 +162,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   }
   if (const datasets::LeftOut& images = job_->facts.left_out; images.count > 0 && !goes_on_) {
     // Opening the data has said it on the terminal; workers with other data are refused.
-    recorder_->fact("images_left_out", {{"images", to_json(images)}}, "");
+    recorder_->fact("images_left_out", {{"images", object_of(images)}}, "");
   }
   return start_server();
 }

@@ -1,11 +1,9 @@
 #include "engine/run/evaluations.hpp"
 
-#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +15,7 @@
 #include "base/try_assign.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
-#include "engine/run/json_text.hpp"
+#include "engine/run/record_json.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
@@ -83,44 +81,21 @@ class AliveFrames {
 }  // namespace
 
 std::string to_json(const Evaluation& evaluation) {
-  JsonObject object;
-  object.add("step", json_number(evaluation.step))
-      .add("time", json_number(wall_clock_seconds()))
-      .add("samples", json_number(evaluation.samples))
-      .add("test_top1", json_number(evaluation.test_top1))
-      .add("test_loss", json_number(evaluation.test_loss))
-      .add("seconds", json_number(evaluation.seconds));
-  if (!evaluation.evaluator.empty()) {
-    object.add("evaluator", json_string(evaluation.evaluator));
+  json::object line{{"time", wall_clock_seconds()}};
+  for (const auto& [name, field] : object_of(evaluation)) {
+    line[name] = field;
   }
-  return object.text();
+  return json_text(line);
 }
 
 std::vector<Evaluation> read_evaluations(const std::string& run_dir) {
   std::vector<Evaluation> evaluations;
   std::ifstream file(evaluations_path(run_dir));
   for (std::string line; std::getline(file, line);) {
-    boost::json::error_code failure;
-    const boost::json::value parsed = boost::json::parse(line, failure);
-    const boost::json::object* const object = failure ? nullptr : parsed.if_object();
-    const boost::json::value* const step = object ? object->if_contains("step") : nullptr;
-    if (step == nullptr || !step->is_number()) {
-      continue;
-    }
-    const auto number = [object](const char* name) {
-      const boost::json::value* const field = object->if_contains(name);
-      return field != nullptr && field->is_number() ? field->to_number<double>() : 0.0;
-    };
-    const boost::json::value* const evaluator = object->if_contains("evaluator");
-    Evaluation& one = evaluations.emplace_back();
-    one.step = static_cast<std::uint64_t>(number("step"));
-    one.samples = static_cast<std::uint64_t>(number("samples"));
-    one.test_top1 = number("test_top1");
-    one.test_loss = number("test_loss");
-    one.seconds = number("seconds");
-    if (evaluator != nullptr && evaluator->is_string()) {
-      one.evaluator = std::string(evaluator->get_string());
-    }
+    // A line that an evaluator could not finish is not a result.
+    (void)with_object("", line, [&evaluations](const json::object& object) {
+      evaluations.push_back(record_of<Evaluation>(object));
+    });
   }
   return evaluations;
 }

@@ -45,6 +45,16 @@ struct Evaluation {
   std::string failure;    ///< not empty: why the checkpoint could not be measured
   std::string evaluator;  ///< name of the server that measured it; empty: none of a provider's
 
+  /// Their description for JSON; see engine/run/records.hpp.
+  static void fields(auto& io, auto& r) {
+    io("step", r.step);
+    io("samples", r.samples);
+    io("test_top1", r.test_top1);
+    io("test_loss", r.test_loss);
+    io("seconds", r.seconds);
+    io.wire(r.failure);
+    io.unless("", "evaluator", r.evaluator);
+  }
   friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
 
@@ -66,6 +76,14 @@ struct EvaluatorStatus {
   std::string host;
   std::optional<std::uint64_t> measures;  ///< step of the checkpoint that it measures now
   std::uint64_t measured = 0;             ///< checkpoints so far
+
+  /// What `mayfly status --json` shows; see engine/run/records.hpp.
+  static void fields(auto& io, auto& r) {
+    io("server", r.server);
+    io("host", r.host);
+    io("measures", r.measures);
+    io("measured", r.measured);
+  }
 };
 
 /// The coordinator's side, with a thread for each evaluator. Any thread may call it.

@@ -1,159 +1,140 @@
 #include "engine/run/records.hpp"
 
-#include "nn/loss_scale.hpp"
+#include <array>
+#include <concepts>
 
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kRecordTextBytesMax = 4096;
+constexpr std::size_t kTextBytesMax = LogRecord::kBytesMax;
+constexpr std::size_t kEntriesMax = std::size_t{1} << 20;  // of a map
+constexpr std::array<std::string_view, 4> kOutcomes = {"done", "stopped", "failed",
+                                                       "too_few_workers"};
 
-void put(WireWriter& out, const StepRecord& r) {
-  out.put(r.step);
-  out.put(r.view);
-  out.put(r.members);
-  out.put(r.samples);
-  out.put(r.correct);
-  out.put(r.loss);
-  out.put(r.learning_rate);
-  out.put(r.seconds);
-  out.put(r.wait_ms);
-  out.put_string(r.sample_hash);
-  out.put_string(r.digest);
-  out.put(r.loss_scale);
-  out.put(static_cast<std::uint8_t>(r.skipped));
-  out.put(r.attempts);
-}
-void put(WireWriter& out, const EvaluationRecord& r) {
-  out.put(r.step);
-  out.put(r.samples);
-  out.put(r.correct);
-  out.put(r.loss);
-}
-void put(WireWriter& out, const CheckpointRecord& r) {
-  out.put(r.step);
-  out.put(static_cast<std::uint8_t>(r.ok));
-  out.put_string(std::string_view(r.text).substr(0, kRecordTextBytesMax));
-}
-void put(WireWriter& out, const FatalRecord& r) {
-  out.put_string(std::string_view(r.reason).substr(0, kRecordTextBytesMax));
-}
-void put(WireWriter& out, const WorkerRecord& r) {
-  out.put(r.loader_wait_ms);
-  out.put(r.steps);
-}
-void put(WireWriter& out, const NoteRecord& r) {
-  out.put_string(std::string_view(r.kind).substr(0, kRecordTextBytesMax));
-  out.put_string(std::string_view(r.detail).substr(0, kRecordTextBytesMax));
-}
-void put(WireWriter& out, const StateRecord& r) {
-  out.put(r.step);
-  out.put_string(r.digest);
-}
-void put(WireWriter& out, const FallBackRecord& r) {
-  out.put(r.at);
-  out.put(r.step);
-  out.put_string(std::string_view(r.reason).substr(0, kRecordTextBytesMax));
-}
+class ReportWriter {
+ public:
+  void operator()(const char* /*name*/, const auto& field) { wire(field); }
+  void newer(const char* /*name*/, const auto& field) { wire(field); }
+  void unless(const auto& /*usual*/, const char* /*name*/, const auto& field) { wire(field); }
 
-void put(WireWriter& out, const LogRecord& r) {
-  out.put(r.first);
-  out.put_string(std::string_view(r.lines).substr(0, LogRecord::kBytesMax));
-}
-
-void get(WireReader& in, StepRecord& r) {
-  r.step = in.get<std::uint64_t>();
-  r.view = in.get<std::uint64_t>();
-  r.members = in.get<std::uint32_t>();
-  r.samples = in.get<std::uint32_t>();
-  r.correct = in.get<std::uint32_t>();
-  r.loss = in.get<double>();
-  r.learning_rate = in.get<double>();
-  r.seconds = in.get<double>();
-  r.wait_ms = in.get<double>();
-  r.sample_hash = in.get_string(kRecordTextBytesMax);
-  r.digest = in.get_string(kRecordTextBytesMax);
-  r.loss_scale = in.get<std::int32_t>();
-  const auto skipped = in.get<std::uint8_t>();
-  if (r.loss_scale < StepRecord::kNoScale || r.loss_scale > nn::LossScale::kMost || skipped > 1) {
-    in.fail();
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void wire(const T& number) { out_.put(number); }
+  void wire(const bool& flag) { out_.put(static_cast<std::uint8_t>(flag)); }
+  void wire(const std::string& text) {
+    out_.put_string(std::string_view(text).substr(0, kTextBytesMax));
   }
-  r.skipped = skipped == 1;
-  r.attempts = in.get<std::uint32_t>();
-}
-void get(WireReader& in, EvaluationRecord& r) {
-  r.step = in.get<std::uint64_t>();
-  r.samples = in.get<std::uint64_t>();
-  r.correct = in.get<std::uint64_t>();
-  r.loss = in.get<double>();
-}
-void get(WireReader& in, CheckpointRecord& r) {
-  r.step = in.get<std::uint64_t>();
-  const auto ok = in.get<std::uint8_t>();
-  if (ok > 1) {
-    in.fail();  // one encoding per record
+  template <typename T>
+  void wire(const std::optional<T>& field) {
+    wire(field.has_value());
+    if (field) {
+      wire(*field);
+    }
   }
-  r.ok = ok == 1;
-  r.text = in.get_string(kRecordTextBytesMax);
-}
-void get(WireReader& in, FatalRecord& r) {
-  r.reason = in.get_string(kRecordTextBytesMax);
-}
-void get(WireReader& in, WorkerRecord& r) {
-  r.loader_wait_ms = in.get<double>();
-  r.steps = in.get<std::uint64_t>();
-}
-void get(WireReader& in, NoteRecord& r) {
-  r.kind = in.get_string(kRecordTextBytesMax);
-  r.detail = in.get_string(kRecordTextBytesMax);
-}
-void get(WireReader& in, StateRecord& r) {
-  r.step = in.get<std::uint64_t>();
-  r.digest = in.get_string(kRecordTextBytesMax);
-}
-void get(WireReader& in, FallBackRecord& r) {
-  r.at = in.get<std::uint64_t>();
-  r.step = in.get<std::uint64_t>();
-  r.reason = in.get_string(kRecordTextBytesMax);
-}
-
-void get(WireReader& in, LogRecord& r) {
-  r.first = in.get<std::uint64_t>();
-  r.lines = in.get_string(LogRecord::kBytesMax);
-}
-
-template <typename T>
-Result<Record> get_whole(WireReader& in) {
-  T record;
-  get(in, record);
-  if (!in.complete()) {
-    return Error{Errc::kCorrupt, "a worker's report has the wrong length"};
+  void wire(const std::map<std::uint64_t, std::uint64_t>& counts) {
+    out_.put(static_cast<std::uint32_t>(counts.size()));
+    for (const auto& [key, count] : counts) {
+      wire(key);
+      wire(count);
+    }
   }
-  return Record(std::move(record));
+
+  [[nodiscard]] Bytes take() { return out_.take(); }
+
+ private:
+  WireWriter out_;
+};
+
+/// There is one encoding for each record: other values of flags are refused.
+class ReportReader {
+ public:
+  explicit ReportReader(ByteSpan bytes) : in_(bytes) {}
+
+  void operator()(const char* /*name*/, auto& field) { wire(field); }
+  void newer(const char* /*name*/, auto& field) { wire(field); }
+  void unless(const auto& /*usual*/, const char* /*name*/, auto& field) { wire(field); }
+
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void wire(T& number) { number = in_.get<T>(); }
+  void wire(bool& flag) {
+    const auto byte = in_.get<std::uint8_t>();
+    refuse(byte > 1);
+    flag = byte == 1;
+  }
+  void wire(std::string& text) { text = in_.get_string(kTextBytesMax); }
+  template <typename T>
+  void wire(std::optional<T>& field) {
+    bool is_there = false;
+    wire(is_there);
+    field.reset();
+    if (is_there) {
+      wire(field.emplace());
+    }
+  }
+  void wire(std::map<std::uint64_t, std::uint64_t>& counts) {
+    const std::size_t size = in_.get_count(kEntriesMax, 2 * sizeof(std::uint64_t));
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto key = in_.get<std::uint64_t>();
+      refuse(!counts.empty() && key <= counts.rbegin()->first);
+      counts[key] = in_.get<std::uint64_t>();
+    }
+  }
+
+  [[nodiscard]] std::uint8_t kind() { return in_.get<std::uint8_t>(); }
+  [[nodiscard]] bool complete() const { return in_.complete(); }
+
+ private:
+  void refuse(bool is_wrong) {
+    if (is_wrong) {
+      in_.fail();
+    }
+  }
+
+  WireReader in_;
+};
+
+/// The record of the kind with this index, or of a later one.
+template <std::size_t kIndex = 0>
+Result<Record> read_kind(std::size_t kind, ReportReader& in) {
+  if constexpr (kIndex == std::variant_size_v<Record>) {
+    return Error{Errc::kCorrupt, "a worker's report is of an unknown kind"};
+  } else if (kind != kIndex) {
+    return read_kind<kIndex + 1>(kind, in);
+  } else {
+    std::variant_alternative_t<kIndex, Record> record;
+    record.fields(in, record);
+    return in.complete()
+               ? Result<Record>(std::move(record))
+               : Result<Record>(Error{Errc::kCorrupt, "a worker's report has the wrong length"});
+  }
 }
 
 }  // namespace
 
 Bytes encode_record(const Record& record) {
-  WireWriter out;
-  out.put(static_cast<std::uint8_t>(record.index()));
-  std::visit([&out](const auto& r) { put(out, r); }, record);
+  ReportWriter out;
+  out.wire(static_cast<std::uint8_t>(record.index()));
+  std::visit([&out](const auto& r) { r.fields(out, r); }, record);
   return out.take();
 }
 
 Result<Record> decode_record(ByteSpan bytes) {
-  WireReader in(bytes);
-  switch (in.get<std::uint8_t>()) {
-    case 0: return get_whole<StepRecord>(in);
-    case 1: return get_whole<EvaluationRecord>(in);
-    case 2: return get_whole<CheckpointRecord>(in);
-    case 3: return get_whole<FatalRecord>(in);
-    case 4: return get_whole<WorkerRecord>(in);
-    case 5: return get_whole<NoteRecord>(in);
-    case 6: return get_whole<StateRecord>(in);
-    case 7: return get_whole<FallBackRecord>(in);
-    case 8: return get_whole<LogRecord>(in);
-    default: return Error{Errc::kCorrupt, "a worker's report is of an unknown kind"};
+  ReportReader in(bytes);
+  return read_kind(in.kind(), in);
+}
+
+const char* to_text(elastic::Outcome outcome) {
+  return kOutcomes.at(static_cast<std::size_t>(outcome)).data();
+}
+
+std::optional<elastic::Outcome> outcome_named(std::string_view name) {
+  for (std::size_t i = 0; i < kOutcomes.size(); ++i) {
+    if (kOutcomes[i] == name) {
+      return static_cast<elastic::Outcome>(i);
+    }
   }
+  return std::nullopt;
 }
 
 }  // namespace mayfly::engine

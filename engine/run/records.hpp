@@ -1,90 +1,395 @@
 #pragma once
 
-// What workers tell the coordinator's process for the run directory. elastic carries these as
-// opaque reports. The member with rank 0 sends them; after a change of view the new rank 0 repeats
-// the last few, and the receiver drops what it already has, so a death loses none.
+// The records of a run. Each is described once, by its fields(): the same list writes and reads the
+// binary reports that workers send to the coordinator's process (encode_record()) and the JSON of
+// the run directory's files (engine/run/record_json.hpp). To add a field, add the member and its
+// entry in fields(). An entry is one of
+//   io("name", r.member)                 a field that every line of a file has
+//   io.newer("name", r.member)           a field that older run directories lack
+//   io.unless(usual, "name", r.member)   a field that is left out of a file if it equals `usual`
+//   io.wire(r.member)                    a field that only reports have
+//
+// Workers' reports are opaque to elastic. The reporter sends them; after a change of view the new
+// reporter repeats the last ones, and the receiver drops what it already has, so the loss of a
+// worker loses none.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "datasets/core/left_out.hpp"
+#include "elastic/core/view_log.hpp"
 
 namespace mayfly::engine {
 
+/// One committed step: a report, and a line of metrics.jsonl.
 struct StepRecord {
-  static constexpr std::int32_t kNoScale = -1;
-
   std::uint64_t step = 0;
-  std::uint64_t view = 0;
-  std::uint32_t members = 0;
-  std::uint32_t samples = 0;
-  std::uint32_t correct = 0;
+  std::uint64_t samples = 0;  ///< used by this step
+  double epoch = 0;           ///< passes completed after this step
   double loss = 0;
+  double accuracy = 0;  ///< on the training batch, 0 to 1
   double learning_rate = 0;
-  double seconds = 0;       ///< since this member's commit before; 0 = its first
-  double wait_ms = 0;       ///< of it, waiting for data or preparing it; mean of compute threads
-  std::string sample_hash;  ///< hex
-  std::string digest;       ///< hex; empty if not computed at this step
-  std::int32_t loss_scale = kNoScale;  ///< its exponent in this step; kNoScale = not in fp16
-  bool skipped = false;                ///< a gradient was not finite, so there was no update
-  std::uint32_t attempts = 1;  ///< more than one: gradients were too large for their exponents
+  double images_per_second = 0;  ///< since the reporter's commit before; 0 = it has none
+  double data_wait_ms = 0;       ///< waiting for data in this time; mean of its compute threads
+  std::uint32_t members = 0;
+  std::uint64_t view = 0;
+  std::string sample_hash;  ///< order-free hash of the sample ids in the reduced sum, hex
+  std::string digest;       ///< of the state after the step, hex; empty except every digest_every
+  std::optional<double> loss_scale;  ///< in this step; fp16 only
+  bool skipped = false;              ///< a gradient was not finite, so there was no update
+  std::uint32_t attempts = 1;        ///< how often it was computed (ADR 1)
+
+  static void fields(auto& io, auto& r) {
+    io("step", r.step);
+    io("samples", r.samples);
+    io("epoch", r.epoch);
+    io("loss", r.loss);
+    io("accuracy", r.accuracy);
+    io("learning_rate", r.learning_rate);
+    io("images_per_second", r.images_per_second);
+    io("data_wait_ms", r.data_wait_ms);
+    io("members", r.members);
+    io("view", r.view);
+    io("sample_hash", r.sample_hash);
+    io.unless("", "digest", r.digest);
+    io.unless(std::nullopt, "loss_scale", r.loss_scale);
+    io.unless(false, "skipped", r.skipped);
+    io.unless(1U, "attempts", r.attempts);
+  }
 };
+
+/// The accuracy on the test set after a step.
 struct EvaluationRecord {
+  static constexpr const char* kKind = "evaluation";
   std::uint64_t step = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t correct = 0;
+  double top1 = 0;  ///< 0 to 1
   double loss = 0;  ///< mean cross entropy
+
+  static void fields(auto& io, auto& r) {
+    io("step", r.step);
+    io("test_top1", r.top1);
+    io("test_loss", r.loss);
+  }
 };
+
+/// A checkpoint that was written, or could not be.
 struct CheckpointRecord {
+  static constexpr const char* kKind = "checkpoint";
+  static constexpr const char* kFailedKind = "checkpoint_failed";
   std::uint64_t step = 0;
   bool ok = false;
-  std::string text;  ///< folder, or why it could not be written
+  std::string text;  ///< its folder, or why it could not be written
+
+  static void fields(auto& io, auto& r) {
+    io("step", r.step);
+    io.wire(r.ok);
+    io("detail", r.text);
+  }
 };
-/// The job cannot go on: the loss is not finite, members disagree, ...
+
+/// The job cannot continue: the loss is not finite, members disagree, ...
 struct FatalRecord {
+  static constexpr const char* kKind = "fatal";
   std::string reason;
+
+  static void fields(auto& io, auto& r) { io("detail", r.reason); }
 };
-/// Resources of one worker, at the end of its part.
+
+/// What one worker used, at the end of its part.
 struct WorkerRecord {
+  static constexpr const char* kKind = "worker_done";
   double loader_wait_ms = 0;
   std::uint64_t steps = 0;
+
+  static void fields(auto& io, auto& r) {
+    io("steps", r.steps);
+    io("loader_wait_ms", r.loader_wait_ms);
+  }
 };
+
 /// A fact for events.jsonl that only the worker knows.
 struct NoteRecord {
   std::string kind;
   std::string detail;
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.kind);
+    io("detail", r.detail);
+  }
 };
 
-/// The state was seen whole after this step, without an update in between (parameter servers).
+/// The state was complete after this step, without an update in between (parameter servers).
 struct StateRecord {
+  static constexpr const char* kKind = "state";
   std::uint64_t step = 0;
   std::string digest;  ///< hex
+
+  static void fields(auto& io, auto& r) {
+    io("step", r.step);
+    io("digest", r.digest);
+  }
 };
 
 /// Training diverged; the steps after `step` are undone and done again (parameter servers).
 struct FallBackRecord {
+  static constexpr const char* kKind = "fell_back";
   std::uint64_t at = 0;  ///< slices that had been done; tells a repeated record from another
   std::uint64_t step = 0;
-  std::string reason;
+  std::string reason{};
+  std::uint64_t undone_steps = 0;    ///< filled in by the receiver, as the next
+  std::uint64_t undone_samples = 0;  ///< their samples
+
+  static void fields(auto& io, auto& r) {
+    io("step", r.step);
+    io("at", r.at);
+    io.newer("undone_steps", r.undone_steps);
+    io.newer("undone_samples", r.undone_samples);
+    io.newer("detail", r.reason);
+  }
+};
+
+/// What a shard of a parameter server did, at the end of the job.
+struct ShardRecord {
+  static constexpr const char* kKind = "shard_done";
+  std::uint32_t shard = 0;
+  std::uint64_t updates = 0;
+  std::uint64_t committed = 0;  ///< slices, as the next seven
+  std::uint64_t repeats = 0;
+  std::uint64_t late = 0;
+  std::uint64_t leased_again = 0;
+  std::uint64_t mixed = 0;
+  std::uint64_t at_once = 0;
+  std::uint64_t undone = 0;
+  std::uint64_t probes = 0;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  std::uint64_t bytes_shared = 0;    ///< of both, in shared memory
+  std::uint64_t bytes_followed = 0;  ///< sent to its follower
+  /// How many updates used parameters of so many updates before.
+  std::map<std::uint64_t, std::uint64_t> staleness;
+  std::string detail;  ///< the same in words; filled in by the receiver
+
+  static void fields(auto& io, auto& r) {
+    io("shard", r.shard);
+    io("updates", r.updates);
+    io("committed", r.committed);
+    io("repeats", r.repeats);
+    io("late", r.late);
+    io("leased_again", r.leased_again);
+    io("mixed", r.mixed);
+    io("at_once", r.at_once);
+    io("undone", r.undone);
+    io("probes", r.probes);
+    io("bytes_in", r.bytes_in);
+    io("bytes_out", r.bytes_out);
+    io("bytes_shared", r.bytes_shared);
+    io("bytes_followed", r.bytes_followed);
+    io("staleness", r.staleness);
+    io("detail", r.detail);
+  }
 };
 
 /// Lines of a member's log, each with its end of line; see log::take_kept_lines().
 struct LogRecord {
-  static constexpr std::size_t kBytesMax = 4096;  ///< of the text
+  static constexpr std::size_t kBytesMax = 4096;  ///< of the text; longer ones are cut off
 
   std::uint64_t first = 0;  ///< number of the first line; tells repeated lines from new ones
   std::string lines;
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.first);
+    io.wire(r.lines);
+  }
 };
 
-using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
-                            WorkerRecord, NoteRecord, StateRecord, FallBackRecord, LogRecord>;
+/// What a worker reports.
+using Record =
+    std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord, WorkerRecord,
+                 NoteRecord, StateRecord, FallBackRecord, ShardRecord, LogRecord>;
 
-/// Tells a failure that comes again from one of another cause: what follows the last colon of its
-/// text, as of errors of the operating system. One thread.
+/// The binary form of a report. Texts are cut off after LogRecord::kBytesMax bytes.
+[[nodiscard]] Bytes encode_record(const Record& record);
+/// kCorrupt if the bytes are not exactly one record.
+[[nodiscard]] Result<Record> decode_record(ByteSpan bytes);
+
+/// A part of a job begins; the lines before belong to parts that have ended.
+struct StartedEvent {
+  static constexpr const char* kKind = "started";
+  std::uint64_t metrics_bytes = 0;  ///< the size of metrics.jsonl
+
+  static void fields(auto& io, auto& r) { io("metrics_bytes", r.metrics_bytes); }
+};
+
+/// A view was published.
+struct ViewEvent {
+  static constexpr const char* kKind = "view";
+  std::uint64_t view = 0;
+  std::uint64_t committed = 0;
+  std::vector<std::uint64_t> members;
+  std::vector<std::string> hosts;  ///< of the members, as far as they have named them
+
+  static void fields(auto& io, auto& r) {
+    io("view", r.view);
+    io.newer("committed", r.committed);
+    io("members", r.members);
+    io.newer("hosts", r.hosts);
+  }
+};
+
+/// The job goes on from an earlier step, because all members with later states are lost.
+struct RestartEvent {
+  static constexpr const char* kKind = "restarted";
+  std::uint64_t step = 0;
+  std::uint64_t undone_steps = 0;
+  std::uint64_t undone_samples = 0;
+  std::string detail;
+
+  static void fields(auto& io, auto& r) {
+    io("step", r.step);
+    io("undone_steps", r.undone_steps);
+    io("undone_samples", r.undone_samples);
+    io.newer("detail", r.detail);
+  }
+};
+
+/// One change of membership, with milliseconds since it was detected.
+struct RecoveryRecord {
+  std::string cause;  ///< see elastic::Recovery
+  std::vector<std::uint64_t> members;
+  std::uint64_t step = 0;  ///< committed when it happened
+  std::uint64_t view = 0;  ///< the new one
+  std::uint32_t redone_microbatches = 0;
+  std::string detail;  ///< why the first of the members was lost, or what broke
+  double told_ms = 0, stopped_ms = 0, formed_ms = 0, synced_ms = 0, step_ms = 0;
+
+  static void fields(auto& io, auto& r) {
+    io("cause", r.cause);
+    io("members", r.members);
+    io("step", r.step);
+    io("view", r.view);
+    io("redone_microbatches", r.redone_microbatches);
+    io.newer("detail", r.detail);
+    io("told_ms", r.told_ms);
+    io("stopped_ms", r.stopped_ms);
+    io("formed_ms", r.formed_ms);
+    io("synced_ms", r.synced_ms);
+    io("step_ms", r.step_ms);
+  }
+};
+
+/// The event that holds one.
+struct RecoveryEvent {
+  static constexpr const char* kKind = "recovery";
+  RecoveryRecord recovery;
+
+  static void fields(auto& io, auto& r) { io("recovery", r.recovery); }
+};
+
+/// A member's part in a run: the steps that it computed are after `first_step` up to `last_step`.
+struct WorkerStay {
+  std::uint64_t member = 0;
+  std::string host;  ///< as it calls itself
+  std::uint64_t first_step = 0;
+  std::uint64_t last_step = 0;
+
+  static void fields(auto& io, auto& r) {
+    io("member", r.member);
+    io("host", r.host);
+    io("first_step", r.first_step);
+    io("last_step", r.last_step);
+  }
+};
+
+/// The words for an outcome in files and in what users read: "done", "too_few_workers", ...
+[[nodiscard]] const char* to_text(elastic::Outcome outcome);
+/// Nothing if no outcome has this name.
+[[nodiscard]] std::optional<elastic::Outcome> outcome_named(std::string_view name);
+
+/// summary.json: the outcome of a job.
+struct Summary {
+  elastic::Outcome outcome = elastic::Outcome::kFailed;
+  std::string detail;
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;         ///< of its steps, each once
+  std::uint64_t undone_samples = 0;  ///< of steps that were committed, undone and done again
+  std::uint64_t retried_steps = 0;   ///< that were computed more than once (ADR 1)
+  std::string final_digest;
+  std::optional<std::uint64_t> skipped_steps;  ///< that made no update; fp16 only
+  std::optional<double> test_top1;             ///< 0 to 1
+  std::optional<double> test_loss;
+  double images_per_second = 0;  ///< over the whole training time
+  double train_seconds = 0;
+  double data_wait_seconds = 0;  ///< the steps' data_wait_ms together
+  std::uint32_t membership_changes = 0;
+  std::vector<RecoveryRecord> recoveries;
+  std::vector<WorkerStay> workers;  ///< in the order in which they came
+  /// By evaluators beside the training, if there were any.
+  struct Evaluations {
+    std::uint64_t count = 0;  ///< checkpoints that they measured
+    std::uint64_t step = 0;   ///< the last one of them, and what it has
+    double test_top1 = 0;
+    double test_loss = 0;
+    std::vector<std::string> evaluators;  ///< names of their servers
+
+    static void fields(auto& io, auto& r) {
+      io("count", r.count);
+      io("evaluators", r.evaluators);
+      io("step", r.step);
+      io("test_top1", r.test_top1);
+      io("test_loss", r.test_loss);
+    }
+  };
+  std::optional<Evaluations> evaluations;
+  std::optional<double> cost;  ///< of servers, in the unit of their prices
+  std::string reduction, backend, device, isa, dtype, conv_kernels, model, data;
+  datasets::LeftOut left_out;  ///< images of the data
+  std::uint64_t seed = 0;
+  std::string last_checkpoint;
+  std::string version;
+
+  static void fields(auto& io, auto& r) {
+    io("outcome", r.outcome);
+    io("detail", r.detail);
+    io("steps", r.steps);
+    io("samples", r.samples);
+    io("undone_samples", r.undone_samples);
+    io("retried_steps", r.retried_steps);
+    io("final_digest", r.final_digest);
+    io.unless(std::nullopt, "skipped_steps", r.skipped_steps);
+    io.unless(std::nullopt, "test_top1", r.test_top1);
+    io.unless(std::nullopt, "test_loss", r.test_loss);
+    io("images_per_second", r.images_per_second);
+    io("train_seconds", r.train_seconds);
+    io("data_wait_seconds", r.data_wait_seconds);
+    io("membership_changes", r.membership_changes);
+    io("recoveries", r.recoveries);
+    io("workers", r.workers);
+    io.unless(std::nullopt, "evaluations", r.evaluations);
+    io("cost", r.cost);
+    io("reduction", r.reduction);
+    io("backend", r.backend);
+    io("device", r.device);
+    io("isa", r.isa);
+    io("dtype", r.dtype);
+    io("conv_kernels", r.conv_kernels);
+    io("model", r.model);
+    io("data", r.data);
+    io("images_left_out", r.left_out);
+    io("seed", r.seed);
+    io("last_checkpoint", r.last_checkpoint);
+    io("version", r.version);
+  }
+};
+
+/// Tells a failure that comes again from one of another cause: by what follows the last colon of
+/// its text, where errors of the operating system are. One thread.
 class SaidFailure {
  public:
   [[nodiscard]] bool is_news(const std::string& text) {
@@ -97,8 +402,5 @@ class SaidFailure {
  private:
   std::optional<std::string> cause_;
 };
-
-[[nodiscard]] Bytes encode_record(const Record& record);
-[[nodiscard]] Result<Record> decode_record(ByteSpan bytes);
 
 }  // namespace mayfly::engine

@@ -8,19 +8,12 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/records.hpp"
 
 namespace mayfly::engine {
-
-struct EvaluationResult {
-  std::uint64_t step = 0;
-  double top1 = 0;  ///< 0 to 1
-  double loss = 0;
-};
 
 /// Where a job that is resumed begins: the step of its checkpoint (0 = none) and the state's
 /// digest.
@@ -47,15 +40,15 @@ struct RunHistory {
   double data_wait_seconds = 0;
   std::string last_digest;  ///< the newest that is known
   std::uint64_t digest_step = 0;
-  std::optional<EvaluationResult> evaluation;
+  std::optional<EvaluationRecord> evaluation;
   std::string last_checkpoint;
   std::set<std::uint64_t> checkpoints;  ///< steps of all that were reported
   std::vector<RecoveryRecord> recoveries;
-  std::uint64_t view = 0;    ///< the last one
-  std::uint32_t views = 0;   ///< that had other members than the one before
-  std::string view_members;  ///< of the last one, as JSON
+  std::uint64_t view = 0;                   ///< the last one
+  std::uint32_t views = 0;                  ///< that had other members than the one before
+  std::vector<std::uint64_t> view_members;  ///< of the last one
   std::vector<WorkerStay> workers;
-  std::set<std::uint64_t> present;  ///< members of the last view
+  std::set<std::uint64_t> present;  ///< members of the last view whose hosts are on record
   // Of the last restart: what views up to this one committed after this step is undone.
   std::uint64_t undone_views = 0;
   std::uint64_t undone_after = 0;
@@ -73,9 +66,14 @@ struct RunHistory {
     return step > undone_after && in_view <= undone_views;
   }
 
-  /// A view after this step has these members, as (id, host).
-  void took_part(std::uint64_t committed,
-                 const std::vector<std::pair<std::uint64_t, std::string>>& members);
+  /// Counts a step whose record has not been counted before.
+  void add(const StepRecord& record);
+
+  /// False: the view is on record already. One that only shares out the work anew is no change.
+  bool view_published(const ViewEvent& event);
+
+  /// The members of a view that resumes after `committed`, with their hosts, as far as there are.
+  void took_part(std::uint64_t committed, const ViewEvent& event);
 
   /// `workers`, those who are present with the steps up to now.
   [[nodiscard]] std::vector<WorkerStay> stays() const;
@@ -88,17 +86,6 @@ struct RunHistory {
 
   /// Checkpoints and evaluation of steps that are undone.
   void forget_after(std::uint64_t step);
-
-  /// False: it is on record already. A view that only shares out the work anew is no change.
-  bool view_published(std::uint64_t id, const std::string& members) {
-    if (id <= view) {
-      return false;
-    }
-    view = id;
-    views += views == 0 || members != view_members ? 1 : 0;
-    view_members = members;
-    return true;
-  }
 };
 
 /// Reads events.jsonl and metrics.jsonl. A torn last line is ignored; kCorrupt, with file and line,

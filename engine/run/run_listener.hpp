@@ -1,20 +1,30 @@
 #pragma once
 
+// What people are told of a run: the listener that a terminal implements, and the sentences.
+
 #include <cstdint>
 #include <string>
 
-#include "engine/run/run_directory.hpp"
+#include "engine/run/records.hpp"
 
 namespace mayfly::engine {
 
-/// Told about the run while it goes on, for the terminal. Called on the coordinator's thread.
+/// Told about the run while it goes on. Called on the coordinator's thread.
 class RunListener {
  public:
   virtual ~RunListener() = default;
-  virtual void on_step(const StepMetric& metric, std::uint64_t total_steps) = 0;
-  /// One readable line about membership, for example "worker 2 lost (killed), 3 go on, 41 ms".
+  virtual void on_step(const StepRecord& step, std::uint64_t total_steps) = 0;
+  /// One readable line, for example "worker 2 lost after step 7: ...".
   virtual void on_event(const std::string& line) = 0;
   virtual void on_summary(const Summary& summary) = 0;
 };
+
+[[nodiscard]] std::string sentence_of(const RecoveryRecord& record);
+/// For a step that made no update because of its loss scale.
+[[nodiscard]] std::string sentence_of_skip(const StepRecord& step);
+[[nodiscard]] std::string sentence_of(const FallBackRecord& record);
+[[nodiscard]] std::string sentence_of(const ShardRecord& record);
+/// The summary for the terminal, in several lines.
+[[nodiscard]] std::string to_text(const Summary& summary);
 
 }  // namespace mayfly::engine

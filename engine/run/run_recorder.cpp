@@ -6,8 +6,8 @@
 #include <map>
 
 #include "base/log.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_records.hpp"
+#include "engine/config/ps_settings.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -31,6 +31,10 @@ RecoveryRecord record_of(const elastic::Recovery& recovery) {
   return record;
 }
 
+std::string place_of(const EvaluatorStatus& evaluator) {
+  return evaluator.server.empty() ? evaluator.host : evaluator.server;
+}
+
 }  // namespace
 
 RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
@@ -42,19 +46,25 @@ RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& l
       member_logs_(job.config.run_dir),
       history_(std::move(history)),
       goes_on_(history_.views > 0),
-      roles_(roles_in(job.config)) {}
+      roles_(uses_parameter_servers(job.config) ? std::optional<PsRoles>(job.config)
+                                                : std::nullopt) {}
+
+template <typename R>
+void RunRecorder::record(const R& record) {
+  directory_.event(R::kKind, object_of(record));
+}
 
 void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note) {
   const std::lock_guard output(output_mutex_);
-  std::vector<std::pair<std::string, std::string>> fields;
-  if (note.member.has_value()) {
-    fields.emplace_back("member", json_number(value(*note.member)));
-  }
-  fields.emplace_back("detail", json_string(note.detail));
-  if (note.kind == "restarted") {
+  if (note.kind == RestartEvent::kKind) {
     restart_ = note.detail;  // the view that follows says the step
     return;
   }
+  json::object fields;
+  if (note.member.has_value()) {
+    fields["member"] = value(*note.member);
+  }
+  fields["detail"] = note.detail;
   directory_.event(note.kind, fields);
   const std::string who =
       note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
@@ -69,12 +79,11 @@ void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note
 
 void RunRecorder::note(const std::string& kind, const std::string& detail) {
   const std::lock_guard lock(output_mutex_);
-  directory_.event(kind, {{"detail", json_string(detail)}});
+  directory_.event(kind, {{"detail", detail}});
   listener_.on_event(detail);
 }
 
-void RunRecorder::fact(const std::string& kind,
-                       const std::vector<std::pair<std::string, std::string>>& fields,
+void RunRecorder::fact(const std::string& kind, const json::object& fields,
                        const std::string& line) {
   const std::lock_guard lock(output_mutex_);
   directory_.event(kind, fields);
@@ -85,91 +94,73 @@ void RunRecorder::fact(const std::string& kind,
 
 void RunRecorder::on_view(Instant, const elastic::View& view) {
   const std::lock_guard output(output_mutex_);
-  std::vector<std::uint64_t> ids;
-  for (const elastic::ViewMember& member : view.members) {
-    ids.push_back(value(member.id));
-  }
-  const std::string members = fmt::format("[{}]", fmt::join(ids, ","));
-  const std::vector<std::pair<std::uint64_t, std::string>> stays = hosts_of(ids);
-  std::vector<std::string> hosts;
-  for (const auto& [id, host] : stays) {
-    hosts.push_back(json_string(host));
-  }
+  const ViewEvent event = event_of(view);
   bool is_new = false;
   std::uint64_t undone = 0;
   std::optional<PsServersNews> servers;
   {
     const std::lock_guard lock(mutex_);
-    is_new = history_.view_published(value(view.id), members);
+    is_new = history_.view_published(event);
     servers = roles_ ? roles_->follow(view) : std::nullopt;
     if (is_new && !roles_) {
-      undone = restart_ ? history_.restart(value(view.committed), job_.config.global_batch) : 0;
-      history_.has_state_of(value(view.committed), "");
+      undone = restart_ ? history_.restart(event.committed, job_.config.global_batch) : 0;
+      history_.has_state_of(event.committed, "");
     }
     if (is_new) {
-      history_.took_part(value(view.committed), stays);
+      history_.took_part(event.committed, event);
     }
   }
   if (!is_new) {
     return;  // the coordinator before this one told it
   }
-  if (restart_) {
-    record_restart(*std::exchange(restart_, std::nullopt), value(view.committed), undone);
+  if (restart_) {  // the steps are computed again, with the same bits; their records stay
+    const std::string reason = *std::exchange(restart_, std::nullopt);
+    record(RestartEvent{event.committed, undone, undone * job_.config.global_batch, reason});
+    listener_.on_event(reason);
   }
-  directory_.event("view", {{"view", json_number(value(view.id))},
-                            {"committed", json_number(value(view.committed))},
-                            {"members", members},
-                            {"hosts", json_array(hosts)}});
+  record(event);
   if (servers) {
-    record(*servers, view.id);
+    directory_.event(servers->lost.empty() ? "ps_servers" : "ps_server_lost",
+                     {{"view", event.view},
+                      {"lost", value_of(servers->lost)},
+                      {"servers", value_of(servers->servers)},
+                      {"detail", servers->detail}});
   }
 }
 
-/// With the host that each is on, as far as it has said it.
-std::vector<std::pair<std::uint64_t, std::string>> RunRecorder::hosts_of(
-    const std::vector<std::uint64_t>& ids) const {
-  std::map<std::uint64_t, std::string> known;
+/// With the host that each member is on, as far as it has said it.
+ViewEvent RunRecorder::event_of(const elastic::View& view) const {
+  std::map<MemberId, std::string> hosts;
   if (server_ != nullptr) {
     for (const elastic::MemberStatus& member : server_->status().members) {
-      known[value(member.id)] = member.host;
+      hosts[member.id] = member.host;
     }
   }
-  std::vector<std::pair<std::uint64_t, std::string>> hosts;
-  for (const std::uint64_t id : ids) {
-    hosts.emplace_back(id, known[id]);
+  ViewEvent event{value(view.id), value(view.committed), {}, {}};
+  for (const elastic::ViewMember& member : view.members) {
+    event.members.push_back(value(member.id));
+    event.hosts.push_back(hosts[member.id]);
   }
-  return hosts;
-}
-
-/// The steps are computed again, with the same bits; their records stay.
-void RunRecorder::record_restart(const std::string& reason, std::uint64_t step,
-                                 std::uint64_t undone) {
-  directory_.event("restarted", {{"step", json_number(step)},
-                                 {"undone_steps", json_number(undone)},
-                                 {"undone_samples", json_number(undone * job_.config.global_batch)},
-                                 {"detail", json_string(reason)}});
-  listener_.on_event(reason);
+  return event;
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
-  const RecoveryRecord record = record_of(recovery);
+  const RecoveryEvent event{record_of(recovery)};
   const std::lock_guard output(output_mutex_);
-  directory_.recovery(record);
-  listener_.on_event(sentence_of(record));
+  record(event);
+  listener_.on_event(sentence_of(event.recovery));
   const std::lock_guard lock(mutex_);
   recoveries_.push_back(recovery);
-  history_.recoveries.push_back(record);
+  history_.recoveries.push_back(event.recovery);
 }
 
 void RunRecorder::on_join(const elastic::Join& join) {
-  const auto since_connected = [&join](Instant t) {
-    return json_number(to_ms(t - join.connected));
-  };
+  const auto since_connected = [&join](Instant t) { return to_ms(t - join.connected); };
   const std::lock_guard output(output_mutex_);
-  directory_.event("join", {{"member", json_number(value(join.member))},
-                            {"admitted_after", json_number(value(join.admitted_after))},
-                            {"started_after", json_number(value(join.started_after))},
-                            {"snapshots", json_number(std::uint64_t{join.snapshots})},
+  directory_.event("join", {{"member", value(join.member)},
+                            {"admitted_after", value(join.admitted_after)},
+                            {"started_after", value(join.started_after)},
+                            {"snapshots", join.snapshots},
                             {"ready_ms", since_connected(join.ready)},
                             {"admitted_ms", since_connected(join.admitted)},
                             {"caught_up_ms", since_connected(join.caught_up)},
@@ -192,79 +183,64 @@ void RunRecorder::on_report(MemberId member, ByteSpan payload) {
   std::visit([this](const auto& r) { receive(r); }, record.value());
 }
 
-void RunRecorder::receive(const StepRecord& record) {
-  const StepMetric metric = metric_of(record, job_.epochs_at(record.step));
+void RunRecorder::receive(const StepRecord& step) {
   {
     const std::lock_guard lock(mutex_);
     RunHistory& h = history_;
-    if (h.is_undone(record.step, record.view)) {
+    if (h.is_undone(step.step, step.view)) {
       return;
     }
-    if (record.step >= h.current_step) {
-      h.reached(record.step, record.digest);
+    if (step.step >= h.current_step) {
+      h.reached(step.step, step.digest);
     }
-    if (record.step <= h.last_step && h.missing.erase(record.step) == 0) {
+    if (step.step <= h.last_step && !h.missing.contains(step.step)) {
       return;  // repeated after a change of view, or of the coordinator
     }
-    for (std::uint64_t step = h.last_step + 1; h.last_step > 0 && step < record.step; ++step) {
-      h.missing.insert(step);  // another member's report of it is on its way
-    }
-    const Instant now = monotonic_now();
-    if (h.last_step == 0) {
-      h.first_step = record.step;
-      first_commit_ = now;
-    }
-    images_per_second_ = metric.images_per_second;
-    h.last_step = std::max(h.last_step, record.step);
-    last_commit_ = now;
-    h.samples += record.samples;
-    h.skipped_steps += record.skipped ? 1 : 0;
-    h.retried_steps += record.attempts > 1 ? 1 : 0;
-    h.train_seconds += record.seconds;
-    // The first step is not part of the training time either.
-    h.data_wait_seconds += record.seconds > 0 ? record.wait_ms / 1000 : 0;
+    last_commit_ = monotonic_now();
+    first_commit_ = h.last_step == 0 ? last_commit_ : first_commit_;
+    images_per_second_ = step.images_per_second;
+    h.add(step);
   }
-  directory_.metric(metric);
-  listener_.on_step(metric, job_.total_steps);
-  if (metric.skipped && metric.loss_scale) {
-    directory_.event("update_skipped", {{"step", json_number(metric.step)},
-                                        {"loss_scale", json_number(*metric.loss_scale)}});
-    listener_.on_event(sentence_of_skip(metric));
+  directory_.metric(step);
+  listener_.on_step(step, job_.total_steps);
+  if (step.skipped && step.loss_scale) {
+    directory_.event("update_skipped", {{"step", step.step}, {"loss_scale", *step.loss_scale}});
+    listener_.on_event(sentence_of_skip(step));
   }
 }
 
-void RunRecorder::receive(const EvaluationRecord& record) {
-  const double top1 = static_cast<double>(record.correct) / static_cast<double>(record.samples);
+void RunRecorder::receive(const EvaluationRecord& evaluation) {
   {
     const std::lock_guard lock(mutex_);
-    if (history_.evaluation.has_value() && history_.evaluation->step >= record.step) {
+    if (history_.evaluation.has_value() && history_.evaluation->step >= evaluation.step) {
       return;
     }
-    history_.evaluation = {record.step, top1, record.loss};
+    history_.evaluation = evaluation;
   }
-  directory_.evaluation(record.step, top1, record.loss);
-  listener_.on_event(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}", record.step,
-                                 100 * top1, record.loss));
+  directory_.evaluation(evaluation);
+  listener_.on_event(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}",
+                                 evaluation.step, 100 * evaluation.top1, evaluation.loss));
 }
 
-void RunRecorder::receive(const CheckpointRecord& record) {
+void RunRecorder::receive(const CheckpointRecord& checkpoint) {
   {
     const std::lock_guard lock(mutex_);
-    if (record.ok && !history_.checkpoints.insert(record.step).second) {
+    if (checkpoint.ok && !history_.checkpoints.insert(checkpoint.step).second) {
       return;  // repeated to a coordinator that was started again
     }
-    if (record.ok && (!newest_here_ || value(*newest_here_) < record.step)) {
-      history_.last_checkpoint = record.text;
-    } else if (!record.ok) {
-      unsaved_ = record;
+    if (checkpoint.ok && (!newest_here_ || value(*newest_here_) < checkpoint.step)) {
+      history_.last_checkpoint = checkpoint.text;
+    } else if (!checkpoint.ok) {
+      unsaved_ = checkpoint;
     }
   }
-  directory_.event(record.ok ? "checkpoint" : "checkpoint_failed",
-                   {{"step", json_number(record.step)}, {"detail", json_string(record.text)}});
-  if (record.ok) {
+  directory_.event(checkpoint.ok ? CheckpointRecord::kKind : CheckpointRecord::kFailedKind,
+                   object_of(checkpoint));
+  if (checkpoint.ok) {
     checkpoint_failures_.is_over();
-  } else if (checkpoint_failures_.is_news(record.text)) {
-    listener_.on_event(record.text + (record.step < job_.total_steps ? "; training goes on" : ""));
+  } else if (checkpoint_failures_.is_news(checkpoint.text)) {
+    listener_.on_event(checkpoint.text +
+                       (checkpoint.step < job_.total_steps ? "; training goes on" : ""));
   }
 }
 
@@ -290,18 +266,18 @@ void RunRecorder::checkpoint_received(const ReceivedCheckpoint& received) {
   if (received.bytes == 0) {
     return;  // the worker has written it here
   }
-  directory_.event("checkpoint_received", {{"step", json_number(value(received.step))},
-                                           {"host", json_string(received.host)},
-                                           {"bytes", json_number(received.bytes)},
-                                           {"ms", json_number(to_ms(received.took))},
-                                           {"path", json_string(received.path)}});
+  directory_.event("checkpoint_received", {{"step", value(received.step)},
+                                           {"host", received.host},
+                                           {"bytes", received.bytes},
+                                           {"ms", to_ms(received.took)},
+                                           {"path", received.path}});
   listener_.on_event(fmt::format("checkpoint of step {} from {}: {}", value(received.step),
                                  received.host, received.path));
 }
 
 void RunRecorder::checkpoint_refused(const std::string& why) {
   const std::lock_guard output(output_mutex_);
-  directory_.event("checkpoint_refused", {{"detail", json_string(why)}});
+  directory_.event("checkpoint_refused", {{"detail", why}});
   if (refusals_.is_news(why)) {
     log::warning(why);
     listener_.on_event(why);
@@ -310,65 +286,93 @@ void RunRecorder::checkpoint_refused(const std::string& why) {
 
 void RunRecorder::checkpoint_copied(Step step, const std::string& where, Duration took) {
   const std::lock_guard output(output_mutex_);
-  directory_.event("checkpoint_copied", {{"step", json_number(value(step))},
-                                         {"to", json_string(where)},
-                                         {"ms", json_number(to_ms(took))}});
+  directory_.event("checkpoint_copied",
+                   {{"step", value(step)}, {"to", where}, {"ms", to_ms(took)}});
   copy_failures_.is_over();
 }
 
 void RunRecorder::checkpoint_not_copied(const std::string& why) {
   const std::lock_guard output(output_mutex_);
-  directory_.event("checkpoint_not_copied", {{"detail", json_string(why)}});
+  directory_.event("checkpoint_not_copied", {{"detail", why}});
   if (copy_failures_.is_news(why)) {
     listener_.on_event(why);
   }
 }
 
-void RunRecorder::receive(const FatalRecord& record) {
-  directory_.event("fatal", {{"detail", json_string(record.reason)}});
-  server_->fail(record.reason);
+void RunRecorder::evaluator_joined(const EvaluatorStatus& evaluator) {
+  fact("evaluator_joined", {{"server", evaluator.server}, {"host", evaluator.host}},
+       fmt::format("evaluator on {} joined", place_of(evaluator)));
 }
 
-void RunRecorder::receive(const WorkerRecord& record) {
-  directory_.event("worker_done", {{"steps", json_number(record.steps)},
-                                   {"loader_wait_ms", json_number(record.loader_wait_ms)}});
+void RunRecorder::evaluator_left(const EvaluatorStatus& evaluator, const std::string& why) {
+  fact(why.empty() ? "evaluator_left" : "evaluator_lost",
+       {{"server", evaluator.server},
+        {"host", evaluator.host},
+        {"measured", evaluator.measured},
+        {"detail", why}},
+       why.empty() ? "" : fmt::format("evaluator on {} lost: {}", place_of(evaluator), why));
 }
 
-void RunRecorder::receive(const NoteRecord& record) {
-  directory_.event(record.kind, {{"detail", json_string(record.detail)}});
+void RunRecorder::evaluated(const Evaluation& evaluation) {
+  if (!evaluation.failure.empty()) {
+    fact("evaluation_failed", {{"step", evaluation.step}, {"detail", evaluation.failure}},
+         fmt::format("the checkpoint of step {} is not measured: {}", evaluation.step,
+                     evaluation.failure));
+    return;
+  }
+  fact("evaluated",
+       {{"step", evaluation.step},
+        {"test_top1", evaluation.test_top1},
+        {"test_loss", evaluation.test_loss},
+        {"server", evaluation.evaluator}},
+       fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}, by evaluator {}",
+                   evaluation.step, 100 * evaluation.test_top1, evaluation.test_loss,
+                   evaluation.evaluator));
 }
 
-void RunRecorder::receive(const StateRecord& record) {
+void RunRecorder::receive(const FatalRecord& fatal) {
+  record(fatal);
+  server_->fail(fatal.reason);
+}
+
+void RunRecorder::receive(const WorkerRecord& worker) {
+  record(worker);
+}
+
+void RunRecorder::receive(const NoteRecord& note) {
+  directory_.event(note.kind, object_of(note));
+}
+
+void RunRecorder::receive(const StateRecord& state) {
   {
     const std::lock_guard lock(mutex_);
-    if (record.step >= history_.current_step) {
-      history_.has_state_of(record.step, record.digest);
+    if (state.step >= history_.current_step) {
+      history_.has_state_of(state.step, state.digest);
     }
   }
-  directory_.event("state",
-                   {{"step", json_number(record.step)}, {"digest", json_string(record.digest)}});
+  record(state);
 }
 
-void RunRecorder::receive(const FallBackRecord& record) {
-  std::uint64_t undone = 0;
+void RunRecorder::receive(const FallBackRecord& reported) {
+  FallBackRecord fell_back = reported;
   {
     const std::lock_guard lock(mutex_);
-    if (record.at <= history_.fell_back_at) {
+    if (fell_back.at <= history_.fell_back_at) {
       return;  // repeated by the follower of a lost shard
     }
-    history_.fell_back_at = record.at;
-    history_.fell_back_to = record.step;
-    undone = history_.fall_back(record.step, job_.config.global_batch);
+    history_.fell_back_at = fell_back.at;
+    history_.fell_back_to = fell_back.step;
+    fell_back.undone_steps = history_.fall_back(fell_back.step, job_.config.global_batch);
+    fell_back.undone_samples = fell_back.undone_steps * job_.config.global_batch;
   }
-  directory_.event("fell_back", {{"step", json_number(record.step)},
-                                 {"at", json_number(record.at)},
-                                 {"undone_steps", json_number(undone)},
-                                 {"undone_samples", json_number(undone * job_.config.global_batch)},
-                                 {"detail", json_string(record.reason)}});
-  listener_.on_event(
-      fmt::format("training diverged at step {} ({}): back to the state after step {}, and on with "
-                  "bsp; {} steps are undone and done again",
-                  record.step + undone, record.reason, record.step, undone));
+  record(fell_back);
+  listener_.on_event(sentence_of(fell_back));
+}
+
+void RunRecorder::receive(const ShardRecord& reported) {
+  ShardRecord shard = reported;
+  shard.detail = sentence_of(shard);
+  record(shard);
 }
 
 elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
@@ -421,6 +425,21 @@ double RunRecorder::images_per_second() const {
 std::vector<elastic::Join> RunRecorder::joins() const {
   const std::lock_guard lock(mutex_);
   return joins_;
+}
+
+std::optional<PsRole> RunRecorder::role_of(MemberId member) const {
+  const std::lock_guard lock(mutex_);
+  return roles_ ? roles_->role_of(member) : std::nullopt;
+}
+
+bool RunRecorder::is_server(MemberId member) const {
+  const std::optional<PsRole> role = role_of(member);
+  return role && role->server;
+}
+
+std::uint32_t RunRecorder::servers_left() const {
+  const std::lock_guard lock(mutex_);
+  return roles_ ? roles_->servers_left() : 0;
 }
 
 std::optional<JobEnd> RunRecorder::end() const {

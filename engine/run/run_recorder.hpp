@@ -3,6 +3,7 @@
 // The coordinator process's memory of a run: turns what the coordinator and the workers report into
 // the run directory's files, the terminal's lines and, at the end, the summary.
 
+#include <boost/json/fwd.hpp>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -75,9 +76,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void evaluated(const Evaluation& evaluation);
   /// A fact that the launcher knows.
   void note(const std::string& kind, const std::string& detail);
-  /// The same with more fields (name, JSON value); an empty line is not told to the listener.
-  void fact(const std::string& kind, const std::vector<std::pair<std::string, std::string>>& fields,
-            const std::string& line);
+  /// The same with any fields; an empty line is not told to the listener.
+  void fact(const std::string& kind, const boost::json::object& fields, const std::string& line);
   /// The last committed step of the state that the job has.
   [[nodiscard]] std::uint64_t last_step() const;
   /// What the job's servers have cost so far, in the unit of their prices.
@@ -91,9 +91,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// Of the last committed step.
   [[nodiscard]] double images_per_second() const;
   [[nodiscard]] std::optional<JobEnd> end() const;
-  /// Of a job with parameter servers, the fields of a member's line of `status` that say which part
-  /// it has (see status_fields()); else empty.
-  [[nodiscard]] std::string role_fields(MemberId member) const;
+  /// A member's part in a job with parameter servers. Nothing: it has none yet, or the job has no
+  /// such servers.
+  [[nodiscard]] std::optional<PsRole> role_of(MemberId member) const;
   /// The member is, or carries, a parameter server that the job has.
   [[nodiscard]] bool is_server(MemberId member) const;
   /// How many parameter servers the job has or waits for; 0 in all-reduce.
@@ -112,9 +112,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] bool write_summary(const JobEnd& end);
 
  private:
-  [[nodiscard]] std::vector<std::pair<std::uint64_t, std::string>> hosts_of(
-      const std::vector<std::uint64_t>& ids) const;
-  void record_restart(const std::string& reason, std::uint64_t step, std::uint64_t undone);
+  [[nodiscard]] ViewEvent event_of(const elastic::View& view) const;
+  template <typename R>
+  void record(const R& record);  // as an event
   void receive(const StepRecord& record);
   void receive(const EvaluationRecord& record);
   void receive(const CheckpointRecord& record);
@@ -123,6 +123,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const NoteRecord& record);
   void receive(const StateRecord& record);
   void receive(const FallBackRecord& record);
+  void receive(const ShardRecord& record);
   void receive(const LogRecord&) {}  // goes to member_logs_
   // Under mutex_:
   [[nodiscard]] double train_seconds() const;
@@ -130,9 +131,6 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] std::string digest_of(std::uint64_t step) const;
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();
-  // run_recorder_servers.cpp:
-  static std::optional<PsRoles> roles_in(const JobConfig& config);
-  void record(const PsServersNews& news, ViewId view);  // under output_mutex_
 
   const Job& job_;
   RunDirectory& directory_;

@@ -7,21 +7,11 @@
 #include "base/log.hpp"
 #include "engine/job/version.hpp"
 #include "engine/run/checkpoint_store.hpp"
-#include "engine/run/json_text.hpp"
+#include "engine/run/record_json.hpp"
 #include "engine/run/run_recorder.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-const char* to_text(elastic::Outcome outcome) {
-  switch (outcome) {
-    case elastic::Outcome::kDone: return "done";
-    case elastic::Outcome::kStopped: return "stopped";
-    case elastic::Outcome::kFailed: return "failed";
-    case elastic::Outcome::kTooFewWorkers: return "too_few_workers";
-  }
-  return "unknown";
-}
 
 std::optional<Summary::Evaluations> evaluations_of(const std::string& run_dir) {
   std::optional<Summary::Evaluations> all;
@@ -73,7 +63,7 @@ std::string RunRecorder::digest_of(std::uint64_t step) const {
 Summary RunRecorder::make_summary(const JobEnd& end) const {
   const std::lock_guard lock(mutex_);
   Summary s;
-  s.outcome = to_text(end.outcome);
+  s.outcome = end.outcome;
   s.detail = end.detail;
   s.steps = std::max(history_.current_step, history_.start.step);
   s.samples = samples_of(s.steps);
@@ -116,11 +106,8 @@ void RunRecorder::note_missing_records() {
   if (history_.missing.empty()) {
     return;
   }
-  std::vector<std::string> steps;
-  for (const std::uint64_t step : history_.missing) {
-    steps.push_back(json_number(step));
-  }
-  directory_.event("records_missing", {{"steps", json_array(steps)}});
+  const std::vector<std::uint64_t> steps(history_.missing.begin(), history_.missing.end());
+  directory_.event("records_missing", {{"steps", value_of(steps)}});
   log::warning(
       fmt::format("metrics.jsonl lacks {} steps that were committed; events.jsonl says "
                   "which",
@@ -159,7 +146,7 @@ bool RunRecorder::write_summary(const JobEnd& end) {
   Summary summary = make_summary(end);
   const Result<void> written = directory_.summary(summary);
   if (!written.ok()) {
-    summary.outcome = to_text(elastic::Outcome::kFailed);
+    summary.outcome = elastic::Outcome::kFailed;
     summary.detail +=
         (summary.detail.empty() ? "" : "; ") + ("no summary: " + written.error().detail);
   }

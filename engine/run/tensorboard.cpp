@@ -1,11 +1,10 @@
 #include "engine/run/tensorboard.hpp"
 
-#include <unistd.h>
-
 #include <array>
 #include <cstring>
 
-#include "engine/run/line_file.hpp"
+#include "base/net/addresses.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::engine::tensorboard {
 namespace {
@@ -62,18 +61,6 @@ std::string event_at(double wall_time) {
   return event;
 }
 
-class EventFileOnDisk final : public EventFile {
- public:
-  explicit EventFileOnDisk(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
-
-  Result<void> add(double wall_time, std::uint64_t step, std::span<const Scalar> scalars) override {
-    return file_->append(frame_record(encode_scalars(wall_time, step, scalars)));
-  }
-
- private:
-  std::unique_ptr<LineFile> file_;
-};
-
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -119,19 +106,17 @@ std::string encode_file_version(double wall_time) {
   return event;
 }
 
-Result<std::unique_ptr<EventFile>> create_event_file(const std::string& folder, double wall_time) {
+Result<std::unique_ptr<EventFile>> EventFile::create(const std::string& folder, double wall_time) {
   const std::string path = folder + "/events.out.tfevents." +
                            std::to_string(static_cast<std::int64_t>(wall_time)) + "." +
                            host_name() + "." + std::to_string(::getpid());
-  Result<std::unique_ptr<LineFile>> file = LineFile::open(path, LineFile::Content::kBinary);
-  if (!file.ok()) {
-    return std::move(file).error();
-  }
-  if (Result<void> first = file.value()->append(frame_record(encode_file_version(wall_time)));
-      !first.ok()) {
-    return first.error();
-  }
-  return std::unique_ptr<EventFile>(std::make_unique<EventFileOnDisk>(std::move(file).value()));
+  TRY_ASSIGN(std::unique_ptr<LineFile> file, LineFile::open(path, LineFile::Content::kBinary));
+  TRY(file->append(frame_record(encode_file_version(wall_time))));
+  return std::unique_ptr<EventFile>(new EventFile(std::move(file)));
+}
+
+Result<void> EventFile::add(double wall_time, std::uint64_t step, std::span<const Scalar> scalars) {
+  return file_->append(frame_record(encode_scalars(wall_time, step, scalars)));
 }
 
 }  // namespace mayfly::engine::tensorboard

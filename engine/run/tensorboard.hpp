@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "engine/run/line_file.hpp"
 
 namespace mayfly::engine::tensorboard {
 
@@ -33,17 +34,21 @@ struct Scalar {
 /// Event{wall_time, file_version}, the first record of each file.
 [[nodiscard]] std::string encode_file_version(double wall_time);
 
-/// An event file that is being written. Records reach the file whole, one write each.
+/// An event file that is being written. Records reach the file whole, one write each. One thread
+/// at a time.
 class EventFile {
  public:
-  virtual ~EventFile() = default;
-  /// Appends one event. kIo if the file system refuses. One thread at a time.
-  [[nodiscard]] virtual Result<void> add(double wall_time, std::uint64_t step,
-                                         std::span<const Scalar> scalars) = 0;
-};
+  /// Creates events.out.tfevents.<seconds>.<host>.<pid> in `folder`. kIo.
+  [[nodiscard]] static Result<std::unique_ptr<EventFile>> create(const std::string& folder,
+                                                                 double wall_time);
+  /// Appends one event. kIo if the file system refuses.
+  [[nodiscard]] Result<void> add(double wall_time, std::uint64_t step,
+                                 std::span<const Scalar> scalars);
 
-/// Creates events.out.tfevents.<seconds>.<host>.<pid> in `folder`.
-[[nodiscard]] Result<std::unique_ptr<EventFile>> create_event_file(const std::string& folder,
-                                                                   double wall_time);
+ private:
+  explicit EventFile(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
+
+  std::unique_ptr<LineFile> file_;
+};
 
 }  // namespace mayfly::engine::tensorboard

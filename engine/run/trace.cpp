@@ -7,7 +7,6 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -153,8 +152,7 @@ bool Trace::any_half_full() {
 }
 
 std::string Trace::header(const TraceLane& lane, std::size_t number) const {
-  return metadata("thread_name", member_, number,
-                  fmt::format(R"("name":{})", json_string(lane.name()))) +
+  return metadata("thread_name", member_, number, fmt::format(R"("name":"{}")", lane.name())) +
          metadata("thread_sort_index", member_, number, fmt::format(R"("sort_index":{})", number));
 }
 

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json.hpp>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
 
 #include "base/file.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/core/view_log.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-namespace json = boost::json;
 
 constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
 constexpr std::size_t kEndpointBytesMax = 512;
@@ -55,24 +54,22 @@ bool has_summary(const std::string& run_dir) {
 
 bool says_done(const std::string& run_dir) {
   const Result<std::string> text = read_text_file(summary_path(run_dir), kSummaryBytesMax);
-  if (!text.ok()) {
-    return false;
-  }
-  json::error_code torn;
-  const json::value summary = json::parse(text.value(), torn);
-  const json::object* fields = torn ? nullptr : summary.if_object();
-  const json::value* outcome = fields == nullptr ? nullptr : fields->if_contains("outcome");
-  return outcome != nullptr && *outcome == "done";
+  bool is_done = false;
+  return text.ok() &&
+         with_object("", text.value(),
+                     [&is_done](const json::object& summary) {
+                       is_done = field_of<elastic::Outcome>(summary, "outcome") ==
+                                 elastic::Outcome::kDone;
+                     })
+             .ok() &&
+         is_done;
 }
 
 Result<JobConfig> config_of_run(const std::string& run_dir) {
   const std::string path = run_dir + "/config.toml";
-  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
-  if (!text.ok()) {
-    return text.error();
-  }
+  TRY_ASSIGN(const std::string text, read_text_file(path, kConfigBytesMax));
   JobConfig config;
-  TRY(apply_toml(config, text.value(), path));
+  TRY(apply_toml(config, text, path));
   return config;
 }
 

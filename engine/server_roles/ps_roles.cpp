@@ -17,10 +17,6 @@ std::string shards_text(const std::vector<std::uint32_t>& shards) {
   return fmt::format("{} {}", shards.size() == 1 ? "shard" : "shards", fmt::join(shards, ", "));
 }
 
-std::string json_list(const std::vector<std::uint32_t>& numbers) {
-  return fmt::format("[{}]", fmt::join(numbers, ","));
-}
-
 std::string account_of(const PsServerPart& part) {
   std::string text = fmt::format("server {} is member {}{}", part.server, value(part.member),
                                  part.role.computes ? ", a worker," : "");
@@ -146,26 +142,6 @@ std::string PsRoles::account_of_loss(std::uint32_t index, const Placement& befor
     text += fmt::format(", and with it {}", shards_text(lost));
   }
   return text;
-}
-
-std::string to_json(const std::vector<PsServerPart>& servers) {
-  std::string text;
-  for (const PsServerPart& part : servers) {
-    text +=
-        fmt::format(R"({}{{"server":{},"member":{},"computes":{},"leads":{},"follows":{}}})",
-                    text.empty() ? "" : ",", part.server, value(part.member), part.role.computes,
-                    json_list(part.role.leads), json_list(part.role.follows));
-  }
-  return "[" + text + "]";
-}
-
-std::string status_fields(const std::optional<PsRole>& role) {
-  if (!role) {
-    return R"(,"role":null,"server":null,"leads":null,"follows":null)";
-  }
-  return fmt::format(R"(,"role":"{}","server":{},"leads":{},"follows":{})", name_of(*role),
-                     role->server ? std::to_string(*role->server) : "null", json_list(role->leads),
-                     json_list(role->follows));
 }
 
 }  // namespace mayfly::engine

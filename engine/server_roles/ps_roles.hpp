@@ -32,6 +32,15 @@ struct PsServerPart {
   std::uint32_t server = 0;
   MemberId member{};
   PsRole role;
+
+  /// For events.jsonl; see engine/run/records.hpp.
+  static void fields(auto& io, auto& r) {
+    io("server", r.server);
+    io("member", r.member);
+    io("computes", r.role.computes);
+    io("leads", r.role.leads);
+    io("follows", r.role.follows);
+  }
 };
 
 /// What a view has changed about the servers.
@@ -66,11 +75,5 @@ class PsRoles {
   bool are_missing_ = false;           // some of them, in the first view
   std::map<MemberId, bool> computes_;  // of the newest view
 };
-
-/// The servers as a JSON array, for events.jsonl.
-[[nodiscard]] std::string to_json(const std::vector<PsServerPart>& servers);
-/// `,"role":"worker+server","server":1,"leads":[1],"follows":[0]` for a member's line of `status`;
-/// all of them null if it has no role yet.
-[[nodiscard]] std::string status_fields(const std::optional<PsRole>& role);
 
 }  // namespace mayfly::engine

@@ -29,20 +29,25 @@ void StepReports::committed(const elastic::View& view, const ViewPart& part,
   record.step = value(part.position);
   record.view = value(view.id);
   record.members = static_cast<std::uint32_t>(view.members.size());
-  record.samples = static_cast<std::uint32_t>(reduced.totals.samples);
-  record.correct = static_cast<std::uint32_t>(reduced.totals.correct);
+  const auto samples = static_cast<double>(reduced.totals.samples);
+  record.samples = static_cast<std::uint64_t>(reduced.totals.samples);
+  record.epoch = job_.epochs_at(record.step);
   record.loss = facts.loss;
-  record.loss_scale = facts.scale.has_value() ? facts.scale->exponent : StepRecord::kNoScale;
+  record.accuracy = static_cast<double>(reduced.totals.correct) / samples;
+  if (facts.scale) {
+    record.loss_scale = std::ldexp(1.0, facts.scale->exponent);
+  }
   record.skipped = reduced.skips_update();
   record.attempts = facts.attempts;
   record.learning_rate = nn::learning_rate_at(job_.schedule, record.step);
   const Instant now = monotonic_now();
-  record.seconds = last_commit_.ns == 0 ? 0 : to_seconds(now - last_commit_);
+  // By this member's clock: its reports may arrive in bursts.
+  record.images_per_second = last_commit_.ns == 0 ? 0 : samples / to_seconds(now - last_commit_);
   last_step_ = now - last_commit_;
   last_commit_ = now;
   const Duration waited = loader_.time_waited();
-  record.wait_ms = to_ms(waited - waited_at_commit_) /
-                   static_cast<double>(std::max<std::size_t>(1, pool_.thread_count()));
+  record.data_wait_ms = to_ms(waited - waited_at_commit_) /
+                        static_cast<double>(std::max<std::size_t>(1, pool_.thread_count()));
   waited_at_commit_ = waited;
   record.sample_hash = hex_of(reduced.totals.sample_hash);
   if (part.observes) {
@@ -77,9 +82,9 @@ void StepReports::send_progress(const elastic::View& view, const ViewPart& part)
 void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums) {
   if (part.is_reporter) {
     const double loss = std::ldexp(static_cast<double>(sums.loss_fixed), -20);
+    const auto samples = static_cast<double>(sums.samples);
     client_.send_report(encode_record(EvaluationRecord{
-        value(part.position), static_cast<std::uint64_t>(sums.samples),
-        static_cast<std::uint64_t>(sums.correct), loss / static_cast<double>(sums.samples)}));
+        value(part.position), static_cast<double>(sums.correct) / samples, loss / samples}));
   }
 }
 

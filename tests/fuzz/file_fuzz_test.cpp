@@ -75,12 +75,15 @@ TEST(FileFuzz, AWorkersReportIsUnderstoodOrRefused) {
   engine::StepRecord step;
   step.digest = std::string(32, 'a');
   step.sample_hash = std::string(16, 'b');
+  step.loss_scale = 1024;
+  engine::ShardRecord shard;
+  shard.staleness = {{0, 12}, {3, 1}};
   fuzz::run({"records",
-             {encode_record(step), encode_record(engine::EvaluationRecord{7, 100, 51, 1.5}),
+             {encode_record(step), encode_record(engine::EvaluationRecord{7, 0.51, 1.5}),
               encode_record(engine::CheckpointRecord{7, true, "checkpoints/step-7"}),
               encode_record(engine::FatalRecord{"the loss is not finite"}),
               encode_record(engine::WorkerRecord{1.5, 7}),
-              encode_record(engine::NoteRecord{"audit", "all is well"}),
+              encode_record(engine::NoteRecord{"audit", "all is well"}), encode_record(shard),
               encode_record(engine::LogRecord{3, "12:00:00.000 worker info joined\n"})},
              read});
 }

@@ -10,8 +10,7 @@
 
 #include "base/time.hpp"
 #include "cli/arguments.hpp"
-#include "engine/run/json_text.hpp"
-#include "engine/run/run_directory.hpp"
+#include "engine/run/record_json.hpp"
 #include "tests/sim/scale.hpp"
 #include "tests/sim/sweep.hpp"
 
@@ -108,34 +107,28 @@ std::string hex(std::uint64_t number) {
 }
 
 std::string json_of(const Outcome& failure) {
-  std::vector<std::string> violations;
-  for (const std::string& text : failure.violations) {
-    violations.push_back(engine::json_string(text));
-  }
-  return engine::JsonObject()
-      .add("kind", engine::json_string("failing_seed"))
-      .add("seed", engine::json_number(failure.seed))
-      .add("scenario", engine::json_string(failure.scenario))
-      .add("violations", engine::json_array(violations))
-      .add("replay", engine::json_string(failure.replay))
-      .text();
+  return engine::json_text({{"kind", "failing_seed"},
+                            {"seed", failure.seed},
+                            {"scenario", failure.scenario},
+                            {"violations", engine::value_of(failure.violations)},
+                            {"replay", failure.replay}});
 }
 
 std::string json_of(const SweepOptions& options, const SweepResult& result, double seconds) {
-  engine::JsonObject object;
-  object.add("kind", engine::json_string("simulation"))
-      .add("world", engine::json_string(options.world->name()))
-      .add("first_seed", engine::json_number(options.first_seed))
-      .add("seeds", engine::json_number(options.seeds));
+  engine::json::object object;
+  object["kind"] = "simulation";
+  object["world"] = options.world->name();
+  object["first_seed"] = options.first_seed;
+  object["seeds"] = options.seeds;
   for (const auto& [name, count] : result.counts) {
     std::string key = name;
     std::replace(key.begin(), key.end(), ' ', '_');
-    object.add(key, engine::json_number(count));
+    object[key] = count;
   }
-  return object.add("failing", engine::json_number(result.failing))
-      .add("fingerprint", engine::json_string(hex(result.fingerprint)))
-      .add("seconds", engine::json_number(seconds))
-      .text();
+  object["failing"] = result.failing;
+  object["fingerprint"] = hex(result.fingerprint);
+  object["seconds"] = seconds;
+  return engine::json_text(object);
 }
 
 /// One rewritten line on a terminal, at most ten times a second; nothing elsewhere.
@@ -177,20 +170,18 @@ double now_ms() {
 }
 
 std::string json_of(const ScaleRow& row) {
-  return engine::JsonObject()
-      .add("kind", engine::json_string("change_of_view"))
-      .add("change", engine::json_string(row.change))
-      .add("members", engine::json_number(std::uint64_t{row.members}))
-      .add("changes", engine::json_number(std::uint64_t{row.changes}))
-      .add("messages_in", engine::json_number(row.messages_in))
-      .add("messages_out", engine::json_number(row.messages_out))
-      .add("bytes_in", engine::json_number(row.bytes_in))
-      .add("bytes_out", engine::json_number(row.bytes_out))
-      .add("view_bytes", engine::json_number(row.bytes_per_member_max))
-      .add("full_view_bytes", engine::json_number(row.full_view_bytes))
-      .add("machine_ms", engine::json_number(row.machine_ms))
-      .add("encode_ms", engine::json_number(row.encode_ms))
-      .text();
+  return engine::json_text({{"kind", "change_of_view"},
+                            {"change", row.change},
+                            {"members", row.members},
+                            {"changes", row.changes},
+                            {"messages_in", row.messages_in},
+                            {"messages_out", row.messages_out},
+                            {"bytes_in", row.bytes_in},
+                            {"bytes_out", row.bytes_out},
+                            {"view_bytes", row.bytes_per_member_max},
+                            {"full_view_bytes", row.full_view_bytes},
+                            {"machine_ms", row.machine_ms},
+                            {"encode_ms", row.encode_ms}});
 }
 
 std::string line_of(const ScaleRow& row) {

@@ -157,10 +157,10 @@ TEST(Goodput, EachMomentOfTheMarketCostsTheStallOfItsKind) {
 TEST(EventReport, LinesAndSummaryCarryEverySeries) {
   const std::vector<EventSeries> series = {{"step_ms", {1, 2, 3}}, {"redone", {0, 1, 0}}};
   EXPECT_EQ(event_lines({{"step_ms", {1.5}}}),
-            "{\"kind\": \"event\", \"event\": 1, \"step_ms\": 1.500}\n");
-  const std::string summary = summary_line({{"workers", "4"}}, series);
-  for (const char* field : {"\"workers\": 4", "\"events\": 3", "\"step_p50_ms\": 2.000",
-                            "\"step_max_ms\": 3.000", "\"redone_p99\": 1.000"}) {
+            "{\"kind\": \"event\", \"event\": 1, \"step_ms\": 1.5}\n");
+  const std::string summary = summary_line({{"workers", 4}}, series);
+  for (const char* field : {"\"workers\": 4", "\"events\": 3", "\"step_p50_ms\": 2,",
+                            "\"step_max_ms\": 3,", "\"redone_p99\": 1,"}) {
     EXPECT_NE(summary.find(field), std::string::npos) << field << " in " << summary;
   }
 }

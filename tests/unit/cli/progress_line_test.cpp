@@ -16,7 +16,7 @@ class ProgressLineTest : public ::testing::Test {
     return ProgressLine(results_, progress_, {is_terminal, quiet}, [this] { return now_; });
   }
   void step(ProgressLine& line, std::uint64_t number, std::uint64_t total = 1000) const {
-    engine::StepMetric metric;
+    engine::StepRecord metric;
     metric.step = number;
     metric.samples = 128;
     metric.loss = 1.5;
@@ -75,7 +75,7 @@ TEST_F(ProgressLineTest, ElsewhereAPlainLinePerTwentiethOrTenSeconds) {
 
 TEST_F(ProgressLineTest, WaitingForDataIsShownWhereItIsMuch) {
   ProgressLine line = make(true);
-  engine::StepMetric metric;
+  engine::StepRecord metric;
   metric.samples = 128;
   metric.images_per_second = 1280;  // 100 ms a step
   metric.data_wait_ms = 2;
@@ -97,7 +97,7 @@ TEST_F(ProgressLineTest, QuietShowsOnlyTheSummary) {
   step(line, 1);
   line.on_event("worker 2 lost");
   engine::Summary summary;
-  summary.outcome = "done";
+  summary.outcome = elastic::Outcome::kDone;
   summary.steps = 5;
   line.on_summary(summary);
   EXPECT_EQ(progress_.str(), "");
@@ -106,7 +106,7 @@ TEST_F(ProgressLineTest, QuietShowsOnlyTheSummary) {
 
 TEST_F(ProgressLineTest, ShowsNoTimeLeftThatItCannotKnow) {
   ProgressLine line = make(false);
-  engine::StepMetric metric;
+  engine::StepRecord metric;
   metric.step = 1;
   metric.samples = 128;
   line.on_step(metric, 10);

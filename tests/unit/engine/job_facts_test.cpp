@@ -53,7 +53,8 @@ TEST(JobFacts, AreReadFromTheRunDirectory) {
   EXPECT_EQ(read_facts(run).value().data_digest, job->facts.data_digest);
   std::ofstream(facts_path(run)) << "{}";
   EXPECT_EQ(read_facts(run).error().code, Errc::kCorrupt);
-  EXPECT_THAT(read_facts(run).error().detail, HasSubstr("facts.json: these are no facts"));
+  EXPECT_THAT(read_facts(run).error().detail,
+              HasSubstr("facts.json: these are not the facts of a job"));
 }
 
 TEST(JobFacts, NoTextMakesTheReaderFail) {

@@ -8,7 +8,7 @@ namespace mayfly::test_support {
 
 class NobodyListens final : public engine::RunListener {
  public:
-  void on_step(const engine::StepMetric& /*metric*/, std::uint64_t /*total_steps*/) override {}
+  void on_step(const engine::StepRecord& /*metric*/, std::uint64_t /*total_steps*/) override {}
   void on_event(const std::string& /*line*/) override {}
   void on_summary(const engine::Summary& /*summary*/) override {}
 };

@@ -11,14 +11,15 @@ TEST(Records, SurviveTheWire) {
   step.view = 3;
   step.members = 4;
   step.samples = 128;
-  step.correct = 60;
+  step.epoch = 0.5;
+  step.accuracy = 0.75;
   step.loss = 1.25;
   step.learning_rate = 0.1;
-  step.seconds = 0.25;
-  step.wait_ms = 1.5;
+  step.images_per_second = 512;
+  step.data_wait_ms = 1.5;
   step.sample_hash = "00ff";
   step.digest = "abc";
-  step.loss_scale = 14;
+  step.loss_scale = 1024;
   step.skipped = true;
   step.attempts = 2;
   const Result<Record> back = decode_record(encode_record(step));
@@ -27,11 +28,13 @@ TEST(Records, SurviveTheWire) {
   EXPECT_EQ(copy.step, 7u);
   EXPECT_EQ(copy.members, 4u);
   EXPECT_EQ(copy.loss, 1.25);
-  EXPECT_EQ(copy.seconds, 0.25);
-  EXPECT_EQ(copy.wait_ms, 1.5);
+  EXPECT_EQ(copy.epoch, 0.5);
+  EXPECT_EQ(copy.accuracy, 0.75);
+  EXPECT_EQ(copy.images_per_second, 512);
+  EXPECT_EQ(copy.data_wait_ms, 1.5);
   EXPECT_EQ(copy.sample_hash, "00ff");
   EXPECT_EQ(copy.digest, "abc");
-  EXPECT_EQ(copy.loss_scale, 14);
+  EXPECT_EQ(copy.loss_scale, 1024);
   EXPECT_TRUE(copy.skipped);
   EXPECT_EQ(copy.attempts, 2u);
 
@@ -53,6 +56,20 @@ TEST(Records, OfFallingBackSurviveTheWire) {
   EXPECT_EQ(std::get<FallBackRecord>(back.value()).at, 240u);
   EXPECT_EQ(std::get<FallBackRecord>(back.value()).step, 50u);
   EXPECT_EQ(std::get<FallBackRecord>(back.value()).reason, "too high");
+}
+
+TEST(Records, OfShardsSurviveTheWire) {
+  ShardRecord shard;
+  shard.shard = 3;
+  shard.leased_again = 5;
+  shard.bytes_out = 2000;
+  shard.staleness = {{0, 12}, {3, 1}};
+  const Result<Record> back = decode_record(encode_record(shard));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<ShardRecord>(back.value()).shard, 3u);
+  EXPECT_EQ(std::get<ShardRecord>(back.value()).leased_again, 5u);
+  EXPECT_EQ(std::get<ShardRecord>(back.value()).bytes_out, 2000u);
+  EXPECT_EQ(std::get<ShardRecord>(back.value()).staleness, shard.staleness);
 }
 
 TEST(Records, OfALogSurviveTheWireUpToTheirLimit) {

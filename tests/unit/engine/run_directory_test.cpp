@@ -10,6 +10,8 @@
 #include <limits>
 
 #include "base/file.hpp"
+#include "engine/run/record_json.hpp"
+#include "engine/run/run_listener.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -43,8 +45,8 @@ JobConfig config_in(const std::string& path) {
   return config;
 }
 
-StepMetric metric_of(std::uint64_t step) {
-  StepMetric metric;
+StepRecord metric_of(std::uint64_t step) {
+  StepRecord metric;
   metric.step = step;
   metric.samples = 128;
   metric.epoch = 0.1;
@@ -58,7 +60,7 @@ StepMetric metric_of(std::uint64_t step) {
 
 Summary full_summary() {
   Summary s;
-  s.outcome = "done";
+  s.outcome = elastic::Outcome::kDone;
   s.steps = 3910;
   s.samples = 500480;
   s.final_digest = "0123456789abcdef0123456789abcdef";
@@ -107,11 +109,10 @@ TEST(RunDirectory, MakesTheTreeAndSavesTheResolvedConfiguration) {
 TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
   const test_support::TemporaryFolder folder;
   const auto run = make(config_in(folder / "run"));
-  run->event("joined", {{"member", json_number(std::uint64_t{3})},
-                        {"host", json_string("a \"host\"\n\x01")}});
-  run->evaluation(10, 0.5, 1.25);
-  run->recovery(full_summary().recoveries[0]);
-  StepMetric metric = metric_of(10);
+  run->event("joined", {{"member", 3}, {"host", "a \"host\"\n\x01"}});
+  run->evaluation({10, 0.5, 1.25});
+  run->event(RecoveryEvent::kKind, object_of(RecoveryEvent{full_summary().recoveries[0]}));
+  StepRecord metric = metric_of(10);
   metric.digest = "abcd";
   metric.loss_scale = 1024;
   metric.skipped = true;
@@ -241,10 +242,26 @@ TEST(Summary, AsTextSaysWhatPeopleAskFor) {
 
 TEST(Json, NumbersReadBackExactly) {
   for (const double number : {0.1, 1e-300, 3.0, -2.5e17, 1.0 / 3.0}) {
-    EXPECT_EQ(boost::json::parse(json_number(number)).to_number<double>(), number);
+    EXPECT_EQ(json::parse(json_text(number)).to_number<double>(), number);
   }
-  EXPECT_EQ(json_number(std::numeric_limits<double>::quiet_NaN()), "null");
-  EXPECT_EQ(json_number(std::uint64_t{18446744073709551615u}), "18446744073709551615");
+  EXPECT_EQ(json_text(0.5), "0.5");
+  EXPECT_EQ(json_text(std::numeric_limits<double>::quiet_NaN()), "null");
+  EXPECT_EQ(json_text(18446744073709551615u), "18446744073709551615");
+}
+
+TEST(Json, ARecordReadsBackAndLacksWhatOlderRunsLack) {
+  const Summary summary = full_summary();
+  const json::object object = object_of(summary);
+  EXPECT_EQ(object_of(record_of<Summary>(object)), object);
+  EXPECT_FALSE(object.contains("skipped_steps"));
+  EXPECT_TRUE(object_of(Summary{}).at("cost").is_null());
+  json::object recovery = object_of(summary.recoveries[0]);
+  recovery.erase("detail");
+  EXPECT_EQ(record_of<RecoveryRecord>(recovery).detail, "");
+  recovery.erase("cause");
+  EXPECT_FALSE(with_object("not one", json_text(recovery), [](const json::object& o) {
+                 (void)record_of<RecoveryRecord>(o);
+               }).ok());
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <limits>
 
+#include "engine/run/record_json.hpp"
+#include "engine/run/run_directory.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -31,8 +33,8 @@ class RunHistoryTest : public ::testing::Test {
     EXPECT_TRUE(read.ok()) << (read.ok() ? "" : read.error().detail);
     return std::move(read).value();
   }
-  static StepMetric metric(std::uint64_t step, const std::string& digest = "") {
-    StepMetric m;
+  static StepRecord metric(std::uint64_t step, const std::string& digest = "") {
+    StepRecord m;
     m.step = step;
     m.samples = 100;
     m.images_per_second = step == 1 ? 0 : 50;
@@ -57,7 +59,7 @@ TEST_F(RunHistoryTest, AnEmptyRunHasNone) {
 TEST_F(RunHistoryTest, StepsWithoutAnUpdateAreCounted) {
   const auto run = start();
   for (const std::uint64_t step : {1, 2, 3, 4}) {
-    StepMetric m = metric(step);
+    StepRecord m = metric(step);
     m.loss = std::numeric_limits<double>::quiet_NaN();
     m.loss_scale = 65536;
     m.skipped = step % 2 == 0;
@@ -91,7 +93,7 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
   for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
     run->metric(metric(step));
   }
-  run->event("fell_back", {{"step", "3"}, {"at", "24"}});
+  run->event("fell_back", {{"step", 3}, {"at", 24}});
   for (const std::uint64_t step : {4, 5}) {
     run->metric(metric(step));
   }
@@ -105,15 +107,15 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
 
 TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   const auto run = start();
-  run->event("view", {{"view", "1"}, {"committed", "0"}, {"members", "[1]"}});
+  run->event("view", {{"view", 1}, {"committed", 0}, {"members", json::array{1}}});
   for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
     run->metric(metric(step, "digest"));
   }
-  run->event("checkpoint", {{"step", "2"}, {"detail", json_string("runs/a/step-2")}});
-  run->event("checkpoint", {{"step", "5"}, {"detail", json_string("lost with its server")}});
-  run->evaluation(4, 0.5, 1.25);
-  run->event("restarted", {{"step", "2"}, {"undone_steps", "4"}, {"undone_samples", "400"}});
-  run->event("view", {{"view", "2"}, {"committed", "2"}, {"members", "[2]"}});
+  run->event("checkpoint", {{"step", 2}, {"detail", "runs/a/step-2"}});
+  run->event("checkpoint", {{"step", 5}, {"detail", "lost with its server"}});
+  run->evaluation({4, 0.5, 1.25});
+  run->event("restarted", {{"step", 2}, {"undone_steps", 4}, {"undone_samples", 400}});
+  run->event("view", {{"view", 2}, {"committed", 2}, {"members", json::array{2}}});
   RunHistory h = history();
   EXPECT_EQ(h.last_step, 6u);
   EXPECT_EQ(h.current_step, 2u);
@@ -126,20 +128,20 @@ TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   EXPECT_FALSE(h.is_undone(2, 1));
   h.reached(6, "again");
   run->metric(metric(7));
-  run->event("view", {{"view", "3"}, {"committed", "7"}, {"members", "[2,3]"}});
+  run->event("view", {{"view", 3}, {"committed", 7}, {"members", json::array{2, 3}}});
   EXPECT_EQ(history().current_step, 7u);
   EXPECT_EQ(h.last_digest, "again");
 }
 
 TEST_F(RunHistoryTest, AJobThatHasPassedWhereItWasBeforeIsAtItsLastStep) {
   const auto run = start();
-  run->event("view", {{"view", "1"}, {"committed", "0"}, {"members", "[1]"}});
+  run->event("view", {{"view", 1}, {"committed", 0}, {"members", json::array{1}}});
   for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
-    StepMetric m = metric(step, "digest of " + std::to_string(step));
+    StepRecord m = metric(step, "digest of " + std::to_string(step));
     m.view = step <= 4 ? 1 : 2;
     if (step == 5) {
-      run->event("restarted", {{"step", "2"}, {"undone_steps", "2"}, {"undone_samples", "200"}});
-      run->event("view", {{"view", "2"}, {"committed", "2"}, {"members", "[2]"}});
+      run->event("restarted", {{"step", 2}, {"undone_steps", 2}, {"undone_samples", 200}});
+      run->event("view", {{"view", 2}, {"committed", 2}, {"members", json::array{2}}});
     }
     run->metric(m);
   }
@@ -152,7 +154,7 @@ TEST_F(RunHistoryTest, AJobThatHasPassedWhereItWasBeforeIsAtItsLastStep) {
 TEST_F(RunHistoryTest, WhatIsUndoneIsTheSameBeforeAndAfterTheCoordinatorIsStartedAgain) {
   RunHistory h;
   h.current_step = 9;
-  EXPECT_TRUE(h.view_published(4, "[1]"));
+  EXPECT_TRUE(h.view_published({4, 0, {1}, {}}));
   EXPECT_EQ(h.restart(5, 100), 4U);
   EXPECT_TRUE(h.is_undone(6, 3));
   EXPECT_FALSE(h.is_undone(6, 4));
@@ -164,21 +166,25 @@ TEST_F(RunHistoryTest, RecordsThatWereLostWithWhoHadThemAreMissing) {
   for (const std::uint64_t step : {1, 2}) {
     run->metric(metric(step, "digest"));
   }
-  run->event("view", {{"view", "2"}, {"committed", "5"}, {"members", "[3]"}});
+  run->event("view", {{"view", 2}, {"committed", 5}, {"members", json::array{3}}});
   EXPECT_EQ(history().current_step, 5u);
   EXPECT_THAT(history().missing, ElementsAre(3, 4, 5));
   EXPECT_EQ(history().digest_step, 2u);
-  run->event("state", {{"step", "5"}, {"digest", json_string("of five")}});
+  run->event("state", {{"step", 5}, {"digest", "of five"}});
   EXPECT_EQ(history().last_digest, "of five");
   EXPECT_EQ(history().digest_step, 5u);
 }
 
 TEST_F(RunHistoryTest, WhoTookPartIsReadBack) {
   const auto run = start();
-  run->event("view",
-             {{"view", "1"}, {"committed", "0"}, {"members", "[1,2]"}, {"hosts", R"(["a","b"])"}});
-  run->event("view",
-             {{"view", "2"}, {"committed", "1"}, {"members", "[1,3]"}, {"hosts", R"(["a","b"])"}});
+  run->event("view", {{"view", 1},
+                      {"committed", 0},
+                      {"members", json::array{1, 2}},
+                      {"hosts", json::array{"a", "b"}}});
+  run->event("view", {{"view", 2},
+                      {"committed", 1},
+                      {"members", json::array{1, 3}},
+                      {"hosts", json::array{"a", "b"}}});
   for (const std::uint64_t step : {1, 2, 3}) {
     run->metric(metric(step));
   }
@@ -201,13 +207,13 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   recovery.view = 2;
   recovery.redone_microbatches = 5;
   recovery.step_ms = 41.5;
-  run->event("view", {{"view", "1"}, {"members", "[1,2]"}});
-  run->event("view", {{"detail", json_string("view 1 resumes after step 0")}});  // the note
-  run->event("view", {{"view", "2"}, {"members", "[1,2,3]"}});
-  run->event("view", {{"view", "3"}, {"members", "[1,2,3]"}});  // work was shared out anew
-  run->recovery(recovery);
-  run->evaluation(20, 0.5, 1.25);
-  run->event("checkpoint", {{"step", "20"}, {"detail", json_string("runs/a/step-20")}});
+  run->event("view", {{"view", 1}, {"members", json::array{1, 2}}});
+  run->event("view", {{"detail", "view 1 resumes after step 0"}});  // the note
+  run->event("view", {{"view", 2}, {"members", json::array{1, 2, 3}}});
+  run->event("view", {{"view", 3}, {"members", json::array{1, 2, 3}}});  // work was shared out anew
+  run->event(RecoveryEvent::kKind, object_of(RecoveryEvent{recovery}));
+  run->evaluation({20, 0.5, 1.25});
+  run->event("checkpoint", {{"step", 20}, {"detail", "runs/a/step-20"}});
   const RunHistory h = history();
   EXPECT_EQ(h.views, 2u);
   EXPECT_EQ(h.view, 3u);
@@ -225,18 +231,18 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
 
 TEST_F(RunHistoryTest, AViewThatIsToldAgainCountsOnce) {
   RunHistory h;
-  EXPECT_TRUE(h.view_published(1, "[1,2]"));
-  EXPECT_TRUE(h.view_published(2, "[1]"));
-  EXPECT_FALSE(h.view_published(2, "[1]"));
-  EXPECT_FALSE(h.view_published(1, "[1,2]"));
+  EXPECT_TRUE(h.view_published({1, 0, {1, 2}, {}}));
+  EXPECT_TRUE(h.view_published({2, 0, {1}, {}}));
+  EXPECT_FALSE(h.view_published({2, 0, {1}, {}}));
+  EXPECT_FALSE(h.view_published({1, 0, {1, 2}, {}}));
   EXPECT_EQ(h.views, 2u);
-  EXPECT_EQ(h.view_members, "[1]");
+  EXPECT_THAT(h.view_members, ElementsAre(1));
 }
 
 TEST_F(RunHistoryTest, APartThatEndedBeforeTheJobWasStartedAgainDoesNotCount) {
   {
     const auto run = start();
-    run->event("view", {{"view", "1"}, {"members", "[1]"}});
+    run->event("view", {{"view", 1}, {"members", json::array{1}}});
     run->metric(metric(1));
     run->metric(metric(2));
   }

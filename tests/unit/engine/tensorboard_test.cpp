@@ -122,7 +122,7 @@ TEST(Crc32c, AgreesWithPublishedVectors) {
 
 TEST(EventFile, ReadsBackAsWritten) {
   const test_support::TemporaryFolder folder;
-  Result<std::unique_ptr<EventFile>> file = create_event_file(folder.path(), 1700000000.5);
+  Result<std::unique_ptr<EventFile>> file = EventFile::create(folder.path(), 1700000000.5);
   ASSERT_TRUE(file.ok());
   const Scalar first[] = {{"train/loss", 2.25F}, {"train/accuracy", 0.125F}};
   const Scalar second[] = {{"test/top1", 0.9F}};
@@ -149,7 +149,7 @@ TEST(EventFile, ReadsBackAsWritten) {
 }
 
 TEST(EventFile, InAMissingFolderIsAnError) {
-  const Result<std::unique_ptr<EventFile>> file = create_event_file("/nonexistent/folder", 1);
+  const Result<std::unique_ptr<EventFile>> file = EventFile::create("/nonexistent/folder", 1);
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.error().code, Errc::kIo);
 }

@@ -10,7 +10,7 @@ RunResult result_of(const std::string& variant, const std::string& condition, do
   RunResult result;
   result.variant = variant;
   result.condition = condition;
-  result.outcome = "done";
+  result.outcome = elastic::Outcome::kDone;
   result.train_seconds = seconds;
   result.images_per_second = 1000 / seconds;
   result.top1 = top1;
@@ -35,7 +35,7 @@ TEST(CompareRows, GatherTheSeedsOfAVariantAndLeaveOutFailures) {
       result_of("asp", "clean", 5, 0.7), result_of("bsp", "kill", 12, 0.8)};
   results[3].recoveries_ms = {30, 50};
   results.push_back(result_of("asp", "clean", 1, -1));
-  results.back().outcome = "failed";
+  results.back().outcome = elastic::Outcome::kFailed;
   const std::vector<CompareRow> rows =
       compare_rows(results, {"allreduce", "bsp", "asp"}, {"clean", "kill"});
   ASSERT_EQ(rows.size(), 3U);

@@ -3,28 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "base/file.hpp"
+#include "engine/run/record_json.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-TEST(ShardAccounts, AreReadFromTheirWords) {
-  const Result<ShardAccount> account = parse_shard_account(
-      "shard 1: 40 updates, 12 slices committed, 3 repeats, 2 late, 5 leased again, 0 mixed, 7 at "
-      "once, 1 probes, 1000 bytes in, 2000 bytes out, staleness 0:12 3:1 17:2");
-  ASSERT_TRUE(account.ok());
-  EXPECT_EQ(account.value().numbers.at("leased again"), 5U);
-  EXPECT_EQ(account.value().numbers.at("at once"), 7U);
-  EXPECT_EQ(account.value().numbers.at("bytes out"), 2000U);
-  EXPECT_EQ(account.value().staleness,
-            (std::map<std::uint64_t, std::uint64_t>{{0, 12}, {3, 1}, {17, 2}}));
-  EXPECT_TRUE(parse_shard_account("shard 0: 1 updates, staleness none").value().staleness.empty());
-  for (const char* text :
-       {"", "shard 0", "shard 0: many updates", "shard 0: 1 updates, staleness x",
-        "shard 0: 1 updates, staleness 1:", "worker 0: 1 updates"}) {
-    EXPECT_FALSE(parse_shard_account(text).ok()) << text;
-  }
-}
 
 TEST(RunResults, ReadBackFromTheirLine) {
   RunResult result;
@@ -32,7 +15,7 @@ TEST(RunResults, ReadBackFromTheirLine) {
   result.variant = "bsp";
   result.condition = "clean";
   result.seed = 3;
-  result.outcome = "done";
+  result.outcome = elastic::Outcome::kDone;
   result.detail = "a \"quoted\" word";
   result.steps = 64;
   result.samples = 4096;
@@ -45,7 +28,7 @@ TEST(RunResults, ReadBackFromTheirLine) {
   result.bytes = 12345;
   result.bytes_counted = true;
   result.recoveries_ms = {12.5};
-  result.reissued = 2;
+  result.leased_again = 2;
   result.at_once = 8;
   result.stragglers = {"worker 2 is one"};
   const Result<RunResult> read = parse_run_result(to_json(result));
@@ -61,21 +44,41 @@ TEST(RunResults, AreReadFromARunDirectory) {
   const auto write = [&](const std::string& name, std::string_view text) {
     ASSERT_TRUE(write_file_atomic(dir + "/" + name, text).ok());
   };
-  write("summary.json", R"({"outcome":"done","detail":"","steps":2,"samples":32,"test_top1":0.75,)"
-                        R"("train_seconds":2.0,"images_per_second":16})");
-  write("events.jsonl",
-        "{\"time\":100.0,\"kind\":\"view\",\"members\":[1]}\n"
-        "{\"time\":103.5,\"kind\":\"evaluation\",\"step\":2,\"test_top1\":0.75,\"test_loss\":1}\n"
-        "{\"time\":104,\"kind\":\"straggler\",\"detail\":\"worker 2\"}\n"
-        "{\"time\":104,\"kind\":\"recovery\",\"recovery\":{\"cause\":\"lost\",\"step_ms\":41.5}}\n"
-        "{\"time\":104,\"kind\":\"recovery\",\"recovery\":{\"cause\":\"join\",\"step_ms\":9}}\n"
-        "{\"time\":105,\"kind\":\"shard_done\",\"detail\":\"shard 0: 2 updates, 4 at once, 10 "
-        "bytes in, 20 bytes out, staleness 1:2\"}\n"
-        "{\"time\":105,\"kind\":\"shard_done\",\"detail\":\"shard 1: 2 updates, 4 at once, 10 "
-        "bytes in, 20 bytes out, staleness 1:2\"}\n");
-  write("metrics.jsonl",
-        "{\"samples\":16,\"images_per_second\":0,\"loss\":2,\"members\":2}\n"
-        "{\"samples\":16,\"images_per_second\":8,\"loss\":1,\"members\":2}\n");
+  Summary summary;
+  summary.outcome = elastic::Outcome::kDone;
+  summary.test_top1 = 0.75;
+  write("summary.json", json_text(object_of(summary)));
+  std::string events = R"({"time":100.0,"kind":"view","members":[1]})"
+                       "\n";
+  const auto add = [&events](double time, const char* kind, const json::object& fields) {
+    json::object event{{"time", time}, {"kind", kind}};
+    event.insert(fields.begin(), fields.end());
+    events += json_text(event) + "\n";
+  };
+  RecoveryEvent recovery;
+  recovery.recovery.cause = "lost";
+  recovery.recovery.step_ms = 41.5;
+  ShardRecord shard;
+  shard.at_once = 4;
+  shard.bytes_in = 10;
+  shard.bytes_out = 20;
+  shard.staleness = {{1, 2}};
+  add(103.5, EvaluationRecord::kKind, object_of(EvaluationRecord{2, 0.75, 1}));
+  add(104, "straggler", object_of(NoteRecord{"straggler", "worker 2"}));
+  add(104, RecoveryEvent::kKind, object_of(recovery));
+  recovery.recovery.cause = "join";
+  add(104, RecoveryEvent::kKind, object_of(recovery));
+  add(105, ShardRecord::kKind, object_of(shard));
+  add(105, ShardRecord::kKind, object_of(shard));
+  write("events.jsonl", events);
+  StepRecord step;
+  step.samples = 16;
+  step.loss = 2;
+  step.members = 2;
+  const std::string first = json_text(object_of(step));
+  step.images_per_second = 8;
+  step.loss = 1;
+  write("metrics.jsonl", first + "\n" + json_text(object_of(step)) + "\n");
   const Result<RunResult> result = read_run_result(dir);
   ASSERT_TRUE(result.ok()) << result.error().detail;
   EXPECT_EQ(result.value().accuracy, (std::vector<std::pair<double, double>>{{3.5, 0.75}}));

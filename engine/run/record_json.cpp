@@ -1,0 +1,118 @@
+#include "engine/run/record_json.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+// A line per step: some hundred bytes for each of many millions.
+constexpr std::size_t kLinesBytesMax = std::size_t{4} << 30;
+
+/// Boost.JSON itself writes 0.5 as 5E-1, and what is not finite as no JSON.
+std::string number_text(double number) {
+  char buffer[32];
+  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
+  return std::isfinite(number) && failure == std::errc{} ? std::string(buffer, end) : "null";
+}
+
+}  // namespace
+
+std::string json_text(const json::value& value) {
+  std::string out;
+  if (const json::object* object = value.if_object()) {
+    for (const auto& [name, field] : *object) {
+      out += out.empty() ? "{" : ", ";
+      out += json::serialize(json::string(name)) + ": " + json_text(field);
+    }
+    return out.empty() ? "{}" : out + "}";
+  }
+  if (const json::array* array = value.if_array()) {
+    for (const json::value& element : *array) {
+      out += (out.empty() ? "[" : ", ") + json_text(element);
+    }
+    return out.empty() ? "[]" : out + "]";
+  }
+  return value.is_double() ? number_text(value.get_double()) : json::serialize(value);
+}
+
+double rounded(double number, int digits) {
+  const double scale = std::pow(10.0, digits);
+  return std::round(number * scale) / scale;
+}
+
+Result<void> with_object(const std::string& complaint, std::string_view text,
+                         const std::function<void(const json::object&)>& use) {
+  try {
+    use(json::parse(json::string_view(text.data(), text.size())).as_object());
+    return {};
+  } catch (const std::exception& failure) {  // what Boost.JSON throws about another text ends here
+    return Error{Errc::kCorrupt, complaint + ": " + reason_of(failure)};
+  }
+}
+
+Result<void> for_each_line(const std::string& path, std::size_t offset,
+                           const std::function<void(const json::object&)>& use) {
+  const Result<std::string> content = read_text_file(path, kLinesBytesMax);
+  if (!content.ok()) {
+    return content.error();
+  }
+  const std::string_view all = content.value();
+  std::size_t begin = std::min(offset, all.size());
+  auto line = std::count(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
+  for (std::size_t end = 0; (end = all.find('\n', begin)) != std::string_view::npos;
+       begin = end + 1) {
+    TRY(with_object(path + " line " + std::to_string(++line) + " is not a record of a run",
+                    all.substr(begin, end - begin), use));
+  }
+  return {};
+}
+
+json::value value_of(const std::map<std::uint64_t, std::uint64_t>& counts) {
+  json::object object;
+  for (const auto& [key, count] : counts) {
+    object[std::to_string(key)] = count;
+  }
+  return object;
+}
+
+void read_value(const json::value& value, std::string& text) {
+  text = std::string(value.as_string());
+}
+
+void read_value(const json::value& value, double& number) {
+  number = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.to_number<double>();
+}
+
+void read_value(const json::value& value, Digest& digest) {
+  const std::string digits(value.as_string());
+  const char* const begin = digits.data();
+  const char* const middle = begin + std::min<std::size_t>(16, digits.size());
+  const char* const end = begin + digits.size();
+  const auto high = std::from_chars(begin, middle, digest.high, 16);
+  const auto low = std::from_chars(middle, end, digest.low, 16);
+  if (digits.size() != 32 || high.ptr != middle || low.ptr != end) {
+    throw std::invalid_argument("'" + digits + "' is not a digest");
+  }
+}
+
+void read_value(const json::value& value, elastic::Outcome& outcome) {
+  const std::optional<elastic::Outcome> named = outcome_named(std::string(value.as_string()));
+  if (!named) {
+    throw std::invalid_argument("no outcome of a job has this name");
+  }
+  outcome = *named;
+}
+
+void read_value(const json::value& value, std::map<std::uint64_t, std::uint64_t>& counts) {
+  for (const auto& [key, count] : value.as_object()) {
+    counts[std::stoull(std::string(key))] = count.to_number<std::uint64_t>();
+  }
+}
+
+}  // namespace mayfly::engine
