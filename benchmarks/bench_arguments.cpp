@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/try_assign.hpp"
+
 namespace mayfly::bench {
 namespace {
 
@@ -61,11 +63,8 @@ Result<void> read_sizes(const cli::ParsedArguments& arguments, std::vector<std::
   }
   sizes.clear();
   for (const std::string& part : split_list(text)) {
-    const Result<std::size_t> size = parse_size(part);
-    if (!size.ok()) {
-      return size.error();
-    }
-    sizes.push_back(size.value());
+    TRY_ASSIGN(const std::size_t size, parse_size(part));
+    sizes.push_back(size);
   }
   return {};
 }

@@ -14,7 +14,7 @@
 
 namespace mayfly::bench {
 
-// Each beside its benchmark, in *_command.cpp.
+// Each is beside its benchmark.
 [[nodiscard]] BenchCommand allreduce_command();
 [[nodiscard]] BenchCommand data_command();
 [[nodiscard]] BenchCommand ps_command();

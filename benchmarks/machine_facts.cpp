@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/file.hpp"
-#include "engine/job/version.hpp"
+#include "engine/job/job.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {

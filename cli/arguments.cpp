@@ -5,7 +5,10 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 
+#include "base/file.hpp"
+#include "base/try_assign.hpp"
 #include "engine/config/config.hpp"
+#include "engine/config/ps_settings.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -261,6 +264,14 @@ Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
   return parsed;
 }
 
+Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
+  if (path.empty()) {
+    return {};
+  }
+  TRY_ASSIGN(const std::string text, read_text_file(path, kConfigBytesMax));
+  return engine::apply_toml(config, text, path);
+}
+
 }  // namespace
 
 std::string ParsedArguments::option(const std::string& name, std::string otherwise) const {
@@ -279,6 +290,29 @@ std::vector<FlagDescription> describe_flags(const CommandSpec& command) {
 
 std::string help_text(const CommandSpec& command, bool all) {
   return Parser(command).help(all);
+}
+
+Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments, const Context& context,
+                                           engine::JobConfig config) {
+  TRY(apply_file(config, arguments.option("config")));
+  TRY(engine::apply_environment(config, context.environment));
+  for (const auto& [name, text] : arguments.settings) {
+    const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
+    TRY(engine::apply_setting(config, name, text, source));
+  }
+  return config;
+}
+
+Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
+                                         engine::JobConfig start) {
+  Result<engine::JobConfig> collected = collect_settings(arguments, context, std::move(start));
+  if (!collected.ok()) {
+    return collected;
+  }
+  engine::JobConfig& config = collected.value();
+  TRY(engine::spell_out_switch_order(config));
+  TRY(engine::validate(config));
+  return collected;
 }
 
 }  // namespace mayfly::cli

@@ -1,16 +1,18 @@
 #pragma once
 
-// Turns the words after a subcommand into settings, options and positional arguments. Third-party
-// parsing stays behind this header.
+// Turns the words after a subcommand into settings, options and positional arguments, and these
+// into the configuration of a job. Third-party parsing stays behind this header.
 
-#include <charconv>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/parse.hpp"
 #include "base/result.hpp"
+#include "cli/context.hpp"
+#include "engine/config/config.hpp"
 
 namespace mayfly::cli {
 
@@ -57,10 +59,11 @@ Result<void> read_number(const ParsedArguments& arguments, const std::string& na
   if (text.empty()) {
     return {};
   }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number <= 0) {
+  const auto read = number_in<T>(text);
+  if (!read || *read <= 0) {
     return Error{Errc::kInvalidInput, "--" + name + " " + text + ": not a positive number"};
   }
+  number = *read;
   return {};
 }
 
@@ -78,5 +81,20 @@ struct FlagDescription {
 /// The text of `mayfly COMMAND --help`; with `all`, of --help-all: for commands with all settings
 /// the former has the common ones only.
 [[nodiscard]] std::string help_text(const CommandSpec& command, bool all = false);
+
+/// Upper bound on a configuration file.
+inline constexpr std::size_t kConfigBytesMax = 1 << 20;
+
+/// The settings by precedence: flag, environment, the file of --config, then `config`.
+/// kInvalidInput with the source of a wrong value. Whether the settings fit together is not checked
+/// here, because a worker still merges them with those of its coordinator.
+[[nodiscard]] Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments,
+                                                         const Context& context,
+                                                         engine::JobConfig config = {});
+
+/// The same, validated: settings that contradict each other are kInvalidInput, too.
+[[nodiscard]] Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments,
+                                                       const Context& context,
+                                                       engine::JobConfig config = {});
 
 }  // namespace mayfly::cli

@@ -1,13 +1,55 @@
-#include <fmt/format.h>
+#include "cli/checkpoint_commands.hpp"
 
-#include "cli/commands.hpp"
-#include "cli/open_checkpoint.hpp"
-#include "cli/safetensors_header.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <boost/json.hpp>
+
+#include "base/try_assign.hpp"
+#include "cli/cli.hpp"
 #include "engine/config/config.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
 namespace {
+
+namespace json = boost::json;
+
+struct Located {
+  std::uint64_t begin = 0;
+  TensorEntry entry;
+};
+
+/// The format: {"NAME": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ...}.
+Located read_entry(const json::key_value_pair& field) {
+  const json::object& object = field.value().as_object();
+  Located located;
+  located.entry.name = std::string(field.key());
+  located.entry.dtype = std::string(object.at("dtype").as_string());
+  for (const json::value& extent : object.at("shape").as_array()) {
+    located.entry.shape.push_back(extent.to_number<std::int64_t>());
+  }
+  const json::array& offsets = object.at("data_offsets").as_array();
+  located.begin = offsets.at(0).to_number<std::uint64_t>();
+  located.entry.bytes = offsets.at(1).to_number<std::uint64_t>() - located.begin;
+  return located;
+}
+
+std::vector<TensorEntry> read_entries(std::string_view text) {
+  std::vector<Located> found;
+  const json::value header = json::parse(json::string_view(text.data(), text.size()));
+  for (const auto& field : header.as_object()) {
+    if (field.key() != "__metadata__") {
+      found.push_back(read_entry(field));
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Located& a, const Located& b) { return a.begin < b.begin; });
+  std::vector<TensorEntry> entries;
+  for (Located& located : found) {
+    entries.push_back(std::move(located.entry));
+  }
+  return entries;
+}
 
 /// A file of a checkpoint with its tensors (none for the manifest).
 struct FileContent {
@@ -88,6 +130,20 @@ std::string text_of(const engine::LoadedCheckpoint& checkpoint,
 
 }  // namespace
 
+Result<std::vector<TensorEntry>> read_safetensors_header(ByteSpan file) {
+  WireReader reader(file);
+  const auto size = reader.get<std::uint64_t>();
+  if (reader.failed() || size > file.size() - sizeof(size)) {
+    return Error{Errc::kCorrupt, "not a safetensors file: the header is longer than the file"};
+  }
+  const auto* text = reinterpret_cast<const char*>(file.data()) + sizeof(size);
+  try {
+    return read_entries(std::string_view(text, size));
+  } catch (const std::exception&) {  // the parser's and its checked accesses'
+    return Error{Errc::kCorrupt, "not a safetensors file: the header does not describe tensors"};
+  }
+}
+
 Result<std::string> checkpoint_argument(const std::string& command,
                                         const ParsedArguments& arguments) {
   if (arguments.positionals.size() == 1) {
@@ -100,26 +156,22 @@ Result<std::string> checkpoint_argument(const std::string& command,
 }
 
 Result<OpenCheckpoint> open_checkpoint(const std::string& path) {
-  Result<engine::LoadedCheckpoint> loaded = engine::load_checkpoint(path);
-  if (!loaded.ok()) {
-    return std::move(loaded).error();
-  }
-  const nn::CheckpointInfo& info = loaded.value().info;
+  TRY_ASSIGN(engine::LoadedCheckpoint loaded, engine::load_checkpoint(path));
+  const nn::CheckpointInfo& info = loaded.info;
   Result<nn::Model> model = nn::make_model(info.model, info.classes);
   if (!model.ok()) {
-    return Error{model.error().code, loaded.value().path + ": " + model.error().detail};
+    return Error{model.error().code, loaded.path + ": " + model.error().detail};
   }
-  Result<nn::ModelState> state = nn::decode_checkpoint(model.value(), loaded.value().files);
+  Result<nn::ModelState> state = nn::decode_checkpoint(model.value(), loaded.files);
   if (!state.ok()) {
-    return Error{state.error().code, loaded.value().path + ": " + state.error().detail};
+    return Error{state.error().code, loaded.path + ": " + state.error().detail};
   }
   if (nn::digest_of(state.value()) != info.digest) {
-    return Error{Errc::kCorrupt, loaded.value().path + ": the state's digest is " +
+    return Error{Errc::kCorrupt, loaded.path + ": the state's digest is " +
                                      to_string(nn::digest_of(state.value())) +
                                      ", the manifest says " + to_string(info.digest)};
   }
-  return OpenCheckpoint{std::move(loaded).value(), std::move(model).value(),
-                        std::move(state).value()};
+  return OpenCheckpoint{std::move(loaded), std::move(model).value(), std::move(state).value()};
 }
 
 int inspect_checkpoint(const ParsedArguments& arguments, Context& context) {

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "cli/commands.hpp"
 #include "cli/documentation.hpp"
-#include "engine/job/version.hpp"
+#include "engine/job/job.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {

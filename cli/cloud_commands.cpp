@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/file.hpp"
-#include "cli/commands.hpp"
-#include "cli/configuration.hpp"
+#include "cli/arguments.hpp"
+#include "cli/cli.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/run/record_json.hpp"
 

@@ -13,8 +13,8 @@
 #include "base/time.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/compare/compare.hpp"
 #include "engine/compare/compare_plan.hpp"
-#include "engine/compare/tune_switch.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
 

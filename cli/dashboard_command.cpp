@@ -6,7 +6,7 @@
 #include "base/file.hpp"
 #include "base/net/sockets.hpp"
 #include "base/time.hpp"
-#include "cli/commands.hpp"
+#include "cli/cli.hpp"
 #include "observe/report.hpp"
 #include "observe/server.hpp"
 

@@ -1,12 +1,15 @@
+// Manual pages and shell completions, and `mayfly documentation`, which writes them in the layout
+// of /usr/share.
+
 #include "cli/documentation.hpp"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <sstream>
 
+#include "base/file.hpp"
 #include "cli/cli.hpp"
-#include "engine/job/version.hpp"
+#include "engine/job/job.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -110,6 +113,22 @@ std::string zsh_flag(const FlagDescription& flag) {
                                              : ":" + type + ":_files";
   const std::string sign = type.empty() ? "" : type == "BOOL" ? "=-" : "=";
   return in_quotes(flag.name + sign + "[" + help + "]" + value);
+}
+
+Result<void> write(const std::string& folder, const std::string& file, const std::string& text) {
+  TRY(make_directories(folder));
+  return write_file_atomic(folder + "/" + file, text);
+}
+
+Result<void> write_all(const std::string& folder) {
+  const std::vector<DocumentedCommand> commands = documented_commands();
+  const std::string manuals = folder + "/man/man1";
+  TRY(write(manuals, "mayfly.1", program_manual(commands)));
+  for (const DocumentedCommand& command : commands) {
+    TRY(write(manuals, "mayfly-" + command.name + ".1", command_manual(command)));
+  }
+  TRY(write(folder + "/bash-completion/completions", "mayfly", bash_completion(commands)));
+  return write(folder + "/zsh/site-functions", "_mayfly", zsh_completion(commands));
 }
 
 }  // namespace
@@ -257,6 +276,14 @@ _mayfly() {{
 _mayfly "$@"
 )",
                      list, cases);
+}
+
+int documentation(const ParsedArguments& arguments, Context& context) {
+  if (arguments.positionals.size() != 1) {
+    return context.complain("documentation expects one folder, such as ~/.local/share", kExitUsage);
+  }
+  const Result<void> written = write_all(arguments.positionals.front());
+  return written.ok() ? kExitDone : context.complain(written.error());
 }
 
 }  // namespace mayfly::cli

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "cli/commands.hpp"
+#include "base/try_assign.hpp"
+#include "cli/cli.hpp"
 #include "engine/config/config.hpp"
 #include "engine/run/record_json.hpp"
 #include "nn/cpu/conv_kernel.hpp"
@@ -32,21 +33,12 @@ Result<Subject> subject_of(const ParsedArguments& arguments) {
   }
   config.global_batch = config.microbatch;  // not used here, so it must not be a reason to refuse
   TRY(engine::validate(config));
-  Result<nn::Model> model = nn::make_usual_model(config.model, static_cast<int>(config.image_size));
-  if (!model.ok()) {
-    return std::move(model).error();
-  }
-  const Result<nn::Dtype> dtype = nn::parse_dtype(config.dtype);
-  if (!dtype.ok()) {
-    return dtype.error();
-  }
-  Result<std::string> isa = nn::cpu::select_isa(config.isa, dtype.value());
-  if (!isa.ok()) {
-    return std::move(isa).error();
-  }
+  TRY_ASSIGN(nn::Model model,
+             nn::make_usual_model(config.model, static_cast<int>(config.image_size)));
+  TRY_ASSIGN(const nn::Dtype dtype, nn::parse_dtype(config.dtype));
+  TRY_ASSIGN(std::string isa, nn::cpu::select_isa(config.isa, dtype));
   TRY(nn::cpu::select_conv_kernels(config.conv_kernels));
-  return Subject{std::move(model).value(), config.microbatch, dtype.value(),
-                 std::move(isa).value()};
+  return Subject{std::move(model), config.microbatch, dtype, std::move(isa)};
 }
 
 engine::json::object json_about(const Subject& subject) {

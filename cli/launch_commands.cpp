@@ -1,12 +1,17 @@
+// Commands that start processes of jobs: `mayfly train`, `worker`, `ps-server`, `coordinator`;
+// `compare` and `tune-switch`, which run many jobs; `token` and `bundle`, which prepare them.
+
 #include <filesystem>
 
 #include "base/file.hpp"
-#include "cli/commands.hpp"
-#include "cli/configuration.hpp"
-#include "cli/operator_link.hpp"
+#include "cli/arguments.hpp"
+#include "cli/cli.hpp"
+#include "cli/operator_commands.hpp"
 #include "cli/progress_line.hpp"
+#include "cloud_hooks/bundle/program_bundle.hpp"
+#include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/run/unfinished_run.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -74,10 +79,6 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
   ProgressLine listener = make_listener(config, context);
   return context.services.launched_rank(config, listener, std::move(sentinel).value());
 }
-
-}  // namespace
-
-namespace {
 
 /// A process that joins a running job takes every setting that its command line leaves open from
 /// the coordinator. Workers that a launcher starts were given all settings, except one: which of
@@ -187,6 +188,86 @@ int coordinator(const ParsedArguments& arguments, Context& context) {
   }
   ProgressLine listener = make_listener(config.value(), context);
   return context.services.coordinator(config.value(), listener);
+}
+
+int token(const ParsedArguments& arguments, Context& context) {
+  const std::vector<std::string>& words = arguments.positionals;
+  if (words.size() > 1) {
+    return context.complain("token: unexpected argument '" + words[1] + "'", kExitUsage);
+  }
+  const Bytes made = elastic::make_token(arguments.has("tls"));
+  if (words.empty()) {
+    context.out << elastic::token_to_text(made) << "\n";
+    return kExitDone;
+  }
+  std::error_code failure;
+  if (std::filesystem::exists(std::filesystem::symlink_status(words[0], failure))) {
+    return context.complain(words[0] +
+                                " already exists, and may be the token of a running job; "
+                                "choose another name or remove it",
+                            kExitUsage);
+  }
+  const Result<void> written = elastic::write_token_file(words[0], made);
+  return written.ok() ? kExitDone : context.complain(written.error());
+}
+
+int bundle(const ParsedArguments& arguments, Context& context) {
+  if (arguments.positionals.size() != 1) {
+    return context.complain("bundle expects the file to write, such as mayfly-worker.tar.gz",
+                            kExitUsage);
+  }
+  const std::string& path = arguments.positionals.front();
+  const auto nvidia = arguments.has("nvidia-libraries")
+                          ? cloud_hooks::NvidiaLibraries::kPacked
+                          : cloud_hooks::NvidiaLibraries::kOfTheServer;
+  if (Result<void> packed = cloud_hooks::pack_own_program(path, nvidia); !packed.ok()) {
+    return context.complain(packed.error());
+  }
+  const Result<cloud_hooks::BundleFile> file = cloud_hooks::open_bundle(path);
+  if (!file.ok()) {
+    return context.complain(file.error());
+  }
+  context.out << file.value().sha256 << "  " << path << "\n";
+  return kExitDone;
+}
+
+int compare(const ParsedArguments& arguments, Context& context) {
+  engine::CompareOptions options;
+  options.quick = arguments.has("quick");
+  options.json = arguments.has("json");
+  options.folder = arguments.option("output", "comparison");
+  options.variants = arguments.option("variants", options.variants);
+  options.conditions = arguments.option("conditions", options.conditions);
+  options.settings = arguments.settings;
+  options.seeds = options.quick ? 1 : options.seeds;
+  for (const Result<void>& read : {read_number(arguments, "seeds", options.seeds),
+                                   read_number(arguments, "first-seed", options.first_seed)}) {
+    if (!read.ok()) {
+      return context.complain(read.error());
+    }
+  }
+  return context.services.compare(options);
+}
+
+int tune_switch(const ParsedArguments& arguments, Context& context) {
+  engine::TuneSwitchOptions options;
+  options.quick = arguments.has("quick");
+  options.json = arguments.has("json");
+  options.folder = arguments.option("output", "tune-switch");
+  options.then = arguments.option("then", options.then);
+  options.condition = arguments.option("condition", options.condition);
+  options.settings = arguments.settings;
+  options.runs = options.quick ? 1 : options.runs;
+  options.probes = options.quick ? 3 : options.probes;
+  for (const Result<void>& read : {read_number(arguments, "tolerance", options.tolerance),
+                                   read_number(arguments, "runs", options.runs),
+                                   read_number(arguments, "probes", options.probes),
+                                   read_number(arguments, "first-seed", options.first_seed)}) {
+    if (!read.ok()) {
+      return context.complain(read.error());
+    }
+  }
+  return context.services.tune_switch(options);
 }
 
 }  // namespace mayfly::cli

@@ -1,35 +1,96 @@
-#include <charconv>
+#include "cli/operator_commands.hpp"
 
-#include "cli/commands.hpp"
-#include "cli/operator_link.hpp"
-#include "cli/status_table.hpp"
+#include <fmt/format.h>
+#include <boost/json.hpp>
+#include <vector>
+
+#include "base/file.hpp"
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
+#include "cli/cli.hpp"
+#include "elastic/net/job_token.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
 namespace {
 
+constexpr std::size_t kEndpointBytesMax = 512;
+
+Error usage(const std::string& text) {
+  return {Errc::kInvalidInput, text};
+}
+
+namespace json = boost::json;
+
+std::string shown(const json::value& value) {
+  if (value.is_string()) {
+    return std::string(value.as_string());
+  }
+  if (value.is_double()) {
+    return fmt::format("{:.6g}", value.as_double());
+  }
+  return value.is_null() ? "-" : json::serialize(value);
+}
+
+bool is_table(const json::value& value) {
+  return value.is_array() && !value.as_array().empty() && value.as_array().front().is_object();
+}
+
+/// Rows of equal length, columns as wide as their widest cell.
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += fmt::format(" {:<{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+/// Columns are the fields of the first object.
+std::string table(const json::array& objects) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const auto& field : objects.front().as_object()) {
+    rows[0].emplace_back(field.key());
+  }
+  for (const json::value& object : objects) {
+    std::vector<std::string> row;
+    for (const std::string& column : rows[0]) {
+      const json::value* cell =
+          object.is_object() ? object.as_object().if_contains(column) : nullptr;
+      row.push_back(cell == nullptr ? "-" : shown(*cell));
+    }
+    rows.push_back(std::move(row));
+  }
+  return aligned(rows);
+}
+
 Result<Duration> seconds_of(const ParsedArguments& arguments, const std::string& name,
                             const std::string& usual) {
   const std::string text = arguments.option(name, usual);
-  double wanted = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), wanted);
-  if (failure != std::errc{} || end != text.data() + text.size() || !(wanted > 0) ||
-      !(wanted <= 86400)) {
+  const auto wanted = number_in(text, 0.0, 86400.0);
+  if (!wanted || *wanted == 0) {
     return Error{Errc::kInvalidInput, "--" + name + " expects seconds above 0, got '" + text + "'"};
   }
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wanted));
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*wanted));
 }
 
 /// Sends the verb. Returns the reply's text, or an Error if there was no reply or it is a refusal.
 Result<std::string> ask(const std::string& verb, const std::string& argument,
                         const OperatorLink& link, const ParsedArguments& arguments,
                         const Context& context) {
-  const Result<Duration> timeout = seconds_of(arguments, "timeout", "5");
-  if (!timeout.ok()) {
-    return timeout.error();
-  }
+  TRY_ASSIGN(const Duration timeout, seconds_of(arguments, "timeout", "5"));
   const Result<elastic::CommandReply> reply = context.services.send_command(
-      link.endpoint, link.token, elastic::Command{verb, argument}, timeout.value());
+      link.endpoint, link.token, elastic::Command{verb, argument}, timeout);
   if (!reply.ok()) {
     return Error{Errc::kRefused, verb + ": " + reply.error().detail};
   }
@@ -95,6 +156,72 @@ int watch(const OperatorLink& link, const ParsedArguments& arguments, Context& c
 }
 
 }  // namespace
+
+Result<std::string> endpoint_of_run(const std::string& run_dir) {
+  Result<std::string> text = read_text_file(run_dir + "/coordinator", kEndpointBytesMax);
+  if (!text.ok()) {
+    return Error{text.error().code, "no running job in " + run_dir + ": " + text.error().detail};
+  }
+  std::string endpoint = text.value();
+  endpoint.erase(endpoint.find_last_not_of(" \r\n") + 1);
+  if (endpoint.find(':') == std::string::npos) {
+    return Error{Errc::kCorrupt, run_dir + "/coordinator does not hold HOST:PORT"};
+  }
+  return endpoint;
+}
+
+Result<OperatorLink> operator_link(const std::string& command, const ParsedArguments& arguments,
+                                   const std::vector<std::string>& rest_names) {
+  OperatorLink link;
+  link.rest = arguments.positionals;
+  const std::string run_dir = arguments.option("run-dir");
+  if (run_dir.empty()) {
+    if (link.rest.empty()) {
+      return usage(command + " needs ENDPOINT (host:port) or --run-dir DIR");
+    }
+    link.endpoint = link.rest.front();
+    link.rest.erase(link.rest.begin());
+  } else {
+    TRY_ASSIGN(std::string endpoint, endpoint_of_run(run_dir));
+    link.endpoint = std::move(endpoint);
+  }
+  if (link.rest.size() < rest_names.size()) {
+    return usage(command + " needs " + rest_names[link.rest.size()]);
+  }
+  if (link.rest.size() > rest_names.size()) {
+    return usage(command + ": unexpected argument '" + link.rest[rest_names.size()] + "'");
+  }
+  const std::string token_file =
+      arguments.option("token-file", run_dir.empty() ? "" : run_dir + "/token");
+  if (token_file.empty()) {
+    return usage(command + " needs --token-file FILE, or --run-dir DIR");
+  }
+  Result<Bytes> token = elastic::read_token_file(token_file);
+  if (!token.ok()) {
+    return usage(token.error().detail);
+  }
+  link.token = std::move(token).value();
+  return link;
+}
+
+Result<std::string> status_table(std::string_view text) {
+  json::error_code failure;
+  const json::value parsed = json::parse(json::string_view(text.data(), text.size()), failure);
+  if (failure || !parsed.is_object()) {
+    return Error{Errc::kCorrupt, "the coordinator's answer is not a JSON object"};
+  }
+  std::string plain;
+  std::string tables;
+  for (const auto& field : parsed.as_object()) {
+    const std::string name(field.key());
+    if (is_table(field.value())) {
+      tables += name + "\n" + table(field.value().as_array());
+    } else {
+      plain += fmt::format("{:<18}{}\n", name, shown(field.value()));
+    }
+  }
+  return plain + tables;
+}
 
 int status(const ParsedArguments& arguments, Context& context) {
   const Result<OperatorLink> link = operator_link("status", arguments, {});

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 
 #include "base/file.hpp"
-#include "cli/commands.hpp"
-#include "cli/open_checkpoint.hpp"
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
+#include "cli/checkpoint_commands.hpp"
+#include "cli/cli.hpp"
 #include "engine/run/record_json.hpp"
 #include "nn/weight_file.hpp"
 
@@ -49,25 +50,13 @@ struct Exported {
 };
 
 Result<Exported> export_checkpoint(const ParsedArguments& arguments) {
-  const Result<std::string> source = checkpoint_argument("export", arguments);
-  if (!source.ok()) {
-    return source.error();
-  }
-  const Result<std::string> output = needed("export", arguments, "output", "FILE");
-  if (!output.ok()) {
-    return output.error();
-  }
-  TRY(refuse_existing(output.value()));
-  Result<OpenCheckpoint> checkpoint = open_checkpoint(source.value());
-  if (!checkpoint.ok()) {
-    return std::move(checkpoint).error();
-  }
-  const Bytes file = nn::encode_weight_file(checkpoint.value().model, checkpoint.value().state);
-  const Result<void> written = write_file_atomic(output.value(), ByteSpan(file));
-  if (!written.ok()) {
-    return written.error();
-  }
-  return Exported{output.value(), std::move(checkpoint).value(), file.size()};
+  TRY_ASSIGN(const std::string source, checkpoint_argument("export", arguments));
+  TRY_ASSIGN(const std::string output, needed("export", arguments, "output", "FILE"));
+  TRY(refuse_existing(output));
+  TRY_ASSIGN(OpenCheckpoint checkpoint, open_checkpoint(source));
+  const Bytes file = nn::encode_weight_file(checkpoint.model, checkpoint.state);
+  TRY(write_file_atomic(output, ByteSpan(file)));
+  return Exported{output, std::move(checkpoint), file.size()};
 }
 
 // ---- import
@@ -87,12 +76,9 @@ Result<int> classes_for(const ParsedArguments& arguments, const nn::WeightTensor
                              : Result<int>(unusable("the file has no classifier (fc.weight and "
                                                     "fc.bias, or linear.weight and linear.bias)"));
   }
-  int classes = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), classes);
-  if (failure != std::errc{} || end != text.data() + text.size()) {
-    return unusable("--classes expects a whole number, got '" + text + "'");
-  }
-  return classes;
+  const auto classes = number_in<int>(text);
+  return classes ? Result<int>(*classes)
+                 : unusable("--classes expects a whole number, got '" + text + "'");
 }
 
 struct Weights {
@@ -102,26 +88,13 @@ struct Weights {
 
 Result<Weights> weights_from(const ParsedArguments& arguments, const std::string& name,
                              ByteSpan file) {
-  const Result<nn::WeightTensors> tensors = nn::read_weight_file(file);
-  if (!tensors.ok()) {
-    return tensors.error();
-  }
-  const Result<int> classes = classes_for(arguments, tensors.value());
-  if (!classes.ok()) {
-    return classes.error();
-  }
-  Result<nn::Model> model = nn::make_model(name, classes.value());
-  if (!model.ok()) {
-    return std::move(model).error();
-  }
+  TRY_ASSIGN(const nn::WeightTensors tensors, nn::read_weight_file(file));
+  TRY_ASSIGN(const int classes, classes_for(arguments, tensors));
+  TRY_ASSIGN(nn::Model model, nn::make_model(name, classes));
   // Step 0 with fresh momentum: what a new job would start from.
-  Weights weights{std::move(model).value(), {}};
+  Weights weights{std::move(model), {}};
   weights.state = nn::make_initial_state(weights.model, 0, 0, 0);
-  const Result<bool> loaded = nn::load_weights(weights.model, tensors.value(),
-                                               nn::ClassifierPolicy::kMustFit, weights.state);
-  if (!loaded.ok()) {
-    return loaded.error();
-  }
+  TRY(nn::load_weights(weights.model, tensors, nn::ClassifierPolicy::kMustFit, weights.state));
   return weights;
 }
 
@@ -151,20 +124,13 @@ Result<Imported> import_file(const ParsedArguments& arguments) {
     return name.ok() ? folder.error() : name.error();
   }
   TRY(refuse_existing(folder.value()));
-  const Result<Bytes> file = read_file(source, kFileBytesMax);
-  if (!file.ok()) {
-    return file.error();
-  }
-  const Result<Weights> weights = weights_from(arguments, name.value(), file.value());
+  TRY_ASSIGN(const Bytes file, read_file(source, kFileBytesMax));
+  const Result<Weights> weights = weights_from(arguments, name.value(), file);
   if (!weights.ok()) {
     return Error{weights.error().code, source + ": " + weights.error().detail};
   }
-  Result<std::string> saved = save(folder.value(), source, weights.value());
-  if (!saved.ok()) {
-    return std::move(saved).error();
-  }
-  return Imported{saved.value(), weights.value().model,
-                  to_string(nn::digest_of(weights.value().state))};
+  TRY_ASSIGN(std::string saved, save(folder.value(), source, weights.value()));
+  return Imported{saved, weights.value().model, to_string(nn::digest_of(weights.value().state))};
 }
 
 engine::json::object json_about(const std::string& path, const nn::Model& model) {

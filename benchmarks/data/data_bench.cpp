@@ -1,7 +1,7 @@
 #include "benchmarks/data/data_bench.hpp"
 
 #include <fmt/format.h>
-
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <optional>
@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "base/time.hpp"
+#include "benchmarks/bench_arguments.hpp"
 #include "benchmarks/step/machine_peak.hpp"
 #include "datasets/loader.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -71,6 +72,28 @@ void print(const DataBenchOptions& options, const datasets::DatasetPair& data,
   }
 }
 
+cli::CommandSpec data_spec() {
+  cli::CommandSpec spec;
+  spec.name = "bench data";
+  spec.help = "images per second of reading, decoding, cropping and normalising";
+  spec.options = {{"seconds", "S", "measuring time (default 5)"}, {"json", "", "one JSON object"}};
+  spec.settings = {"data", "image_size", "threads", "skip_corrupt"};
+  return spec;
+}
+
+Result<DataBenchOptions> data_options(const cli::ParsedArguments& arguments) {
+  engine::JobConfig config;
+  TRY(read_settings(arguments, config));
+  DataBenchOptions options;
+  options.data = config.data;
+  options.image_size = config.image_size;
+  options.threads = std::max(1U, config.threads);
+  options.skip_corrupt = config.skip_corrupt;
+  options.json = arguments.has("json");
+  TRY(cli::read_number(arguments, "seconds", options.seconds));
+  return options;
+}
+
 }  // namespace
 
 int bench_data(const DataBenchOptions& options) {
@@ -109,6 +132,10 @@ int bench_data(const DataBenchOptions& options) {
   }
   print(options, data.value(), rates);
   return engine::kExitDone;
+}
+
+BenchCommand data_command() {
+  return make_command(data_spec(), data_options, &Benches::data);
 }
 
 }  // namespace mayfly::bench

@@ -1,10 +1,14 @@
 #pragma once
 
-// What benchmarks make of events that were each measured in the same quantities. Pure.
+// The figures of benchmarks of elasticity: of one loss, and of events that were each measured in
+// the same quantities. Pure.
 
 #include <boost/json/fwd.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "elastic/core/coordinator.hpp"
 
 namespace mayfly::bench {
 
@@ -27,5 +31,40 @@ using JsonFields = boost::json::object;
 
 /// The percentiles for people.
 [[nodiscard]] std::string event_table(const std::vector<EventSeries>& series);
+
+/// How one loss went, on one clock.
+struct LossSeen {
+  Instant struck;         ///< just before the fault was brought about
+  Instant commit_before;  ///< the last commit that the coordinator had heard of by then
+  Step step_before{};     ///< its step
+  elastic::Recovery recovery;
+};
+
+/// What the same step would have cost without the loss, and what must be computed again at least.
+struct StepFacts {
+  double undisturbed_ms = 0;  ///< median step with all workers, measured in the same run
+  double microbatch_ms = 0;   ///< one microbatch on one thread of an idle machine, measured before
+  std::uint32_t survivors = 1;
+  std::uint32_t threads = 1;  ///< of each worker
+  std::uint32_t cores = 1;
+};
+
+/// Milliseconds since the fault, unless said otherwise.
+struct LossTimes {
+  double detected_ms = 0, told_ms = 0, stopped_ms = 0, formed_ms = 0, synced_ms = 0;
+  double step_ms = 0;          ///< first commit of the next view: the raw figure
+  double steps_meanwhile = 0;  ///< committed after the fault, but before the next view
+  double still_needed_ms = 0;  ///< after which this step would have been committed without a fault
+  double redo_ms = 0;          ///< least time to compute the lost microbatches again; 0 if the step
+                               ///< had not begun when the fault came
+  double beyond_ms = 0;        ///< step - still_needed - redo; below zero where recovering overlaps
+                               ///< with computing
+};
+
+/// The lost microbatches cannot take less than the share of one survivor's threads, nor less than
+/// all of them on all cores; that least time is what `redo_ms` is, so it never flatters.
+[[nodiscard]] double least_redo_ms(std::uint32_t microbatches, const StepFacts& facts);
+
+[[nodiscard]] LossTimes times_of(const LossSeen& loss, const StepFacts& facts);
 
 }  // namespace mayfly::bench

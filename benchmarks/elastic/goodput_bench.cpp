@@ -17,7 +17,6 @@
 #include "benchmarks/elastic/elastic_bench.hpp"
 #include "benchmarks/elastic/goodput_model.hpp"
 #include "benchmarks/elastic/job_launcher.hpp"
-#include "benchmarks/elastic/spot_trace.hpp"
 #include "benchmarks/elastic/step_log.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "engine/processes/exit_codes.hpp"

@@ -14,7 +14,7 @@
 #include "benchmarks/elastic/elastic_bench.hpp"
 #include "benchmarks/elastic/event_cycle.hpp"
 #include "benchmarks/elastic/job_launcher.hpp"
-#include "benchmarks/elastic/own_core.hpp"
+#include "benchmarks/elastic/network_namespaces.hpp"
 #include "benchmarks/elastic/step_log.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/run/record_json.hpp"

@@ -1,9 +1,11 @@
 #pragma once
 
-// One network namespace per worker, all on a bridge of this host, so that a worker can be taken off
-// the network as if its machine were gone: its packets vanish, nothing is closed. Needs root and
-// the `ip` program.
+// Isolation of a benchmark's workers. A network namespace for each worker, all on a bridge of this
+// host, lets a worker be taken off the network as if its machine were gone: its packets vanish, and
+// nothing is closed. This needs root and the `ip` program. A core of its own keeps the start of a
+// new worker from taking processor time from the others.
 
+#include <sched.h>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -45,5 +47,28 @@ class NetworkNamespaces {
 
 /// Runs `ip` with these words; kIo with its complaint.
 [[nodiscard]] Result<void> run_ip(const std::vector<std::string>& words);
+
+class OwnCore {
+ public:
+  /// From now on the calling thread, and the threads and processes that it starts, keep to all of
+  /// the cores that it may use but the last one. kInvalidInput if it may use one only.
+  static Result<OwnCore> reserve();
+  OwnCore(OwnCore&& other) noexcept;
+  OwnCore(const OwnCore&) = delete;
+  OwnCore& operator=(OwnCore&&) = delete;
+  OwnCore& operator=(const OwnCore&) = delete;
+  /// The calling thread, and what it starts, may use all of them again.
+  ~OwnCore();
+
+  /// Changes a command so that what it starts has the last core, and no other one.
+  void move_in(std::vector<std::string>& command) const;
+
+ private:
+  OwnCore(const cpu_set_t& all, std::size_t last);
+
+  cpu_set_t all_;
+  std::size_t last_;
+  bool is_reserved_ = true;
+};
 
 }  // namespace mayfly::bench

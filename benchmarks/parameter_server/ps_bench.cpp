@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -13,7 +12,9 @@
 #include "base/aligned_buffer.hpp"
 #include "base/result.hpp"
 #include "base/statistics.hpp"
+#include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
+#include "benchmarks/bench_arguments.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "benchmarks/parameter_server/ps_cluster.hpp"
 #include "engine/processes/exit_codes.hpp"
@@ -88,11 +89,8 @@ Result<std::vector<Wire>> make_wires(std::size_t count) {
 /// The shape of the exchange and nothing else: a thread per worker, and one per connection at the
 /// shards; blocking calls.
 Result<Measurement> measure_raw(const PsBenchOptions& options, std::size_t bytes) {
-  Result<std::vector<Wire>> made = make_wires(std::size_t{options.workers} * options.shards);
-  if (!made.ok()) {
-    return std::move(made).error();
-  }
-  const std::vector<Wire>& wires = made.value();
+  TRY_ASSIGN(std::vector<Wire> made, make_wires(std::size_t{options.workers} * options.shards));
+  const std::vector<Wire>& wires = made;
   const std::size_t part = bytes / options.shards;
   const std::uint64_t exchanges = exchanges_for(options, bytes);
   std::atomic<bool> failed = false;
@@ -155,16 +153,13 @@ Result<Measurement> measure_ours(const PsBenchOptions& options, std::size_t byte
   cluster.shards = options.shards;
   cluster.steps = kWarmUp + exchanges;
   cluster.share_memory = share_memory;
-  const Result<PsClusterRun> ran = run_ps_cluster(cluster);
-  if (!ran.ok()) {
-    return ran.error();
-  }
-  const std::vector<TimedUpdate>& updates = ran.value().updates;
+  TRY_ASSIGN(const PsClusterRun ran, run_ps_cluster(cluster));
+  const std::vector<TimedUpdate>& updates = ran.updates;
   const TimedUpdate& first = updates[kWarmUp * options.workers - 1];
   const TimedUpdate& last = updates.back();
   const double gigabytes = gigabytes_of(options, bytes, exchanges);
   return Measurement{(last.cpu_seconds - first.cpu_seconds) / gigabytes,
-                     gigabytes / to_seconds(last.at - first.at), ran.value().shared};
+                     gigabytes / to_seconds(last.at - first.at), ran.shared};
 }
 
 struct Series {
@@ -265,11 +260,8 @@ Result<void> time_switches(const PsBenchOptions& options, std::size_t bytes, Swi
   cluster.workers = options.workers;
   cluster.shards = options.shards;
   cluster.steps = 3 * kSwitchSteps;
-  const Result<PsClusterRun> ran = run_ps_cluster(cluster);
-  if (!ran.ok()) {
-    return ran.error();
-  }
-  const std::vector<TimedUpdate>& updates = ran.value().updates;
+  TRY_ASSIGN(const PsClusterRun ran, run_ps_cluster(cluster));
+  const std::vector<TimedUpdate>& updates = ran.updates;
   const std::uint64_t to_asp = kSwitchSteps * options.workers;
   for (std::size_t i = 1; i < updates.size(); ++i) {
     const double gap = to_ms(updates[i].at - updates[i - 1].at);
@@ -305,6 +297,39 @@ Result<void> bench_switch(const PsBenchOptions& options, std::size_t bytes) {
   return {};
 }
 
+cli::CommandSpec ps_spec() {
+  cli::CommandSpec spec;
+  spec.name = "bench ps";
+  spec.help = "parameter servers: CPU per GB beside plain sockets, and the cost of a switch";
+  spec.options = {{"sizes", "LIST", "bytes of the parameters (default 2M,100M)"},
+                  {"workers", "N", "(default 2)"},
+                  {"shards", "N", "(default 1)"},
+                  {"rounds", "N", "of all in turn (default 5)"},
+                  {"gigabytes", "X", "moved by each in a round (default 2)"},
+                  {"json", "", "JSON lines: every measurement, then medians"}};
+  return spec;
+}
+
+Result<PsBenchOptions> ps_options(const cli::ParsedArguments& arguments) {
+  constexpr std::uint32_t kThreadsMax = 64;
+  PsBenchOptions options;
+  options.json = arguments.has("json");
+  TRY(read_sizes(arguments, options.sizes));
+  TRY(cli::read_number(arguments, "workers", options.workers));
+  TRY(cli::read_number(arguments, "shards", options.shards));
+  TRY(cli::read_number(arguments, "rounds", options.rounds));
+  TRY(cli::read_number(arguments, "gigabytes", options.gigabytes));
+  for (const std::size_t bytes : options.sizes) {
+    if (bytes / sizeof(float) < options.shards) {
+      return Error{Errc::kInvalidInput, "--sizes: a shard would have nothing"};
+    }
+  }
+  if (options.workers > kThreadsMax || options.shards > kThreadsMax) {
+    return Error{Errc::kInvalidInput, "--workers and --shards are at most 64"};
+  }
+  return options;
+}
+
 }  // namespace
 
 int bench_ps(const PsBenchOptions& options) {
@@ -324,6 +349,10 @@ int bench_ps(const PsBenchOptions& options) {
     }
   }
   return engine::kExitDone;
+}
+
+BenchCommand ps_command() {
+  return make_command(ps_spec(), ps_options, &Benches::ps);
 }
 
 }  // namespace mayfly::bench

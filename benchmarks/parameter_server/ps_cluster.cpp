@@ -12,6 +12,7 @@
 #include "base/aligned_buffer.hpp"
 #include "base/check.hpp"
 #include "base/net/wake_up.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/parameter_server/shard.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "nn/optimizer.hpp"
@@ -180,10 +181,7 @@ double process_cpu_seconds() {
 }
 
 Result<PsClusterRun> run_ps_cluster(const PsClusterOptions& options) {
-  const Result<SyncPlan> plan = plan_of(options);
-  if (!plan.ok()) {
-    return plan.error();
-  }
+  TRY_ASSIGN(const SyncPlan plan, plan_of(options));
   std::vector<std::unique_ptr<PlainShard>> states;
   std::vector<std::unique_ptr<UpdateClock>> clocks;
   std::vector<std::unique_ptr<Shard>> shards;  // their threads use the rest
@@ -198,14 +196,11 @@ Result<PsClusterRun> run_ps_cluster(const PsClusterOptions& options) {
     parameter_server::ShardOptions shard;
     shard.number = i;
     shard.shards = options.shards;
-    Result<std::unique_ptr<Shard>> started =
-        Shard::start(shard, plan.value(), *states.back(), *clocks.back());
-    if (!started.ok()) {
-      return std::move(started).error();
-    }
-    started.value()->set_view({kView, kKey, members});
-    addresses.push_back(started.value()->address());
-    shards.push_back(std::move(started).value());
+    TRY_ASSIGN(std::unique_ptr<Shard> started,
+               Shard::start(shard, plan, *states.back(), *clocks.back()));
+    started->set_view({kView, kKey, members});
+    addresses.push_back(started->address());
+    shards.push_back(std::move(started));
   }
   std::vector<Result<void>> outcomes(options.workers);
   std::vector<std::thread> threads;

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/try_assign.hpp"
+
 namespace mayfly::peers {
 namespace {
 
@@ -106,14 +108,9 @@ class Operation {
   Result<void> run() {
     while (!out_.done() || !in_.done()) {
       Result<bool> sent = send_some();
-      Result<bool> received = sent.ok() ? receive_some() : sent;
-      if (!received.ok()) {
-        return std::move(received).error();
-      }
-      if (!sent.value() && !received.value()) {
-        if (Result<void> waited = wait(); !waited.ok()) {
-          return waited;
-        }
+      TRY_ASSIGN(bool received, sent.ok() ? receive_some() : sent);
+      if (!sent.value() && !received) {
+        TRY(wait());
       }
     }
     return {};

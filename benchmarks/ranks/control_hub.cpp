@@ -4,15 +4,17 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
+
+#include "base/try_assign.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -38,6 +40,19 @@ int slice_until(Instant deadline) {
 
 Error last_error(const std::string& what) {
   return {Errc::kIo, what + ": " + std::strerror(errno)};
+}
+
+Result<Bytes> bytes_of_hex(const std::string& text) {
+  Bytes bytes(text.size() / 2);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned value = 0;
+    const char* digits = text.data() + 2 * i;
+    if (std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) {
+      return Error{Errc::kCorrupt, "the store's answer is not hexadecimal: " + text};
+    }
+    bytes[i] = static_cast<std::byte>(value);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -197,6 +212,35 @@ Result<void> ControlHub::send(std::size_t connection, const std::string& line) {
 void ControlHub::close(std::size_t connection) {
   connections_.erase(connection);
   std::erase_if(messages_, [connection](const Message& m) { return m.connection == connection; });
+}
+
+Result<std::unique_ptr<ControlStore>> ControlStore::connect(const std::string& path,
+                                                            const std::string& name) {
+  TRY_ASSIGN(LineSocket socket, LineSocket::connect(path));
+  TRY(socket.send("store " + name));
+  return std::unique_ptr<ControlStore>(new ControlStore(std::move(socket)));
+}
+
+Result<void> ControlStore::set(const std::string& key, ByteSpan value) {
+  const std::lock_guard lock(mutex_);
+  return socket_.send("set " + key + " " + to_hex(value));
+}
+
+Result<Bytes> ControlStore::get(const std::string& key, Instant deadline) {
+  const std::lock_guard lock(mutex_);
+  if (asked_ != key) {
+    TRY(socket_.send("get " + key));
+    asked_ = key;
+  }
+  while (true) {
+    TRY_ASSIGN(std::string answer, socket_.receive(deadline));
+    // Answers to keys that nobody waits for any more are passed over.
+    const std::vector<std::string> words = words_of(answer);
+    if (words.size() >= 2 && words[0] == "value" && words[1] == key) {
+      asked_.clear();
+      return bytes_of_hex(words.size() > 2 ? words[2] : "");
+    }
+  }
 }
 
 }  // namespace mayfly::bench

@@ -1,12 +1,14 @@
 #pragma once
 
-// The driver's end of a benchmark's control connections: one Unix-domain socket to which rank
-// processes connect, in a scratch folder that goes with it. One thread.
+// The driver's end of a benchmark's control connections: one Unix-domain socket in a scratch
+// folder, to which rank processes connect. The rendezvous store of a view has a connection of its
+// own, so that a member that waits for a key still receives orders on the other one. One thread.
 
 #include <cstddef>
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,6 +18,7 @@
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "benchmarks/ranks/line_socket.hpp"
+#include "collectives/group.hpp"
 
 namespace mayfly::bench {
 
@@ -70,6 +73,23 @@ class ControlHub {
   std::map<std::string, Store> stores_;
   std::deque<Message> messages_;
   std::size_t next_id_ = 1;
+};
+
+class ControlStore final : public collectives::RendezvousStore {
+ public:
+  /// `path` is the driver's socket; stores of one `name` share their keys.
+  static Result<std::unique_ptr<ControlStore>> connect(const std::string& path,
+                                                       const std::string& name);
+
+  Result<void> set(const std::string& key, ByteSpan value) override;
+  Result<Bytes> get(const std::string& key, Instant deadline) override;
+
+ private:
+  explicit ControlStore(LineSocket socket) : socket_(std::move(socket)) {}
+
+  std::mutex mutex_;  // one request at a time
+  LineSocket socket_;
+  std::string asked_;  // a key whose answer is still to come, after a deadline
 };
 
 }  // namespace mayfly::bench

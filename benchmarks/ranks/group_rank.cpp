@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "benchmarks/ranks/control_store.hpp"
+#include "base/try_assign.hpp"
+#include "benchmarks/ranks/control_hub.hpp"
 #include "benchmarks/ranks/rank_session.hpp"
 #include "benchmarks/reform/reform_rank.hpp"
 #include "collectives/gloo/gloo_transport.hpp"
@@ -41,12 +42,9 @@ class GroupReducer final : public AllReducer {
     }
     spec.key = key;
     spec.store = store_.get();
-    Result<std::unique_ptr<collectives::Group>> formed =
-        transport_->form(spec, monotonic_now() + kFormTimeout);
-    if (!formed.ok()) {
-      return std::move(formed).error();
-    }
-    group_ = std::move(formed).value();
+    TRY_ASSIGN(std::unique_ptr<collectives::Group> formed,
+               transport_->form(spec, monotonic_now() + kFormTimeout));
+    group_ = std::move(formed);
     return {};
   }
 
@@ -87,13 +85,10 @@ Result<std::unique_ptr<collectives::Transport>> make_bench_transport(const std::
     options.use_unix = backend == "unix";
     return collectives::make_tcp_transport(options);
   }
-  const Result<const collectives::TransportModule*> module =
-      collectives::load_transport_module(backend);
-  if (!module.ok()) {
-    return module.error();
-  }
-  TRY(module.value()->probe());
-  return module.value()->make({});
+  TRY_ASSIGN(const collectives::TransportModule* module,
+             collectives::load_transport_module(backend));
+  TRY(module->probe());
+  return module->make({});
 }
 
 int run_bench_rank(const std::vector<std::string>& words) {

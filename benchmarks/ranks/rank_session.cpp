@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/aligned_buffer.hpp"
+#include "base/try_assign.hpp"
 #include "benchmarks/ranks/line_socket.hpp"
 #include "benchmarks/ranks/reduction_check.hpp"
 #include "benchmarks/ranks/shared_barrier.hpp"
@@ -71,11 +72,8 @@ class Session {
         !read(words[2], size_)) {
       return not_understood(words.empty() ? "" : words[0]);
     }
-    Result<SharedBarrier> barrier = SharedBarrier::open(words[3], size_);
-    if (!barrier.ok()) {
-      return std::move(barrier).error();
-    }
-    barrier_.emplace(std::move(barrier).value());
+    TRY_ASSIGN(SharedBarrier barrier, SharedBarrier::open(words[3], size_));
+    barrier_.emplace(std::move(barrier));
     return connect();
   }
 
@@ -96,11 +94,8 @@ class Session {
 
   Result<std::vector<std::string>> ask(const std::string& line) {
     TRY(socket_.send(line));
-    Result<std::string> answer = socket_.receive();
-    if (!answer.ok()) {
-      return std::move(answer).error();
-    }
-    return words_of(answer.value());
+    TRY_ASSIGN(std::string answer, socket_.receive());
+    return words_of(answer);
   }
 
   Result<void> obey(const std::string& line) {
@@ -110,11 +105,8 @@ class Session {
         !read(words[3], cell.iterations) || !read(words[4], cell.salt)) {
       return not_understood(line);
     }
-    const Result<DataType> type = parse_bench_type(words[2]);
-    if (!type.ok()) {
-      return type.error();
-    }
-    cell.type = type.value();
+    TRY_ASSIGN(const DataType type, parse_bench_type(words[2]));
+    cell.type = type;
     Result<std::string> times = measure(cell);
     return times.ok() ? socket_.send("times" + times.value()) : std::move(times).error();
   }
@@ -130,12 +122,9 @@ class Session {
     std::memset(buffer_.data(), 0, cell.bytes);
     std::string times;
     for (std::uint32_t i = 0; i < cell.iterations; ++i) {
-      const Result<Duration> took = time_one(cell);
-      if (!took.ok()) {
-        return took.error();
-      }
+      TRY_ASSIGN(const Duration took, time_one(cell));
       times += ' ';
-      times += std::to_string(took.value().count());
+      times += std::to_string(took.count());
     }
     TRY(sum_and_check(cell, 2 * cell.salt + 1));
     return times;

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/try_assign.hpp"
+
 namespace mayfly::bench {
 namespace {
 
@@ -64,37 +66,24 @@ Result<void> RankTeam::spawn() {
   words.insert(words.end(), {"--control", hub_.path(), "--name", contestant_.name});
   const std::string log = hub_.folder() + "/" + contestant_.name + ".log";
   for (std::uint32_t i = 0; i < (contestant_.launcher ? 1 : ranks_); ++i) {
-    Result<ChildProcess> process = ChildProcess::start(words, contestant_.environment, log);
-    if (!process.ok()) {
-      return std::move(process).error();
-    }
-    processes_.push_back(std::move(process).value());
+    TRY_ASSIGN(ChildProcess process, ChildProcess::start(words, contestant_.environment, log));
+    processes_.push_back(std::move(process));
   }
   return {};
 }
 
 Result<void> RankTeam::meet(Instant deadline) {
   while (std::count(connections_.begin(), connections_.end(), 0U) > 0) {
-    Result<ControlHub::Message> message = hear(deadline);
-    if (!message.ok()) {
-      return std::move(message).error();
-    }
-    TRY(adopt(message.value()));
+    TRY_ASSIGN(ControlHub::Message message, hear(deadline));
+    TRY(adopt(message));
   }
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     const std::string barrier = fmt::format("{}/{}.barrier", hub_.folder(), contestant_.name);
-    if (Result<void> told =
-            hub_.send(connections_[rank], fmt::format("join {} {} {}", rank, ranks_, barrier));
-        !told.ok()) {
-      return told;
-    }
+    TRY(hub_.send(connections_[rank], fmt::format("join {} {} {}", rank, ranks_, barrier)));
   }
-  Result<std::vector<std::string>> addresses = hear_all("address", deadline);
-  if (!addresses.ok()) {
-    return std::move(addresses).error();
-  }
+  TRY_ASSIGN(std::vector<std::string> addresses, hear_all("address", deadline));
   std::string peers = fmt::format("peers {}", kGroupKey);
-  for (const std::string& address : addresses.value()) {
+  for (const std::string& address : addresses) {
     peers += " " + address;
   }
   TRY(tell_all(peers));
@@ -151,21 +140,17 @@ Result<std::vector<std::string>> RankTeam::hear_all(const std::string& verb, Ins
   std::vector<std::string> answers(ranks_);
   std::uint32_t missing = ranks_;
   while (missing > 0) {
-    const Result<ControlHub::Message> message = hear(deadline);
-    if (!message.ok()) {
-      return message.error();
-    }
-    const auto found =
-        std::find(connections_.begin(), connections_.end(), message.value().connection);
+    TRY_ASSIGN(const ControlHub::Message message, hear(deadline));
+    const auto found = std::find(connections_.begin(), connections_.end(), message.connection);
     if (found == connections_.end()) {
       continue;  // of a contestant that has failed
     }
-    if (message.value().gone) {
+    if (message.gone) {
       return Error{
           Errc::kPeerLost,
           "a rank process ended: " + last_line_of(hub_.folder() + "/" + contestant_.name + ".log")};
     }
-    const std::string& line = message.value().line;
+    const std::string& line = message.line;
     if (line != verb && !line.starts_with(verb + " ")) {
       return said(line);
     }

@@ -1,7 +1,6 @@
 #include "benchmarks/reform/reform_bench.hpp"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -13,6 +12,8 @@
 #include "base/file.hpp"
 #include "base/process/child_process.hpp"
 #include "base/random.hpp"
+#include "base/try_assign.hpp"
+#include "benchmarks/bench_arguments.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "benchmarks/ranks/control_hub.hpp"
 #include "benchmarks/ranks/rank_session.hpp"
@@ -86,21 +87,15 @@ class Driver {
   }
 
   Result<void> add_member() {
-    Result<ChildProcess> process =
-        ChildProcess::start({own_program(), kRankCommand, kName, options_.backend, "--control",
-                             hub_.path(), "--name", kName},
-                            {}, hub_.folder() + "/members.log");
-    if (!process.ok()) {
-      return std::move(process).error();
-    }
-    TeamMember member{++last_id_, 0, {}, std::move(process).value()};
+    TRY_ASSIGN(ChildProcess process,
+               ChildProcess::start({own_program(), kRankCommand, kName, options_.backend,
+                                    "--control", hub_.path(), "--name", kName},
+                                   {}, hub_.folder() + "/members.log"));
+    TeamMember member{++last_id_, 0, {}, std::move(process)};
     const Instant deadline = monotonic_now() + kJoinTimeout;
     while (member.address.empty()) {
-      const Result<ControlHub::Message> message = hub_.next(deadline);
-      if (!message.ok()) {
-        return message.error();
-      }
-      TRY(hear_from_new(message.value(), member));
+      TRY_ASSIGN(const ControlHub::Message message, hub_.next(deadline));
+      TRY(hear_from_new(message, member));
     }
     members_.push_back(std::move(member));
     return {};
@@ -145,20 +140,17 @@ class Driver {
     ReformTrial trial;
     trial.loss = loss;
     for (std::size_t missing = members_.size(); missing > 0;) {
-      const Result<ControlHub::Message> message = hub_.next(told + kChangeTimeout);
-      if (!message.ok()) {
-        return message.error();
-      }
+      TRY_ASSIGN(const ControlHub::Message message, hub_.next(told + kChangeTimeout));
       const bool ours = std::any_of(members_.begin(), members_.end(), [&](const TeamMember& m) {
-        return m.connection == message.value().connection;
+        return m.connection == message.connection;
       });
       if (!ours) {
         continue;  // the one that was killed
       }
-      if (message.value().gone || !take_sum(message.value().line, told, trial)) {
+      if (message.gone || !take_sum(message.line, told, trial)) {
         return Error{Errc::kPeerLost,
                      fmt::format("view {} of {} members: {}", view_, members_.size(),
-                                 message.value().gone ? "a member is gone" : message.value().line)};
+                                 message.gone ? "a member is gone" : message.line)};
       }
       --missing;
     }
@@ -190,6 +182,33 @@ class Driver {
   std::uint64_t last_id_ = 0;
 };
 
+cli::CommandSpec reform_spec() {
+  cli::CommandSpec spec;
+  spec.name = "bench reform";
+  spec.help = "milliseconds from being told of a loss to the next view's first right sum";
+  spec.options = {{"ranks", "N", "members before each kill (default 8)"},
+                  {"backend", "NAME", "tcp, unix (default) or gloo"},
+                  {"kills", "N", "how many (default 50)"},
+                  {"json", "", "one JSON object per trial and one with the percentiles"}};
+  return spec;
+}
+
+Result<ReformBenchOptions> reform_options(const cli::ParsedArguments& arguments) {
+  ReformBenchOptions options;
+  options.backend = arguments.option("backend", options.backend);
+  options.json = arguments.has("json");
+  TRY(cli::read_number(arguments, "ranks", options.ranks));
+  TRY(cli::read_number(arguments, "kills", options.kills));
+  if (options.ranks < 2 || options.ranks > kRanksMax) {
+    return bad_flag("ranks", std::to_string(options.ranks),
+                    fmt::format("a number from 2 to {}", kRanksMax));
+  }
+  if (options.backend != "tcp" && options.backend != "unix" && options.backend != "gloo") {
+    return bad_flag("backend", options.backend, "tcp, unix or gloo");
+  }
+  return options;
+}
+
 }  // namespace
 
 int bench_reform(const ReformBenchOptions& options) {
@@ -210,6 +229,10 @@ int bench_reform(const ReformBenchOptions& options) {
     fmt::print("{}", to_text(trials.value(), options.backend, options.ranks));
   }
   return engine::kExitDone;
+}
+
+BenchCommand reform_command() {
+  return make_command(reform_spec(), reform_options, &Benches::reform);
 }
 
 }  // namespace mayfly::bench

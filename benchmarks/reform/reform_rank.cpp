@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/aligned_buffer.hpp"
-#include "benchmarks/ranks/control_store.hpp"
+#include "benchmarks/ranks/control_hub.hpp"
 #include "benchmarks/ranks/group_rank.hpp"
 #include "benchmarks/ranks/line_socket.hpp"
 #include "benchmarks/ranks/reduction_check.hpp"

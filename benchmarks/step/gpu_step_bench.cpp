@@ -180,8 +180,8 @@ class GpuStepLoop final : public nn::GradientSink {
 
 Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& model,
                               nn::Dtype dtype) {
-  TRY_ASSIGN(const auto global_batch, resolve_global_batch(options, model));
-  TRY_ASSIGN(const auto device, engine::device_identity(options.device));
+  TRY_ASSIGN(const std::uint32_t global_batch, resolve_global_batch(options, model));
+  TRY_ASSIGN(const std::string device, engine::device_identity(options.device));
   GpuStepResult result;
   result.model = model.name;
   result.dtype = options.dtype;

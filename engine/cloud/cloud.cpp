@@ -16,7 +16,7 @@
 #include "engine/config/ps_settings.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/run/record_json.hpp"
-#include "engine/run/unfinished_run.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

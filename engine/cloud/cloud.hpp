@@ -19,7 +19,7 @@
 #include "cloud_hooks/core/replacement_policy.hpp"
 #include "cloud_hooks/provider_driver.hpp"
 #include "engine/processes/coordinator_process.hpp"
-#include "engine/server_roles/server_places.hpp"
+#include "engine/server_roles/ps_roles.hpp"
 
 namespace mayfly::engine {
 

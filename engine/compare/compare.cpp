@@ -1,13 +1,14 @@
 #include "engine/compare/compare.hpp"
 
 #include <fmt/format.h>
-
 #include <map>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "base/try_assign.hpp"
 #include "engine/compare/compare_report.hpp"
 #include "engine/compare/run_set.hpp"
+#include "engine/compare/switch_search.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/run/records.hpp"
@@ -70,10 +71,7 @@ Result<void> Comparison::report() const {
   files["report.md"] = compare_page(rows, files, shell_line(compare_words(options_)));
   files["table.txt"] = table;
   for (const auto& [name, content] : files) {
-    if (Result<void> written = write_file_atomic(runs_.path(name), std::string_view(content));
-        !written.ok()) {
-      return written;
-    }
+    TRY(write_file_atomic(runs_.path(name), std::string_view(content)));
   }
   if (options_.json) {
     for (const RunResult& result : results) {
@@ -82,6 +80,123 @@ Result<void> Comparison::report() const {
     return {};
   }
   fmt::print("{}plots and records: {}/report.md\n", table, options_.folder);
+  return {};
+}
+
+CompareOptions comparison_of(const TuneSwitchOptions& options, const std::string& variants) {
+  CompareOptions comparison;
+  comparison.folder = options.folder;
+  comparison.variants = variants;
+  comparison.conditions = options.condition;
+  comparison.seeds = 1;
+  comparison.first_seed = options.first_seed;
+  comparison.settings = options.settings;
+  comparison.quick = options.quick;
+  return comparison;
+}
+
+/// What all runs have in common, if a job can be switched at all.
+Result<ComparePlan> plan_of(const TuneSwitchOptions& options) {
+  if (options.then.find(' ') != std::string::npos) {
+    return Error{Errc::kInvalidInput, "--then '" + options.then + "' has spaces"};
+  }
+  Result<ComparePlan> plan =
+      make_compare_plan(comparison_of(options, "bsp bsp:1steps," + options.then));
+  if (!plan.ok()) {
+    return plan;
+  }
+  if (plan.value().conditions.size() != 1) {
+    return Error{Errc::kInvalidInput, "tune-switch has one condition"};
+  }
+  if (plan.value().base.steps < 2) {
+    return Error{Errc::kInvalidInput, "a job of one step cannot be switched"};
+  }
+  if (!plan.value().base.evaluate) {
+    return Error{Errc::kInvalidInput, "tune-switch compares accuracies and needs --evaluate"};
+  }
+  return plan;
+}
+
+/// The command that asks for this search.
+std::vector<std::string> words_of(const TuneSwitchOptions& options) {
+  std::vector<std::string> words = {"mayfly",       "tune-switch",
+                                    "--output",     options.folder,
+                                    "--then",       options.then,
+                                    "--condition",  options.condition,
+                                    "--tolerance",  fmt::to_string(options.tolerance),
+                                    "--runs",       std::to_string(options.runs),
+                                    "--probes",     std::to_string(options.probes),
+                                    "--first-seed", std::to_string(options.first_seed)};
+  append_job(words, options.quick, options.settings);
+  return words;
+}
+
+class Tuning {
+ public:
+  Tuning(const TuneSwitchOptions& options, const ComparePlan& plan)
+      : options_(options),
+        facts_{
+            {plan.base.steps, options.tolerance, options.runs, options.probes, options.first_seed},
+            options.then,
+            ""},
+        common_(plan.fingerprint()),
+        search_(facts_.options),
+        runs_(options.folder) {
+    facts_.command = shell_line(words_of(options));
+  }
+
+  /// `condition` and what follows bsp are in the names of the runs, the rest is in the file.
+  Result<void> open() { return runs_.open("search.toml", common_); }
+  Result<void> run();
+  Result<void> report() const;
+  [[nodiscard]] bool is_void() const { return search_.is_void(); }
+
+ private:
+  [[nodiscard]] Result<CompareCell> cell_of(const SwitchRun& run) const;
+
+  const TuneSwitchOptions& options_;
+  SwitchReportFacts facts_;
+  const std::string common_;
+  SwitchSearch search_;
+  RunSet runs_;
+};
+
+Result<CompareCell> Tuning::cell_of(const SwitchRun& run) const {
+  const bool is_whole = run.bsp_steps == facts_.options.steps;
+  CompareOptions one = comparison_of(
+      options_, is_whole ? "bsp" : fmt::format("bsp:{}steps,{}", run.bsp_steps, options_.then));
+  one.first_seed = run.seed;
+  const Result<ComparePlan> plan = make_compare_plan(one);
+  return plan.ok() ? Result<CompareCell>(plan.value().cells.front())
+                   : Result<CompareCell>(plan.error());
+}
+
+Result<void> Tuning::run() {
+  while (const std::optional<SwitchRun> wanted = search_.next()) {
+    TRY_ASSIGN(const CompareCell cell, cell_of(*wanted));
+    const bool is_known = runs_.find(cell.id) != nullptr;
+    TRY(is_known ? Result<void>() : runs_.run(cell));
+    const RunResult& result = *runs_.find(cell.id);
+    const bool ended_well = result.outcome == elastic::Outcome::kDone && result.top1 >= 0;
+    if (!is_known) {
+      fmt::print(stderr, "{}, seed {}: {}, accuracy {:.2f} %, {:.1f} s\n", result.variant,
+                 result.seed, to_text(result.outcome), 100 * result.top1, result.train_seconds);
+    }
+    search_.finished(ended_well ? std::optional(result.top1) : std::nullopt, result.train_seconds);
+  }
+  return {};
+}
+
+Result<void> Tuning::report() const {
+  const std::map<std::string, std::string> files = switch_page(search_, facts_);
+  for (const auto& [name, content] : files) {
+    TRY(write_file_atomic(runs_.path(name), std::string_view(content)));
+  }
+  if (options_.json) {
+    fmt::print("{}\n", switch_json(search_, facts_));
+  } else {
+    fmt::print("{}plots and records: {}/report.md\n", files.at("table.txt"), options_.folder);
+  }
   return {};
 }
 
@@ -104,6 +219,25 @@ int run_compare(const CompareOptions& options) {
     }
   }
   return kExitDone;
+}
+
+int run_tune_switch(const TuneSwitchOptions& options) {
+  const Result<ComparePlan> plan = plan_of(options);
+  if (!plan.ok()) {
+    return refuse(plan.error(), kExitUsage);
+  }
+  Tuning tuning(options, plan.value());
+  if (Result<void> opened = tuning.open(); !opened.ok()) {
+    return refuse(opened.error(), run_set_exit_code(opened.error()));
+  }
+  const Result<void> ran = tuning.run();
+  const Result<void> reported = tuning.report();  // of what there is
+  for (const Result<void>& done : {ran, reported}) {
+    if (!done.ok()) {
+      return refuse(done.error(), run_set_exit_code(done.error()));
+    }
+  }
+  return tuning.is_void() ? kExitFailed : kExitDone;
 }
 
 }  // namespace mayfly::engine

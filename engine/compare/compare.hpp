@@ -1,7 +1,12 @@
 #pragma once
 
-// `mayfly compare`: runs what a ComparePlan says, one job after the other, and reports. Finished
-// runs are kept, so an interrupted comparison goes on where it was.
+// `mayfly compare` makes the runs of a ComparePlan, and `mayfly tune-switch` searches the earliest
+// switch from bsp that keeps its accuracy: one job after the other, with a report. Finished runs
+// are kept, so an interrupted command continues where it was. For a process with one thread.
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/compare/compare_plan.hpp"
 
@@ -9,5 +14,21 @@ namespace mayfly::engine {
 
 /// Returns the exit code; complaints go to standard error. For a process with one thread.
 int run_compare(const CompareOptions& options);
+
+struct TuneSwitchOptions {
+  std::string folder;               ///< where everything goes; finished runs in it are kept
+  std::string then = "asp";         ///< the phases after bsp; the last one without an amount
+  std::string condition = "clean";  ///< see CompareCondition
+  double tolerance = 0.01;
+  std::uint32_t runs = 5;
+  std::uint32_t probes = 5;
+  std::uint64_t first_seed = 1;
+  std::vector<SettingValue> settings;  ///< of every job
+  bool quick = false;                  ///< a small job, unless said otherwise
+  bool json = false;                   ///< print the result instead of a table
+};
+
+/// Returns the exit code; complaints go to standard error. For a process with one thread.
+int run_tune_switch(const TuneSwitchOptions& options);
 
 }  // namespace mayfly::engine

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
@@ -91,18 +92,12 @@ struct Parts {
 Result<Parts> parse_parts(const CompareOptions& options) {
   Parts parts;
   for (const std::string& word : words_of(options.variants)) {
-    Result<CompareVariant> variant = parse_compare_variant(word);
-    if (!variant.ok()) {
-      return std::move(variant).error();
-    }
-    parts.variants.push_back(std::move(variant).value());
+    TRY_ASSIGN(CompareVariant variant, parse_compare_variant(word));
+    parts.variants.push_back(std::move(variant));
   }
   for (const std::string& word : words_of(options.conditions)) {
-    Result<CompareCondition> condition = parse_compare_condition(word);
-    if (!condition.ok()) {
-      return std::move(condition).error();
-    }
-    parts.conditions.push_back(std::move(condition).value());
+    TRY_ASSIGN(CompareCondition condition, parse_compare_condition(word));
+    parts.conditions.push_back(std::move(condition));
   }
   if (parts.variants.empty() || parts.conditions.empty() || options.seeds == 0) {
     return wrong("a comparison needs a variant, a condition and a seed at least");
@@ -170,34 +165,28 @@ std::string ComparePlan::fingerprint() const {
 }
 
 Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
-  Result<Parts> parts = parse_parts(options);
-  if (!parts.ok()) {
-    return std::move(parts).error();
-  }
+  TRY_ASSIGN(Parts parts, parse_parts(options));
   std::vector<SettingValue> common = common_settings(options);
-  Result<JobConfig> base = config_of(common);
-  if (!base.ok()) {
-    return std::move(base).error();
-  }
-  if (base.value().steps == 0) {
+  TRY_ASSIGN(JobConfig base, config_of(common));
+  if (base.steps == 0) {
     return wrong("a comparison needs the number of --steps");
   }
-  if (base.value().chaos.empty()) {
-    base.value().chaos = usual_chaos(base.value());
+  if (base.chaos.empty()) {
+    base.chaos = usual_chaos(base);
   }
   const std::string inject = take_setting(common, "inject");
   (void)take_setting(common, "chaos");
   ComparePlan plan;
-  plan.base = base.value();
-  for (const CompareVariant& variant : parts.value().variants) {
+  plan.base = base;
+  for (const CompareVariant& variant : parts.variants) {
     plan.variants.push_back(variant.name);
   }
-  for (const CompareCondition& condition : parts.value().conditions) {
+  for (const CompareCondition& condition : parts.conditions) {
     plan.conditions.push_back(condition.name);
   }
   for (std::uint64_t seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
-    for (const CompareCondition& condition : parts.value().conditions) {
-      for (const CompareVariant& variant : parts.value().variants) {
+    for (const CompareCondition& condition : parts.conditions) {
+      for (const CompareVariant& variant : parts.variants) {
         CompareCell cell{fmt::format("{}-{}-s{}", file_name_of(variant.name), condition.name, seed),
                          variant.name, condition.name, seed, common};
         cell.settings.insert(cell.settings.end(), variant.settings.begin(), variant.settings.end());

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/compare/run_result.hpp"
+#include "engine/compare/run_set.hpp"
 
 namespace mayfly::engine {
 

@@ -1,7 +1,8 @@
 #include "engine/compare/run_set.hpp"
 
 #include <fmt/format.h>
-
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <string_view>
@@ -10,10 +11,119 @@
 
 #include "base/file.hpp"
 #include "base/process/child_process.hpp"
+#include "base/try_assign.hpp"
 #include "engine/processes/exit_codes.hpp"
+#include "engine/run/checkpoint_store.hpp"
+#include "engine/run/record_json.hpp"
+#include "engine/run/run_directory.hpp"
+#include "nn/model.hpp"
 
 namespace mayfly::engine {
 namespace {
+
+constexpr std::size_t kSummaryBytesMax = std::size_t{1} << 30;
+constexpr std::size_t kLossPoints = 60;
+
+void add_shard(RunResult& result, const ShardRecord& shard) {
+  for (const auto& [age, count] : shard.staleness) {
+    result.staleness[age] += count;
+  }
+  result.bytes += static_cast<double>(shard.bytes_in + shard.bytes_out);
+  result.bytes_counted = true;
+  result.leased_again += shard.leased_again;
+  result.late += shard.late;
+  result.at_once = std::max(result.at_once, shard.at_once);  // every shard counts the same slices
+}
+
+/// The events of a run; times are seconds since its first view.
+class EventReader {
+ public:
+  explicit EventReader(RunResult& result) : result_(result) {}
+
+  void read(const json::object& event) {
+    const auto kind = field_of<std::string>(event, "kind");
+    const auto time = field_of<double>(event, "time");
+    if (kind == ViewEvent::kKind && began_ == 0) {
+      began_ = time;
+    } else if (kind == EvaluationRecord::kKind) {
+      result_.accuracy.emplace_back(time - began_, record_of<EvaluationRecord>(event).top1);
+    } else if (kind == "straggler") {
+      result_.stragglers.push_back(record_of<NoteRecord>(event).detail);
+    } else if (kind == RecoveryEvent::kKind) {
+      const RecoveryRecord recovery = record_of<RecoveryEvent>(event).recovery;
+      if (recovery.cause == "lost" || recovery.cause == "group_failed") {
+        result_.recoveries_ms.push_back(recovery.step_ms);
+      }
+    } else if (kind == ShardRecord::kKind) {
+      add_shard(result_, record_of<ShardRecord>(event));
+    }
+  }
+
+ private:
+  RunResult& result_;
+  double began_ = 0;
+};
+
+/// The steps of a run: the loss over time, in a few means, and how many there were with how many
+/// members.
+struct StepReader {
+  std::vector<std::pair<double, double>> losses;  // seconds, loss
+  std::map<std::uint64_t, std::uint64_t> steps_by_members;
+  double seconds = 0;
+
+  void read(const StepRecord& step) {
+    const double rate = step.images_per_second;
+    seconds += rate > 0 ? static_cast<double>(step.samples) / rate : 0;
+    if (std::isfinite(step.loss)) {
+      losses.emplace_back(seconds, step.loss);
+    }
+    ++steps_by_members[step.members];
+  }
+
+  [[nodiscard]] std::vector<std::pair<double, double>> curve() const {
+    std::vector<std::pair<double, double>> points;
+    const std::size_t count = std::min(kLossPoints, losses.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t first = losses.size() * i / count;
+      const std::size_t last = losses.size() * (i + 1) / count;
+      double sum = 0;
+      for (std::size_t k = first; k < last; ++k) {
+        sum += losses[k].second;
+      }
+      points.emplace_back(losses[last - 1].first, sum / static_cast<double>(last - first));
+    }
+    return points;
+  }
+};
+
+/// Numbers that a job of all-reduces exchanges in a step: what its last checkpoint's network has. 0
+/// without one.
+double numbers_per_step(const std::string& run_dir) {
+  const Result<LoadedCheckpoint> checkpoint = load_checkpoint(run_dir);
+  if (!checkpoint.ok()) {
+    return 0;
+  }
+  const nn::CheckpointInfo& info = checkpoint.value().info;
+  const Result<nn::Model> model = nn::make_model(info.model, info.classes);
+  return model.ok()
+             ? static_cast<double>(model.value().parameter_count + model.value().statistic_count)
+             : 0;
+}
+
+Result<void> read_summary(const std::string& run_dir, RunResult& result) {
+  const std::string path = summary_path(run_dir);
+  TRY_ASSIGN(const std::string text, read_text_file(path, kSummaryBytesMax));
+  return with_object(path + " is not a summary", text, [&](const json::object& object) {
+    const auto summary = record_of<Summary>(object);
+    result.outcome = summary.outcome;
+    result.detail = summary.detail;
+    result.steps = summary.steps;
+    result.samples = summary.samples;
+    result.train_seconds = summary.train_seconds;
+    result.images_per_second = summary.images_per_second;
+    result.top1 = summary.test_top1.value_or(-1);
+  });
+}
 
 namespace fs = std::filesystem;
 
@@ -22,17 +132,48 @@ constexpr std::size_t kResultsBytesMax = std::size_t{1} << 30;
 
 }  // namespace
 
+double all_reduce_bytes(double numbers, std::uint64_t members) {
+  return members < 2 ? 0 : 2 * sizeof(float) * numbers * static_cast<double>(members - 1);
+}
+
+Result<RunResult> read_run_result(const std::string& run_dir) {
+  RunResult result;
+  TRY(read_summary(run_dir, result));
+  EventReader events(result);
+  StepReader steps;
+  TRY(for_each_line(run_dir + "/events.jsonl", 0,
+                    [&](const json::object& event) { events.read(event); }));
+  TRY(for_each_line(run_dir + "/metrics.jsonl", 0,
+                    [&](const json::object& line) { steps.read(record_of<StepRecord>(line)); }));
+  result.loss = steps.curve();
+  if (!result.bytes_counted) {
+    const double numbers = numbers_per_step(run_dir);
+    for (const auto& [members, count] : steps.steps_by_members) {
+      result.bytes += static_cast<double>(count) * all_reduce_bytes(numbers, members);
+    }
+  }
+  return result;
+}
+
+std::string to_json(const RunResult& result) {
+  return json_text(object_of(result));
+}
+
+Result<RunResult> parse_run_result(const std::string& line) {
+  RunResult result;
+  TRY(with_object("not a result", line,
+                  [&](const json::object& object) { result = record_of<RunResult>(object); }));
+  return result;
+}
+
 /// Results of other settings must not be mixed with these.
 Result<void> RunSet::check_settings(const std::string& name, const std::string& settings) const {
   const std::string file = path(name);
   if (!fs::exists(file)) {
     return write_file_atomic(file, std::string_view(settings));
   }
-  const Result<std::string> before = read_text_file(file, kResultsBytesMax);
-  if (!before.ok()) {
-    return before.error();
-  }
-  std::istringstream old_lines(before.value());
+  TRY_ASSIGN(const std::string before, read_text_file(file, kResultsBytesMax));
+  std::istringstream old_lines(before);
   std::istringstream new_lines(settings);
   for (std::string was, is; std::getline(old_lines, was) && std::getline(new_lines, is);) {
     if (was != is) {
@@ -41,7 +182,7 @@ Result<void> RunSet::check_settings(const std::string& name, const std::string& 
                                                     folder_, was, is)};
     }
   }
-  return before.value() == settings
+  return before == settings
              ? Result<void>()
              : Result<void>(
                    Error{Errc::kInvalidInput,
@@ -52,11 +193,8 @@ Result<void> RunSet::read_results() {
   if (!fs::exists(path("results.jsonl"))) {
     return {};
   }
-  const Result<std::string> text = read_text_file(path("results.jsonl"), kResultsBytesMax);
-  if (!text.ok()) {
-    return text.error();
-  }
-  std::istringstream lines(text.value());
+  TRY_ASSIGN(const std::string text, read_text_file(path("results.jsonl"), kResultsBytesMax));
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line) && !lines.eof();) {  // not a torn last one
     Result<RunResult> result = parse_run_result(line);
     if (!result.ok()) {
@@ -72,12 +210,9 @@ Result<void> RunSet::open(const std::string& name, const std::string& settings) 
   TRY(make_directories(path("runs")));
   TRY(check_settings(name, settings));
   TRY(read_results());
-  Result<std::unique_ptr<LineFile>> file =
-      LineFile::open(path("results.jsonl"), LineFile::Content::kLines);
-  if (!file.ok()) {
-    return std::move(file).error();
-  }
-  file_ = std::move(file).value();
+  TRY_ASSIGN(std::unique_ptr<LineFile> file,
+             LineFile::open(path("results.jsonl"), LineFile::Content::kLines));
+  file_ = std::move(file);
   return {};
 }
 
@@ -103,11 +238,8 @@ Result<RunResult> RunSet::start(const CompareCell& cell) const {
     words.push_back("--" + flag_name(*find_setting(name)));
     words.push_back(value);
   }
-  Result<ChildProcess> child = ChildProcess::start(words, {}, log);
-  if (!child.ok()) {
-    return std::move(child).error();
-  }
-  while (!child.value().wait_until(monotonic_now() + kPollInterval)) {
+  TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log));
+  while (!child.wait_until(monotonic_now() + kPollInterval)) {
   }
   Result<RunResult> result = read_run_result(run_dir);
   if (!result.ok()) {
@@ -125,12 +257,9 @@ Result<RunResult> RunSet::start(const CompareCell& cell) const {
 }
 
 Result<void> RunSet::run(const CompareCell& cell) {
-  Result<RunResult> result = start(cell);
-  if (!result.ok()) {
-    return std::move(result).error();
-  }
-  TRY(file_->append(to_json(result.value())));
-  results_[cell.id] = std::move(result).value();
+  TRY_ASSIGN(RunResult result, start(cell));
+  TRY(file_->append(to_json(result)));
+  results_[cell.id] = std::move(result);
   return {};
 }
 

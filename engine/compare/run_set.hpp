@@ -1,18 +1,83 @@
 #pragma once
 
-// A folder of runs: each is a `mayfly train` of its own, and its result a line of results.jsonl.
-// What has a result is not run again, so that whoever asks for many runs goes on where it was
-// interrupted. For a process with one thread.
+// The runs of a comparison. Each is a `mayfly train` of its own; its result is read from its run
+// directory and kept as a line of results.jsonl. A run that has a result is not repeated, so an
+// interrupted comparison continues where it was. For a process with one thread.
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/result.hpp"
+#include "elastic/core/view_log.hpp"
 #include "engine/compare/compare_plan.hpp"
-#include "engine/compare/run_result.hpp"
 #include "engine/run/line_file.hpp"
 
 namespace mayfly::engine {
+
+struct RunResult {
+  std::string id;
+  std::string variant;
+  std::string condition;
+  std::uint64_t seed = 0;
+  elastic::Outcome outcome = elastic::Outcome::kFailed;
+  std::string detail;
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+  double train_seconds = 0;
+  double images_per_second = 0;
+  double top1 = -1;  ///< 0 to 1; below 0 = not measured
+  /// Seconds since the first view, and test accuracy; training loss likewise.
+  std::vector<std::pair<double, double>> accuracy;
+  std::vector<std::pair<double, double>> loss;
+  std::map<std::uint64_t, std::uint64_t> staleness;  ///< of all shards
+  double bytes = 0;                                  ///< moved between processes
+  bool bytes_counted = false;         ///< by the shards; otherwise from all_reduce_bytes()
+  std::vector<double> recoveries_ms;  ///< from a loss to the next step
+  std::uint64_t leased_again = 0;
+  std::uint64_t late = 0;
+  std::uint64_t at_once = 0;
+  std::vector<std::string> stragglers;  ///< the details of the straggler events
+
+  static void fields(auto& io, auto& r) {
+    io("id", r.id);
+    io("variant", r.variant);
+    io("condition", r.condition);
+    io("seed", r.seed);
+    io("outcome", r.outcome);
+    io("detail", r.detail);
+    io("steps", r.steps);
+    io("samples", r.samples);
+    io("train_seconds", r.train_seconds);
+    io("images_per_second", r.images_per_second);
+    io("test_top1", r.top1);
+    io("accuracy", r.accuracy);
+    io("loss", r.loss);
+    io("staleness", r.staleness);
+    io("bytes", r.bytes);
+    io("bytes_counted", r.bytes_counted);
+    io("recoveries_ms", r.recoveries_ms);
+    io("leased_again", r.leased_again);
+    io("late", r.late);
+    io("at_once", r.at_once);
+    io("stragglers", r.stragglers);
+  }
+};
+
+/// Bytes that `members` together send to all-reduce so many numbers of 4 bytes: each sends its part
+/// to the others and then the result. Computed, because nobody counts them.
+[[nodiscard]] double all_reduce_bytes(double numbers, std::uint64_t members);
+
+/// Reads the records of a run that has ended; only the fields that the run itself knows. kNotFound,
+/// kCorrupt.
+[[nodiscard]] Result<RunResult> read_run_result(const std::string& run_dir);
+
+[[nodiscard]] std::string to_json(const RunResult& result);
+/// kCorrupt.
+[[nodiscard]] Result<RunResult> parse_run_result(const std::string& json);
 
 class RunSet {
  public:

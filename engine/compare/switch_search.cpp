@@ -1,9 +1,15 @@
 #include "engine/compare/switch_search.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "base/check.hpp"
+#include "engine/compare/compare_report.hpp"
+#include "engine/compare/svg_chart.hpp"
+#include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -12,6 +18,98 @@ double mean_of(const std::vector<double>& values) {
   return values.empty() ? 0
                         : std::accumulate(values.begin(), values.end(), 0.0) /
                               static_cast<double>(values.size());
+}
+
+double share_of(const SwitchPoint& point, const SwitchReportFacts& facts) {
+  return 100 * static_cast<double>(point.bsp_steps) / static_cast<double>(facts.options.steps);
+}
+
+std::string spread_text(const std::vector<double>& values, double scale, int digits) {
+  const Spread spread = spread_of(values);
+  if (spread.count == 0) {
+    return "-";
+  }
+  const std::string mean = fmt::format("{:.{}f}", scale * spread.mean, digits);
+  return spread.count == 1 ? mean
+                           : fmt::format("{} +- {:.{}f}", mean, scale * spread.deviation, digits);
+}
+
+std::string line_of(const SwitchPoint& point, const SwitchSearch& search,
+                    const SwitchReportFacts& facts) {
+  const double bsp = search.points().front().mean_seconds();
+  const bool has_times = !point.seconds.empty() && bsp > 0;
+  const std::string runs = point.failed > 0
+                               ? fmt::format("{} + {} failed", point.top1.size(), point.failed)
+                               : std::to_string(point.top1.size());
+  return fmt::format(
+      "{:>8.2f} {:>8} {:>12}  {:>15}  {:>15} {:>9}  {}\n", share_of(point, facts), point.bsp_steps,
+      runs, spread_text(point.top1, 100, 2), spread_text(point.seconds, 1, 1),
+      has_times ? fmt::format("{:.2f}", point.mean_seconds() / bsp) : "-", to_text(point.verdict));
+}
+
+double seconds_spent(const SwitchSearch& search) {
+  double sum = 0;
+  for (const SwitchPoint& point : search.points()) {
+    sum = std::accumulate(point.seconds.begin(), point.seconds.end(), sum);
+  }
+  return sum;
+}
+
+/// What follows from the points.
+std::string conclusion(const SwitchSearch& search, const SwitchReportFacts& facts) {
+  const SwitchPoint& bsp = search.points().front();
+  const SwitchPoint& best = search.best();
+  if (search.is_void()) {
+    return "No run of bsp alone has ended well: there is no accuracy to aim at.\n";
+  }
+  std::string text;
+  if (search.next()) {
+    text = "The search is not over.\n";
+  }
+  if (&best == &bsp) {
+    return text + fmt::format(
+                      "No switch to {} kept the accuracy of bsp within {:.2f} points: stay "
+                      "in bsp.\n",
+                      facts.then, 100 * facts.options.tolerance);
+  }
+  const double gain = bsp.mean_seconds() - best.mean_seconds();
+  text += fmt::format(
+      "Switch after {:.4g} % (step {} of {}): {:.2f} % where bsp has {:.2f} %, in {:.2f} of "
+      "its time.\n  --phases \"{}\"\n",
+      share_of(best, facts), best.bsp_steps, facts.options.steps, 100 * best.mean_top1(),
+      100 * bsp.mean_top1(), best.mean_seconds() / bsp.mean_seconds(),
+      switch_phases(search, facts));
+  if (gain > 0) {
+    text += fmt::format("The search trained for {:.0f} s, which {:.0f} later jobs save.\n",
+                        seconds_spent(search), std::ceil(seconds_spent(search) / gain));
+  }
+  return text;
+}
+
+std::string plot_of(const SwitchSearch& search, const SwitchReportFacts& facts, bool accuracy) {
+  LineChart chart;
+  chart.title = accuracy ? "Test accuracy by the share of bsp" : "Time by the share of bsp";
+  chart.x_label = "bsp first, % of the job";
+  chart.y_label = accuracy ? "accuracy, %" : "seconds";
+  std::vector<const SwitchPoint*> points;
+  for (const SwitchPoint& point : search.points()) {
+    points.push_back(&point);
+  }
+  std::sort(points.begin(), points.end(),
+            [](const SwitchPoint* a, const SwitchPoint* b) { return a->bsp_steps < b->bsp_steps; });
+  ChartLines mean{"mean", {{}}};
+  for (const SwitchPoint* point : points) {
+    if (!point->top1.empty()) {
+      mean.lines.front().emplace_back(share_of(*point, facts),
+                                      accuracy ? 100 * point->mean_top1() : point->mean_seconds());
+    }
+  }
+  chart.series.push_back(std::move(mean));
+  if (accuracy && !search.is_void()) {
+    const double least = 100 * (search.points().front().mean_top1() - facts.options.tolerance);
+    chart.series.push_back({"accepted from here on", {{{0, least}, {100, least}}}});
+  }
+  return to_svg(chart);
 }
 
 }  // namespace
@@ -95,6 +193,57 @@ const SwitchPoint& SwitchSearch::best() const {
     best = is_accepted && point.bsp_steps < best->bsp_steps ? &point : best;
   }
   return *best;
+}
+
+std::string switch_phases(const SwitchSearch& search, const SwitchReportFacts& facts) {
+  const SwitchPoint& best = search.best();
+  return best.bsp_steps == facts.options.steps
+             ? "bsp"
+             : fmt::format("bsp:{}steps,{}", best.bsp_steps, facts.then);
+}
+
+std::string switch_table(const SwitchSearch& search, const SwitchReportFacts& facts) {
+  std::string table = fmt::format("{:>8} {:>8} {:>12}  {:>15}  {:>15} {:>9}  {}\n", "bsp %",
+                                  "steps", "runs", "accuracy %", "seconds", "of bsp's", "verdict");
+  for (const SwitchPoint& point : search.points()) {
+    table += line_of(point, search, facts);
+  }
+  return table + conclusion(search, facts);
+}
+
+std::map<std::string, std::string> switch_page(const SwitchSearch& search,
+                                               const SwitchReportFacts& facts) {
+  std::map<std::string, std::string> files;
+  files["accuracy.svg"] = plot_of(search, facts, true);
+  files["seconds.svg"] = plot_of(search, facts, false);
+  files["table.txt"] = switch_table(search, facts);
+  files["report.md"] = fmt::format(
+      "# When to switch from bsp to {}\n\n```\n{}\n```\n\nTarget: the mean accuracy of {} runs of "
+      "bsp alone, less {:.2f} points. At most {} points, each with the same seeds from {} on; a "
+      "run "
+      "that fails rejects its point.\n\n```\n{}```\n\n![accuracy](accuracy.svg)\n\n"
+      "![seconds](seconds.svg)\n",
+      facts.then, facts.command, facts.options.runs, 100 * facts.options.tolerance,
+      facts.options.probes, facts.options.first_seed, files["table.txt"]);
+  return files;
+}
+
+std::string switch_json(const SwitchSearch& search, const SwitchReportFacts& facts) {
+  json::array points;
+  for (const SwitchPoint& point : search.points()) {
+    points.push_back({{"bsp_steps", point.bsp_steps},
+                      {"bsp_share", share_of(point, facts) / 100},
+                      {"test_top1", value_of(point.top1)},
+                      {"train_seconds", value_of(point.seconds)},
+                      {"failed", point.failed},
+                      {"verdict", to_text(point.verdict)}});
+  }
+  return json_text({{"steps", facts.options.steps},
+                    {"tolerance", facts.options.tolerance},
+                    {"runs", facts.options.runs},
+                    {"over", !search.next()},
+                    {"phases", switch_phases(search, facts)},
+                    {"points", points}});
 }
 
 }  // namespace mayfly::engine

@@ -1,11 +1,13 @@
 #pragma once
 
 // The search for the earliest moment at which a recurring job may switch from bsp to something
-// faster without losing accuracy (the offline policy of Sync-Switch), as a pure state machine: it
-// says which run it wants to see next and is told what came of it. Equal answers lead to equal
-// questions, so a search that was interrupted is repeated with the runs that are on record.
+// faster without losing accuracy (the offline policy of Sync-Switch), and its report. The search is
+// a pure state machine: it names the run that it wants next and is given its result. Equal results
+// lead to equal questions, so an interrupted search is repeated with the runs on record. No thread
+// matters.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -74,5 +76,22 @@ class SwitchSearch {
   bool over_ = false;
   bool is_void_ = false;
 };
+
+/// What the report says besides the points.
+struct SwitchReportFacts {
+  SwitchSearchOptions options;
+  std::string then = "asp";  ///< what follows bsp
+  std::string command;
+};
+
+/// For a terminal: a line for each point, and what follows from them.
+[[nodiscard]] std::string switch_table(const SwitchSearch& search, const SwitchReportFacts& facts);
+/// report.md and the plots that it shows, by file name.
+[[nodiscard]] std::map<std::string, std::string> switch_page(const SwitchSearch& search,
+                                                             const SwitchReportFacts& facts);
+/// The phases that the search came to, as --phases takes them.
+[[nodiscard]] std::string switch_phases(const SwitchSearch& search, const SwitchReportFacts& facts);
+/// All of it as one JSON object.
+[[nodiscard]] std::string switch_json(const SwitchSearch& search, const SwitchReportFacts& facts);
 
 }  // namespace mayfly::engine

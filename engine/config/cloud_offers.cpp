@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "base/gpu_facts.hpp"
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
 #include "cloud_hooks/core/machine_gpu.hpp"
-#include "engine/config/device_choice.hpp"
+#include "engine/config/derived_settings.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -28,38 +29,24 @@ std::optional<std::string> cut_behind(std::string& text, char mark) {
 }
 
 Result<double> number(const std::string& text, bool may_be_zero, const std::string& what) {
-  double parsed = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-  const bool whole = failure == std::errc{} && end == text.data() + text.size();
-  if (!whole || !(parsed <= 1e9) || !(may_be_zero ? parsed >= 0 : parsed > 0)) {
+  const auto parsed = number_in(text, 0.0, 1e9);
+  if (!parsed || (*parsed == 0 && !may_be_zero)) {
     return Error{Errc::kInvalidInput,
                  what + " '" + text + "' is not a number " + (may_be_zero ? "from 0" : "above 0")};
   }
-  return parsed;
-}
-
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  const std::size_t last = text.find_last_not_of(' ');
-  return first == std::string::npos ? "" : text.substr(first, last + 1 - first);
+  return *parsed;
 }
 
 Result<cloud_hooks::OfferTerms> parse_offer(const std::string& whole) {
   cloud_hooks::OfferTerms terms;
   std::string text = whole;
   if (const std::optional<std::string> speed = cut_behind(text, '*')) {
-    const Result<double> parsed = number(*speed, false, "speed");
-    if (!parsed.ok()) {
-      return parsed.error();
-    }
-    terms.speed = parsed.value();
+    TRY_ASSIGN(const double parsed, number(*speed, false, "speed"));
+    terms.speed = parsed;
   }
   if (const std::optional<std::string> price = cut_behind(text, '=')) {
-    const Result<double> parsed = number(*price, true, "price");
-    if (!parsed.ok()) {
-      return parsed.error();
-    }
-    terms.price_per_hour = parsed.value();
+    TRY_ASSIGN(const double parsed, number(*price, true, "price"));
+    terms.price_per_hour = parsed;
   }
   if (const std::optional<std::string> market = cut_behind(text, ':')) {
     const std::optional<cloud_hooks::Market> known = cloud_hooks::market_of(*market);
@@ -83,9 +70,8 @@ Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& tex
   if (trimmed(text).empty()) {
     return offers;
   }
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string whole = trimmed(text.substr(begin, end - begin));
+  for (const std::string_view part : split(text, ',')) {
+    const std::string whole(part);
     Result<cloud_hooks::OfferTerms> one = parse_offer(whole);
     if (!one.ok() || whole.empty()) {
       return Error{Errc::kInvalidInput,
@@ -98,7 +84,6 @@ Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& tex
       }
     }
     offers.push_back(std::move(one).value());
-    begin = end + 1;
   }
   if (offers.size() > kOffersMax) {
     return Error{Errc::kInvalidInput, setting + ": more than 1000 offers"};

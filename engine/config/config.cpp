@@ -71,10 +71,7 @@ Result<void> apply_environment(JobConfig& config,
       continue;
     }
     const std::string name = normalised(std::string_view(variable).substr(kPrefix.size()));
-    if (Result<void> done = apply_setting(config, name, value, "environment " + variable);
-        !done.ok()) {
-      return done;
-    }
+    TRY(apply_setting(config, name, value, "environment " + variable));
   }
   return {};
 }

@@ -49,7 +49,7 @@ struct JobConfig {
   /// Threads per worker that prepare data; 0 = 1, or as many as compute threads if images are
   /// decoded while training.
   std::uint32_t loader_threads = 0;
-  std::string backend = "tcp";      ///< tcp, gloo or mpi
+  std::string backend = "tcp";      ///< tcp, gloo, mpi or nccl
   std::string reduction = "exact";  ///< exact or fp32
   /// Gradients on their way: auto (32 bits), int32 or int16 in exact reduction, fp32, bf16 or fp16
   /// in fp32 reduction.

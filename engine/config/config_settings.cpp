@@ -1,111 +1,139 @@
 // The one list of settings, from which flags, environment names, TOML keys and help are made.
 
 #include <algorithm>
-#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
-#include "base/check.hpp"
+#include "base/text.hpp"
 #include "engine/config/config.hpp"
-#include "engine/config/setting_kinds.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-using setting_kinds::make;
+Error unexpected(const std::string& expected, std::string_view found) {
+  return {Errc::kInvalidInput, "expects " + expected + ", got '" + std::string(found) + "'"};
+}
 
-Setting own(Setting setting) {
-  setting.is_own = true;
+/// Numbers beyond 63 bits are refused because a TOML integer cannot hold them.
+template <typename T>
+std::uint64_t whole_max() {
+  constexpr auto kTomlMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return std::min<std::uint64_t>(std::numeric_limits<T>::max(), kTomlMax);
+}
+
+template <typename T>
+Result<void> parse(T& field, std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size() || number > whole_max<T>()) {
+    return unexpected("a whole number from 0 to " + std::to_string(whole_max<T>()), text);
+  }
+  field = static_cast<T>(number);
+  return {};
+}
+
+Result<void> parse(double& field, std::string_view text) {
+  double number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size() || !std::isfinite(number)) {
+    return unexpected("a number", text);
+  }
+  field = number;
+  return {};
+}
+
+Result<void> parse(bool& field, std::string_view text) {
+  for (const std::string_view yes : {"true", "on", "yes", "1"}) {
+    if (text == yes) {
+      field = true;
+      return {};
+    }
+  }
+  for (const std::string_view no : {"false", "off", "no", "0"}) {
+    if (text == no) {
+      field = false;
+      return {};
+    }
+  }
+  return unexpected("true or false", text);
+}
+
+Result<void> parse(std::string& field, std::string_view text) {
+  const auto is_control = [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; };
+  if (std::any_of(text.begin(), text.end(), is_control)) {
+    return Error{Errc::kInvalidInput, "contains control characters"};
+  }
+  if (!is_utf8(text)) {  // the records of a job could not name it
+    return Error{Errc::kInvalidInput, "is not valid UTF-8"};
+  }
+  field = text;
+  return {};
+}
+
+/// The shortest text that reads back to the same number.
+std::string print(double number) {
+  char buffer[32];
+  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
+  return failure == std::errc{} ? std::string(buffer, end) : std::string("0");
+}
+std::string print(bool flag) {
+  return flag ? "true" : "false";
+}
+std::string print(const std::string& text) {
+  return text;
+}
+template <typename T>
+requires std::is_integral_v<T> std::string print(T number) {
+  return std::to_string(number);
+}
+
+// Properties of a setting, added up.
+constexpr unsigned kOwn = 1;      // Setting::is_own
+constexpr unsigned kCommon = 2;   // Setting::is_common
+constexpr unsigned kRepeats = 4;  // Setting::repeats
+
+Setting make_setting(const char* name, SettingKind kind,
+                     std::function<Result<void>(JobConfig&, std::string_view)> set,
+                     std::function<std::string(const JobConfig&)> get, const char* help,
+                     unsigned properties = 0) {
+  Setting setting;
+  setting.name = name;
+  setting.help = help;
+  setting.kind = kind;
+  setting.is_switch = kind == SettingKind::kSwitch;
+  setting.set = std::move(set);
+  setting.get = std::move(get);
+  setting.is_own = (properties & kOwn) != 0;
+  setting.is_common = (properties & kCommon) != 0;
+  setting.repeats = (properties & kRepeats) != 0;
   return setting;
 }
 
-void append_training(std::vector<Setting>& list) {
-  using C = JobConfig;
-  list.push_back(
-      make("model", &C::model,
-           "network: resnet20, 32, 44, 56 or 110 (CIFAR), resnet18, 34 or 50 (ImageNet)"));
-  list.push_back(make("data", &C::data,
-                      "folder with CIFAR binaries or images, a tar of images, or "
-                      "procedural[:SAMPLES]"));
-  list.push_back(make("data_from", &C::data_from,
-                      "where a worker that has no --data gets it: 'coordinator', a folder or tar, "
-                      "the URL of a tar, or a command that fills {}: 'aws s3 sync s3://b/d {}'"));
-  list.push_back(
-      make("image_size", &C::image_size,
-           "input resolution in pixels; 0 = the images' own size if all are small and equal, "
-           "else 32 or 224 by the model"));
-  list.push_back(
-      make("skip_corrupt", &C::skip_corrupt, "leave unusable images out and count them"));
-  list.push_back(own(make("cache_dir", &C::cache_dir,
-                          "folder for decoded images and images' sizes; empty = .cache beside the "
-                          "run directory")));
-  list.push_back(
-      make("seed", &C::seed, "random seed of initial weights, sample order and augmentation"));
-  list.push_back(make("init_from", &C::init_from,
-                      "start with these weights: a safetensors file, a checkpoint or a run "
-                      "directory; ignored with --resume"));
-  list.push_back(make("epochs", &C::epochs, "passes over the training set; see --steps"));
-  list.push_back(make("steps", &C::steps, "optimizer steps of the job; 0 = as --epochs says"));
-  list.push_back(
-      make("global_batch", &C::global_batch, "samples per step, for any number of workers"));
-  list.push_back(
-      make("microbatch", &C::microbatch,
-           "samples that one compute thread processes at once; batch norm is over these"));
-  list.push_back(make("lr", &C::lr, "learning rate after warm-up"));
-  list.push_back(make("lr_schedule", &C::lr_schedule, "cosine, step or constant"));
-  list.push_back(make("warmup_epochs", &C::warmup_epochs,
-                      "linear warm-up, in epochs; at most a fifth of the job"));
-  list.push_back(make("momentum", &C::momentum, "momentum of SGD"));
-  list.push_back(make("weight_decay", &C::weight_decay, "L2 penalty on all parameters"));
-  list.push_back(make("label_smoothing", &C::label_smoothing,
-                      "share of the label that is spread over all classes; 0 = none"));
-  list.push_back(make("augment", &C::augment, "crop and flip training images at random"));
-}
-
-void append_computing(std::vector<Setting>& list) {
-  using C = JobConfig;
-  list.push_back(own(make("workers", &C::workers,
-                          "local workers to start (train), or to wait for (coordinator)")));
-  list.push_back(own(
-      make("threads", &C::threads, "compute threads per worker; 0 = cores / workers, at least 1")));
-  list.push_back(
-      own(make("loader_threads", &C::loader_threads,
-               "threads per worker that prepare data; 0 = 1, or as many as compute threads "
-               "if images are decoded while training")));
-  list.push_back(make("backend", &C::backend,
-                      "transport of the all-reduce: tcp, gloo, mpi (under mpirun) or nccl (GPUs)"));
-  list.push_back(
-      make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"));
-  list.push_back(
-      make("wire", &C::wire,
-           "format of gradients in the all-reduce: auto = 32 bits; int16 (with exact), bf16 "
-           "or fp16 (with fp32) halve the bytes"));
-  list.push_back(
-      make("bucket_kib", &C::bucket_kib,
-           "least size of an all-reduce bucket in KiB; auto = measured in the first steps"));
-  list.push_back(make("device", &C::device,
-                      "device that computes: cpu; cuda = one GPU per worker; cuda:N = that GPU"));
-  list.push_back(
-      make("isa", &C::isa, "instruction set: auto, avx512, avx2 or portable (slow, for checks)"));
-  list.push_back(
-      make("dtype", &C::dtype,
-           "activations: fp32, bf16 (a CPU needs AVX512-BF16) or fp16 (GPUs, with a loss "
-           "scale); weights stay fp32"));
-  list.push_back(make("conv_kernels", &C::conv_kernels,
-                      "convolutions: auto (the faster by layer), direct or winograd"));
-  list.push_back(
-      own(make("bind_host", &C::bind_host,
-               "address, or network interface, on which this process listens; auto = where its "
-               "connection to the coordinator comes from (workers), the interface of the "
-               "default route (coordinator), or 127.0.0.1 if all are on one host; 0.0.0.0 or "
-               ":: (all) for `mayfly coordinator` only")));
+/// A setting that is the text of one field.
+template <typename T>
+Setting make(const char* name, T JobConfig::*field, const char* help, unsigned properties = 0) {
+  constexpr SettingKind kKind = std::is_same_v<T, bool>          ? SettingKind::kSwitch
+                                : std::is_same_v<T, double>      ? SettingKind::kReal
+                                : std::is_same_v<T, std::string> ? SettingKind::kText
+                                                                 : SettingKind::kWhole;
+  return make_setting(
+      name, kKind,
+      [field](JobConfig& config, std::string_view text) { return parse(config.*field, text); },
+      [field](const JobConfig& config) { return print(config.*field); }, help, properties);
 }
 
 constexpr const char* kColocated = "colocated";
 
 Result<void> set_servers(JobConfig& config, std::string_view text) {
   std::uint32_t servers = 0;
-  if (text != kColocated && (!setting_kinds::parse_whole(servers, text).ok() || servers == 0)) {
-    return setting_kinds::wrong("a number of servers, or colocated", text);
+  if (text != kColocated && (!parse(servers, text).ok() || servers == 0)) {
+    return unexpected("a number of servers, or colocated", text);
   }
   config.ps = servers;
   return {};
@@ -115,319 +143,317 @@ std::string servers_text(const JobConfig& config) {
   return config.ps == 0 ? kColocated : std::to_string(config.ps);
 }
 
-void append_parameter_servers(std::vector<Setting>& list) {
+std::vector<Setting> job_settings() {
   using C = JobConfig;
-  list.push_back(make("sync", &C::sync,
-                      "parameter servers instead of all-reduce: bsp, asp, ssp:S or backup:N-of-M"));
-  list.push_back(make("phases", &C::phases,
-                      "several of them, one after the other, e.g. bsp:6.25%,asp; amounts also as "
-                      "400steps or 51200samples; each with settings of its own in braces, e.g. "
-                      "asp{lr=0.5x,checkpoint-every=500}: lr, lr-rule, momentum, weight-decay, "
-                      "checkpoint-every, batch"));
-  list.push_back(make("switch_order", &C::switch_order,
-                      "phases as Sync-Switch spells them, with train_steps: 1 = bsp, 0 = asp"));
-  list.push_back(make("train_steps", &C::train_steps,
-                      "of switch_order: the global step at which each phase ends, e.g. 400,61200"));
-  list.push_back({"ps", "parameter servers; colocated = one in the process of each worker",
-                  SettingKind::kWhole, false, set_servers, servers_text});
-  list.push_back(make("ps_replicas", &C::ps_replicas,
-                      "1: each shard has a follower on the next server, and a server may be lost"));
-  list.push_back(make("shards", &C::shards, "parts of the parameters on each server, 1 to 4"));
-  list.push_back(
-      make("slices", &C::slices, "parts of a step for parameter servers; 0 = as many as workers"));
-  list.push_back(make("lr_rule", &C::lr_rule,
-                      "learning rate of updates from less than a global batch: times its share "
-                      "(linear), the root of that (sqrt) or 1 (fixed); or by the number of live "
-                      "workers (live-linear, live-sqrt)"));
-  list.push_back(make("asp_warm_up", &C::asp_warm_up,
-                      "how asp and ssp begin: bsp:AMOUNT = the job with so much of bsp, "
-                      "ramp:AMOUNT = each such phase with a rising learning rate"));
-  list.push_back(make("on_divergence", &C::on_divergence,
-                      "of asp and ssp: fail, or bsp = go back to the last good state and on with "
-                      "bsp"));
-  list.push_back(
-      make("divergence_factor", &C::divergence_factor,
-           "with --on-divergence: a loss this many times its running median counts as divergence"));
-  list.push_back(make("divergence_windows", &C::divergence_windows,
-                      "with --on-divergence: for this many consecutive means of the loss"));
-  list.push_back(make("ps_hashes", &C::ps_hashes,
-                      "check a hash of all gradients and parameters on their way"));
-  list.push_back(own(make("ps_index", &C::ps_index,
-                          "of `mayfly ps-server`: which one of the servers it is, from 0")));
-  list.push_back(own(make("ps_server", &C::ps_server, "set by `mayfly ps-server`")));
-  list.push_back(make("straggler", &C::straggler,
-                      "while a worker is much slower than the others, in bsp: none, greedy = "
-                      "updates as in asp, elastic = it gets no slices"));
-  list.push_back(make("straggler_factor", &C::straggler_factor,
-                      "a straggler takes this many times the others' median"));
-  list.push_back(make("straggler_windows", &C::straggler_windows,
-                      "consecutive measurements that make a worker a straggler, or no longer one"));
-}
-
-void append_membership(std::vector<Setting>& list) {
-  using C = JobConfig;
-  list.push_back(own(make("coordinator", &C::coordinator,
-                          "HOST:PORT of a running coordinator, then those of its standbys, with "
-                          "commas; empty = start one")));
-  list.push_back(
-      own(make("coordinator_timeout", &C::coordinator_timeout,
-               "seconds that a worker with nothing to do waits for a coordinator that is "
-               "away")));
-  list.push_back(own(make("standby", &C::standby,
-                          "of `mayfly coordinator`: takes over the job if its coordinator dies")));
-  list.push_back(
-      own(make("quorum", &C::quorum,
-               "of `mayfly coordinator`: the job has standbys, so an unplanned change needs "
-               "a majority of the last view")));
-  list.push_back(own(make("port", &C::port, "of our own coordinator; 0 = any free port")));
-  list.push_back(
-      own(make("token_file", &C::token_file,
-               "the job's secret; empty = token in the run directory, made if missing")));
-  list.push_back(
-      own(make("tls", &C::tls,
-               "encrypt control messages, checkpoints, data and states of joiners; gradients stay "
-               "in plain")));
-  list.push_back(own(make("min_workers", &C::min_workers,
-                          "the job waits while there are fewer workers than this")));
-  list.push_back(
-      own(make("spares", &C::spares,
-               "this many of the workers stay idle until another one is lost or leaves")));
-  list.push_back(own(make("min_workers_timeout", &C::min_workers_timeout,
-                          "seconds to wait for min-workers before the job ends (exit code 4)")));
-  list.push_back(own(make("max_restarts", &C::max_restarts,
-                          "how many local workers that died `mayfly train` replaces")));
-  list.push_back(make("silence_max_ms", &C::silence_max_ms,
-                      "a worker silent for longer is evicted (adaptive upwards)"));
-  list.push_back(
-      make("starved_max_ms", &C::starved_max_ms,
-           "the same for a worker whose machine answers and whose process is not stopped"));
-  list.push_back(make("hang_max_ms", &C::hang_max_ms,
-                      "a worker that stands still for longer is evicted (adaptive upwards); 0 = "
-                      "only reported"));
-  list.push_back(make("rebalance", &C::rebalance,
-                      "move microbatches to faster workers when measured speeds change"));
-  list.push_back(make("evict_stragglers", &C::evict_stragglers,
-                      "a worker so many times slower than the others' median leaves; 0 = never"));
-  list.push_back(make("evict_stragglers_after", &C::evict_stragglers_after,
-                      "seconds for which it must have been so slow"));
-  list.push_back(make("observe_from_mib", &C::observe_from_mib,
-                      "a joiner takes a state of so many MiB while the others go on; a smaller one "
-                      "is sent to it at a step boundary"));
-  list.push_back(
-      own(make("resident_mib", &C::resident_mib,
-               "memory that each worker holds for nothing, for benchmarks of recovery")));
-  list.push_back(
-      own(make("notice", &C::notice,
-               "a worker leaves in time when its cloud says that it takes the server: gce, "
-               "ec2, ec2-rebalance, azure or file:PATH; empty = none but signals")));
-  list.push_back(own(make("chaos", &C::chaos,
-                          "scripted faults for local workers, e.g. "
-                          "kill@step=200:worker=1,join@step=300")));
-  list.push_back(make("inject", &C::inject,
-                      "slow workers down, e.g. delay=30ms,worker=1,from=step100,to=step400; also "
-                      "slow=2.5x, stop=50%; several: again, or with semicolons"));
-  list.back().repeats = true;
-  list.push_back(
-      own(make("worker_number", &C::worker_number,
-               "of `mayfly worker`: which worker it is to --inject and --ps colocated, from 0; "
-               "launchers set it")));
-}
-
-void append_hosts(std::vector<Setting>& list) {
-  using C = JobConfig;
-  list.push_back(
-      own(make("hosts", &C::hosts,
-               "hosts on which `mayfly train` starts workers over ssh: a,b or a:2,b:4")));
-  list.push_back(own(make("hostfile", &C::hostfile,
-                          "file with a host per line instead, as mpirun reads it: NAME slots=N")));
-  list.push_back(own(make("ssh", &C::ssh, "the program ssh and its options")));
-  list.push_back(own(make("remote_dir", &C::remote_dir,
-                          "folder on the hosts for the program and its workers, from the home "
-                          "directory")));
-  list.push_back(own(make("remote_program", &C::remote_program,
-                          "path of mayfly on the hosts; empty = this program is copied there")));
-}
-
-void append_cloud(std::vector<Setting>& list) {
-  using C = JobConfig;
-  list.push_back(
-      own(make("server", &C::server,
-               "of a worker: the name of what it runs on, as the cloud provider knows it")));
-  list.push_back(
-      own(make("cloud_provider", &C::cloud_provider,
-               "of `mayfly coordinator`: who starts workers: local, ssh, exec, slurm, gce "
-               "or ec2; empty = nobody")));
-  list.push_back(own(make("cloud_offers", &C::cloud_offers,
-                          "what may be asked for: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, with "
-                          "commas")));
-  list.push_back(own(make("evaluators", &C::evaluators,
-                          "with a cloud provider or --hosts: so many more servers, which measure "
-                          "the test accuracy of every checkpoint and are replaced like workers")));
-  list.push_back(own(make("evaluator_offers", &C::evaluator_offers,
-                          "what may be asked for as evaluators, like --cloud-offers; empty = the "
-                          "same as for workers")));
-  list.push_back(own(make("evaluator", &C::evaluator,
-                          "of a worker: measures checkpoints instead of training; set by "
-                          "`mayfly evaluator` and the coordinator")));
-  list.push_back(own(make("cloud_max_workers", &C::cloud_max_workers,
-                          "`mayfly scale` goes no higher; 0 = as --workers says")));
-  list.push_back(own(make("cloud_on_demand_floor", &C::cloud_on_demand_floor,
-                          "at least this many workers on on-demand servers")));
-  list.push_back(
-      own(make("cloud_budget", &C::cloud_budget,
-               "most that the job may cost, in the currency of the offers; 0 = no limit")));
-  list.push_back(own(make("cloud_budget_per_hour", &C::cloud_budget_per_hour,
-                          "most that all servers together may cost per hour; 0 = no limit")));
-  list.push_back(own(make("cloud_lifetime_hours", &C::cloud_lifetime_hours,
-                          "hours after which a server ends by itself; 0 = never")));
-  list.push_back(own(make("cloud_start_timeout", &C::cloud_start_timeout,
-                          "seconds for a server to start, and then for its worker to join")));
-  list.push_back(
-      own(make("cloud_back_to_spot", &C::cloud_back_to_spot,
-               "seconds without a refusal before a spot server takes the place of one on "
-               "demand; 0 = never")));
-  list.push_back(own(make("cloud_job", &C::cloud_job,
-                          "label of the job's servers; empty = the name of the run directory")));
-  list.push_back(
-      own(make("cloud_command", &C::cloud_command, "of exec: the program and its arguments")));
-  list.push_back(own(make("cloud_sbatch", &C::cloud_sbatch, "of slurm: more options for sbatch")));
-  list.push_back(own(make("cloud_options", &C::cloud_options,
-                          "of gce and ec2: words KEY=VALUE, such as project=P or image=I")));
-  list.push_back(own(make("cloud_worker_args", &C::cloud_worker_args,
-                          "more arguments for `mayfly worker` on the servers")));
-  list.push_back(own(make("cloud_startup", &C::cloud_startup,
-                          "file with the script that a new server runs; empty = made by us, for a "
-                          "shared file system or the bundle")));
-  list.push_back(own(make("cloud_bundle", &C::cloud_bundle,
-                          "archive of `mayfly bundle` that new servers get from the coordinator, "
-                          "with their start script; empty = none")));
-  list.push_back(own(make("cloud_bundle_port", &C::cloud_bundle_port,
-                          "on which the coordinator serves it; 0 = any free port")));
-  list.push_back(
-      own(make("cloud_coordinators", &C::cloud_coordinators,
-               "HOST:PORT of each coordinator of a job with standbys, with commas, for the "
-               "workers on its servers; empty = this one")));
-  list.push_back(
-      own(make("cloud_dry_run", &C::cloud_dry_run, "print what would be asked for, and end")));
-}
-
-void append_records(std::vector<Setting>& list) {
-  using C = JobConfig;
-  list.push_back(
-      own(make("run_dir", &C::run_dir, "folder of this run; empty = runs/<model>-<date>-<time>")));
-  list.push_back(make("checkpoint_every", &C::checkpoint_every,
-                      "a checkpoint every so many steps; 0 = only by time and at the end"));
-  list.push_back(make("checkpoint_minutes", &C::checkpoint_minutes,
-                      "a checkpoint when the last one is this old; 0 = not by time"));
-  list.push_back(
-      make("keep_checkpoints", &C::keep_checkpoints, "how many of the newest checkpoints stay"));
-  list.push_back(own(
-      make("checkpoint_to", &C::checkpoint_to,
-           "a folder to which each checkpoint goes as well, or a command with {} for its folder "
-           "and {name} for that folder's name: 'rclone copy {} remote:runs/a/{name}'")));
-  list.push_back(
-      own(make("resume", &C::resume, "a checkpoint folder, or a run directory (its latest)")));
-  list.push_back(
-      make("digest_every", &C::digest_every, "steps between state digests in metrics.jsonl"));
-  list.push_back(
+  return {
+      make("epochs", &C::epochs, "passes over the training set; see --steps", kCommon),
+      make("steps", &C::steps, "optimizer steps of the job; 0 = as many as --epochs needs"),
+      make("global_batch", &C::global_batch, "samples per step, for any number of workers",
+           kCommon),
+      make("microbatch", &C::microbatch,
+           "samples that one compute thread processes at once; batch norm uses their statistics"),
+      make("lr", &C::lr, "learning rate after warm-up", kCommon),
+      make("lr_schedule", &C::lr_schedule, "cosine, step or constant"),
+      make("warmup_epochs", &C::warmup_epochs,
+           "linear warm-up, in epochs; at most a fifth of the job"),
+      make("momentum", &C::momentum, "momentum of SGD"),
+      make("weight_decay", &C::weight_decay, "L2 penalty on all parameters"),
+      make("label_smoothing", &C::label_smoothing,
+           "share of the label that is spread over all classes; 0 = none"),
+      make("reduction", &C::reduction, "gradient sum: exact (same bits for any workers) or fp32"),
+      make("wire", &C::wire,
+           "format of gradients in the all-reduce: auto = 32 bits; int16 (with exact), bf16 or "
+           "fp16 (with fp32) halve the bytes"),
+      make("bucket_kib", &C::bucket_kib,
+           "least size of an all-reduce bucket in KiB; auto = measured in the first steps"),
+      make("seed", &C::seed, "random seed of initial weights, sample order and augmentation"),
+      make("resume", &C::resume,
+           "continue from a checkpoint folder, or from the latest checkpoint of a run directory",
+           kOwn | kCommon),
       make("audit_every", &C::audit_every,
-           "steps between audits: another worker computes one microbatch, too; 0 = none"));
-  list.push_back(make("eval_every_epochs", &C::eval_every_epochs,
-                      "epochs between test evaluations; 0 = only at the end"));
-  list.push_back(make("evaluate", &C::evaluate, "measure test accuracy at the end"));
-  list.push_back(make("ledger", &C::ledger, "record which samples each worker computed"));
-  list.push_back(make("tensorboard", &C::tensorboard, "write TensorBoard event files"));
-  list.push_back(own(make("trace", &C::trace,
-                          "write where time goes to this file, for Perfetto; auto = trace.json in "
-                          "the run directory, empty = do not")));
-  list.push_back(
-      own(make("trace_steps", &C::trace_steps, "steps of each view that are traced: FIRST:END")));
-  list.push_back(own(make("quiet", &C::quiet, "no progress line")));
-  list.push_back(
-      own(make("launched", &C::launched, "set by launchers for the workers they start")));
+           "steps between audits, in which a second worker computes one microbatch too; 0 = none"),
+  };
 }
 
-struct Group {
-  const char* name;
-  std::vector<const char*> settings;
-};
-
-/// The headings of the help, in their order.
-const std::vector<Group>& groups() {
-  static const std::vector<Group> list = {
-      {"Job",
-       {"epochs", "steps", "global_batch", "microbatch", "lr", "lr_schedule", "warmup_epochs",
-        "momentum", "weight_decay", "label_smoothing", "reduction", "wire", "bucket_kib", "seed",
-        "resume", "audit_every"}},
-      {"Data",
-       {"data", "data_from", "augment", "image_size", "skip_corrupt", "cache_dir",
-        "loader_threads"}},
-      {"Model", {"model", "init_from", "dtype", "conv_kernels"}},
-      {"Workers",
-       {"workers", "threads", "device", "hosts", "hostfile", "ssh", "remote_dir", "remote_program",
-        "backend", "isa", "bind_host", "coordinator", "coordinator_timeout", "port", "token_file",
-        "tls", "worker_number", "launched", "resident_mib"}},
-      {"Elasticity",
-       {"max_restarts", "min_workers", "spares", "min_workers_timeout", "notice", "standby",
-        "quorum", "silence_max_ms", "starved_max_ms", "hang_max_ms", "rebalance",
-        "evict_stragglers", "evict_stragglers_after", "observe_from_mib", "chaos", "inject"}},
-      {"Cloud",
-       {"cloud_provider",
-        "cloud_offers",
-        "evaluators",
-        "evaluator_offers",
-        "cloud_budget",
-        "cloud_budget_per_hour",
-        "cloud_max_workers",
-        "cloud_on_demand_floor",
-        "cloud_back_to_spot",
-        "cloud_lifetime_hours",
-        "cloud_start_timeout",
-        "cloud_job",
-        "cloud_command",
-        "cloud_sbatch",
-        "cloud_options",
-        "cloud_worker_args",
-        "cloud_startup",
-        "cloud_bundle",
-        "cloud_bundle_port",
-        "cloud_coordinators",
-        "cloud_dry_run",
-        "server",
-        "evaluator"}},
-      {"Parameter servers",
-       {"sync", "ps", "phases", "switch_order", "train_steps", "ps_replicas", "shards", "slices",
-        "lr_rule", "asp_warm_up", "on_divergence", "divergence_factor", "divergence_windows",
-        "ps_hashes", "ps_index", "ps_server", "straggler", "straggler_factor",
-        "straggler_windows"}},
-      {"Output",
-       {"run_dir", "checkpoint_minutes", "checkpoint_every", "keep_checkpoints", "checkpoint_to",
-        "eval_every_epochs", "evaluate", "digest_every", "ledger", "tensorboard", "trace",
-        "trace_steps", "quiet"}}};
-  return list;
+std::vector<Setting> data_settings() {
+  using C = JobConfig;
+  return {
+      make("data", &C::data,
+           "folder with CIFAR binaries or images, a tar of images, or procedural[:SAMPLES]",
+           kCommon),
+      make("data_from", &C::data_from,
+           "source of the data set for workers without --data: 'coordinator', a folder or tar, the "
+           "URL of a tar, or a command that fills {}: 'aws s3 sync s3://b/d {}'"),
+      make("augment", &C::augment, "crop and flip training images at random"),
+      make("image_size", &C::image_size,
+           "input resolution in pixels; 0 = the images' own size if all are equal and small, else "
+           "32 or 224 depending on the model"),
+      make("skip_corrupt", &C::skip_corrupt, "skip unusable images and count them"),
+      make("cache_dir", &C::cache_dir,
+           "folder for decoded images and the sizes of images; empty = .cache beside the run "
+           "directory",
+           kOwn),
+      make("loader_threads", &C::loader_threads,
+           "threads per worker that prepare data; 0 = 1, or as many as compute threads if images "
+           "are decoded during training",
+           kOwn),
+  };
 }
 
-constexpr std::array kCommon = {
-    "epochs",        "global_batch", "lr",           "resume",  "data",
-    "model",         "init_from",    "workers",      "threads", "device",
-    "hosts",         "tls",          "max_restarts", "notice",  "cloud_provider",
-    "evaluators",    "sync",         "ps",           "run_dir", "checkpoint_minutes",
-    "checkpoint_to", "quiet"};
+std::vector<Setting> model_settings() {
+  using C = JobConfig;
+  return {
+      make("model", &C::model,
+           "network: resnet20, 32, 44, 56 or 110 (CIFAR), resnet18, 34 or 50 (ImageNet)", kCommon),
+      make("init_from", &C::init_from,
+           "initial weights: a safetensors file, a checkpoint or a run directory; ignored with "
+           "--resume",
+           kCommon),
+      make("dtype", &C::dtype,
+           "activations: fp32, bf16 (a CPU needs AVX512-BF16) or fp16 (GPUs, with a loss scale); "
+           "weights stay fp32"),
+      make("conv_kernels", &C::conv_kernels,
+           "convolution kernels: auto (the faster one for each layer), direct or winograd"),
+  };
+}
 
-/// In the order of the groups.
-std::vector<Setting> grouped(std::vector<Setting> all) {
-  std::vector<Setting> ordered;
-  for (const Group& group : groups()) {
-    for (const std::string name : group.settings) {
-      const auto place = std::ranges::find(all, name, &Setting::name);
-      ENSURE(place != all.end(), "a group has settings that there are");
-      place->group = group.name;
-      place->is_common = std::ranges::find(kCommon, name) != kCommon.end();
-      ordered.push_back(*place);
-    }
-  }
-  ENSURE(ordered.size() == all.size(), "each setting is in one group");
-  return ordered;
+std::vector<Setting> workers_settings() {
+  using C = JobConfig;
+  return {
+      make("workers", &C::workers,
+           "local workers to start (train), or workers to wait for (coordinator)", kOwn | kCommon),
+      make("threads", &C::threads, "compute threads per worker; 0 = cores / workers, at least 1",
+           kOwn | kCommon),
+      make("device", &C::device,
+           "device that computes: cpu; cuda = one GPU per worker; cuda:N = that GPU", kCommon),
+      make("hosts", &C::hosts,
+           "hosts on which `mayfly train` starts workers over ssh: a,b or a:2,b:4", kOwn | kCommon),
+      make("hostfile", &C::hostfile,
+           "file with one host per line instead, as for mpirun: NAME slots=N", kOwn),
+      make("ssh", &C::ssh, "the ssh program and its options", kOwn),
+      make("remote_dir", &C::remote_dir,
+           "folder for the program and its workers on these hosts, relative to the home directory",
+           kOwn),
+      make("remote_program", &C::remote_program,
+           "path of mayfly on these hosts; empty = this program is copied there", kOwn),
+      make("backend", &C::backend,
+           "transport of the all-reduce: tcp, gloo, mpi (under mpirun) or nccl (GPUs)"),
+      make("isa", &C::isa, "instruction set: auto, avx512, avx2 or portable (slow, for checks)"),
+      make("bind_host", &C::bind_host,
+           "address or network interface on which this process listens; auto = the address of its "
+           "connection to the coordinator (workers), the interface of the default route "
+           "(coordinator), or 127.0.0.1 if all processes are on one host; 0.0.0.0 or :: (all) only "
+           "for `mayfly coordinator`",
+           kOwn),
+      make("coordinator", &C::coordinator,
+           "HOST:PORT of a running coordinator, then of its standbys, separated by commas; empty = "
+           "start one",
+           kOwn),
+      make("coordinator_timeout", &C::coordinator_timeout,
+           "seconds that a worker waits for a coordinator that cannot be reached", kOwn),
+      make("port", &C::port, "port of the coordinator; 0 = any free port", kOwn),
+      make("token_file", &C::token_file,
+           "file with the job's secret; empty = token in the run directory, made if missing", kOwn),
+      make("tls", &C::tls,
+           "encrypt control messages, checkpoints, data and copies of the state; gradients are not "
+           "encrypted",
+           kOwn),
+      make("worker_number", &C::worker_number,
+           "for `mayfly worker`: its number for --inject and --ps colocated, from 0; set by "
+           "launchers",
+           kOwn),
+      make("launched", &C::launched, "set by launchers for the workers they start", kOwn),
+      make("resident_mib", &C::resident_mib,
+           "unused memory that each worker holds, for benchmarks of recovery", kOwn),
+  };
+}
+
+std::vector<Setting> elasticity_settings() {
+  using C = JobConfig;
+  return {
+      make("max_restarts", &C::max_restarts,
+           "number of local workers that `mayfly train` replaces after they died", kOwn | kCommon),
+      make("min_workers", &C::min_workers, "the job waits while it has fewer workers", kOwn),
+      make("spares", &C::spares,
+           "number of workers that stay idle until another worker is lost or leaves", kOwn),
+      make("min_workers_timeout", &C::min_workers_timeout,
+           "seconds to wait for --min-workers before the job ends with exit code 4", kOwn),
+      make("notice", &C::notice,
+           "source of notices that the cloud will take this server away, upon which the worker "
+           "leaves in time: gce, ec2, ec2-rebalance, azure or file:PATH; empty = signals only",
+           kOwn),
+      make("standby", &C::standby,
+           "for `mayfly coordinator`: take over the job if its coordinator dies", kOwn),
+      make("quorum", &C::quorum,
+           "for `mayfly coordinator`: the job has standbys, so an unplanned change needs a "
+           "majority of the last view",
+           kOwn),
+      make("silence_max_ms", &C::silence_max_ms,
+           "evict a worker that is silent for longer; adapts upwards"),
+      make("starved_max_ms", &C::starved_max_ms,
+           "the same for a worker whose machine answers and whose process is not stopped"),
+      make("hang_max_ms", &C::hang_max_ms,
+           "evict a worker whose trainer makes no progress for longer; adapts upwards; 0 = only "
+           "report it"),
+      make("rebalance", &C::rebalance,
+           "move microbatches to faster workers when measured speeds change"),
+      make("evict_stragglers", &C::evict_stragglers,
+           "evict a worker that is this many times slower than the others' median; 0 = never"),
+      make("evict_stragglers_after", &C::evict_stragglers_after,
+           "seconds for which it must have been so slow"),
+      make("observe_from_mib", &C::observe_from_mib,
+           "a joining worker receives a state of at least this size in the background; a smaller "
+           "one is sent at a step boundary"),
+      make("chaos", &C::chaos,
+           "scripted faults for local workers, e.g. kill@step=200:worker=1,join@step=300", kOwn),
+      make("inject", &C::inject,
+           "slow workers down, e.g. delay=30ms,worker=1,from=step100,to=step400; also slow=2.5x or "
+           "stop=50%; several rules are separated by semicolons, or the flag is repeated",
+           kRepeats),
+  };
+}
+
+std::vector<Setting> cloud_settings() {
+  using C = JobConfig;
+  return {
+      make("cloud_provider", &C::cloud_provider,
+           "for `mayfly coordinator`: provider that starts workers: local, ssh, exec, slurm, gce "
+           "or ec2; empty = none",
+           kOwn | kCommon),
+      make("cloud_offers", &C::cloud_offers,
+           "servers that may be requested: TYPE@ZONE:spot=PRICE*SPEED or :on_demand, separated by "
+           "commas",
+           kOwn),
+      make("evaluators", &C::evaluators,
+           "with a cloud provider or --hosts: number of further servers, which measure the test "
+           "accuracy of every checkpoint and are replaced like workers",
+           kOwn | kCommon),
+      make("evaluator_offers", &C::evaluator_offers,
+           "servers that may be requested as evaluators, like --cloud-offers; empty = the same as "
+           "for workers",
+           kOwn),
+      make("cloud_budget", &C::cloud_budget,
+           "upper bound on the cost of the job, in the currency of the offers; 0 = no limit", kOwn),
+      make("cloud_budget_per_hour", &C::cloud_budget_per_hour,
+           "upper bound on the cost of all servers per hour; 0 = no limit", kOwn),
+      make("cloud_max_workers", &C::cloud_max_workers,
+           "upper bound for `mayfly scale`; 0 = --workers", kOwn),
+      make("cloud_on_demand_floor", &C::cloud_on_demand_floor,
+           "least number of workers on on-demand servers", kOwn),
+      make("cloud_back_to_spot", &C::cloud_back_to_spot,
+           "seconds without a refusal before a spot server replaces an on-demand one; 0 = never",
+           kOwn),
+      make("cloud_lifetime_hours", &C::cloud_lifetime_hours,
+           "hours after which a server ends by itself; 0 = never", kOwn),
+      make("cloud_start_timeout", &C::cloud_start_timeout,
+           "seconds for a server to start, and then for its worker to join", kOwn),
+      make("cloud_job", &C::cloud_job,
+           "label of the job's servers; empty = the name of the run directory", kOwn),
+      make("cloud_command", &C::cloud_command, "for exec: the program and its arguments", kOwn),
+      make("cloud_sbatch", &C::cloud_sbatch, "for slurm: more options for sbatch", kOwn),
+      make("cloud_options", &C::cloud_options,
+           "for gce and ec2: words KEY=VALUE, such as project=P or image=I", kOwn),
+      make("cloud_worker_args", &C::cloud_worker_args,
+           "more arguments for `mayfly worker` on the servers", kOwn),
+      make("cloud_startup", &C::cloud_startup,
+           "file with the start script of a new server; empty = generated, for a shared file "
+           "system or the bundle",
+           kOwn),
+      make("cloud_bundle", &C::cloud_bundle,
+           "archive of `mayfly bundle` that new servers fetch from the coordinator, with their "
+           "start script; empty = none",
+           kOwn),
+      make("cloud_bundle_port", &C::cloud_bundle_port,
+           "port on which the coordinator serves the bundle; 0 = any free port", kOwn),
+      make("cloud_coordinators", &C::cloud_coordinators,
+           "HOST:PORT of each coordinator of a job with standbys, separated by commas, for workers "
+           "on its servers; empty = this one",
+           kOwn),
+      make("cloud_dry_run", &C::cloud_dry_run, "print what would be requested, and end", kOwn),
+      make("server", &C::server, "for a worker: the cloud provider's name for its server", kOwn),
+      make("evaluator", &C::evaluator,
+           "for a worker: measures checkpoints instead of training; set by `mayfly evaluator` and "
+           "the coordinator",
+           kOwn),
+  };
+}
+
+std::vector<Setting> parameter_server_settings() {
+  using C = JobConfig;
+  return {
+      make("sync", &C::sync,
+           "parameter servers instead of all-reduce: bsp, asp, ssp:S or backup:N-of-M", kCommon),
+      make_setting("ps", SettingKind::kWhole, set_servers, servers_text,
+                   "number of parameter servers; colocated = one in the process of each worker"),
+      make("phases", &C::phases,
+           "several such policies in succession, e.g. bsp:6.25%,asp; lengths also as 400steps or "
+           "51200samples; each with settings of its own in braces, e.g. "
+           "asp{lr=0.5x,checkpoint-every=500}: lr, lr-rule, momentum, weight-decay, "
+           "checkpoint-every, batch"),
+      make("switch_order", &C::switch_order,
+           "phases in the notation of Sync-Switch, with --train-steps: 1 = bsp, 0 = asp"),
+      make("train_steps", &C::train_steps,
+           "with --switch-order: the global step at which each phase ends, e.g. 400,61200"),
+      make("ps_replicas", &C::ps_replicas,
+           "1 = each shard has a follower on the next server, so a server may be lost"),
+      make("shards", &C::shards, "parts of the parameters on each server, 1 to 4"),
+      make("slices", &C::slices, "parts of a step for parameter servers; 0 = as many as workers"),
+      make("lr_rule", &C::lr_rule,
+           "learning rate of updates from less than a global batch: times its share (linear), the "
+           "square root of that (sqrt) or 1 (fixed); or by the number of live workers "
+           "(live-linear, live-sqrt)"),
+      make("asp_warm_up", &C::asp_warm_up,
+           "how asp and ssp begin: bsp:AMOUNT = with so much of bsp at the start of the job, "
+           "ramp:AMOUNT = with a rising learning rate in each such phase"),
+      make("on_divergence", &C::on_divergence,
+           "if asp or ssp diverges: fail, or bsp = return to the last good state and continue with "
+           "bsp"),
+      make("divergence_factor", &C::divergence_factor,
+           "with --on-divergence: a loss this many times its running median counts as divergence"),
+      make("divergence_windows", &C::divergence_windows,
+           "with --on-divergence: for this many consecutive means of the loss"),
+      make("ps_hashes", &C::ps_hashes,
+           "verify a hash of all gradients and parameters after each transfer"),
+      make("ps_index", &C::ps_index, "for `mayfly ps-server`: index of this server, from 0", kOwn),
+      make("ps_server", &C::ps_server, "set by `mayfly ps-server`", kOwn),
+      make("straggler", &C::straggler,
+           "in bsp, while a worker is much slower than the others: none, greedy = updates as in "
+           "asp, elastic = it receives no slices"),
+      make("straggler_factor", &C::straggler_factor,
+           "a straggler takes this many times the others' median"),
+      make("straggler_windows", &C::straggler_windows,
+           "consecutive measurements that make a worker a straggler, or no longer one"),
+  };
+}
+
+std::vector<Setting> output_settings() {
+  using C = JobConfig;
+  return {
+      make("run_dir", &C::run_dir, "directory of this run; empty = runs/<model>-<date>-<time>",
+           kOwn | kCommon),
+      make("checkpoint_minutes", &C::checkpoint_minutes,
+           "minutes between checkpoints; 0 = not by time", kCommon),
+      make("checkpoint_every", &C::checkpoint_every,
+           "steps between checkpoints; 0 = only by time and at the end"),
+      make("keep_checkpoints", &C::keep_checkpoints, "number of newest checkpoints that are kept"),
+      make("checkpoint_to", &C::checkpoint_to,
+           "folder to which each checkpoint is copied as well, or a command with {} for its folder "
+           "and {name} for that folder's name: 'rclone copy {} remote:runs/a/{name}'",
+           kOwn),
+      make("eval_every_epochs", &C::eval_every_epochs,
+           "epochs between test evaluations; 0 = only at the end"),
+      make("evaluate", &C::evaluate, "measure test accuracy at the end"),
+      make("digest_every", &C::digest_every, "steps between state digests in metrics.jsonl"),
+      make("ledger", &C::ledger, "record which samples each worker computed"),
+      make("tensorboard", &C::tensorboard, "write TensorBoard event files"),
+      make("trace", &C::trace,
+           "file for a timeline of every thread, for Perfetto; auto = trace.json in the run "
+           "directory, empty = none",
+           kOwn),
+      make("trace_steps", &C::trace_steps, "steps of each view that are in the trace: FIRST:END",
+           kOwn),
+      make("quiet", &C::quiet, "show no progress line", kOwn),
+  };
 }
 
 }  // namespace
@@ -435,14 +461,18 @@ std::vector<Setting> grouped(std::vector<Setting> all) {
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> list = [] {
     std::vector<Setting> all;
-    append_training(all);
-    append_computing(all);
-    append_parameter_servers(all);
-    append_membership(all);
-    append_hosts(all);
-    append_cloud(all);
-    append_records(all);
-    return grouped(std::move(all));
+    for (const auto& [heading, group] :
+         {std::pair("Job", job_settings()), std::pair("Data", data_settings()),
+          std::pair("Model", model_settings()), std::pair("Workers", workers_settings()),
+          std::pair("Elasticity", elasticity_settings()), std::pair("Cloud", cloud_settings()),
+          std::pair("Parameter servers", parameter_server_settings()),
+          std::pair("Output", output_settings())}) {
+      for (Setting setting : group) {
+        setting.group = heading;
+        all.push_back(std::move(setting));
+      }
+    }
+    return all;
   }();
   return list;
 }

@@ -2,13 +2,13 @@
 #include <charconv>
 #include <optional>
 
+#include "base/parse.hpp"
 #include "cloud_hooks/notice/notice.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
 #include "engine/config/derived_settings.hpp"
-#include "engine/config/device_choice.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/faults/injection_plan.hpp"
 #include "nn/model.hpp"
@@ -169,26 +169,14 @@ bool is_endpoint(const std::string& text) {
   if (colon == std::string::npos || colon == 0) {
     return false;
   }
-  std::uint32_t port = 0;
-  const char* first = text.data() + colon + 1;
-  const char* last = text.data() + text.size();
-  const auto [end, failure] = std::from_chars(first, last, port);
-  const bool bare_ipv6 = text.find(':') != colon && text.front() != '[';
-  return failure == std::errc{} && end == last && port >= 1 && port <= 65535 && !bare_ipv6;
+  const bool is_bare_ipv6 = text.find(':') != colon && text.front() != '[';
+  return !is_bare_ipv6 && number_in(std::string_view(text).substr(colon + 1), 1, 65535);
 }
 
 /// What stands between commas.
 std::vector<std::string> listed_endpoints(const std::string& list) {
-  std::vector<std::string> endpoints;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    endpoints.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-    if (begin == list.size()) {
-      endpoints.emplace_back();  // behind the last comma; no endpoint, and validate() says so
-    }
-  }
-  return endpoints;
+  const std::vector<std::string_view> parts = split(list, ',');
+  return {parts.begin(), parts.end()};
 }
 
 Complaint check_coordinators(const JobConfig& c) {
@@ -411,11 +399,7 @@ bool has_standbys(const JobConfig& config) {
 }
 
 Result<void> validate(const JobConfig& config) {
-  if (Result<void> servers =
-          check_batches(config) ? Result<void>() : check_parameter_servers(config);
-      !servers.ok()) {
-    return servers;
-  }
+  TRY(check_batches(config) ? Result<void>() : check_parameter_servers(config));
   for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,
                             check_workers, check_injections, check_cloud, check_records}) {
     if (const Complaint complaint = check(config)) {

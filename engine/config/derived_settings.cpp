@@ -1,9 +1,9 @@
 #include "engine/config/derived_settings.hpp"
 
-#include <charconv>
 #include <optional>
 
 #include "base/check.hpp"
+#include "base/parse.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -13,27 +13,20 @@ constexpr std::uint64_t kBucketKibMin = 4;
 constexpr std::uint64_t kBucketKibMax = std::uint64_t{1} << 20;
 constexpr std::size_t kElementsPerKib = 1024 / sizeof(float);
 
-std::optional<std::uint64_t> number_of(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = failure == std::errc{} && end == text.data() + text.size();
-  return whole ? std::optional(number) : std::nullopt;
-}
-
 Error invalid(std::string text) {
   return {Errc::kInvalidInput, std::move(text)};
 }
 
+constexpr int kDevicesMax = 1024;
+
 }  // namespace
 
 Result<TraceWindow> parse_trace_window(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  if (colon != std::string_view::npos) {
-    const std::optional<std::uint64_t> first = number_of(text.substr(0, colon));
-    const std::optional<std::uint64_t> last = number_of(text.substr(colon + 1));
-    if (first.has_value() && last.has_value() && *first < *last) {
-      return TraceWindow{*first, *last};
-    }
+  const auto [begin, end] = cut(text, ':');
+  const auto first = number_in<std::uint64_t>(begin);
+  const auto last = number_in<std::uint64_t>(end);
+  if (first && last && *first < *last) {
+    return TraceWindow{*first, *last};
   }
   return invalid("trace_steps '" + std::string(text) +
                  "' is not FIRST:END with FIRST below END, for example 0:50");
@@ -43,8 +36,8 @@ Result<BucketSize> parse_bucket_kib(std::string_view text) {
   if (text == "auto") {
     return BucketSize{true, kDefaultBucketKib * kElementsPerKib};
   }
-  const std::optional<std::uint64_t> kib = number_of(text);
-  if (!kib.has_value() || *kib < kBucketKibMin || *kib > kBucketKibMax) {
+  const auto kib = number_in(text, kBucketKibMin, kBucketKibMax);
+  if (!kib) {
     return invalid("bucket_kib '" + std::string(text) + "' is neither auto nor a number from " +
                    std::to_string(kBucketKibMin) + " to " + std::to_string(kBucketKibMax));
   }
@@ -83,6 +76,30 @@ const char* name_of(Wire wire) {
 
 bool is_exact(Wire wire) {
   return wire == Wire::kInt32 || wire == Wire::kInt16;
+}
+
+Result<DeviceChoice> parse_device(const std::string& text) {
+  if (text == "cpu") {
+    return DeviceChoice{};
+  }
+  if (text == "cuda") {
+    return DeviceChoice{.is_cuda = true};
+  }
+  constexpr std::string_view kNumbered = "cuda:";
+  if (text.starts_with(kNumbered)) {
+    const auto gpu = number_in(std::string_view(text).substr(kNumbered.size()), 0, kDevicesMax - 1);
+    if (gpu) {
+      return DeviceChoice{.is_cuda = true, .number = *gpu};
+    }
+  }
+  return Error{Errc::kInvalidInput,
+               "device '" + text +
+                   "' is not known (known: cpu, cuda, cuda:N with the number of a GPU, from 0)"};
+}
+
+bool uses_cuda(const std::string& device) {
+  const Result<DeviceChoice> choice = parse_device(device);
+  return choice.ok() && choice.value().is_cuda;
 }
 
 }  // namespace mayfly::engine

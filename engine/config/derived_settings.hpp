@@ -1,9 +1,11 @@
 #pragma once
 
-// Settings that are written as one text and mean something structured. Pure; no thread matters.
+// Settings whose text has a structure: the device, traced steps, bucket sizes and wire formats.
+// Pure; no thread matters.
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,5 +39,16 @@ enum class Wire : std::uint8_t { kInt32, kInt16, kFp32, kBf16, kFp16 };
 [[nodiscard]] const char* name_of(Wire wire);
 /// Integer sums, which do not depend on who adds what.
 [[nodiscard]] bool is_exact(Wire wire);
+
+struct DeviceChoice {
+  bool is_cuda = false;
+  std::optional<int> number = {};  ///< of the GPU; not set: the worker finds one
+};
+
+/// "cpu", "cuda" or "cuda:N"; kInvalidInput for anything else.
+[[nodiscard]] Result<DeviceChoice> parse_device(const std::string& text);
+
+/// Whether a valid setting means GPUs.
+[[nodiscard]] bool uses_cuda(const std::string& device);
 
 }  // namespace mayfly::engine

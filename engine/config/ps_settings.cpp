@@ -1,10 +1,13 @@
 #include "engine/config/ps_settings.hpp"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <vector>
 
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/parameter_server/core/straggler_watch.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
 
@@ -114,6 +117,26 @@ Result<void> refuse_without_servers(const JobConfig& config) {
              : Result<void>();
 }
 
+constexpr std::uint64_t kGlobalStepsMax = std::uint64_t{1} << 48;
+
+/// Whole numbers with commas between them, each above the one before.
+std::optional<std::vector<std::uint64_t>> growing_numbers(std::string_view text) {
+  std::vector<std::uint64_t> numbers;
+  for (const std::string_view word : split(text, ',')) {
+    const std::uint64_t before = numbers.empty() ? 0 : numbers.back();
+    const auto number = number_in(word, before + 1, kGlobalStepsMax);
+    if (!number) {
+      return std::nullopt;
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+Error not_an_order(const std::string& text) {
+  return {Errc::kInvalidInput, text};
+}
+
 }  // namespace
 
 bool uses_parameter_servers(const JobConfig& config) {
@@ -194,9 +217,8 @@ Result<void> check_parameter_servers(const JobConfig& config) {
   }
   if (carries_servers(config)) {
     TRY(check_colocated(config));
-  } else if (Result<void> counted = check_servers(config); !counted.ok()) {
-    return counted;
-  }
+  } else
+    TRY(check_servers(config));
   if (config.shards < 1 || config.shards > kShardsPerServerMax) {
     return wrong(fmt::format("shards {} is not between 1 and {} per server", config.shards,
                              kShardsPerServerMax));
@@ -210,16 +232,51 @@ Result<void> check_parameter_servers(const JobConfig& config) {
     return wrong(
         fmt::format("slices {} is more than the {} microbatches of a step", slices, microbatches));
   }
-  const Result<SyncPlan> plan = plan_of_any_length(config, slices);
-  if (!plan.ok()) {
-    return plan.error();
-  }
+  TRY_ASSIGN(const SyncPlan plan, plan_of_any_length(config, slices));
   if (config.wire != "auto" && config.wire != "fp32") {
     return wrong("parameter servers exchange fp32; wire " + config.wire + " is for all-reduce");
   }
   if (config.dtype == "fp16") {
     return wrong("parameter servers know no loss scale; use dtype bf16 or fp32 with them");
   }
+  return {};
+}
+
+Result<void> spell_out_switch_order(JobConfig& config) {
+  if (config.switch_order.empty() && config.train_steps.empty()) {
+    return {};
+  }
+  if (!config.sync.empty() || !config.phases.empty() || config.steps > 0) {
+    return not_an_order("switch_order says what phases, sync and steps say; give one or the other");
+  }
+  const std::string& order = config.switch_order;
+  if (order.empty() || order.find_first_not_of("01") != std::string::npos) {
+    return not_an_order(fmt::format("switch_order '{}' is not made of 1 (bsp) and 0 (asp)", order));
+  }
+  const auto ends = growing_numbers(config.train_steps);
+  if (!ends || ends->size() != order.size()) {
+    return not_an_order(
+        fmt::format("train_steps '{}' is not {} growing whole numbers with commas, one "
+                    "for each phase of switch_order {}",
+                    config.train_steps, order.size(), order));
+  }
+  const std::uint64_t slices = slices_per_step(config);
+  std::uint64_t before = 0;
+  std::uint64_t steps = 0;
+  std::string phases;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const bool is_bsp = order[i] == '1';
+    const std::uint64_t length = (*ends)[i] - before;
+    const std::uint64_t whole =
+        is_bsp ? length : std::max<std::uint64_t>(1, (length + slices / 2) / slices);
+    phases += fmt::format("{}{}:{}steps", i == 0 ? "" : ",", is_bsp ? "bsp" : "asp", whole);
+    before = (*ends)[i];
+    steps += whole;
+  }
+  config.phases = phases;
+  config.steps = steps;
+  config.switch_order.clear();
+  config.train_steps.clear();
   return {};
 }
 

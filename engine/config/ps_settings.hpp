@@ -1,7 +1,8 @@
 #pragma once
 
-// Settings of parameter servers, and what can be said of them without the data set. Pure; no thread
-// matters.
+// Settings of parameter servers, and what follows from them without the data set; phases in the
+// form of Sync-Switch's published launcher (--switch-order 10 --train-steps 400,61200). Pure; no
+// thread matters.
 
 #include <cstdint>
 #include <optional>
@@ -34,5 +35,12 @@ namespace mayfly::engine {
 /// the check above: with ps colocated under mpirun the number of workers is known later.
 /// kInvalidInput.
 [[nodiscard]] Result<void> check_servers(const JobConfig& config);
+
+/// Turns `switch_order` and `train_steps` into `phases` and `steps`, and empties them; nothing if
+/// neither is given. One character of the order is a phase: 1 = bsp, 0 = asp. The numbers are the
+/// global step at which each phase ends, counted as that launcher counts: a step of bsp, and every
+/// push of asp (a slice here), is one. Lengths of asp are rounded to whole steps of the job.
+/// kInvalidInput says what is wrong.
+[[nodiscard]] Result<void> spell_out_switch_order(JobConfig& config);
 
 }  // namespace mayfly::engine

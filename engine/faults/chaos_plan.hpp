@@ -3,9 +3,9 @@
 // Scripted faults for the local launcher, for demonstrations and tests:
 //   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60,hang@step=90,
 //   flip_weights@step=20:worker=2,flip_result@step=70
-// An event fires once, as soon as the step is committed. `worker` is the number of a local worker
-// in the order of starting, from 0; without it the lowest one that still runs. `for` is in
-// milliseconds.
+// An event happens once, as soon as the step is committed. `worker` is the number of a local worker
+// in the order of starting, from 0; the default is the lowest one that still runs. `for` is in
+// milliseconds. Kinds that damage a worker's own state are carried out by StateFaults.
 
 #include <cstdint>
 #include <optional>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
@@ -52,5 +53,19 @@ struct ChaosEvent {
 /// The part of a plan that this local worker carries out itself, as a plan (is_of_worker).
 [[nodiscard]] std::string chaos_of_worker(const std::vector<ChaosEvent>& plan,
                                           std::uint32_t worker);
+
+class StateFaults {
+ public:
+  /// Keeps those of the events that flip a bit.
+  explicit StateFaults(const std::vector<ChaosEvent>& events);
+
+  /// Whether after_commit() would change the state after this step.
+  [[nodiscard]] bool due(Step committed) const;
+  /// A step was committed: flips one bit for each event whose step has come; each once.
+  void after_commit(nn::ModelState& state);
+
+ private:
+  std::vector<ChaosEvent> events_;
+};
 
 }  // namespace mayfly::engine

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
+
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -21,28 +23,6 @@ Error bad_rule(std::string_view rule, std::string_view why) {
                       rule, why)};
 }
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  const std::size_t end = text.find_last_not_of(' ');
-  return end == std::string_view::npos ? std::string_view{} : text.substr(begin, end + 1 - begin);
-}
-
-/// Cuts off what stands before the separator.
-std::string_view take_part(std::string_view& text, char separator) {
-  const std::size_t end = std::min(text.find(separator), text.size());
-  const std::string_view part = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return trimmed(part);
-}
-
-std::optional<double> number_of(std::string_view text, double least, double most) {
-  double number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits = failure == std::errc{} && end == text.data() + text.size() &&
-                    std::isfinite(number) && number >= least && number <= most;
-  return fits ? std::optional(number) : std::nullopt;
-}
-
 /// A number before this unit.
 std::optional<double> number_with(std::string_view text, std::string_view unit, double least,
                                   double most) {
@@ -50,7 +30,7 @@ std::optional<double> number_with(std::string_view text, std::string_view unit, 
     return std::nullopt;
   }
   text.remove_suffix(unit.size());
-  return number_of(text, least, most);
+  return number_in(text, least, most);
 }
 
 std::optional<double> seconds_of(std::string_view text, double most) {
@@ -62,18 +42,12 @@ std::optional<double> seconds_of(std::string_view text, double most) {
   return number_with(text, "s", 0, most);
 }
 
-std::optional<std::uint64_t> whole_of(std::string_view text, std::uint64_t most) {
-  std::uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits = failure == std::errc{} && end == text.data() + text.size() && number <= most;
-  return fits ? std::optional(number) : std::nullopt;
-}
-
 std::optional<InjectionMoment> moment_of(std::string_view text) {
   constexpr std::string_view kStep = "step";
   InjectionMoment moment;
   if (text.starts_with(kStep)) {
-    const auto step = whole_of(text.substr(kStep.size()), static_cast<std::uint64_t>(kMomentMax));
+    const auto step = number_in<std::uint64_t>(text.substr(kStep.size()), 0,
+                                               static_cast<std::uint64_t>(kMomentMax));
     moment.step = step.value_or(0);
     return step ? std::optional(moment) : std::nullopt;
   }
@@ -108,12 +82,8 @@ std::optional<std::string> set_effect(InjectionRule& rule, std::string_view name
 std::optional<std::string> set_condition(InjectionRule& rule, std::string_view name,
                                          std::string_view value) {
   if (name == "worker") {
-    const auto worker = whole_of(value, UINT32_MAX);
-    if (!worker) {
-      return "worker is a number from 0";
-    }
-    rule.worker = static_cast<std::uint32_t>(*worker);
-    return std::nullopt;
+    rule.worker = number_in<std::uint32_t>(value);
+    return rule.worker ? std::nullopt : std::optional<std::string>("worker is a number from 0");
   }
   const std::optional<InjectionMoment> moment = moment_of(value);
   if (!moment) {
@@ -145,11 +115,8 @@ Result<InjectionRule> parse_rule(const std::string_view text) {
   InjectionRule rule;
   int effects = 0;
   std::vector<std::string_view> seen;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view field = take_part(rest, ',');
-    const std::size_t equals = std::min(field.find('='), field.size());
-    const std::string_view name = trimmed(field.substr(0, equals));
-    const std::string_view value = trimmed(field.substr(std::min(equals + 1, field.size())));
+  for (const std::string_view field : split(text, ',')) {
+    const auto [name, value] = cut(field, '=');
     const bool is_effect = name == "delay" || name == "slow" || name == "stop";
     if (!is_effect && name != "worker" && name != "from" && name != "to") {
       return bad_rule(
@@ -190,16 +157,12 @@ std::string to_text(const InjectionMoment& moment) {
 
 Result<std::vector<InjectionRule>> parse_injections(const std::string& text) {
   std::vector<InjectionRule> rules;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view part = take_part(rest, ';');
+  for (const std::string_view part : split(text, ';')) {
     if (part.empty()) {
       continue;
     }
-    Result<InjectionRule> rule = parse_rule(part);
-    if (!rule.ok()) {
-      return std::move(rule).error();
-    }
-    rules.push_back(rule.value());
+    TRY_ASSIGN(InjectionRule rule, parse_rule(part));
+    rules.push_back(rule);
   }
   return rules;
 }

@@ -2,17 +2,43 @@
 
 // Carries out the injected slowness of one worker (engine/faults/injection_plan): the compute
 // threads ask how much longer a microbatch is to take, the transport how much later a message
-// leaves.
+// leaves. A duty cycle stops the whole process (SIGSTOP) for a share of each 50 ms, as a crowded or
+// throttled machine would. A small child process does that; it owns no descriptor and ends with
+// this one.
 
+#include <sys/types.h>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/result.hpp"
-#include "engine/faults/duty_cycle.hpp"
+#include "base/time.hpp"
 #include "engine/faults/injection_plan.hpp"
 
 namespace mayfly::engine {
+
+class DutyCycle {
+ public:
+  static constexpr Duration kPeriod = milliseconds(50);
+
+  DutyCycle() = default;
+  DutyCycle(const DutyCycle&) = delete;
+  DutyCycle& operator=(const DutyCycle&) = delete;
+  ~DutyCycle();
+
+  /// Starts the child. The calling thread must live as long as the process. kIo.
+  [[nodiscard]] Result<void> start();
+  /// From now on this share (0 to 0.95) of each period. Any thread, after start().
+  void set_share(double share);
+
+ private:
+  using Permille = std::atomic<std::uint32_t>;
+  static_assert(Permille::is_always_lock_free, "two processes share it");
+
+  Permille* share_ = nullptr;  // in memory that the child sees
+  pid_t child_ = -1;
+};
 
 class Injector {
  public:

@@ -18,7 +18,7 @@
 #include "engine/processes/run_place.hpp"
 #include "engine/processes/signal_watcher.hpp"
 #include "engine/run/network_interface.hpp"
-#include "engine/run/unfinished_run.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

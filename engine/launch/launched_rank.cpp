@@ -26,7 +26,7 @@
 #include "base/process/spawn.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
-#include "engine/config/device_choice.hpp"
+#include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/launch/launched_by.hpp"

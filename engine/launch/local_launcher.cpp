@@ -15,7 +15,7 @@
 #include "engine/config/ps_settings.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/signal_watcher.hpp"
-#include "engine/run/log_files.hpp"
+#include "engine/run/member_logs.hpp"
 #include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {

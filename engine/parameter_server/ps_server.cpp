@@ -23,7 +23,6 @@
 #include "engine/run/network_interface.hpp"
 #include "engine/run/records.hpp"
 #include "engine/server_roles/ps_servers.hpp"
-#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -24,7 +24,7 @@
 #include "datasets/dataset.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/config/device_choice.hpp"
+#include "engine/config/derived_settings.hpp"
 #include "engine/processes/run_place.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/data_transfer.hpp"

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "elastic/net/job_token.hpp"
-#include "engine/config/device_choice.hpp"
-#include "engine/run/unfinished_run.hpp"
+#include "engine/config/derived_settings.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

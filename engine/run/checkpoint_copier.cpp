@@ -10,6 +10,7 @@
 #include "base/file.hpp"
 #include "base/process/program.hpp"
 #include "base/text.hpp"
+#include "base/try_assign.hpp"
 #include "engine/run/checkpoint_store.hpp"
 
 namespace mayfly::engine {
@@ -195,20 +196,17 @@ Result<std::string> CheckpointCopier::attempt(const Item& item) const {
 
 /// Read back, so that a disk that is not there any more is not believed.
 Result<std::string> CheckpointCopier::copy_into_folder(const Item& item) const {
-  const Result<LoadedCheckpoint> ours = load_checkpoint(item.folder);
-  if (!ours.ok()) {
-    return ours.error();
-  }
+  TRY_ASSIGN(const LoadedCheckpoint ours, load_checkpoint(item.folder));
   const std::string checkpoints = target_.folder + "/checkpoints";
   const std::string there = folder_of_checkpoint(checkpoints, item.step);
   const auto is_there = [&] {
     const Result<LoadedCheckpoint> copy = load_checkpoint(there);
-    return copy.ok() && copy.value().files == ours.value().files;
+    return copy.ok() && copy.value().files == ours.files;
   };
   if (is_there()) {
     return there;
   }
-  Result<std::string> saved = save_checkpoint(checkpoints, ours.value().files, item.step, keep_);
+  Result<std::string> saved = save_checkpoint(checkpoints, ours.files, item.step, keep_);
   if (saved.ok() && !is_there()) {
     return Error{Errc::kCorrupt, there + " does not hold what was written"};
   }
@@ -218,23 +216,16 @@ Result<std::string> CheckpointCopier::copy_into_folder(const Item& item) const {
 Result<std::string> CheckpointCopier::run_command(const Item& item) const {
   const std::string name = fs::path(item.folder).filename().string();
   const fs::path place = fs::absolute(fs::path(run_dir_) / kOutgoing / name);
-  const Result<Held> held = Held::make(item.folder, place);
-  if (!held.ok()) {
-    return held.error();
-  }
+  TRY_ASSIGN(const Held held, Held::make(item.folder, place));
   std::string line = target_.command;
   replace_all(line, "{name}", shell_quoted(name));
   replace_all(line, "{}", shell_quoted(place.string()));
   ProgramCall call;
   call.argv = {"sh", "-c", "exec 1>&2\n" + line};  // some say each file that they copy
   call.timeout = kCommandMax;
-  const Result<ProgramResult> done = run_program(call);
-  if (!done.ok()) {
-    return done.error();
-  }
-  return done.value().succeeded()
-             ? Result<std::string>(line)
-             : Result<std::string>(Error{Errc::kIo, line + ": " + done.value().summary()});
+  TRY_ASSIGN(const ProgramResult done, run_program(call));
+  return done.succeeded() ? Result<std::string>(line)
+                          : Result<std::string>(Error{Errc::kIo, line + ": " + done.summary()});
 }
 
 }  // namespace mayfly::engine

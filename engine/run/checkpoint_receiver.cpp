@@ -12,6 +12,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/net/frame.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/run/job_facts.hpp"
@@ -89,16 +90,9 @@ void CheckpointReceiver::run() {
 
 Result<void> CheckpointReceiver::serve(Transfer& transfer) {
   const int fd = transfer.socket.get();
-  if (Result<void> said =
-          elastic::send_message(fd, elastic::Welcome{}, monotonic_now() + kTransferIdleMax);
-      !said.ok()) {
-    return said;
-  }
-  const Result<Bytes> heard = receive_frame(fd);
-  if (!heard.ok()) {
-    return heard.error();
-  }
-  const Result<TransferRequest> request = decode_transfer_request(heard.value());
+  TRY(elastic::send_message(fd, elastic::Welcome{}, monotonic_now() + kTransferIdleMax));
+  TRY_ASSIGN(const Bytes heard, receive_frame(fd));
+  const Result<TransferRequest> request = decode_transfer_request(heard);
   if (!request.ok()) {
     return request.error();
   }
@@ -241,35 +235,25 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
 Result<void> CheckpointReceiver::save(const Transfer& transfer, Instant began,
                                       std::uint64_t travelled) {
   const Step step = incoming_->offer().step;
-  Result<nn::CheckpointFiles> files = incoming_->take();
-  if (!files.ok()) {
-    return std::move(files).error();
-  }
-  const Result<nn::CheckpointInfo> info = nn::decode_manifest(files.value().at(nn::kManifestFile));
-  if (!info.ok()) {
-    return info.error();
-  }
-  if (const auto other = difference(job_.fingerprint, info.value().fingerprint)) {
+  TRY_ASSIGN(nn::CheckpointFiles files, incoming_->take());
+  TRY_ASSIGN(const nn::CheckpointInfo info, nn::decode_manifest(files.at(nn::kManifestFile)));
+  if (const auto other = difference(job_.fingerprint, info.fingerprint)) {
     return Error{Errc::kInvalidInput, fmt::format("the checkpoint of step {} on {} is of another "
                                                   "job: {}",
                                                   value(step), transfer.host, *other)};
   }
-  if (info.value().committed != step) {
+  if (info.committed != step) {
     return Error{Errc::kCorrupt,
                  fmt::format("the checkpoint of step {} on {} says that it is of step {}",
-                             value(step), transfer.host, value(info.value().committed))};
+                             value(step), transfer.host, value(info.committed))};
   }
-  if (const Result<nn::ModelState> state = nn::decode_checkpoint(job_.model, files.value());
-      !state.ok()) {
+  if (const Result<nn::ModelState> state = nn::decode_checkpoint(job_.model, files); !state.ok()) {
     return state.error();
   }
-  Result<std::string> saved =
-      save_checkpoint(folder_, files.value(), step, job_.config.keep_checkpoints);
-  if (!saved.ok()) {
-    return std::move(saved).error();
-  }
+  TRY_ASSIGN(std::string saved,
+             save_checkpoint(folder_, files, step, job_.config.keep_checkpoints));
   newest_ = step;
-  hooks_.on_received({step, saved.value(), transfer.host, travelled, monotonic_now() - began});
+  hooks_.on_received({step, saved, transfer.host, travelled, monotonic_now() - began});
   return {};
 }
 

@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::engine {
@@ -52,13 +53,9 @@ Result<void> rename_folder(const fs::path& from, const fs::path& to) {
 
 /// N of a folder named step-N.
 std::optional<std::uint64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kPrefix)) {
-    return std::nullopt;
-  }
-  std::uint64_t step = 0;
-  const char* last = name.data() + name.size();
-  const auto [end, failure] = std::from_chars(name.data() + kPrefix.size(), last, step);
-  return failure == std::errc{} && end == last ? std::optional(step) : std::nullopt;
+  return name.starts_with(kPrefix)
+             ? number_in<std::uint64_t>(std::string_view(name).substr(kPrefix.size()))
+             : std::nullopt;
 }
 
 /// The names of all entries of a folder; none if it cannot be read.
@@ -97,12 +94,9 @@ fs::path hidden(const fs::path& target, const char* suffix) {
 /// The folder that `latest` names; without one (a crash before the first was named), the newest.
 Result<fs::path> latest_in(const fs::path& checkpoints) {
   if (is_there(checkpoints / "latest")) {
-    Result<std::string> text =
-        read_text_file((checkpoints / "latest").string(), kFolderNameBytesMax);
-    if (!text.ok()) {
-      return std::move(text).error();
-    }
-    std::string name = text.value();
+    TRY_ASSIGN(std::string text,
+               read_text_file((checkpoints / "latest").string(), kFolderNameBytesMax));
+    std::string name = text;
     name.erase(name.find_last_not_of(" \r\n") + 1);
     if (!step_of(name)) {
       return Error{Errc::kCorrupt, (checkpoints / "latest").string() +
@@ -189,14 +183,11 @@ void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep)
 }  // namespace
 
 Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
-  const Result<fs::path> folder = resolve(path);
-  if (!folder.ok()) {
-    return folder.error();
-  }
+  TRY_ASSIGN(const fs::path folder, resolve(path));
   LoadedCheckpoint loaded;
-  loaded.path = folder.value().string();
+  loaded.path = folder.string();
   for (const char* name : {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile}) {
-    Result<Bytes> content = read_file((folder.value() / name).string(), kCheckpointFileBytesMax);
+    Result<Bytes> content = read_file((folder / name).string(), kCheckpointFileBytesMax);
     if (!content.ok()) {
       const Errc code =
           content.error().code == Errc::kNotFound ? Errc::kCorrupt : content.error().code;

@@ -6,68 +6,17 @@
 
 #include "base/check.hpp"
 #include "base/net/sockets.hpp"
+#include "base/try_assign.hpp"
 #include "engine/run/checkpoint_store.hpp"
+#include "engine/run/record_wire.hpp"
 
 namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kFrameBytesMax = 64U << 10;
 constexpr std::size_t kTextBytesMax = 32U << 10;  // settings may have long lists
-constexpr std::size_t kNameBytesMax = 64;
 constexpr std::size_t kChunkBytes = 256U << 10;
 constexpr std::array kNames = {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile};
-
-void put(WireWriter& out, const Digest& digest) {
-  out.put(digest.high);
-  out.put(digest.low);
-}
-
-Digest get_digest(WireReader& in) {
-  Digest digest;
-  digest.high = in.get<std::uint64_t>();
-  digest.low = in.get<std::uint64_t>();
-  return digest;
-}
-
-void put(WireWriter& out, const TransferOffer& offer) {
-  out.put(value(offer.step));
-  out.put(static_cast<std::uint32_t>(offer.files.size()));
-  for (const TransferOffer::File& file : offer.files) {
-    out.put_string(file.name);
-    out.put(file.bytes);
-    put(out, file.digest);
-  }
-}
-
-TransferOffer get_offer(WireReader& in) {
-  TransferOffer offer;
-  offer.step = Step{in.get<std::uint64_t>()};
-  const auto count = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < std::min<std::uint32_t>(count, kNames.size() + 1); ++i) {
-    TransferOffer::File file;
-    file.name = in.get_string(kNameBytesMax);
-    file.bytes = in.get<std::uint64_t>();
-    file.digest = get_digest(in);
-    offer.files.push_back(std::move(file));
-  }
-  return offer;
-}
-
-void put(WireWriter& out, const TransferQuestion& question) {
-  out.put(value(question.step));
-  put(out, question.digest);
-  out.put(static_cast<std::uint8_t>(question.is_foreign));
-  out.put(static_cast<std::uint8_t>(question.has_state));
-}
-
-TransferQuestion get_question(WireReader& in) {
-  TransferQuestion question;
-  question.step = Step{in.get<std::uint64_t>()};
-  question.digest = get_digest(in);
-  question.is_foreign = in.get<std::uint8_t>() != 0;
-  question.has_state = in.get<std::uint8_t>() != 0;
-  return question;
-}
 
 /// Exactly the files of a checkpoint, so that no name leads out of its folder.
 bool is_checkpoint(const TransferOffer& offer) {
@@ -81,12 +30,10 @@ bool is_checkpoint(const TransferOffer& offer) {
          });
 }
 
-template <typename T>
-Result<T> checked(const WireReader& in, T message, bool is_sound) {
-  if (!in.complete() || !is_sound) {
-    return Error{Errc::kCorrupt, "not a message about a checkpoint"};
-  }
-  return message;
+template <typename M>
+Result<M> checked(const std::optional<M>& message, bool is_sound) {
+  return message && is_sound ? Result<M>(*message)
+                             : Error{Errc::kCorrupt, "not a message about a checkpoint"};
 }
 
 }  // namespace
@@ -113,86 +60,32 @@ TransferOffer offer_of(Step step, const nn::CheckpointFiles& files) {
 }
 
 Bytes encode(const TransferRequest& request) {
-  WireWriter out;
-  out.put(request.kind);
-  switch (request.kind) {
-    case TransferRequest::Kind::kOffer: put(out, request.offer); break;
-    case TransferRequest::Kind::kQuestion: put(out, request.question); break;
-    case TransferRequest::Kind::kSettings:
-    case TransferRequest::Kind::kEvaluate:
-      out.put_string(request.machine.substr(0, kTextBytesMax));
-      break;
-    case TransferRequest::Kind::kData: break;
-    case TransferRequest::Kind::kFacts:
-      out.put_string(request.facts.substr(0, kTextBytesMax));
-      break;
-  }
-  return out.take();
+  return bytes_of(request, kTextBytesMax);
 }
 
 Bytes encode(const TransferAnswer& answer) {
-  WireWriter out;
-  out.put(answer.verdict);
-  out.put_string(answer.text.substr(0, kTextBytesMax));
-  out.put(answer.first);
-  put(out, answer.offer);
-  return out.take();
+  return bytes_of(answer, kTextBytesMax);
 }
 
 Bytes encode(const TransferReceipt& receipt) {
-  WireWriter out;
-  out.put(static_cast<std::uint8_t>(receipt.is_safe));
-  out.put_string(receipt.text.substr(0, kTextBytesMax));
-  return out.take();
+  return bytes_of(receipt, kTextBytesMax);
 }
 
 Result<TransferRequest> decode_transfer_request(ByteSpan bytes) {
-  WireReader in(bytes);
-  TransferRequest request;
-  bool is_sound = true;
-  switch (const auto kind = in.get<std::uint8_t>(); TransferRequest::Kind{kind}) {
-    case TransferRequest::Kind::kOffer:
-      request.offer = get_offer(in);
-      is_sound = is_checkpoint(request.offer);
-      break;
-    case TransferRequest::Kind::kQuestion:
-      request.kind = TransferRequest::Kind::kQuestion;
-      request.question = get_question(in);
-      break;
-    case TransferRequest::Kind::kSettings:
-    case TransferRequest::Kind::kEvaluate:
-      request.kind = TransferRequest::Kind{kind};
-      request.machine = in.get_string(kTextBytesMax);
-      break;
-    case TransferRequest::Kind::kData: request.kind = TransferRequest::Kind::kData; break;
-    case TransferRequest::Kind::kFacts:
-      request.kind = TransferRequest::Kind::kFacts;
-      request.facts = in.get_string(kTextBytesMax);
-      break;
-    default: is_sound = false; break;
-  }
-  return checked(in, std::move(request), is_sound);
+  using Kind = TransferRequest::Kind;
+  const auto request = message_in<TransferRequest>(bytes, kTextBytesMax);
+  return checked(request, request && request->kind <= Kind::kEvaluate &&
+                              (request->kind != Kind::kOffer || is_checkpoint(request->offer)));
 }
 
 Result<TransferAnswer> decode_transfer_answer(ByteSpan bytes) {
-  WireReader in(bytes);
-  TransferAnswer answer;
-  const auto verdict = in.get<std::uint8_t>();
-  answer.verdict = static_cast<TransferAnswer::Verdict>(verdict);
-  answer.text = in.get_string(kTextBytesMax);
-  answer.first = in.get<std::uint64_t>();
-  answer.offer = get_offer(in);
-  const bool is_sound = verdict <= static_cast<std::uint8_t>(TransferAnswer::Verdict::kRefused) &&
-                        (answer.offer.files.empty() || is_checkpoint(answer.offer));
-  return checked(in, std::move(answer), is_sound);
+  const auto answer = message_in<TransferAnswer>(bytes, kTextBytesMax);
+  return checked(answer, answer && answer->verdict <= TransferAnswer::Verdict::kRefused &&
+                             (answer->offer.files.empty() || is_checkpoint(answer->offer)));
 }
 
 Result<TransferReceipt> decode_transfer_receipt(ByteSpan bytes) {
-  WireReader in(bytes);
-  TransferReceipt receipt;
-  receipt.is_safe = in.get<std::uint8_t>() != 0;
-  receipt.text = in.get_string(kTextBytesMax);
-  return checked(in, std::move(receipt), true);
+  return checked(message_in<TransferReceipt>(bytes, kTextBytesMax), true);
 }
 
 Result<void> send_frame(int fd, ByteSpan payload) {
@@ -227,11 +120,8 @@ Result<void> send_files(int fd, const TransferOffer& offer, const nn::Checkpoint
 
 Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request) {
   TRY(send_frame(fd, encode(request)));
-  Result<Bytes> heard = receive_frame(fd);
-  if (!heard.ok()) {
-    return std::move(heard).error();
-  }
-  return decode_transfer_answer(heard.value());
+  TRY_ASSIGN(Bytes heard, receive_frame(fd));
+  return decode_transfer_answer(heard);
 }
 
 IncomingCheckpoint::IncomingCheckpoint(TransferOffer offer) : offer_(std::move(offer)) {}

@@ -44,12 +44,23 @@ struct TransferOffer {
     std::uint64_t bytes = 0;
     Digest digest;
     friend bool operator==(const File&, const File&) = default;
+
+    static void fields(auto& io, auto& r) {
+      io.wire(r.name);
+      io.wire(r.bytes);
+      io.wire(r.digest);
+    }
   };
   Step step{};
   std::vector<File> files;  ///< in the order in which they travel
 
   [[nodiscard]] std::uint64_t bytes() const;
   friend bool operator==(const TransferOffer&, const TransferOffer&) = default;
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.step);
+    io.wire(r.files);
+  }
 };
 
 /// What a worker would start with, before it takes part.
@@ -58,6 +69,13 @@ struct TransferQuestion {
   Digest digest;            ///< of the checkpoint, as it was written
   bool is_foreign = false;  ///< it is from a checkpoint of a job with other settings
   bool has_state = false;   ///< it is from a checkpoint at all
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.step);
+    io.wire(r.digest);
+    io.wire(r.is_foreign);
+    io.wire(r.has_state);
+  }
 };
 
 struct TransferRequest {
@@ -75,6 +93,18 @@ struct TransferRequest {
   std::string facts;          ///< kFacts
   /// kSettings, kEvaluate: the provider's name for where it runs; may be empty
   std::string machine;
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.kind);
+    switch (r.kind) {
+      case Kind::kOffer: io.wire(r.offer); break;
+      case Kind::kQuestion: io.wire(r.question); break;
+      case Kind::kSettings:
+      case Kind::kEvaluate: io.wire(r.machine); break;
+      case Kind::kFacts: io.wire(r.facts); break;
+      case Kind::kData: break;
+    }
+  }
 };
 
 struct TransferAnswer {
@@ -87,12 +117,24 @@ struct TransferAnswer {
   std::string text;         ///< why it is refused, or the settings
   std::uint64_t first = 0;  ///< of an offer: from this byte on
   TransferOffer offer;      ///< of a question: what travels
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.verdict);
+    io.wire(r.text);
+    io.wire(r.first);
+    io.wire(r.offer);
+  }
 };
 
 /// The end of an accepted offer.
 struct TransferReceipt {
   bool is_safe = false;
   std::string text;  ///< where it is, or why not
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.is_safe);
+    io.wire(r.text);
+  }
 };
 
 [[nodiscard]] TransferOffer offer_of(Step step, const nn::CheckpointFiles& files);

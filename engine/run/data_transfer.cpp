@@ -16,7 +16,9 @@
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
 #include "base/thread_priority.hpp"
+#include "base/try_assign.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/record_wire.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -95,28 +97,13 @@ Result<void> write_all(int fd, ByteSpan bytes, const std::string& path) {
 }  // namespace
 
 Bytes encode(const DataHead& head) {
-  WireWriter out;
-  out.put(head.digest.high);
-  out.put(head.digest.low);
-  out.put_string(head.file);
-  out.put(head.files);
-  out.put(head.bytes);
-  return out.take();
+  return bytes_of(head, kPathBytesMax);
 }
 
 Result<DataHead> decode_data_head(ByteSpan bytes) {
-  WireReader in(bytes);
-  DataHead head;
-  head.digest.high = in.get<std::uint64_t>();
-  head.digest.low = in.get<std::uint64_t>();
-  head.file = in.get_string(kPathBytesMax);
-  head.files = in.get<std::uint64_t>();
-  head.bytes = in.get<std::uint64_t>();
-  const bool is_sound = head.file.empty() || (is_inside(head.file) && head.files == 1);
-  if (!in.complete() || !is_sound) {
-    return Error{Errc::kCorrupt, "not the head of a data set"};
-  }
-  return head;
+  const auto head = message_in<DataHead>(bytes, kPathBytesMax);
+  const bool is_sound = head && (head->file.empty() || (is_inside(head->file) && head->files == 1));
+  return is_sound ? Result<DataHead>(*head) : Error{Errc::kCorrupt, "not the head of a data set"};
 }
 
 bool is_inside(const std::string& name) {
@@ -215,10 +202,7 @@ Result<void> DataSender::send_to(int fd) {
   const auto complete = in.get<std::uint64_t>();
   std::uint64_t first = in.get<std::uint64_t>();
   for (std::uint64_t i = complete; i < files.names.size(); ++i) {
-    if (Result<void> sent = send_file(fd, files.root, files.names[i], std::exchange(first, 0));
-        !sent.ok()) {
-      return sent;
-    }
+    TRY(send_file(fd, files.root, files.names[i], std::exchange(first, 0)));
   }
   return send_file_head(fd, "", 0);
 }
@@ -236,11 +220,8 @@ Result<void> IncomingData::receive(int fd, const DataHead& head,
   out.put(position_.bytes);
   TRY(send_frame(fd, out.take()));
   while (true) {
-    const Result<bool> more = receive_file(fd, on_progress);
-    if (!more.ok()) {
-      return more.error();
-    }
-    if (!more.value()) {
+    TRY_ASSIGN(const bool more, receive_file(fd, on_progress));
+    if (!more) {
       return position_.files == head.files ? Result<void>() : changed_error();
     }
   }
@@ -249,11 +230,8 @@ Result<void> IncomingData::receive(int fd, const DataHead& head,
 /// False: there are no more.
 Result<bool> IncomingData::receive_file(int fd,
                                         const std::function<void(std::uint64_t)>& on_progress) {
-  const Result<Bytes> heard = receive_frame(fd);
-  if (!heard.ok()) {
-    return heard.error();
-  }
-  WireReader in(heard.value());
+  TRY_ASSIGN(const Bytes heard, receive_frame(fd));
+  WireReader in(heard);
   const std::string name = in.get_string(kPathBytesMax);
   const auto size = in.get<std::uint64_t>();
   if (!in.complete() || (!name.empty() && !is_inside(name)) || size < position_.bytes) {
@@ -280,11 +258,8 @@ Result<bool> IncomingData::receive_file(int fd,
     received_ += count;
     on_progress(received_);
   }
-  const Result<Bytes> said = receive_frame(fd);
-  if (!said.ok()) {
-    return said.error();
-  }
-  WireReader digest(said.value());
+  TRY_ASSIGN(const Bytes said, receive_frame(fd));
+  WireReader digest(said);
   const Digest expected{digest.get<std::uint64_t>(), digest.get<std::uint64_t>()};
   if (digester_->finish() != expected) {
     return Error{Errc::kCorrupt, name + " did not arrive as it was sent"};

@@ -34,6 +34,13 @@ struct DataHead {
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   friend bool operator==(const DataHead&, const DataHead&) = default;
+
+  static void fields(auto& io, auto& r) {
+    io.wire(r.digest);
+    io.wire(r.file);
+    io.wire(r.files);
+    io.wire(r.bytes);
+  }
 };
 
 /// So many files are complete, and so many bytes of the next.

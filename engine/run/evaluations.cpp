@@ -16,6 +16,7 @@
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/record_json.hpp"
+#include "engine/run/record_wire.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kEvaluatorsMax = 64;
-constexpr std::size_t kFailureBytesMax = 2000;
+constexpr std::size_t kEvaluationTextBytesMax = 2000;
 constexpr Duration kLookForCheckpointsEvery = milliseconds(500);
 constexpr Duration kAliveEvery = seconds(2);  // well below kTransferIdleMax
 constexpr std::string_view kFolderPrefix = "step-";
@@ -120,29 +121,13 @@ std::vector<std::uint64_t> checkpoints_to_measure(const std::string& run_dir,
 }
 
 Bytes encode(const Evaluation& evaluation) {
-  WireWriter out;
-  out.put(evaluation.step);
-  out.put(evaluation.samples);
-  out.put(evaluation.test_top1);
-  out.put(evaluation.test_loss);
-  out.put(evaluation.seconds);
-  out.put_string(evaluation.failure.substr(0, kFailureBytesMax));
-  return out.take();
+  return bytes_of(evaluation, kEvaluationTextBytesMax);
 }
 
 Result<Evaluation> decode_evaluation(ByteSpan bytes) {
-  WireReader in(bytes);
-  Evaluation evaluation;
-  evaluation.step = in.get<std::uint64_t>();
-  evaluation.samples = in.get<std::uint64_t>();
-  evaluation.test_top1 = in.get<double>();
-  evaluation.test_loss = in.get<double>();
-  evaluation.seconds = in.get<double>();
-  evaluation.failure = in.get_string(kFailureBytesMax);
-  if (!in.complete()) {
-    return Error{Errc::kCorrupt, "not a message of an evaluator"};
-  }
-  return evaluation;
+  const auto evaluation = message_in<Evaluation>(bytes, kEvaluationTextBytesMax);
+  return evaluation ? Result<Evaluation>(*evaluation)
+                    : Error{Errc::kCorrupt, "not a message of an evaluator"};
 }
 
 // --- The coordinator's side

@@ -2,7 +2,7 @@
 
 // Evaluators: processes beside the training that measure the test accuracy of a run's checkpoints.
 // Their results are lines of RUN/evaluations.jsonl. One that shares the run directory reads it
-// (cli/evaluator_command.cpp). One on another machine has a connection to the coordinator, opened
+// (cli/evaluate.cpp). One on another machine has a connection to the coordinator, opened
 // like those of checkpoint_transfer.hpp with a request of kind kEvaluate:
 //
 // - The coordinator sends a TransferAnswer: kNothing (no new checkpoint now), kTransfer (a

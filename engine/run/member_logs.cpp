@@ -1,14 +1,15 @@
 #include "engine/run/member_logs.hpp"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/file.hpp"
-#include "engine/run/log_files.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -70,6 +71,21 @@ void MemberLogs::append(MemberId member, const LogRecord& record) {
     text += "(the file is full; later lines are on the member's own host only)\n";
   }
   std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
+
+void keep_newest_logs(const std::string& run_dir, std::string_view prefix, std::size_t keep) {
+  namespace fs = std::filesystem;
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_dir + "/logs", ignored)) {
+    if (entry.path().filename().string().starts_with(prefix)) {
+      files.emplace_back(entry.last_write_time(ignored), entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end(), std::greater<>());
+  for (std::size_t i = keep; i < files.size(); ++i) {
+    fs::remove(files[i].second, ignored);
+  }
 }
 
 }  // namespace mayfly::engine

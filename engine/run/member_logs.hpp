@@ -1,11 +1,13 @@
 #pragma once
 
-// logs/member-ID.log in the run directory: what members on other hosts have logged, so that it is
-// where the user is, also after their hosts are gone. One thread.
+// logs/ in a run directory. member-ID.log has what a member on another host has logged, so that
+// users find it where they started the job, also after the host is gone. One thread.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/ids.hpp"
@@ -35,5 +37,11 @@ class MemberLogs {
   const std::string run_dir_;
   std::map<MemberId, Told> told_;
 };
+
+/// A job that replaces its workers has new ids for ever, and each leaves files in the run
+/// directory's logs/: of those whose names begin with `prefix` the `keep` that were written last
+/// stay. One that is removed while its member lives is begun anew when there is more to write. Any
+/// thread.
+void keep_newest_logs(const std::string& run_dir, std::string_view prefix, std::size_t keep);
 
 }  // namespace mayfly::engine

@@ -7,6 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -58,11 +59,8 @@ Result<void> with_object(const std::string& complaint, std::string_view text,
 
 Result<void> for_each_line(const std::string& path, std::size_t offset,
                            const std::function<void(const json::object&)>& use) {
-  const Result<std::string> content = read_text_file(path, kLinesBytesMax);
-  if (!content.ok()) {
-    return content.error();
-  }
-  const std::string_view all = content.value();
+  TRY_ASSIGN(const std::string content, read_text_file(path, kLinesBytesMax));
+  const std::string_view all = content;
   std::size_t begin = std::min(offset, all.size());
   auto line = std::count(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
   for (std::size_t end = 0; (end = all.find('\n', begin)) != std::string_view::npos;

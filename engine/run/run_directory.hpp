@@ -2,7 +2,8 @@
 
 // The files of one run: config.toml, events.jsonl, metrics.jsonl, summary.json, logs/,
 // checkpoints/, tb/. Only the coordinator's process writes here (workers write their logs and
-// checkpoints into the sub-folders). Lines are complete: a crash can only lose the last one.
+// checkpoints into the sub-folders). Lines are complete: a crash can only lose the last one. If a
+// coordinator has died, the files say how its job continues.
 
 #include <boost/json/fwd.hpp>
 #include <cstdint>
@@ -50,5 +51,31 @@ class RunDirectory {
   std::unique_ptr<tensorboard::EventFile> curves_;  // null if switched off
   bool has_complained_ = false;
 };
+
+/// The view log of a run directory.
+[[nodiscard]] std::string view_log_path(const std::string& run_dir);
+/// Its summary, which is written when all else is done, and removed when a new part begins.
+[[nodiscard]] std::string summary_path(const std::string& run_dir);
+
+/// Whether the directory's view log says that its job has not ended, or it has and there is no
+/// summary: the coordinator died before it had told all members, released servers and written it.
+/// A log that cannot be read counts: whoever opens it will say what is wrong.
+[[nodiscard]] bool holds_unfinished_job(const std::string& run_dir);
+[[nodiscard]] bool has_summary(const std::string& run_dir);
+/// And it says that the job was done. False if it cannot be read.
+[[nodiscard]] bool says_done(const std::string& run_dir);
+
+/// The configuration that the job was started with.
+[[nodiscard]] Result<JobConfig> config_of_run(const std::string& run_dir);
+
+/// `asked`, with the folders that "latest" meant when the job was started. kInvalidInput, naming
+/// the first setting, if the two describe different jobs or different ways to run it.
+[[nodiscard]] Result<JobConfig> config_to_go_on_with(const JobConfig& asked,
+                                                     const JobConfig& recorded);
+
+/// The port in the directory's `coordinator` file; 0 if there is none.
+[[nodiscard]] std::uint16_t port_of_run(const std::string& run_dir);
+/// The same of any file that holds one HOST:PORT.
+[[nodiscard]] std::uint16_t port_in(const std::string& path);
 
 }  // namespace mayfly::engine

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
-#include "engine/job/version.hpp"
+#include "engine/job/job.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_recorder.hpp"

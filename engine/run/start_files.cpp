@@ -7,7 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "engine/run/unfinished_run.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

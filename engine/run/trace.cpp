@@ -7,6 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -124,11 +125,8 @@ Result<void> Trace::open(const std::string& folder, MemberId member) {
   const std::string path = fmt::format("{}/member-{}.json", folder, member_);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
-  Result<std::unique_ptr<LineFile>> file = LineFile::open(path, LineFile::Content::kBinary);
-  if (!file.ok()) {
-    return std::move(file).error();
-  }
-  file_ = std::move(file).value();
+  TRY_ASSIGN(std::unique_ptr<LineFile> file, LineFile::open(path, LineFile::Content::kBinary));
+  file_ = std::move(file);
   write("[\n" +
         metadata("process_name", member_, 0, fmt::format(R"("name":"member {}")", member_)) +
         metadata("process_sort_index", member_, 0, fmt::format(R"("sort_index":{})", member_)));
@@ -207,11 +205,8 @@ Result<void> merge_traces(const std::string& folder, const std::string& file) {
   std::sort(parts.begin(), parts.end());
   std::string merged;
   for (const std::string& part : parts) {
-    const Result<std::string> text = read_text_file(part, kPartBytesMax);
-    if (!text.ok()) {
-      return text.error();
-    }
-    append_events_of(text.value(), merged);
+    TRY_ASSIGN(const std::string text, read_text_file(part, kPartBytesMax));
+    append_events_of(text, merged);
   }
   return write_file_atomic(file, merged.empty() ? "[]\n" : merged + "\n]\n");
 }

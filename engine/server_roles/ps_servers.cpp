@@ -1,15 +1,62 @@
 #include "engine/server_roles/ps_servers.hpp"
 
 #include <fmt/format.h>
-
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
+namespace {
+
+constexpr std::string_view kServerPrefix = "ps-server:";
+constexpr std::string_view kColocatedPrefix = "ps-colocated:";
+
+}  // namespace
+
+std::string to_text(const ServerAddress& address) {
+  std::string text =
+      fmt::format("{}{}", address.computes ? kColocatedPrefix : kServerPrefix, address.index);
+  for (const std::string& shard : address.shards) {
+    text += "|" + shard;
+  }
+  text += address.followers.empty() ? "" : "|";
+  for (const std::string& follower : address.followers) {
+    text += "|" + follower;
+  }
+  return text;
+}
+
+Result<std::optional<ServerAddress>> parse_server_address(const std::string& text) {
+  ServerAddress address;
+  address.computes = text.starts_with(kColocatedPrefix);
+  const std::string_view prefix = address.computes ? kColocatedPrefix : kServerPrefix;
+  if (!text.starts_with(prefix)) {
+    return std::optional<ServerAddress>();
+  }
+  const std::vector<std::string_view> parts =
+      split(std::string_view(text).substr(prefix.size()), '|');
+  const auto index = parts.empty() ? std::nullopt : number_in<std::uint32_t>(parts.front());
+  address.index = index.value_or(0);
+  address.shards.assign(parts.begin() + (parts.empty() ? 0 : 1), parts.end());
+  const auto border = std::find(address.shards.begin(), address.shards.end(), "");
+  if (border != address.shards.end()) {
+    address.followers.assign(border + 1, address.shards.end());
+    address.shards.erase(border, address.shards.end());
+  }
+  if (!index || address.shards.empty()) {
+    return Error{Errc::kInvalidInput, "not the address of a parameter server: " + text};
+  }
+  return std::optional(std::move(address));
+}
+
+bool is_worker(const std::string& address) {
+  return address == kPsWorkerAddress || address.starts_with(kColocatedPrefix);
+}
 
 PsServers::PsServers(const JobConfig& config)
     : count_(server_count(config)),
@@ -37,14 +84,11 @@ Result<void> PsServers::follow(const elastic::View& view) {
 
 Result<void> PsServers::meet(const elastic::View& view) {
   for (const elastic::ViewMember& member : view.members) {
-    Result<std::optional<ServerAddress>> address = parse_server_address(member.address);
-    if (!address.ok()) {
-      return std::move(address).error();
-    }
-    if (!address.value()) {
+    TRY_ASSIGN(std::optional<ServerAddress> address, parse_server_address(member.address));
+    if (!address) {
       continue;
     }
-    const std::uint32_t index = address.value()->index;
+    const std::uint32_t index = address->index;
     const bool is_second = index < servers_.size() && servers_[index].has_value();
     if (is_second && (has_followers_ || colocated_)) {
       continue;  // it has come after the one before was lost, and will go
@@ -53,7 +97,7 @@ Result<void> PsServers::meet(const elastic::View& view) {
       return Error{Errc::kInvalidInput,
                    fmt::format("two parameter servers have index {}; see --ps-index", index)};
     }
-    servers_[index] = Server{member.id, *std::move(address).value(), member.address};
+    servers_[index] = Server{member.id, *std::move(address), member.address};
   }
   for (std::uint32_t index = 0; index < count_; ++index) {
     const bool is_whole = servers_[index] && servers_[index]->address.shards.size() == shards_ &&

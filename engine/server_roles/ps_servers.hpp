@@ -1,8 +1,10 @@
 #pragma once
 
 // The parameter servers of a job as one process has seen them in its views: where each shard is led
-// and followed. Pure; one thread at a time.
+// and followed. The address of a server's member in a view names its shards. Pure; one thread at a
+// time.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,9 +14,23 @@
 #include "collectives/parameter_server/core/replicas.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/config/config.hpp"
-#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
+
+inline constexpr const char* kPsWorkerAddress = "ps-worker";
+struct ServerAddress {
+  std::uint32_t index = 0;
+  std::vector<std::string> shards;
+  std::vector<std::string> followers;  ///< of the shards of the server before; may be none
+  bool computes = false;               ///< it is a worker, too (ps colocated)
+  friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
+};
+/// Where the shards of a server are, as a member's address; and that of a member that is a worker.
+[[nodiscard]] std::string to_text(const ServerAddress& address);
+/// Nothing if the member is no server. kInvalidInput if it says so and cannot be read.
+[[nodiscard]] Result<std::optional<ServerAddress>> parse_server_address(const std::string& text);
+/// The member with this address computes.
+[[nodiscard]] bool is_worker(const std::string& address);
 
 class PsServers {
  public:

@@ -8,7 +8,7 @@
 
 #include "base/digest.hpp"
 #include "base/time.hpp"
-#include "engine/config/device_choice.hpp"
+#include "engine/config/derived_settings.hpp"
 #include "engine/training/device.hpp"
 
 namespace mayfly::engine {

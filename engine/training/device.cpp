@@ -6,7 +6,7 @@
 #include "base/module_file.hpp"
 #include "base/try_assign.hpp"
 #include "datasets/core/augmentation.hpp"
-#include "engine/config/device_choice.hpp"
+#include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/training/backend.hpp"
 #include "nn/cpu/cpu_engine.hpp"

@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "base/try_assign.hpp"
-#include "engine/config/device_choice.hpp"
+#include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/job/version.hpp"
+#include "engine/job/job.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/backend.hpp"
 #include "engine/training/device.hpp"

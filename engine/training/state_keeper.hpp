@@ -12,7 +12,7 @@
 
 #include "base/digest.hpp"
 #include "base/result.hpp"
-#include "engine/faults/state_faults.hpp"
+#include "engine/faults/chaos_plan.hpp"
 #include "engine/job/job.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
 #include "engine/reduction/reduction_layout.hpp"

@@ -29,7 +29,7 @@
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
 #include "elastic/net/progress_board.hpp"
-#include "engine/faults/state_faults.hpp"
+#include "engine/faults/chaos_plan.hpp"
 #include "engine/job/job.hpp"
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/reduction/gradient_buckets.hpp"

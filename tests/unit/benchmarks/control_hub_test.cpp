@@ -6,8 +6,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "benchmarks/ranks/control_store.hpp"
-
 namespace mayfly::bench {
 namespace {
 

@@ -4,7 +4,6 @@
 
 #include "benchmarks/elastic/event_report.hpp"
 #include "benchmarks/elastic/goodput_model.hpp"
-#include "benchmarks/elastic/recovery_times.hpp"
 #include "benchmarks/elastic/step_log.hpp"
 
 namespace mayfly::bench {

@@ -1,4 +1,4 @@
-#include "benchmarks/elastic/spot_trace.hpp"
+#include "benchmarks/elastic/goodput_model.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "cli/status_table.hpp"
+#include "cli/operator_commands.hpp"
 #include "elastic/net/job_token.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"

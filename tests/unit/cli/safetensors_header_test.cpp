@@ -1,4 +1,4 @@
-#include "cli/safetensors_header.hpp"
+#include "cli/checkpoint_commands.hpp"
 
 #include <gtest/gtest.h>
 

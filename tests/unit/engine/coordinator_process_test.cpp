@@ -19,7 +19,7 @@
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/processes/exit_codes.hpp"
-#include "engine/run/unfinished_run.hpp"
+#include "engine/run/run_directory.hpp"
 #include "tests/unit/engine/nobody_listens.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 

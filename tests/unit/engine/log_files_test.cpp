@@ -1,4 +1,4 @@
-#include "engine/run/log_files.hpp"
+#include "engine/run/member_logs.hpp"
 
 #include <gtest/gtest.h>
 

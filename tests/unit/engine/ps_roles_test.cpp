@@ -1,5 +1,5 @@
 #include "engine/server_roles/ps_roles.hpp"
-#include "engine/server_roles/server_address.hpp"
+#include "engine/server_roles/ps_servers.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/config/ps_settings.hpp"
-#include "engine/server_roles/server_address.hpp"
 
 namespace mayfly::engine {
 namespace {

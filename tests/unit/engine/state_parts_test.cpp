@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/faults/state_faults.hpp"
+#include "engine/faults/chaos_plan.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/config/switch_order.hpp"
+#include "engine/config/ps_settings.hpp"
 
 #include <gtest/gtest.h>
 

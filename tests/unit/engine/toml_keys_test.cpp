@@ -1,4 +1,4 @@
-#include "engine/config/toml_keys.hpp"
+#include "engine/config/config_toml.hpp"
 
 #include <gtest/gtest.h>
 

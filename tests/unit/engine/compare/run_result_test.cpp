@@ -1,4 +1,4 @@
-#include "engine/compare/run_result.hpp"
+#include "engine/compare/run_set.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,6 @@
 
 #include <functional>
 
-#include "engine/compare/switch_report.hpp"
-
 namespace mayfly::engine {
 namespace {
 

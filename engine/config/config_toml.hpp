@@ -1,8 +1,7 @@
 #pragma once
 
-// A bound that the TOML parser does not have. A key a.b.c makes a table in a table in a table, and
-// these are freed one inside the other, so a key of ten thousands of parts would take all of the
-// stack. Pure.
+// A bound that the TOML parser lacks. A key a.b.c makes a table in a table in a table, and these
+// are freed one inside the other, so a key of ten thousand parts would exhaust the stack. Pure.
 
 #include <cstddef>
 #include <string>

@@ -1,8 +1,10 @@
 #pragma once
 
-// Where a running job is reached: the files `coordinator` and `token` of its run directory.
+// Where a running job is reached (the files `coordinator` and `token` of its run directory), and
+// its status as a table.
 
 #include <string>
+#include <string_view>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
@@ -27,5 +29,10 @@ struct OperatorLink {
 [[nodiscard]] Result<OperatorLink> operator_link(const std::string& command,
                                                  const ParsedArguments& arguments,
                                                  const std::vector<std::string>& rest_names);
+
+/// The JSON answer to `status` as readable text: one line per plain field, then one aligned table
+/// per list of objects (the members). Unknown fields are shown like known ones, so that an older
+/// program can ask a newer job. kCorrupt if it is not a JSON object.
+[[nodiscard]] Result<std::string> status_table(std::string_view json);
 
 }  // namespace mayfly::cli

@@ -8,7 +8,7 @@
 
 #include "base/result.hpp"
 #include "cli/arguments.hpp"
-#include "cli/open_checkpoint.hpp"
+#include "cli/checkpoint_commands.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/training/accuracy.hpp"
 
