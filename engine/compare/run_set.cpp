@@ -51,7 +51,8 @@ class EventReader {
       result_.stragglers.push_back(record_of<NoteRecord>(event).detail);
     } else if (kind == RecoveryEvent::kKind) {
       const RecoveryRecord recovery = record_of<RecoveryEvent>(event).recovery;
-      if (recovery.cause == "lost" || recovery.cause == "group_failed") {
+      if (recovery.cause == elastic::ChangeCause::kLost ||
+          recovery.cause == elastic::ChangeCause::kGroupFailed) {
         result_.recoveries_ms.push_back(recovery.step_ms);
       }
     } else if (kind == ShardRecord::kKind) {

@@ -22,6 +22,18 @@ std::string number_text(double number) {
   return std::isfinite(number) && failure == std::errc{} ? std::string(buffer, end) : "null";
 }
 
+/// The enumerator with this name, from the first to `last`.
+template <typename E>
+E named(const json::value& value, E last, auto name_of_one) {
+  const std::string name(value.as_string());
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (name == name_of_one(static_cast<E>(i))) {
+      return static_cast<E>(i);
+    }
+  }
+  throw std::invalid_argument("'" + name + "' has no meaning here");
+}
+
 }  // namespace
 
 std::string json_text(const json::value& value) {
@@ -99,12 +111,14 @@ void read_value(const json::value& value, Digest& digest) {
   }
 }
 
+void read_value(const json::value& value, elastic::ChangeCause& cause) {
+  cause = named(value, elastic::ChangeCause::kFinish,
+                [](elastic::ChangeCause one) { return elastic::name_of(one); });
+}
+
 void read_value(const json::value& value, elastic::Outcome& outcome) {
-  const std::optional<elastic::Outcome> named = outcome_named(std::string(value.as_string()));
-  if (!named) {
-    throw std::invalid_argument("no outcome of a job has this name");
-  }
-  outcome = *named;
+  outcome = named(value, elastic::Outcome::kTooFewWorkers,
+                  [](elastic::Outcome one) { return to_text(one); });
 }
 
 void read_value(const json::value& value, std::map<std::uint64_t, std::uint64_t>& counts) {

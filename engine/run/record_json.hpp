@@ -45,14 +45,17 @@ template <Described R>
 template <Described R>
 [[nodiscard]] R record_of(const json::object& object);
 
-// What fields may be: numbers, flags, texts, digests, outcomes, ids, records, pairs, counts by
-// number, and vectors and optional ones of them.
+// What fields may be: numbers, flags, texts, digests, outcomes, causes, ids, records, pairs, counts
+// by number, and vectors and optional ones of them.
 
 inline json::value value_of(const std::string& text) {
   return json::value(json::string_view(text));
 }
 inline json::value value_of(const Digest& digest) {
   return value_of(to_string(digest));
+}
+inline json::value value_of(elastic::ChangeCause cause) {
+  return name_of(cause);
 }
 inline json::value value_of(elastic::Outcome outcome) {
   return to_text(outcome);
@@ -89,6 +92,7 @@ json::value value_of(const std::vector<T>& list) {
 
 void read_value(const json::value& value, std::string& text);
 void read_value(const json::value& value, Digest& digest);
+void read_value(const json::value& value, elastic::ChangeCause& cause);
 void read_value(const json::value& value, elastic::Outcome& outcome);
 void read_value(const json::value& value, double& number);  // null is "not a number"
 inline void read_value(const json::value& value, bool& flag) {

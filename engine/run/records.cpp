@@ -46,13 +46,4 @@ const char* to_text(elastic::Outcome outcome) {
   return kOutcomes.at(static_cast<std::size_t>(outcome)).data();
 }
 
-std::optional<elastic::Outcome> outcome_named(std::string_view name) {
-  for (std::size_t i = 0; i < kOutcomes.size(); ++i) {
-    if (kOutcomes[i] == name) {
-      return static_cast<elastic::Outcome>(i);
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace mayfly::engine

@@ -24,7 +24,7 @@
 #include "base/bytes.hpp"
 #include "base/result.hpp"
 #include "datasets/core/left_out.hpp"
-#include "elastic/core/view_log.hpp"
+#include "elastic/core/coordinator_events.hpp"
 
 namespace mayfly::engine {
 
@@ -261,7 +261,7 @@ struct RestartEvent {
 
 /// One change of membership, with milliseconds since it was detected.
 struct RecoveryRecord {
-  std::string cause;  ///< see elastic::Recovery
+  elastic::ChangeCause cause = elastic::ChangeCause::kLost;
   std::vector<std::uint64_t> members;
   std::uint64_t step = 0;  ///< committed when it happened
   std::uint64_t view = 0;  ///< the new one
@@ -309,8 +309,6 @@ struct WorkerStay {
 
 /// The words for an outcome in files and in what users read: "done", "too_few_workers", ...
 [[nodiscard]] const char* to_text(elastic::Outcome outcome);
-/// Nothing if no outcome has this name.
-[[nodiscard]] std::optional<elastic::Outcome> outcome_named(std::string_view name);
 
 /// summary.json: the outcome of a job.
 struct Summary {

@@ -53,8 +53,8 @@ std::string recovery_line(const RecoveryRecord& r) {
   return fmt::format(
       "{:<13} worker {:<6} after step {:<6} {:>7.1f} ms to the next step "
       "(told {:.1f}, stopped {:.1f}, formed {:.1f}, synced {:.1f}), {} microbatches redone",
-      r.cause, who.empty() ? "?" : who, r.step, r.step_ms, r.told_ms, r.stopped_ms, r.formed_ms,
-      r.synced_ms, r.redone_microbatches);
+      elastic::name_of(r.cause), who.empty() ? "?" : who, r.step, r.step_ms, r.told_ms,
+      r.stopped_ms, r.formed_ms, r.synced_ms, r.redone_microbatches);
 }
 
 /// Of a job on several hosts: "3 on node-a, 1 on node-b".
@@ -86,25 +86,25 @@ std::string hosts_line(const std::vector<WorkerStay>& workers) {
 
 std::string sentence_of(const RecoveryRecord& r) {
   const std::string who = fmt::format("{}", fmt::join(r.members, ", "));
-  if (r.cause == "join") {
+  if (r.cause == elastic::ChangeCause::kJoin) {
     return fmt::format("worker {} joined after step {}: first step together after {:.0f} ms", who,
                        r.step, r.step_ms);
   }
-  if (r.cause == "promote") {
+  if (r.cause == elastic::ChangeCause::kPromote) {
     return fmt::format("worker {} has work from step {} on: first step with it after {:.0f} ms",
                        who, r.step + 1, r.step_ms);
   }
-  if (r.cause == "corrupted") {
+  if (r.cause == elastic::ChangeCause::kCorrupted) {
     return fmt::format(
         "worker {} evicted before step {}: its state was wrong; next step after {:.0f} ms, {} "
         "microbatches redone",
         who, r.step + 1, r.step_ms, r.redone_microbatches);
   }
-  if (r.cause == "rebalance") {
+  if (r.cause == elastic::ChangeCause::kRebalance) {
     return fmt::format("work shared out anew after step {}: next step after {:.0f} ms", r.step,
                        r.step_ms);
   }
-  if (r.cause == "leave") {
+  if (r.cause == elastic::ChangeCause::kLeave) {
     return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
                        r.step_ms);
   }

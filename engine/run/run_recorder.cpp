@@ -15,7 +15,7 @@ namespace {
 RecoveryRecord record_of(const elastic::Recovery& recovery) {
   const auto since_detected = [&recovery](Instant t) { return to_ms(t - recovery.detected); };
   RecoveryRecord record;
-  record.cause = name_of(recovery.cause);
+  record.cause = recovery.cause;
   for (const MemberId member : recovery.members) {
     record.members.push_back(value(member));
   }

@@ -70,7 +70,7 @@ Summary full_summary() {
   s.train_seconds = 41.5;
   s.membership_changes = 2;
   RecoveryRecord recovery;
-  recovery.cause = "lost";
+  recovery.cause = elastic::ChangeCause::kLost;
   recovery.members = {2};
   recovery.step = 200;
   recovery.view = 3;

@@ -201,7 +201,7 @@ TEST_F(RunHistoryTest, WhoTookPartIsReadBack) {
 TEST_F(RunHistoryTest, EventsAreReadBack) {
   const auto run = start();
   RecoveryRecord recovery;
-  recovery.cause = "lost";
+  recovery.cause = elastic::ChangeCause::kLost;
   recovery.members = {3, 4};
   recovery.step = 17;
   recovery.view = 2;
@@ -218,7 +218,7 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   EXPECT_EQ(h.views, 2u);
   EXPECT_EQ(h.view, 3u);
   ASSERT_EQ(h.recoveries.size(), 1u);
-  EXPECT_EQ(h.recoveries[0].cause, "lost");
+  EXPECT_EQ(h.recoveries[0].cause, elastic::ChangeCause::kLost);
   EXPECT_THAT(h.recoveries[0].members, ElementsAre(3, 4));
   EXPECT_EQ(h.recoveries[0].redone_microbatches, 5u);
   EXPECT_EQ(h.recoveries[0].step_ms, 41.5);

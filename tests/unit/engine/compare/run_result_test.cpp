@@ -56,7 +56,7 @@ TEST(RunResults, AreReadFromARunDirectory) {
     events += json_text(event) + "\n";
   };
   RecoveryEvent recovery;
-  recovery.recovery.cause = "lost";
+  recovery.recovery.cause = elastic::ChangeCause::kLost;
   recovery.recovery.step_ms = 41.5;
   ShardRecord shard;
   shard.at_once = 4;
@@ -66,7 +66,7 @@ TEST(RunResults, AreReadFromARunDirectory) {
   add(103.5, EvaluationRecord::kKind, object_of(EvaluationRecord{2, 0.75, 1}));
   add(104, "straggler", object_of(NoteRecord{"straggler", "worker 2"}));
   add(104, RecoveryEvent::kKind, object_of(recovery));
-  recovery.recovery.cause = "join";
+  recovery.recovery.cause = elastic::ChangeCause::kJoin;
   add(104, RecoveryEvent::kKind, object_of(recovery));
   add(105, ShardRecord::kKind, object_of(shard));
   add(105, ShardRecord::kKind, object_of(shard));
