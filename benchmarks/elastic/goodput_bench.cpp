@@ -304,7 +304,7 @@ int kill_again_and_again(const ElasticBenchOptions& options) {
   append(fields, fields_of("loss", "losses", stalls.losses));
   append(fields, fields_of("join", "joins", stalls.joins));
   append(fields,
-         {{"digest_compared_at_step", compared}, {"digests_equal", equal ? "true" : "false"}});
+         {{"digest_compared_at_step", compared}, {"digests_equal", equal}});
   print_summary(options, fields);
   return equal || options.job.reduction != "exact" ? engine::kExitDone : engine::kExitFailed;
 }
