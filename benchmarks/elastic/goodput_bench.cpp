@@ -303,8 +303,7 @@ int kill_again_and_again(const ElasticBenchOptions& options) {
                   {"goodput", number(share(rate, usual_rate))}});
   append(fields, fields_of("loss", "losses", stalls.losses));
   append(fields, fields_of("join", "joins", stalls.joins));
-  append(fields,
-         {{"digest_compared_at_step", compared}, {"digests_equal", equal}});
+  append(fields, {{"digest_compared_at_step", compared}, {"digests_equal", equal}});
   print_summary(options, fields);
   return equal || options.job.reduction != "exact" ? engine::kExitDone : engine::kExitFailed;
 }
