@@ -119,10 +119,16 @@ if [ "$slots" -gt 1 ]; then
   threads=$(($(nproc) / slots))
   [ "$threads" -ge 1 ] || threads=1
 fi
-# What a worker of this very job saved here when no coordinator came back (cloud_hooks/ssh).
+# What a worker of this very job saved here when no coordinator came back (cloud_hooks/ssh). It is
+# offered once: a job that has gone on from an older step meanwhile does not take it.
 job=${PWD##*/}
 saved=../../saved/${job%%.*}
-cmp -s token "$saved/token" && [ -d "$saved/run/checkpoints" ] || saved=
+if cmp -s token "$saved/token" && [ -e "$saved/run/checkpoints/latest" ] &&
+  rm -rf "$saved.offered" && mv "$saved" "$saved.offered"; then
+  saved=$saved.offered
+else
+  saved=
+fi
 exec "$program" worker --coordinator {coordinators} --token-file token --run-dir run \
   ${threads:+--threads "$threads"} ${saved:+--resume "$saved/run"} {worker_args}
 )";

@@ -206,7 +206,10 @@ struct Untold {
 /// No coordinator came back, so what this worker has just saved is nowhere else. Whoever cleans up
 /// behind it (cloud_hooks/ssh) keeps a folder that has this file.
 void mark_as_left_alone(const JobConfig& config) {
-  std::ofstream(config.run_dir + "/left_alone") << "No coordinator has the newest checkpoint.\n";
+  std::ofstream file(config.run_dir + "/left_alone");
+  if (!(file << "No coordinator has the newest checkpoint.\n").flush()) {
+    log::warning(config.run_dir + "/left_alone cannot be written; copy the checkpoint elsewhere");
+  }
 }
 
 /// From the moment this worker is a member until it leaves; `server` is what it carries, or null.

@@ -156,6 +156,8 @@ def left_alone():
     run.ends_well(digest)
     begins = [event["committed"] for event in run.events("view") if "committed" in event]
     expect(int(saved.split("-")[-1]) in begins, f"{saved} was saved; views begin at {begins}")
+    kept = os.listdir(lab.disk(2, "root/.cache/mayfly/saved"))
+    expect(len(kept) == 1 and kept[0].endswith(".offered"), f"offered once, and kept: {kept}")
     nothing_is_left(lab, (1, 2))
 
 
