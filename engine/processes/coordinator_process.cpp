@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <future>
 
@@ -391,7 +390,7 @@ void CoordinatorProcess::begin_transfers() {
             }
           },
           [this](const std::string& why) { recorder_->checkpoint_refused(why); },
-          [this] { return step_without_holder(); },
+          [this] { return step_without_holder(); }, [this] { return step_of_holders(); },
           lacks_facts_ ? [this](const JobFacts& facts) { return take_facts(facts); }
                        : std::function<Result<void>(const JobFacts&)>(),
           [this](UniqueFd socket, std::string host) {
@@ -428,13 +427,11 @@ void CoordinatorProcess::end_transfers() {
 /// that of its checkpoint, which its workers need not have.
 std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
-  const bool is_held = std::any_of(
-      status.members.begin(), status.members.end(), [](const elastic::MemberStatus& member) {
-        const bool may_hold = member.phase == elastic::MemberPhase::kActive ||
-                              member.phase == elastic::MemberPhase::kReturning ||
-                              member.phase == elastic::MemberPhase::kLeaving;
-        return may_hold || member.committed > Step{};
-      });
+  const bool is_held = std::ranges::any_of(status.members, [](const auto& member) {
+    using enum elastic::MemberPhase;
+    return member.phase == kActive || member.phase == kReturning || member.phase == kLeaving ||
+           member.committed > Step{};
+  });
   if (is_held || !status.in_charge) {
     return std::nullopt;
   }
@@ -442,6 +439,17 @@ std::optional<Step> CoordinatorProcess::step_without_holder() const {
     return std::max(status.committed, Step{starting_point_.step});
   }
   return job_->config.resume.empty() ? std::nullopt : std::optional(Step{starting_point_.step});
+}
+
+/// Of members that this coordinator has heard of itself: what its predecessor knew may be old.
+std::optional<Step> CoordinatorProcess::step_of_holders() const {
+  const elastic::JobStatus status = server_->status();
+  const bool is_held =
+      status.in_charge && std::ranges::any_of(status.members, [](const auto& member) {
+        return member.phase == elastic::MemberPhase::kActive;
+      });
+  return is_held ? std::optional(std::max(status.committed, Step{recorder_->last_step()}))
+                 : std::nullopt;
 }
 
 void CoordinatorProcess::announce_return() {

@@ -102,6 +102,7 @@ class CoordinatorProcess {
   void begin_transfers();
   void end_transfers();
   [[nodiscard]] std::optional<Step> step_without_holder() const;
+  [[nodiscard]] std::optional<Step> step_of_holders() const;
   // On the server's thread, which may run before server_ is set:
   elastic::CommandReply answer(const elastic::CoordinatorServer& server,
                                const elastic::Command& command);

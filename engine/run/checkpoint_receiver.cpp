@@ -271,6 +271,12 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(
   if (asked.is_foreign && !is_the_start) {
     return "its checkpoint (--resume) is of a job with other settings";
   }
+  // The others could not take a step together with it: they would evict it as soon as it joins.
+  if (const std::optional<Step> held = hooks_.step_of_holders();
+      held && asked.step > std::max(*held, newest_.value_or(Step{}))) {
+    return fmt::format("its checkpoint (--resume) is of step {}, the job is at step {} only",
+                       value(asked.step), value(*held));
+  }
   return std::nullopt;
 }
 

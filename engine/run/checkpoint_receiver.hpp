@@ -39,6 +39,8 @@ class CheckpointReceiver {
     std::function<void(const std::string& why)> on_refused;
     /// If nobody holds the job's state: the last committed step, or that which the job begins with.
     std::function<std::optional<Step>()> step_without_holder;
+    /// If members hold the job's state: the last step that it is known to have committed.
+    std::function<std::optional<Step>()> step_of_holders;
     /// If the job is not complete: a worker's facts of it. Returns when the job is complete, or why
     /// it cannot be with these. Null: the job is complete, and nobody is asked for facts.
     std::function<Result<void>(const JobFacts&)> on_facts;

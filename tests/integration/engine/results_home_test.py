@@ -169,6 +169,28 @@ def foreign_checkpoints():
     remove(job)
 
 
+def later_checkpoint():
+    """A worker whose checkpoint is of a step that the job has not reached yet, on the way to the
+    same end or to another, is refused once, and the job is not disturbed."""
+    for reduction in ("exact", "fp32"):
+        settings = ["--reduction", reduction, "--checkpoint-every", "6"] + lingering(12)
+        ahead = Run(job_of(STEPS, ["--workers", "1", "--keep-checkpoints", "20"] + settings))
+        digest = ahead.finish()["final_digest"]
+        job = cluster(1, extra=settings)
+        start_workers(job, 1)
+        job.run.wait_for_step(12)
+        worker = job.start_worker(
+            job.endpoint(), extra=["--resume", ahead.run_dir + f"/checkpoints/step-{STEPS - 6}"])
+        expect(job.wait_for_end(worker, "the worker is refused") == 2, worker.output())
+        lines = [line for line in worker.output().splitlines() if "error" in line]
+        expect(len(lines) == 1 and f"is of step {STEPS - 6}, the job is at step 1" in lines[0],
+               worker.output())
+        summary = job.run.finish()
+        expect(not events(job, "evicted") and summary["final_digest"] == digest, summary)
+        remove(job)
+        ahead.remove()
+
+
 def coordinator_restarted():
     """The last checkpoint comes to the coordinator that is there at the end."""
     job = cluster(2, extra=["--checkpoint-every", "10"] + lingering(15))
@@ -239,6 +261,6 @@ if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "done": done, "stopped": stopped, "by_time": by_time,
         "all_workers_lost": all_workers_lost, "stopped_after_a_loss": stopped_after_a_loss,
-        "foreign_checkpoints": foreign_checkpoints,
+        "foreign_checkpoints": foreign_checkpoints, "later_checkpoint": later_checkpoint,
         "coordinator_restarted": coordinator_restarted, "not_taken": not_taken,
         "logs": logs}))

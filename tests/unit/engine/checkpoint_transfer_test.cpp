@@ -115,6 +115,11 @@ class Receiving : public ::testing::Test {
                                                             ? std::optional(Step{lost_at.load()})
                                                             : std::nullopt;
                                                },
+                                               [this] {
+                                                 return held_at.load() > 0
+                                                            ? std::optional(Step{held_at.load()})
+                                                            : std::nullopt;
+                                               },
                                                {}});
   }
 
@@ -164,6 +169,7 @@ class Receiving : public ::testing::Test {
   std::vector<ReceivedCheckpoint> received;
   std::vector<std::string> refusals;
   std::atomic<std::uint64_t> lost_at{0};
+  std::atomic<std::uint64_t> held_at{0};
   std::atomic<bool> is_unheld_at_start{false};
   std::optional<CheckpointReceiver> receiver;
 };
@@ -374,6 +380,19 @@ TEST_F(Receiving, RefusesAWorkerThatWouldBringAnotherJobsState) {
   EXPECT_EQ(ask(connect().get(), question(10, true, true, Digest{3, 4})).verdict,
             TransferAnswer::Verdict::kNothing)
       << "it is what the job was resumed from";
+}
+
+TEST_F(Receiving, RefusesAWorkerThatIsAheadOfThoseThatHoldTheState) {
+  held_at = 20;
+  EXPECT_EQ(ask(connect().get(), question(20, true, false)).verdict,
+            TransferAnswer::Verdict::kNothing);
+  EXPECT_THAT(ask(connect().get(), question(21, true, false)).text,
+              HasSubstr("is of step 21, the job is at step 20 only"));
+  receiver.reset();
+  open({}, Step{24});
+  EXPECT_EQ(ask(connect().get(), question(24, true, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "of this job, which the last report of its members did not mention yet";
 }
 
 }  // namespace
