@@ -176,7 +176,8 @@ class SshProviderImpl final : public SshProvider {
       }
       for (ServerStatus server : seen[i].report->servers) {
         if (server.state == ServerState::kGone && !options_.log_dir.empty()) {
-          server.failed = note_end(name, server);
+          const bool has_host_ended = seen[i].report->ended_with_host.contains(server.id);
+          server.failed = !has_host_ended && note_end(name, server);
           server.detail +=
               fmt::format("{}(log: {})", server.detail.empty() ? "" : " ", log_path(server.id));
           (void)release(server.id);  // copies its log to this host

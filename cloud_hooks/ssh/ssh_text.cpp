@@ -22,9 +22,9 @@ umask 077
 LC_ALL=C
 fail() { echo "mayfly-failed $*"; exit 0; }
 birth() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f1,20; }
-runs() {
+runs() { # 2: the host was restarted since
   { read -r pid born boot <"$1/process"; } 2>/dev/null || return 1
-  [ "$boot" = "$(cat /proc/sys/kernel/random/boot_id)" ] || return 1
+  [ "$boot" = "$(cat /proc/sys/kernel/random/boot_id)" ] || return 2
   case $(birth "$pid") in
     Z*) return 1 ;;
     *" $born") return 0 ;;
@@ -52,11 +52,13 @@ for server in "$folder/servers/$label".*; do
   [ -d "$server" ] || continue
   id=${server#"$folder/servers/$label."}
   request=$(cat "$server/request" 2>/dev/null)
-  if runs "$server"; then
-    echo "mayfly-server $id running ${request:--}"
-  else
-    echo "mayfly-server $id gone ${request:--} $(tail -n 1 "$server/log" 2>/dev/null | cut -c1-300)"
-  fi
+  runs "$server"
+  case $? in
+    0) echo "mayfly-server $id running ${request:--}"; continue ;;
+    2) end=restarted ;;
+    *) end=gone ;;
+  esac
+  echo "mayfly-server $id $end ${request:--} $(tail -n 1 "$server/log" 2>/dev/null | cut -c1-300)"
 done
 echo mayfly-end
 )sh";
@@ -313,7 +315,11 @@ std::optional<HostReport> parse_report(const std::string& output) {
     } else if (kind == "mayfly-server") {
       ServerStatus server;
       server.id = take_word(line);
-      server.state = server_state_of(take_word(line)).value_or(ServerState::kGone);
+      const std::string state = take_word(line);
+      server.state = server_state_of(state).value_or(ServerState::kGone);
+      if (state == "restarted") {
+        report.ended_with_host.insert(server.id);
+      }
       server.request_id = take_word(line);
       server.detail = line;
       report.servers.push_back(std::move(server));

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct HostReport {
   std::string missing;         ///< programs that the scripts need and the host lacks; empty = none
   bool has_program = false;
   std::vector<ServerStatus> servers;
+  std::set<std::string> ended_with_host;  ///< those of `servers` since whose start it was restarted
 };
 /// Nothing if the output is incomplete; other lines, such as those of a login script, are skipped.
 [[nodiscard]] std::optional<HostReport> parse_report(const std::string& output);

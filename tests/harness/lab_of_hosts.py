@@ -27,6 +27,8 @@ mkdir -p {disk}/repository
 mount --bind {disk}/repository {root}
 for folder in {folders}; do mount --bind {disk}/$folder /$folder; done
 mount -t tmpfs -o mode=755 run /run
+cat /proc/sys/kernel/random/uuid >/run/boot_id
+mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mkdir -p /run/sshd
 hostname {name}

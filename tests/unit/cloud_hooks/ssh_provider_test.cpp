@@ -216,6 +216,24 @@ TEST_F(SshProviderTest, AReusedProcessIdIsNotItsServer) {
   EXPECT_EQ(servers[0].state, ServerState::kGone);
 }
 
+TEST_F(SshProviderTest, OneWhoseHostWasRestartedHasNotFailed) {
+  options_.hosts = {{"a", 1}};
+  const RequestOutcome begun = provider()->request(request_);
+  ASSERT_EQ(begun.servers.size(), 1u);
+  const fs::path server = folder_ / "a/mf/servers" / ("job." + begun.servers[0].id);
+  pid_t pid = 0;
+  std::string born;
+  std::ifstream(server / "process") >> pid >> born;
+  ::kill(-pid, SIGKILL);
+  std::ofstream(server / "process") << pid << " " << born << " of-the-boot-before\n";
+  const auto servers = listed();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].state, ServerState::kGone);
+  EXPECT_FALSE(servers[0].failed);
+  request_.request_id = kOther;
+  EXPECT_EQ(provider()->request(request_).servers.size(), 1u) << "the host is used again at once";
+}
+
 TEST_F(SshProviderTest, SaysWhatAHostLacks) {
   options_.places.program = "/nowhere/mayfly";
   std::ofstream(folder_ / "b/off") << "";
