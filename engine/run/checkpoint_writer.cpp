@@ -21,8 +21,20 @@ constexpr Duration kRetryAfter = seconds(1);
 constexpr Duration kClosingPatience = seconds(5);
 constexpr Duration kTurn = milliseconds(50);
 constexpr std::size_t kUploadChunkBytes = 128U << 10;
-/// While a job trains. A tenth of what a network of 10 Gbit/s carries, and 2 % of a core.
-constexpr double kBytesPerSecond = 64.0 * (1 << 20);
+/// While a job trains, an upload takes this share of the time between two checkpoints: then the
+/// newest one at home is hardly older than at full speed, and 100 MB in five minutes need 2 % of a
+/// network of 1 Gbit/s, which the gradients need too.
+constexpr double kShareOfInterval = 1.0 / 8;
+/// Between these. A job that writes checkpoints every few seconds would otherwise fill the network,
+/// a large one that writes them once a day would have none at home for hours.
+constexpr double kBytesPerSecondMin = 2.0 * (1 << 20);
+constexpr double kBytesPerSecondMax = 64.0 * (1 << 20);
+
+double pace_of(const TransferOffer& offer, Duration since_last) {
+  const double spread_s = kShareOfInterval * to_seconds(since_last);
+  return std::clamp(static_cast<double>(offer.bytes()) / spread_s, kBytesPerSecondMin,
+                    kBytesPerSecondMax);
+}
 
 }  // namespace
 
@@ -30,6 +42,7 @@ CheckpointUploader::CheckpointUploader(std::vector<std::string> endpoints, Bytes
     : endpoints_(std::move(endpoints)),
       token_(std::move(token)),
       moved_(monotonic_now()),
+      given_at_(moved_),
       thread_([this] { run(); }) {}
 
 CheckpointUploader::~CheckpointUploader() {
@@ -48,10 +61,13 @@ void CheckpointUploader::upload(Step step, nn::CheckpointFiles files) {
   item.is_done.resize(endpoints_.size());
   {
     const std::lock_guard lock(mutex_);
+    const Instant now = monotonic_now();
+    item.bytes_per_second = pace_of(item.offer, now - given_at_);
     waiting_ = std::move(item);
     given_ = step;
+    given_at_ = now;
     refused_.reset();
-    moved_ = monotonic_now();
+    moved_ = now;
   }
   changed_.notify_all();
 }
@@ -174,7 +190,8 @@ Result<void> CheckpointUploader::send_files(int fd, const Item& item, std::uint6
       moved_ = monotonic_now();
       left = left.subspan(chunk.size());
       sent += static_cast<double>(chunk.size());
-      const Instant due = began + Duration(static_cast<std::int64_t>(sent / kBytesPerSecond * 1e9));
+      const Instant due =
+          began + Duration(static_cast<std::int64_t>(sent / item.bytes_per_second * 1e9));
       while (!is_urgent_ && monotonic_now() < due) {
         std::this_thread::sleep_for(std::min<Duration>(kTurn, due - monotonic_now()));
       }

@@ -2,7 +2,7 @@
 
 // A worker's checkpoints: a writer that does not stop the step, and an uploader that copies them to
 // the coordinator's run directory, where users look for them. Each has a thread of its own; uploads
-// are slow enough to leave the network to the gradients.
+// take an eighth of the time between checkpoints, so that the network is left to the gradients.
 
 #include <atomic>
 #include <condition_variable>
@@ -46,6 +46,7 @@ class CheckpointUploader {
     Step step{};
     nn::CheckpointFiles files;
     TransferOffer offer;
+    double bytes_per_second = 0;
     std::vector<bool> is_done;  // of each endpoint
   };
 
@@ -67,6 +68,7 @@ class CheckpointUploader {
   // Guarded by mutex_:
   std::optional<Item> waiting_;
   std::optional<Step> given_;  // the last one
+  Instant given_at_;           // or the beginning
   std::optional<Step> home_;   // the last one that a coordinator has
   std::optional<Error> refused_;
 
