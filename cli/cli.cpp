@@ -21,11 +21,12 @@ Subcommand launch(std::string name, std::string help,
   return {{std::move(name), std::move(help), "", {kConfig}, {}, true}, run};
 }
 
-Subcommand order(std::string name, std::string help, std::string positionals,
+/// A command for a running job; `number` is what it is told besides the job, if anything.
+Subcommand order(std::string name, std::string help, const std::string& number,
                  int (*run)(const ParsedArguments&, Context&)) {
   return {{std::move(name),
            std::move(help),
-           std::move(positionals),
+           "[RUN_DIR | ENDPOINT]" + (number.empty() ? "" : " " + number),
            {kRunDir, kTokenFile, kTimeout, kAsJson},
            {},
            false},
@@ -33,7 +34,7 @@ Subcommand order(std::string name, std::string help, std::string positionals,
 }
 
 Subcommand status_command() {
-  Subcommand command = order("status", "show a running job", "[ENDPOINT]", status);
+  Subcommand command = order("status", "show a running job", "", status);
   command.spec.options.push_back({"watch", "", "repeat until the job ends"});
   command.spec.options.push_back(
       {"interval", "SECONDS", "with --watch: time between two updates (1)"});
@@ -246,11 +247,11 @@ const std::vector<Subcommand>& subcommands() {
       launch("ps-server", "run one parameter server of a job with --sync or --phases", ps_server),
       launch("coordinator", "run the coordinator alone", coordinator),
       status_command(),
-      order("scale", "change the number of workers of a running job", "[ENDPOINT] WORKERS", scale),
-      order("drain", "let one worker leave at the next step boundary", "[ENDPOINT] MEMBER", drain),
-      order("pause", "pause a running job", "[ENDPOINT]", pause),
-      order("resume", "resume a paused job", "[ENDPOINT]", resume),
-      order("stop", "write a checkpoint and stop a running job", "[ENDPOINT]", stop),
+      order("scale", "change the number of workers of a running job", "WORKERS", scale),
+      order("drain", "let one worker leave at the next step boundary", "MEMBER", drain),
+      order("pause", "pause a running job", "", pause),
+      order("resume", "resume a paused job", "", resume),
+      order("stop", "write a checkpoint and stop a running job", "", stop),
       cloud_command(),
       {{"eval",
         "measure a checkpoint's accuracy on the test part of a data set",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <boost/json.hpp>
+#include <filesystem>
 #include <vector>
 
 #include "base/file.hpp"
@@ -174,14 +175,17 @@ Result<OperatorLink> operator_link(const std::string& command, const ParsedArgum
                                    const std::vector<std::string>& rest_names) {
   OperatorLink link;
   link.rest = arguments.positionals;
-  const std::string run_dir = arguments.option("run-dir");
+  std::string run_dir = arguments.option("run-dir");
   if (run_dir.empty()) {
     if (link.rest.empty()) {
-      return usage(command + " needs ENDPOINT (host:port) or --run-dir DIR");
+      return usage(command + " needs RUN_DIR, or ENDPOINT (host:port) and --token-file FILE");
     }
-    link.endpoint = link.rest.front();
+    std::error_code failure;
+    const bool is_run_dir = std::filesystem::is_directory(link.rest.front(), failure);
+    (is_run_dir ? run_dir : link.endpoint) = link.rest.front();
     link.rest.erase(link.rest.begin());
-  } else {
+  }
+  if (!run_dir.empty()) {
     TRY_ASSIGN(std::string endpoint, endpoint_of_run(run_dir));
     link.endpoint = std::move(endpoint);
   }
@@ -194,7 +198,11 @@ Result<OperatorLink> operator_link(const std::string& command, const ParsedArgum
   const std::string token_file =
       arguments.option("token-file", run_dir.empty() ? "" : run_dir + "/token");
   if (token_file.empty()) {
-    return usage(command + " needs --token-file FILE, or --run-dir DIR");
+    return usage(link.endpoint.find(':') == std::string::npos
+                     ? link.endpoint +
+                           " is not a run directory, nor the address (host:port) of a "
+                           "coordinator"
+                     : command + " " + link.endpoint + " needs --token-file FILE");
   }
   Result<Bytes> token = elastic::read_token_file(token_file);
   if (!token.ok()) {

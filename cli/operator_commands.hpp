@@ -23,9 +23,9 @@ struct OperatorLink {
   std::vector<std::string> rest;
 };
 
-/// Endpoint and token from --run-dir, or from the first positional and --token-file. `rest_names`
-/// names the positionals that must follow. kInvalidInput with these names if the number of
-/// positionals is wrong.
+/// Endpoint and token from the run directory (the first positional if that is a folder, or
+/// --run-dir), or from the first positional and --token-file. `rest_names` names the positionals
+/// that must follow. kInvalidInput with these names if the number of positionals is wrong.
 [[nodiscard]] Result<OperatorLink> operator_link(const std::string& command,
                                                  const ParsedArguments& arguments,
                                                  const std::vector<std::string>& rest_names);

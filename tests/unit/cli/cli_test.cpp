@@ -58,7 +58,7 @@ TEST_F(CliTest, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
       {{"worker"}, "needs --coordinator HOST:PORT"},
       {{"worker", "--coordinator", "nowhere"}, "is not HOST:PORT"},
       {{"coordinator", "--coordinator", "h:1"}, "--bind-host"},
-      {{"status"}, "needs ENDPOINT"},
+      {{"status"}, "needs RUN_DIR, or ENDPOINT"},
       {{"digest"}, "needs CHECKPOINT"},
       {{"eval", "/nonexistent"}, "does not exist"},
   };

@@ -38,7 +38,11 @@ TEST_F(OperatorTest, ScaleAndDrainTakeANumber) {
   EXPECT_EQ(asked_, "127.0.0.1:4242 scale 6");
   EXPECT_EQ(run({"drain", "host:7", "3", "--token-file", token_file_}), 0) << err();
   EXPECT_EQ(asked_, "host:7 drain 3");
+  EXPECT_EQ(run({"scale", folder_.path(), "7"}), 0) << err();
+  EXPECT_EQ(asked_, "127.0.0.1:4242 scale 7");
   asked_.clear();
+  EXPECT_EQ(run({"scale", folder_ / "nothing", "6"}), 2);
+  EXPECT_THAT(err(), HasSubstr("nothing is not a run directory"));
   EXPECT_EQ(run({"scale", "--run-dir", folder_.path()}), 2);
   EXPECT_THAT(err(), HasSubstr("scale needs WORKERS"));
   EXPECT_EQ(run({"scale", "--run-dir", folder_.path(), "many"}), 2);
