@@ -160,6 +160,12 @@ int watch(const OperatorLink& link, const ParsedArguments& arguments, Context& c
 
 Result<std::string> endpoint_of_run(const std::string& run_dir) {
   Result<std::string> text = read_text_file(run_dir + "/coordinator", kEndpointBytesMax);
+  std::error_code failure;
+  if (const std::string summary = run_dir + "/summary.json";
+      !text.ok() && std::filesystem::exists(summary, failure)) {
+    return Error{text.error().code,
+                 "the job in " + run_dir + " has ended; " + summary + " has its outcome"};
+  }
   if (!text.ok()) {
     return Error{text.error().code, "no running job in " + run_dir + ": " + text.error().detail};
   }

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "cli/operator_commands.hpp"
@@ -64,6 +65,10 @@ TEST_F(OperatorTest, ARefusalAndAnUnreachableJobAreExitCode1) {
 TEST_F(OperatorTest, AJobThatIsNotThereIsExitCode2) {
   EXPECT_EQ(run({"status", "--run-dir", folder_ / "nothing"}), 2);
   EXPECT_THAT(err(), HasSubstr("no running job in"));
+  std::filesystem::remove(folder_ / "coordinator");
+  std::ofstream(folder_ / "summary.json") << "{}";
+  EXPECT_EQ(run({"status", folder_.path()}), 2);
+  EXPECT_THAT(err(), HasSubstr("has ended"));
   EXPECT_EQ(run({"status", "host:7"}), 2);
   EXPECT_THAT(err(), HasSubstr("--token-file"));
   EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--timeout", "soon"}), 2);
