@@ -46,15 +46,13 @@ std::string line(const char* label, const std::string& text) {
 }
 
 std::string recovery_line(const RecoveryRecord& r) {
-  std::string who;
-  for (const std::uint64_t member : r.members) {
-    who += (who.empty() ? "" : ", ") + std::to_string(member);
-  }
+  const std::string who =
+      r.members.empty() ? "" : fmt::format("worker {}", fmt::join(r.members, ", "));
   return fmt::format(
-      "{:<13} worker {:<6} after step {:<6} {:>7.1f} ms to the next step "
+      "{:<13} {:<13} after step {:<6} {:>7.1f} ms to the next step "
       "(told {:.1f}, stopped {:.1f}, formed {:.1f}, synced {:.1f}), {} microbatches redone",
-      elastic::name_of(r.cause), who.empty() ? "?" : who, r.step, r.step_ms, r.told_ms,
-      r.stopped_ms, r.formed_ms, r.synced_ms, r.redone_microbatches);
+      elastic::name_of(r.cause), who, r.step, r.step_ms, r.told_ms, r.stopped_ms, r.formed_ms,
+      r.synced_ms, r.redone_microbatches);
 }
 
 /// Of a job on several hosts: "3 on node-a, 1 on node-b".
@@ -101,7 +99,7 @@ std::string sentence_of(const RecoveryRecord& r) {
         who, r.step + 1, r.step_ms, r.redone_microbatches);
   }
   if (r.cause == elastic::ChangeCause::kRebalance) {
-    return fmt::format("work shared out anew after step {}: next step after {:.0f} ms", r.step,
+    return fmt::format("microbatches reassigned after step {}: next step after {:.0f} ms", r.step,
                        r.step_ms);
   }
   if (r.cause == elastic::ChangeCause::kLeave) {
@@ -158,7 +156,8 @@ std::string to_text(const Summary& s) {
   if (s.left_out.count > 0) {
     out += line("images", s.left_out.sentence());
   }
-  out += line("membership", fmt::format("{} changes", s.membership_changes));
+  out += line("membership", fmt::format("{} change{}", s.membership_changes,
+                                        s.membership_changes == 1 ? "" : "s"));
   for (const RecoveryRecord& recovery : s.recoveries) {
     out += line("", recovery_line(recovery));
   }
