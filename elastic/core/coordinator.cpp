@@ -161,15 +161,11 @@ void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& 
     refuse("this coordinator is not in charge" + why, Refusal::kElsewhere);
     return;
   }
-  if (membership_.peers().empty() && !membership_.view()) {
-    term_.forget_workers();
-  }
   if (const auto reason =
           reason_to_refuse(event.hello, phase_, options_.max_workers, term_, membership_)) {
     refuse(*reason);
     return;
   }
-  term_.admit(event.hello, outbox_);
   const MemberId id = term_.new_member_id();
   membership_.connect(id, event.hello, now_);
   detector_.heard(id, now_);
@@ -195,7 +191,7 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
                                            Refusal::kElsewhere});
     return;
   }
-  term_.admit_again(hello, outbox_);
+  term_.admit_again(hello);
   if (obeys_another) {
     term_.begin(next(hello.incarnation), outbox_);  // it would not obey us in a lower one
     quorum_.incarnation_began();

@@ -37,8 +37,7 @@ class Coordinator {
   explicit Coordinator(CoordinatorOptions options);
   /// Continues the job in the log of an earlier coordinator. If that one had ended the job, the
   /// members that come back within resume_timeout are told, and the job ends once more. What the
-  /// log says of the job (microbatches, fingerprint) must be equal to the options, except for the
-  /// texts that the options leave open.
+  /// log says of the job (microbatches, fingerprint) must be equal to the options.
   Coordinator(CoordinatorOptions options, const LogContents& contents);
 
   /// Advances the machine by one event.

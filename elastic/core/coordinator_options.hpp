@@ -81,9 +81,6 @@ struct CoordinatorOptions {
   /// Observers of the same snapshot that are done so soon after each other start work together.
   Duration start_together = milliseconds(100);
   /// Must be equal on all workers; a worker that differs is refused with the first difference.
-  /// A text that is empty here is open: what the first worker says of it is taken, and logged, so
-  /// that it binds those that come after it; a worker that has nothing to say leaves it empty, too.
-  /// No pair at all (embedded tests): the first worker's are taken.
   std::vector<std::pair<std::string, std::string>> fingerprint;
 
   // A coordinator may die (docs/adr/0015-coordinator-failover.md):

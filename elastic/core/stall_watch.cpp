@@ -132,11 +132,6 @@ std::optional<WorkerPosition> StallWatch::position(MemberId member) const {
   return place == watched_.end() ? std::nullopt : std::optional(place->second.position);
 }
 
-Duration StallWatch::still(MemberId member) const {
-  const auto place = watched_.find(member);
-  return place == watched_.end() ? Duration::zero() : place->second.still;
-}
-
 std::string describe(const Stall& stall) {
   std::string text = describe(stall.position) + "; it has not moved for " + whole_ms(stall.still);
   text += stall.longest == Duration::zero() ? " (nobody has finished that before)"

@@ -67,8 +67,6 @@ class StallWatch {
 
   /// Where the member stands; nothing before its first position.
   [[nodiscard]] std::optional<WorkerPosition> position(MemberId member) const;
-  /// For how long it has stood still there.
-  [[nodiscard]] Duration still(MemberId member) const;
 
  private:
   struct Watched {

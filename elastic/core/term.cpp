@@ -8,7 +8,7 @@
 namespace mayfly::elastic {
 namespace {
 
-using Texts = JobFingerprint::Texts;
+using Texts = std::vector<std::pair<std::string, std::string>>;
 
 const std::string* find(const Texts& texts, const std::string& name) {
   const auto place =
@@ -25,41 +25,6 @@ std::string describe_difference(const std::string& name, const std::string* job,
 
 }  // namespace
 
-/// A text that was open agrees with everything as long as either side has not said anything.
-std::optional<std::string> JobFingerprint::difference(const Texts& worker) const {
-  if (agreed_.empty()) {
-    return std::nullopt;
-  }
-  for (const auto& [name, expected] : agreed_) {
-    const std::string* found = find(worker, name);
-    const std::string* before = find(asked_, name);
-    const bool may_be_open = before != nullptr && before->empty();
-    const bool is_open = may_be_open && (expected.empty() || (found != nullptr && found->empty()));
-    if (found == nullptr || (*found != expected && !is_open)) {
-      return describe_difference(name, &expected, found);
-    }
-  }
-  for (const auto& [name, found] : worker) {
-    if (find(agreed_, name) == nullptr) {
-      return describe_difference(name, nullptr, &found);
-    }
-  }
-  return std::nullopt;
-}
-
-void JobFingerprint::settle(const Texts& worker) {
-  if (asked_.empty()) {
-    agreed_ = agreed_.empty() ? worker : agreed_;
-    return;
-  }
-  for (auto& [name, text] : agreed_) {
-    const std::string* said = find(worker, name);
-    if (text.empty() && said != nullptr) {
-      text = *said;
-    }
-  }
-}
-
 Term::Term(const CoordinatorOptions& options)
     : identity_(options.identity),
       microbatches_(options.microbatches),
@@ -73,14 +38,13 @@ void Term::restore(const LogContents& contents) {
   ENSURE(contents.microbatches == microbatches_, "the job is the same as before");
   job_ = contents.job;
   incarnation_ = contents.incarnation;
-  fingerprint_.restore(contents.fingerprint);
+  fingerprint_ = contents.fingerprint;
 }
 
 void Term::start(Outbox& outbox) {
   if (job_ == 0) {
     job_ = identity_;
-    outbox.append(log_record::JobStarted{job_, microbatches_, fingerprint_.agreed()});
-    fingerprint_.noted();
+    outbox.append(log_record::JobStarted{job_, microbatches_, fingerprint_});
   }
   begin(next(incarnation_), outbox);
 }
@@ -119,20 +83,24 @@ ViewId Term::view_id_after(const std::optional<View>& last) const {
   return id;
 }
 
-void Term::admit(const Hello& hello, Outbox& outbox) {
-  fingerprint_.settle(hello.fingerprint);
-  // The coordinator after us must not take other workers. With a quorum the members that
-  // return say it again before anybody else is let in.
-  if (fingerprint_.is_news() && job_ != 0 && !has_quorum_) {
-    outbox.append(log_record::JobStarted{job_, microbatches_, fingerprint_.agreed()}, true);
-    fingerprint_.noted();
+std::optional<std::string> Term::difference(const Hello& hello) const {
+  for (const auto& [name, expected] : fingerprint_) {
+    const std::string* found = find(hello.fingerprint, name);
+    if (found == nullptr || *found != expected) {
+      return describe_difference(name, &expected, found);
+    }
   }
+  for (const auto& [name, found] : hello.fingerprint) {
+    if (find(fingerprint_, name) == nullptr) {
+      return describe_difference(name, nullptr, &found);
+    }
+  }
+  return std::nullopt;
 }
 
-void Term::admit_again(const Hello& hello, Outbox& outbox) {
+void Term::admit_again(const Hello& hello) {
   ENSURE(!is_of_another_job(hello), "members do not change jobs");
   job_ = hello.job;
-  admit(hello, outbox);
   last_id_ = std::max(last_id_, hello.member);
 }
 

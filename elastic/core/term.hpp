@@ -18,36 +18,6 @@
 
 namespace mayfly::elastic {
 
-/// What must be equal on all workers of a job, as (name, text). A text that the coordinator's
-/// settings leave empty is open: the first worker that has one binds those after it.
-class JobFingerprint {
- public:
-  using Texts = std::vector<std::pair<std::string, std::string>>;
-
-  /// `asked`: of the job before any worker; empty: whatever the first one says, and on no record.
-  explicit JobFingerprint(Texts asked) : asked_(std::move(asked)), agreed_(asked_) {}
-
-  /// What the job has now.
-  [[nodiscard]] const Texts& agreed() const { return agreed_; }
-  /// The first difference of this worker from the job, for people.
-  [[nodiscard]] std::optional<std::string> difference(const Texts& worker) const;
-  /// What was open is what this worker says. It must not differ.
-  void settle(const Texts& worker);
-  /// All workers are gone, and have done nothing: they bind nobody any more.
-  void forget_workers() { agreed_ = asked_; }
-  /// As a log has it.
-  void restore(const Texts& logged) { agreed_ = logged_ = logged; }
-  /// The log has something else, or nothing.
-  [[nodiscard]] bool is_news() const { return !asked_.empty() && agreed_ != logged_; }
-  /// It is on record as it is now.
-  void noted() { logged_ = agreed_; }
-
- private:
-  Texts asked_;
-  Texts agreed_;
-  Texts logged_;
-};
-
 class Term {
  public:
   explicit Term(const CoordinatorOptions& options);
@@ -82,16 +52,11 @@ class Term {
   /// For the view after `last`.
   [[nodiscard]] ViewId view_id_after(const std::optional<View>& last) const;
 
-  /// Of a worker that wants to come: what it has that the job has not.
-  [[nodiscard]] std::optional<std::string> difference(const Hello& hello) const {
-    return fingerprint_.difference(hello.fingerprint);
-  }
-  /// It may come, and what was open in the job's fingerprint is what it says.
-  void admit(const Hello& hello, Outbox& outbox);
-  /// The same of a member that comes back: its job is ours, and its id is taken.
-  void admit_again(const Hello& hello, Outbox& outbox);
-  /// A first worker that is gone again binds nobody.
-  void forget_workers() { fingerprint_.forget_workers(); }
+  /// The first difference between the fingerprints of the job and of a worker that wants to join,
+  /// as a text for an operator; nothing if they are equal.
+  [[nodiscard]] std::optional<std::string> difference(const Hello& hello) const;
+  /// A member of an earlier incarnation is accepted: its job is ours, and its id is taken.
+  void admit_again(const Hello& hello);
 
  private:
   std::uint64_t identity_;
@@ -101,7 +66,7 @@ class Term {
   std::uint64_t job_ = 0;
   Incarnation incarnation_{};
   MemberId last_id_{};
-  JobFingerprint fingerprint_;
+  std::vector<std::pair<std::string, std::string>> fingerprint_;  // equal on all workers
 };
 
 }  // namespace mayfly::elastic

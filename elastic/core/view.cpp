@@ -160,15 +160,6 @@ MicrobatchSet MicrobatchSet::minus(const MicrobatchSet& other) const {
   return rest;
 }
 
-bool MicrobatchSet::intersects(const MicrobatchSet& other) const {
-  for (std::size_t i = 0; i < std::min(words_.size(), other.words_.size()); ++i) {
-    if ((words_[i] & other.words_[i]) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
 const ViewMember* member_of(const View& view, MemberId id) {
   const auto place = std::lower_bound(
       view.members.begin(), view.members.end(), id,

@@ -42,7 +42,6 @@ class MicrobatchSet {
   [[nodiscard]] std::vector<Run> runs() const;
   /// Those of this set that are not in `other`.
   [[nodiscard]] MicrobatchSet minus(const MicrobatchSet& other) const;
-  [[nodiscard]] bool intersects(const MicrobatchSet& other) const;
 
   /// 64 microbatches per word, lowest bit first, no trailing zero words.
   [[nodiscard]] const std::vector<std::uint64_t>& words() const { return words_; }

@@ -85,18 +85,8 @@ static_assert(std::variant_size_v<LogRecord> == 5, "read_any() knows every kind 
 
 // --- what records mean
 
-/// Whether this is the same job, of whose fingerprint the first worker has said what was open.
-bool settles_fingerprint(const LogContents& contents, const log_record::JobStarted& record) {
-  const bool same_names = std::equal(
-      contents.fingerprint.begin(), contents.fingerprint.end(), record.fingerprint.begin(),
-      record.fingerprint.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
-  return record.job == contents.job && record.microbatches == contents.microbatches && same_names &&
-         record.fingerprint != contents.fingerprint;
-}
-
 bool apply(LogContents& contents, const log_record::JobStarted& record) {
-  const bool makes_sense =
-      contents.job == 0 ? record.job != 0 : settles_fingerprint(contents, record);
+  const bool makes_sense = contents.job == 0 && record.job != 0;
   contents.job = record.job;
   contents.microbatches = record.microbatches;
   contents.fingerprint = record.fingerprint;

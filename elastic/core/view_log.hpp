@@ -34,8 +34,7 @@ inline constexpr std::size_t kViewLogHeaderBytes = 16;
 enum class Outcome : std::uint8_t { kDone = 0, kStopped = 1, kFailed = 2, kTooFewWorkers = 3 };
 
 namespace log_record {
-/// The first record of every log; once more, of the same job, when the first worker has said what
-/// was open in the fingerprint.
+/// The first record of every log.
 struct JobStarted {
   std::uint64_t job = 0;           ///< random name
   std::uint32_t microbatches = 0;  ///< per step

@@ -39,16 +39,6 @@ TEST(CoordinatorAdmission, RefusesADifferentWorkerNamingTheFirstDifference) {
   EXPECT_EQ(refused[0].reason, "model: the job has resnet20, this worker has resnet56");
 }
 
-TEST(CoordinatorAdmission, TheFirstWorkerSetsTheFingerprintIfTheJobHasNone) {
-  CoordinatorHarness job(options());
-  Hello hello;
-  hello.fingerprint = {{"isa", "avx2"}};
-  job.give(coordinator_event::WorkerConnected{1, hello});
-  hello.fingerprint = {{"isa", "avx512"}};
-  job.give(coordinator_event::WorkerConnected{2, hello});
-  EXPECT_EQ(job.all<coordinator_effect::Refuse>().size(), 1u);
-}
-
 TEST(CoordinatorAdmission, RefusesAnotherProtocolVersion) {
   CoordinatorHarness job(options());
   Hello hello;

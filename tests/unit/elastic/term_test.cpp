@@ -7,7 +7,7 @@
 namespace mayfly::elastic {
 namespace {
 
-using Texts = JobFingerprint::Texts;
+using Texts = std::vector<std::pair<std::string, std::string>>;
 
 CoordinatorOptions coordinator_named(std::uint64_t identity, Texts fingerprint = {}) {
   CoordinatorOptions options;
@@ -68,7 +68,7 @@ TEST(Term, NeverHandsOutAnIdTwice) {
   const MemberId first = term.new_member_id();
   Hello returned = hello_of(7, 1, 7);
   returned.member = next(next(first));
-  term.admit_again(returned, outbox);
+  term.admit_again(returned);
   EXPECT_EQ(term.new_member_id(), next(returned.member));
   term.begin(Incarnation{2}, outbox);
   EXPECT_GT(term.new_member_id(), next(returned.member));
@@ -88,37 +88,34 @@ TEST(Term, KnowsTheMembersOfAnotherCoordinator) {
   EXPECT_FALSE(term.is_ours(Incarnation{1}, 8));
   EXPECT_FALSE(term.is_ours(Incarnation{0}, 7));
   EXPECT_TRUE(term.is_of_another_job(hello_of(8, 1, 7)));
-  EXPECT_DEATH(term.admit_again(hello_of(8, 1, 7), outbox), "members do not change jobs");
+  EXPECT_DEATH(term.admit_again(hello_of(8, 1, 7)), "members do not change jobs");
   EXPECT_FALSE(Term(coordinator_named(9)).is_of_another_job(hello_of(8, 1, 7)))
       << "a standby takes the first one that it hears of";
 }
 
-TEST(Term, LogsWhatTheFirstWorkerSettles) {
-  Term term(coordinator_named(7, {{"model", "resnet20"}, {"isa", ""}}));
-  Outbox outbox;
-  term.start(outbox);
-  (void)outbox.take();
+TEST(Term, NamesTheFirstDifferenceOfAWorker) {
+  Term term(coordinator_named(7, {{"model", "resnet20"}, {"isa", "avx2"}}));
   Hello hello = hello_of(0, 0, 0);
-  hello.fingerprint = {{"model", "resnet20"}, {"isa", "avx2"}};
-  term.admit(hello, outbox);
-  EXPECT_EQ(logged(outbox).size(), 1u);
-  term.admit(hello, outbox);
-  EXPECT_TRUE(logged(outbox).empty()) << "it is no news";
-  hello.fingerprint[1].second = "avx512";
-  EXPECT_TRUE(term.difference(hello));
-  term.forget_workers();
-  EXPECT_FALSE(term.difference(hello)) << "the first worker is gone";
+  EXPECT_EQ(term.difference(hello), "model: the job has resnet20, this worker has nothing");
+  hello.fingerprint = {{"model", "resnet20"}, {"isa", "avx512"}};
+  EXPECT_EQ(term.difference(hello), "isa: the job has avx2, this worker has avx512");
+  hello.fingerprint = {{"isa", "avx2"}, {"model", "resnet20"}};
+  EXPECT_FALSE(term.difference(hello)) << "the order does not matter";
+  hello.fingerprint.emplace_back("seed", "1");
+  EXPECT_EQ(term.difference(hello), "seed: the job has nothing, this worker has 1");
 }
 
-TEST(JobFingerprint, AnOpenTextBindsFromTheFirstWordOn) {
-  JobFingerprint job(Texts{{"isa", ""}});
-  EXPECT_FALSE(job.difference(Texts{{"isa", "avx2"}}));
-  EXPECT_TRUE(job.difference(Texts{}));
-  EXPECT_TRUE(job.difference(Texts{{"isa", ""}, {"model", "x"}}));
-  job.settle(Texts{{"isa", "avx2"}});
-  EXPECT_EQ(job.difference(Texts{{"isa", "avx512"}}),
-            "isa: the job has avx2, this worker has avx512");
-  EXPECT_FALSE(job.difference(Texts{{"isa", ""}})) << "it has nothing to say";
+TEST(Term, ARestartedCoordinatorKeepsTheFingerprintOfItsLog) {
+  LogContents contents;
+  contents.job = 5;
+  contents.microbatches = CoordinatorOptions{}.microbatches;
+  contents.incarnation = Incarnation{1};
+  contents.fingerprint = {{"seed", "1"}};
+  Term term(coordinator_named(7, {{"seed", "2"}}));
+  term.restore(contents);
+  Hello hello = hello_of(5, 1, 5);
+  hello.fingerprint = {{"seed", "2"}};
+  EXPECT_EQ(term.difference(hello), "seed: the job has 1, this worker has 2");
 }
 
 }  // namespace

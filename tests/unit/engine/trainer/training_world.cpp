@@ -226,7 +226,6 @@ void TrainingWorld::start_worker() {
   elastic::Hello hello;
   hello.address = workers_.back()->address();
   hello.host = "here";
-  hello.fingerprint = workers_.back()->job().fingerprint;
   give(elastic::coordinator_event::WorkerConnected{number, hello});
 }
 
