@@ -10,7 +10,8 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/time.hpp"
-#include "nn/cpu/machine_peak.hpp"
+#include "benchmarks/step/peak_loops.hpp"
+#include "nn/cpu/isa.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -33,7 +34,7 @@ std::size_t triad_count(std::uint32_t threads) {
 class PeakMeasurement {
  public:
   explicit PeakMeasurement(std::uint32_t threads)
-      : loops_(nn::cpu::peak_loops_for(nn::cpu::selected_isa())),
+      : loops_(peak_loops_for(nn::cpu::selected_isa())),
         count_(triad_count(threads)),
         flops_rates_(threads),
         triad_rates_(threads, std::vector<double>(kWindows)),
@@ -107,7 +108,7 @@ class PeakMeasurement {
     return peak;
   }
 
-  const nn::cpu::PeakLoops& loops_;
+  const PeakLoops& loops_;
   std::size_t count_;
   std::vector<double> flops_rates_;               // each thread writes its own
   std::vector<std::vector<double>> triad_rates_;  // by thread, then window

@@ -58,7 +58,7 @@ Result<StepBenchResult> describe(const StepBenchOptions& options, nn::Dtype dtyp
   result.classes = model.classes;
   result.batch = options.batch;
   result.global_batch = global_batch;
-  result.cost = nn::step_cost(model, options.batch, dtype);
+  result.cost = step_cost(model, options.batch, dtype);
   if (options.layers) {
     result.kernels = nn::cpu::kernel_choices(nn::cpu::selected_isa(), model);
   }

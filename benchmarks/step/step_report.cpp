@@ -65,7 +65,7 @@ std::string shape_of(const nn::ConvSpec& spec) {
 std::string layer_json(const StepBenchResult& result, std::size_t index) {
   const PartTimes part(result);
   const nn::cpu::KernelChoice& choice = result.kernels[index];
-  const nn::LayerCost& cost = result.cost.layers[index];
+  const LayerCost& cost = result.cost.layers[index];
   const LayerSeconds& took = result.times.layers[index];
   const double seconds = took.forward + took.backward;
   const double gflops = part.gflops(cost.forward.flops + cost.backward.flops, seconds);
@@ -89,7 +89,7 @@ std::string layer_table(const StepBenchResult& result) {
                                  "fwd ms", "bwd ms", "fwd GF/s", "bwd GF/s", "% peak", "% step");
   for (std::size_t i = 0; i < result.kernels.size(); ++i) {
     const nn::cpu::KernelChoice& choice = result.kernels[i];
-    const nn::LayerCost& cost = result.cost.layers[i];
+    const LayerCost& cost = result.cost.layers[i];
     const LayerSeconds& took = result.times.layers[i];
     const double seconds = took.forward + took.backward;
     const double gflops = part.gflops(cost.forward.flops + cost.backward.flops, seconds);

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "benchmarks/step/machine_peak.hpp"
+#include "benchmarks/step/step_cost.hpp"
 #include "benchmarks/step/step_timer.hpp"
 #include "nn/cpu/conv_kernel.hpp"
-#include "nn/step_cost.hpp"
 
 namespace mayfly::bench {
 
@@ -27,7 +27,7 @@ struct StepBenchResult {
   std::uint32_t batch = 0;
   std::uint32_t global_batch = 0;
   std::vector<ThreadRate> threads;
-  nn::StepCost cost;  ///< of a microbatch
+  StepCost cost;  ///< of a microbatch
   MachinePeak machine;
   /// Empty unless asked for: the kernels, and CPU seconds of all threads together.
   std::vector<nn::cpu::KernelChoice> kernels;

@@ -1,12 +1,12 @@
-#include "nn/step_cost.hpp"
+#include "benchmarks/step/step_cost.hpp"
 
 #include <gtest/gtest.h>
 
-namespace mayfly::nn {
+namespace mayfly::bench {
 namespace {
 
 double forward_multiply_adds(const char* name) {
-  const Model model = make_usual_model(name).value();
+  const nn::Model model = nn::make_usual_model(name).value();
   double flops = 0;
   for (const LayerCost& layer : step_cost(model, 1).layers) {
     flops += layer.forward.flops;
@@ -22,7 +22,7 @@ TEST(StepCost, ForwardIsWhatThePapersCount) {
 }
 
 TEST(StepCost, BackwardIsTwiceForwardButForTheStem) {
-  const Model model = make_usual_model("resnet20").value();
+  const nn::Model model = nn::make_usual_model("resnet20").value();
   const StepCost cost = step_cost(model, 4);
   ASSERT_EQ(cost.layers.size(), 19u);
   EXPECT_EQ(cost.layers[0].backward.flops, cost.layers[0].forward.flops);
@@ -32,7 +32,7 @@ TEST(StepCost, BackwardIsTwiceForwardButForTheStem) {
 }
 
 TEST(StepCost, OneLayerByHand) {
-  ConvSpec spec;
+  nn::ConvSpec spec;
   spec.in_channels = 16;
   spec.out_channels = 32;
   spec.stride = 2;
@@ -44,13 +44,13 @@ TEST(StepCost, OneLayerByHand) {
   EXPECT_EQ(cost.forward.flops, out * 9 * 16 * 2);
   EXPECT_EQ(cost.forward.bytes, 4 * (in + out + weights));
   EXPECT_EQ(cost.backward.bytes, 4 * (2 * out + 2 * in + 2 * weights));
-  const LayerCost half = layer_cost(spec, true, 2, Dtype::kBf16);
+  const LayerCost half = layer_cost(spec, true, 2, nn::Dtype::kBf16);
   EXPECT_EQ(half.forward.flops, cost.forward.flops);
   EXPECT_EQ(half.forward.bytes, 2 * (in + out) + 4 * weights);
 }
 
 TEST(StepCost, GrowsWithTheMicrobatchButForTheWeights) {
-  const Model model = make_usual_model("resnet18").value();
+  const nn::Model model = nn::make_usual_model("resnet18").value();
   const PassCost one = step_cost(model, 1).total;
   const PassCost four = step_cost(model, 4).total;
   EXPECT_DOUBLE_EQ(four.flops, 4 * one.flops);
@@ -59,4 +59,4 @@ TEST(StepCost, GrowsWithTheMicrobatchButForTheWeights) {
 }
 
 }  // namespace
-}  // namespace mayfly::nn
+}  // namespace mayfly::bench

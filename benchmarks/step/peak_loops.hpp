@@ -8,7 +8,7 @@
 
 #include "nn/cpu/isa.hpp"
 
-namespace mayfly::nn::cpu {
+namespace mayfly::bench {
 
 struct PeakLoops {
   /// Independent fp32 multiply-adds in registers; returns how many floating-point operations it
@@ -19,6 +19,6 @@ struct PeakLoops {
 };
 
 /// Any thread. The machine must have `isa`.
-[[nodiscard]] const PeakLoops& peak_loops_for(Isa isa);
+[[nodiscard]] const PeakLoops& peak_loops_for(nn::cpu::Isa isa);
 
-}  // namespace mayfly::nn::cpu
+}  // namespace mayfly::bench

@@ -9,7 +9,7 @@
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"
 
-namespace mayfly::nn {
+namespace mayfly::bench {
 
 /// The cost of one pass over a microbatch.
 struct PassCost {
@@ -35,8 +35,8 @@ struct LayerCost {
 /// The cost of a convolution with its norm and ReLU. `images` is the number of samples in the
 /// microbatch, `dtype` the type of activations and their gradients; weights and their gradients are
 /// fp32.
-[[nodiscard]] LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient,
-                                   std::size_t images, Dtype dtype = Dtype::kFp32);
+[[nodiscard]] LayerCost layer_cost(const nn::ConvSpec& spec, bool has_input_gradient,
+                                   std::size_t images, nn::Dtype dtype = nn::Dtype::kFp32);
 
 struct StepCost {
   std::vector<LayerCost> layers;  ///< in the order of convolutions_of()
@@ -44,7 +44,7 @@ struct StepCost {
   /// the stem, and the classifier. Without the update.
   PassCost total;
 };
-[[nodiscard]] StepCost step_cost(const Model& model, std::size_t images,
-                                 Dtype dtype = Dtype::kFp32);
+[[nodiscard]] StepCost step_cost(const nn::Model& model, std::size_t images,
+                                 nn::Dtype dtype = nn::Dtype::kFp32);
 
-}  // namespace mayfly::nn
+}  // namespace mayfly::bench

@@ -1,29 +1,29 @@
-#include "nn/cpu/machine_peak.hpp"
+#include "benchmarks/step/peak_loops.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace mayfly::nn::cpu {
+namespace mayfly::bench {
 namespace {
 
-class MachinePeak : public ::testing::TestWithParam<Isa> {
+class PeakLoopsOf : public ::testing::TestWithParam<nn::cpu::Isa> {
  protected:
   void SetUp() override {
-    if (!machine_has(GetParam())) {
+    if (!nn::cpu::machine_has(GetParam())) {
       GTEST_SKIP() << "this machine lacks the instruction set";
     }
   }
 };
 
-TEST_P(MachinePeak, MultiplyAddsAreCounted) {
+TEST_P(PeakLoopsOf, MultiplyAddsAreCounted) {
   const PeakLoops& loops = peak_loops_for(GetParam());
   const double once = loops.multiply_add(1000);
   EXPECT_GT(once, 0);
   EXPECT_EQ(loops.multiply_add(3000), 3 * once);
 }
 
-TEST_P(MachinePeak, TriadWritesEveryValueAndNoOther) {
+TEST_P(PeakLoopsOf, TriadWritesEveryValueAndNoOther) {
   const PeakLoops& loops = peak_loops_for(GetParam());
   for (const std::size_t count : {0, 1, 15, 16, 37}) {
     std::vector<float> a(count + 1, -1);
@@ -37,8 +37,9 @@ TEST_P(MachinePeak, TriadWritesEveryValueAndNoOther) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllTargets, MachinePeak,
-                         ::testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512));
+INSTANTIATE_TEST_SUITE_P(AllTargets, PeakLoopsOf,
+                         ::testing::Values(nn::cpu::Isa::kPortable, nn::cpu::Isa::kAvx2,
+                                           nn::cpu::Isa::kAvx512));
 
 }  // namespace
-}  // namespace mayfly::nn::cpu
+}  // namespace mayfly::bench

@@ -1,38 +1,38 @@
-#include "nn/step_cost.hpp"
+#include "benchmarks/step/step_cost.hpp"
 
-namespace mayfly::nn {
+namespace mayfly::bench {
 namespace {
 
 constexpr double kWeightBytes = sizeof(float);
 
-double value_bytes(Dtype dtype) {
-  return static_cast<double>(bytes_of(dtype));
+double value_bytes(nn::Dtype dtype) {
+  return static_cast<double>(nn::bytes_of(dtype));
 }
 
 double square(int side) {
   return static_cast<double>(side) * side;
 }
 
-double output_values(const ConvSpec& spec, std::size_t images) {
+double output_values(const nn::ConvSpec& spec, std::size_t images) {
   return static_cast<double>(images) * spec.out_channels * square(spec.output_size());
 }
 
-double input_values(const ConvSpec& spec, std::size_t images) {
+double input_values(const nn::ConvSpec& spec, std::size_t images) {
   return static_cast<double>(images) * spec.in_channels * square(spec.input_size);
 }
 
 /// The cost of the passes after the stem, which store its output after the norm, and at the end of
 /// each block, which add the shortcut. In backward both are part of a convolution's passes.
-double elementwise_values(const Model& model, std::size_t images) {
+double elementwise_values(const nn::Model& model, std::size_t images) {
   const double stem = output_values(model.stem, images);
   double values = stem + (model.stem_pool ? stem / 4 : stem);
-  for (const BlockSpec& block : model.blocks) {
+  for (const nn::BlockSpec& block : model.blocks) {
     values += 3 * output_values(block.convs.back(), images);
   }
   return values;
 }
 
-PassCost classifier_cost(const Model& model, std::size_t images, Dtype dtype) {
+PassCost classifier_cost(const nn::Model& model, std::size_t images, nn::Dtype dtype) {
   constexpr int kPasses = 3;  // logits, gradient of the features, gradient of the weights
   const double multiply_adds = static_cast<double>(model.features) * model.classes;
   const double features = output_values(model.blocks.back().convs.back(), images);
@@ -42,8 +42,8 @@ PassCost classifier_cost(const Model& model, std::size_t images, Dtype dtype) {
 
 }  // namespace
 
-LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient, std::size_t images,
-                     Dtype dtype) {
+LayerCost layer_cost(const nn::ConvSpec& spec, bool has_input_gradient, std::size_t images,
+                     nn::Dtype dtype) {
   const double flops = 2 * output_values(spec, images) * square(spec.kernel) * spec.in_channels;
   const double in = input_values(spec, images) * value_bytes(dtype);
   const double out = output_values(spec, images) * value_bytes(dtype);
@@ -59,9 +59,9 @@ LayerCost layer_cost(const ConvSpec& spec, bool has_input_gradient, std::size_t 
   return cost;
 }
 
-StepCost step_cost(const Model& model, std::size_t images, Dtype dtype) {
+StepCost step_cost(const nn::Model& model, std::size_t images, nn::Dtype dtype) {
   StepCost cost;
-  for (const ConvSpec* spec : convolutions_of(model)) {
+  for (const nn::ConvSpec* spec : nn::convolutions_of(model)) {
     cost.layers.push_back(layer_cost(*spec, spec != &model.stem, images, dtype));
     cost.total += cost.layers.back().forward;
     cost.total += cost.layers.back().backward;
@@ -71,4 +71,4 @@ StepCost step_cost(const Model& model, std::size_t images, Dtype dtype) {
   return cost;
 }
 
-}  // namespace mayfly::nn
+}  // namespace mayfly::bench

@@ -1,15 +1,22 @@
-#include "nn/cpu/machine_peak.hpp"
+#include "benchmarks/step/peak_loops.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "nn/cpu/machine_peak.cpp"
+#define HWY_TARGET_INCLUDE "benchmarks/step/peak_loops.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "nn/cpu/block_vector-inl.hpp"
-
 HWY_BEFORE_NAMESPACE();
-namespace mayfly::nn::cpu::HWY_NAMESPACE {
+namespace mayfly::bench::HWY_NAMESPACE {
 namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::ScalableTag<float>;
+using Vec = hn::Vec<Tag>;
+
+std::size_t lanes() {
+  return hn::Lanes(Tag());
+}
 
 // Two multiply-adds start per cycle and each takes four or five; 16 registers hold twelve sums and
 // two factors.
@@ -57,15 +64,16 @@ const PeakLoops& peak_loops() {
   return kTable;
 }
 
-}  // namespace mayfly::nn::cpu::HWY_NAMESPACE
+}  // namespace mayfly::bench::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace mayfly::nn::cpu {
+namespace mayfly::bench {
 
-const PeakLoops& peak_loops_for(Isa isa) {
-  return for_isa(isa, N_AVX3::peak_loops, N_AVX2::peak_loops, HWY_STATIC_DISPATCH(peak_loops))();
+const PeakLoops& peak_loops_for(nn::cpu::Isa isa) {
+  return nn::cpu::for_isa(isa, N_AVX3::peak_loops, N_AVX2::peak_loops,
+                          HWY_STATIC_DISPATCH(peak_loops))();
 }
 
-}  // namespace mayfly::nn::cpu
+}  // namespace mayfly::bench
 #endif
