@@ -136,11 +136,6 @@ std::size_t packed_state_size(const ModelState& like) {
          (like.loss_scale.has_value() ? sizeof(LossScale) : 0);
 }
 
-void pack_state(const ModelState& state, std::span<std::byte> out) {
-  ENSURE(out.size() == packed_state_size(state), "the buffer has the packed state's size");
-  pack_state_part(state, 0, out);
-}
-
 void pack_state_part(const ModelState& state, std::size_t first, std::span<std::byte> out) {
   ENSURE(first + out.size() <= packed_state_size(state), "a part lies inside the packed state");
   ENSURE(state.momentum.size() == state.parameters.size(), "momentum covers the parameters");

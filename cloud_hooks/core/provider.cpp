@@ -25,12 +25,6 @@ constexpr std::array kMarkets = {Market::kSpot, Market::kOnDemand};
 constexpr std::array kServerStates = {ServerState::kStarting, ServerState::kRunning,
                                       ServerState::kStopping, ServerState::kGone};
 
-constexpr std::size_t kUuidCharacters = 36;
-
-bool is_dash_place(std::size_t place) {
-  return place == 8 || place == 13 || place == 18 || place == 23;
-}
-
 }  // namespace
 
 const char* to_string(ProviderErrorKind kind) {
@@ -92,13 +86,14 @@ std::optional<ServerState> server_state_of(const std::string& name) {
 
 std::string make_request_id(const CounterRandom& random, std::uint64_t number) {
   constexpr char kDigits[] = "0123456789abcdef";
+  constexpr std::size_t kUuidCharacters = 36;
   constexpr std::size_t kVersionPlace = 14;
   constexpr std::size_t kVariantPlace = 19;
   const std::uint64_t halves[2] = {random.bits(2 * number), random.bits(2 * number + 1)};
   std::string text;
   std::size_t digit = 0;
   for (std::size_t place = 0; place < kUuidCharacters; ++place) {
-    if (is_dash_place(place)) {
+    if (place == 8 || place == 13 || place == 18 || place == 23) {
       text += '-';
       continue;
     }
@@ -108,22 +103,6 @@ std::string make_request_id(const CounterRandom& random, std::uint64_t number) {
     text += kDigits[bits];
   }
   return text;
-}
-
-bool is_request_id(const std::string& text) {
-  if (text.size() != kUuidCharacters) {
-    return false;
-  }
-  bool any = false;
-  for (std::size_t place = 0; place < text.size(); ++place) {
-    const char c = text[place];
-    const bool is_hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-    if (is_dash_place(place) ? c != '-' : !is_hex) {
-      return false;
-    }
-    any = any || (is_hex && c != '0');
-  }
-  return any;
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -102,15 +102,6 @@ std::vector<MicrobatchSet::Run> MicrobatchSet::runs() const {
   return runs;
 }
 
-MicrobatchSet MicrobatchSet::from_words(std::vector<std::uint64_t> words) {
-  ENSURE(words.size() <= kMicrobatchesMax / kWordBits,
-         "a set holds at most kMicrobatchesMax numbers");
-  MicrobatchSet set;
-  set.words_ = std::move(words);
-  drop_trailing_zeros(set.words_);
-  return set;
-}
-
 void MicrobatchSet::add(std::uint32_t microbatch) {
   ENSURE(microbatch < kMicrobatchesMax, "a step has at most kMicrobatchesMax microbatches");
   const std::size_t word = microbatch / kWordBits;

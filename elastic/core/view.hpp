@@ -43,10 +43,6 @@ class MicrobatchSet {
   /// Those of this set that are not in `other`.
   [[nodiscard]] MicrobatchSet minus(const MicrobatchSet& other) const;
 
-  /// 64 microbatches per word, lowest bit first, no trailing zero words.
-  [[nodiscard]] const std::vector<std::uint64_t>& words() const { return words_; }
-  static MicrobatchSet from_words(std::vector<std::uint64_t> words);
-
   friend bool operator==(const MicrobatchSet&, const MicrobatchSet&) = default;
 
  private:

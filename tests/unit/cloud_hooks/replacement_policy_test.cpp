@@ -18,7 +18,7 @@ TEST(ReplacementPolicy, AsksForTheTargetWhereSpeedCostsLeast) {
   ASSERT_EQ(policy.requests.size(), 1u);
   EXPECT_EQ(policy.requests[0].request.count, 2u);
   EXPECT_EQ(policy.requests[0].request.offer, offer("a"));
-  EXPECT_TRUE(is_request_id(policy.requests[0].request.request_id));
+  EXPECT_EQ(policy.requests[0].request.request_id.size(), 36u) << "a UUID";
   EXPECT_EQ(policy.requests[0].request.lifetime_max, seconds(86400));
 }
 

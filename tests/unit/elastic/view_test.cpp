@@ -34,11 +34,9 @@ TEST(MicrobatchSet, MinusAndUnionUndoEachOther) {
   EXPECT_EQ(all.minus(low), high);
 }
 
-TEST(MicrobatchSet, EqualSetsHaveEqualWordsHoweverTheyCameToBe) {
+TEST(MicrobatchSet, EqualSetsAreEqualHoweverTheyCameToBe) {
   const MicrobatchSet small = MicrobatchSet::range(0, 200).minus(MicrobatchSet::range(10, 190));
   EXPECT_EQ(small, MicrobatchSet::range(0, 10));
-  EXPECT_EQ(small.words().size(), 1u);
-  EXPECT_EQ(MicrobatchSet::from_words({1023, 0, 0}), small);
 }
 
 TEST(MicrobatchSetDeathTest, ANumberBeyondTheBoundIsAProgrammerError) {

@@ -37,7 +37,7 @@ class ObserverTest : public ::testing::Test {
 
   Bytes packed() const {
     Bytes bytes(nn::packed_state_size(state));
-    nn::pack_state(state, bytes);
+    nn::pack_state_part(state, 0, bytes);
     return bytes;
   }
 

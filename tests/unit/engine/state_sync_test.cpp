@@ -143,7 +143,7 @@ std::vector<Result<void>> run(const elastic::View& view,
 
 Bytes packed(const nn::ModelState& state) {
   Bytes bytes(nn::packed_state_size(state));
-  nn::pack_state(state, bytes);
+  nn::pack_state_part(state, 0, bytes);
   return bytes;
 }
 

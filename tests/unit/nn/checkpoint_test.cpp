@@ -294,7 +294,7 @@ TEST(Checkpoint, NamesAMissingFile) {
 TEST(PackedState, RestoresEveryBit) {
   const ModelState state = numbered_state(resnet20(), 300);
   Bytes packed(packed_state_size(state));
-  pack_state(state, packed);
+  pack_state_part(state, 0, packed);
   ModelState other = make_initial_state(resnet20(), 9, 300, 0);
   ASSERT_TRUE(unpack_state(packed, other).ok());
   EXPECT_EQ(digest_of(other), digest_of(state));
@@ -306,7 +306,7 @@ TEST(PackedState, HasTheLossScaleOfFp16AtItsEnd) {
   state.loss_scale = LossScale{9, 77};
   Bytes packed(packed_state_size(state));
   EXPECT_EQ(packed.size(), without + sizeof(LossScale));
-  pack_state(state, packed);
+  pack_state_part(state, 0, packed);
   ModelState other = make_initial_state(resnet20(), 9, 300, 0);
   EXPECT_EQ(unpack_state(packed, other).error().code, Errc::kCorrupt) << "it expects none";
   other.loss_scale = LossScale{};
@@ -320,7 +320,7 @@ TEST(PackedState, HasTheLossScaleOfFp16AtItsEnd) {
 TEST(PackedState, IsTheSameInPartsWhereverTheyAreCut) {
   const ModelState state = numbered_state(resnet20(), 300);
   Bytes whole(packed_state_size(state));
-  pack_state(state, whole);
+  pack_state_part(state, 0, whole);
   for (const std::size_t part : {std::size_t{1'000'003}, std::size_t{77'777}}) {
     Bytes packed(whole.size());
     for (std::size_t first = 0; first < packed.size(); first += part) {
@@ -334,7 +334,7 @@ TEST(PackedState, IsTheSameInPartsWhereverTheyAreCut) {
 TEST(PackedState, RefusesAnotherLayoutAndLeavesTheStateAlone) {
   const ModelState state = numbered_state(resnet20(), 300);
   Bytes packed(packed_state_size(state));
-  pack_state(state, packed);
+  pack_state_part(state, 0, packed);
   ModelState other = make_initial_state(resnet20(), 9, 299, 0);
   const Digest before = digest_of(other);
   EXPECT_EQ(unpack_state(packed, other).error().code, Errc::kCorrupt);
