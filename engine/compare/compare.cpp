@@ -1,7 +1,7 @@
 #include "engine/compare/compare.hpp"
 
 #include <fmt/format.h>
-#include <map>
+#include <string_view>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -15,6 +15,24 @@
 
 namespace mayfly::engine {
 namespace {
+
+Result<void> write_report(const RunSet& runs, std::string_view table, std::string_view page) {
+  TRY(write_file_atomic(runs.path("table.txt"), table));
+  return write_file_atomic(runs.path("report.html"), page);
+}
+
+/// Reports what there is, also after a failure, and returns the exit code of both.
+template <typename Work>
+int run_and_report(Work& work) {
+  const Result<void> ran = work.run();
+  const Result<void> reported = work.report();
+  for (const Result<void>& done : {ran, reported}) {
+    if (!done.ok()) {
+      return refuse(done.error(), run_set_exit_code(done.error()));
+    }
+  }
+  return kExitDone;
+}
 
 /// A comparison in its folder.
 class Comparison {
@@ -64,22 +82,17 @@ std::vector<RunResult> Comparison::results_in_order() const {
 
 Result<void> Comparison::report() const {
   const std::vector<RunResult> results = results_in_order();
-  const std::vector<CompareRow> rows = compare_rows(results, plan_.variants, plan_.conditions);
-  const std::string table = compare_table(rows);
-  std::map<std::string, std::string> files =
-      compare_plots(results, plan_.variants, plan_.conditions);
-  files["report.md"] = compare_page(rows, files, shell_line(compare_words(options_)));
-  files["table.txt"] = table;
-  for (const auto& [name, content] : files) {
-    TRY(write_file_atomic(runs_.path(name), std::string_view(content)));
-  }
+  const std::string table = compare_table(compare_rows(results, plan_.variants, plan_.conditions));
+  const std::string page =
+      compare_page(results, plan_.variants, plan_.conditions, shell_line(compare_words(options_)));
+  TRY(write_report(runs_, table, page));
   if (options_.json) {
     for (const RunResult& result : results) {
       fmt::print("{}\n", to_json(result));
     }
     return {};
   }
-  fmt::print("{}plots and records: {}/report.md\n", table, options_.folder);
+  fmt::print("{}charts and records: {}/report.html\n", table, options_.folder);
   return {};
 }
 
@@ -188,14 +201,12 @@ Result<void> Tuning::run() {
 }
 
 Result<void> Tuning::report() const {
-  const std::map<std::string, std::string> files = switch_page(search_, facts_);
-  for (const auto& [name, content] : files) {
-    TRY(write_file_atomic(runs_.path(name), std::string_view(content)));
-  }
+  const std::string table = switch_table(search_, facts_);
+  TRY(write_report(runs_, table, switch_page(search_, facts_)));
   if (options_.json) {
     fmt::print("{}\n", switch_json(search_, facts_));
   } else {
-    fmt::print("{}plots and records: {}/report.md\n", files.at("table.txt"), options_.folder);
+    fmt::print("{}charts and records: {}/report.html\n", table, options_.folder);
   }
   return {};
 }
@@ -211,14 +222,7 @@ int run_compare(const CompareOptions& options) {
   if (Result<void> opened = comparison.open(); !opened.ok()) {
     return refuse(opened.error(), run_set_exit_code(opened.error()));
   }
-  const Result<void> ran = comparison.run();
-  const Result<void> reported = comparison.report();  // of what there is
-  for (const Result<void>& done : {ran, reported}) {
-    if (!done.ok()) {
-      return refuse(done.error(), run_set_exit_code(done.error()));
-    }
-  }
-  return kExitDone;
+  return run_and_report(comparison);
 }
 
 int run_tune_switch(const TuneSwitchOptions& options) {
@@ -230,14 +234,8 @@ int run_tune_switch(const TuneSwitchOptions& options) {
   if (Result<void> opened = tuning.open(); !opened.ok()) {
     return refuse(opened.error(), run_set_exit_code(opened.error()));
   }
-  const Result<void> ran = tuning.run();
-  const Result<void> reported = tuning.report();  // of what there is
-  for (const Result<void>& done : {ran, reported}) {
-    if (!done.ok()) {
-      return refuse(done.error(), run_set_exit_code(done.error()));
-    }
-  }
-  return tuning.is_void() ? kExitFailed : kExitDone;
+  const int code = run_and_report(tuning);
+  return code == kExitDone && tuning.is_void() ? kExitFailed : code;
 }
 
 }  // namespace mayfly::engine

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "base/statistics.hpp"
-#include "engine/compare/svg_chart.hpp"
+#include "engine/compare/charts_page.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -111,16 +113,16 @@ bool any_computed(const std::vector<CompareRow>& rows) {
                      [](const CompareRow& row) { return !row.bytes_counted; });
 }
 
-ChartBar bar_of(const Spread& spread) {
-  return spread.count == 0 ? ChartBar{NAN, NAN, NAN}
-                           : ChartBar{spread.mean, spread.least, spread.most};
+std::optional<ChartBar> bar_of(const Spread& spread) {
+  return spread.count == 0 ? std::nullopt
+                           : std::optional(ChartBar{spread.mean, spread.least, spread.most});
 }
 
 /// One group for each condition, one bar in it for each variant.
 template <typename Value>
-std::string bars(const std::string& title, const std::string& label,
-                 const std::vector<RunResult>& results, const Names& variants,
-                 const Names& conditions, Value value) {
+BarChart bars(const std::string& title, const std::string& label,
+              const std::vector<RunResult>& results, const Names& variants, const Names& conditions,
+              Value value) {
   BarChart chart{title, label, variants, {}};
   for (const std::string& condition : conditions) {
     BarGroup group{condition, {}};
@@ -135,13 +137,13 @@ std::string bars(const std::string& title, const std::string& label,
     }
     chart.groups.push_back(std::move(group));
   }
-  return to_svg(chart);
+  return chart;
 }
 
 template <typename Points>
-std::string curves(const std::string& title, const std::string& label,
-                   const std::vector<RunResult>& results, const Names& variants,
-                   const std::string& condition, Points points) {
+LineChart curves(const std::string& title, const std::string& label,
+                 const std::vector<RunResult>& results, const Names& variants,
+                 const std::string& condition, Points points) {
   LineChart chart{title, "seconds", label, {}};
   for (const std::string& variant : variants) {
     ChartLines lines{variant, {}};
@@ -150,11 +152,11 @@ std::string curves(const std::string& title, const std::string& label,
     }
     chart.series.push_back(std::move(lines));
   }
-  return to_svg(chart);
+  return chart;
 }
 
-std::string staleness_plot(const std::vector<RunResult>& results, const Names& variants,
-                           const std::string& condition) {
+LineChart staleness_chart(const std::vector<RunResult>& results, const Names& variants,
+                          const std::string& condition) {
   LineChart chart{"Staleness, " + condition,
                   "updates between parameters and their use",
                   "share of updates, %",
@@ -168,15 +170,13 @@ std::string staleness_plot(const std::vector<RunResult>& results, const Names& v
         all += static_cast<double>(count);
       }
     }
-    if (all > 0) {
-      ChartLines lines{variant, {{}}};
-      for (const auto& [age, count] : counts) {
-        lines.lines.front().emplace_back(static_cast<double>(age), 100 * count / all);
-      }
-      chart.series.push_back(std::move(lines));
+    ChartLines lines{variant, {{}}};
+    for (const auto& [age, count] : counts) {
+      lines.lines.front().emplace_back(static_cast<double>(age), 100 * count / all);
     }
+    chart.series.push_back(std::move(lines));
   }
-  return to_svg(chart);
+  return chart;
 }
 
 }  // namespace
@@ -237,61 +237,42 @@ std::string compare_table(const std::vector<CompareRow>& rows) {
   return text + (any_computed(rows) ? kComputedBytes : "");
 }
 
-std::map<std::string, std::string> compare_plots(const std::vector<RunResult>& results,
-                                                 const Names& variants, const Names& conditions) {
-  std::map<std::string, std::string> plots;
+std::string compare_page(const std::vector<RunResult>& results, const Names& variants,
+                         const Names& conditions, const std::string& command) {
+  ChartsPage page;
+  page.title = "Comparison";
+  page.command = command;
+  page.table = compare_table(compare_rows(results, variants, conditions));
+  page.note =
+      "Means ± deviation over seeds; a failed run counts in 'runs' only. One line of a chart is "
+      "one seed; the range behind a bar is that of the seeds.";
   for (const std::string& condition : conditions) {
-    plots["accuracy-" + condition + ".svg"] = curves(
-        "Test accuracy, " + condition, "%", results, variants, condition, [](const RunResult& run) {
-          std::vector<ChartPoint> points = run.accuracy;
-          for (ChartPoint& point : points) {
-            point.second *= 100;
-          }
-          return points;
-        });
-    plots["loss-" + condition + ".svg"] =
-        curves("Training loss, " + condition, "loss", results, variants, condition,
-               [](const RunResult& run) { return run.loss; });
-    plots["staleness-" + condition + ".svg"] = staleness_plot(results, variants, condition);
+    page.line_charts.push_back(curves("Test accuracy, " + condition, "%", results, variants,
+                                      condition, [](const RunResult& run) {
+                                        std::vector<ChartPoint> points = run.accuracy;
+                                        for (ChartPoint& point : points) {
+                                          point.second *= 100;
+                                        }
+                                        return points;
+                                      }));
+    page.line_charts.push_back(curves("Training loss, " + condition, "loss", results, variants,
+                                      condition, [](const RunResult& run) { return run.loss; }));
+    page.line_charts.push_back(staleness_chart(results, variants, condition));
   }
-  plots["images_per_second.svg"] = bars("Training speed", "images/s", results, variants, conditions,
-                                        [](const RunResult& run, std::vector<double>& values) {
-                                          values.push_back(run.images_per_second);
-                                        });
-  plots["bytes.svg"] = bars(
-      "Bytes moved (all-reduce: computed)", "MB", results, variants, conditions,
-      [](const RunResult& run, std::vector<double>& values) { values.push_back(run.bytes / 1e6); });
-  plots["recoveries.svg"] =
-      bars("From a loss to the next step", "ms", results, variants, conditions,
-           [](const RunResult& run, std::vector<double>& values) {
-             values.insert(values.end(), run.recoveries_ms.begin(), run.recoveries_ms.end());
-           });
-  return plots;
-}
-
-std::string compare_page(const std::vector<CompareRow>& rows,
-                         const std::map<std::string, std::string>& plots,
-                         const std::string& command) {
-  const auto line_of = [](const Names& cells) {
-    std::string line = "|";
-    for (const std::string& cell : cells) {
-      line += " " + cell + " |";
-    }
-    return line + "\n";
-  };
-  std::string page = "# Comparison\n\n    " + command + "\n\n" + line_of(kHeadings) +
-                     line_of(Names(kHeadings.size(), "---"));
-  for (const CompareRow& row : rows) {
-    page += line_of(cells_of(row));
-  }
-  page += any_computed(rows) ? std::string("\n\\") + kComputedBytes : "";
-  page +=
-      "\nMeans ± deviation over seeds; a failed run counts in `runs` only. One line of a plot\n"
-      "is one seed; a bar's stroke is the range.\n";
-  for (const auto& [name, svg] : plots) {
-    page += fmt::format("\n![{}]({})\n", name.substr(0, name.size() - 4), name);
-  }
-  return page;
+  page.bar_charts.push_back(bars("Training speed", "images/s", results, variants, conditions,
+                                 [](const RunResult& run, std::vector<double>& values) {
+                                   values.push_back(run.images_per_second);
+                                 }));
+  page.bar_charts.push_back(bars("Bytes moved (all-reduce: computed)", "MB", results, variants,
+                                 conditions, [](const RunResult& run, std::vector<double>& values) {
+                                   values.push_back(run.bytes / 1e6);
+                                 }));
+  page.bar_charts.push_back(bars("From a loss to the next step", "ms", results, variants,
+                                 conditions, [](const RunResult& run, std::vector<double>& values) {
+                                   values.insert(values.end(), run.recoveries_ms.begin(),
+                                                 run.recoveries_ms.end());
+                                 }));
+  return to_html(page);
 }
 
 }  // namespace mayfly::engine

@@ -1,8 +1,7 @@
 #pragma once
 
-// What a comparison says: a table and plots. Pure; no thread matters.
+// The results of a comparison as a table and as a page with charts. Pure; any thread.
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -44,15 +43,11 @@ struct CompareRow {
 /// For a terminal.
 [[nodiscard]] std::string compare_table(const std::vector<CompareRow>& rows);
 
-/// The plots by file name: accuracy (and loss) against time for each condition, images per second,
-/// staleness, bytes and recoveries.
-[[nodiscard]] std::map<std::string, std::string> compare_plots(
-    const std::vector<RunResult>& results, const std::vector<std::string>& variants,
-    const std::vector<std::string>& conditions);
-
-/// report.md: the table, and the plots in their places.
-[[nodiscard]] std::string compare_page(const std::vector<CompareRow>& rows,
-                                       const std::map<std::string, std::string>& plots,
+/// report.html: the command and the table, and as charts test accuracy, loss and staleness for each
+/// condition, then images per second, bytes and recoveries.
+[[nodiscard]] std::string compare_page(const std::vector<RunResult>& results,
+                                       const std::vector<std::string>& variants,
+                                       const std::vector<std::string>& conditions,
                                        const std::string& command);
 
 }  // namespace mayfly::engine

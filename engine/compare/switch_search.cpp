@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "engine/compare/charts_page.hpp"
 #include "engine/compare/compare_report.hpp"
-#include "engine/compare/svg_chart.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
@@ -86,7 +86,7 @@ std::string conclusion(const SwitchSearch& search, const SwitchReportFacts& fact
   return text;
 }
 
-std::string plot_of(const SwitchSearch& search, const SwitchReportFacts& facts, bool accuracy) {
+LineChart chart_of(const SwitchSearch& search, const SwitchReportFacts& facts, bool accuracy) {
   LineChart chart;
   chart.title = accuracy ? "Test accuracy by the share of bsp" : "Time by the share of bsp";
   chart.x_label = "bsp first, % of the job";
@@ -109,7 +109,7 @@ std::string plot_of(const SwitchSearch& search, const SwitchReportFacts& facts, 
     const double least = 100 * (search.points().front().mean_top1() - facts.options.tolerance);
     chart.series.push_back({"accepted from here on", {{{0, least}, {100, least}}}});
   }
-  return to_svg(chart);
+  return chart;
 }
 
 }  // namespace
@@ -211,21 +211,18 @@ std::string switch_table(const SwitchSearch& search, const SwitchReportFacts& fa
   return table + conclusion(search, facts);
 }
 
-std::map<std::string, std::string> switch_page(const SwitchSearch& search,
-                                               const SwitchReportFacts& facts) {
-  std::map<std::string, std::string> files;
-  files["accuracy.svg"] = plot_of(search, facts, true);
-  files["seconds.svg"] = plot_of(search, facts, false);
-  files["table.txt"] = switch_table(search, facts);
-  files["report.md"] = fmt::format(
-      "# When to switch from bsp to {}\n\n```\n{}\n```\n\nTarget: the mean accuracy of {} runs of "
-      "bsp alone, less {:.2f} points. At most {} points, each with the same seeds from {} on; a "
-      "run "
-      "that fails rejects its point.\n\n```\n{}```\n\n![accuracy](accuracy.svg)\n\n"
-      "![seconds](seconds.svg)\n",
-      facts.then, facts.command, facts.options.runs, 100 * facts.options.tolerance,
-      facts.options.probes, facts.options.first_seed, files["table.txt"]);
-  return files;
+std::string switch_page(const SwitchSearch& search, const SwitchReportFacts& facts) {
+  ChartsPage page;
+  page.title = "When to switch from bsp to " + facts.then;
+  page.command = facts.command;
+  page.table = switch_table(search, facts);
+  page.note = fmt::format(
+      "Target: the mean accuracy of {} runs of bsp alone, less {:.2f} points. At most {} points, "
+      "each with the same seeds from {} on; a run that fails rejects its point.",
+      facts.options.runs, 100 * facts.options.tolerance, facts.options.probes,
+      facts.options.first_seed);
+  page.line_charts = {chart_of(search, facts, true), chart_of(search, facts, false)};
+  return to_html(page);
 }
 
 std::string switch_json(const SwitchSearch& search, const SwitchReportFacts& facts) {

@@ -7,7 +7,6 @@
 // matters.
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -86,9 +85,8 @@ struct SwitchReportFacts {
 
 /// For a terminal: a line for each point, and what follows from them.
 [[nodiscard]] std::string switch_table(const SwitchSearch& search, const SwitchReportFacts& facts);
-/// report.md and the plots that it shows, by file name.
-[[nodiscard]] std::map<std::string, std::string> switch_page(const SwitchSearch& search,
-                                                             const SwitchReportFacts& facts);
+/// report.html: the command, the table, and charts of accuracy and time.
+[[nodiscard]] std::string switch_page(const SwitchSearch& search, const SwitchReportFacts& facts);
 /// The phases that the search came to, as --phases takes them.
 [[nodiscard]] std::string switch_phases(const SwitchSearch& search, const SwitchReportFacts& facts);
 /// All of it as one JSON object.

@@ -1,4 +1,5 @@
-"""Puts the page together and writes it as a C++ source: embed.py OUTPUT FOLDER_OF_UPLOT.
+"""Puts a page together and writes it as a C++ source:
+embed.py OUTPUT FOLDER_OF_UPLOT FOLDER_OF_PAGE NAMESPACE SCRIPT...
 
 The page is one HTML file with everything inside. A browser runs its script and uses its style
 only if their hashes are those of the policy (Content-Security-Policy), which is written, too.
@@ -9,7 +10,6 @@ import hashlib
 import pathlib
 import sys
 
-SCRIPTS = ("store.js", "tracks.js", "source.js", "main.js")
 LITERAL_BYTES = 90
 
 
@@ -18,9 +18,9 @@ def policy_hash(text):
     return "'sha256-" + base64.b64encode(digest).decode() + "'"
 
 
-def page(here, uplot):
+def page(here, uplot, scripts):
     script = uplot.joinpath("uPlot.iife.min.js").read_text()
-    script += "".join("\n" + here.joinpath(name).read_text() for name in SCRIPTS)
+    script += "".join("\n" + here.joinpath(name).read_text() for name in scripts)
     style = uplot.joinpath("uPlot.min.css").read_text() + here.joinpath("page.css").read_text()
     if "</" + "script" in script or "</" + "style" in style:
         sys.exit("embed.py: the end of an element inside it")
@@ -46,15 +46,16 @@ def literal(text):
 
 
 def main():
-    output, uplot = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    html, script, style = page(pathlib.Path(__file__).parent, uplot)
+    output, uplot, here = (pathlib.Path(argument) for argument in sys.argv[1:4])
+    namespace = sys.argv[4]
+    html, script, style = page(here, uplot, sys.argv[5:])
     size = len(html.encode())
     output.write_text(
-        '#include "observe/page_text.hpp"\n\nnamespace mayfly::observe {\n\n'
-        f"const std::string_view kPage(\n{literal(html)},\n    {size});\n"
-        f'const std::string_view kScriptHash("{script}");\n'
-        f'const std::string_view kStyleHash("{style}");\n\n'
-        "}  // namespace mayfly::observe\n")
+        f"#include <string_view>\n\nnamespace {namespace} {{\n\n"
+        f"extern const std::string_view kPage(\n{literal(html)},\n    {size});\n"
+        f'extern const std::string_view kScriptHash("{script}");\n'
+        f'extern const std::string_view kStyleHash("{style}");\n\n'
+        f"}}  // namespace {namespace}\n")
 
 
 main()

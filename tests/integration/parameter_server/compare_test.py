@@ -2,12 +2,12 @@
 work as possible."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
 from mayfly_run import BINARY, expect, main  # noqa: E402
@@ -30,7 +30,14 @@ def results(folder):
         return [json.loads(line) for line in f]
 
 
-def compare_ends_with_plots():
+def report(folder):
+    """The numbers that the page of a comparison draws."""
+    with open(os.path.join(folder, "report.html")) as f:
+        page = f.read()
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL).group(1))
+
+
+def compare_ends_with_charts():
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     out = os.path.join(folder, "comparison")
     done = run(out)
@@ -43,15 +50,17 @@ def compare_ends_with_plots():
     kinds = {(r["variant"], r["condition"]): r for r in found}
     expect(sum(kinds[("asp", "clean")]["staleness"].values()) == 24, "not every update counted")
     expect(len(kinds[("allreduce", "kill")]["recoveries_ms"]) == 1, "no recovery on record")
-    for name in os.listdir(out):
-        if name.endswith(".svg"):
-            xml.etree.ElementTree.parse(os.path.join(out, name))
-    with open(os.path.join(out, "report.md")) as f:
-        page = f.read()
-    expect("mayfly compare --output " in page and " --variants '" in page, page[:300])
-    for name in ("accuracy-clean.svg", "accuracy-kill.svg", "images_per_second.svg", "bytes.svg",
-                 "staleness-clean.svg", "recoveries.svg"):
-        expect(name in page and os.path.exists(os.path.join(out, name)), f"no {name}")
+    page = report(out)
+    expect("mayfly compare --output " in page["command"] and " --variants '" in page["command"],
+           page["command"])
+    lines = {chart["title"]: chart["series"] for chart in page["line_charts"]}
+    expect(all(series["lines"][0] for condition in ("clean", "kill")
+               for series in lines["Test accuracy, " + condition]), f"{lines}")
+    stale = [series["name"] for series in lines["Staleness, clean"] if series["lines"][0]]
+    expect(stale == ["asp"], f"{lines}")
+    bars = {chart["title"]: chart["groups"] for chart in page["bar_charts"]}
+    expect(all(bar["value"] > 0 for group in bars["Training speed"] for bar in group["bars"]),
+           f"{bars}")
     expect("condition" in done.stdout and "asp" in done.stdout, done.stdout)
     shutil.rmtree(folder)
 
@@ -103,11 +112,9 @@ def tune_switch_searches_and_goes_on():
            [(v, s) for v in ("bsp", "bsp:4steps,asp", "bsp:2steps,asp") for s in (1, 2)],
            f"{[(r['variant'], r['seed']) for r in found]}")
     expect("Switch after 25 %" in done.stdout and '"bsp:2steps,asp"' in done.stdout, done.stdout)
-    with open(os.path.join(out, "report.md")) as f:
-        page = f.read()
-    for name in ("accuracy.svg", "seconds.svg"):
-        xml.etree.ElementTree.parse(os.path.join(out, name))
-        expect(name in page, f"no {name}")
+    charts = report(out)["line_charts"]
+    expect(len(charts) == 2 and all(len(c["series"][0]["lines"][0]) == 3 for c in charts),
+           f"{charts}")
     stricter = subprocess.run(tuning(out, "--json", "--probes", "1"), capture_output=True,
                               text=True, timeout=240)
     expect(stricter.returncode == 0 and stricter.stderr == "", f"ran again: {stricter.stderr}")
@@ -136,5 +143,5 @@ def bench_ps_measures():
 
 if __name__ == "__main__":
     sys.exit(main({f.__name__: f for f in (
-        compare_ends_with_plots, an_interrupted_comparison_goes_on,
+        compare_ends_with_charts, an_interrupted_comparison_goes_on,
         tune_switch_searches_and_goes_on, bench_ps_measures)}))
