@@ -25,7 +25,7 @@
 #include "base/check.hpp"
 #include "base/net/accept.hpp"
 #include "base/net/sockets.hpp"
-#include "cloud_hooks/http/encodings.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

@@ -25,7 +25,7 @@
 #include "base/file.hpp"
 #include "base/process/program.hpp"
 #include "base/try_assign.hpp"
-#include "cloud_hooks/http/encodings.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

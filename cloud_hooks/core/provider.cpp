@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -78,6 +80,30 @@ ServerStatus status_in(std::vector<ServerStatus> servers, const std::string& id)
   ServerStatus gone;
   gone.id = id;
   return gone;
+}
+
+Answer<std::vector<ServerStatus>> list_pages(
+    const std::function<Answer<ServerPage>(const std::string& token)>& page_at) {
+  constexpr int kPagesMax = 100;
+  std::vector<ServerStatus> servers;
+  std::string token;
+  for (int number = 0; number < kPagesMax; ++number) {
+    TRY_ASSIGN(ServerPage page, page_at(token));
+    std::move(page.servers.begin(), page.servers.end(), std::back_inserter(servers));
+    if (page.next_token.empty()) {
+      sort_oldest_first(servers);
+      return servers;
+    }
+    token = std::move(page.next_token);
+  }
+  return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end"};
+}
+
+void sort_oldest_first(std::vector<ServerStatus>& servers) {
+  std::stable_sort(servers.begin(), servers.end(),
+                   [](const ServerStatus& a, const ServerStatus& b) {
+                     return a.uptime.value_or(Duration(0)) > b.uptime.value_or(Duration(0));
+                   });
 }
 
 std::optional<ServerState> server_state_of(const std::string& name) {

@@ -9,6 +9,7 @@
 // Messages and previews never contain a secret.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -139,6 +140,19 @@ struct ServerStatus {
 
 /// The server with that id; if it is not among them, one that is kGone.
 [[nodiscard]] ServerStatus status_in(std::vector<ServerStatus> servers, const std::string& id);
+
+/// One page of a cloud's list of servers.
+struct ServerPage {
+  std::vector<ServerStatus> servers;
+  std::string next_token;  ///< names the next page; empty: it was the last
+};
+
+/// The servers of all pages, oldest first. `page_at` is given the token of a page, an empty one for
+/// the first. Fails as that, or with kRate if the list does not end.
+[[nodiscard]] Answer<std::vector<ServerStatus>> list_pages(
+    const std::function<Answer<ServerPage>(const std::string& token)>& page_at);
+/// Sorts servers by their time since billing began, the longest first.
+void sort_oldest_first(std::vector<ServerStatus>& servers);
 
 /// The servers that exist for a request, and an error if they are fewer than requested. With kRate
 /// it is unknown whether the others were started; repeating the same request, or list(), shows it.

@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <ctime>
 #include <map>
 
 #include "base/check.hpp"
 #include "base/try_assign.hpp"
-#include "cloud_hooks/http/encodings.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/http/json_fields.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -180,23 +180,17 @@ Answer<std::string> AwsCredentialSource::metadata(const std::string& method,
 }
 
 Answer<AwsCredentials> AwsCredentialSource::take(const std::string& json) {
-  constexpr std::int64_t kMarginSeconds = 300;
-  boost::system::error_code error;
-  const boost::json::value parsed = boost::json::parse(json, error);
-  const boost::json::object* const object = error ? nullptr : parsed.if_object();
-  const auto text = [&](std::string_view name) {
-    const boost::json::value* const value = object == nullptr ? nullptr : object->if_contains(name);
-    return value != nullptr && value->is_string() ? std::string(value->get_string())
-                                                  : std::string();
-  };
-  const AwsCredentials keys{text("AccessKeyId"), text("SecretAccessKey"), text("Token")};
-  const std::optional<std::int64_t> expiration = parse_iso_time(text("Expiration"));
+  Result<boost::json::object> read = parse_object(json, "");
+  const boost::json::object role = read.ok() ? std::move(read).value() : boost::json::object();
+  const AwsCredentials keys{text_of(role, "AccessKeyId"), text_of(role, "SecretAccessKey"),
+                            text_of(role, "Token")};
+  const std::optional<std::int64_t> expiration = parse_iso_time(text_of(role, "Expiration"));
   if (keys.access_key.empty() || keys.secret_key.empty() || !expiration) {
     return ProviderError{ProviderErrorKind::kRate,
                          "the answer of the metadata server is not a role's keys"};
   }
-  const std::int64_t good_for = std::max<std::int64_t>(0, *expiration - unix_seconds_());
-  shared_->put(keys, unix_seconds_() + std::max(good_for - kMarginSeconds, good_for / 2));
+  const std::int64_t now = unix_seconds_();
+  shared_->put(keys, now, *expiration - now);
   return keys;
 }
 

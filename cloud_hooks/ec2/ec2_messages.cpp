@@ -252,7 +252,7 @@ Ec2Error parse_ec2_error(const HttpResponse& answer, std::string_view what) {
   return result;
 }
 
-Result<Ec2Page> parse_ec2_instances(std::string_view xml, std::int64_t now) {
+Result<ServerPage> parse_ec2_instances(std::string_view xml, std::int64_t now) {
   pugi::xml_document document;
   const pugi::xml_parse_result parsed = document.load_buffer(xml.data(), xml.size());
   const pugi::xml_node root = document.document_element();
@@ -261,7 +261,7 @@ Result<Ec2Page> parse_ec2_instances(std::string_view xml, std::int64_t now) {
   if (!parsed || (!run && !listed) || !root.child(run ? "instancesSet" : "reservationSet")) {
     return Error{Errc::kCorrupt, "the answer is not a list of instances"};
   }
-  Ec2Page page;
+  ServerPage page;
   page.next_token = text_of(root, "nextToken");
   const auto take = [&](const pugi::xml_node& set) {
     for (const pugi::xml_node& item : set.children("item")) {
@@ -276,8 +276,8 @@ Result<Ec2Page> parse_ec2_instances(std::string_view xml, std::int64_t now) {
   }
   const bool complete = std::all_of(page.servers.begin(), page.servers.end(),
                                     [](const ServerStatus& server) { return is_word(server.id); });
-  return complete ? Result<Ec2Page>(std::move(page))
-                  : Result<Ec2Page>(Error{Errc::kCorrupt, "an instance without an id"});
+  return complete ? Result<ServerPage>(std::move(page))
+                  : Result<ServerPage>(Error{Errc::kCorrupt, "an instance without an id"});
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -53,13 +53,8 @@ struct Ec2Error {
 /// The meaning of an answer with an error status. `what` is a readable name of the request.
 [[nodiscard]] Ec2Error parse_ec2_error(const HttpResponse& answer, std::string_view what);
 
-struct Ec2Page {
-  std::vector<ServerStatus> servers;
-  std::string next_token;  ///< empty: it was the last
-};
-
 /// The instances in an answer of RunInstances or DescribeInstances. `now`: seconds since 1970 by
 /// EC2's clock. kCorrupt if it is not such an answer.
-[[nodiscard]] Result<Ec2Page> parse_ec2_instances(std::string_view xml, std::int64_t now);
+[[nodiscard]] Result<ServerPage> parse_ec2_instances(std::string_view xml, std::int64_t now);
 
 }  // namespace mayfly::cloud_hooks

@@ -13,7 +13,6 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr std::uint32_t kCountMax = 64;
-constexpr int kPagesMax = 100;
 
 bool is_instance_id(const std::string& id) {
   return id.starts_with("i-") && id.size() <= 32 &&
@@ -49,7 +48,7 @@ class Ec2Provider final : public Provider {
       return code_ == "IdempotentInstanceTerminated" ? ended_already(request.request_id)
                                                      : RequestOutcome(std::move(answer).error());
     }
-    TRY_ASSIGN(Ec2Page page, instances_in(answer.value()));
+    TRY_ASSIGN(ServerPage page, instances_in(answer.value()));
     RequestOutcome outcome{std::move(page.servers), std::nullopt};
     for (ServerStatus& server : outcome.servers) {
       server.request_id = request.request_id;
@@ -87,7 +86,7 @@ class Ec2Provider final : public Provider {
       return is_unknown(code_) ? Answer<ServerStatus>(promised_or(gone))
                                : Answer<ServerStatus>(answer.error());
     }
-    TRY_ASSIGN(Ec2Page page, instances_in(answer.value()));
+    TRY_ASSIGN(ServerPage page, instances_in(answer.value()));
     for (ServerStatus& server : page.servers) {
       if (server.id == id) {
         promises_->known(id);
@@ -98,19 +97,13 @@ class Ec2Provider final : public Provider {
   }
 
   Answer<std::vector<ServerStatus>> list() override {
-    std::vector<ServerStatus> servers;
-    std::string token;
-    for (int page_number = 0; page_number < kPagesMax; ++page_number) {
-      TRY_ASSIGN(const HttpResponse answer,
-                 call(ec2_list_form(options_, token), "listing servers"));
-      TRY_ASSIGN(Ec2Page page, instances_in(answer));
-      std::move(page.servers.begin(), page.servers.end(), std::back_inserter(servers));
-      if (page.next_token.empty()) {
-        return with_promised(std::move(servers));
-      }
-      token = std::move(page.next_token);
-    }
-    return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end"};
+    TRY_ASSIGN(std::vector<ServerStatus> servers,
+               list_pages([this](const std::string& token) -> Answer<ServerPage> {
+                 TRY_ASSIGN(const HttpResponse answer,
+                            call(ec2_list_form(options_, token), "listing servers"));
+                 return instances_in(answer);
+               }));
+    return with_promised(std::move(servers));
   }
 
   Capabilities capabilities() const override { return {kCountMax, true, true, true, true}; }
@@ -171,9 +164,7 @@ class Ec2Provider final : public Provider {
     for (ServerStatus& server : promises_->all(monotonic_now())) {
       servers.push_back(std::move(server));
     }
-    std::stable_sort(servers.begin(), servers.end(), [](const auto& a, const auto& b) {
-      return a.uptime.value_or(Duration(0)) > b.uptime.value_or(Duration(0));
-    });
+    sort_oldest_first(servers);
     return servers;
   }
 
@@ -192,12 +183,8 @@ class Ec2Provider final : public Provider {
 
   [[nodiscard]] std::int64_t now() const { return unix_seconds_() + clock_offset_; }
 
-  Answer<Ec2Page> instances_in(const HttpResponse& answer) const {
-    Result<Ec2Page> page = parse_ec2_instances(answer.body, now());
-    if (!page.ok()) {
-      return ProviderError{ProviderErrorKind::kRate, page.error().detail};
-    }
-    return std::move(page).value();
+  Answer<ServerPage> instances_in(const HttpResponse& answer) const {
+    return or_unreadable(parse_ec2_instances(answer.body, now()));
   }
 
   /// True if EC2's clock differs from this machine's; signatures use EC2's time from now on.

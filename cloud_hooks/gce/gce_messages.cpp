@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json.hpp>
 #include <cctype>
 #include <charconv>
 #include <optional>
 #include <set>
 
 #include "base/try_assign.hpp"
-#include "cloud_hooks/http/encodings.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/http/json_fields.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -26,39 +26,7 @@ bool is_name(std::string_view text, std::string_view also = "") {
   });
 }
 
-Result<json::object> parse_object(std::string_view text) {
-  boost::system::error_code error;
-  json::value value = json::parse(text, error);
-  if (error || !value.is_object()) {
-    return Error{Errc::kCorrupt, "the answer is not a JSON object"};
-  }
-  return std::move(value.get_object());
-}
-
-/// Empty if there is no such field or it is no string.
-std::string text_of(const json::object& object, std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
-const json::object* object_of(const json::object& object, std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  return value == nullptr ? nullptr : value->if_object();
-}
-
-/// The elements that are objects.
-std::vector<const json::object*> objects_of(const json::object* object, std::string_view name) {
-  std::vector<const json::object*> objects;
-  const json::value* const value = object == nullptr ? nullptr : object->if_contains(name);
-  if (value != nullptr && value->is_array()) {
-    for (const json::value& element : value->get_array()) {
-      if (element.is_object()) {
-        objects.push_back(&element.get_object());
-      }
-    }
-  }
-  return objects;
-}
+constexpr const char* kNoObject = "the answer is not a JSON object";
 
 std::string last_part(const std::string& url) {
   return url.substr(url.rfind('/') + 1);
@@ -206,8 +174,6 @@ Result<ServerStatus> server_of(const json::object& instance, std::int64_t now) {
   return server;
 }
 
-namespace json = boost::json;
-
 constexpr const char* kSpotPrefix = "PREEMPTIBLE_";
 
 /// "nvidia-tesla-t4" is counted as NVIDIA_T4_GPUS.
@@ -343,7 +309,7 @@ Result<std::string> gce_insert_body(const GceOptions& options, const ServerReque
 }
 
 ProviderError gce_error(const HttpResponse& answer, std::string_view what) {
-  const Result<json::object> body = parse_object(answer.body);
+  const Result<json::object> body = parse_object(answer.body, kNoObject);
   const json::object* const error = body.ok() ? object_of(body.value(), "error") : nullptr;
   const std::vector<const json::object*> errors = objects_of(error, "errors");
   const std::string reason = errors.empty() ? "" : text_of(*errors.front(), "reason");
@@ -364,7 +330,7 @@ ProviderError gce_error(const HttpResponse& answer, std::string_view what) {
 }
 
 Result<GceOperation> parse_gce_operation(std::string_view text) {
-  TRY_ASSIGN(const json::object parsed, parse_object(text));
+  TRY_ASSIGN(const json::object parsed, parse_object(text, kNoObject));
   GceOperation operation;
   operation.name = text_of(parsed, "name");
   const std::string status = text_of(parsed, "status");
@@ -382,17 +348,17 @@ Result<GceOperation> parse_gce_operation(std::string_view text) {
 }
 
 Result<ServerStatus> parse_gce_instance(std::string_view text, std::int64_t now) {
-  const Result<json::object> parsed = parse_object(text);
+  const Result<json::object> parsed = parse_object(text, kNoObject);
   return parsed.ok() ? server_of(parsed.value(), now) : Result<ServerStatus>(parsed.error());
 }
 
-Result<GcePage> parse_gce_page(std::string_view text, std::int64_t now) {
-  TRY_ASSIGN(const json::object parsed, parse_object(text));
+Result<ServerPage> parse_gce_page(std::string_view text, std::int64_t now) {
+  TRY_ASSIGN(const json::object parsed, parse_object(text, kNoObject));
   const json::object* const zones = object_of(parsed, "items");
   if (zones == nullptr && parsed.contains("items")) {
     return Error{Errc::kCorrupt, "the answer is not a list of instances by zone"};
   }
-  GcePage page;
+  ServerPage page;
   page.next_token = text_of(parsed, "nextPageToken");
   for (const auto& zone : zones == nullptr ? json::object() : *zones) {
     for (const json::object* instance : objects_of(zone.value().if_object(), "instances")) {
@@ -404,27 +370,14 @@ Result<GcePage> parse_gce_page(std::string_view text, std::int64_t now) {
 }
 
 Result<std::vector<GceQuota>> parse_gce_quotas(std::string_view text) {
-  boost::system::error_code error;
-  const json::value parsed = json::parse(text, error);
-  const json::object* const region = error ? nullptr : parsed.if_object();
-  if (region == nullptr) {
-    return Error{Errc::kCorrupt, "the answer is not a JSON object"};
-  }
+  TRY_ASSIGN(const json::object region, parse_object(text, kNoObject));
   std::vector<GceQuota> quotas;
-  const json::value* const all = region->if_contains("quotas");
-  if (all == nullptr || !all->is_array()) {
-    return quotas;
-  }
-  for (const json::value& value : all->get_array()) {
-    const json::object* const quota = value.if_object();
-    const json::value* const metric = quota == nullptr ? nullptr : quota->if_contains("metric");
-    if (metric == nullptr || !metric->is_string()) {
-      continue;
-    }
+  for (const json::object* quota : objects_of(&region, "quotas")) {
+    const std::string metric = text_of(*quota, "metric");
     const std::optional<double> limit = number_of(*quota, "limit");
     const std::optional<double> usage = number_of(*quota, "usage");
-    if (limit && usage) {
-      quotas.push_back({readable(metric->get_string()), *limit, *usage});
+    if (!metric.empty() && limit && usage) {
+      quotas.push_back({readable(metric), *limit, *usage});
     }
   }
   return quotas;

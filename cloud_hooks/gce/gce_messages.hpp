@@ -60,13 +60,8 @@ struct GceOperation {
 /// One instance. Its id is "zone/name". `now`: seconds since 1970 by Compute Engine's clock.
 [[nodiscard]] Result<ServerStatus> parse_gce_instance(std::string_view json, std::int64_t now);
 
-struct GcePage {
-  std::vector<ServerStatus> servers;
-  std::string next_token;  ///< empty: it was the last
-};
-
 /// One page of instances.aggregatedList.
-[[nodiscard]] Result<GcePage> parse_gce_page(std::string_view json, std::int64_t now);
+[[nodiscard]] Result<ServerPage> parse_gce_page(std::string_view json, std::int64_t now);
 
 struct GceQuota {
   std::string metric;  ///< Compute Engine's name, for example "PREEMPTIBLE_CPUS"

@@ -14,7 +14,6 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr std::uint32_t kCountMax = 64;
-constexpr int kPagesMax = 100;
 
 /// Splits "zone/name"; both are empty if the id is not of this form.
 std::pair<std::string, std::string> split_id(const std::string& id) {
@@ -95,9 +94,7 @@ class GceProvider final : public Provider {
   }
 
   Answer<std::vector<ServerStatus>> list() override {
-    std::vector<ServerStatus> servers;
-    std::string token;
-    for (int page_number = 0; page_number < kPagesMax; ++page_number) {
+    return list_pages([this](const std::string& token) -> Answer<ServerPage> {
       std::vector<std::pair<std::string, std::string>> query = {
           {"filter", fmt::format("labels.mayfly-job={}", options_.job)}, {"maxResults", "500"}};
       if (!token.empty()) {
@@ -106,17 +103,8 @@ class GceProvider final : public Provider {
       TRY_ASSIGN(const HttpResponse answer,
                  call("GET", fmt::format("/aggregated/instances?{}", form_encode(query)), "",
                       "listing servers"));
-      TRY_ASSIGN(GcePage page, or_unreadable(parse_gce_page(answer.body, now_of(answer))));
-      std::move(page.servers.begin(), page.servers.end(), std::back_inserter(servers));
-      if (page.next_token.empty()) {
-        std::stable_sort(servers.begin(), servers.end(), [](const auto& a, const auto& b) {
-          return a.uptime.value_or(Duration(0)) > b.uptime.value_or(Duration(0));
-        });
-        return servers;
-      }
-      token = std::move(page.next_token);
-    }
-    return ProviderError{ProviderErrorKind::kRate, "a list of servers without an end"};
+      return or_unreadable(parse_gce_page(answer.body, now_of(answer)));
+    });
   }
 
   Capabilities capabilities() const override { return {kCountMax, true, true, true, true}; }
@@ -170,14 +158,6 @@ class GceProvider final : public Provider {
   /// Compute Engine's clock, by the answer, else ours.
   [[nodiscard]] std::int64_t now_of(const HttpResponse& answer) const {
     return answer.date().value_or(unix_seconds_());
-  }
-
-  template <typename T>
-  static Answer<T> or_unreadable(Result<T> parsed) {
-    if (parsed.ok()) {
-      return std::move(parsed).value();
-    }
-    return ProviderError{ProviderErrorKind::kRate, parsed.error().detail};
   }
 
   /// One call with a token and retries; a refused token is replaced once. Leaves the HTTP status in

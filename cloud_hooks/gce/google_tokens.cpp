@@ -13,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/http/json_fields.hpp"
 #include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -208,7 +209,6 @@ Result<HttpRequest> GoogleTokens::metadata_request() const {
 }
 
 Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
-  constexpr std::int64_t kMarginSeconds = 300;
   if (answer.status != 200) {
     ProviderError error = by_status(
         answer.status, fmt::format("no access token from {}: HTTP {}", source(), answer.status));
@@ -217,20 +217,15 @@ Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
     }
     return error;
   }
-  boost::system::error_code error;
-  const boost::json::value parsed = boost::json::parse(answer.body, error);
-  const boost::json::object* const object = error ? nullptr : parsed.if_object();
-  const boost::json::value* const token =
-      object == nullptr ? nullptr : object->if_contains("access_token");
+  const Result<boost::json::object> object = parse_object(answer.body, "");
+  std::string fresh = object.ok() ? text_of(object.value(), "access_token") : "";
   const boost::json::value* const lifetime =
-      object == nullptr ? nullptr : object->if_contains("expires_in");
-  if (token == nullptr || !token->is_string() || lifetime == nullptr || !lifetime->is_int64()) {
+      object.ok() ? object.value().if_contains("expires_in") : nullptr;
+  if (fresh.empty() || lifetime == nullptr || !lifetime->is_int64()) {
     return ProviderError{ProviderErrorKind::kRate,
                          "the answer of " + source() + " is not an access token"};
   }
-  std::string fresh(token->get_string());
-  const std::int64_t good_for = std::max<std::int64_t>(0, lifetime->get_int64());
-  shared_->put(fresh, unix_seconds_() + std::max(good_for - kMarginSeconds, good_for / 2));
+  shared_->put(fresh, unix_seconds_(), lifetime->get_int64());
   return fresh;
 }
 

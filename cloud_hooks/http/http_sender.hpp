@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.hpp"
 #include "base/time.hpp"
@@ -72,6 +73,15 @@ struct RetryRule {
 /// The error for an answer whose text gives no better reason, by its status alone. Redirects are
 /// kConfig (they are not followed), 5xx and answers that cannot be read are kRate.
 [[nodiscard]] ProviderError by_status(int status, std::string detail);
+
+/// What was read from an answer; kRate if it could not be read, as the outcome is then unknown.
+template <typename T>
+[[nodiscard]] Answer<T> or_unreadable(Result<T> read) {
+  if (!read.ok()) {
+    return ProviderError{ProviderErrorKind::kRate, read.error().detail};
+  }
+  return std::move(read).value();
+}
 
 /// The value of a Retry-After header, if it is in seconds.
 [[nodiscard]] std::optional<Duration> retry_after(const HttpResponse& answer);

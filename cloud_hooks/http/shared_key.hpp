@@ -4,6 +4,7 @@
 // only one of them has to fetch it. The list of servers is requested every few seconds, so a
 // request for a replacement hardly ever has to fetch a key first. Any thread.
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -24,10 +25,14 @@ class SharedKey {
     const std::lock_guard lock(mutex_);
     return key_;
   }
-  void put(Key key, std::int64_t good_until) {
+  /// A key that expires `lifetime` seconds after `now`. It is used until five minutes before that,
+  /// so that no request is sent with a key that expires on its way; a key of less than ten minutes
+  /// is used for half of its time.
+  void put(Key key, std::int64_t now, std::int64_t lifetime) {
+    constexpr std::int64_t kMargin = 300;
     const std::lock_guard lock(mutex_);
     key_ = std::move(key);
-    good_until_ = good_until;
+    good_until_ = now + std::max({lifetime - kMargin, lifetime / 2, std::int64_t{0}});
     had_one_ = true;
   }
   /// The key was refused and is not returned again.

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json.hpp>
 #include <charconv>
 #include <vector>
 
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/http/json_fields.hpp"
 #include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -23,18 +23,8 @@ Error not_of_the_form(const char* what) {
   return Error{Errc::kCorrupt, fmt::format("not of the form of {}", what)};
 }
 
-Result<json::object> parse_object(std::string_view text, const char* what) {
-  boost::system::error_code error;
-  json::value value = json::parse(text, error);
-  if (error || !value.is_object()) {
-    return not_of_the_form(what);
-  }
-  return std::move(value.get_object());
-}
-
-std::string text_of(const json::object& object, std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+Result<json::object> object_in(std::string_view text, const char* what) {
+  return parse_object(text, not_of_the_form(what).detail);
 }
 
 Duration time_until(std::int64_t then, std::int64_t now) {
@@ -84,7 +74,7 @@ Result<Announced> parse_gce_preempted(std::string_view body) {
 
 Result<Announced> parse_ec2_action(std::string_view text, std::int64_t now) {
   constexpr const char* kWhat = "spot/instance-action";
-  TRY_ASSIGN(const json::object object, parse_object(text, kWhat));
+  TRY_ASSIGN(const json::object object, object_in(text, kWhat));
   const std::string action = text_of(object, "action");
   const std::optional<std::int64_t> time = parse_iso_time(text_of(object, "time"));
   if (!time || (action != "terminate" && action != "stop" && action != "hibernate")) {
@@ -95,7 +85,7 @@ Result<Announced> parse_ec2_action(std::string_view text, std::int64_t now) {
 
 Result<Announced> parse_ec2_rebalance(std::string_view text) {
   constexpr const char* kWhat = "events/recommendations/rebalance";
-  TRY_ASSIGN(const json::object object, parse_object(text, kWhat));
+  TRY_ASSIGN(const json::object object, object_in(text, kWhat));
   if (!parse_iso_time(text_of(object, "noticeTime"))) {
     return not_of_the_form(kWhat);
   }
@@ -105,7 +95,7 @@ Result<Announced> parse_ec2_rebalance(std::string_view text) {
 Result<Announced> parse_azure_events(std::string_view text, std::string_view name,
                                      std::int64_t now) {
   constexpr const char* kWhat = "scheduledevents";
-  const Result<json::object> object = parse_object(text, kWhat);
+  const Result<json::object> object = object_in(text, kWhat);
   if (!object.ok()) {
     return object.error();
   }

@@ -10,7 +10,7 @@
 #include "base/net/sockets.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/bundle_server.hpp"
-#include "cloud_hooks/http/encodings.hpp"
+#include "cloud_hooks/http/message.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/ps_settings.hpp"

@@ -13,7 +13,7 @@
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
-#include "cloud_hooks/http/encodings.hpp"
+#include "cloud_hooks/http/message.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"

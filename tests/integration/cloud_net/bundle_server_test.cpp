@@ -17,7 +17,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "cloud_hooks/http/encodings.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

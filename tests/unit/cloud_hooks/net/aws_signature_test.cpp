@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cloud_hooks/http/encodings.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
