@@ -11,7 +11,7 @@
 #include "base/digest.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "nn/loss_scale.hpp"
+#include "nn/dtype.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::nn {

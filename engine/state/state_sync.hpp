@@ -15,7 +15,7 @@
 #include "elastic/core/view.hpp"
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/state/state_transfer.hpp"
-#include "nn/loss_scale.hpp"
+#include "nn/dtype.hpp"
 
 namespace mayfly::engine {
 

@@ -21,7 +21,7 @@
 #include "engine/training/compute_pool.hpp"
 #include "engine/training/host_copy.hpp"
 #include "nn/checkpoint.hpp"
-#include "nn/loss_scale.hpp"
+#include "nn/dtype.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {

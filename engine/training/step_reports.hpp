@@ -21,7 +21,7 @@
 #include "engine/training/compute_pool.hpp"
 #include "engine/training/state_keeper.hpp"
 #include "engine/training/view_part.hpp"
-#include "nn/loss_scale.hpp"
+#include "nn/dtype.hpp"
 
 namespace mayfly::engine {
 

@@ -13,7 +13,6 @@
 #include <cstddef>
 
 #include "nn/cpu/kernels.hpp"
-#include "nn/cpu/stored_value-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace mayfly::nn::cpu::HWY_NAMESPACE {
@@ -30,6 +29,33 @@ using Vec = hn::Vec<Tag>;
 // Vectors narrower than a block cover a block in several passes, each over its own channels.
 HWY_INLINE constexpr std::size_t lanes() {
   return hn::MaxLanes(Tag());
+}
+
+// Activations are fp32 or bf16 in memory and fp32 in registers.
+
+template <typename D>
+HWY_INLINE hn::Vec<D> load_value(D tag, const float* from) {
+  return hn::Load(tag, from);
+}
+template <typename D>
+HWY_INLINE hn::Vec<D> load_value(D tag, const hwy::bfloat16_t* from) {
+  return hn::PromoteTo(tag, hn::Load(hn::Rebind<hwy::bfloat16_t, D>(), from));
+}
+
+template <typename D>
+HWY_INLINE void store_value(D tag, hn::Vec<D> value, float* to) {
+  hn::Store(value, tag, to);
+}
+template <typename D>
+HWY_INLINE void store_value(D tag, hn::Vec<D> value, hwy::bfloat16_t* to) {
+  // Highway cuts the lower half off; adding half a unit of the last place that stays (or one less,
+  // if that is even already) makes it round to nearest even, as PyTorch does.
+  const hn::RebindToUnsigned<D> bits_tag;
+  const auto bits = hn::BitCast(bits_tag, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(bits_tag, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(bits_tag, 0x7FFF)));
+  const hn::Rebind<hwy::bfloat16_t, D> to_tag;
+  hn::Store(hn::DemoteTo(to_tag, hn::BitCast(tag, rounded)), to_tag, to);
 }
 
 template <typename T>

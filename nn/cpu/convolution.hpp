@@ -53,4 +53,17 @@ class Convolution {
                         const GradientWrite* to, float* weight_gradient) = 0;
 };
 
+// Both plan the convolution's memory, and keep a reference to `context`. They throw dnnl::error.
+
+/// By oneDNN's direct kernels. Activations are blocked (nChw16c or nChw8c) except a 3-channel
+/// input, which is plain NCHW. oneDNN knows nothing of our norms, so the rest of the port's
+/// operations are passes before and after it.
+[[nodiscard]] std::unique_ptr<Convolution> make_direct_conv(const ConvContext& context,
+                                                            const ConvSpec& spec,
+                                                            const ConvUse& use, MemoryPlan& plan);
+/// By Winograd's algorithm (nn/cpu/winograd.hpp), without extra passes.
+[[nodiscard]] std::unique_ptr<Convolution> make_winograd_conv(const ConvContext& context,
+                                                              const ConvSpec& spec,
+                                                              const ConvUse& use, MemoryPlan& plan);
+
 }  // namespace mayfly::nn::cpu

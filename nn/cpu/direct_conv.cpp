@@ -1,6 +1,10 @@
-#include "nn/cpu/direct_conv.hpp"
+#include "nn/cpu/convolution.hpp"
 
 #include <algorithm>
+#include <initializer_list>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 
@@ -63,7 +67,85 @@ void point_at(dnnl::memory& memory, const void* data) {
   memory.set_data_handle(const_cast<void*>(data));  // sources are only read
 }
 
-}  // namespace
+/// A oneDNN primitive together with its arguments, ready to run again and again.
+/// dnnl::primitive::execute builds its argument list on the heap each time; this does it once.
+class DnnlCall {
+ public:
+  DnnlCall() = default;
+  DnnlCall(dnnl::primitive primitive,
+           std::initializer_list<std::pair<int, dnnl::memory>> arguments);
+
+  void run(const dnnl::stream& stream) const;
+
+ private:
+  dnnl::primitive primitive_;
+  std::vector<dnnl::memory> memories_;  ///< keeps the handles in arguments_ alive
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+class DirectConv final : public Convolution {
+ public:
+  DirectConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
+             MemoryPlan& plan);
+
+  [[nodiscard]] std::size_t scratch_bytes() const override { return scratchpad_bytes_; }
+  void bind(Arena& arena, void* scratch) override;
+  void load_weights(const float* weights) override;
+  void forward(const ActivationRead& from, const ActivationWrite& to) override;
+  void backward(const ActivationRead& from, const GradientRead& gradient, const GradientWrite* to,
+                float* weight_gradient) override;
+
+ private:
+  using Forward = dnnl::convolution_forward;
+  using BackwardData = dnnl::convolution_backward_data;
+  using BackwardWeights = dnnl::convolution_backward_weights;
+
+  [[nodiscard]] dnnl::memory memory(const dnnl::memory::desc& desc, void* data) const {
+    return {desc, context_.engine, data};
+  }
+  void plan_memory(const ConvUse& use, MemoryPlan& plan);
+  void bind_passes();
+  void bind_reorders();
+  /// The output's gradient as oneDNN can read it.
+  const void* plain(const GradientRead& gradient);
+
+  const ConvContext& context_;
+  bool has_source_gradient_;
+  BlockedShape source_shape_;
+  BlockedShape destination_shape_;
+  dnnl::memory::desc flat_weights_desc_;
+  Forward::primitive_desc forward_desc_;
+  BackwardData::primitive_desc backward_data_desc_;
+  BackwardWeights::primitive_desc backward_weights_desc_;
+  std::size_t scratchpad_bytes_ = 0;
+
+  TensorId weights_id_ = kNoTensor;
+  TensorId backward_weights_id_ = kNoTensor;
+  TensorId weight_gradient_id_ = kNoTensor;
+  TensorId active_id_ = kNoTensor;
+  TensorId plain_gradient_id_ = kNoTensor;
+  void* active_ = nullptr;          ///< input after norm and ReLU, kept for backward
+  void* plain_gradient_ = nullptr;  ///< output's gradient before the norm
+
+  // They point at the caller's arrays, call by call.
+  dnnl::memory source_;
+  dnnl::memory destination_;
+  dnnl::memory destination_gradient_;
+  dnnl::memory source_gradient_;
+  dnnl::memory flat_weights_;
+  dnnl::memory flat_gradient_;
+
+  dnnl::memory scratchpad_;
+  dnnl::memory weights_;
+  dnnl::memory weights_for_backward_;
+  dnnl::memory weight_gradient_;
+  DnnlCall forward_;
+  DnnlCall backward_data_;
+  DnnlCall backward_weights_;
+  DnnlCall load_;
+  DnnlCall load_for_backward_;
+  DnnlCall unload_gradient_;
+};
 
 DnnlCall::DnnlCall(dnnl::primitive primitive,
                    std::initializer_list<std::pair<int, dnnl::memory>> arguments)
@@ -233,6 +315,13 @@ void DirectConv::backward(const ActivationRead& from, const GradientRead& gradie
     backward_data_.run(context_.stream);
     context_.kernels->finish_gradient(source_shape_, *to);
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Convolution> make_direct_conv(const ConvContext& context, const ConvSpec& spec,
+                                              const ConvUse& use, MemoryPlan& plan) {
+  return std::make_unique<DirectConv>(context, spec, use, plan);
 }
 
 }  // namespace mayfly::nn::cpu

@@ -9,7 +9,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "nn/cpu/stored_value-inl.hpp"
+#include "nn/cpu/block_vector-inl.hpp"
 
 #ifndef MAYFLY_NN_CPU_MAX_POOL_KERNELS
 #define MAYFLY_NN_CPU_MAX_POOL_KERNELS

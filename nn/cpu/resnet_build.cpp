@@ -3,22 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "nn/cpu/direct_conv.hpp"
 #include "nn/cpu/resnet_engine.hpp"
-#include "nn/cpu/winograd_conv.hpp"
 
 namespace mayfly::nn::cpu {
 namespace {
-
-/// Builds a convolution and plans its memory. Throws dnnl::error.
-std::unique_ptr<Convolution> make_convolution(const ConvContext& context, const ConvSpec& spec,
-                                              const ConvUse& use, ConvKernel kernel,
-                                              MemoryPlan& plan) {
-  if (kernel == ConvKernel::kWinograd) {
-    return std::make_unique<WinogradConv>(context, spec, use, plan);
-  }
-  return std::make_unique<DirectConv>(context, spec, use, plan);
-}
 
 BlockedShape output_shape(const ConvSpec& spec, std::size_t images, std::size_t block) {
   const auto width = static_cast<std::size_t>(spec.output_size());
@@ -103,8 +91,9 @@ void ResnetEngine::build_convolution(std::size_t index, const ConvUse& use) {
   all.forward_time = times_.forward(index);
   all.backward_time = times_.backward(index);
   all.whole_step = times_.whole();
+  const bool is_winograd = kernel_for(context_.isa, unit.spec) == ConvKernel::kWinograd;
   unit.conv =
-      make_convolution(context_, unit.spec, all, kernel_for(context_.isa, unit.spec), plan_);
+      (is_winograd ? make_winograd_conv : make_direct_conv)(context_, unit.spec, all, plan_);
   unit.raw_id = plan_values(all.name + " output", unit.shape.elements(),
                             kept(all.forward_time, all.backward_time));
 }

@@ -1,11 +1,11 @@
-#include "nn/cpu/winograd_conv.hpp"
+#include "nn/cpu/convolution.hpp"
 
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "nn/cpu/winograd.hpp"
 
 namespace mayfly::nn::cpu {
-
 namespace {
 
 // Transformed weights are four times as many. Wide layers have few pixels for so many weights, but
@@ -13,7 +13,34 @@ namespace {
 // (within 4 %, the noise of those runs), and it saves hundreds of megabytes per compute thread.
 constexpr std::size_t kKeptChannelsMax = 128;
 
-}  // namespace
+class WinogradConv final : public Convolution {
+ public:
+  WinogradConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
+               MemoryPlan& plan);
+
+  [[nodiscard]] std::size_t scratch_bytes() const override;
+  void bind(Arena& arena, void* scratch) override;
+  void load_weights(const float* weights) override;
+  void forward(const ActivationRead& from, const ActivationWrite& to) override;
+  void backward(const ActivationRead& from, const GradientRead& gradient, const GradientWrite* to,
+                float* weight_gradient) override;
+
+ private:
+  [[nodiscard]] const float* forward_weights();
+  [[nodiscard]] const float* backward_weights();
+
+  const WinogradKernels& kernels_;
+  WinogradShape shape_;
+  bool keeps_transformed_;
+  TensorId weights_id_ = kNoTensor;
+  TensorId backward_weights_id_ = kNoTensor;
+  float* weights_ = nullptr;           ///< transformed for forward, or flat if those are not kept
+  float* backward_weights_ = nullptr;  ///< transformed for backward, if kept
+  // In the shared memory:
+  float* weight_sums_ = nullptr;
+  float* transformed_ = nullptr;  ///< weights of the running pass, if not kept
+  float* scratch_ = nullptr;
+};
 
 WinogradConv::WinogradConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
                            MemoryPlan& plan)
@@ -85,6 +112,13 @@ void WinogradConv::backward(const ActivationRead& from, const GradientRead& grad
   ENSURE(to != nullptr, "the input has a gradient");
   kernels_.backward(shape_, from, gradient, backward_weights(), *to, weight_sums_, weight_gradient,
                     scratch_);
+}
+
+}  // namespace
+
+std::unique_ptr<Convolution> make_winograd_conv(const ConvContext& context, const ConvSpec& spec,
+                                                const ConvUse& use, MemoryPlan& plan) {
+  return std::make_unique<WinogradConv>(context, spec, use, plan);
 }
 
 }  // namespace mayfly::nn::cpu

@@ -451,7 +451,7 @@ OTHERS = [
          "static_cast<double>(step - schedule.warmup_steps);", "static_cast<double>(step);"),
     ),
     *_in(
-        "nn/loss_scale.hpp",
+        "nn/dtype.hpp",
         ("loss-scale-growth", "the loss scale grows one step late",
          "steps + 1 < kGrowthInterval", "steps < kGrowthInterval"),
     ),

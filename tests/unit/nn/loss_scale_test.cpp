@@ -1,4 +1,4 @@
-#include "nn/loss_scale.hpp"
+#include "nn/dtype.hpp"
 
 #include <gtest/gtest.h>
 
