@@ -1,4 +1,4 @@
-#include "datasets/cifar.hpp"
+#include "datasets/readers.hpp"
 
 #include <filesystem>
 #include <sstream>

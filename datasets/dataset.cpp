@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "datasets/cifar.hpp"
-#include "datasets/image_set.hpp"
-#include "datasets/procedural.hpp"
+#include "datasets/readers.hpp"
 
 namespace mayfly::datasets {
 namespace {

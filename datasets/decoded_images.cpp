@@ -7,8 +7,8 @@
 
 #include "base/check.hpp"
 #include "base/try_assign.hpp"
-#include "datasets/cifar.hpp"
 #include "datasets/jpeg.hpp"
+#include "datasets/readers.hpp"
 #include "datasets/record_set.hpp"
 
 namespace mayfly::datasets {

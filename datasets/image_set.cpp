@@ -1,4 +1,4 @@
-#include "datasets/image_set.hpp"
+#include "datasets/readers.hpp"
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -1,4 +1,4 @@
-#include "datasets/cifar.hpp"
+#include "datasets/readers.hpp"
 
 #include <gtest/gtest.h>
 

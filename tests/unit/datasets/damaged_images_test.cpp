@@ -11,8 +11,8 @@
 #include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "datasets/encoded_images.hpp"
-#include "datasets/image_set.hpp"
 #include "datasets/jpeg.hpp"
+#include "datasets/readers.hpp"
 #include "tests/unit/datasets/image_files.hpp"
 
 namespace mayfly::datasets {

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <numeric>
 
-#include "datasets/image_set.hpp"
 #include "datasets/jpeg.hpp"
 #include "datasets/loader.hpp"
+#include "datasets/readers.hpp"
 #include "tests/unit/datasets/image_files.hpp"
 
 namespace mayfly::datasets {

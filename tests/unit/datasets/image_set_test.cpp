@@ -1,4 +1,3 @@
-#include "datasets/image_set.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "datasets/cifar.hpp"
 #include "datasets/encoded_images.hpp"
+#include "datasets/readers.hpp"
 #include "tests/unit/datasets/image_files.hpp"
 #include "tests/unit/datasets/temporary_folder.hpp"
 

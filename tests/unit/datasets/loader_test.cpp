@@ -9,7 +9,7 @@
 
 #include "datasets/core/augmentation.hpp"
 #include "datasets/core/sample_stream.hpp"
-#include "datasets/procedural.hpp"
+#include "datasets/readers.hpp"
 
 namespace mayfly::datasets {
 namespace {

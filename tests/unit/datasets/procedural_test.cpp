@@ -1,4 +1,4 @@
-#include "datasets/procedural.hpp"
+#include "datasets/readers.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// The kinds of data sets from which open_dataset() (datasets/dataset.hpp) chooses: CIFAR, image
+// folders and tars, the procedural set. Each opens one and returns it as a DatasetPair. Any thread.
+
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -41,5 +44,25 @@ struct CifarFormat {
 /// the error contains the expected and the actual number of bytes, for a wrong label the record and
 /// the value.
 [[nodiscard]] Result<DatasetPair> open_cifar(const CifarFormat& format, const std::string& folder);
+
+// Image folders and tars. Small images of one size are decoded at once, like those of CIFAR; others
+// stay encoded (encoded_set.hpp). Decoded images, or the sizes of encoded ones, are kept in
+// OpenOptions::cache_dir.
+
+/// Opens a folder with train/CLASS/*.jpg and test/CLASS/*.jpg.
+[[nodiscard]] Result<DatasetPair> open_image_folder(const std::string& folder,
+                                                    const OpenOptions& options);
+
+/// Opens a tar of such a folder.
+[[nodiscard]] Result<DatasetPair> open_image_tar(const std::string& path,
+                                                 const OpenOptions& options);
+
+/// The procedural data set (datasets/core/shape_image.hpp) with `train_count` training images and a
+/// fifth as many test images (at least 1,000, at most 10,000). Each read generates the image again;
+/// no images are stored.
+[[nodiscard]] DatasetPair make_procedural(std::uint64_t train_count, std::uint64_t seed);
+
+/// Opens "procedural" (20,000 images) or "procedural:SAMPLES" with 1 to 2^31 samples.
+[[nodiscard]] Result<DatasetPair> open_procedural(const std::string& spec, std::uint64_t seed);
 
 }  // namespace mayfly::datasets
