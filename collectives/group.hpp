@@ -14,7 +14,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
-#include "collectives/plan/types.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 
 namespace mayfly::collectives {
 
@@ -58,7 +58,7 @@ class Work {
   [[nodiscard]] virtual Instant finished_at() const { return {}; }
 };
 
-class DeviceGroup;  // collectives/nccl/device_group.hpp
+class DeviceGroup;
 
 /// One communicator. Operations are started by one thread, in the same order on every member, and
 /// run in that order; several may be in flight. Only abort() may be called from any thread.
@@ -115,6 +115,26 @@ class Transport {
   /// Makes form() of this and every older view fail with kAborted, whether it runs now or is called
   /// later. Any thread, never blocks.
   virtual void give_up_on(ViewId view) noexcept = 0;
+};
+
+// What a Group whose data lies in device memory offers beyond the port. CUDA's types stay in the
+// .cpp files: a stream is passed as the pointer that cudaStream_t is.
+
+/// A cudaStream_t of the group's device (null: the legacy default stream).
+using DeviceStream = void*;
+/// A cudaEvent_t, as an adapter sees fit. Null: none.
+using DeviceEvent = void*;
+
+/// A group whose buffers are device memory: `data`, `mine` and `all` of every operation are device
+/// pointers. all_gather's `mine` is either apart from `all` or in its own place inside of it.
+class DeviceGroup : public Group {
+ public:
+  /// The next operation that is started reads its buffers only after everything that `stream` was
+  /// given before this call has happened. Several calls before one operation add up. Without this
+  /// call an operation starts at once, so its buffers must have been filled before. The thread that
+  /// starts operations; does not wait. `stream` must not be capturing a graph. kIo if the device
+  /// refuses.
+  virtual Result<void> follow(DeviceStream stream) = 0;
 };
 
 }  // namespace mayfly::collectives

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,7 +15,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
-#include "collectives/plan/types.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 
 namespace mayfly::collectives {
 
@@ -100,5 +102,14 @@ class GroupEngine {
   /// Microseconds.
   virtual void settle() {}
 };
+
+/// How late this member is now. Any thread, must not block.
+using DelaySource = std::function<Duration()>;
+
+/// An engine whose member is late: every operation begins so much later than it could, as if what
+/// this member sends first took so long to arrive. For experiments with stragglers; changes no
+/// bits. `delay` is asked when an operation begins.
+[[nodiscard]] std::unique_ptr<GroupEngine> make_delayed_engine(std::unique_ptr<GroupEngine> engine,
+                                                               DelaySource delay);
 
 }  // namespace mayfly::collectives

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "collectives/plan/types.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 
 namespace mayfly::bench {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "collectives/plan/types.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 
 namespace mayfly::bench {
 

@@ -15,7 +15,7 @@
 
 #include "base/time.hpp"
 #include "collectives/nccl/comm_lifecycle.hpp"
-#include "collectives/nccl/nccl_runtime.hpp"
+#include "collectives/nccl/nccl_api.hpp"
 
 namespace mayfly::collectives {
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "collectives/nccl/live_comm.hpp"
 #include "collectives/nccl/nccl_api.hpp"
 
 namespace mayfly::collectives {
@@ -15,5 +16,16 @@ namespace mayfly::collectives {
 /// form() is called from one thread. kIo: NCCL or the device does not work.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_nccl_transport(std::unique_ptr<NcclApi> api,
                                                                      const std::string& address);
+
+/// Ok if NCCL can do this reduction with the port's promises; else kUnsupported, and why. All
+/// members ask for the same and so get the same answer.
+[[nodiscard]] Result<void> check_reduction(DataType type, ReduceOp op);
+
+/// The DeviceGroup of a communicator that has formed. Destroying the group flushes the
+/// communicator, waiting for the others for a few seconds at most, or aborts it if operations are
+/// still running.
+[[nodiscard]] std::unique_ptr<Group> make_nccl_group(ViewId view, Rank rank, std::uint32_t size,
+                                                     std::shared_ptr<NcclRuntime> runtime,
+                                                     std::unique_ptr<LiveComm> comm);
 
 }  // namespace mayfly::collectives

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "collectives/nccl/device_group.hpp"
+#include "collectives/group.hpp"
 
 namespace mayfly::collectives {
 

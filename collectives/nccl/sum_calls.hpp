@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "base/result.hpp"
-#include "collectives/nccl/device_group.hpp"
+#include "collectives/group.hpp"
 #include "collectives/plan/exact_sum.hpp"
 
 namespace mayfly::collectives {

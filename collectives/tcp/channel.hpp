@@ -14,7 +14,7 @@
 #include "base/net/sockets.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
-#include "collectives/plan/types.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 #include "collectives/tcp/sealed_memory.hpp"
 
 namespace mayfly::collectives {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/abort_signal.hpp"
+#include "base/net/wake_up.hpp"
 #include "collectives/group_engine.hpp"
 #include "collectives/tcp/exchange.hpp"
 

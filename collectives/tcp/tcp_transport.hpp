@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "collectives/delayed_engine.hpp"
 #include "collectives/group.hpp"
+#include "collectives/group_engine.hpp"
 
 namespace mayfly::collectives {
 

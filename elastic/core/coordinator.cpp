@@ -4,12 +4,22 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/overloaded.hpp"
 
 // What happens: events from outside, and the words of members. coordinator_decisions.cpp has what
 // follows from it.
 
 namespace mayfly::elastic {
+namespace {
+
+/// For std::visit: one callable of several lambdas, each for the alternatives that it takes.
+template <typename... Lambdas>
+struct Overloaded : Lambdas... {
+  using Lambdas::operator()...;
+};
+template <typename... Lambdas>
+Overloaded(Lambdas...) -> Overloaded<Lambdas...>;
+
+}  // namespace
 
 const char* name_of(JobPhase phase) {
   switch (phase) {

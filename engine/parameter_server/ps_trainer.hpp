@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/net/wake_up.hpp"
-#include "collectives/delayed_engine.hpp"
+#include "collectives/group_engine.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "elastic/net/member_client.hpp"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "collectives/delayed_engine.hpp"
+#include "collectives/group_engine.hpp"
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
 #include "engine/parameter_server/ps_job.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collectives/nccl/device_sums.hpp"
-#include "collectives/plan/types.hpp"
+#include "collectives/plan/reduce_kernels.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/reduction/gradient_sums.hpp"
 #include "engine/reduction/reduction_layout.hpp"

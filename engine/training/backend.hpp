@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "collectives/delayed_engine.hpp"
 #include "collectives/group.hpp"
+#include "collectives/group_engine.hpp"
 #include "collectives/nccl/device_sums.hpp"
 #include "engine/config/config.hpp"
 #include "engine/job/job.hpp"

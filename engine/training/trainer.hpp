@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "base/net/wake_up.hpp"
 #include "base/result.hpp"
-#include "collectives/abort_signal.hpp"
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
@@ -148,8 +148,8 @@ class Trainer {
   MemberChecks checks_;
   CheckpointSchedule schedule_;
   StepReports reports_;
-  std::optional<collectives::AbortSignal> over_;  // raised when the present view is over
-  StateExchange exchange_;                        // last: its threads use the rest
+  std::optional<AbortSignal> over_;  // raised when the present view is over
+  StateExchange exchange_;           // last: its threads use the rest
 };
 
 }  // namespace mayfly::engine

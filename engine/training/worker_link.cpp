@@ -62,7 +62,7 @@ bool WorkerLink::wait_for_order(Duration most) {
   return arrived_.wait_for(lock, most, [this] { return !orders_.empty(); });
 }
 
-void WorkerLink::attach(collectives::Group& group, collectives::AbortSignal& over) {
+void WorkerLink::attach(collectives::Group& group, AbortSignal& over) {
   const std::lock_guard lock(mutex_);
   group_ = &group;
   over_signal_ = &over;

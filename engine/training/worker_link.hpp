@@ -10,7 +10,7 @@
 #include <mutex>
 #include <variant>
 
-#include "collectives/abort_signal.hpp"
+#include "base/net/wake_up.hpp"
 #include "collectives/group.hpp"
 #include "elastic/core/member.hpp"
 #include "elastic/net/member_client.hpp"
@@ -41,7 +41,7 @@ class WorkerLink final : public elastic::MemberHandler {
   [[nodiscard]] bool wait_for_order(Duration most);
   /// From now on abort_group(group's view) aborts this group and raises `over`. If the view is
   /// already over, at once.
-  void attach(collectives::Group& group, collectives::AbortSignal& over);
+  void attach(collectives::Group& group, AbortSignal& over);
   /// The group is about to be destroyed.
   void detach();
   /// Whether a boundary was requested in this view.
@@ -60,7 +60,7 @@ class WorkerLink final : public elastic::MemberHandler {
   // Guarded by mutex_:
   std::deque<Order> orders_;
   collectives::Group* group_ = nullptr;
-  collectives::AbortSignal* over_signal_ = nullptr;  // with the group
+  AbortSignal* over_signal_ = nullptr;               // with the group
   ViewId over_{};                                    // this view and older ones are over
   elastic::member_effect::AskForBoundary boundary_;  // the last request
 };

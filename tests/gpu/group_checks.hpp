@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "collectives/nccl/device_group.hpp"
+#include "collectives/group.hpp"
 
 namespace mayfly::collectives::gpu_test {
 

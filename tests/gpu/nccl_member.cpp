@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "collectives/nccl/device_group.hpp"
+#include "collectives/group.hpp"
 #include "collectives/transport_module.hpp"
 #include "tests/gpu/device_memory.hpp"
 #include "tests/gpu/group_checks.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/try_assign.hpp"
-#include "collectives/nccl/device_group.hpp"
+#include "collectives/group.hpp"
 #include "collectives/nccl/nccl_facts.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"

@@ -1,4 +1,4 @@
-#include "collectives/delayed_engine.hpp"
+#include "collectives/group_engine.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What the NCCL group adds to the contract, on fake devices.
 
-#include "collectives/nccl/nccl_group.hpp"
+#include "collectives/nccl/nccl_transport.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "collectives/nccl/nccl_runtime.hpp"
+#include "collectives/nccl/nccl_api.hpp"
 
 #include <utility>
 
