@@ -32,10 +32,11 @@ template <typename T>
   return number && *number >= least && *number <= most ? number : std::nullopt;
 }
 
-/// The text without the spaces around it.
+/// The text without the spaces, tabs and ends of lines around it.
 [[nodiscard]] inline std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+  constexpr const char* kSpace = " \t\r\n";
+  const std::size_t begin = std::min(text.find_first_not_of(kSpace), text.size());
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
 /// What stands before and behind the first separator, without spaces around; without a separator

@@ -11,8 +11,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
@@ -83,12 +83,11 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   if (colon == std::string::npos || colon == 0) {
     return wrong;
   }
-  Endpoint endpoint{text.substr(0, colon), 0};
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, endpoint.port);
-  if (parsed.ec != std::errc() || parsed.ptr != end) {
+  const auto port = number_in<std::uint16_t>(std::string_view(text).substr(colon + 1));
+  if (!port) {
     return wrong;
   }
+  Endpoint endpoint{text.substr(0, colon), *port};
   if (endpoint.host.size() > 2 && endpoint.host.front() == '[' && endpoint.host.back() == ']') {
     endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
   } else if (endpoint.host.find(':') != std::string::npos) {

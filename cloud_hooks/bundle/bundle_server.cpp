@@ -15,7 +15,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -25,6 +24,7 @@
 #include "base/check.hpp"
 #include "base/net/accept.hpp"
 #include "base/net/sockets.hpp"
+#include "base/parse.hpp"
 #include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -66,14 +66,6 @@ bool shows_access(std::string_view authorization, const std::string& access) {
          CRYPTO_memcmp(authorization.data(), access.data(), access.size()) == 0;
 }
 
-/// The whole of `text` as a number.
-std::optional<std::uint64_t> number_in(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole = failure == std::errc{} && end == text.data() + text.size();
-  return is_whole ? std::optional(number) : std::nullopt;
-}
-
 /// The range of `size` bytes that a Range header selects; none if the header is to be ignored.
 std::optional<Part> part_of(std::string_view range, std::uint64_t size) {
   constexpr std::string_view kUnit = "bytes=";
@@ -83,7 +75,7 @@ std::optional<Part> part_of(std::string_view range, std::uint64_t size) {
   }
   const std::string_view from = range.substr(kUnit.size(), dash - kUnit.size());
   const std::string_view to = range.substr(dash + 1);
-  const std::optional<std::uint64_t> last = number_in(to);
+  const std::optional<std::uint64_t> last = number_in<std::uint64_t>(to);
   if (!last && !to.empty()) {
     return std::nullopt;
   }
@@ -94,7 +86,7 @@ std::optional<Part> part_of(std::string_view range, std::uint64_t size) {
     const std::uint64_t bytes = std::min(*last, size);
     return Part{size - bytes, bytes};
   }
-  const std::optional<std::uint64_t> first = number_in(from);
+  const std::optional<std::uint64_t> first = number_in<std::uint64_t>(from);
   if (!first || (last && *last < *first)) {
     return std::nullopt;
   }

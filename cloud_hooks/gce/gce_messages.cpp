@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <optional>
 #include <set>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
 #include "cloud_hooks/http/json_fields.hpp"
@@ -43,14 +43,10 @@ Result<MachineType> parse_machine_type(const std::string& text) {
   const Error bad{Errc::kInvalidInput,
                   "machine type '" + readable(text) + "' is not TYPE or TYPE+ACCELERATOR:COUNT"};
   if (type.name.size() < text.size()) {
-    const std::string extra = text.substr(type.name.size() + 1);
-    const std::size_t colon = std::min(extra.find(':'), extra.size());
-    type.accelerator = extra.substr(0, colon);
-    const char* const last = extra.data() + extra.size();
-    const auto [end, error] =
-        std::from_chars(extra.data() + std::min(colon + 1, extra.size()), last, type.accelerators);
-    if (error != std::errc() || end != last || type.accelerators < 1 ||
-        !is_name(type.accelerator)) {
+    const auto [accelerator, count] = cut(std::string_view(text).substr(type.name.size() + 1), ':');
+    type.accelerator = accelerator;
+    type.accelerators = number_in<int>(count).value_or(0);
+    if (type.accelerators < 1 || !is_name(type.accelerator)) {
       return bad;
     }
   }

@@ -1,8 +1,8 @@
 #include "cloud_hooks/http/http_sender.hpp"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -51,15 +51,10 @@ ProviderError by_status(int status, std::string detail) {
 std::optional<Duration> retry_after(const HttpResponse& answer) {
   constexpr std::int64_t kSecondsMax = 3600;
   const std::optional<std::string_view> text = answer.header("Retry-After");
-  std::int64_t count = 0;
-  if (!text) {
-    return std::nullopt;
-  }
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), count);
-  if (error != std::errc() || end != text->data() + text->size() || count < 0) {
-    return std::nullopt;  // a date, which is rare, and the local clock may be wrong
-  }
-  return seconds(std::min(count, kSecondsMax));
+  // A date is ignored: it is rare, and the local clock may be wrong.
+  const std::optional<std::int64_t> count = text ? number_in<std::int64_t>(*text) : std::nullopt;
+  return count && *count >= 0 ? std::optional<Duration>(seconds(std::min(*count, kSecondsMax)))
+                              : std::nullopt;
 }
 
 std::optional<Duration> worth_another_try(const Result<HttpResponse>& answer) {

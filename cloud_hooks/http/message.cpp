@@ -12,7 +12,9 @@
 #include <boost/url/url_view.hpp>
 #include <charconv>
 #include <cstring>
+#include <span>
 
+#include "base/bytes.hpp"
 #include "base/check.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -199,13 +201,7 @@ std::string hmac_sha256(std::string_view key, std::string_view bytes) {
 }
 
 std::string to_hex(std::string_view bytes) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    text += {kHex[byte >> 4], kHex[byte & 15]};
-  }
-  return text;
+  return mayfly::to_hex(std::as_bytes(std::span(bytes)));
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <vector>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
 #include "cloud_hooks/http/json_fields.hpp"
@@ -29,17 +30,6 @@ Result<json::object> object_in(std::string_view text, const char* what) {
 
 Duration time_until(std::int64_t then, std::int64_t now) {
   return seconds(std::clamp<std::int64_t>(then - now, 0, kFarSeconds));
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto is_space = [](char c) { return static_cast<unsigned char>(c) <= ' '; };
-  while (!text.empty() && is_space(text.front())) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && is_space(text.back())) {
-    text.remove_suffix(1);
-  }
-  return text;
 }
 
 /// The machines that an event concerns.

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <sstream>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::cloud_hooks::slurm {
@@ -32,10 +33,7 @@ std::vector<std::string> fields_of(const std::string& line) {
 }
 
 std::optional<std::int64_t> whole(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fine = failure == std::errc{} && end == text.data() + text.size() && number >= 0;
-  return fine ? std::optional(number) : std::nullopt;
+  return number_in<std::int64_t>(text, 0, std::numeric_limits<std::int64_t>::max());
 }
 
 ServerState state_of(const std::string& word) {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
+#include "base/parse.hpp"
 #include "base/text.hpp"
 
 namespace mayfly::cloud_hooks::ssh {
@@ -131,19 +131,8 @@ keep_left_alone "$folder" "$server"
 rm -rf "$server"
 )sh";
 
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string::npos) {
-    return {};
-  }
-  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
-}
-
-std::optional<std::uint32_t> slots_in(const std::string& text) {
-  std::uint32_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_one = failure == std::errc{} && end == text.data() + text.size();
-  return is_one && number >= 1 && number <= kSlotsMax ? std::optional(number) : std::nullopt;
+std::optional<std::uint32_t> slots_in(std::string_view text) {
+  return number_in<std::uint32_t>(text, 1, kSlotsMax);
 }
 
 /// True if neither ssh nor a shell can take the text for anything but a name.
@@ -215,9 +204,11 @@ std::string take_word(std::string& line) {
 
 Result<std::vector<Host>> parse_hosts(const std::string& text) {
   std::vector<Host> hosts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = trimmed(text.substr(begin, end - begin));
+  if (text.empty()) {
+    return Error{Errc::kInvalidInput, "no host is named"};
+  }
+  for (const std::string_view word : split(text, ',')) {
+    const std::string part(word);
     const std::optional<Host> host = parse_host(part);
     if (!host) {
       return Error{Errc::kInvalidInput,
@@ -230,7 +221,6 @@ Result<std::vector<Host>> parse_hosts(const std::string& text) {
                                             host->name + ":2 for two workers on it"};
     }
     hosts.push_back(*host);
-    begin = end + 1;
   }
   return hosts;
 }
@@ -257,7 +247,8 @@ Result<std::vector<Host>> parse_hostfile(const std::string& text) {
       host->slots = slots.value_or(host->slots);
     }
     if (!is_fine) {
-      return Error{Errc::kInvalidInput, "line " + std::to_string(number) + " '" + trimmed(line) +
+      return Error{Errc::kInvalidInput, "line " + std::to_string(number) + " '" +
+                                            std::string(trimmed(line)) +
                                             "' is no host; write NAME or NAME slots=N"};
     }
     if (holds(hosts, host->name)) {
@@ -308,7 +299,7 @@ std::optional<HostReport> parse_report(const std::string& output) {
     if (kind == "mayfly-host") {
       report.system = take_word(line);
       const std::string free = take_word(line);
-      std::from_chars(free.data(), free.data() + free.size(), report.free_mib);
+      report.free_mib = number_in<std::uint64_t>(free).value_or(0);
       report.missing = line;
     } else if (kind == "mayfly-program") {
       report.has_program = true;

@@ -6,7 +6,6 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <exception>
@@ -16,6 +15,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "base/parse.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/forming_guard.hpp"
@@ -90,13 +90,7 @@ class StoreAdapter final : public gloo::rendezvous::Store {
   // The rank whose addresses are stored at this key: "3" is what rank 3 publishes. (At "rank_3" is
   // its host name.)
   [[nodiscard]] std::optional<std::size_t> rank_of(const std::string& key) const {
-    std::size_t rank = 0;
-    const char* const end = key.data() + key.size();
-    const auto parsed = std::from_chars(key.data(), end, rank);
-    if (parsed.ec != std::errc{} || parsed.ptr != end || rank >= spec_.peers.size()) {
-      return std::nullopt;
-    }
-    return rank;
+    return number_in<std::size_t>(key, 0, spec_.peers.size() - 1);
   }
 
   // A rank publishes one address for each other rank, in order; one of them is for us.

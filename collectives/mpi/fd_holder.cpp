@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <csignal>
 #include <cstring>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "base/net/sockets.hpp"
+#include "base/parse.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -71,10 +71,8 @@ std::vector<TcpSocket> tcp_sockets() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
     const std::string name = entry.path().filename();
-    int fd = -1;
     TcpSocket socket;
-    std::from_chars(name.data(), name.data() + name.size(), fd);
-    if (fd >= 0 && describe(fd, socket)) {
+    if (const auto fd = number_in<int>(name); fd && describe(*fd, socket)) {
       all.push_back(socket);
     }
   }

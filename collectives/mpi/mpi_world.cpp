@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::collectives {
@@ -244,19 +244,16 @@ Result<std::vector<int>> MpiWorld::ranks_of(const std::vector<Peer>& peers) cons
   std::vector<int> ranks;
   for (const Peer& peer : peers) {
     const std::string_view address = peer.address;
-    int rank = -1;
-    if (address.starts_with(prefix)) {
-      const char* const end = address.data() + address.size();
-      const auto parsed = std::from_chars(address.data() + prefix.size(), end, rank);
-      rank = parsed.ec == std::errc{} && parsed.ptr == end ? rank : -1;
-    }
-    if (rank < 0 || rank >= size_) {
+    const std::optional<int> rank =
+        address.starts_with(prefix) ? number_in<int>(address.substr(prefix.size()), 0, size_ - 1)
+                                    : std::nullopt;
+    if (!rank) {
       return Error{Errc::kInvalidInput,
                    fmt::format("member {} at {} is not one of this mpirun's {} ranks",
                                value(peer.member), peer.address, size_),
                    peer.member};
     }
-    ranks.push_back(rank);
+    ranks.push_back(*rank);
   }
   return ranks;
 }

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/parse.hpp"
+
 namespace mayfly::nn::cuda {
 
 Result<DeviceClaim> DeviceClaim::take(const std::string& folder, const std::string& bus) {
@@ -34,13 +36,8 @@ Result<DeviceClaim> DeviceClaim::take(const std::string& folder, const std::stri
 int local_number() {
   for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
     const char* const text = std::getenv(name);
-    if (text == nullptr || *text == '\0') {
-      continue;
-    }
-    char* end = nullptr;
-    const long number = std::strtol(text, &end, 10);
-    if (*end == '\0' && number >= 0 && number < 1024) {
-      return static_cast<int>(number);
+    if (const auto number = number_in(text == nullptr ? "" : text, 0, 1023)) {
+      return *number;
     }
   }
   return -1;

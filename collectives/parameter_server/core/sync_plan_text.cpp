@@ -1,11 +1,12 @@
 // Phases as users write them.
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/check.hpp"
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
 
 namespace mayfly::parameter_server {
@@ -15,17 +16,9 @@ constexpr std::uint32_t kStalenessMax = 1'000'000;
 constexpr std::uint32_t kWorkersMax = 100'000;
 constexpr std::uint64_t kStepsMax = std::uint64_t{1} << 48;
 
-/// A number from 0 to `max`; nothing if the text is something else.
-template <typename T>
-std::optional<T> parse_number(std::string_view text, T max) {
-  T number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits = failure == std::errc{} && end == text.data() + text.size();
-  return fits && std::clamp(number, T{}, max) == number ? std::optional(number) : std::nullopt;
-}
-
+/// Not negative.
 std::optional<double> parse_real(std::string_view text) {
-  return parse_number(text, std::numeric_limits<double>::max());
+  return number_in<double>(text, 0, std::numeric_limits<double>::max());
 }
 
 Error wrong(std::string text) {
@@ -106,11 +99,11 @@ Result<void> apply(Stretch& phase, std::string_view name, std::string_view value
     return check(settings.weight_decay.has_value(), "weight-decay is a number from 0 on");
   }
   if (name == "checkpoint-every") {
-    settings.checkpoint_every = parse_number(value, kStepsMax);
+    settings.checkpoint_every = number_in<std::uint64_t>(value, 0, kStepsMax);
     return check(settings.checkpoint_every.has_value(), "checkpoint-every is a number of steps");
   }
   if (name == "batch") {
-    phase.batch = parse_number(value, kStepsMax);
+    phase.batch = number_in<std::uint64_t>(value, 0, kStepsMax);
     return check(phase.batch && *phase.batch > 0, "batch is a number of samples");
   }
   std::string known;
@@ -122,10 +115,7 @@ Result<void> apply(Stretch& phase, std::string_view name, std::string_view value
 
 /// "NAME=VALUE,..."
 Result<void> apply_all(Stretch& phase, std::string_view text) {
-  for (bool is_last = text.empty(); !is_last;) {
-    const std::size_t comma = text.find(',');
-    is_last = comma == std::string_view::npos;
-    const std::string_view entry = text.substr(0, comma);
+  for (const std::string_view entry : split(text, ',')) {
     const std::size_t equals = entry.find('=');
     if (equals == std::string_view::npos) {
       return wrong(std::string("'").append(entry) + "' is not NAME=VALUE");
@@ -133,7 +123,6 @@ Result<void> apply_all(Stretch& phase, std::string_view text) {
     std::string name(entry.substr(0, equals));
     std::replace(name.begin(), name.end(), '_', '-');
     TRY(apply(phase, name, entry.substr(equals + 1)));
-    text = is_last ? std::string_view{} : text.substr(comma + 1);
   }
   return {};
 }
@@ -274,7 +263,7 @@ Result<SyncPolicy> parse_sync_policy(std::string_view text) {
     return SyncPolicy{.kind = SyncKind::kAsp};
   }
   if (text.starts_with("ssp:")) {
-    const auto staleness = parse_number(text.substr(4), kStalenessMax);
+    const auto staleness = number_in<std::uint32_t>(text.substr(4), 0, kStalenessMax);
     return staleness ? Result<SyncPolicy>(SyncPolicy{SyncKind::kSsp, *staleness, 0, 0})
                      : Result<SyncPolicy>(unknown_policy(text));
   }
@@ -284,8 +273,9 @@ Result<SyncPolicy> parse_sync_policy(std::string_view text) {
   if (!text.starts_with(kBackup) || of == std::string_view::npos) {
     return unknown_policy(text);
   }
-  const auto needed = parse_number(text.substr(kBackup.size(), of - kBackup.size()), kWorkersMax);
-  const auto workers = parse_number(text.substr(of + kOf.size()), kWorkersMax);
+  const auto needed =
+      number_in<std::uint32_t>(text.substr(kBackup.size(), of - kBackup.size()), 0, kWorkersMax);
+  const auto workers = number_in<std::uint32_t>(text.substr(of + kOf.size()), 0, kWorkersMax);
   if (!needed || !workers || *needed < 1 || *needed > *workers) {
     return unknown_policy(text);
   }
@@ -304,15 +294,12 @@ std::string to_text(const SyncPolicy& policy) {
 }
 
 Result<SyncPlan> parse_phases(std::string_view text, const JobLength& length) {
-  Result<std::vector<Stretch>> stretches = parse_stretches(text, length);
-  if (!stretches.ok()) {
-    return std::move(stretches).error();
-  }
-  warm_up(stretches.value(), length.warm_up);
+  TRY_ASSIGN(std::vector<Stretch> stretches, parse_stretches(text, length));
+  warm_up(stretches, length.warm_up);
   std::vector<SyncPhase> phases;
   std::uint64_t slice = 0;
-  for (std::size_t i = 0; i < stretches.value().size(); ++i) {
-    const Stretch& stretch = stretches.value()[i];
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    const Stretch& stretch = stretches[i];
     SyncPhase phase;
     phase.policy = stretch.policy;
     phase.settings = stretch.settings;
