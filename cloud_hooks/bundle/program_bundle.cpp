@@ -62,6 +62,7 @@ export LD_LIBRARY_PATH
 exec "$here/bin/mayfly" "$@"
 )sh";
 
+/// The C library must be that of the machine: the loader, which is part of it, accepts no other.
 bool belongs_to_c_library(const std::string& name) {
   constexpr std::array<std::string_view, 9> kOwn = {"linux-vdso.", "ld-linux", "libc.",
                                                     "libm.",       "libdl.",   "libpthread.",
@@ -70,6 +71,7 @@ bool belongs_to_c_library(const std::string& name) {
                      [&](std::string_view own) { return name.starts_with(own); });
 }
 
+/// NVIDIA's libraries are large, must fit the machine's driver, and are there where a GPU is used.
 bool is_nvidias(const std::string& name) {
   return name.starts_with("libcu") || name.starts_with("libnccl") || name.starts_with("libnv");
 }

@@ -57,6 +57,7 @@ std::string canonical_query(std::string_view query) {
   return sorted;
 }
 
+/// The secret is never used to sign directly: the key is derived for one day, region and service.
 std::string signing_key(const AwsCredentials& credentials, const AwsScope& scope,
                         std::string_view day) {
   std::string key = hmac_sha256("AWS4" + credentials.secret_key, day);
@@ -194,6 +195,7 @@ Answer<AwsCredentials> AwsCredentialSource::take(const std::string& json) {
   return keys;
 }
 
+/// IMDSv2: every request needs a token from a PUT request, which a forged GET cannot obtain.
 Answer<AwsCredentials> AwsCredentialSource::role_credentials() {
   TRY_ASSIGN(const std::string token, metadata("PUT", "/latest/api/token",
                                                {{"X-aws-ec2-metadata-token-ttl-seconds", "300"}}));

@@ -13,13 +13,6 @@ namespace {
 
 constexpr const char* kVersion = "2016-11-15";
 
-bool is_word(std::string_view text, std::string_view also = "") {
-  return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-           also.find(c) != std::string_view::npos;
-  });
-}
-
 template <std::size_t N>
 bool is_one_of(const std::string& code, const std::array<std::string_view, N>& codes) {
   return std::find(codes.begin(), codes.end(), code) != codes.end();
@@ -70,21 +63,11 @@ std::vector<std::string> zones_in(const std::string& message) {
   if (start == std::string::npos) {
     return zones;
   }
-  std::string zone;
-  for (const char c : message.substr(start + kBefore.size()) + ",") {
-    if (c == '.') {
-      break;
+  const std::string list = message.substr(start + kBefore.size());
+  for (const std::string& word : words_in(list.substr(0, list.find('.')))) {
+    if (is_cloud_name(word) && word != "or") {
+      zones.push_back(word);
     }
-    if (c != ',' && c != ' ') {
-      zone += c;
-    } else if (is_word(zone) && zone != "or") {
-      zones.push_back(std::exchange(zone, ""));
-    } else {
-      zone.clear();
-    }
-  }
-  if (is_word(zone)) {
-    zones.push_back(zone);
   }
   return zones;
 }
@@ -136,10 +119,10 @@ void add_tags(Ec2Form& form, const Ec2Options& options, const ServerRequest& req
 
 Result<void> check(const Ec2Options& options) {
   const auto bad = [](const std::string& what) { return Error{Errc::kInvalidInput, what}; };
-  if (!is_word(options.job, "_")) {
+  if (!is_cloud_name(options.job, "_")) {
     return bad("the job's name must be 1 to 63 of a-z, 0-9, '-' and '_' to be a tag");
   }
-  if (!is_word(options.region)) {
+  if (!is_cloud_name(options.region)) {
     return bad("region '" + readable(options.region) + "' is not the name of an AWS region");
   }
   if (!options.endpoint.empty()) {
@@ -150,6 +133,9 @@ Result<void> check(const Ec2Options& options) {
   return {};
 }
 
+/// The lifetime is enforced by the machine itself: EC2 has no such limit, but a machine that shuts
+/// down is terminated (InstanceInitiatedShutdownBehavior). User data runs as root; only
+/// root can read the script, which contains a secret of the job. Base64 keeps whatever is in it.
 std::string ec2_user_data(const std::string& startup_text, Duration lifetime_max) {
   std::string script = "#!/bin/sh\n";
   if (lifetime_max > Duration(0)) {
@@ -167,7 +153,7 @@ std::string ec2_user_data(const std::string& startup_text, Duration lifetime_max
 }
 
 Result<Ec2Form> ec2_run_form(const Ec2Options& options, const ServerRequest& request) {
-  constexpr std::size_t kUserDataBytesMax = 16 * 1024;
+  constexpr std::size_t kUserDataBytesMax = 16 * 1024;  // EC2's limit, before base64
   if (options.image.empty()) {
     return Error{Errc::kInvalidInput, "EC2 needs an image (ami-...)"};
   }
@@ -178,7 +164,7 @@ Result<Ec2Form> ec2_run_form(const Ec2Options& options, const ServerRequest& req
                   {"Version", kVersion},
                   {"ImageId", options.image},
                   {"InstanceType", request.offer.machine_type},
-                  {"MinCount", "1"},
+                  {"MinCount", "1"},  // fewer than requested are better than none
                   {"MaxCount", std::to_string(request.count)},
                   {"ClientToken", request.request_id},
                   {"InstanceInitiatedShutdownBehavior", "terminate"}};
@@ -274,8 +260,9 @@ Result<ServerPage> parse_ec2_instances(std::string_view xml, std::int64_t now) {
   for (const pugi::xml_node& reservation : root.child("reservationSet").children("item")) {
     take(reservation.child("instancesSet"));
   }
-  const bool complete = std::all_of(page.servers.begin(), page.servers.end(),
-                                    [](const ServerStatus& server) { return is_word(server.id); });
+  const bool complete =
+      std::all_of(page.servers.begin(), page.servers.end(),
+                  [](const ServerStatus& server) { return is_cloud_name(server.id); });
   return complete ? Result<ServerPage>(std::move(page))
                   : Result<ServerPage>(Error{Errc::kCorrupt, "an instance without an id"});
 }

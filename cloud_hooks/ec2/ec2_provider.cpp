@@ -12,7 +12,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr std::uint32_t kCountMax = 64;
+constexpr std::uint32_t kCountMax = 64;  // as for Compute Engine; EC2 itself takes more
 
 bool is_instance_id(const std::string& id) {
   return id.starts_with("i-") && id.size() <= 32 &&
@@ -142,6 +142,7 @@ class Ec2Provider final : public Provider {
       findings.push_back({false, form.error().detail});
       return findings;
     }
+    // EC2 answers a dry run with an error in either case: DryRunOperation if it would succeed.
     form.value().emplace_back("DryRun", "true");
     const Answer<HttpResponse> answer = call(form.value(), "trying a request without effect");
     const bool allowed = answer.ok() || code_ == "DryRunOperation";
@@ -168,7 +169,8 @@ class Ec2Provider final : public Provider {
     return servers;
   }
 
-  /// The request was carried out once, and its servers have ended since.
+  /// The request was carried out once, and its servers have ended since: EC2 never starts servers
+  /// twice for one client token, so only a request with another id gets new ones.
   RequestOutcome ended_already(const std::string& request_id) {
     RequestOutcome outcome;
     outcome.error = ProviderError{ProviderErrorKind::kCapacity,
@@ -222,6 +224,7 @@ class Ec2Provider final : public Provider {
         return std::move(answer).value();
       }
       Ec2Error error = parse_ec2_error(answer.value(), what);
+      // UnauthorizedOperation: keys and time are right, but the account lacks the permission.
       if (error.error.kind == ProviderErrorKind::kAuth && attempt == 0 &&
           error.code != "UnauthorizedOperation") {
         learn_time(answer.value());

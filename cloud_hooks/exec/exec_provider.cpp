@@ -13,6 +13,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kVersion = 1;
+// Bounds for the answer of a program that may be wrong; far above what a job has.
 constexpr std::size_t kServersMax = 10'000;
 constexpr std::size_t kIdCharactersMax = 128;  // a worker's hello holds no more
 constexpr std::size_t kTextCharactersMax = 1000;
@@ -200,7 +201,7 @@ namespace {
 
 using exec::ExecAnswer;
 
-/// By the exit codes of sysexits.h and of the shell.
+/// By the exit codes of sysexits.h and of the shell: 126 cannot be executed, 127 was not found.
 ProviderErrorKind kind_of_exit_code(int code) {
   switch (code) {
     case 69: return ProviderErrorKind::kCapacity;  // EX_UNAVAILABLE

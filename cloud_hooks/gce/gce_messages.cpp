@@ -19,13 +19,6 @@ namespace {
 
 namespace json = boost::json;
 
-bool is_name(std::string_view text, std::string_view also = "") {
-  return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-           also.find(c) != std::string_view::npos;
-  });
-}
-
 constexpr const char* kNoObject = "the answer is not a JSON object";
 
 std::string last_part(const std::string& url) {
@@ -46,13 +39,16 @@ Result<MachineType> parse_machine_type(const std::string& text) {
     const auto [accelerator, count] = cut(std::string_view(text).substr(type.name.size() + 1), ':');
     type.accelerator = accelerator;
     type.accelerators = number_in<int>(count).value_or(0);
-    if (type.accelerators < 1 || !is_name(type.accelerator)) {
+    if (type.accelerators < 1 || !is_cloud_name(type.accelerator)) {
       return bad;
     }
   }
-  return is_name(type.name) ? Result<MachineType>(type) : Result<MachineType>(bad);
+  return is_cloud_name(type.name) ? Result<MachineType>(type) : Result<MachineType>(bad);
 }
 
+/// A machine with a GPU and a spot machine cannot be migrated to another host, so Compute Engine
+/// takes no other value than TERMINATE for them. An instance that is stopped instead of deleted
+/// still pays for its disk, hence DELETE. Integers of 64 bits are strings in Google's JSON.
 json::object scheduling_of(const ServerRequest& request, bool accelerated) {
   const bool spot = request.offer.market == Market::kSpot;
   json::object scheduling = {{"provisioningModel", spot ? "SPOT" : "STANDARD"},
@@ -69,6 +65,7 @@ json::object scheduling_of(const ServerRequest& request, bool accelerated) {
   return scheduling;
 }
 
+/// An instance gets an external address only if an access configuration asks for one.
 json::object network_of(const GceOptions& options) {
   json::object network;
   if (options.subnetwork.empty()) {
@@ -92,14 +89,9 @@ std::vector<std::string> zones_available(const json::object& error) {
     if (data == nullptr) {
       continue;
     }
-    std::string zone;
-    for (const char c : text_of(*data, "zonesAvailable") + ",") {
-      if (c != ',' && c != ' ') {
-        zone += c;
-      } else if (is_name(zone)) {
-        zones.push_back(std::exchange(zone, ""));
-      } else {
-        zone.clear();
+    for (const std::string& zone : words_in(text_of(*data, "zonesAvailable"))) {
+      if (is_cloud_name(zone)) {
+        zones.push_back(zone);
       }
     }
   }
@@ -136,11 +128,13 @@ ServerState state_of(const std::string& status) {
   return ServerState::kStopping;  // STOPPING, SUSPENDING, DEPROVISIONING, and what is new
 }
 
+/// Names of zones, types and accelerators are the last parts of addresses in Compute Engine's
+/// answers. A restarted instance has been billed since its last start only.
 Result<ServerStatus> server_of(const json::object& instance, std::int64_t now) {
   const std::string name = text_of(instance, "name");
   const std::string zone = last_part(text_of(instance, "zone"));
   const std::string status = text_of(instance, "status");
-  if (!is_name(name) || !is_name(zone) || status.empty()) {
+  if (!is_cloud_name(name) || !is_cloud_name(zone) || status.empty()) {
     return Error{Errc::kCorrupt, "an instance without name, zone or status"};
   }
   ServerStatus server;
@@ -229,13 +223,13 @@ void judge(const std::string& region, const std::vector<const GceQuota*>& any_of
 
 Result<void> check(const GceOptions& options) {
   const auto bad = [](const std::string& what) { return Error{Errc::kInvalidInput, what}; };
-  if (!is_name(options.job, "_")) {
+  if (!is_cloud_name(options.job, "_")) {
     return bad("the job's name must be 1 to 63 of a-z, 0-9, '-' and '_' to be a label");
   }
-  if (!is_name(options.project, ".:")) {
+  if (!is_cloud_name(options.project, ".:")) {
     return bad("project '" + readable(options.project) + "' is not the id of a Google project");
   }
-  if (!options.zone.empty() && !is_name(options.zone)) {
+  if (!options.zone.empty() && !is_cloud_name(options.zone)) {
     return bad("zone '" + readable(options.zone) + "' is not the name of a zone");
   }
   const Result<Url> endpoint = parse_url(options.endpoint);
@@ -265,7 +259,7 @@ Result<std::string> gce_insert_body(const GceOptions& options, const ServerReque
                                     std::uint32_t index) {
   const std::string& zone = request.offer.zone.empty() ? options.zone : request.offer.zone;
   TRY_ASSIGN(const MachineType type, parse_machine_type(request.offer.machine_type));
-  if (!is_name(zone)) {
+  if (!is_cloud_name(zone)) {
     return Error{Errc::kInvalidInput, zone.empty() ? std::string("neither the offer nor the "
                                                                  "configuration names a zone")
                                                    : "'" + readable(zone) + "' is not a zone"};
@@ -304,6 +298,8 @@ Result<std::string> gce_insert_body(const GceOptions& options, const ServerReque
   return json::serialize(body);
 }
 
+/// Compute Engine uses status 403 for missing rights as well as for quotas and for too many
+/// requests; only the reason in the body tells them apart.
 ProviderError gce_error(const HttpResponse& answer, std::string_view what) {
   const Result<json::object> body = parse_object(answer.body, kNoObject);
   const json::object* const error = body.ok() ? object_of(body.value(), "error") : nullptr;
@@ -330,7 +326,7 @@ Result<GceOperation> parse_gce_operation(std::string_view text) {
   GceOperation operation;
   operation.name = text_of(parsed, "name");
   const std::string status = text_of(parsed, "status");
-  if (!is_name(operation.name) ||
+  if (!is_cloud_name(operation.name) ||
       (status != "PENDING" && status != "RUNNING" && status != "DONE")) {
     return Error{Errc::kCorrupt, "the answer does not describe an operation"};
   }

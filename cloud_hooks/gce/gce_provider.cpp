@@ -13,7 +13,9 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr std::uint32_t kCountMax = 64;
+constexpr std::uint32_t kCountMax = 64;  // each server is a request of its own
+/// Compute Engine answers operations.wait after two minutes at the latest.
+constexpr Duration kWaitCallMax = seconds(125);
 
 /// Splits "zone/name"; both are empty if the id is not of this form.
 std::pair<std::string, std::string> split_id(const std::string& id) {
@@ -46,6 +48,7 @@ class GceProvider final : public Provider {
         unix_seconds_(std::move(unix_seconds)),
         tokens_(std::move(tokens), *sender_, unix_seconds_, std::move(token)) {}
 
+  /// All insertions are begun before any is waited for, so that they run at the same time.
   RequestOutcome request(const ServerRequest& request) override {
     RequestOutcome outcome;
     std::vector<Insertion> insertions;
@@ -237,7 +240,7 @@ class GceProvider final : public Provider {
     GceOperation& operation = insertion.operation;
     while (!operation.done && monotonic_now() < deadline) {
       const Instant asked = monotonic_now();
-      const Duration answer_max = std::min<Duration>(deadline - asked, seconds(125));
+      const Duration answer_max = std::min<Duration>(deadline - asked, kWaitCallMax);
       const Answer<HttpResponse> answer =
           call("POST", fmt::format("/zones/{}/operations/{}/wait", insertion.zone, operation.name),
                "", "waiting for a server", answer_max);

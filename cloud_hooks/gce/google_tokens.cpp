@@ -229,6 +229,8 @@ Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
   return fresh;
 }
 
+/// Google rejects a statement whose times are not of its own present, with the same status as one
+/// with a wrong signature. Within a minute the clock is not the reason.
 bool GoogleTokens::learn_time(const HttpResponse& answer) {
   constexpr std::int64_t kTolerated = 60;
   const std::optional<std::int64_t> theirs = answer.date();
@@ -247,6 +249,7 @@ Answer<std::string> GoogleTokens::token() {
   if (std::optional<std::string> good = shared_->find(unix_seconds_())) {
     return *std::move(good);
   }
+  // A metadata server is on this machine's own network: where there is one it answers at once.
   HttpLimits limits;
   const bool by_key = !options_.key_file.empty();
   limits.direct = !by_key;

@@ -29,7 +29,7 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::uint32_t kHeaderBytesMax = 64 * 1024;
+constexpr std::uint32_t kHeaderBytesMax = 64 * 1024;  // several times what any cloud sends
 
 bool is_clean(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) {
@@ -59,7 +59,7 @@ Result<std::vector<std::string>> look_up(const std::string& host, Instant deadli
   std::thread([host, promised] {
     promised->set_value(resolve_host(host, AI_ADDRCONFIG));
   }).detach();
-  while (answer.wait_for(milliseconds(20)) != std::future_status::ready) {
+  while (answer.wait_for(milliseconds(20)) != std::future_status::ready) {  // then notices abort()
     if (aborted()) {
       return Error{Errc::kAborted, host + ": told to stop"};
     }
@@ -171,6 +171,7 @@ class HttpClient::Impl {
     return asio::error::timed_out;
   }
 
+  /// TLS 1.2 and newer only: RFC 8996 forbids the older versions.
   bool load_trust() {
     asio::ssl::context tls(asio::ssl::context::tls_client);
     tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |

@@ -33,6 +33,25 @@ std::string readable(std::string_view text) {
   return line;
 }
 
+bool is_cloud_name(std::string_view text, std::string_view also) {
+  return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+           also.find(c) != std::string_view::npos;
+  });
+}
+
+std::vector<std::string> words_in(std::string_view text) {
+  std::vector<std::string> words;
+  for (const std::string_view part : split(text, ',')) {
+    for (const std::string_view word : split(part, ' ')) {
+      if (!word.empty()) {
+        words.emplace_back(word);
+      }
+    }
+  }
+  return words;
+}
+
 ProviderError no_answer(const Error& error) {
   const bool person_must_act = error.code == Errc::kRefused || error.code == Errc::kInvalidInput;
   return {person_must_act ? ProviderErrorKind::kConfig : ProviderErrorKind::kRate, error.detail};

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/time.hpp"
@@ -64,6 +65,12 @@ struct RetryRule {
 
 /// The first line of a text from outside, printable characters only, at most 200 of them.
 [[nodiscard]] std::string readable(std::string_view text);
+
+/// Whether a text has the form of a name in a cloud (a zone, a machine type, a job): 1 to 63 of the
+/// characters a-z, 0-9, '-' and those in `also`.
+[[nodiscard]] bool is_cloud_name(std::string_view text, std::string_view also = "");
+/// The words between spaces and commas.
+[[nodiscard]] std::vector<std::string> words_in(std::string_view text);
 
 /// The error for a request without an answer: kConfig if the certificate, the proxy or the request
 /// itself is the reason, otherwise kRate: the outcome is unknown, and the same request may be

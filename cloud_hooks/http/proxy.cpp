@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/try_assign.hpp"
+#include "cloud_hooks/http/http_sender.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -40,17 +41,14 @@ bool covers(const std::string& name, const std::string& host) {
 
 std::vector<std::string> names_in(const std::string& list) {
   std::vector<std::string> names;
-  std::string name;
-  for (const char c : list + ",") {
-    if (c != ',' && c != ' ') {
-      name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-      continue;
-    }
+  for (std::string& name : words_in(list)) {
+    std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
     name.erase(0, name.find_first_not_of('.'));  // ".example.com" means example.com as well
     if (!name.empty()) {
       names.push_back(std::move(name));
     }
-    name.clear();
   }
   return names;
 }

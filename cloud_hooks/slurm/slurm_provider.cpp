@@ -36,6 +36,8 @@ std::optional<std::int64_t> whole(std::string_view text) {
   return number_in<std::int64_t>(text, 0, std::numeric_limits<std::int64_t>::max());
 }
 
+/// The states of squeue(1). A suspended job keeps its node, so it still costs; a requeued one
+/// starts again.
 ServerState state_of(const std::string& word) {
   for (const char* waiting :
        {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}) {
@@ -147,6 +149,8 @@ std::optional<std::string> parse_submitted(const std::string& text) {
   return is_job_number(number) ? std::optional(number) : std::nullopt;
 }
 
+/// Slurm's programs exit with 1 for every error, so only their message tells the kind. The first
+/// part that matches decides. Parts lack a first letter where Slurm's versions differ in its case.
 ProviderErrorKind kind_of(const std::string& complaint) {
   struct Meaning {
     const char* part;
@@ -190,6 +194,8 @@ bool requests_part_of_node(const std::vector<std::string>& words) {
   });
 }
 
+/// sbatch requires the interpreter in the first line. Slurm's job number, which is the server's id,
+/// is known only when the job runs, so the script takes it from Slurm's environment.
 std::string script_of(const std::string& startup_text) {
   const std::string text = startup_text.empty() ? "#!/bin/sh\n" : startup_text;
   const std::size_t first_line = std::min(text.find('\n'), text.size());
@@ -208,6 +214,8 @@ class SlurmProvider final : public Provider {
  public:
   explicit SlurmProvider(SlurmProviderOptions options) : options_(std::move(options)) {}
 
+  /// Slurm has no idempotency key: the request's id is in the comment of its jobs, and a repeated
+  /// request looks for them first.
   RequestOutcome request(const ServerRequest& request) override {
     RequestOutcome outcome;
     if (!is_new(request.request_id)) {  // an answer was lost: find the jobs that were submitted

@@ -20,8 +20,8 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr Duration kScriptTimeout = seconds(30);
-constexpr Duration kCopyTimeout = seconds(600);
+constexpr Duration kScriptTimeout = seconds(30);  // a script waits 20 s for another's lock at most
+constexpr Duration kCopyTimeout = seconds(600);   // the program over a slow line
 /// Longer than the interruption of a connection that breaks and is made again, but short enough for
 /// a waiting user.
 constexpr Duration kLostAfter = seconds(20);
@@ -29,11 +29,11 @@ constexpr Duration kLostAfter = seconds(20);
 /// the host for this time, which doubles with each such failure.
 constexpr Duration kSoon = seconds(60);
 constexpr Duration kRestMax = seconds(300);
-constexpr std::size_t kHostsAtOnce = 16;
+constexpr std::size_t kHostsAtOnce = 16;  // connections, each with a process
 constexpr std::size_t kCopiesAtOnce = 4;  // each copy is in memory while it is sent
 constexpr std::size_t kOutputBytesMax = std::size_t{1} << 20;
-constexpr std::uint64_t kUnpackedFactor = 4;
-constexpr int kSshFailed = 255;
+constexpr std::uint64_t kUnpackedFactor = 4;  // of the archive's size, for the check of free space
+constexpr int kSshFailed = 255;               // ssh's own exit code; others are the script's
 
 std::string own_system() {
   utsname name{};
