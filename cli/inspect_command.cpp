@@ -101,7 +101,7 @@ std::uint64_t bytes_without_sharing(const MemoryPlan& plan) {
   return sum;
 }
 
-/// "f3" is forward of convolution 3, "b3" its backward; see nn/cpu/arena.hpp.
+/// "f3" is forward of convolution 3, "b3" its backward; see nn/memory_plan.hpp.
 std::string time_name(int time, int convolutions) {
   if (time <= 0) {
     return "load";

@@ -34,7 +34,7 @@ struct Weights {
   std::span<const float> statistics;  ///< used by evaluate() only
   std::uint64_t version = 0;          ///< different for different values; has no other meaning
   /// A power of two by which an engine that stores gradients in fp16 multiplies them internally, so
-  /// that small ones do not vanish (nn/loss_scale.hpp). Returned gradients are not scaled.
+  /// that small ones do not vanish (nn/dtype.hpp). Returned gradients are not scaled.
   float loss_scale = 1;
 };
 

@@ -41,7 +41,7 @@ class ControlHub {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] std::string path() const { return folder_ + "/control"; }
 
-  /// The next message of any connection; the requests of rendezvous stores (control_store.hpp) are
+  /// The next message of any connection; the requests of ControlStore (below) are
   /// answered inside. kDeadline, or kAborted after a signal.
   [[nodiscard]] Result<Message> next(Instant deadline);
   /// kPeerLost if the connection has ended.

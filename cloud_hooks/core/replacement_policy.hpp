@@ -253,7 +253,7 @@ class ReplacementPolicy {
                        const std::string& what);
   void server_gone(Instant now, const std::string& id, const ServerStatus& status);
 
-  // replacement_members.cpp: workers and their servers.
+  // replacement_plan.cpp: workers and their servers.
   void on(Instant now, const policy_event::Joined& event);
   void on(Instant now, const policy_event::Irreplaceable& event);
   void on(Instant now, const policy_event::Leaving& event);
@@ -286,7 +286,7 @@ class ReplacementPolicy {
   [[nodiscard]] std::uint32_t on_demand_present() const;
   [[nodiscard]] std::optional<Instant> find_next_wake(Instant now) const;
 
-  // replacement_exchange.cpp: back to spot.
+  // replacement_requests.cpp: back to spot.
   struct Exchange {
     std::string server;      // on demand, until its successor works
     std::string request_id;  // of the successor

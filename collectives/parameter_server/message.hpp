@@ -26,7 +26,7 @@ enum class MessageType : std::uint8_t {
   kStatePull,   ///< worker: asks for parameters and momentum, for a snapshot
   kState,       ///< shard: both
   kBye,         ///< worker: I was told that the job is over
-  // Between the leader of a shard and its follower (core/replica_log.hpp). What the leader was told
+  // Between the leader of a shard and its follower (core/replicas.hpp). What the leader was told
   // travels as it came, with a number in `entry`: kHello, kPush, kPull, kRest, and
   kRoster,      ///< leader: the workers of the present view; the payload is their ids
   kStragglers,  ///< leader: slow workers; the payload is their ids, each with its ratio

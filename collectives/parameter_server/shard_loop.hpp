@@ -70,7 +70,7 @@ struct ReplicaEntry {
 };
 
 /// The connection of a shard's leader to its follower: sends what the leader is told, entry by
-/// entry (core/replica_log.hpp), and hears how much the follower has. When a connection breaks,
+/// entry (core/replicas.hpp), and hears how much the follower has. When a connection breaks,
 /// what is not known to have been taken is sent once more over the next one.
 class ReplicaLink {
  public:

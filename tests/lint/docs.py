@@ -1,8 +1,9 @@
-"""The documents are true to the tree: links, file names and flags in them exist."""
+"""The documents are true to the tree: links, file names and flags in them exist, as do the sources
+that comments name."""
 
 import re
 
-from sources import Layers, finish, root_argument
+from sources import CPP, Layers, finish, root_argument
 
 
 def markdown_files(root):
@@ -49,8 +50,21 @@ def flag_problems(root, path, text):
             yield f"{path.relative_to(root)}: there is no flag --{flag}"
 
 
+def comment_problems(root):
+    """A source that a comment names must exist, wherever it is; its folder may be left out."""
+    sources = [path for top in Layers(root).top_folders()
+               for path in sorted((root / top).rglob("*")) if path.suffix in CPP]
+    names = {path.name for path in sources}
+    for path in sources:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            comment = line.partition("//")[2]
+            for name in re.findall(r"([\w-]+\.(?:hpp|cpp|cu))\b", comment):
+                if name not in names:
+                    yield f"{path.relative_to(root)}:{number}: there is no {name}"
+
+
 def problems(root):
-    found = []
+    found = list(comment_problems(root))
     for path in markdown_files(root):
         text = path.read_text()
         prose = re.sub(r"```.*?```", "", text, flags=re.S)

@@ -175,6 +175,12 @@ class SelfTest(unittest.TestCase):
         self.write("nn/a.cpp", "// TO" "DO later\n// TO" "DO(#7) later\n")
         self.expect(text.problems(self.root), "nn/a.cpp:1")
 
+    def test_docs_refuses_a_comment_that_names_a_file_that_is_gone(self):
+        self.write("nn/a.cpp", "// See nn/model.hpp.\n")
+        self.assertEqual(docs.problems(self.root), [])
+        self.write("nn/a.cpp", "int a;\nint b;  // as in cpu/model_old.hpp\n")
+        self.expect(docs.problems(self.root), "nn/a.cpp:2: there is no model_old.hpp")
+
     def test_sizes_finds_the_long_function_between_short_ones(self):
         self.write("nn/a.cpp", "namespace n {\nint one() { return 1; }\nint lots(int value) {\n" +
                    LONG_BODY + "  return value;\n}\nstruct S {\n  int x() const { return 2; }\n};\n"

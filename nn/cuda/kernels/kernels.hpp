@@ -147,7 +147,7 @@ struct LossInput {
   float smoothing = 0;      ///< of labels; 0 in evaluation
   std::uint32_t count = 0;  ///< images that count, the first ones
   /// Gradients of activations are times this, which is a power of two and so costs no digit; those
-  /// of parameters are not (nn/loss_scale.hpp).
+  /// of parameters are not (nn/dtype.hpp).
   float scale = 1;
   float unscale = 1;  ///< 1 / scale
 };
