@@ -59,7 +59,7 @@ ServerState state_of(const std::string& word) {
 }
 
 /// The text that a job's script has added to its comment, behind the request's id and the market.
-std::string last_words_in(const std::string& comment) {
+std::string last_output_in(const std::string& comment) {
   const std::size_t market = comment.find(' ');
   const std::size_t words = market == std::string::npos ? market : comment.find(' ', market + 1);
   return words == std::string::npos ? "" : comment.substr(words + 1);
@@ -119,7 +119,7 @@ std::vector<ServerStatus> parse_queue(const std::string& text) {
     server.offer.zone = fields[3];
     server.offer.machine_type = fields[4] == kNoFeature ? "" : fields[4];
     const std::string& comment = fields[7];
-    const std::string last_words = last_words_in(comment);
+    const std::string last_output = last_output_in(comment);
     server.request_id = comment.substr(0, comment.find(' '));
     server.detail = fields[1];
     server.failed = fields[1] == "FAILED";  // to launch, too; not PREEMPTED, CANCELLED, NODE_FAIL
@@ -129,10 +129,10 @@ std::vector<ServerStatus> parse_queue(const std::string& text) {
     if (!fields[6].empty()) {
       server.detail += " on " + fields[6];
     }
-    if (!last_words.empty()) {
-      server.detail += ", last words: " + last_words;
+    if (!last_output.empty()) {
+      server.detail += ", last output: " + last_output;
     }
-    if (comment.substr(0, comment.size() - last_words.size()).find("on_demand") !=
+    if (comment.substr(0, comment.size() - last_output.size()).find("on_demand") !=
         std::string::npos) {
       server.offer.market = Market::kOnDemand;
     }

@@ -57,7 +57,7 @@ class NcclApi {
  public:
   virtual ~NcclApi() = default;
 
-  /// For people: "gpu 0 (NVIDIA H200)".
+  /// A readable name: "gpu 0 (NVIDIA H200)".
   [[nodiscard]] virtual std::string device_name() const = 0;
   /// Makes the device that of the calling thread. Each thread, before any other call.
   virtual NcclStatus bind_thread() = 0;

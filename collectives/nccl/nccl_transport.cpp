@@ -353,7 +353,7 @@ class NcclTransport final : public Transport {
   NcclTransport(std::shared_ptr<NcclRuntime> runtime, std::string address)
       : runtime_(std::move(runtime)), address_(std::move(address)) {}
 
-  // Peers meet in the store; the address is for people.
+  // Peers meet in the store; the address is only a readable name.
   std::string address() const override { return address_; }
 
   Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {

@@ -12,8 +12,8 @@
 namespace mayfly::collectives {
 
 /// A transport on the device of `api`. Loads NCCL's kernels by a communicator of one rank, so that
-/// later formations need not; that may take many seconds. `address`: for people, unique in the job.
-/// form() is called from one thread. kIo: NCCL or the device does not work.
+/// later formations need not; that may take many seconds. `address`: a readable name that is unique
+/// in the job. form() is called from one thread. kIo: NCCL or the device does not work.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_nccl_transport(std::unique_ptr<NcclApi> api,
                                                                      const std::string& address);
 

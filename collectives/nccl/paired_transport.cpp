@@ -10,9 +10,9 @@ namespace mayfly::collectives {
 namespace {
 
 /// Reaches both parts of a group for as long as they live. Any thread.
-class Bond {
+class BothParts {
  public:
-  Bond(Group& host, Group& device) : host_(&host), device_(&device) {}
+  BothParts(Group& host, Group& device) : host_(&host), device_(&device) {}
 
   void abort() noexcept {
     const std::lock_guard lock(mutex_);
@@ -37,13 +37,13 @@ class Bond {
 /// An operation of one part, whose failure is that of both.
 class PairedWork final : public Work {
  public:
-  PairedWork(std::unique_ptr<Work> work, std::shared_ptr<Bond> bond)
-      : work_(std::move(work)), bond_(std::move(bond)) {}
+  PairedWork(std::unique_ptr<Work> work, std::shared_ptr<BothParts> both)
+      : work_(std::move(work)), both_(std::move(both)) {}
 
   Result<void> wait(Instant deadline) override {
     Result<void> done = work_->wait(deadline);
     if (!done.ok() && done.error().code != Errc::kDeadline) {
-      bond_->abort();
+      both_->abort();
     }
     return done;
   }
@@ -51,14 +51,14 @@ class PairedWork final : public Work {
 
  private:
   std::unique_ptr<Work> work_;
-  std::shared_ptr<Bond> bond_;  // shared with the group, which may be gone first
+  std::shared_ptr<BothParts> both_;  // shared with the group, which may be gone first
 };
 
 /// One part of a pair, as a port over either kind of group.
 template <typename Port>
 class Part : public Port {
  public:
-  Part(Port& group, std::shared_ptr<Bond> bond) : group_(group), bond_(std::move(bond)) {}
+  Part(Port& group, std::shared_ptr<BothParts> both) : group_(group), both_(std::move(both)) {}
 
   ViewId view() const override { return group_.view(); }
   Rank rank() const override { return group_.rank(); }
@@ -71,7 +71,7 @@ class Part : public Port {
                                    Instant deadline) override {
     Result<void> done = group_.all_reduce_blocking(data, count, type, op, deadline);
     if (!done.ok()) {  // a deadline, too: its group is aborted
-      bond_->abort();
+      both_->abort();
     }
     return done;
   }
@@ -82,15 +82,15 @@ class Part : public Port {
     return paired(group_.all_gather(mine, all));
   }
   std::unique_ptr<Work> barrier() override { return paired(group_.barrier()); }
-  void abort() noexcept override { bond_->abort(); }
+  void abort() noexcept override { both_->abort(); }
 
  protected:
   [[nodiscard]] std::unique_ptr<Work> paired(std::unique_ptr<Work> work) {
-    return std::make_unique<PairedWork>(std::move(work), bond_);
+    return std::make_unique<PairedWork>(std::move(work), both_);
   }
 
   Port& group_;
-  const std::shared_ptr<Bond> bond_;
+  const std::shared_ptr<BothParts> both_;
 };
 
 class DevicePart final : public Part<DeviceGroup> {
@@ -110,9 +110,9 @@ class PairedGroup final : private Groups, public Part<Group> {
  public:
   explicit PairedGroup(Groups groups)
       : Groups(std::move(groups)),
-        Part(*Groups::host, std::make_shared<Bond>(*Groups::host, *Groups::device)),
-        device_part_(*Groups::device, bond_) {}
-  ~PairedGroup() override { bond_->end(); }
+        Part(*Groups::host, std::make_shared<BothParts>(*Groups::host, *Groups::device)),
+        device_part_(*Groups::device, both_) {}
+  ~PairedGroup() override { both_->end(); }
 
   DeviceGroup* on_device() override { return &device_part_; }
 

@@ -77,8 +77,8 @@ std::vector<Witness> witnesses_of(Dispute dispute, const Membership& membership)
 
 using Hashes = std::vector<std::uint64_t>;
 
-/// What most independent witnesses say; null if no two say the same, or several things are said
-/// equally often. One word is enough if who contradicts it is unsound.
+/// What most independent witnesses report; null if no two report the same, or several things are
+/// reported equally often. One report is enough if those that differ contradict themselves.
 const Hashes* most_common(const std::vector<Witness>& witnesses) {
   std::map<Hashes, std::size_t> votes;
   for (const Witness& witness : witnesses) {

@@ -60,26 +60,27 @@ struct Witness {
 };
 
 struct Verdict {
-  bool decided = false;              ///< otherwise nobody can say who is right
+  bool decided = false;              ///< otherwise the reports do not show which state is right
   std::vector<MemberId> odd;         ///< those that are wrong, in the order of the witnesses
   std::vector<std::uint32_t> parts;  ///< in which the first of them differs
 };
 
-/// Right is what at least two independent sound witnesses say, and more of them than say anything
-/// else; one is enough if all others are unsound. Everybody who says something else is odd, and so
-/// is everybody unsound.
+/// Right is what at least two independent witnesses report, and more of them than report anything
+/// else; witnesses that contradict themselves do not count, and one is enough if all others do.
+/// Every other witness is odd.
 [[nodiscard]] Verdict odd_one_out(const std::vector<Witness>& witnesses);
 
 struct DisputeVerdict {
-  /// Nobody can say who is right: why the job cannot go on.
+  /// The reports do not show which state is right: why the job cannot continue.
   std::optional<std::string> deadlock;
   std::vector<MemberId> odd;  ///< whose state must not be used again, not by itself either
   std::string reason;         ///< of each of them
 };
 
-/// Of the view whose members have all stopped. `part_names` says what each hash of a disputed state
-/// is of, for people; empty = the number must do. An empty verdict if there is no dispute, or if
-/// some members were cut off before they could speak: the next view compares everything once more.
+/// Judges the view whose members have all stopped. `part_names`: readable names of what each hash
+/// of a disputed state covers; empty: its number is used. An empty verdict if there is no dispute,
+/// or if some members were cut off before they could report: the next view compares everything
+/// again.
 [[nodiscard]] DisputeVerdict judge_dispute(const Membership& membership,
                                            const std::vector<std::string>& part_names);
 

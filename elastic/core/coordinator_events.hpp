@@ -91,7 +91,7 @@ enum class JobPhase : std::uint8_t {
   kPaused,
   kEnded
 };
-/// Its name in records and for people: "running".
+/// Its name in records and messages: "running".
 [[nodiscard]] const char* name_of(JobPhase phase);
 
 /// Why a view ends. The last three never stand in a record.
@@ -107,7 +107,7 @@ enum class ChangeCause : std::uint8_t {
   kPause,
   kFinish  ///< a member has done the last step
 };
-/// Its name in records and for people: "group_failed".
+/// Its name in records and messages: "group_failed".
 [[nodiscard]] const char* name_of(ChangeCause cause);
 
 /// How one unplanned or planned change of view went; instants of the coordinator's clock.

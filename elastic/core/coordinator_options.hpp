@@ -65,10 +65,10 @@ struct CoordinatorOptions {
   Duration dispute_timeout = seconds(1);
   /// When a member that stands still is reported and evicted.
   StallLimits stalls;
-  /// What is in each bucket, for people; empty = the number must do.
+  /// Readable contents of each bucket; empty: its number is used.
   std::vector<std::string> bucket_names;
   std::uint64_t seed = 0;  ///< of view keys
-  /// What each hash of a disputed state is of, for people; empty = the number must do.
+  /// Readable names of what each hash of a disputed state covers; empty: its number is used.
   std::vector<std::string> state_part_names;
   RebalanceOptions rebalance;
   StragglerOptions stragglers;

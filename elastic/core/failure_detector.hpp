@@ -50,7 +50,7 @@ class FailureDetector {
   [[nodiscard]] Duration silence(MemberId member, Instant now) const;
   /// The silence that would make this member suspect now; silence_max if it is not watched.
   [[nodiscard]] Duration patience(MemberId member, Instant now) const;
-  /// Why it is a suspect, for people.
+  /// A readable reason why it is a suspect.
   [[nodiscard]] std::string reason(MemberId member, Instant now) const;
 
  private:

@@ -22,7 +22,7 @@ enum class MemberPhase : std::uint8_t {
   kLeaving,
   kReturning  ///< it has outlived its connection, and has no place yet
 };
-/// Its name in records and for people: "loading".
+/// Its name in records and messages: "loading".
 [[nodiscard]] const char* name_of(MemberPhase phase);
 
 /// What `mayfly status` shows of one member.

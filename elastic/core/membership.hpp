@@ -88,7 +88,7 @@ using Candidates = std::vector<std::pair<MemberId, const Peer*>>;
 /// A judge's word about a member that is to be evicted.
 struct Accusation {
   MemberId member{};
-  std::string reason;                            ///< for people, and for the member
+  std::string reason;                            ///< readable; the member is told it, too
   DismissReason told = DismissReason::kEvicted;  ///< any for which is_eviction() holds
 };
 

@@ -20,7 +20,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::size_t kPeopleBytesMax = 2048;  // reasons, details, host names
+inline constexpr std::size_t kReadableBytesMax = 2048;  // reasons, details, host names
 /// Of the encoding of one number below 2^32.
 inline constexpr std::size_t kNumberBytesMax = 5;
 
@@ -53,8 +53,8 @@ class Encoder {
     require(field.size() <= size_max);
     writer_.put_string(field);
   }
-  void people_text(const std::string& field) {
-    writer_.put_string(std::string_view(field).substr(0, kPeopleBytesMax));
+  void readable_text(const std::string& field) {
+    writer_.put_string(std::string_view(field).substr(0, kReadableBytesMax));
   }
   template <typename T, typename Each>
   void optional(const std::optional<T>& field, Each each) {
@@ -125,7 +125,7 @@ class Decoder {
   }
   void blob(Bytes& field, std::size_t size_max) { field = reader_.get_bytes(size_max); }
   void text(std::string& field, std::size_t size_max) { field = reader_.get_string(size_max); }
-  void people_text(std::string& field) { field = reader_.get_string(kPeopleBytesMax); }
+  void readable_text(std::string& field) { field = reader_.get_string(kReadableBytesMax); }
   template <typename T, typename Each>
   void optional(std::optional<T>& field, Each each) {
     bool present = false;

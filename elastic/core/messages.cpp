@@ -49,7 +49,7 @@ void fields(auto& io, Is<Hello> auto& m) {
   io.blob(m.nonce, kNonceBytesMax);
   io.blob(m.proof, kNonceBytesMax);
   io.plain(m.member);
-  io.people_text(m.host);
+  io.readable_text(m.host);
   io.plain(m.pid);
   io.text(m.address, kAddressBytesMax);
   io.text(m.server, kNameBytesMax);
@@ -66,7 +66,7 @@ void fields(auto& io, Is<Welcome> auto& m) {
   io.flag(m.resume, m.quorum, m.underway);
 }
 void fields(auto& io, Is<Refused> auto& m) {
-  io.people_text(m.reason);
+  io.readable_text(m.reason);
   io.choice(m.refusal, Refusal::kElsewhere);
 }
 void fields(auto& io, Is<Ready> auto& m) {
@@ -78,7 +78,7 @@ void fields(auto& io, Is<Stopped> auto& m) {
   io.set(m.held);
   io.flag(m.finished, m.failed);
   io.optional(m.culprit, [&io](auto& member) { io.plain(member); });
-  io.people_text(m.detail);
+  io.readable_text(m.detail);
   io.plain(m.observed);
   io.flag(m.contributed);
   io.choice(m.dispute, Dispute::kMicrobatch);
@@ -110,7 +110,7 @@ void fields(auto& io, Is<Heartbeat> auto& m) {
   io.flag(m.worker_stopped);
 }
 void fields(auto& io, Is<LeaveRequest> auto& m) {
-  io.people_text(m.reason);
+  io.readable_text(m.reason);
 }
 void fields(auto& io, Is<Report> auto& m) {
   io.blob(m.payload, kReportBytesMax);
@@ -128,7 +128,7 @@ void fields(auto& io, Is<StoreGet> auto& m) {
 }
 
 void fields(auto& io, Is<WorkerDied> auto& m) {
-  io.people_text(m.detail);
+  io.readable_text(m.detail);
   io.flag(m.is_dead);
   io.plain(m.incarnation, m.author);
 }
@@ -207,7 +207,7 @@ void fields(auto& io, Is<Resume> auto& m) {
   io.set(m.held_before);
   io.milliseconds(m.microbatch_ms);
   io.flag(m.is_leaving);
-  io.people_text(m.leave_reason);
+  io.readable_text(m.leave_reason);
 }
 
 void fields(auto& io, Is<Left> auto& m) {
@@ -217,14 +217,14 @@ void fields(auto& io, Is<ReportsTaken> auto& m) {
   io.plain(m.count);
 }
 void fields(auto& io, Is<NoQuorum> auto& m) {
-  io.people_text(m.detail);
+  io.readable_text(m.detail);
   io.plain(m.skip);
 }
 
 void fields(auto& io, Is<Dismiss> auto& m) {
   io.choice(m.reason, DismissReason::kUnreachable);
   io.flag(m.write_checkpoint);
-  io.people_text(m.detail);
+  io.readable_text(m.detail);
   io.flag(m.may_rejoin);
 }
 

@@ -85,7 +85,7 @@ struct Hello {
   Bytes nonce;        ///< 32 random bytes of ours; keeps proofs of two sessions apart
   Bytes proof;        ///< HMAC-SHA256(token, challenge nonce + own nonce + role)
   MemberId member{};  ///< kSentinel: whose; kWorker: the id it has in this job, 0 if it is new
-  std::string host;   ///< for people
+  std::string host;   ///< readable
   std::uint32_t pid = 0;
   std::string address;  ///< kWorker: of its gradient transport
   std::string server;   ///< kWorker: its provider's name for what it runs on; empty = none known
@@ -335,7 +335,7 @@ using Message =
                  StoreValue, Dismiss, Command, CommandReply, CaughtUp, Resume, Left, NoQuorum,
                  NewViewDelta, ViewWanted, ReportsTaken>;
 
-/// Texts for people (reason, detail, host) are cut at their bound; everything else beyond a
+/// Readable texts (reason, detail, host) are cut at their bound; everything else beyond a
 /// bound is a programmer error.
 [[nodiscard]] Bytes encode(const Message& message);
 /// kCorrupt if the bytes are not exactly one message within all bounds.

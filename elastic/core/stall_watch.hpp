@@ -88,7 +88,7 @@ class StallWatch {
   bool stuck_told_ = false;
 };
 
-/// One line for people: which member stands still in what, for how long, and which ones wait.
+/// One readable line: which member stands still in what, for how long, and which ones wait.
 [[nodiscard]] std::string describe(const Stall& stall);
 /// The same with the rank in `view` and the name of the bucket, if they are known: "rank 1 computes
 /// microbatch 5 of step 100, bucket 2 (layer1.0.conv1) and has not ..."

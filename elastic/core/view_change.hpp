@@ -46,7 +46,7 @@ class ViewChange {
   void await_disputes(Instant now, Dispute dispute);
   /// Some member has stopped: the others have the usual time, unless they have a deadline already.
   void await_others(Instant now);
-  /// What happened, for people, instead of what was said before.
+  /// A readable text of what happened, which replaces the earlier one.
   void explain(const std::string& detail);
   /// The same, unless something was said before.
   void explain_if_open(const std::string& detail);

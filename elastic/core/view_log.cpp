@@ -60,7 +60,7 @@ void fields(auto& io, Is<log_record::Paused> auto& record) {
 }
 void fields(auto& io, Is<log_record::JobEnded> auto& record) {
   io.choice(record.outcome, Outcome::kTooFewWorkers);
-  io.people_text(record.detail);
+  io.readable_text(record.detail);
 }
 
 template <std::size_t Type>

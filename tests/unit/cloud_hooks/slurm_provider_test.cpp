@@ -139,7 +139,7 @@ TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
             "that do not see it need --cloud-bundle");
   EXPECT_FALSE(servers[1].failed);
   EXPECT_EQ(servers[2].detail,
-            "FAILED (NonZeroExitCode) on n4, last words: no data | on_demand, log "
+            "FAILED (NonZeroExitCode) on n4, last output: no data | on_demand, log "
             "/logs/slurm-43.log");
   EXPECT_EQ(servers[2].offer.market, Market::kSpot);
 }
