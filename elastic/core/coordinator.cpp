@@ -389,8 +389,8 @@ void Coordinator::on_stopped(MemberId id, const Stopped& stopped) {
   }
   ENSURE(phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping,
          "active members exist only while a view runs or ends");
-  if (const auto lie = inconsistency_in(stopped, id, membership_)) {
-    evict({id, *lie});
+  if (const auto inconsistency = inconsistency_in(stopped, id, membership_)) {
+    evict({id, *inconsistency});
     membership_.forget_claims();
     return;
   }

@@ -187,7 +187,7 @@ def torn_log():
         finish(cluster)
 
 
-def speaker_dies_with_the_last_reports():
+def reporter_dies_with_the_last_reports():
     """While there is no coordinator the job's last steps are made, and the worker that reports
     them dies: the others know them too."""
     cluster = start(3, extra=["--ledger"] + lingering(STEPS - 15), until_step=STEPS - 15)
@@ -408,7 +408,7 @@ if __name__ == "__main__":
         "records_lost_with_the_machine": records_lost_with_the_machine,
         "killed_in_a_change_of_view": killed_in_a_change_of_view,
         "killed_between_log_and_record": killed_between_log_and_record, "torn_log": torn_log,
-        "speaker_dies_with_the_last_reports": speaker_dies_with_the_last_reports,
+        "reporter_dies_with_the_last_reports": reporter_dies_with_the_last_reports,
         "again_and_again": again_and_again, "killed_at_the_end": killed_at_the_end,
         "second_one_is_refused": second_one_is_refused,
         "another_configuration_is_refused": another_configuration_is_refused,

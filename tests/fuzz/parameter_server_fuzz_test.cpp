@@ -291,7 +291,7 @@ TEST(PsFuzz, AFollowerOutlivesWhateverALeaderSays) {
 }
 
 /// Slots that there are, that there are not, of memory of the right and of the wrong size, or of
-/// none; with what a liar may have written there.
+/// none; with anything that another process may have written there.
 TEST(PsFuzz, AShardOutlivesWhateverAWorkerShares) {
   ShardUnderFire shard(ShardRole::kLeads);
   if (!shard.is_local()) {

@@ -10,9 +10,9 @@
 namespace mayfly::sim {
 
 /// Who is evicted has deserved it: the reason that the coordinator gives has a cause among the
-/// faults of the run. No worker of these worlds lies, so none that has worked is ever evicted for a
-/// contradiction. One that comes with a later state than the coordinator knows of is, and should
-/// not be: its members report what they commit only now and then.
+/// faults of the run. No worker of these worlds makes false claims, so none that has worked is ever
+/// evicted for a contradiction. One that comes with a later state than the coordinator knows of is,
+/// and should not be: its members report what they commit only now and then.
 class EvictionChecker {
  public:
   /// What has happened that can explain an eviction.

@@ -97,7 +97,7 @@ TEST(SharedSlots, OfAnotherSizeAreRefused) {
 }
 
 /// Whatever the other side writes where it has no business: slots that there are, or none.
-TEST(SharedSlots, FollowNoMarkOfALiar) {
+TEST(SharedSlots, FollowNoFalseMark) {
   const Ends ends;
   const std::uint64_t seed = 20261122;
   RandomStream random{CounterRandom(seed)};

@@ -1,5 +1,6 @@
-"""A worker that lies: a real one, whose control connection goes through a proxy that knows nothing
-of the token and changes what the worker says. To its coordinator the two are one liar.
+"""A worker whose messages are changed: a real one, whose control connection goes through a proxy
+that does not know the token and changes some of the worker's messages. The coordinator sees one
+member that makes false claims.
 """
 import socket
 import struct
@@ -21,7 +22,7 @@ def number(data, at):
 
 
 class Stopped:
-    """The fields of the message `stopped` that a liar changes; see elastic/core/messages.cpp."""
+    """The fields of the message `stopped` that a test changes; see elastic/core/messages.cpp."""
 
     def __init__(self, body):
         self.view, self.committed = struct.unpack_from("<QQ", body)
@@ -42,12 +43,12 @@ class Stopped:
                 bytes([self.finished, self.failed]) + self.culprit + self.middle + self.dispute)
 
 
-class LyingProxy:
-    """Listens on `endpoint`. `lie(kind, body)` returns what the coordinator hears instead: the body
-    itself if it is to be left alone, another one, or None for nothing."""
+class AlteringProxy:
+    """Listens on `endpoint`. `alter(kind, body)` returns what the coordinator receives instead: the
+    body itself if it is to be left alone, another one, or None for nothing."""
 
-    def __init__(self, coordinator_port, lie):
-        self.port, self.lie = coordinator_port, lie
+    def __init__(self, coordinator_port, alter):
+        self.port, self.alter = coordinator_port, alter
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self._start(self._accept)
@@ -71,7 +72,7 @@ class LyingProxy:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             is_transfer = threading.Event()
             self._start(self._pass_on, coordinator, worker, lambda kind, body: body, is_transfer)
-            self._start(self._pass_on, worker, coordinator, self.lie, is_transfer)
+            self._start(self._pass_on, worker, coordinator, self.alter, is_transfer)
 
     @staticmethod
     def _pass_on(source, target, change, is_transfer):
