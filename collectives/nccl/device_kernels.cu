@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "collectives/nccl/device_kernels.hpp"
-#include "collectives/nccl/exact_sum_math.hpp"
+#include "collectives/plan/exact_sum_math.hpp"
 
 namespace mayfly::collectives::device_kernels {
 namespace {

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 
 #include "base/check.hpp"
-#include "collectives/plan/block_exponent.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/plan/exact_sum.cpp"
@@ -94,14 +91,10 @@ HWY_EXPORT(ScaleToFloat);
 }  // namespace internal
 namespace {
 
-using internal::exponent_above;
-using internal::kInfinityPattern;
-using internal::overflow_pattern;
-using internal::power_of_two;
+namespace math = exact_sum_math;
 
 bool legal(std::int32_t exponent, int bits) {
-  return internal::legal_exponent(exponent) && bits >= magnitude_bits(kMicrobatchesMax) &&
-         bits <= 30;
+  return is_legal_exponent(exponent) && bits >= magnitude_bits(kMicrobatchesMax) && bits <= 30;
 }
 
 }  // namespace
@@ -134,22 +127,18 @@ QuantizeResult quantize_add(std::span<const float> gradient, std::int32_t expone
                             std::span<std::int32_t> acc, std::int32_t& observed, Accumulate mode) {
   ENSURE(gradient.size() == acc.size(), "a gradient is added to a sum of its own size");
   ENSURE(legal(exponent, bits), "exponent or bits out of range");
-  const float scale = power_of_two(bits - std::max(exponent, kExponentMin));
+  const float scale = math::scale_of(exponent, bits);
   const std::uint32_t largest = HWY_DYNAMIC_DISPATCH(internal::ScaleRoundAdd)(
       gradient.data(), scale, mode == Accumulate::kAdd, acc.data(), gradient.size());
-  observed = exponent_above(largest);
-  return {.overflow = largest >= overflow_pattern(exponent),
-          .nonfinite = largest >= kInfinityPattern};
+  observed = math::exponent_above(largest);
+  return {.overflow = math::overflows(largest, exponent), .nonfinite = math::is_nonfinite(largest)};
 }
 
 void dequantize(std::span<const std::int32_t> sum, std::int32_t exponent, int bits, float scale,
                 std::span<float> out) {
   ENSURE(sum.size() == out.size(), "a sum is converted into a vector of its own size");
   ENSURE(legal(exponent, bits), "exponent or bits out of range");
-  float factor = power_of_two(std::max(exponent, kExponentMin) - bits) * scale;
-  if (!(std::fabs(factor) >= std::numeric_limits<float>::min())) {
-    factor = 0.0F;  // not a denormal, whose treatment depends on the thread's modes
-  }
+  const float factor = math::factor_of(exponent, bits, scale);
   HWY_DYNAMIC_DISPATCH(internal::ScaleToFloat)(sum.data(), factor, out.data(), sum.size());
 }
 

@@ -18,6 +18,8 @@
 #include <span>
 #include <vector>
 
+#include "collectives/plan/exact_sum_math.hpp"
+
 namespace mayfly::collectives {
 
 inline constexpr std::size_t kBlockElements = 1024;
@@ -52,11 +54,16 @@ struct BlockRange {
 
 /// A block with exponent e represents magnitudes below 2^e. Smaller exponents than kExponentMin are
 /// not used: there the scale would leave the range of normal floats. Values that small become zero.
-inline constexpr std::int32_t kExponentMin = -90;
+inline constexpr std::int32_t kExponentMin = exact_sum_math::kLowestExponent;
 /// Every finite float is below 2^128.
-inline constexpr std::int32_t kExponentMax = 128;
+inline constexpr std::int32_t kExponentMax = exact_sum_math::kHighestExponent;
 /// Nothing is known about the block yet: any non-zero value overflows, and so calibrates it.
-inline constexpr std::int32_t kUnsetExponent = kExponentMin - 1;
+inline constexpr std::int32_t kUnsetExponent = exact_sum_math::kNoExponent;
+
+/// Whether a block may have this exponent.
+[[nodiscard]] constexpr bool is_legal_exponent(std::int32_t exponent) {
+  return exponent >= kUnsetExponent && exponent <= kExponentMax;
+}
 /// Room that next_exponent() leaves above the largest magnitude seen: a factor of sixteen. With
 /// less, magnitudes that jump between steps overflow, and the step is computed twice
 /// (docs/benchmarks.md).

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <limits>
 
 #include "base/check.hpp"
 #include "base/random.hpp"
-#include "collectives/plan/block_exponent.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/plan/wrapped_sum.cpp"
@@ -253,17 +250,17 @@ QuantizeResult round_add(std::span<const float> gradient, std::int32_t exponent,
                          RoundingKey key, std::uint32_t first, Accumulate mode,
                          std::span<std::int32_t> acc, std::int32_t& observed) {
   ENSURE(gradient.size() == acc.size(), "a gradient is added to a sum of its own size");
-  ENSURE(internal::legal_exponent(exponent) && bits >= kWrappedBits && bits <= 30,
+  ENSURE(is_legal_exponent(exponent) && bits >= kWrappedBits && bits <= 30,
          "exponent or bits out of range");
-  const float scale = internal::power_of_two(kWrappedBits - std::max(exponent, kExponentMin));
+  const float scale = exact_sum_math::scale_of(exponent, kWrappedBits);
   const std::uint32_t largest = HWY_DYNAMIC_DISPATCH(internal::ScaleDrawAdd)(
       gradient.data(), scale, key, first, mode == Accumulate::kAdd, acc.data(), gradient.size());
-  observed = internal::exponent_above(largest);
-  const std::int32_t limit =
-      exponent == kUnsetExponent ? kUnsetExponent : exponent - kWrappedBits + bits;
-  return {.overflow =
-              largest >= std::min(internal::overflow_pattern(limit), internal::kInfinityPattern),
-          .nonfinite = largest >= internal::kInfinityPattern};
+  observed = exact_sum_math::exponent_above(largest);
+  const std::int32_t limit = exponent == kUnsetExponent
+                                 ? kUnsetExponent
+                                 : std::min(exponent - kWrappedBits + bits, kExponentMax);
+  return {.overflow = exact_sum_math::overflows(largest, limit),
+          .nonfinite = exact_sum_math::is_nonfinite(largest)};
 }
 
 BlockCheck pack_wrapped(std::span<const std::int32_t> sum, std::span<std::int16_t> wire) {
@@ -308,11 +305,8 @@ bool too_large_to_round(std::int32_t observed, std::int32_t exponent, int bits) 
 void dequantize_wrapped(std::span<const std::int16_t> total, std::int32_t exponent, float scale,
                         std::span<float> out) {
   ENSURE(total.size() == out.size(), "a sum is converted into a vector of its own size");
-  ENSURE(internal::legal_exponent(exponent), "exponent out of range");
-  float factor = internal::power_of_two(std::max(exponent, kExponentMin) - kWrappedBits) * scale;
-  if (!(std::fabs(factor) >= std::numeric_limits<float>::min())) {
-    factor = 0.0F;  // not a denormal, whose treatment depends on the thread's modes
-  }
+  ENSURE(is_legal_exponent(exponent), "exponent out of range");
+  const float factor = exact_sum_math::factor_of(exponent, kWrappedBits, scale);
   HWY_DYNAMIC_DISPATCH(internal::WidenAndScale)(total.data(), factor, out.data(), total.size());
 }
 

@@ -350,10 +350,9 @@ OTHERS = [
          "    result = result < last ? last : result;\n", "    (void)last;\n"),
     ),
     *_in(
-        "collectives/plan/exact_sum.cpp",
+        "collectives/plan/exact_sum_math.hpp",
         ("exact-overflow", "a gradient that just does not fit is taken as one that fits",
-         ".overflow = largest >= overflow_pattern(exponent),",
-         ".overflow = largest > overflow_pattern(exponent),"),
+         "  return largest >= limit;\n", "  return largest > limit;\n"),
     ),
     *_in(
         "collectives/plan/wrapped_sum.cpp",

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "collectives/nccl/device_kernels.hpp"
-#include "collectives/nccl/exact_sum_math.hpp"
+#include "collectives/plan/exact_sum_math.hpp"
 #include "collectives/plan/half_floats.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
 

@@ -1,6 +1,6 @@
 // The arithmetic that the CUDA kernels run, run on the CPU, against collectives/plan: every bit.
 
-#include "collectives/nccl/exact_sum_math.hpp"
+#include "collectives/plan/exact_sum_math.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// The arithmetic of collectives/plan/exact_sum for one element, in a form that both the CUDA
-// compiler and the host's understand: the kernels run it on the device, a test runs it on the CPU
-// and compares every bit with collectives/plan. And the order of floats as integers, as
-// collectives/plan/reduce_kernels has it. Pure.
+// The arithmetic of exact sums for one element and one block, in a form that both the CUDA compiler
+// and the host's understand. The host's kernels (exact_sum, wrapped_sum) take factors and exponents
+// from here; a GPU's kernels take everything, and a test on the CPU compares every bit of both. And
+// the order of floats as integers, as reduce_kernels has it. Pure.
 
 #include <bit>
 #include <cmath>
@@ -13,8 +13,8 @@
 
 namespace mayfly::collectives::exact_sum_math {
 
-// These mirror collectives/plan/exact_sum.hpp, which the CUDA compiler is spared; the test compares
-// them.
+// See kExponentMin, kExponentMax and kUnsetExponent of exact_sum.hpp, which has more than the CUDA
+// compiler needs.
 inline constexpr std::int32_t kLowestExponent = -90;
 inline constexpr std::int32_t kHighestExponent = 128;
 inline constexpr std::int32_t kNoExponent = kLowestExponent - 1;
@@ -111,7 +111,8 @@ MAYFLY_HOST_DEVICE inline std::int32_t exponent_above(std::uint32_t largest) {
   return raised > kHighestExponent ? kHighestExponent : raised;
 }
 
-/// What a sum is multiplied by; zero instead of a denormal.
+/// What a sum is multiplied by; zero instead of a denormal, whose treatment depends on the modes of
+/// the thread.
 MAYFLY_HOST_DEVICE inline float factor_of(std::int32_t exponent, std::int32_t bits, float scale) {
   const std::int32_t used = exponent < kLowestExponent ? kLowestExponent : exponent;
   const float factor = product(power_of_two(used - bits), scale);
