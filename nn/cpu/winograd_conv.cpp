@@ -16,18 +16,75 @@ constexpr std::size_t kKeptChannelsMax = 128;
 class WinogradConv final : public Convolution {
  public:
   WinogradConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
-               MemoryPlan& plan);
+               MemoryPlan& plan)
+      : kernels_(winograd_for(context.isa, context.dtype)),
+        shape_{.images = static_cast<std::size_t>(context.images),
+               .in_channels = static_cast<std::size_t>(spec.in_channels),
+               .out_channels = static_cast<std::size_t>(spec.out_channels),
+               .size = static_cast<std::size_t>(spec.input_size)},
+        keeps_transformed_(std::max(shape_.in_channels, shape_.out_channels) <= kKeptChannelsMax) {
+    ENSURE(use.has_source_gradient, "images have too few channels for this kernel");
+    if (keeps_transformed_) {
+      weights_id_ =
+          plan.add_floats(use.name + " transformed", shape_.weight_floats(), use.whole_step);
+      backward_weights_id_ = plan.add_floats(use.name + " transformed for backward",
+                                             shape_.weight_floats(), use.whole_step);
+    } else {
+      weights_id_ = plan.add_floats(use.name, shape_.flat_weight_floats(), use.whole_step);
+    }
+  }
 
-  [[nodiscard]] std::size_t scratch_bytes() const override;
-  void bind(Arena& arena, void* scratch) override;
-  void load_weights(const float* weights) override;
-  void forward(const ActivationRead& from, const ActivationWrite& to) override;
+  std::size_t scratch_bytes() const override {
+    const std::size_t weights = shape_.weight_floats() * (keeps_transformed_ ? 1 : 2);
+    return (shape_.scratch_floats() + weights) * sizeof(float);
+  }
+
+  void bind(Arena& arena, void* scratch) override {
+    weights_ = arena.floats(weights_id_);
+    weight_sums_ = static_cast<float*>(scratch);
+    scratch_ = weight_sums_ + shape_.weight_floats();
+    if (keeps_transformed_) {
+      backward_weights_ = arena.floats(backward_weights_id_);
+    } else {
+      transformed_ = scratch_;
+      scratch_ += shape_.weight_floats();
+    }
+  }
+
+  void load_weights(const float* weights) override {
+    if (!keeps_transformed_) {
+      std::copy_n(weights, shape_.flat_weight_floats(), weights_);
+      return;
+    }
+    kernels_.transform_weights(shape_, weights, weights_);
+    kernels_.transform_weights_for_backward(shape_, weights, backward_weights_);
+  }
+
+  void forward(const ActivationRead& from, const ActivationWrite& to) override {
+    kernels_.forward(shape_, from, forward_weights(), to, scratch_);
+  }
+
   void backward(const ActivationRead& from, const GradientRead& gradient, const GradientWrite* to,
-                float* weight_gradient) override;
+                float* weight_gradient) override {
+    ENSURE(to != nullptr, "the input has a gradient");
+    kernels_.backward(shape_, from, gradient, backward_weights(), *to, weight_sums_,
+                      weight_gradient, scratch_);
+  }
 
  private:
-  [[nodiscard]] const float* forward_weights();
-  [[nodiscard]] const float* backward_weights();
+  [[nodiscard]] const float* forward_weights() {
+    if (!keeps_transformed_) {
+      kernels_.transform_weights(shape_, weights_, transformed_);
+    }
+    return keeps_transformed_ ? weights_ : transformed_;
+  }
+
+  [[nodiscard]] const float* backward_weights() {
+    if (!keeps_transformed_) {
+      kernels_.transform_weights_for_backward(shape_, weights_, transformed_);
+    }
+    return keeps_transformed_ ? backward_weights_ : transformed_;
+  }
 
   const WinogradKernels& kernels_;
   WinogradShape shape_;
@@ -41,78 +98,6 @@ class WinogradConv final : public Convolution {
   float* transformed_ = nullptr;  ///< weights of the running pass, if not kept
   float* scratch_ = nullptr;
 };
-
-WinogradConv::WinogradConv(const ConvContext& context, const ConvSpec& spec, const ConvUse& use,
-                           MemoryPlan& plan)
-    : kernels_(winograd_for(context.isa, context.dtype)),
-      shape_{.images = static_cast<std::size_t>(context.images),
-             .in_channels = static_cast<std::size_t>(spec.in_channels),
-             .out_channels = static_cast<std::size_t>(spec.out_channels),
-             .size = static_cast<std::size_t>(spec.input_size)},
-      keeps_transformed_(std::max(shape_.in_channels, shape_.out_channels) <= kKeptChannelsMax) {
-  ENSURE(use.has_source_gradient, "images have too few channels for this kernel");
-  if (keeps_transformed_) {
-    weights_id_ =
-        plan.add_floats(use.name + " transformed", shape_.weight_floats(), use.whole_step);
-    backward_weights_id_ = plan.add_floats(use.name + " transformed for backward",
-                                           shape_.weight_floats(), use.whole_step);
-  } else {
-    weights_id_ = plan.add_floats(use.name, shape_.flat_weight_floats(), use.whole_step);
-  }
-}
-
-std::size_t WinogradConv::scratch_bytes() const {
-  const std::size_t weights = shape_.weight_floats() * (keeps_transformed_ ? 1 : 2);
-  return (shape_.scratch_floats() + weights) * sizeof(float);
-}
-
-void WinogradConv::bind(Arena& arena, void* scratch) {
-  weights_ = arena.floats(weights_id_);
-  weight_sums_ = static_cast<float*>(scratch);
-  scratch_ = weight_sums_ + shape_.weight_floats();
-  if (keeps_transformed_) {
-    backward_weights_ = arena.floats(backward_weights_id_);
-  } else {
-    transformed_ = scratch_;
-    scratch_ += shape_.weight_floats();
-  }
-}
-
-void WinogradConv::load_weights(const float* weights) {
-  if (!keeps_transformed_) {
-    std::copy_n(weights, shape_.flat_weight_floats(), weights_);
-    return;
-  }
-  kernels_.transform_weights(shape_, weights, weights_);
-  kernels_.transform_weights_for_backward(shape_, weights, backward_weights_);
-}
-
-const float* WinogradConv::forward_weights() {
-  if (keeps_transformed_) {
-    return weights_;
-  }
-  kernels_.transform_weights(shape_, weights_, transformed_);
-  return transformed_;
-}
-
-const float* WinogradConv::backward_weights() {
-  if (keeps_transformed_) {
-    return backward_weights_;
-  }
-  kernels_.transform_weights_for_backward(shape_, weights_, transformed_);
-  return transformed_;
-}
-
-void WinogradConv::forward(const ActivationRead& from, const ActivationWrite& to) {
-  kernels_.forward(shape_, from, forward_weights(), to, scratch_);
-}
-
-void WinogradConv::backward(const ActivationRead& from, const GradientRead& gradient,
-                            const GradientWrite* to, float* weight_gradient) {
-  ENSURE(to != nullptr, "the input has a gradient");
-  kernels_.backward(shape_, from, gradient, backward_weights(), *to, weight_sums_, weight_gradient,
-                    scratch_);
-}
 
 }  // namespace
 
