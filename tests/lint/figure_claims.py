@@ -487,6 +487,20 @@ def tls(results):
     yield commit_of(results, "tls")
 
 
+def hosts(results):
+    run = results.row("hosts", kind="power_offs")
+    losses = results.rows("hosts", kind="power_off")
+    assert len(losses) == run["losses"]
+    assert {len(loss["members"]) for loss in losses} == {3}
+    yield f"{run['losses']} losses"
+    yield "| from the loss of power | median | 90 % | 99 % |"
+    for words, field in (("to the next step on record", "next_step_ms"),
+                         ("... beyond the computing of a step", "beyond_step_ms")):
+        yield f"| {words} | " + " | ".join(
+            f"{at(column(losses, field), fraction):.0f}" for fraction in (0.5, 0.9, 0.99)) + " |"
+    yield commit_of(results, "hosts")
+
+
 def bucket_size(results):
     rounds = settings_of(results, "resnet18", commit="f9f3761")
     times = [f"{median_of(one, 'cpu_ms'):.1f}" for one in rounds.values()]
@@ -540,9 +554,9 @@ DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
     "docs/benchmarks.md": {"steps": steps, "allreduce": all_reduce, "reform": reform,
-                           "exchange": exchange,
-                           "compare": compare, "jpeg": jpeg, "settings": settings,
-                           "elasticity": elasticity, "tls": tls, "cloud": cloud},
+                           "exchange": exchange, "compare": compare, "jpeg": jpeg,
+                           "settings": settings, "elasticity": elasticity, "tls": tls,
+                           "hosts": hosts, "cloud": cloud},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
 }
