@@ -168,8 +168,11 @@ std::string to_text(const Summary& s) {
     const Summary::Evaluations& e = *s.evaluations;
     const std::string by =
         e.evaluators.empty() ? "" : fmt::format(" by {}", fmt::join(e.evaluators, ", "));
-    out += line("evaluations", fmt::format("{} checkpoints{}; of step {}: {:.2f} %, loss {:.4f}",
-                                           e.count, by, e.step, e.test_top1 * 100, e.test_loss));
+    const std::string lack =
+        e.step < s.steps ? "; the last one is not measured (mayfly evaluator --run-dir DIR)" : "";
+    out += line("evaluations", fmt::format("{} checkpoint{}{}; of step {}: {:.2f} %, loss {:.4f}{}",
+                                           e.count, e.count == 1 ? "" : "s", by, e.step,
+                                           e.test_top1 * 100, e.test_loss, lack));
   }
   if (s.cost && *s.cost > 0) {
     out += line("cost", fmt::format("{:.4g}", *s.cost));

@@ -92,6 +92,28 @@ def parameter_servers():
     expect(too_many.wait() == 2 and "room for 2" in too_many.output(), too_many.output())
 
 
+def evaluator():
+    """One of three hosts measures the checkpoints of two workers. It loses its power, and measures
+    again when it is back: no checkpoint is left out, and training does not notice."""
+    steps = 400
+    job = SMALL_JOB + ["--steps", str(steps)]
+    digest = Oracle(job + ["--workers", "1", "--threads", "1"]).summary["final_digest"]
+    lab = lab_with_program(4)
+    run = LabRun(lab, "h1,h2,h3", "--workers", "2", "--evaluators", "1", "--checkpoint-every", "40",
+                 "--keep-checkpoints", "20", "--inject", "slow=4x", job=job)
+    run.wait_for("an evaluated checkpoint", lambda: run.events("evaluated"))
+    (joined,) = run.events("evaluator_joined")
+    host = int(joined["server"][1])
+    expect(not lab.run(host, ["pgrep", "-x", "mayfly"])[0], f"no evaluator on h{host}")
+    lab.power_off(host)
+    lab.power_on(host)
+    run.ends_well(digest)
+    expect(not [e for e in run.events("lost")], run.logs())
+    measured = sorted(line["step"] for line in run.lines("evaluations.jsonl"))
+    expect(measured == list(range(40, steps + 1, 40)), f"measured: {measured}\n{run.logs()}")
+    nothing_is_left(lab, (1, 2, 3))
+
+
 def lose_a_host(lab, run):
     """Cuts the power of one of two that have workers, until the spare one has a worker; returns the
     hosts that have one then."""
@@ -216,7 +238,8 @@ def main():
         print(f"skipped: {lack}")
         return mayfly_run.SKIP
     return mayfly_run.main({
-        "one_command": one_command, "parameter_servers": parameter_servers, "power_cut": power_cut,
+        "one_command": one_command, "parameter_servers": parameter_servers, "evaluator": evaluator,
+        "power_cut": power_cut,
         "own_machine": own_machine_loses_power, "left_alone": left_alone,
         "wrong_clocks": wrong_clocks, "refused": refused_in_one_line, "half_a_copy": half_a_copy})
 
