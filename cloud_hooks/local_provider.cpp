@@ -3,19 +3,21 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <sys/prctl.h>
 #include <algorithm>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "base/process/spawn.hpp"
-#include "cloud_hooks/launcher_bond.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -329,6 +331,18 @@ std::string LocalProvider::preview(const ServerRequest& request) const {
 
 std::vector<Finding> LocalProvider::examine() {
   return {{!impl_->options().argv.empty(), "processes on this host need nothing else"}};
+}
+
+void die_with_launcher() {
+  const char* launcher = std::getenv(kLauncherPidVariable);
+  if (launcher == nullptr) {
+    return;
+  }
+  // Set before the check below: if the launcher dies after the check, the signal is still sent.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (std::to_string(::getppid()) != launcher) {
+    ::_exit(1);
+  }
 }
 
 }  // namespace mayfly::cloud_hooks

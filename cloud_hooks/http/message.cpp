@@ -9,6 +9,7 @@
 #include <boost/url/parse.hpp>
 #include <boost/url/pct_string_view.hpp>
 #include <boost/url/rfc/unreserved_chars.hpp>
+#include <boost/url/src.hpp>  // Boost.URL is used without its library
 #include <boost/url/url_view.hpp>
 #include <charconv>
 #include <cstring>

@@ -9,8 +9,7 @@
 #include <string>
 
 #include "base/try_assign.hpp"
-#include "collectives/nccl/nccl_api_cuda.hpp"
-#include "collectives/nccl/nccl_facts.hpp"
+#include "collectives/nccl/nccl_api.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
 #include "collectives/transport_module.hpp"
 

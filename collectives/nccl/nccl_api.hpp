@@ -98,6 +98,10 @@ class NcclApi {
   [[nodiscard]] virtual void* scratch_word() = 0;
 };
 
+/// Opens `device` with the real NCCL and CUDA runtime: its context, a communication stream of high
+/// priority, our kernels. kIo if CUDA refuses. The machine has been judged fit (NcclFacts).
+[[nodiscard]] Result<std::unique_ptr<NcclApi>> make_cuda_nccl_api(int device);
+
 /// What outlives a communicator: the library, the device, and events that are used again. Shared
 /// by the transport, its groups and every operation, whichever is gone last. Any thread.
 class NcclRuntime {

@@ -1,4 +1,4 @@
-#include "collectives/nccl/nccl_api_cuda.hpp"
+#include "collectives/nccl/nccl_api.hpp"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>

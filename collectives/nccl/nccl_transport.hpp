@@ -1,15 +1,29 @@
 #pragma once
 
 // Groups over NCCL: one GPU for each process, data in device memory. The members of a view meet in
-// GroupSpec::store, where rank 0 leaves the name of the new communicator.
+// GroupSpec::store, where rank 0 leaves the name of the new communicator. NcclFacts decide whether
+// a machine can do that; they are pure.
 
 #include <memory>
 #include <string>
 
+#include "base/gpu_facts.hpp"
+#include "base/result.hpp"
 #include "collectives/nccl/live_comm.hpp"
 #include "collectives/nccl/nccl_api.hpp"
 
 namespace mayfly::collectives {
+
+/// What was found. Versions of NCCL as the library counts them (base/gpu_facts, library_version).
+struct NcclFacts {
+  GpuFacts gpu;
+  int built_nccl = 0;            ///< NCCL of this build
+  int found_nccl = 0;            ///< NCCL that was loaded
+  bool blocking_forced = false;  ///< NCCL_COMM_BLOCKING=1 is in the environment
+};
+
+/// Ok, or kUnsupported with one line that says what is missing and what to do.
+[[nodiscard]] Result<void> judge(const NcclFacts& facts);
 
 /// A transport on the device of `api`. Loads NCCL's kernels by a communicator of one rank, so that
 /// later formations need not; that may take many seconds. `address`: a readable name that is unique

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/result.hpp"
 #include "collectives/group.hpp"
@@ -83,5 +84,8 @@ class SumCalls {
   /// Blocks until everything given to `stream` has happened.
   virtual Result<void> wait_for(DeviceStream stream) = 0;
 };
+
+/// The calls of the CUDA runtime on this GPU. kIo, in one line, if it cannot be opened.
+[[nodiscard]] Result<std::unique_ptr<SumCalls>> make_cuda_sum_calls(int device);
 
 }  // namespace mayfly::collectives

@@ -16,7 +16,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
-#include "cloud_hooks/launcher_bond.hpp"
+#include "cloud_hooks/local_provider.hpp"
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"

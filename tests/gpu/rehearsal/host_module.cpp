@@ -9,7 +9,7 @@
 
 #include "base/try_assign.hpp"
 #include "collectives/group.hpp"
-#include "collectives/nccl/nccl_facts.hpp"
+#include "collectives/nccl/nccl_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
 #include "tests/unit/collectives/nccl/host_sum_calls.hpp"

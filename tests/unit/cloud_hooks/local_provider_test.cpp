@@ -10,7 +10,6 @@
 
 #include "base/file.hpp"
 #include "base/time.hpp"
-#include "cloud_hooks/launcher_bond.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {

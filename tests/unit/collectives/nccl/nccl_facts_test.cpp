@@ -1,4 +1,4 @@
-#include "collectives/nccl/nccl_facts.hpp"
+#include "collectives/nccl/nccl_transport.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
