@@ -29,7 +29,7 @@ if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   endif()
 endif()
 
-# cuDNN, of a version that our choice of convolutions was checked with (nn/cuda/cudnn_facts.hpp).
+# cuDNN, of a version that our choice of convolutions was checked with (nn/cuda/device_choice.hpp).
 set(MAYFLY_CUDNN_FOUND OFF)
 if(MAYFLY_NVCC_FOUND)
   find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_HOME

@@ -15,13 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "nn/cpu/block_layers.hpp"
 #include "nn/cpu/classifier.hpp"
 #include "nn/cpu/convolution.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/cpu/kernels.hpp"
 #include "nn/cpu/max_pool.hpp"
-#include "nn/cpu/norm_layer.hpp"
-#include "nn/cpu/shortcut.hpp"
 #include "nn/step_engine.hpp"
 
 namespace mayfly::nn::cpu {

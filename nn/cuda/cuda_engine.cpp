@@ -12,9 +12,8 @@
 #include "base/try_assign.hpp"
 #include "nn/cuda/cuda_handles.hpp"
 #include "nn/cuda/cudnn_convolver.hpp"
-#include "nn/cuda/device_claim.hpp"
+#include "nn/cuda/device_choice.hpp"
 #include "nn/cuda/device_copies.hpp"
-#include "nn/cuda/memory_fit.hpp"
 #include "nn/cuda/resident_state.hpp"
 
 namespace mayfly::nn::cuda {

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "nn/cuda/cuda_module.hpp"
-#include "nn/cuda/device_claim.hpp"
+#include "nn/cuda/device_choice.hpp"
 
 namespace mayfly::nn::cuda {
 

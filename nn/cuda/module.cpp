@@ -11,8 +11,7 @@
 #include "base/try_assign.hpp"
 #include "nn/cuda/cuda_engine.hpp"
 #include "nn/cuda/cuda_module.hpp"
-#include "nn/cuda/cudnn_facts.hpp"
-#include "nn/cuda/device_claim.hpp"
+#include "nn/cuda/device_choice.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {

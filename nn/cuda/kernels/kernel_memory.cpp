@@ -1,8 +1,7 @@
 // Sizes and divisions of memory that both sides agree on.
 
-#include "nn/cuda/kernels/filter_blocks.hpp"
+#include "nn/cuda/kernels/grids.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
-#include "nn/cuda/kernels/row_grid.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {

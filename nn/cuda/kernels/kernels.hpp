@@ -213,8 +213,8 @@ struct Kernels {
                        const SampleDraw* samples, std::uint32_t count, Dtype dtype, void* to,
                        Stream stream);
 
-  // Batch norm, over all rows of a shape. As nn/cpu/norm_layer: statistics in double once the sums
-  // of a few rows, less a value of the channel, were taken in fp32.
+  // Batch norm, over all rows of a shape. As nn/cpu/block_layers: statistics in double once the
+  // sums of a few rows, less a value of the channel, were taken in fp32.
 
   /// Sums of x, for norm_measure(); `sums` has norm_sum_bytes().
   int (*norm_sums)(const ActivationShape& shape, Dtype dtype, const void* x, double* sums,

@@ -1,8 +1,8 @@
 // Batch norm: the passes over all elements once the factors per channel are known.
 
+#include "nn/cuda/kernels/grids.hpp"
 #include "nn/cuda/kernels/launch.hpp"
 #include "nn/cuda/kernels/parts.hpp"
-#include "nn/cuda/kernels/row_grid.hpp"
 
 namespace mayfly::nn::cuda::MAYFLY_SIDE {
 namespace {

@@ -1,9 +1,9 @@
 // Batch norm: the sums over all rows of a channel, and what follows from them per channel. The
-// formulas are those of nn/cpu/norm_layer, in double.
+// formulas are those of nn/cpu/block_layers, in double.
 
+#include "nn/cuda/kernels/grids.hpp"
 #include "nn/cuda/kernels/launch.hpp"
 #include "nn/cuda/kernels/parts.hpp"
-#include "nn/cuda/kernels/row_grid.hpp"
 
 namespace mayfly::nn::cuda::MAYFLY_SIDE {
 namespace {

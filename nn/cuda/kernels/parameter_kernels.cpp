@@ -1,6 +1,6 @@
 // Weights and their gradients between the layouts of PyTorch and of cuDNN, and the optimizer.
 
-#include "nn/cuda/kernels/filter_blocks.hpp"
+#include "nn/cuda/kernels/grids.hpp"
 #include "nn/cuda/kernels/launch.hpp"
 #include "nn/cuda/kernels/parts.hpp"
 

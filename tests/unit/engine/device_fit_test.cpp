@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/training/backend.hpp"
-#include "nn/cuda/memory_fit.hpp"
+#include "nn/cuda/device_choice.hpp"
 #include "tests/unit/collectives/nccl/fake_sum_device.hpp"
 
 namespace mayfly::engine {

@@ -5,9 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "nn/cuda/cudnn_facts.hpp"
-#include "nn/cuda/device_claim.hpp"
-#include "nn/cuda/memory_fit.hpp"
+#include "nn/cuda/device_choice.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {

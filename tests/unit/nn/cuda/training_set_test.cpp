@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/cuda/memory_fit.hpp"
+#include "nn/cuda/device_choice.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "nn/cpu/norm_layer.hpp"
+#include "nn/cpu/block_layers.hpp"
 #include "tests/unit/nn/cuda/kernels/calls.hpp"
 #include "tests/unit/nn/cuda/kernels/on_host.hpp"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "nn/cpu/block_layers.hpp"
 #include "nn/cpu/max_pool.hpp"
-#include "nn/cpu/shortcut.hpp"
 #include "tests/unit/nn/cuda/kernels/calls.hpp"
 #include "tests/unit/nn/cuda/kernels/on_host.hpp"
 

@@ -1,12 +1,64 @@
-#include "nn/cuda/memory_fit.hpp"
+#include "nn/cuda/device_choice.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/parse.hpp"
+
 namespace mayfly::nn::cuda {
+
+Result<void> judge(const CudnnFacts& facts) {
+  TRY(judge_gpu(facts.gpu));
+  if (facts.found_cudnn < kCudnnMin) {
+    return Error{Errc::kUnsupported,
+                 fmt::format("cuDNN is too old: {} was found, needed is {} or newer",
+                             library_version(facts.found_cudnn), library_version(kCudnnMin))};
+  }
+  return {};
+}
+
+std::string identity_of(const CudnnFacts& facts) {
+  return fmt::format("{}, sm_{}, cuDNN {}", facts.gpu.name, facts.gpu.capability,
+                     library_version(facts.found_cudnn));
+}
+
+Result<DeviceClaim> DeviceClaim::take(const std::string& folder, const std::string& bus) {
+  std::string name = bus;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == ':' || c == '/'; }, '-');
+  const std::string path = fmt::format("{}/mayfly-gpu-{}.lock", folder, name);
+  int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (descriptor < 0 && errno == EACCES) {  // another user's: a lock needs no permission to write
+    descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  }
+  if (descriptor < 0) {
+    return Error{Errc::kIo, fmt::format("{}: {}", path, std::strerror(errno))};
+  }
+  UniqueFd lock(descriptor);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error{Errc::kRefused, fmt::format("another worker uses the GPU at {}", bus)};
+  }
+  return DeviceClaim(std::move(lock));
+}
+
+int local_number() {
+  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
+    const char* const text = std::getenv(name);
+    if (const auto number = number_in(text == nullptr ? "" : text, 0, 1023)) {
+      return *number;
+    }
+  }
+  return -1;
+}
+
 namespace {
 
 std::size_t mib_above(std::size_t bytes) {

@@ -1,8 +1,6 @@
 #pragma once
 
-// Private to nn/cpu: batch norm over the images of a microbatch, as torch.nn.BatchNorm2d: biased
-// variance to normalise, unbiased to report. Only the arithmetic per channel is here; the passes
-// over the pixels belong to the convolutions around it (nn/cpu/kernels.hpp).
+// Private to nn/cpu: the layers of a residual block beside its convolutions.
 
 #include <vector>
 
@@ -10,6 +8,9 @@
 
 namespace mayfly::nn::cpu {
 
+/// Batch norm over the images of a microbatch, as torch.nn.BatchNorm2d: biased variance to
+/// normalise, unbiased to report. Only the arithmetic per channel is here; the passes over the
+/// pixels belong to the convolutions around it (nn/cpu/kernels.hpp).
 class NormLayer {
  public:
   /// A norm over `count` values of each of `channels` channels.
@@ -49,6 +50,30 @@ class NormLayer {
   std::vector<float> gradient_factor_;
   std::vector<float> centred_factor_;
   std::vector<float> constant_;
+};
+
+/// The option-A shortcut of He et al. 2016, section 4.2, where the shape changes: it takes every
+/// second pixel and pads the new channels with zeros, half before and half after.
+class DownsamplingShortcut {
+ public:
+  /// `from` has `from_width` pixels per row and half the channels of the output.
+  DownsamplingShortcut(const BlockedShape& from, std::size_t from_width, Dtype dtype);
+
+  /// Writes all of `out`.
+  void forward(const void* x, void* out) const;
+  /// Writes all of `x_gradient`: the output's gradient where a pixel was taken, else zero.
+  void backward(const void* out_gradient, void* x_gradient) const;
+
+ private:
+  /// Calls visit(offset in x, offset in out, bytes) for each run of neighbouring channels; all in
+  /// bytes.
+  template <typename Visit>
+  void for_each_run(const Visit& visit) const;
+
+  BlockedShape from_;
+  BlockedShape to_;
+  std::size_t from_width_;
+  std::size_t element_bytes_;
 };
 
 }  // namespace mayfly::nn::cpu

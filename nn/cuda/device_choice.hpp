@@ -1,0 +1,78 @@
+#pragma once
+
+// Private to nn/cuda: which GPU a worker uses. The machine must be able to run the engine (decided
+// from facts), the step must fit into the GPU's memory (decided from its plan), and each GPU has
+// one worker: one that is not told which GPU to use takes one that no other worker of this machine
+// has claimed; the kernel releases the claim when the process ends for any reason.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/gpu_facts.hpp"
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+#include "nn/cuda/step_plan.hpp"
+
+namespace mayfly::nn::cuda {
+
+/// The facts. Versions of cuDNN as the library counts them (base/gpu_facts, library_version).
+struct CudnnFacts {
+  GpuFacts gpu;
+  std::size_t found_cudnn = 0;  ///< cuDNN that was loaded
+};
+
+/// The oldest cuDNN with which the choice of convolutions was checked (docs/gpu.md).
+inline constexpr std::size_t kCudnnMin = 91100;
+
+/// Ok, or kUnsupported with one line that says what is missing and what to do.
+[[nodiscard]] Result<void> judge(const CudnnFacts& facts);
+
+/// The facts that the bits of a computation depend on, for a job's fingerprint and the log: "NVIDIA
+/// H200, sm_90, cuDNN 9.19.0".
+[[nodiscard]] std::string identity_of(const CudnnFacts& facts);
+
+class DeviceClaim {
+ public:
+  DeviceClaim() = default;
+
+  /// Claims the GPU at `bus` by a lock on a file in `folder`. kRefused if another process, or
+  /// another claim of this one, has it; kIo if there can be no such file.
+  [[nodiscard]] static Result<DeviceClaim> take(const std::string& folder, const std::string& bus);
+
+ private:
+  explicit DeviceClaim(UniqueFd lock) : lock_(std::move(lock)) {}
+
+  UniqueFd lock_;
+};
+
+/// The GPU that this process's launcher assigned to it: LOCAL_RANK of torchrun, or the numbers that
+/// Open MPI and Slurm give to the processes of a machine. -1: none of them is set.
+[[nodiscard]] int local_number();
+
+/// The largest microbatch, below `microbatch`, whose step needs at most `bytes`; 0 if none does.
+/// The scratch memory of convolutions is assumed to be that in `options` for any size.
+[[nodiscard]] std::uint32_t largest_fitting(const Model& model, std::uint32_t microbatch,
+                                            const StepPlanOptions& options, std::size_t bytes);
+
+/// The memory of a GPU when an engine is made.
+struct GpuMemory {
+  std::size_t free_bytes = 0;
+  std::size_t sums_bytes = 0;  ///< of these, needed for sums of gradients beside the engine
+};
+
+/// Ok if a plan's memory fits beside the sums; else kUnsupported with a line that says how much is
+/// needed, how much there is, and which microbatch would fit.
+[[nodiscard]] Result<void> check_fit(const Model& model, std::uint32_t microbatch,
+                                     const StepPlanOptions& options, const StepPlan& plan,
+                                     const GpuMemory& memory);
+
+/// The memory that a training set must leave free: CUDA and NCCL allocate memory of their own.
+inline constexpr std::size_t kFreeBesideSet = std::size_t{1} << 30;
+
+/// The plan that a GPU gets: with the training set of `options` in its memory if there is room for
+/// that beside everything else, without it if not. Errors as check_fit, of the plan without a set.
+[[nodiscard]] Result<StepPlan> make_fitting_plan(const Model& model, std::uint32_t microbatch,
+                                                 StepPlanOptions options, const GpuMemory& memory);
+
+}  // namespace mayfly::nn::cuda
