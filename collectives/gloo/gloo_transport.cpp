@@ -18,7 +18,6 @@
 #include "base/parse.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
-#include "collectives/forming_guard.hpp"
 #include "collectives/gloo/gloo_engine.hpp"
 #include "collectives/queued_group.hpp"
 

@@ -10,7 +10,6 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/try_assign.hpp"
-#include "collectives/forming_guard.hpp"
 #include "collectives/mpi/mpi_engine.hpp"
 #include "collectives/mpi/mpi_world.hpp"
 #include "collectives/queued_group.hpp"

@@ -11,7 +11,6 @@
 
 #include "base/check.hpp"
 #include "base/try_assign.hpp"
-#include "collectives/forming_guard.hpp"
 #include "collectives/nccl/live_comm.hpp"
 #include "collectives/queued_group.hpp"
 

@@ -14,7 +14,6 @@
 #include "base/net/sockets.hpp"
 #include "base/net/wake_up.hpp"
 #include "base/try_assign.hpp"
-#include "collectives/forming_guard.hpp"
 #include "collectives/queued_group.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 #include "collectives/tcp/tcp_engine.hpp"

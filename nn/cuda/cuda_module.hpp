@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "nn/cuda/training_set.hpp"
+#include "nn/cuda/image_source.hpp"
 #include "nn/device_engine.hpp"
 #include "nn/dtype.hpp"
 #include "nn/model.hpp"

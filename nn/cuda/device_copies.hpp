@@ -13,9 +13,8 @@
 
 #include "base/result.hpp"
 #include "nn/cuda/cuda_handles.hpp"
-#include "nn/cuda/image_feed.hpp"
+#include "nn/cuda/image_source.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
-#include "nn/cuda/training_set.hpp"
 #include "nn/model.hpp"
 
 namespace mayfly::nn::cuda {

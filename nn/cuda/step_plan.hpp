@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "nn/cuda/conv_shape.hpp"
+#include "nn/cuda/image_source.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
-#include "nn/cuda/training_set.hpp"
 #include "nn/memory_plan.hpp"
 #include "nn/model.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "nn/cuda/image_feed.hpp"
+#include "nn/cuda/image_source.hpp"
 
 namespace mayfly::nn::cuda {
 

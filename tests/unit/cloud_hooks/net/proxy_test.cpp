@@ -1,4 +1,4 @@
-#include "cloud_hooks/http/proxy.hpp"
+#include "cloud_hooks/http/http_client.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "nn/cuda/image_feed.hpp"
+#include "nn/cuda/image_source.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "nn/cuda/training_set.hpp"
+#include "nn/cuda/image_source.hpp"
 #include "tests/unit/nn/cuda/step_problem.hpp"
 
 namespace mayfly::nn::cuda {

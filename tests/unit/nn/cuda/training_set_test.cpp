@@ -1,6 +1,6 @@
 // A training set on its way to a GPU, and whether it goes there at all.
 
-#include "nn/cuda/training_set.hpp"
+#include "nn/cuda/image_source.hpp"
 
 #include <gtest/gtest.h>
 

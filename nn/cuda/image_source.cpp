@@ -1,4 +1,4 @@
-#include "nn/cuda/training_set.hpp"
+#include "nn/cuda/image_source.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -30,6 +30,29 @@ Result<void> read_in_pieces(
     TRY(take(first * set.image_bytes, piece));
   }
   return {};
+}
+
+void ImageFeed::take(const Batch& batch) {
+  if (batch.id == 0 || batch.id != brought_) {
+    bring(batch);
+  }
+  brought_ = 0;
+  calls_.hand_over(batch.images.size_bytes());
+}
+
+void ImageFeed::bring_expected() {
+  if (expected_.has_value()) {
+    bring(*expected_);
+    brought_ = expected_->id;
+    expected_.reset();
+  }
+}
+
+void ImageFeed::bring(const Batch& batch) {
+  calls_.await_upload(next_);
+  std::ranges::copy(batch.images, calls_.pinned(next_));
+  calls_.upload(next_, batch.images.size_bytes());
+  next_ = 1 - next_;
 }
 
 }  // namespace mayfly::nn::cuda
