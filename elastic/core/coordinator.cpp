@@ -226,7 +226,9 @@ void Coordinator::on_received(MemberId id, const Message& message) {
     return;
   }
   if (const auto* report = std::get_if<Report>(&message)) {
-    outbox_.add(coordinator_effect::ReportReceived{id, report->payload});
+    constexpr float kAgeMaxMs = 1e9F;  // longer than any queue of reports
+    const Duration age(static_cast<std::int64_t>(std::min(report->age_ms, kAgeMaxMs) * 1e6));
+    outbox_.add(coordinator_effect::ReportReceived{id, report->payload, now_ - age});
   }
   if (phase_ == JobPhase::kEnded || peer->phase == Peer::Phase::kDismissed) {
     return;

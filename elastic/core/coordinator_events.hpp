@@ -210,6 +210,7 @@ struct JoinDone {
 struct ReportReceived {
   MemberId member{};
   Bytes payload;
+  Instant happened;  ///< as the member says, by this coordinator's clock
 };
 struct JobEnded {
   Outcome outcome = Outcome::kDone;

@@ -114,6 +114,7 @@ void fields(auto& io, Is<LeaveRequest> auto& m) {
 }
 void fields(auto& io, Is<Report> auto& m) {
   io.blob(m.payload, kReportBytesMax);
+  io.milliseconds(m.age_ms);
 }
 
 void fields(auto& io, Is<StoreSet, StoreValue> auto& m) {

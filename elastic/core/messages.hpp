@@ -18,7 +18,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 10;
+inline constexpr std::uint32_t kProtocolVersion = 11;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
@@ -227,6 +227,7 @@ struct LeaveRequest {
 /// directory.
 struct Report {
   Bytes payload;
+  float age_ms = 0;  ///< since that happened; it may have waited for a coordinator
   friend bool operator==(const Report&, const Report&) = default;
 };
 struct StoreSet {

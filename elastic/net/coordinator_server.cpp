@@ -97,7 +97,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void apply(Instant, coordinator_effect::RecoveryDone& r) { observer_.on_recovery(r.recovery); }
   void apply(Instant, coordinator_effect::JoinDone& j) { observer_.on_join(j.join); }
   void apply(Instant, coordinator_effect::ReportReceived& r) {
-    observer_.on_report(r.member, r.payload);
+    observer_.on_report(r.member, r.payload, r.happened);
   }
   void apply(Instant, coordinator_effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
   void refresh_status(Instant now);

@@ -48,7 +48,8 @@ class CoordinatorObserver {
   virtual void on_view(Instant when, const View& view) = 0;
   virtual void on_recovery(const Recovery& recovery) = 0;
   virtual void on_join(const Join& /*join*/) {}
-  virtual void on_report(MemberId member, ByteSpan payload) = 0;
+  /// `happened`: when the member had to tell it, by this server's clock.
+  virtual void on_report(MemberId member, ByteSpan payload, Instant happened) = 0;
   /// Commands other than drain, pause, resume and stop (status, scale, ...).
   virtual CommandReply on_command(const Command& command) = 0;
   /// A client on `host` that knows the token wants to transfer a checkpoint, and waits for a

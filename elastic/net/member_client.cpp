@@ -1,5 +1,6 @@
 #include "elastic/net/member_client.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -34,6 +35,10 @@ constexpr Duration kHeartbeatInterval = milliseconds(100);
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
 
 /// What is true of every connection of this worker.
+Report report_of(const Bytes& payload, Instant happened) {
+  return {payload, static_cast<float>(std::max(0.0, to_ms(monotonic_now() - happened)))};
+}
+
 Hello worker_hello(const MemberClientOptions& options) {
   Hello hello;
   hello.address = options.address;
@@ -71,7 +76,8 @@ class Client final : public MemberClient, public ConnectionOwner {
   void send_progress(const Progress& p) override {
     post(member_event::Progressed{p.view, p.committed, p.microbatch_ms});
   }
-  void send_report(Bytes payload) override;
+  using MemberClient::send_report;
+  void send_report(Bytes payload, Instant happened) override;
   [[nodiscard]] std::uint64_t connections() const override { return connections_; }
   Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) override;
   Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) override;
@@ -250,8 +256,8 @@ void Client::repeat_unheard() {
 /// All that no coordinator has taken yet, as the first reports of this connection.
 void Client::send_reports() {
   reports_.begin_connection();
-  for (const Bytes& each : reports_.all()) {
-    send(Report{each});
+  for (const ReportQueue::Held& each : reports_.all()) {
+    send(report_of(each.payload, each.happened));
   }
 }
 
@@ -391,12 +397,12 @@ void Client::end_views_up_to(ViewId view) {
   std::erase_if(sets_, [view](const StoreSet& each) { return each.view <= view; });
 }
 
-void Client::send_report(Bytes payload) {
-  asio::post(io_, [this, payload = std::move(payload)]() mutable {
+void Client::send_report(Bytes payload, Instant happened) {
+  asio::post(io_, [this, payload = std::move(payload), happened]() mutable {
     if (handler_ != nullptr) {  // else start() sends it
-      send(Report{payload});
+      send(report_of(payload, happened));
     }
-    reports_.add(std::move(payload));
+    reports_.add(std::move(payload), happened);
   });
 }
 

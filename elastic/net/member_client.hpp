@@ -73,7 +73,8 @@ class MemberClient {
   /// Gives the machine an event (Loaded, TrainerStopped, GroupFormed, StateSynced, LeaveAsked).
   virtual void post(MemberEvent event) = 0;
   virtual void send_progress(const Progress& progress) = 0;
-  virtual void send_report(Bytes payload) = 0;
+  virtual void send_report(Bytes payload, Instant happened) = 0;
+  void send_report(Bytes payload) { send_report(std::move(payload), monotonic_now()); }
   /// How many connections to a coordinator there were so far. What was taken on an earlier one may
   /// be lost with that coordinator's machine.
   [[nodiscard]] virtual std::uint64_t connections() const { return 1; }

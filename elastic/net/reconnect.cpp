@@ -62,9 +62,9 @@ void ReportQueue::clear() {
   }
 }
 
-void ReportQueue::add(Bytes payload) {
+void ReportQueue::add(Bytes payload, Instant happened) {
   bytes_ += payload.size();
-  reports_.push_back(std::move(payload));
+  reports_.push_back({std::move(payload), happened});
   while (bytes_ > bytes_max_ && reports_.size() > 1) {
     drop_first();
     ++dropped_;
@@ -83,7 +83,7 @@ std::uint64_t ReportQueue::take_dropped() {
 }
 
 void ReportQueue::drop_first() {
-  bytes_ -= reports_.front().size();
+  bytes_ -= reports_.front().payload.size();
   reports_.pop_front();
   ++first_;
 }

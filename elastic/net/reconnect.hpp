@@ -66,13 +66,17 @@ class ReportQueue {
   void begin_job(std::uint64_t job);
   /// As after a wrong result: what it says of its steps must not be told.
   void clear();
-  void add(Bytes payload);
+  void add(Bytes payload, Instant happened);
   /// A new connection begins; all() must be sent on it again, in order.
   void begin_connection() { connection_begin_ = first_; }
   /// The coordinator has taken `count` reports of this connection.
   void taken(std::uint64_t count);
 
-  [[nodiscard]] const std::deque<Bytes>& all() const { return reports_; }
+  struct Held {
+    Bytes payload;
+    Instant happened;  ///< for its age when it is sent
+  };
+  [[nodiscard]] const std::deque<Held>& all() const { return reports_; }
   /// How many were dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped();
 
@@ -80,7 +84,7 @@ class ReportQueue {
   void drop_first();
 
   const std::size_t bytes_max_;
-  std::deque<Bytes> reports_;
+  std::deque<Held> reports_;
   std::size_t bytes_ = 0;
   std::uint64_t job_ = 0;
   std::uint64_t first_ = 0;             // number of reports_.front(), counted from the beginning

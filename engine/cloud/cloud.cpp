@@ -422,7 +422,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     fields["billing"] = fact.all->billing;
     fields["spent"] = fact.all->spent;
     fields["per_hour"] = fact.all->per_hour;
-    process_.recorder().costs(fact.all->spent);
+    process_.recorder().costs({fact.all->spent, fact.all->per_hour, fact.all->billing});
   }
   const std::string server = fact.server.empty() ? "" : " " + fact.server;
   const std::string line = is_shown(fact.kind) && is_news(fact)

@@ -68,7 +68,7 @@ namespace {
 Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config) {
   TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> offers, parse_offers(config.cloud_offers));
   if (offers.empty()) {
-    offers.emplace_back();  // whatever the provider has, at no price
+    offers.emplace_back().price_per_hour = config.price_per_hour;  // whatever the provider has
   }
   TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> for_evaluators,
              parse_offers(config.evaluator_offers, "evaluator_offers"));

@@ -126,16 +126,18 @@ struct JobConfig {
   std::uint32_t cloud_on_demand_floor = 0;  ///< so many workers on demand
   double cloud_budget = 0;                  ///< for the job, in the offers' currency; 0 = no limit
   double cloud_budget_per_hour = 0;         ///< for all servers together; 0 = no limit
-  double cloud_lifetime_hours = 24;         ///< of a server; 0 = no limit
-  double cloud_start_timeout = 600;         ///< seconds from asked for to running, then to joined
-  double cloud_back_to_spot = 900;  ///< seconds of calm before on demand gives way; 0 = never
-  std::string cloud_job;            ///< label of the servers; empty = the run directory's name
-  std::string cloud_command;        ///< of exec: program and arguments
-  std::string cloud_sbatch;         ///< of slurm: more options for sbatch
-  std::string cloud_options;        ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
-  std::string cloud_worker_args;    ///< more arguments for the workers that are started
-  std::string cloud_startup;        ///< file with the script that a server runs; empty = made by us
-  std::string cloud_bundle;         ///< archive that new servers fetch from us; empty = none
+  /// Of a worker that no offer prices, in any currency; 0 = unknown.
+  double price_per_hour = 0;
+  double cloud_lifetime_hours = 24;  ///< of a server; 0 = no limit
+  double cloud_start_timeout = 600;  ///< seconds from asked for to running, then to joined
+  double cloud_back_to_spot = 900;   ///< seconds of calm before on demand gives way; 0 = never
+  std::string cloud_job;             ///< label of the servers; empty = the run directory's name
+  std::string cloud_command;         ///< of exec: program and arguments
+  std::string cloud_sbatch;          ///< of slurm: more options for sbatch
+  std::string cloud_options;         ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
+  std::string cloud_worker_args;     ///< more arguments for the workers that are started
+  std::string cloud_startup;  ///< file with the script that a server runs; empty = made by us
+  std::string cloud_bundle;   ///< archive that new servers fetch from us; empty = none
   std::uint16_t cloud_bundle_port = 0;  ///< on which we serve it; 0 = any free
   std::string cloud_coordinators;       ///< of a job with standbys: all, for its servers' workers
   bool cloud_dry_run = false;           ///< print what would be asked for, and end

@@ -264,6 +264,12 @@ Complaint check_exchange(const JobConfig& c) {
 }
 
 Complaint check_records(const JobConfig& c) {
+  if (!(c.price_per_hour >= 0 && c.price_per_hour <= 1e9)) {
+    return "price_per_hour " + shown(c.price_per_hour) + " is not between 0 and 1e9";
+  }
+  if (c.price_per_hour > 0 && !c.cloud_offers.empty()) {
+    return "price_per_hour is for workers without cloud_offers, which have prices of their own";
+  }
   if (c.keep_checkpoints < 1) {
     return "keep_checkpoints must be at least 1";
   }

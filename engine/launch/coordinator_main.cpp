@@ -35,6 +35,7 @@ JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
     if (auto end = process.recorder().wait_for_end_or_news(monotonic_now() + patience)) {
       return *end;
     }
+    process.recorder().look_at_members(process.server());
     if (cloud != nullptr) {
       cloud->look();
     }

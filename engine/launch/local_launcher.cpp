@@ -93,6 +93,7 @@ int LocalLauncher::run() {
     end = process_->recorder().wait_for_end_or_news(
         monotonic_now() + (plays ? kPollIntervalOfFaults : kPollInterval));
     follow_signals();
+    process_->recorder().look_at_members(process_->server());
     poll_workers();
     play_chaos();
     if (on_poll_ && !end.has_value()) {

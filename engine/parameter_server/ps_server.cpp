@@ -101,6 +101,7 @@ class StepRecorder {
     const Instant now = monotonic_now();
     record_.images_per_second = last_.ns == 0 ? 0 : samples / to_seconds(now - last_);
     last_ = now;
+    record_.committed_at = now;
     send(record_);
     clear();
   }
@@ -111,8 +112,14 @@ class StepRecorder {
     }
     told_connection_ = client_->connections();
     for (const Record& record : recent_) {
-      client_->send_report(encode_record(record));
+      report(record);
     }
+  }
+
+  void report(const Record& record) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    client_->send_report(encode_record(record),
+                         step != nullptr ? step->committed_at : monotonic_now());
   }
 
   void send(const Record& record) {
@@ -120,7 +127,7 @@ class StepRecorder {
       repeat();
     }
     if (leads_) {
-      client_->send_report(encode_record(record));
+      report(record);
     }
     recent_.push_back(record);
     if (recent_.size() > kRecentRecords) {

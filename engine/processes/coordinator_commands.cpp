@@ -89,7 +89,11 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
                      {"model", job_->config.model},
                      {"run_dir", job_->config.run_dir},
                      {"checkpoint", recorder_->last_checkpoint()},
-                     {"cost", value_of(recorder_->cost())}};
+                     {"cost", nullptr}};
+  if (const std::optional<Spending> spending = recorder_->spending()) {
+    shown["cost"] = spending->spent;
+    shown["cost_per_hour"] = spending->per_hour;
+  }
   if (const auto evaluators = evaluations_->evaluators(); !evaluators.empty()) {
     shown["evaluators"] = value_of(evaluators);
   }

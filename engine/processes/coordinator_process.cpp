@@ -1,7 +1,6 @@
 #include "engine/processes/coordinator_process.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +9,6 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
-#include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/derived_settings.hpp"
@@ -274,7 +272,8 @@ Result<void> CoordinatorProcess::open_run_directory() {
   TRY(goes_on_ ? view_log_->go_on() : view_log_->begin());
   std::error_code absent;
   std::filesystem::remove(summary_path(config.run_dir), absent);  // an earlier part's
-  TRY_ASSIGN(RunHistory history, goes_on_ ? read_run_history(config.run_dir) : RunHistory{});
+  TRY_ASSIGN(RunHistory history,
+             goes_on_ ? read_run_history(config.run_dir) : history_of_new_part(config.run_dir));
   history.start = starting_point_;
   if (!goes_on_ && !config.trace.empty()) {  // of an earlier part of a resumed run
     start_files_->set_aside(config.run_dir + "/trace");

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "base/digest.hpp"
-#include "engine/run/records.hpp"
+#include "engine/run/summary.hpp"
 
 namespace mayfly::engine {
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "engine/run/record_wire.hpp"
+#include "engine/run/summary.hpp"
 
 namespace mayfly::engine {
 namespace {

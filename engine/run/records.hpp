@@ -17,13 +17,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
-#include "datasets/core/left_out.hpp"
+#include "base/time.hpp"
 #include "elastic/core/coordinator_events.hpp"
 
 namespace mayfly::engine {
@@ -45,9 +46,15 @@ struct StepRecord {
   std::optional<double> loss_scale;  ///< in this step; fp16 only
   bool skipped = false;              ///< a gradient was not finite, so there was no update
   std::uint32_t attempts = 1;        ///< how often it was computed (ADR 1)
+  /// Since the reporter's commit before: copying the state for a checkpoint, which another thread
+  /// writes.
+  double checkpoint_ms = 0;
+  std::optional<double> t;  ///< when it was committed, on the time axis; filled in by the receiver
+  Instant committed_at;     ///< the same by the reporter's clock; on no record
 
   static void fields(auto& io, auto& r) {
     io("step", r.step);
+    io.unless(std::nullopt, "t", r.t);
     io("samples", r.samples);
     io("epoch", r.epoch);
     io("loss", r.loss);
@@ -62,6 +69,7 @@ struct StepRecord {
     io.unless(std::nullopt, "loss_scale", r.loss_scale);
     io.unless(false, "skipped", r.skipped);
     io.unless(1U, "attempts", r.attempts);
+    io.unless(0.0, "checkpoint_ms", r.checkpoint_ms);
   }
 };
 
@@ -71,11 +79,13 @@ struct EvaluationRecord {
   std::uint64_t step = 0;
   double top1 = 0;  ///< 0 to 1
   double loss = 0;  ///< mean cross entropy
+  double ms = 0;    ///< that it took, between two steps
 
   static void fields(auto& io, auto& r) {
     io("step", r.step);
     io("test_top1", r.top1);
     io("test_loss", r.loss);
+    io.newer("ms", r.ms);
   }
 };
 
@@ -227,6 +237,82 @@ struct StartedEvent {
   static void fields(auto& io, auto& r) { io("metrics_bytes", r.metrics_bytes); }
 };
 
+/// What the job has cost, in the currency of its prices, and what it goes on to cost.
+struct Spending {
+  double spent = 0;
+  double per_hour = 0;
+  std::uint32_t billing = 0;  ///< servers, or workers that are priced
+
+  static void fields(auto& io, auto& r) {
+    io("spent", r.spent);
+    io("per_hour", r.per_hour);
+    io("billing", r.billing);
+  }
+};
+
+/// The same in an event of a job whose workers have a price; else nothing.
+struct OptionalSpending {
+  std::optional<Spending> now;
+
+  static void fields(auto& io, auto& r) {
+    std::optional<double> spent = r.now ? std::optional(r.now->spent) : std::nullopt;
+    std::optional<double> per_hour = r.now ? std::optional(r.now->per_hour) : std::nullopt;
+    std::optional<std::uint32_t> billing = r.now ? std::optional(r.now->billing) : std::nullopt;
+    io.unless(std::nullopt, "spent", spent);
+    io.unless(std::nullopt, "per_hour", per_hour);
+    io.unless(std::nullopt, "billing", billing);
+    if constexpr (!std::is_const_v<std::remove_reference_t<decltype(r)>>) {
+      r.now = spent ? std::optional(Spending{*spent, per_hour.value_or(0), billing.value_or(0)})
+                    : std::nullopt;
+    }
+  }
+};
+
+/// What the coordinator notes, of one member or of the job; see coordinator_effect::Note.
+struct NoteEvent {
+  std::optional<std::uint64_t> member;
+  std::string detail;
+  OptionalSpending spending;  ///< if the note changes who is billed
+
+  static void fields(auto& io, auto& r) {
+    io.unless(std::nullopt, "member", r.member);
+    io("detail", r.detail);
+    r.spending.fields(io, r.spending);
+  }
+};
+
+/// A line of members.jsonl: a member from now on, or at its end.
+struct MemberRecord {
+  static constexpr const char* kEnded = "ended";  ///< with the job
+
+  double t = 0;
+  std::uint64_t member = 0;
+  std::string host;    ///< as it calls itself
+  std::string server;  ///< the provider's name for what it runs on; empty = unknown
+  /// As in `mayfly status`: "loading", "active", ...; at its end the kind of the event: "lost", ...
+  std::string phase;
+  double joined = 0;               ///< when it was first seen
+  std::uint32_t microbatches = 0;  ///< its share of a step
+  double microbatch_ms = 0;        ///< measured, of all its threads together; 0 = not yet
+  std::uint64_t steps = 0;         ///< committed with its work
+  std::uint64_t samples = 0;       ///< its share of theirs
+  std::string detail;              ///< why it has ended
+
+  static void fields(auto& io, auto& r) {
+    io("t", r.t);
+    io("member", r.member);
+    io("host", r.host);
+    io.unless("", "server", r.server);
+    io("phase", r.phase);
+    io("joined", r.joined);
+    io("microbatches", r.microbatches);
+    io("microbatch_ms", r.microbatch_ms);
+    io("steps", r.steps);
+    io("samples", r.samples);
+    io.unless("", "detail", r.detail);
+  }
+};
+
 /// A view was published.
 struct ViewEvent {
   static constexpr const char* kKind = "view";
@@ -234,12 +320,14 @@ struct ViewEvent {
   std::uint64_t committed = 0;
   std::vector<std::uint64_t> members;
   std::vector<std::string> hosts;  ///< of the members, as far as they have named them
+  OptionalSpending spending{};
 
   static void fields(auto& io, auto& r) {
     io("view", r.view);
     io.newer("committed", r.committed);
     io("members", r.members);
     io.newer("hosts", r.hosts);
+    r.spending.fields(io, r.spending);
   }
 };
 
@@ -266,7 +354,8 @@ struct RecoveryRecord {
   std::uint64_t step = 0;  ///< committed when it happened
   std::uint64_t view = 0;  ///< the new one
   std::uint32_t redone_microbatches = 0;
-  std::string detail;  ///< why the first of the members was lost, or what broke
+  std::string detail;              ///< why the first of the members was lost, or what broke
+  std::optional<double> detected;  ///< on the time axis
   double told_ms = 0, stopped_ms = 0, formed_ms = 0, synced_ms = 0, step_ms = 0;
 
   static void fields(auto& io, auto& r) {
@@ -276,6 +365,7 @@ struct RecoveryRecord {
     io("view", r.view);
     io("redone_microbatches", r.redone_microbatches);
     io.newer("detail", r.detail);
+    io.unless(std::nullopt, "detected", r.detected);
     io("told_ms", r.told_ms);
     io("stopped_ms", r.stopped_ms);
     io("formed_ms", r.formed_ms);
@@ -292,6 +382,30 @@ struct RecoveryEvent {
   static void fields(auto& io, auto& r) { io("recovery", r.recovery); }
 };
 
+/// A worker came into the running job, with milliseconds since it connected.
+struct JoinRecord {
+  static constexpr const char* kKind = "join";
+  std::uint64_t member = 0;
+  std::uint64_t admitted_after = 0;  ///< the last step before it took part
+  std::uint64_t started_after = 0;   ///< the last step before it had work
+  std::uint32_t snapshots = 0;       ///< elastic::Join has the meaning of these
+  std::optional<double> connected;   ///< on the time axis
+  double ready_ms = 0, admitted_ms = 0, caught_up_ms = 0, promoted_ms = 0, step_ms = 0;
+
+  static void fields(auto& io, auto& r) {
+    io("member", r.member);
+    io("admitted_after", r.admitted_after);
+    io("started_after", r.started_after);
+    io("snapshots", r.snapshots);
+    io.unless(std::nullopt, "connected", r.connected);
+    io("ready_ms", r.ready_ms);
+    io("admitted_ms", r.admitted_ms);
+    io("caught_up_ms", r.caught_up_ms);
+    io("promoted_ms", r.promoted_ms);
+    io("step_ms", r.step_ms);
+  }
+};
+
 /// A member's part in a run: the steps that it computed are after `first_step` up to `last_step`.
 struct WorkerStay {
   std::uint64_t member = 0;
@@ -304,85 +418,6 @@ struct WorkerStay {
     io("host", r.host);
     io("first_step", r.first_step);
     io("last_step", r.last_step);
-  }
-};
-
-/// The words for an outcome in files and in what users read: "done", "too_few_workers", ...
-[[nodiscard]] const char* to_text(elastic::Outcome outcome);
-
-/// summary.json: the outcome of a job.
-struct Summary {
-  elastic::Outcome outcome = elastic::Outcome::kFailed;
-  std::string detail;
-  std::uint64_t steps = 0;
-  std::uint64_t samples = 0;         ///< of its steps, each once
-  std::uint64_t undone_samples = 0;  ///< of steps that were committed, undone and done again
-  std::uint64_t retried_steps = 0;   ///< that were computed more than once (ADR 1)
-  std::string final_digest;
-  std::optional<std::uint64_t> skipped_steps;  ///< that made no update; fp16 only
-  std::optional<double> test_top1;             ///< 0 to 1
-  std::optional<double> test_loss;
-  double images_per_second = 0;  ///< over the whole training time
-  double train_seconds = 0;
-  double data_wait_seconds = 0;  ///< the steps' data_wait_ms together
-  std::uint32_t membership_changes = 0;
-  std::vector<RecoveryRecord> recoveries;
-  std::vector<WorkerStay> workers;  ///< in the order in which they came
-  /// By evaluators beside the training, if there were any.
-  struct Evaluations {
-    std::uint64_t count = 0;  ///< checkpoints that they measured
-    std::uint64_t step = 0;   ///< the last one of them, and what it has
-    double test_top1 = 0;
-    double test_loss = 0;
-    std::vector<std::string> evaluators;  ///< names of their servers
-
-    static void fields(auto& io, auto& r) {
-      io("count", r.count);
-      io("evaluators", r.evaluators);
-      io("step", r.step);
-      io("test_top1", r.test_top1);
-      io("test_loss", r.test_loss);
-    }
-  };
-  std::optional<Evaluations> evaluations;
-  std::optional<double> cost;  ///< of servers, in the unit of their prices
-  std::string reduction, backend, device, isa, dtype, conv_kernels, model, data;
-  datasets::LeftOut left_out;  ///< images of the data
-  std::uint64_t seed = 0;
-  std::string last_checkpoint;
-  std::string version;
-
-  static void fields(auto& io, auto& r) {
-    io("outcome", r.outcome);
-    io("detail", r.detail);
-    io("steps", r.steps);
-    io("samples", r.samples);
-    io("undone_samples", r.undone_samples);
-    io("retried_steps", r.retried_steps);
-    io("final_digest", r.final_digest);
-    io.unless(std::nullopt, "skipped_steps", r.skipped_steps);
-    io.unless(std::nullopt, "test_top1", r.test_top1);
-    io.unless(std::nullopt, "test_loss", r.test_loss);
-    io("images_per_second", r.images_per_second);
-    io("train_seconds", r.train_seconds);
-    io("data_wait_seconds", r.data_wait_seconds);
-    io("membership_changes", r.membership_changes);
-    io("recoveries", r.recoveries);
-    io("workers", r.workers);
-    io.unless(std::nullopt, "evaluations", r.evaluations);
-    io("cost", r.cost);
-    io("reduction", r.reduction);
-    io("backend", r.backend);
-    io("device", r.device);
-    io("isa", r.isa);
-    io("dtype", r.dtype);
-    io("conv_kernels", r.conv_kernels);
-    io("model", r.model);
-    io("data", r.data);
-    io("images_left_out", r.left_out);
-    io("seed", r.seed);
-    io("last_checkpoint", r.last_checkpoint);
-    io("version", r.version);
   }
 };
 

@@ -14,6 +14,7 @@
 #include "base/try_assign.hpp"
 #include "elastic/core/view_log.hpp"
 #include "engine/run/record_json.hpp"
+#include "engine/run/run_history.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -108,8 +109,10 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const JobConfig& conf
 Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const JobConfig& config) {
   auto directory = std::make_unique<RunDirectory>();
   directory->path_ = config.run_dir;
+  directory->opened_seconds_ = seconds_on_record(config.run_dir, wall_clock_seconds());
   for (const auto& [file, name] : {std::pair(&directory->events_, "/events.jsonl"),
-                                   std::pair(&directory->metrics_, "/metrics.jsonl")}) {
+                                   std::pair(&directory->metrics_, "/metrics.jsonl"),
+                                   std::pair(&directory->members_, "/members.jsonl")}) {
     TRY_ASSIGN(*file, LineFile::open(config.run_dir + name, LineFile::Content::kLines));
   }
   if (config.tensorboard) {
@@ -119,15 +122,23 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const JobConfig& config
   return directory;
 }
 
-void RunDirectory::event(const std::string& kind, const json::object& fields) {
-  json::object line{{"time", wall_clock_seconds()}, {"kind", kind}};
+double RunDirectory::seconds_at(Instant when) const {
+  constexpr int kMicrosecond = 6;
+  return rounded(std::max(0.0, opened_seconds_ + to_seconds(when - opened_)), kMicrosecond);
+}
+
+void RunDirectory::event(const std::string& kind, const json::object& fields, Instant when) {
+  last_event_seconds_ = std::max(last_event_seconds_, seconds_at(when));
+  json::object line{{"time", wall_clock_seconds()}, {"t", last_event_seconds_}, {"kind", kind}};
   for (const auto& [name, value] : fields) {
     line[name] = value;
   }
   report(events_->append(json_text(line)));
 }
 
-void RunDirectory::metric(const StepRecord& r) {
+void RunDirectory::metric(const StepRecord& record) {
+  StepRecord r = record;
+  r.t = r.t ? r.t : seconds_at(monotonic_now());
   report(metrics_->append(json_text(object_of(r))));
   const tensorboard::Scalar scalars[] = {
       {"train/loss", static_cast<float>(r.loss)},
@@ -138,8 +149,14 @@ void RunDirectory::metric(const StepRecord& r) {
   add_curves(r.step, scalars);
 }
 
-void RunDirectory::evaluation(const EvaluationRecord& r) {
-  event(EvaluationRecord::kKind, object_of(r));
+void RunDirectory::members(const std::vector<MemberRecord>& lines) {
+  for (const MemberRecord& line : lines) {
+    report(members_->append(json_text(object_of(line))));
+  }
+}
+
+void RunDirectory::evaluation(const EvaluationRecord& r, Instant when) {
+  event(EvaluationRecord::kKind, object_of(r), when);
   const tensorboard::Scalar scalars[] = {{"test/top1", static_cast<float>(r.top1)},
                                          {"test/loss", static_cast<float>(r.loss)}};
   add_curves(r.step, scalars);

@@ -1,9 +1,9 @@
 #pragma once
 
-// The files of one run: config.toml, events.jsonl, metrics.jsonl, summary.json, logs/,
-// checkpoints/, tb/. Only the coordinator's process writes here (workers write their logs and
-// checkpoints into the sub-folders). Lines are complete: a crash can only lose the last one. If a
-// coordinator has died, the files say how its job continues.
+// The files of one run: config.toml, events.jsonl, metrics.jsonl, members.jsonl, summary.json,
+// logs/, checkpoints/, tb/. Only the coordinator's process writes here (workers write their logs
+// and checkpoints into the sub-folders). Lines are complete: a crash can only lose the last one. If
+// a coordinator has died, the files say how its job continues.
 
 #include <boost/json/fwd.hpp>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "base/result.hpp"
 #include "engine/config/config.hpp"
 #include "engine/run/line_file.hpp"
-#include "engine/run/records.hpp"
+#include "engine/run/summary.hpp"
 #include "engine/run/tensorboard.hpp"
 
 namespace mayfly::engine {
@@ -30,13 +30,22 @@ class RunDirectory {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  /// Seconds on the time axis of the directory's records, rounded to microseconds. The axis begins
+  /// with the first record and follows the monotonic clock; for a process that goes on with the
+  /// records of another, the time between the two is that of the wall clock. Any thread.
+  [[nodiscard]] double seconds_at(Instant when) const;
+
   // One thread at a time. A full disk is logged once and does not stop the job.
-  /// Appends to events.jsonl, with the time.
-  void event(const std::string& kind, const boost::json::object& fields);
-  /// Appends to metrics.jsonl and to TensorBoard's curves.
+  /// Appends to events.jsonl, with the time of day and `t`: the seconds at `when`, but not less
+  /// than that of the event before.
+  void event(const std::string& kind, const boost::json::object& fields,
+             Instant when = monotonic_now());
+  /// Appends to metrics.jsonl and to TensorBoard's curves. A record without `t` gets that of now.
   void metric(const StepRecord& record);
+  /// Appends to members.jsonl.
+  void members(const std::vector<MemberRecord>& lines);
   /// An event, and points of the curves.
-  void evaluation(const EvaluationRecord& record);
+  void evaluation(const EvaluationRecord& record, Instant when = monotonic_now());
   /// Writes summary.json.
   [[nodiscard]] Result<void> summary(const Summary& summary);
 
@@ -46,8 +55,12 @@ class RunDirectory {
   void report(const Result<void>& written);
 
   std::string path_;
+  Instant opened_ = monotonic_now();
+  double opened_seconds_ = 0;      // on the time axis
+  double last_event_seconds_ = 0;  // the same
   std::unique_ptr<LineFile> events_;
   std::unique_ptr<LineFile> metrics_;
+  std::unique_ptr<LineFile> members_;
   std::unique_ptr<tensorboard::EventFile> curves_;  // null if switched off
   bool has_complained_ = false;
 };

@@ -1,27 +1,46 @@
 #include "engine/run/run_history.hpp"
 
 #include <algorithm>
+#include <fstream>
 
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
 namespace {
 
+double number_or(const json::object& object, json::string_view name, double otherwise) {
+  const json::value* field = object.if_contains(name);
+  return field != nullptr && field->is_number() ? field->to_number<double>() : otherwise;
+}
+
 /// The events of one part of a run, in order.
 struct EventReader {
   RunHistory history;
   std::size_t metrics_begin = 0;
+  double began = 0;
   bool has_restarted = false;
   StateRecord state;
 
   void read(const json::object& event) {
     const auto kind = field_of<std::string>(event, "kind");
+    const double t = number_or(event, "t", 0);
+    history.heard(kind, t);
+    if (const auto spending = record_of<OptionalSpending>(event); spending.now) {
+      history.spending = spending.now;
+      history.spending_t = t;
+    }
     if (kind == StartedEvent::kKind) {
+      const std::optional<Spending> before = history.spending;
       *this = {};
+      began = t;
+      if (before) {
+        history.spending = Spending{before->spent, 0, 0};
+      }
       metrics_begin = record_of<StartedEvent>(event).metrics_bytes;
     } else if (kind == ViewEvent::kKind && event.contains("members")) {  // and not the note of it
       const auto view = record_of<ViewEvent>(event);
       (void)history.view_published(view);
+      history.goes_on(t);
       history.current_step = view.committed;
       if (event.contains("hosts")) {
         history.took_part(view.committed, view);
@@ -39,6 +58,7 @@ struct EventReader {
       history.recoveries.push_back(record_of<RecoveryEvent>(event).recovery);
     } else if (kind == EvaluationRecord::kKind) {
       history.evaluation = record_of<EvaluationRecord>(event);
+      history.evaluation_seconds += history.evaluation->ms / 1000;
     } else if (kind == CheckpointRecord::kKind) {
       const auto checkpoint = record_of<CheckpointRecord>(event);
       history.last_checkpoint = checkpoint.text;
@@ -76,6 +96,7 @@ void RunHistory::add(const StepRecord& record) {
   samples += record.samples;
   skipped_steps += record.skipped ? 1 : 0;
   retried_steps += record.attempts > 1 ? 1 : 0;
+  checkpoint_seconds += record.checkpoint_ms / 1000;
   if (record.images_per_second > 0) {  // the first step is not part of the training time
     train_seconds += static_cast<double>(record.samples) / record.images_per_second;
     data_wait_seconds += record.data_wait_ms / 1000;
@@ -161,6 +182,39 @@ std::vector<WorkerStay> RunHistory::stays() const {
   return all;
 }
 
+void RunHistory::heard(const std::string& kind, double t) {
+  const bool stands = kind == "waiting" || kind == "paused" || kind == "no_quorum";
+  if (stands && views > 0 && !waiting_since) {
+    waiting_since = t;
+  } else if (kind == "resumed") {
+    goes_on(t);
+  }
+}
+
+void RunHistory::goes_on(double t) {
+  if (waiting_since) {
+    waiting_seconds += std::max(0.0, t - *waiting_since);
+    waiting_since.reset();
+  }
+}
+
+double RunHistory::recovery_seconds() const {
+  std::vector<std::pair<double, double>> spans;
+  for (const RecoveryRecord& recovery : recoveries) {
+    if (recovery.detected) {
+      spans.emplace_back(*recovery.detected, *recovery.detected + recovery.step_ms / 1000);
+    }
+  }
+  std::sort(spans.begin(), spans.end());
+  double sum = 0;
+  double end = 0;
+  for (const auto& [from, to] : spans) {
+    sum += std::max(0.0, to - std::max(from, end));
+    end = std::max(end, to);
+  }
+  return sum;
+}
+
 void RunHistory::forget_after(std::uint64_t step) {
   checkpoints.erase(checkpoints.upper_bound(step), checkpoints.end());
   if (evaluation && evaluation->step > step) {
@@ -184,6 +238,11 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
                         since_restart = std::max(since_restart, record.step);
                       }
                     }));
+  (void)for_each_line(run_dir + "/members.jsonl", 0, [&](const json::object& line) {
+    if (const auto member = record_of<MemberRecord>(line); member.t >= events.began) {
+      history.members.push_back(member);
+    }
+  });  // older runs have none
   // Steps that are computed again are not recorded again: if the job is among them, the next report
   // says how far it is.
   history.current_step = history.last_step;
@@ -196,6 +255,64 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
     history.reached(state.step, state.digest);
   }
   return history;
+}
+
+RunHistory history_of_new_part(const std::string& run_dir) {
+  RunHistory history;
+  if (const Result<RunHistory> all = read_run_history(run_dir); all.ok()) {
+    history.spending = all.value().spending;
+    history.spending_t = all.value().spending_t;
+  }
+  return history;
+}
+
+namespace {
+
+/// The last whole line of a file that is a record, and its first.
+struct EndLines {
+  std::optional<json::object> first;
+  std::optional<json::object> last;
+};
+
+std::optional<json::object> object_in(const std::string& line) {
+  std::optional<json::object> found;
+  (void)with_object("", line, [&found](const json::object& object) { found = object; });
+  return found;
+}
+
+/// Files of records may be long: only their ends are read.
+EndLines end_lines_of(const std::string& path) {
+  constexpr std::streamoff kTailBytes = 1 << 20;
+  EndLines lines;
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  if (!std::getline(file, line)) {
+    return lines;
+  }
+  lines.first = object_in(line);
+  file.seekg(0, std::ios::end);
+  file.seekg(std::max<std::streamoff>(0, static_cast<std::streamoff>(file.tellg()) - kTailBytes));
+  while (std::getline(file, line) && !file.eof()) {  // a torn line has no end
+    if (std::optional<json::object> object = object_in(line)) {
+      lines.last = std::move(object);
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+double seconds_on_record(const std::string& run_dir, double wall_clock) {
+  const EndLines events = end_lines_of(run_dir + "/events.jsonl");
+  const EndLines metrics = end_lines_of(run_dir + "/metrics.jsonl");
+  double reached = metrics.last ? number_or(*metrics.last, "t", 0) : 0;
+  if (events.first && events.last) {
+    const double begun = number_or(*events.first, "time", wall_clock);
+    const double told = number_or(*events.last, "time", begun);
+    const double t = number_or(*events.last, "t", std::max(0.0, told - begun));
+    reached = std::max(reached, t + std::max(0.0, wall_clock - told));
+  }
+  return reached;
 }
 
 }  // namespace mayfly::engine

@@ -44,6 +44,13 @@ struct RunHistory {
   std::string last_checkpoint;
   std::set<std::uint64_t> checkpoints;  ///< steps of all that were reported
   std::vector<RecoveryRecord> recoveries;
+  double evaluation_seconds = 0;  ///< between steps
+  double checkpoint_seconds = 0;  ///< of the reporters, copying the state
+  double waiting_seconds = 0;     ///< for members or a majority, or paused; since the first view
+  std::optional<double> waiting_since;      ///< on the time axis
+  std::optional<Spending> spending;         ///< the last on record, of earlier parts, too,
+  double spending_t = 0;                    ///< and when
+  std::vector<MemberRecord> members;        ///< lines of members.jsonl
   std::uint64_t view = 0;                   ///< the last one
   std::uint32_t views = 0;                  ///< that had other members than the one before
   std::vector<std::uint64_t> view_members;  ///< of the last one
@@ -65,6 +72,13 @@ struct RunHistory {
   [[nodiscard]] bool is_undone(std::uint64_t step, std::uint64_t in_view) const {
     return step > undone_after && in_view <= undone_views;
   }
+
+  /// The job stands still from `t` on, because of an event of this kind; otherwise nothing happens.
+  void heard(const std::string& kind, double t);
+  /// It goes on.
+  void goes_on(double t);
+  /// The time of all recoveries together, whether or not they overlap; of those with an instant.
+  [[nodiscard]] double recovery_seconds() const;
 
   /// Counts a step whose record has not been counted before.
   void add(const StepRecord& record);
@@ -91,5 +105,13 @@ struct RunHistory {
 /// Reads events.jsonl and metrics.jsonl. A torn last line is ignored; kCorrupt, with file and line,
 /// for any other that is not ours.
 [[nodiscard]] Result<RunHistory> read_run_history(const std::string& run_dir);
+
+/// Of a part that has just begun in the directory: nothing but what earlier parts have cost.
+[[nodiscard]] RunHistory history_of_new_part(const std::string& run_dir);
+
+/// How far the time axis of a directory's records has come at `wall_clock` (seconds since 1970),
+/// but not less than its last records say: wall clocks may be set back. 0 without records. Events
+/// of older versions have no `t` and are placed by their time of day.
+[[nodiscard]] double seconds_on_record(const std::string& run_dir, double wall_clock);
 
 }  // namespace mayfly::engine

@@ -55,6 +55,19 @@ std::string recovery_line(const RecoveryRecord& r) {
       r.synced_ms, r.redone_microbatches);
 }
 
+/// What took no less than a hundredth of a second, without the data, which has a line of its own.
+std::string lost_time_line(const Summary::LostTime& lost) {
+  std::vector<std::string> parts;
+  for (const auto& [kind, seconds] :
+       {std::pair("recoveries", lost.recoveries), std::pair("waiting", lost.waiting),
+        std::pair("evaluations", lost.evaluations), std::pair("checkpoints", lost.checkpoints)}) {
+    if (seconds >= 0.01) {
+      parts.push_back(fmt::format("{} {:.2f} s", kind, seconds));
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 /// Of a job on several hosts: "3 on node-a, 1 on node-b".
 std::string hosts_line(const std::vector<WorkerStay>& workers) {
   std::vector<std::pair<std::string, int>> hosts;
@@ -156,6 +169,9 @@ std::string to_text(const Summary& s) {
   if (s.left_out.count > 0) {
     out += line("images", s.left_out.sentence());
   }
+  if (const std::string lost = lost_time_line(s.lost_seconds); !lost.empty()) {
+    out += line("lost time", lost);
+  }
   out += line("membership", fmt::format("{} change{}", s.membership_changes,
                                         s.membership_changes == 1 ? "" : "s"));
   for (const RecoveryRecord& recovery : s.recoveries) {
@@ -175,7 +191,7 @@ std::string to_text(const Summary& s) {
                                            e.test_top1 * 100, e.test_loss, lack));
   }
   if (s.cost && *s.cost > 0) {
-    out += line("cost", fmt::format("{:.4g}", *s.cost));
+    out += line("cost", fmt::format("{:.{}f}", *s.cost, *s.cost < 1 ? 4 : 2));
   }
   if (!s.final_digest.empty()) {
     out += line("digest", s.final_digest);

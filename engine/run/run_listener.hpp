@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/run/records.hpp"
+#include "engine/run/summary.hpp"
 
 namespace mayfly::engine {
 

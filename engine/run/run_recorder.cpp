@@ -12,7 +12,13 @@
 namespace mayfly::engine {
 namespace {
 
-RecoveryRecord record_of(const elastic::Recovery& recovery) {
+std::string place_of(const EvaluatorStatus& evaluator) {
+  return evaluator.server.empty() ? evaluator.host : evaluator.server;
+}
+
+}  // namespace
+
+RecoveryRecord RunRecorder::record_of(const elastic::Recovery& recovery) const {
   const auto since_detected = [&recovery](Instant t) { return to_ms(t - recovery.detected); };
   RecoveryRecord record;
   record.cause = recovery.cause;
@@ -23,6 +29,7 @@ RecoveryRecord record_of(const elastic::Recovery& recovery) {
   record.view = value(recovery.new_view);
   record.redone_microbatches = recovery.redone_microbatches;
   record.detail = recovery.detail;
+  record.detected = directory_.seconds_at(recovery.detected);
   record.told_ms = since_detected(recovery.told);
   record.stopped_ms = since_detected(recovery.stopped);
   record.formed_ms = since_detected(recovery.formed);
@@ -30,12 +37,6 @@ RecoveryRecord record_of(const elastic::Recovery& recovery) {
   record.step_ms = since_detected(recovery.step);
   return record;
 }
-
-std::string place_of(const EvaluatorStatus& evaluator) {
-  return evaluator.server.empty() ? evaluator.host : evaluator.server;
-}
-
-}  // namespace
 
 RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
                          RunHistory history, CommandHandler on_other_command)
@@ -47,25 +48,42 @@ RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& l
       history_(std::move(history)),
       goes_on_(history_.views > 0),
       roles_(uses_parameter_servers(job.config) ? std::optional<PsRoles>(job.config)
-                                                : std::nullopt) {}
-
-template <typename R>
-void RunRecorder::record(const R& record) {
-  directory_.event(R::kKind, object_of(record));
+                                                : std::nullopt) {
+  if (job.config.price_per_hour > 0 && job.config.cloud_provider.empty()) {
+    const Spending last = history_.spending.value_or(Spending{});
+    const double away = directory.seconds_at(monotonic_now()) - history_.spending_t;
+    bill_.emplace(job.config.price_per_hour,
+                  last.spent + last.per_hour * std::max(0.0, away) / kSecondsPerHour);
+  }
+  for (const MemberRecord& line : std::exchange(history_.members, {})) {
+    journal_.restore(line);
+  }
 }
 
-void RunRecorder::on_note(Instant, const elastic::coordinator_effect::Note& note) {
+template <typename R>
+void RunRecorder::record(const R& record, Instant when) {
+  directory_.event(R::kKind, object_of(record), when);
+}
+
+void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note& note) {
   const std::lock_guard output(output_mutex_);
   if (note.kind == RestartEvent::kKind) {
     restart_ = note.detail;  // the view that follows says the step
     return;
   }
-  json::object fields;
+  NoteEvent event{std::nullopt, note.detail, {}};
   if (note.member.has_value()) {
-    fields["member"] = value(*note.member);
+    event.member = value(*note.member);
   }
-  fields["detail"] = note.detail;
-  directory_.event(note.kind, fields);
+  {
+    const std::lock_guard lock(mutex_);
+    history_.heard(note.kind, directory_.seconds_at(when));
+    if (bill_ && event.member && bill_->heard(when, note.kind, *event.member)) {
+      event.spending.now = bill_->at(when);
+    }
+  }
+  directory_.event(note.kind, object_of(event), when);
+  record_member(note.kind, event, directory_.seconds_at(when));
   const std::string who =
       note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
   const std::string line = fmt::format("{}{}: {}", note.kind, who, note.detail);
@@ -92,15 +110,20 @@ void RunRecorder::fact(const std::string& kind, const json::object& fields,
   }
 }
 
-void RunRecorder::on_view(Instant, const elastic::View& view) {
+void RunRecorder::on_view(Instant when, const elastic::View& view) {
   const std::lock_guard output(output_mutex_);
-  const ViewEvent event = event_of(view);
+  ViewEvent event = event_of(view);
+  journal_.view_published(view);
   bool is_new = false;
   std::uint64_t undone = 0;
   std::optional<PsServersNews> servers;
   {
     const std::lock_guard lock(mutex_);
     is_new = history_.view_published(event);
+    history_.goes_on(directory_.seconds_at(when));
+    if (bill_) {
+      event.spending.now = bill_->at(when);
+    }
     servers = roles_ ? roles_->follow(view) : std::nullopt;
     if (is_new && !roles_) {
       undone = restart_ ? history_.restart(event.committed, job_.config.global_batch) : 0;
@@ -115,10 +138,10 @@ void RunRecorder::on_view(Instant, const elastic::View& view) {
   }
   if (restart_) {  // the steps are computed again, with the same bits; their records stay
     const std::string reason = *std::exchange(restart_, std::nullopt);
-    record(RestartEvent{event.committed, undone, undone * job_.config.global_batch, reason});
+    record(RestartEvent{event.committed, undone, undone * job_.config.global_batch, reason}, when);
     listener_.on_event(reason);
   }
-  record(event);
+  record(event, when);
   if (servers) {
     directory_.event(servers->lost.empty() ? "ps_servers" : "ps_server_lost",
                      {{"view", event.view},
@@ -136,7 +159,7 @@ ViewEvent RunRecorder::event_of(const elastic::View& view) const {
       hosts[member.id] = member.host;
     }
   }
-  ViewEvent event{value(view.id), value(view.committed), {}, {}};
+  ViewEvent event{value(view.id), value(view.committed), {}, {}, {}};
   for (const elastic::ViewMember& member : view.members) {
     event.members.push_back(value(member.id));
     event.hosts.push_back(hosts[member.id]);
@@ -147,7 +170,7 @@ ViewEvent RunRecorder::event_of(const elastic::View& view) const {
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
   const RecoveryEvent event{record_of(recovery)};
   const std::lock_guard output(output_mutex_);
-  record(event);
+  record(event, recovery.step);
   listener_.on_event(sentence_of(event.recovery));
   const std::lock_guard lock(mutex_);
   recoveries_.push_back(recovery);
@@ -156,22 +179,25 @@ void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
 
 void RunRecorder::on_join(const elastic::Join& join) {
   const auto since_connected = [&join](Instant t) { return to_ms(t - join.connected); };
+  JoinRecord joined;
+  joined.member = value(join.member);
+  joined.admitted_after = value(join.admitted_after);
+  joined.started_after = value(join.started_after);
+  joined.snapshots = join.snapshots;
+  joined.connected = directory_.seconds_at(join.connected);
+  joined.ready_ms = since_connected(join.ready);
+  joined.admitted_ms = since_connected(join.admitted);
+  joined.caught_up_ms = since_connected(join.caught_up);
+  joined.promoted_ms = since_connected(join.promoted);
+  joined.step_ms = since_connected(join.step);
   const std::lock_guard output(output_mutex_);
-  directory_.event("join", {{"member", value(join.member)},
-                            {"admitted_after", value(join.admitted_after)},
-                            {"started_after", value(join.started_after)},
-                            {"snapshots", join.snapshots},
-                            {"ready_ms", since_connected(join.ready)},
-                            {"admitted_ms", since_connected(join.admitted)},
-                            {"caught_up_ms", since_connected(join.caught_up)},
-                            {"promoted_ms", since_connected(join.promoted)},
-                            {"step_ms", since_connected(join.step)}});
+  record(joined, join.step);
   const std::lock_guard lock(mutex_);
   joins_.push_back(join);
 }
 
-void RunRecorder::on_report(MemberId member, ByteSpan payload) {
-  const Result<Record> record = decode_record(payload);
+void RunRecorder::on_report(MemberId member, ByteSpan payload, Instant happened) {
+  Result<Record> record = decode_record(payload);
   if (!record.ok()) {
     log::warning(fmt::format("member {}: {}", value(member), record.error().detail));
     return;
@@ -179,6 +205,12 @@ void RunRecorder::on_report(MemberId member, ByteSpan payload) {
   const std::lock_guard output(output_mutex_);
   if (const auto* log = std::get_if<LogRecord>(&record.value())) {
     member_logs_.append(member, *log);
+  }
+  if (auto* step = std::get_if<StepRecord>(&record.value())) {
+    step->t = directory_.seconds_at(happened);
+  }
+  if (const auto* evaluation = std::get_if<EvaluationRecord>(&record.value())) {
+    return receive(*evaluation, happened);
   }
   std::visit([this](const auto& r) { receive(r); }, record.value());
 }
@@ -201,6 +233,7 @@ void RunRecorder::receive(const StepRecord& step) {
     images_per_second_ = step.images_per_second;
     h.add(step);
   }
+  journal_.committed(step.view, step.samples);
   directory_.metric(step);
   listener_.on_step(step, job_.total_steps);
   if (step.skipped && step.loss_scale) {
@@ -209,15 +242,16 @@ void RunRecorder::receive(const StepRecord& step) {
   }
 }
 
-void RunRecorder::receive(const EvaluationRecord& evaluation) {
+void RunRecorder::receive(const EvaluationRecord& evaluation, Instant happened) {
   {
     const std::lock_guard lock(mutex_);
     if (history_.evaluation.has_value() && history_.evaluation->step >= evaluation.step) {
       return;
     }
     history_.evaluation = evaluation;
+    history_.evaluation_seconds += evaluation.ms / 1000;
   }
-  directory_.evaluation(evaluation);
+  directory_.evaluation(evaluation, happened);
   listener_.on_event(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}",
                                  evaluation.step, 100 * evaluation.top1, evaluation.loss));
 }
@@ -385,16 +419,6 @@ void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) 
     end_ = JobEnd{outcome, detail};
   }
   ended_.notify_all();
-}
-
-void RunRecorder::costs(double spent) {
-  const std::lock_guard lock(mutex_);
-  cost_ = spent;
-}
-
-std::optional<double> RunRecorder::cost() const {
-  const std::lock_guard lock(mutex_);
-  return cost_;
 }
 
 bool RunRecorder::has_heard_of_checkpoint(Step step) const {

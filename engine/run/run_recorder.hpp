@@ -14,6 +14,7 @@
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/evaluations.hpp"
+#include "engine/run/member_journal.hpp"
 #include "engine/run/member_logs.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
@@ -48,7 +49,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void on_view(Instant when, const elastic::View& view) override;
   void on_recovery(const elastic::Recovery& recovery) override;
   void on_join(const elastic::Join& join) override;
-  void on_report(MemberId member, ByteSpan payload) override;
+  void on_report(MemberId member, ByteSpan payload, Instant happened) override;
   void on_transfer(UniqueFd socket, std::string host) override;
   elastic::CommandReply on_command(const elastic::Command& command) override;
   void on_ended(elastic::Outcome outcome, const std::string& detail) override;
@@ -80,10 +81,12 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void fact(const std::string& kind, const boost::json::object& fields, const std::string& line);
   /// The last committed step of the state that the job has.
   [[nodiscard]] std::uint64_t last_step() const;
+  /// Writes down what has changed of the members; at most once a second, so call it often.
+  void look_at_members(const elastic::CoordinatorServer& server);
   /// What the job's servers have cost so far, in the unit of their prices.
-  void costs(double spent);
-  /// None if nobody has said it.
-  [[nodiscard]] std::optional<double> cost() const;
+  void costs(const Spending& spending);
+  /// Nothing if they have no price.
+  [[nodiscard]] std::optional<Spending> spending() const;
   /// Whether a checkpoint of this step was written since the job was last started.
   [[nodiscard]] bool has_heard_of_checkpoint(Step step) const;
   /// The folder of the newest that was written, here or on a worker; empty if there is none.
@@ -114,9 +117,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
  private:
   [[nodiscard]] ViewEvent event_of(const elastic::View& view) const;
   template <typename R>
-  void record(const R& record);  // as an event
+  void record(const R& record, Instant when = monotonic_now());  // as an event
+  [[nodiscard]] RecoveryRecord record_of(const elastic::Recovery& recovery) const;
   void receive(const StepRecord& record);
-  void receive(const EvaluationRecord& record);
+  void receive(const EvaluationRecord& record, Instant happened = monotonic_now());
   void receive(const CheckpointRecord& record);
   void receive(const FatalRecord& record);
   void receive(const WorkerRecord& record);
@@ -131,6 +135,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] std::string digest_of(std::uint64_t step) const;
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();
+  void record_member(const std::string& kind, const NoteEvent& note, double t);
+  void close_accounts();
 
   const Job& job_;
   RunDirectory& directory_;
@@ -146,6 +152,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   SaidFailure refusals_;                // guarded by output_mutex_
   SaidFailure copy_failures_;           // guarded by output_mutex_
   std::optional<std::string> restart_;  // why; guarded by output_mutex_, until the view of it
+  MemberJournal journal_;               // guarded by output_mutex_
+  Instant looked_;                      // at the members; guarded by output_mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;  // or had news
   // Guarded by mutex_:
@@ -160,8 +168,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::vector<elastic::Recovery> recoveries_;
   std::vector<elastic::Join> joins_;
   double images_per_second_ = 0;
-  std::optional<double> cost_;
-  std::optional<PsRoles> roles_;  // of a job with parameter servers
+  std::optional<Spending> spending_;  // that was told last
+  std::optional<MemberBill> bill_;    // of a job whose workers have a price; until its end
+  std::optional<PsRoles> roles_;      // of a job with parameter servers
 };
 
 }  // namespace mayfly::engine

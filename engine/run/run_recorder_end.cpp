@@ -85,7 +85,10 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   s.recoveries = history_.recoveries;
   s.workers = history_.stays();
   s.evaluations = evaluations_of(job_.config.run_dir);
-  s.cost = cost_;
+  s.lost_seconds = {history_.recovery_seconds(), history_.waiting_seconds,
+                    history_.evaluation_seconds, history_.checkpoint_seconds,
+                    history_.data_wait_seconds};
+  s.cost = spending_ ? std::optional(spending_->spent) : std::nullopt;
   s.reduction = job_.config.reduction;
   s.backend = job_.config.backend;
   s.device = job_.facts.device;
@@ -143,6 +146,7 @@ std::optional<std::string> RunRecorder::unsaved_state() const {
 
 bool RunRecorder::write_summary(const JobEnd& end) {
   note_missing_records();
+  close_accounts();
   Summary summary = make_summary(end);
   const Result<void> written = directory_.summary(summary);
   if (!written.ok()) {

@@ -45,9 +45,9 @@ StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file
   const fs::path& run = run_;
   const std::string view_log = view_log_path(run_dir);
   for (const fs::path& file :
-       {run / "config.toml", run / "events.jsonl", run / "metrics.jsonl", run / "coordinator",
-        run / "cloud.json", run / "facts.json", run / "logs" / "coordinator.log",
-        fs::path(token_file), fs::path(view_log)}) {
+       {run / "config.toml", run / "events.jsonl", run / "metrics.jsonl", run / "members.jsonl",
+        run / "coordinator", run / "dashboard", run / "cloud.json", run / "facts.json",
+        run / "logs" / "coordinator.log", fs::path(token_file), fs::path(view_log)}) {
     if (is_absent(file)) {
       files_.push_back(file);
     }
@@ -73,8 +73,8 @@ void StartFiles::keep_contents() {
     }
   }
   std::set<fs::path> growing = old_curves_;
-  growing.insert(
-      {run_ / "events.jsonl", run_ / "metrics.jsonl", run_ / "logs" / "coordinator.log"});
+  growing.insert({run_ / "events.jsonl", run_ / "metrics.jsonl", run_ / "members.jsonl",
+                  run_ / "logs" / "coordinator.log"});
   for (const fs::path& file : growing) {
     std::error_code absent;
     if (const std::uintmax_t size = fs::file_size(file, absent); !absent && is_older(file)) {

@@ -49,6 +49,8 @@ void StepReports::committed(const elastic::View& view, const ViewPart& part,
   record.data_wait_ms = to_ms(waited - waited_at_commit_) /
                         static_cast<double>(std::max<std::size_t>(1, pool_.thread_count()));
   waited_at_commit_ = waited;
+  record.checkpoint_ms = to_ms(std::exchange(copying_, Duration{}));
+  record.committed_at = now;
   record.sample_hash = hex_of(reduced.totals.sample_hash);
   if (part.observes) {
     return;  // others report this step, with the digest that we cannot give
@@ -60,7 +62,7 @@ void StepReports::committed(const elastic::View& view, const ViewPart& part,
          "a committed step has used exactly the global batch");
   repeat_to_coordinator_that_was_away(view, part);
   if (part.is_reporter) {
-    client_.send_report(encode_record(record));
+    client_.send_report(encode_record(record), record.committed_at);
   }
   recent_.push_back(std::move(record));
   if (recent_.size() > kRecentRecords) {
@@ -79,12 +81,13 @@ void StepReports::send_progress(const elastic::View& view, const ViewPart& part)
   last_progress_ = now;
 }
 
-void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums) {
+void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums, Duration took) {
   if (part.is_reporter) {
     const double loss = std::ldexp(static_cast<double>(sums.loss_fixed), -20);
     const auto samples = static_cast<double>(sums.samples);
-    client_.send_report(encode_record(EvaluationRecord{
-        value(part.position), static_cast<double>(sums.correct) / samples, loss / samples}));
+    client_.send_report(encode_record(EvaluationRecord{value(part.position),
+                                                       static_cast<double>(sums.correct) / samples,
+                                                       loss / samples, to_ms(took)}));
   }
 }
 
@@ -96,7 +99,7 @@ void StepReports::repeat(const elastic::View& view, const ViewPart& part) {
   told_connection_ = client_.connections();
   if (part.is_reporter || part.rank == view.source) {
     for (const StepRecord& record : recent_) {
-      client_.send_report(encode_record(record));
+      client_.send_report(encode_record(record), record.committed_at);
     }
   }
 }

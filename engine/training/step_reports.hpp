@@ -46,7 +46,9 @@ class StepReports {
   /// most ten times a second.
   void send_progress(const elastic::View& view, const ViewPart& part);
   /// Reports the result of an evaluation, if this member is the reporter.
-  void evaluated(const ViewPart& part, const EvaluationSums& sums);
+  void evaluated(const ViewPart& part, const EvaluationSums& sums, Duration took);
+  /// This member has copied the state for a checkpoint: for the record of its next step.
+  void copied_state(Duration took) { copying_ += took; }
   /// Ends the job, which cannot go on. Called by the reporter, or by the only member that knows the
   /// reason.
   void fatal(const std::string& reason);
@@ -75,6 +77,7 @@ class StepReports {
   Instant last_commit_;
   Duration last_step_{};               // between the last two commits
   Duration waited_at_commit_{};        // of the loader
+  Duration copying_{};                 // the state, since the last commit
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
 };
 

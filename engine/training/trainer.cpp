@@ -346,7 +346,9 @@ bool Trainer::goes_on_after(const ReducedStep& reduced) const {
 /// The members agree on the state that the present step starts from.
 void Trainer::write_checkpoint_if_due() {
   if (!part_.observes && schedule_.take(state_.committed(), part_) && part_.is_reporter) {
+    const Instant begun = monotonic_now();
     parts_.checkpoints.write_later(state_.whole());
+    reports_.copied_state(monotonic_now() - begun);
   }
 }
 
@@ -392,6 +394,7 @@ Result<void> Trainer::check_pool() {
 Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& group) {
   const TraceSpan traced = activity_.span("evaluate");
   activity_.turn_to(elastic::Activity::kEvaluate);
+  const Instant begun = monotonic_now();
   const std::size_t size = parts_.job.config.microbatch;
   const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
   const std::vector<std::uint32_t> own = evaluation_chunks(view, part_.rank, chunk_count);
@@ -404,7 +407,7 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   activity_.turn_to(elastic::Activity::kExchange);
   TRY_ASSIGN(const auto all, sum_of_members(group, sums, monotonic_now() + kStepTimeout));
   evaluated_ = part_.position;
-  reports_.evaluated(part_, all);
+  reports_.evaluated(part_, all, monotonic_now() - begun);
   return {};
 }
 

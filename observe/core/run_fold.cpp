@@ -117,7 +117,8 @@ struct EventReader {
       recovery();
     } else if (kind == "evaluation") {
       fold.evaluations_.push_back({t, step(), number(event, "test_top1").value_or(0),
-                                   number(event, "test_loss").value_or(0), false});
+                                   number(event, "test_loss").value_or(0),
+                                   number(event, "ms").value_or(0) / 1000, false});
     } else if (kind.starts_with("checkpoint")) {
       fold.checkpoints_.push_back({t, step(), kind, detail});
     } else if (kind == "fell_back" || kind == "restarted") {
@@ -178,9 +179,10 @@ struct EventReader {
     const json::object& facts = inner->get_object();
     RecoveryFact recovery;
     const auto ms = [&](const char* name) { return number(facts, name).value_or(0) / 1000; };
+    const std::optional<double> detected = number(facts, "detected");
     // The record is written with the first step.
-    recovery.step = t;
-    recovery.detected = number(facts, "detected").value_or(t - ms("step_ms"));
+    recovery.detected = detected ? *detected + fold.parts_.back().shift : t - ms("step_ms");
+    recovery.step = recovery.detected + ms("step_ms");
     recovery.told = recovery.detected + ms("told_ms");
     recovery.stopped = recovery.detected + ms("stopped_ms");
     recovery.formed = recovery.detected + ms("formed_ms");
@@ -204,7 +206,9 @@ struct EventReader {
     } else if (kind == "joined") {
       fold.members_.ready(t, *member, detail);
     } else if (kind == "join") {
-      const double connected = t - number(event, "step_ms").value_or(0) / 1000;
+      const std::optional<double> told = number(event, "connected");
+      const double connected =
+          told ? *told + fold.parts_.back().shift : t - number(event, "step_ms").value_or(0) / 1000;
       const double admitted = connected + number(event, "admitted_ms").value_or(0) / 1000;
       const double promoted = connected + number(event, "promoted_ms").value_or(0) / 1000;
       fold.members_.observed(*member, admitted, promoted);
@@ -301,8 +305,12 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   const double rate = number(*record, "images_per_second").value_or(0);
   const double samples = number(*record, "samples").value_or(0);
   const float none = std::numeric_limits<float>::quiet_NaN();
-  RowNote note{offset, number(*record, "t"), std::nullopt, record->contains("attempts"),
-               record->contains("skipped")};
+  RowNote note;
+  note.offset = offset;
+  note.own_t = number(*record, "t");
+  note.checkpoint = static_cast<float>(number(*record, "checkpoint_ms").value_or(0) / 1000);
+  note.retried = record->contains("attempts");
+  note.skipped = record->contains("skipped");
   if (rate > 0 && samples > 0) {
     note.seconds = samples / rate;
   }

@@ -39,7 +39,7 @@ struct RecoveryFact {
 struct JobSpan {
   double from = 0;
   std::optional<double> to;  ///< nothing: it goes on
-  std::string kind;          ///< start, waiting, paused, no_coordinator, not_running
+  std::string kind;          ///< start, waiting, paused, ..., or of steps: evaluation, checkpoint
   std::string detail;
 };
 
@@ -47,6 +47,7 @@ struct EvaluationFact {
   double t = 0;
   std::uint64_t step = 0;
   double top1 = 0, loss = 0;
+  double seconds = 0;   ///< that it took until `t`, between two steps
   bool undone = false;  ///< the job has gone back before this step since
 };
 
@@ -116,6 +117,8 @@ class RunFold {
   [[nodiscard]] const Servers& servers() const { return servers_; }
   [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
   [[nodiscard]] std::vector<JobSpan> spans() const;
+  /// Evaluations and checkpoints between steps, as far as records of steps tell of them.
+  [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
   [[nodiscard]] bool has_estimated_times() const { return estimated_; }
   [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
 
@@ -128,6 +131,7 @@ class RunFold {
     std::uint64_t offset = 0;       // in metrics.jsonl: the order in which rows came
     std::optional<double> own_t;    // `t` of its record
     std::optional<double> seconds;  // since its member's commit before
+    float checkpoint = 0;           // seconds of copying the state, at its end
     bool retried = false;
     bool skipped = false;
   };

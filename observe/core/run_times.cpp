@@ -10,8 +10,10 @@ namespace mayfly::observe {
 namespace {
 
 /// Kinds of time that exclude each other: the first one that is true at an instant counts.
-constexpr std::array<const char*, 6> kLostKinds = {"not_running", "no_coordinator", "paused",
-                                                   "waiting",     "start",          "recovery"};
+constexpr std::array<const char*, 8> kLostKinds = {"not_running", "no_coordinator", "paused",
+                                                   "waiting",     "start",          "recovery",
+                                                   "evaluation",  "checkpoint"};
+constexpr std::size_t kRecovery = 5;
 
 struct Edge {
   double t;
@@ -200,6 +202,24 @@ std::vector<JobSpan> RunFold::spans() const {
   return spans;
 }
 
+std::vector<JobSpan> RunFold::pauses_of_steps() const {
+  std::vector<JobSpan> pauses;
+  for (std::size_t row = 0; row < kept_.rows(); ++row) {
+    const double end = kept_.time(row);
+    const double begin = row > 0 ? kept_.time(row - 1) : 0;
+    if (const double copying = kept_notes_[row].checkpoint; copying > 0) {
+      pauses.push_back({std::max(begin, end - copying), end, "checkpoint", ""});
+    }
+  }
+  for (const EvaluationFact& evaluation : evaluations_) {
+    if (evaluation.seconds > 0) {
+      pauses.push_back(
+          {std::max(0.0, evaluation.t - evaluation.seconds), evaluation.t, "evaluation", ""});
+    }
+  }
+  return pauses;
+}
+
 std::vector<TimeShare> RunFold::time_shares() const {
   const double wall = end();
   std::vector<Edge> edges;
@@ -207,7 +227,11 @@ std::vector<TimeShare> RunFold::time_shares() const {
     edges.push_back({from, kind, 1});
     edges.push_back({std::max(from, to), kind, -1});
   };
-  for (const JobSpan& span : spans()) {
+  std::vector<JobSpan> all = spans();
+  for (JobSpan& pause : pauses_of_steps()) {
+    all.push_back(std::move(pause));
+  }
+  for (const JobSpan& span : all) {
     const auto kind = std::find_if(kLostKinds.begin(), kLostKinds.end(),
                                    [&](const char* name) { return span.kind == name; });
     const double to = span.to.value_or(wall);
@@ -220,7 +244,7 @@ std::vector<TimeShare> RunFold::time_shares() const {
     }
   }
   for (const RecoveryFact& recovery : recoveries_) {
-    add(recovery.detected, recovery.step, kLostKinds.size() - 1);
+    add(recovery.detected, recovery.step, kRecovery);
   }
   const std::array<double, kLostKinds.size()> seconds = divide(std::move(edges), wall);
   double rest = wall;

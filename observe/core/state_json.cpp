@@ -115,10 +115,7 @@ class StateWriter {
         {"head", head()},
         {"members", array_of(fold_.members_.lanes(), [](const auto& l) { return lane_of(l); })},
         {"recoveries", array_of(fold_.recoveries_, recovery_of)},
-        {"spans", array_of(fold_.spans(),
-                           [](const JobSpan& s) {
-                             return json::value{s.from, optional_number(s.to), s.kind, s.detail};
-                           })},
+        {"spans", spans()},
         {"servers", array_of(fold_.servers_.lanes(), [](const auto& l) { return lane_of(l); })},
         {"money", array_of(fold_.servers_.points(),
                            [](const MoneyPoint& p) {
@@ -189,6 +186,17 @@ class StateWriter {
       head["summary"] = std::move(shown);
     }
     return head;
+  }
+
+  [[nodiscard]] json::array spans() const {
+    const auto shown = [](const JobSpan& s) {
+      return json::value{s.from, optional_number(s.to), s.kind, s.detail};
+    };
+    json::array all = array_of(fold_.spans(), shown);
+    for (const JobSpan& pause : fold_.pauses_of_steps()) {
+      all.push_back(shown(pause));
+    }
+    return all;
   }
 
   [[nodiscard]] std::string phase() const {

@@ -222,7 +222,7 @@ class Run {
   // Times that went to no step that counts, without overlaps: [from, to, kind].
   lostSegments() {
     const order = ['not_running', 'no_coordinator', 'paused', 'waiting', 'start', 'recovery',
-                   'undone'];
+                   'evaluation', 'checkpoint', 'undone'];
     const spans = this.state.spans
       .filter(s => s[2] !== 'no_coordinator' || !this.anyStepIn(s[0], s[1]))
       .map(s => [s[0], s[1] === null ? this.end : s[1], s[2]]);

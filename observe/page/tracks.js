@@ -11,7 +11,7 @@ const LOOKS = {
   steps: ['--blue', 'solid'], data: ['--yellow', 'cross'], recovery: ['--vermillion', 'hatch'],
   start: ['--grey', 'dots'], waiting: ['--purple', 'back'], paused: ['--sky', 'dots'],
   no_coordinator: ['--orange', 'back'], not_running: ['--grey', 'hatch'],
-  undone: ['--orange', 'cross'],
+  undone: ['--orange', 'cross'], evaluation: ['--green', 'dots'], checkpoint: ['--green', 'back'],
   asked: ['--grey', 'hatch'], granted: ['--yellow', 'dots'], working: ['--blue', 'solid'],
   refused: ['--vermillion', 'cross'],
 };
@@ -19,7 +19,8 @@ const LOOKS = {
 const WORDS = {
   steps: 'steps (compute, exchange, update)', data: 'waiting for data', recovery: 'recoveries',
   start: 'start', waiting: 'too few workers', paused: 'paused', no_coordinator: 'no coordinator',
-  not_running: 'not running', undone: 'undone steps',
+  not_running: 'not running', undone: 'undone steps', evaluation: 'evaluations',
+  checkpoint: 'copies for checkpoints',
 };
 
 const CURVES = [
@@ -645,8 +646,8 @@ function serverTable(run) {
 class TimeTrack extends Track {
   constructor(board) {
     super(board, 'time', 'Where the time goes (%)', 100);
-    this.kinds = ['steps', 'data', 'undone', 'recovery', 'start', 'waiting', 'paused',
-                  'no_coordinator', 'not_running'];
+    this.kinds = ['steps', 'data', 'evaluation', 'checkpoint', 'undone', 'recovery', 'start',
+                  'waiting', 'paused', 'no_coordinator', 'not_running'];
   }
 
   data() {

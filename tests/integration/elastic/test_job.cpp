@@ -51,7 +51,7 @@ void RecordingObserver::on_view(Instant, const View& view) {
 void RecordingObserver::on_recovery(const Recovery& recovery) {
   change([&](Seen& seen) { seen.recoveries.push_back(recovery); });
 }
-void RecordingObserver::on_report(MemberId member, ByteSpan payload) {
+void RecordingObserver::on_report(MemberId member, ByteSpan payload, Instant /*happened*/) {
   change([&](Seen& seen) {
     seen.reports.emplace_back(member, Bytes(payload.begin(), payload.end()));
   });

@@ -26,7 +26,7 @@ class RecordingObserver final : public CoordinatorObserver {
   void on_note(Instant when, const coordinator_effect::Note& note) override;
   void on_view(Instant when, const View& view) override;
   void on_recovery(const Recovery& recovery) override;
-  void on_report(MemberId member, ByteSpan payload) override;
+  void on_report(MemberId member, ByteSpan payload, Instant happened) override;
   CommandReply on_command(const Command& command) override;
   void on_ended(Outcome outcome, const std::string& detail) override;
   void on_news() override;

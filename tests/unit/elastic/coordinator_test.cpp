@@ -451,8 +451,9 @@ TEST(CoordinatorEnd, NothingHappensAfterItExceptReports) {
   CoordinatorHarness job = running_job(1);
   job.finished(k1, 100);
   job.clear();
-  job.say(k1, Report{});
-  EXPECT_EQ(job.all<coordinator_effect::ReportReceived>().size(), 1u);
+  job.say(k1, Report{{}, 250});
+  ASSERT_EQ(job.all<coordinator_effect::ReportReceived>().size(), 1u);
+  EXPECT_EQ(job.all<coordinator_effect::ReportReceived>()[0].happened, job.now - milliseconds(250));
   job.give(coordinator_event::WorkerConnected{9, Hello{}});
   EXPECT_EQ(job.all<coordinator_effect::Refuse>().size(), 1u);
   job.give(coordinator_event::StopAsked{"again"});

@@ -55,7 +55,7 @@ std::vector<Message> examples() {
       Heartbeat{std::nullopt, true},
       Heartbeat{WorkerPosition{Activity::kCompute, Step{12}, 5, 2, 1000}},
       LeaveRequest{"SIGTERM"},
-      Report{bytes_of("record")},
+      Report{bytes_of("record"), 1500},
       StoreSet{ViewId{6}, "key", bytes_of("value")},
       StoreGet{ViewId{6}, "key"},
       WorkerDied{"killed", true, Incarnation{2}},

@@ -99,8 +99,8 @@ Bytes report(int number, std::size_t size = 10) {
 }
 std::vector<int> held(const ReportQueue& queue) {
   std::vector<int> numbers;
-  for (const Bytes& each : queue.all()) {
-    numbers.push_back(static_cast<int>(each[0]));
+  for (const ReportQueue::Held& each : queue.all()) {
+    numbers.push_back(static_cast<int>(each.payload[0]));
   }
   return numbers;
 }
@@ -108,7 +108,7 @@ std::vector<int> held(const ReportQueue& queue) {
 TEST(ReportQueue, KeepsWhatTheCoordinatorHasNotTaken) {
   ReportQueue queue(1000);
   for (int i = 0; i < 5; ++i) {
-    queue.add(report(i));
+    queue.add(report(i), kStart);
   }
   queue.taken(2);
   EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
@@ -119,11 +119,11 @@ TEST(ReportQueue, KeepsWhatTheCoordinatorHasNotTaken) {
 TEST(ReportQueue, ANewConnectionCountsFromItsOwnBeginning) {
   ReportQueue queue(1000);
   for (int i = 0; i < 5; ++i) {
-    queue.add(report(i));
+    queue.add(report(i), kStart);
   }
   queue.taken(3);
   queue.begin_connection();
-  queue.add(report(5));
+  queue.add(report(5), kStart);
   queue.taken(1);
   EXPECT_EQ(held(queue), (std::vector<int>{4, 5}));
 }
@@ -131,7 +131,7 @@ TEST(ReportQueue, ANewConnectionCountsFromItsOwnBeginning) {
 TEST(ReportQueue, WhatIsOfAnotherJobIsDropped) {
   ReportQueue queue(1000);
   queue.begin_job(5);
-  queue.add(report(1));
+  queue.add(report(1), kStart);
   queue.begin_job(0);  // a standby does not know it
   queue.begin_job(5);
   EXPECT_EQ(held(queue), (std::vector<int>{1}));
@@ -142,7 +142,7 @@ TEST(ReportQueue, WhatIsOfAnotherJobIsDropped) {
 TEST(ReportQueue, DropsTheOldestBeyondItsBoundAndSaysHowMany) {
   ReportQueue queue(30);
   for (int i = 0; i < 5; ++i) {
-    queue.add(report(i));
+    queue.add(report(i), kStart);
   }
   EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
   EXPECT_EQ(queue.take_dropped(), 2u);
@@ -153,16 +153,16 @@ TEST(ReportQueue, DropsTheOldestBeyondItsBoundAndSaysHowMany) {
 
 TEST(ReportQueue, KeepsTheNewestHoweverLarge) {
   ReportQueue queue(30);
-  queue.add(report(1, 100));
+  queue.add(report(1, 100), kStart);
   EXPECT_EQ(held(queue), (std::vector<int>{1}));
 }
 
 TEST(ReportQueue, MoreTakenThanSentIsHarmless) {
   ReportQueue queue(30);
-  queue.add(report(1));
+  queue.add(report(1), kStart);
   queue.taken(1'000'000);
   EXPECT_TRUE(queue.all().empty());
-  queue.add(report(2));
+  queue.add(report(2), kStart);
   EXPECT_EQ(held(queue), (std::vector<int>{2}));
 }
 

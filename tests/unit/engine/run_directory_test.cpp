@@ -11,6 +11,7 @@
 
 #include "base/file.hpp"
 #include "engine/run/record_json.hpp"
+#include "engine/run/run_history.hpp"
 #include "engine/run/run_listener.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -80,6 +81,8 @@ Summary full_summary() {
   recovery.detail = "the worker's process died";
   s.recoveries = {recovery};
   s.workers = {{1, "node-a", 0, 3910}, {2, "node-a", 0, 200}, {4, "node-b", 200, 3910}};
+  s.lost_seconds.recoveries = 1.25;
+  s.lost_seconds.checkpoints = 0.001;  // not worth a word
   s.cost = 0.4211;
   s.reduction = "exact";
   s.backend = "tcp";
@@ -180,6 +183,51 @@ TEST(RunDirectory, CutsALineThatACrashLeftTorn) {
   EXPECT_EQ(lines_of(config.run_dir + "/events.jsonl").size(), 3u);
 }
 
+double last_t(const std::string& path) {
+  return lines_of(path).back().at("t").to_number<double>();
+}
+
+TEST(RunDirectory, EveryLineHasATimeOnOneAxis) {
+  const test_support::TemporaryFolder folder;
+  const auto run = make(config_in(folder / "run"));
+  const std::string events = run->path() + "/events.jsonl";
+  EXPECT_LT(last_t(events), 60);
+  const Instant later = monotonic_now() + seconds(100);
+  run->event("paused", {}, later);
+  EXPECT_DOUBLE_EQ(last_t(events), run->seconds_at(later));
+  run->event("lost", {}, later - seconds(50));  // it was heard of late
+  EXPECT_DOUBLE_EQ(last_t(events), run->seconds_at(later));
+  StepRecord metric = metric_of(1);
+  metric.t = 99.5;
+  run->metric(metric);
+  EXPECT_DOUBLE_EQ(last_t(run->path() + "/metrics.jsonl"), 99.5);
+  MemberRecord member;
+  member.t = 3;
+  member.host = "a";
+  run->members({member});
+  EXPECT_EQ(lines_of(run->path() + "/members.jsonl")[0].at("host").as_string(), "a");
+}
+
+// The clock of the day may be set back between the two processes, and records of older versions
+// have no time of their own.
+TEST(RunDirectory, TheAxisGoesOnInTheNextProcess) {
+  const test_support::TemporaryFolder folder;
+  const std::string path = folder / "run";
+  EXPECT_EQ(seconds_on_record(path, 1000), 0);
+  std::filesystem::create_directory(path);
+  const auto append = [&path](const std::string& file, const std::string& text) {
+    std::ofstream(path + "/" + file, std::ios::app) << text;
+  };
+  append("events.jsonl", "{\"time\": 1000, \"kind\": \"started\"}\n");
+  append("events.jsonl", "{\"time\": 1040, \"kind\": \"paused\"}\n{\"time\": 2");
+  EXPECT_DOUBLE_EQ(seconds_on_record(path, 1050), 50);
+  EXPECT_DOUBLE_EQ(seconds_on_record(path, 900), 40);
+  append("events.jsonl", "000, \"t\": 70, \"kind\": \"resumed\"}\n");
+  EXPECT_DOUBLE_EQ(seconds_on_record(path, 2005), 75);
+  append("metrics.jsonl", "{\"step\": 1, \"t\": 80.5}\n");
+  EXPECT_DOUBLE_EQ(seconds_on_record(path, 2005), 80.5);
+}
+
 TEST(RunDirectory, DefaultPathNamesTheModelAndIsNeverShared) {
   const test_support::TemporaryFolder folder;
   const std::filesystem::path before = std::filesystem::current_path();
@@ -218,9 +266,9 @@ TEST(Summary, AsJsonHoldsEveryPromisedField) {
   const auto run = make(config_in(folder / "run"));
   ASSERT_TRUE(run->summary(full_summary()).ok());
   const auto json = boost::json::parse(text_of(run->path() + "/summary.json")).as_object();
-  for (const char* name :
-       {"steps", "samples", "final_digest", "test_top1", "images_per_second", "membership_changes",
-        "recoveries", "reduction", "backend", "device", "seed", "isa", "conv_kernels"}) {
+  for (const char* name : {"steps", "samples", "final_digest", "test_top1", "images_per_second",
+                           "membership_changes", "recoveries", "reduction", "backend", "device",
+                           "seed", "isa", "conv_kernels", "lost_seconds"}) {
     EXPECT_TRUE(json.contains(name)) << name;
   }
   EXPECT_EQ(json.at("test_top1").as_double(), 0.8162);
@@ -235,7 +283,8 @@ TEST(Summary, AsTextSaysWhatPeopleAskFor) {
   const std::string text = to_text(full_summary());
   for (const char* part : {"Done: 3,910 steps", "932 images/s", "81.62 %", "41.1 ms", "lost",
                            "0123456789abcdef0123456789abcdef", "runs/x/checkpoints/step-3910",
-                           "workers       2 on node-a, 1 on node-b", "cost          0.4211"}) {
+                           "workers       2 on node-a, 1 on node-b", "cost          0.4211",
+                           "lost time     recoveries 1.25 s\n"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

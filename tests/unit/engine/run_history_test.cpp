@@ -105,6 +105,37 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
   EXPECT_TRUE(h.missing.empty());
 }
 
+TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
+  const auto run = start();
+  RunHistory h;
+  h.heard("waiting", 1);  // for its first members
+  h.views = 1;
+  h.heard("waiting", 10);
+  h.heard("no_quorum", 11);
+  h.goes_on(14);
+  h.heard("paused", 20);
+  h.heard("resumed", 22);
+  EXPECT_DOUBLE_EQ(h.waiting_seconds, 6);
+  for (const auto& [detected, ms] : {std::pair(30.0, 4000.0), {32.0, 1000.0}, {33.0, 2000.0}}) {
+    RecoveryRecord recovery;
+    recovery.detected = detected;
+    recovery.step_ms = ms;
+    h.recoveries.push_back(recovery);
+  }
+  h.recoveries.emplace_back().step_ms = 500;  // of an older version, which had no instants
+  EXPECT_DOUBLE_EQ(h.recovery_seconds(), 5);
+
+  run->evaluation({1, 0.5, 1, 250});
+  run->event("lost", {{"member", 1}, {"detail", ""}, {"spent", 1.5}, {"per_hour", 2}});
+  EXPECT_DOUBLE_EQ(history().evaluation_seconds, 0.25);
+  ASSERT_TRUE(history().spending.has_value());
+  EXPECT_DOUBLE_EQ(history().spending->spent, 1.5);
+  EXPECT_DOUBLE_EQ(history().spending->per_hour, 2);
+  run->event("started", {{"metrics_bytes", 0}});  // resumed: nobody worked in between
+  EXPECT_DOUBLE_EQ(history().spending->spent, 1.5);
+  EXPECT_DOUBLE_EQ(history().spending->per_hour, 0);
+}
+
 TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   const auto run = start();
   run->event("view", {{"view", 1}, {"committed", 0}, {"members", json::array{1}}});

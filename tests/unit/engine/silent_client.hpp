@@ -18,7 +18,8 @@ class SilentClient final : public elastic::MemberClient {
     stops += std::holds_alternative<elastic::member_event::TrainerStopped>(event) ? 1 : 0;
   }
   void send_progress(const elastic::Progress& /*progress*/) override {}
-  void send_report(Bytes /*payload*/) override { ++reports; }
+  using MemberClient::send_report;
+  void send_report(Bytes /*payload*/, Instant /*happened*/) override { ++reports; }
   Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
     return {};
   }

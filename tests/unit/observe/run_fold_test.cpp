@@ -107,6 +107,42 @@ TEST(RunFold, TimesOfRecordsAreTaken) {
   EXPECT_DOUBLE_EQ(feed.fold.kept().time(5), 4.25);
 }
 
+TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
+  Feed feed;
+  feed.event(event_line(100, "started", "\"metrics_bytes\": 0, \"t\": 0"));
+  feed.event(event_line(101, "connected",
+                        "\"member\": 1, \"detail\": \"a\", \"t\": 0.5, "
+                        "\"spent\": 0, \"per_hour\": 36, \"billing\": 1"));
+  feed.event(event_line(101, "view",
+                        view_more(0, "[1]") + ", \"t\": 1, \"spent\": 0.005, "
+                                              "\"per_hour\": 36, \"billing\": 1"));
+  feed.step(step_line(1, 100, "\"t\": 2"));
+  std::string recovery = recovery_more(1, "2", 500);
+  recovery.insert(recovery.find("\"told_ms\""), "\"detected\": 2.25, ");
+  feed.event(event_line(109, "recovery", recovery + ", \"t\": 3"));  // written a while later
+  feed.step(step_line(2, 100, "\"t\": 2.75"));
+  feed.step(step_line(3, 100, "\"t\": 4, \"checkpoint_ms\": 125"));
+  feed.event(event_line(110, "evaluation",
+                        "\"t\": 6, \"step\": 3, \"test_top1\": 0.5, "
+                        "\"test_loss\": 1, \"ms\": 1500"));
+  feed.fold.settle();
+  ASSERT_EQ(feed.fold.recoveries().size(), 1U);
+  EXPECT_DOUBLE_EQ(feed.fold.recoveries()[0].detected, 2.25);
+  EXPECT_DOUBLE_EQ(feed.fold.recoveries()[0].step, 2.75);
+  std::map<std::string, double> time;
+  double sum = 0;
+  for (const TimeShare& share : feed.fold.time_shares()) {
+    time[share.kind] = share.seconds;
+    sum += share.seconds;
+  }
+  EXPECT_DOUBLE_EQ(time["evaluation"], 1.5);
+  EXPECT_DOUBLE_EQ(time["checkpoint"], 0.125);
+  EXPECT_DOUBLE_EQ(time["recovery"], 0.5);
+  EXPECT_DOUBLE_EQ(sum, 6);
+  ASSERT_EQ(feed.fold.servers().points().size(), 2U);
+  EXPECT_DOUBLE_EQ(feed.fold.servers().points()[1].spent, 0.005);
+}
+
 TEST(RunFold, StepsThatAreDoneAgainAreUndoneAndNoZigzag) {
   Feed feed;
   begin(feed);

@@ -51,10 +51,12 @@ class TrainingWorld::Client final : public elastic::MemberClient {
   void send_progress(const elastic::Progress& p) override {
     post(elastic::member_event::Progressed{p.view, p.committed, p.microbatch_ms, p.microbatches});
   }
-  void send_report(Bytes payload) override {
+  using MemberClient::send_report;
+  void send_report(Bytes payload, Instant /*happened*/) override {
     const std::lock_guard lock(world_.mutex_);
     if (!is_dead_) {
-      world_.give(elastic::coordinator_event::Received{id(), elastic::Report{std::move(payload)}});
+      world_.give(
+          elastic::coordinator_event::Received{id(), elastic::Report{std::move(payload), 0}});
     }
   }
   Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {

@@ -1,0 +1,137 @@
+#include "engine/run/member_journal.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace mayfly::engine {
+
+bool is_end_of_member(const std::string& kind) {
+  constexpr std::array<std::string_view, 5> kEnds = {"lost", "left", "evicted", "corrupted",
+                                                     "disconnected"};
+  return std::find(kEnds.begin(), kEnds.end(), kind) != kEnds.end();
+}
+
+void MemberJournal::restore(const MemberRecord& record) {
+  Known& known = members_[record.member];
+  known.last = record;
+  known.samples = static_cast<double>(record.samples);
+  known.steps = record.steps;
+  known.has_ended = is_end_of_member(record.phase) || record.phase == MemberRecord::kEnded;
+}
+
+void MemberJournal::view_published(const elastic::View& view) {
+  std::vector<Share>& shares = views_[value(view.id)];
+  shares.clear();
+  for (const elastic::ViewMember& member : view.members) {
+    shares.push_back({value(member.id), member.count});
+  }
+  if (views_.size() > kViewsRemembered) {
+    views_.erase(views_.begin());
+  }
+}
+
+void MemberJournal::committed(std::uint64_t view, std::uint64_t samples) {
+  const auto place = views_.find(view);
+  if (place == views_.end()) {
+    return;
+  }
+  double all = 0;
+  for (const Share& share : place->second) {
+    all += share.microbatches;
+  }
+  for (const Share& share : place->second) {
+    if (share.microbatches > 0) {
+      Known& known = members_[share.member];
+      ++known.steps;
+      known.samples += static_cast<double>(samples) * share.microbatches / all;
+    }
+  }
+}
+
+MemberRecord MemberJournal::line_of(Known& known, double t, const std::string& phase) {
+  MemberRecord& line = known.last;
+  line.t = t;
+  line.phase = phase;
+  line.steps = known.steps;
+  line.samples = static_cast<std::uint64_t>(std::llround(known.samples));
+  return line;
+}
+
+std::optional<MemberRecord> MemberJournal::connected(double t, std::uint64_t member,
+                                                     const std::string& host) {
+  Known& known = members_[member];
+  if (!known.last.phase.empty()) {
+    return std::nullopt;
+  }
+  known.last.member = member;
+  known.last.host = host;
+  known.last.joined = t;
+  return line_of(known, t, elastic::name_of(elastic::MemberPhase::kLoading));
+}
+
+std::vector<MemberRecord> MemberJournal::look(double t,
+                                              const std::vector<elastic::MemberStatus>& members) {
+  std::vector<MemberRecord> lines;
+  for (const elastic::MemberStatus& member : members) {
+    Known& known = members_[value(member.id)];
+    const std::string phase = elastic::name_of(member.phase);
+    const double before = known.last.microbatch_ms;
+    const double change = std::abs(member.microbatch_ms - before);
+    const bool has_new_speed = change > kSpeedChange * before && t - known.last.t >= kSpeedInterval;
+    const bool is_new = known.last.phase.empty();
+    if (known.has_ended || !(is_new || phase != known.last.phase ||
+                             member.microbatches != known.last.microbatches || has_new_speed)) {
+      continue;
+    }
+    known.last.member = value(member.id);
+    known.last.host = member.host;
+    known.last.server = member.server;
+    known.last.joined = is_new ? t : known.last.joined;
+    known.last.microbatches = member.microbatches;
+    known.last.microbatch_ms = member.microbatch_ms;
+    lines.push_back(line_of(known, t, phase));
+  }
+  return lines;
+}
+
+std::optional<MemberRecord> MemberJournal::ended(double t, std::uint64_t member,
+                                                 const std::string& how, const std::string& why) {
+  const auto place = members_.find(member);
+  if (place == members_.end() || place->second.has_ended || place->second.last.phase.empty()) {
+    return std::nullopt;
+  }
+  place->second.has_ended = true;
+  place->second.last.detail = why;
+  return line_of(place->second, t, how);
+}
+
+std::vector<MemberRecord> MemberJournal::all_ended(double t) {
+  std::vector<MemberRecord> lines;
+  for (auto& [member, known] : members_) {
+    if (const auto line = ended(t, member, MemberRecord::kEnded, "")) {
+      lines.push_back(*line);
+    }
+  }
+  return lines;
+}
+
+bool MemberBill::heard(Instant when, const std::string& kind, std::uint64_t member) {
+  const std::string item = std::to_string(member);
+  if (kind == "connected" || kind == "returned" || kind == "joins_again") {
+    bill_.open(item, price_per_hour_, when);
+    return open_.insert(member).second;
+  }
+  if (!is_end_of_member(kind) || open_.erase(member) == 0) {
+    return false;
+  }
+  (void)bill_.close(item, when);
+  return true;
+}
+
+Spending MemberBill::at(Instant now) const {
+  return {bill_.spent(now), bill_.per_hour(), static_cast<std::uint32_t>(open_.size())};
+}
+
+}  // namespace mayfly::engine

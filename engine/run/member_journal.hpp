@@ -1,0 +1,86 @@
+#pragma once
+
+// What goes on record about the members of a job: the lines of members.jsonl, and the cost of
+// members for whose servers no provider sends a bill. Pure; one thread at a time. Times are seconds
+// on the time axis of the run's records.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cloud_hooks/core/bill.hpp"
+#include "elastic/core/member_status.hpp"
+#include "elastic/core/view.hpp"
+#include "engine/run/records.hpp"
+
+namespace mayfly::engine {
+
+/// Decides which lines members.jsonl gets: one whenever a member's phase or share of a step
+/// changes, one when its speed has changed, and one at its end.
+class MemberJournal {
+ public:
+  static constexpr double kSpeedChange = 0.05;        ///< that is worth a line,
+  static constexpr double kSpeedInterval = 10;        ///< at most every so many seconds
+  static constexpr std::size_t kViewsRemembered = 8;  ///< whose steps may be reported late
+
+  /// Goes on from a line that an earlier process wrote.
+  void restore(const MemberRecord& record);
+  /// The steps of this view are computed by these shares.
+  void view_published(const elastic::View& view);
+  /// A step of so many samples was committed in this view.
+  void committed(std::uint64_t view, std::uint64_t samples);
+
+  /// The line for a new member, which loads. Nothing if the member is known.
+  [[nodiscard]] std::optional<MemberRecord> connected(double t, std::uint64_t member,
+                                                      const std::string& host);
+  /// The lines that follow from the present state of the members.
+  [[nodiscard]] std::vector<MemberRecord> look(double t,
+                                               const std::vector<elastic::MemberStatus>& members);
+  /// The line for a member's end; `how` is the kind of the event that tells it. Nothing if the
+  /// member is not known, or has ended already.
+  [[nodiscard]] std::optional<MemberRecord> ended(double t, std::uint64_t member,
+                                                  const std::string& how, const std::string& why);
+  /// Lines for all members that are there when the job ends.
+  [[nodiscard]] std::vector<MemberRecord> all_ended(double t);
+
+ private:
+  struct Known {
+    MemberRecord last;   // that was written
+    double samples = 0;  // its share of each step
+    std::uint64_t steps = 0;
+    bool has_ended = false;
+  };
+  struct Share {
+    std::uint64_t member;
+    std::uint32_t microbatches;
+  };
+  [[nodiscard]] static MemberRecord line_of(Known& known, double t, const std::string& phase);
+
+  std::map<std::uint64_t, Known> members_;
+  std::map<std::uint64_t, std::vector<Share>> views_;
+};
+
+/// Whether a note of the coordinator with this kind tells the end of its member.
+[[nodiscard]] bool is_end_of_member(const std::string& kind);
+
+/// Bills each member from its connection to its end.
+class MemberBill {
+ public:
+  /// `before`: what earlier processes of the job have spent, until now.
+  MemberBill(double price_per_hour, double before)
+      : price_per_hour_(price_per_hour), bill_(before, Duration(0)) {}
+
+  /// A note of the coordinator about a member. True if it changes who is billed.
+  bool heard(Instant when, const std::string& kind, std::uint64_t member);
+  [[nodiscard]] Spending at(Instant now) const;
+
+ private:
+  double price_per_hour_;
+  cloud_hooks::Bill bill_;
+  std::set<std::uint64_t> open_;  // members
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,139 @@
+#include "engine/run/member_journal.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mayfly::engine {
+namespace {
+
+using elastic::MemberPhase;
+using ::testing::IsEmpty;
+
+elastic::MemberStatus status_of(std::uint64_t id, MemberPhase phase, std::uint32_t microbatches = 0,
+                                float ms = 0) {
+  elastic::MemberStatus status;
+  status.id = MemberId{id};
+  status.host = "node";
+  status.phase = phase;
+  status.microbatches = microbatches;
+  status.microbatch_ms = ms;
+  return status;
+}
+
+elastic::View view_of(std::uint64_t id, const std::vector<std::uint32_t>& shares) {
+  elastic::View view;
+  view.id = ViewId{id};
+  for (const std::uint32_t share : shares) {
+    elastic::ViewMember member;
+    member.id = MemberId{view.members.size() + 1};
+    member.count = share;
+    view.members.push_back(member);
+  }
+  return view;
+}
+
+TEST(MemberJournal, WritesChangesOnly) {
+  MemberJournal journal;
+  ASSERT_EQ(journal.look(1, {status_of(1, MemberPhase::kLoading)}).size(), 1U);
+  EXPECT_THAT(journal.look(2, {status_of(1, MemberPhase::kLoading)}), IsEmpty());
+  const auto active = journal.look(3, {status_of(1, MemberPhase::kActive, 4, 10)});
+  ASSERT_EQ(active.size(), 1U);
+  EXPECT_EQ(active[0].phase, "active");
+  EXPECT_DOUBLE_EQ(active[0].joined, 1);
+  EXPECT_DOUBLE_EQ(active[0].t, 3);
+  EXPECT_EQ(active[0].microbatches, 4U);
+  // Another speed waits until ten seconds have passed, and a small change is none.
+  EXPECT_THAT(journal.look(5, {status_of(1, MemberPhase::kActive, 4, 20)}), IsEmpty());
+  EXPECT_EQ(journal.look(13, {status_of(1, MemberPhase::kActive, 4, 20)}).size(), 1U);
+  EXPECT_THAT(journal.look(99, {status_of(1, MemberPhase::kActive, 4, 20.9F)}), IsEmpty());
+}
+
+TEST(MemberJournal, AMemberMayComeAndGoBetweenTwoLooks) {
+  MemberJournal journal;
+  const auto came = journal.connected(1, 7, "node");
+  ASSERT_TRUE(came.has_value());
+  EXPECT_EQ(came->phase, "loading");
+  EXPECT_FALSE(journal.connected(2, 7, "node").has_value());
+  const auto went = journal.ended(1.5, 7, "lost", "it died");
+  ASSERT_TRUE(went.has_value());
+  EXPECT_EQ(went->host, "node");
+  EXPECT_DOUBLE_EQ(went->joined, 1);
+}
+
+TEST(MemberJournal, SharesOutTheSamplesOfEachStep) {
+  MemberJournal journal;
+  (void)journal.look(0, {status_of(1, MemberPhase::kReady), status_of(2, MemberPhase::kReady)});
+  journal.view_published(view_of(1, {3, 1}));
+  journal.committed(1, 128);
+  journal.committed(1, 128);
+  journal.view_published(view_of(2, {4, 0}));
+  journal.committed(2, 128);
+  journal.committed(1, 128);  // the record of it was late
+  const auto lost = journal.ended(7, 2, "lost", "it died");
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->phase, "lost");
+  EXPECT_EQ(lost->detail, "it died");
+  EXPECT_EQ(lost->steps, 3U);
+  EXPECT_EQ(lost->samples, 96U);
+  EXPECT_FALSE(journal.ended(8, 2, "disconnected", "").has_value()) << "the first end counts";
+  EXPECT_FALSE(journal.ended(8, 5, "lost", "").has_value()) << "nobody knows it";
+  const auto rest = journal.all_ended(9);
+  ASSERT_EQ(rest.size(), 1U);
+  EXPECT_EQ(rest[0].phase, "ended");
+  EXPECT_EQ(rest[0].samples, 3U * 96 + 128);
+}
+
+TEST(MemberJournal, GoesOnAfterARestart) {
+  MemberJournal first;
+  const auto lines = first.look(1, {status_of(1, MemberPhase::kActive, 4)});
+  first.view_published(view_of(1, {4}));
+  first.committed(1, 100);
+  const auto before = first.ended(2, 1, "lost", "");
+  MemberJournal second;
+  for (const MemberRecord& line : lines) {
+    second.restore(line);
+  }
+  EXPECT_THAT(second.look(3, {status_of(1, MemberPhase::kActive, 4)}), IsEmpty());
+  second.view_published(view_of(1, {4}));
+  second.committed(1, 100);
+  EXPECT_EQ(second.ended(4, 1, "left", "")->steps, 1U);
+  second.restore(*before);
+  EXPECT_FALSE(second.ended(5, 1, "left", "").has_value());
+}
+
+// The reference is the bill that servers of a provider get.
+TEST(MemberBill, IsTheBillOfAProviderWithThisPrice) {
+  MemberBill bill(3.60, 0.5);
+  cloud_hooks::Bill reference(0.5, Duration(0));
+  const Instant begin{1'000'000'000};
+  const auto at = [begin](double s) {
+    return begin + Duration(static_cast<std::int64_t>(s * 1e9));
+  };
+  for (const auto& [when, kind, member] : {std::tuple(0.0, "connected", 1),
+                                           {0.5, "connected", 2},
+                                           {1.0, "joined", 1},
+                                           {100.25, "lost", 2},
+                                           {100.5, "connected", 3},
+                                           {300.0, "left", 1},
+                                           {300.5, "disconnected", 1},
+                                           {400.0, "returned", 3}}) {
+    const std::string item = std::to_string(member);
+    const std::string what = kind;
+    if (what == "connected") {
+      reference.open(item, 3.60, at(when));
+    } else if (what == "lost" || what == "left") {
+      (void)reference.close(item, at(when));
+    }
+    const bool changes = what == "connected" || what == "lost" || what == "left";
+    EXPECT_EQ(bill.heard(at(when), kind, static_cast<std::uint64_t>(member)), changes) << kind;
+    EXPECT_DOUBLE_EQ(bill.at(at(when + 0.1)).spent, reference.spent(at(when + 0.1)));
+  }
+  const Spending end = bill.at(at(3600));
+  EXPECT_DOUBLE_EQ(end.spent, reference.spent(at(3600)));
+  EXPECT_NEAR(end.spent, 0.5 + (300 + 99.75 + 3499.5) * 0.001, 1e-9);
+  EXPECT_DOUBLE_EQ(end.per_hour, 3.60);
+  EXPECT_EQ(end.billing, 1U);
+}
+
+}  // namespace
+}  // namespace mayfly::engine
