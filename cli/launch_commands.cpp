@@ -6,8 +6,8 @@
 #include "base/file.hpp"
 #include "cli/arguments.hpp"
 #include "cli/cli.hpp"
+#include "cli/job_listener.hpp"
 #include "cli/operator_commands.hpp"
-#include "cli/progress_line.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
@@ -49,9 +49,9 @@ int join(const engine::JobConfig& config, Context& context) {
   return context.services.worker(config, std::move(sentinel).value());
 }
 
-ProgressLine make_listener(const engine::JobConfig& config, Context& context) {
-  return ProgressLine(context.out, context.err, {context.err_is_terminal, config.quiet},
-                      monotonic_now);
+JobListener make_listener(const engine::JobConfig& config, Context& context) {
+  return JobListener(context.out, context.err, {context.err_is_terminal, config.quiet},
+                     monotonic_now);
 }
 
 /// Runs the coordinator in this process, with workers that a provider or ssh starts elsewhere.
@@ -67,7 +67,7 @@ int train_on_hosts(const ParsedArguments& arguments, Context& context) {
     return context.complain("--chaos is for local workers, not for --hosts", kExitUsage);
   }
   config.value().cloud_provider = "ssh";
-  ProgressLine listener = make_listener(config.value(), context);
+  JobListener listener = make_listener(config.value(), context);
   return context.services.coordinator(config.value(), listener);
 }
 
@@ -76,7 +76,7 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
   if (!sentinel.ok()) {
     return context.complain(sentinel.error());
   }
-  ProgressLine listener = make_listener(config, context);
+  JobListener listener = make_listener(config, context);
   return context.services.launched_rank(config, listener, std::move(sentinel).value());
 }
 
@@ -163,7 +163,7 @@ int train(const ParsedArguments& arguments, Context& context) {
   if (context.services.inside_launcher()) {
     return train_as_launched_rank(config.value(), context);
   }
-  ProgressLine listener = make_listener(config.value(), context);
+  JobListener listener = make_listener(config.value(), context);
   return context.services.train(config.value(), listener);
 }
 
@@ -186,7 +186,7 @@ int coordinator(const ParsedArguments& arguments, Context& context) {
         "--coordinator",
         kExitUsage);
   }
-  ProgressLine listener = make_listener(config.value(), context);
+  JobListener listener = make_listener(config.value(), context);
   return context.services.coordinator(config.value(), listener);
 }
 

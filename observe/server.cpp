@@ -16,6 +16,7 @@
 #include <charconv>
 #include <csignal>
 #include <map>
+#include <optional>
 
 #include "base/check.hpp"
 #include "base/net/accept.hpp"
@@ -34,6 +35,7 @@ using boost::system::error_code;
 constexpr std::size_t kHeadBytesMax = 16 * 1024;
 constexpr std::size_t kAcceptsAtOnce = 64;
 constexpr Duration kClosingMax = seconds(2);
+constexpr Duration kFetchingMax = milliseconds(500);  // by a page that was told of a change
 
 tcp protocol_of_socket(int fd) {
   sockaddr_storage address{};
@@ -134,10 +136,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   [[nodiscard]] Stage stage() const { return stage_; }
   [[nodiscard]] std::size_t bytes() const { return head_.size() + body_.size(); }
-  [[nodiscard]] bool is_late(Instant now) const {
-    const bool rests = stage_ == Stage::kStream && !writing_;
-    return !rests && deadline_ <= now;
-  }
+  /// A stream that has been sent all there is.
+  [[nodiscard]] bool rests() const { return stage_ == Stage::kStream && !writing_; }
+  [[nodiscard]] bool is_late(Instant now) const { return !rests() && deadline_ <= now; }
 
   /// Closes the connection at once.
   void drop(const std::string& why) {
@@ -312,6 +313,10 @@ class PageServer final : public Server, private Home {
 
   void stop() override { io_.stop(); }
 
+  void finish(Duration most) override {
+    asio::post(io_, [this, most] { ends_ = monotonic_now() + most; });
+  }
+
  private:
   Reply reply(const Query& query, const std::string& address) override {
     if (const int status = refusal(gate_, query, address); status != 0) {
@@ -458,8 +463,21 @@ class PageServer final : public Server, private Home {
         }
       }
       drop_closed();
+      if (any) {
+        last_change_ = now;
+      }
+      if (ends_ && (*ends_ <= now || has_told_all(now))) {
+        return io_.stop();
+      }
       poll_later();
     });
+  }
+
+  /// No page is open, or those that are have been told of the last change and asked for it.
+  [[nodiscard]] bool has_told_all(Instant now) const {
+    const bool all_rest = std::all_of(connections_.begin(), connections_.end(),
+                                      [](const auto& one) { return one.second->rests(); });
+    return connections_.empty() || (all_rest && now - last_change_ >= kFetchingMax);
   }
 
   void drop_closed() {
@@ -480,6 +498,8 @@ class PageServer final : public Server, private Home {
   std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;  // in the order they came
   std::uint64_t next_id_ = 0;
   Instant last_push_{};
+  Instant last_change_{};
+  std::optional<Instant> ends_;
   Duration polling_took_{};
   RejectionLog rejection_log_{"dashboard"};
 };

@@ -42,8 +42,12 @@ class Server {
   virtual ~Server() = default;
   /// Serves until stop(), or until SIGINT or SIGTERM if `until_signal`.
   virtual void run(bool until_signal) = 0;
-  /// Any thread.
+  // Any thread:
+  /// run() returns at once.
   virtual void stop() = 0;
+  /// Nothing is recorded any more: run() returns when the pages that are open have had time to
+  /// fetch what came last, and after `most` in any case.
+  virtual void finish(Duration most) = 0;
 };
 
 }  // namespace mayfly::observe

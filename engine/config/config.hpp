@@ -165,8 +165,10 @@ struct JobConfig {
   std::string trace;  ///< file for trace events; auto = <run-dir>/trace.json, empty = none
   std::string trace_steps = "0:50";  ///< of each view, see engine/run/trace.hpp
   bool quiet = false;                ///< no progress line
-  bool tells_facts = false;          ///< the coordinator has no data set; see tell_facts()
-  bool launched = false;             ///< a launcher's child: Ctrl-C is for the launcher to handle
+  std::string dashboard;  ///< [HOST:]PORT of a page of the run, see docs/dashboard.md; empty = none
+  std::string report;     ///< file for that page at the end; empty = none
+  bool tells_facts = false;  ///< the coordinator has no data set; see tell_facts()
+  bool launched = false;     ///< a launcher's child: Ctrl-C is for the launcher to handle
 };
 
 /// Where a setting's value came from, for error texts ("flag --lr", "environment MAYFLY_LR",

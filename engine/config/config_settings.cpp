@@ -456,6 +456,11 @@ std::vector<Setting> output_settings() {
       make("trace_steps", &C::trace_steps, "steps of each view that are in the trace: FIRST:END",
            kOwn),
       make("quiet", &C::quiet, "show no progress line", kOwn),
+      make("dashboard", &C::dashboard,
+           "[HOST:]PORT on which the coordinator serves a page of the run while it lasts; port 0 = "
+           "any free one, empty = no page",
+           kOwn | kCommon),
+      make("report", &C::report, "file for the page of the run with all numbers, at its end", kOwn),
   };
 }
 

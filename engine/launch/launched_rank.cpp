@@ -204,6 +204,9 @@ class HostNamer final : public RunListener {
  public:
   explicit HostNamer(RunListener& listener) : listener_(listener) {}
 
+  [[nodiscard]] Result<void> on_begun(const JobConfig& config) override {
+    return listener_.on_begun(config);
+  }
   void on_step(const StepRecord& step, std::uint64_t total_steps) override {
     listener_.on_step(step, total_steps);
   }

@@ -306,6 +306,7 @@ Result<void> CoordinatorProcess::start_server() {
   if (goes_on_) {
     announce_return();
   }
+  TRY(listener_.on_begun(config));
   options.view_log = std::move(view_log_);
   evaluations_ = std::make_unique<EvaluationService>(
       job_->config.run_dir,

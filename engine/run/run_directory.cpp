@@ -77,10 +77,10 @@ constexpr std::size_t kLogBytesMax = std::size_t{256} << 20;
 
 /// Settings of this process and not of the job, and paths, which may be written in many ways.
 bool may_differ(const std::string& name) {
-  constexpr std::array<std::string_view, 11> kOfTheProcess = {
-      "bind_host",         "port",          "quiet",     "launched",
-      "token_file",        "run_dir",       "cache_dir", "cloud_bundle",
-      "cloud_bundle_port", "checkpoint_to", "data_from"};
+  constexpr std::array<std::string_view, 14> kOfTheProcess = {
+      "bind_host", "port",      "quiet",        "launched",          "token_file",
+      "run_dir",   "cache_dir", "cloud_bundle", "cloud_bundle_port", "checkpoint_to",
+      "data_from", "dashboard", "report",       "price_per_hour"};
   return std::find(kOfTheProcess.begin(), kOfTheProcess.end(), name) != kOfTheProcess.end();
 }
 

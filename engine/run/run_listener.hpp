@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.hpp"
+#include "engine/config/config.hpp"
 #include "engine/run/summary.hpp"
 
 namespace mayfly::engine {
@@ -13,6 +15,10 @@ namespace mayfly::engine {
 class RunListener {
  public:
   virtual ~RunListener() = default;
+  /// First of all, on the thread that starts the coordinator: its records begin in the run
+  /// directory, and nobody is let in yet. An error refuses the job. The settings are resolved, and
+  /// the token's file is there.
+  [[nodiscard]] virtual Result<void> on_begun(const JobConfig& /*config*/) { return {}; }
   virtual void on_step(const StepRecord& step, std::uint64_t total_steps) = 0;
   /// One readable line, for example "worker 2 lost after step 7: ...".
   virtual void on_event(const std::string& line) = 0;
