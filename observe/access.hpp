@@ -26,6 +26,7 @@ struct Query {
   std::string authorization;
   std::string cookie;
   std::string last_event_id;
+  std::string accept;
 };
 
 /// The key and the names that are accepted at one port.

@@ -28,6 +28,8 @@ class ServedRun {
   [[nodiscard]] std::uint64_t facts_version() const { return facts_version_; }
   /// How far the files were read, for the ids of events.
   [[nodiscard]] std::string position() const;
+  [[nodiscard]] const RunFold& fold() const { return follower_->fold(); }
+  [[nodiscard]] const std::string& name() const { return follower_->name(); }
   [[nodiscard]] const std::string& state();
   /// The curves from the first bucket on that has changed since `version`, for a page that has them
   /// at `level`; all of them for version 0. The bytes are: the length of a JSON header in four

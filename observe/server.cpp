@@ -21,7 +21,10 @@
 #include "base/check.hpp"
 #include "base/net/accept.hpp"
 #include "base/net/sockets.hpp"
+#include "observe/core/metrics_text.hpp"
 #include "observe/page_text.hpp"
+#include "observe/process_metrics.hpp"
+#include "observe/reply.hpp"
 #include "observe/served_run.hpp"
 
 namespace mayfly::observe {
@@ -52,46 +55,6 @@ std::uint64_t number_in(const std::string& text) {
   std::uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
-}
-
-struct Reply {
-  int status = 200;
-  std::string type = "text/plain; charset=utf-8";
-  std::string headers;  ///< more of them, each with its end of line
-  std::string body;
-  bool is_stream = false;  ///< its events follow
-};
-
-std::string head_of(const Reply& reply) {
-  const auto status = static_cast<http::status>(reply.status);
-  std::string head = "HTTP/1.1 " + std::to_string(reply.status) + " " +
-                     string_of(http::obsolete_reason(status)) + "\r\nConnection: close\r\n" +
-                     "Content-Type: " + reply.type + "\r\n" +
-                     "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-                     "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n"
-                     "Content-Security-Policy: default-src 'none'; script-src " +
-                     std::string(kScriptHash) + "; style-src " + std::string(kStyleHash) +
-                     "; connect-src 'self'; img-src data:; frame-ancestors 'none'; "
-                     "base-uri 'none'; form-action 'none'\r\n" +
-                     reply.headers;
-  if (!reply.is_stream) {
-    head += "Content-Length: " + std::to_string(reply.body.size()) + "\r\n";
-  }
-  return head + "\r\n";
-}
-
-Reply refusal_reply(int status) {
-  Reply reply;
-  reply.status = status;
-  reply.body = status == 421   ? "this address is not known here by that name\n"
-               : status == 403 ? "the address that `mayfly dashboard` prints has the key\n"
-               : status == 404 ? "there is no such thing\n"
-               : status == 405 ? "this page can only be read\n"
-                               : "too many viewers; try again\n";
-  if (status == 503) {
-    reply.headers = "Retry-After: 1\r\n";
-  }
-  return reply;
 }
 
 class Connection;
@@ -182,7 +145,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
                       string_of(request[http::field::origin]),
                       string_of(request[http::field::authorization]),
                       string_of(request[http::field::cookie]),
-                      string_of(request["Last-Event-ID"])};
+                      string_of(request["Last-Event-ID"]),
+                      string_of(request[http::field::accept])};
     Reply reply = home_.reply(query, address_);
     if (reply.status == 403 || reply.status == 421) {
       home_.turned_away(who_, "status " + std::to_string(reply.status));
@@ -346,7 +310,19 @@ class PageServer final : public Server, private Home {
       reply.is_stream = true;
       return reply;
     }
-    return numbers(path, query.target);
+    return path == "/metrics" ? metrics(query.accept) : numbers(path, query.target);
+  }
+
+  [[nodiscard]] Reply metrics(const std::string& accept) const {
+    std::vector<std::pair<std::string, const RunFold*>> runs;
+    for (const ServedRun& run : runs_) {
+      runs.emplace_back(run.name(), &run.fold());
+    }
+    const MetricsFormat format = metrics_format_for(accept);
+    Reply reply;
+    reply.type = content_type_of(format);
+    reply.body = metrics_text(runs, process_metrics(), format);
+    return reply;
   }
 
   Reply numbers(const std::string& path, const std::string& target) {

@@ -121,8 +121,13 @@ struct EventReader {
                                    number(event, "ms").value_or(0) / 1000, false});
     } else if (kind.starts_with("checkpoint")) {
       fold.checkpoints_.push_back({t, step(), kind, detail});
+      if (kind == "checkpoint") {
+        ++fold.totals_.checkpoints;
+        fold.totals_.last_checkpoint = t;
+      }
     } else if (kind == "fell_back" || kind == "restarted") {
       fold.undone_steps_ += whole(event, "undone_steps").value_or(0);
+      fold.totals_.undone = fold.undone_steps_;
       forget_after(step());
     } else if (!of_members() && !of_servers()) {
       of_the_job();
@@ -144,6 +149,7 @@ struct EventReader {
 
   void begin() {
     if (kind == "coordinator_restarted") {
+      ++fold.totals_.restarts;
       fold.close_span(fold.last_event_);
       fold.spans_.push_back({fold.last_event_, t, "no_coordinator", detail});
       return;
@@ -193,6 +199,7 @@ struct EventReader {
     recovery.view = whole(facts, "view").value_or(0);
     recovery.redone_microbatches = whole(facts, "redone_microbatches").value_or(0);
     recovery.detail = text(facts, "detail");
+    fold.totals_.redone_microbatches += recovery.redone_microbatches;
     fold.parts_.back().anchors.push_back({t, recovery.committed + 1});
     fold.recoveries_.push_back(std::move(recovery));
   }
@@ -311,8 +318,11 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   note.checkpoint = static_cast<float>(number(*record, "checkpoint_ms").value_or(0) / 1000);
   note.retried = record->contains("attempts");
   note.skipped = record->contains("skipped");
+  ++totals_.steps;
+  totals_.samples += static_cast<std::uint64_t>(std::max(0.0, samples));
   if (rate > 0 && samples > 0) {
     note.seconds = samples / rate;
+    totals_.step_seconds.add(kDurationBounds, *note.seconds);
   }
   const CurveRow row{0,
                      static_cast<std::uint32_t>(*step),

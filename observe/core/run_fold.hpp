@@ -20,6 +20,7 @@
 
 #include "observe/core/curves.hpp"
 #include "observe/core/members.hpp"
+#include "observe/core/metrics_text.hpp"
 #include "observe/core/servers.hpp"
 
 namespace mayfly::observe {
@@ -81,6 +82,18 @@ struct JobPart {
   std::optional<double> first_row, last_row;  ///< times of its steps, once settled
 };
 
+/// Counts of all records so far; none goes back.
+struct RunTotals {
+  std::uint64_t steps = 0;  ///< also those that were undone
+  std::uint64_t samples = 0;
+  std::uint64_t undone = 0;  ///< steps
+  std::uint64_t redone_microbatches = 0;
+  std::uint64_t checkpoints = 0;
+  std::uint64_t restarts = 0;  ///< of the coordinator
+  std::optional<double> last_checkpoint;
+  Durations step_seconds;
+};
+
 /// How the wall time so far divides. The kinds add up to it.
 struct TimeShare {
   std::string kind;
@@ -121,10 +134,13 @@ class RunFold {
   [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
   [[nodiscard]] bool has_estimated_times() const { return estimated_; }
   [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
+  /// "start", "running", "waiting", "paused", "no_coordinator" or "ended".
+  [[nodiscard]] std::string phase() const;
 
  private:
   friend struct EventReader;
   friend class StateWriter;
+  friend class MetricsReader;
 
   /// What is known of a row besides its curves, beside it.
   struct RowNote {
@@ -177,6 +193,7 @@ class RunFold {
   std::vector<CheckpointFact> checkpoints_;
   std::vector<EventFact> events_;
   std::uint64_t undone_steps_ = 0;  // by the records of events
+  RunTotals totals_;
   std::uint64_t damaged_ = 0;
   std::string first_damaged_;
 };

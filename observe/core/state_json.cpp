@@ -171,7 +171,7 @@ class StateWriter {
       head["per_hour"] = last.per_hour;
       head["on_demand"] = optional_number(fold_.servers_.on_demand_cost(fold_.end()));
     }
-    head["phase"] = phase();
+    head["phase"] = fold_.phase();
     if (const std::optional<json::object> summary = parse_object(fold_.summary_)) {
       json::object shown;
       for (const char* name :
@@ -199,14 +199,6 @@ class StateWriter {
     return all;
   }
 
-  [[nodiscard]] std::string phase() const {
-    if (!fold_.summary_.empty()) {
-      return "ended";
-    }
-    const std::vector<JobSpan> spans = fold_.spans();
-    return !spans.empty() && !spans.back().to ? spans.back().kind : "running";
-  }
-
   /// The setting if there is one; otherwise from the epochs, whose length the last row tells.
   [[nodiscard]] std::optional<double> total_steps() const {
     const auto setting = [&](const char* name) {
@@ -227,6 +219,14 @@ class StateWriter {
 
   const RunFold& fold_;
 };
+
+std::string RunFold::phase() const {
+  if (!summary_.empty()) {
+    return "ended";
+  }
+  const std::vector<JobSpan> all = spans();
+  return !all.empty() && !all.back().to ? all.back().kind : "running";
+}
 
 std::string RunFold::state_json(const std::string& name) const {
   return StateWriter(*this).write(name);

@@ -1,0 +1,23 @@
+#pragma once
+
+// What the server answers to a request. Pure. Any thread.
+
+#include <string>
+
+namespace mayfly::observe {
+
+struct Reply {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string headers;  ///< more of them, each with its end of line
+  std::string body;
+  bool is_stream = false;  ///< its events follow
+};
+
+/// The status line and all headers: those of the page's policy, and `reply.headers`.
+[[nodiscard]] std::string head_of(const Reply& reply);
+/// The answer to a request that refusal() (access.hpp) refuses, or that asks for what is not there
+/// (404) or for too much (503).
+[[nodiscard]] Reply refusal_reply(int status);
+
+}  // namespace mayfly::observe
