@@ -8,6 +8,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
+/// A server that still runs so long after its release was accepted is released once more.
 constexpr Duration kReleaseAgainAfter = seconds(60);
 constexpr Duration kShortestWait = milliseconds(1);
 

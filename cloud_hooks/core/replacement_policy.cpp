@@ -139,6 +139,9 @@ void ReplacementPolicy::refused(Instant now, Pending& pending, const ProviderErr
   forget(pending.request.request_id);
 }
 
+/// Nobody knows whether servers were started, so their possible cost stays on the bill. The same
+/// request is repeated, which starts only those that are missing; after that the list of servers
+/// settles it.
 void ReplacementPolicy::unanswered(Instant now, Pending& pending, const ProviderError& error) {
   if (pending.unsettled) {
     return;
@@ -211,6 +214,9 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
   }
 }
 
+/// The provider's list is the truth, with one exception: a new server may be missing in it for
+/// absence_grace. A server that this process does not know is adopted, and paid for, unless it is
+/// already ending.
 void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& servers) {
   std::map<std::string, const ServerStatus*> listed;
   for (const ServerStatus& status : servers) {

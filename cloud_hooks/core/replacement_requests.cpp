@@ -19,8 +19,8 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr Duration kLifetimeLeast = seconds(60);
-constexpr std::uint32_t kBurstLeast = 2;  // losses of one offer in a batch
+constexpr Duration kLifetimeLeast = seconds(60);  // what clouds bill at least
+constexpr std::uint32_t kBurstLeast = 2;          // losses of one offer in a batch
 
 double hours(Duration duration) {
   return to_seconds(duration) / kSecondsPerHour;
@@ -32,6 +32,7 @@ Duration from_hours(double count) {
       static_cast<std::int64_t>(std::clamp(count, 0.0, kCenturyHours) * kSecondsPerHour * 1e9));
 }
 
+// An exchange costs some steps at a lower speed, so a slightly better price is not worth it.
 constexpr double kWorthIt = 0.8;  // of the price for the same speed
 constexpr int kDoublingsMax = 4;
 

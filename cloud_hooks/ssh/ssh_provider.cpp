@@ -85,6 +85,9 @@ class SshProviderImpl final : public SshProvider {
   SshProviderImpl(SshProviderOptions options, std::shared_ptr<SshMemory> memory)
       : options_(std::move(options)), memory_(std::move(memory)) {}
 
+  /// The hosts are looked at first: an earlier answer to this request may have been lost, and
+  /// servers may have ended since. A host that cannot take the server is left for the next one; the
+  /// reasons of all are in the error.
   RequestOutcome request(const ServerRequest& request) override {
     RequestOutcome outcome;
     const std::vector<Seen> seen = look_at_all();
@@ -135,6 +138,8 @@ class SshProviderImpl final : public SshProvider {
     return outcome;
   }
 
+  /// A server on a host that is lost counts as released: its worker ends by itself when it finds no
+  /// coordinator.
   std::optional<ProviderError> release(const std::string& id) override {
     const std::string name = ssh::host_of(id);
     const auto host = std::find_if(options_.hosts.begin(), options_.hosts.end(),
@@ -162,6 +167,8 @@ class SshProviderImpl final : public SshProvider {
     return status_in(std::move(listed).value(), id);
   }
 
+  /// A host that does not answer keeps its servers for kLostAfter: a connection that breaks does
+  /// not end them, and a replacement would compete with them when it is back.
   Answer<std::vector<ServerStatus>> list() override {
     std::vector<ServerStatus> servers;
     const std::vector<Seen> seen = look_at_all();
@@ -244,8 +251,7 @@ class SshProviderImpl final : public SshProvider {
     call.input = std::move(input);
     call.timeout = timeout;
     call.output_bytes_max = kOutputBytesMax;
-    TRY_ASSIGN(ProgramResult ran, run_program(call));
-    ProgramResult& result = ran;
+    TRY_ASSIGN(ProgramResult result, run_program(call));
     if (result.succeeded()) {
       return std::move(result.output);
     }
@@ -255,6 +261,8 @@ class SshProviderImpl final : public SshProvider {
     return Error{Errc::kPeerLost, is_connection && !said.empty() ? said : result.summary()};
   }
 
+  /// The script is the shell's input, not an argument: it may be long, and contains the job's
+  /// token, which arguments would show to every user of both machines.
   [[nodiscard]] Result<std::string> run(const ssh::Host& host, std::string script) const {
     return run_words(host, "sh -s", std::move(script), kScriptTimeout);
   }
@@ -363,6 +371,8 @@ class SshProviderImpl final : public SshProvider {
                        seen.report->has_program ? "has the program" : "gets the program");
   }
 
+  /// Several coordinators may copy to one host at a time, so each copy has a name of its own; the
+  /// script puts it into its place by one rename.
   Finding install_on(const ssh::Host& host) const {
     constexpr std::size_t kBytesMax = std::size_t{4} << 30;
     Result<std::string> packed = read_text_file(options_.bundle, kBytesMax);
@@ -398,7 +408,8 @@ class SshProviderImpl final : public SshProvider {
     return server;
   }
 
-  /// The host did not answer; from now on it may be unreachable.
+  /// A server was started: it counts as running on the host until a report says otherwise, because
+  /// a report that is under way may be older.
   void remember_start(const ssh::Host& host, const ServerStatus& server) {
     const std::lock_guard lock(memory_->mutex);
     SshMemory::HostState& state = memory_->hosts[host.name];
