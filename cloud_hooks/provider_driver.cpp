@@ -270,7 +270,7 @@ class ProviderDriver::Impl {
   bool stopping_ = false, ended_ = false, settled_ = false;
   PolicyStatus status_;
 
-  // Of the deciding thread:
+  // Used by the deciding thread only:
   ReplacementPolicy policy_;
   std::map<MemberId, WorkerSeen> known_;
   Instant last_{};

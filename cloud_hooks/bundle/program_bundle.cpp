@@ -226,7 +226,7 @@ Error failure(const std::string& path, int number) {
   return {number == ENOENT ? Errc::kNotFound : Errc::kIo, path + ": " + std::strerror(number)};
 }
 
-/// Of exactly so many bytes from the file's beginning.
+/// The hash of exactly so many bytes from the file's beginning.
 Result<std::string> hash_of(int fd, std::uint64_t bytes, const std::string& path) {
   const std::unique_ptr<EVP_MD_CTX, FreeContext> context(::EVP_MD_CTX_new());
   ENSURE(context != nullptr && ::EVP_DigestInit_ex(context.get(), ::EVP_sha256(), nullptr) == 1,

@@ -453,7 +453,7 @@ class SshProviderImpl final : public SshProvider {
     return state.answered && monotonic_now() - *state.answered > kLostAfter;
   }
 
-  /// Of a host that does not answer.
+  /// The servers that a host which does not answer had before; none once it counts as lost.
   [[nodiscard]] std::vector<ServerStatus> servers_before(const std::string& host) const {
     if (is_lost(host)) {
       return {};

@@ -17,8 +17,8 @@
 namespace mayfly::collectives {
 namespace {
 
-// Of one message. Small enough for a piece to stay in cache between being received, reduced and
-// sent on.
+// The bytes of one message: small enough for a piece to stay in cache between being received,
+// reduced and sent on.
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 // Messages under way in each direction.
 constexpr std::size_t kWindow = 4;

@@ -24,7 +24,7 @@ constexpr Duration kStartTimeout = seconds(120);
 constexpr Duration kWatchInterval = milliseconds(50);  // of a watchdog whose clock runs
 constexpr int kTagPairsMax = 1 << 20;
 
-// Of a setting that mpirun hands to its ranks.
+/// Whether mpirun has switched a setting on for its ranks.
 bool is_set(const char* variable) {
   const char* text = std::getenv(variable);
   return text != nullptr && (std::strcmp(text, "1") == 0 || std::strcmp(text, "true") == 0);

@@ -88,7 +88,7 @@ class DeviceSums {
   }
 
  private:
-  /// Of one bucket.
+  /// The state of one bucket.
   struct Bucket {
     DeviceEvent added = nullptr;   // recorded on the compute stream after the last change
     DeviceEvent staged = nullptr;  // recorded on the staging stream after the copy was made
@@ -98,7 +98,7 @@ class DeviceSums {
   DeviceSums(SumCalls& calls, DeviceSumsShape shape, const GradientPlace& place);
   Result<void> allocate();
   Result<void> make_events(std::size_t buckets);
-  /// Of one allocation each.
+  /// The sizes of the arrays, which are one allocation each.
   struct Bytes {
     std::size_t offsets, facts, vector;
   };

@@ -20,20 +20,20 @@ enum class MessageType : std::uint8_t {
   kWelcome,     ///< shard: go ahead
   kPush,        ///< worker: a slice's gradient; may ask for parameters and for a lease
   kPull,        ///< worker: asks for parameters
-  kRest,        ///< worker: I have nothing to do
+  kRest,        ///< worker: it has nothing to do
   kParameters,  ///< shard: the answer
   kLease,       ///< first shard: work
   kStatePull,   ///< worker: asks for parameters and momentum, for a snapshot
   kState,       ///< shard: both
-  kBye,         ///< worker: I was told that the job is over
+  kBye,         ///< worker: it was told that the job is over
   // Between the leader of a shard and its follower (core/replicas.hpp). What the leader was told
   // travels as it came, with a number in `entry`: kHello, kPush, kPull, kRest, and
   kRoster,      ///< leader: the workers of the present view; the payload is their ids
   kStragglers,  ///< leader: slow workers; the payload is their ids, each with its ratio
   kHold,        ///< leader: no new step is begun
   kFollow,      ///< leader: its shard, with the view's key
-  kFollowing,   ///< follower: go ahead; I have all entries up to `entry`
-  kTaken,       ///< follower: I have all entries up to `entry`
+  kFollowing,   ///< follower: go ahead; it has all entries up to `entry`
+  kTaken,       ///< follower: it has all entries up to `entry`
 };
 
 namespace flags {
@@ -81,7 +81,7 @@ void seal(Header& header);
 /// kCorrupt if it is none of ours, damaged, of another format or of an unknown type, if it names a
 /// slot and its type does not, or if its payload is larger than `payload_max`.
 [[nodiscard]] Result<void> check_header(const Header& header, std::uint64_t payload_max);
-/// Of two runs of bytes as if they were one. Never 0.
+/// The hash of two runs of bytes as if they were one. Never 0.
 [[nodiscard]] std::uint64_t payload_hash(ByteSpan first, ByteSpan second);
 
 /// kLease, but for the worker's number.

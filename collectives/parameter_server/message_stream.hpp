@@ -73,7 +73,7 @@ class MessageStream {
   };
   void push_part(ByteSpan bytes, bool copy, std::uint64_t gate);
   [[nodiscard]] ssize_t send_parts(std::span<iovec> parts);
-  /// Of the present message: what travels behind its header.
+  /// The bytes of the present message that follow its header.
   [[nodiscard]] std::uint64_t following_bytes() const {
     return header_.slot == 0 ? header_.payload_bytes : 0;
   }

@@ -68,30 +68,30 @@ struct RewindFacts {
   std::string reason;      ///< on the first shard, and while it has had the same leader
 };
 
-/// Told by the shard's thread; must not block.
+/// Called by the shard's thread; must not block.
 class ShardListener {
  public:
   virtual ~ShardListener() = default;
-  /// Of a leader. Its follower has the update, too.
+  /// A leader has applied an update, and its follower has it, too.
   virtual void on_update(const UpdateFacts& /*facts*/) {}
-  /// Of a follower: it has done what its leader did. The leader says so to others.
+  /// A follower has applied the same update as its leader, which is the one that reports it.
   virtual void on_followed(const UpdateFacts& /*facts*/) {}
-  /// Of leaders, once their followers have done it, and of followers.
+  /// A leader went back to an earlier state, once its follower has done so, too; or a follower did.
   virtual void on_rewound(const RewindFacts& /*facts*/) {}
   /// A follower leads from now on, with parameters of this version.
   virtual void on_lead(std::uint64_t /*version*/) {}
-  /// A leader cannot exchange anything with this server, its follower; told once in each view.
+  /// A leader cannot exchange anything with this server, its follower; called once in each view.
   virtual void on_unreachable(MemberId /*follower*/) {}
-  /// A leader whose follower is lost goes on alone.
+  /// A leader whose follower is lost continues alone.
   virtual void on_alone(std::uint64_t /*version*/) {}
   /// A follower cannot have done what its leader did; the job must not go on.
   virtual void on_diverged(const std::string& /*why*/) {}
-  /// Held, and nobody has anything left to do; `view` is the newest that the shard has met.
+  /// The shard is held and no worker has anything left to do; `view` is the newest that it knows.
   virtual void on_quiet(ViewId /*view*/) {}
   /// The job is over: a worker says so, or the first shard's last state is on record.
   virtual void on_over() {}
-  /// The first shard has found a straggler, or that it is none any more; the policy follows at the
-  /// end of the step.
+  /// The first shard has found a straggler, or that a worker is none any more; the policy changes
+  /// at the end of the step.
   virtual void on_straggler(const StragglerChange& /*change*/) {}
 };
 
@@ -158,9 +158,9 @@ class Shard {
   [[nodiscard]] virtual ShardFacts facts() const = 0;
   [[nodiscard]] virtual bool has_connections() const = 0;
 
-  /// Closes every connection and ends the thread: the listener is told nothing any more. Orders
-  /// that come later have no effect, and facts() stay. One thread, not the shard's; again is
-  /// nothing. The destructor does it, too.
+  /// Closes every connection and ends the thread: the listener is not called any more. Later orders
+  /// have no effect, and facts() stay. One thread, not the shard's; a second call does nothing. The
+  /// destructor does it, too.
   virtual void stop() = 0;
 };
 

@@ -36,7 +36,7 @@ struct ShardClientsOptions {
   std::function<void(std::uint32_t shard, ConnectionFault fault)> on_unreachable{};
 };
 
-/// What a push says besides the gradient.
+/// The contents of a push besides the gradient.
 struct PushFacts {
   std::uint32_t microbatches = 0;
   std::uint64_t first_sample = 0;
@@ -46,7 +46,7 @@ struct PushFacts {
   std::array<std::uint32_t, 4> sample_hash{};
 };
 
-/// Of a shard's state.
+/// How far a shard's state is.
 struct StateVersion {
   std::uint64_t version = 0;  ///< updates in it
   std::uint64_t slices = 0;   ///< the same in slices of the job
@@ -58,14 +58,15 @@ class ShardClients {
   /// Where a shard's answer goes. Asked when its header has come.
   using Target = std::function<PayloadTarget(std::uint32_t shard, bool with_momentum)>;
 
-  /// `flow` is told of leases, answers and new connections.
+  /// `flow` receives leases, answers and new connections.
   static Result<std::unique_ptr<ShardClients>> make(const ShardClientsOptions& options,
                                                     WorkerFlow& flow, Target target);
   virtual ~ShardClients() = default;
 
-  /// Of the view that lets us in. Before anything else, and again with every view.
+  /// The view in which shards accept this worker. Called before anything else, and for every new
+  /// view.
   virtual void set_view(ViewId view, std::uint64_t key) = 0;
-  /// This shard is led from there now. kInvalidInput if it is no address.
+  /// From now on the leader of this shard is there. kInvalidInput if it is no address.
   virtual Result<void> move_to(std::uint32_t shard, const std::string& address) = 0;
 
   virtual void pull(const flow::Pull& action) = 0;

@@ -23,7 +23,7 @@
 
 namespace mayfly::parameter_server {
 
-/// Of the ids of a view's workers, on their way to a follower.
+/// The most bytes of the ids of a view's workers in a message to a follower.
 inline constexpr std::uint64_t kRosterBytesMax = std::uint64_t{1} << 17;
 
 /// What was pushed: in memory of the shard's own, or where its worker has written it, in a slot
@@ -63,7 +63,7 @@ struct Session {
   bool over = false;
 };
 
-/// Something that the leader was told.
+/// A message that the leader has received.
 struct ReplicaEntry {
   Header header;                     ///< as it came, with its number in `entry`
   std::vector<std::uint64_t> words;  ///< kRoster, kStragglers

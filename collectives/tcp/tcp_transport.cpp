@@ -24,8 +24,8 @@ namespace {
 
 // How soon to try again when the next member's queue of connections is full.
 constexpr int kRetryMs = 2;
-// Of connections to one member that it closes without a word, though it lives: too many others may
-// have come between us and its answer.
+// The most connections to one member that it closes without an answer although it lives: too many
+// other connections may have come between the request and its answer.
 constexpr int kAttemptsMax = 20;
 // A host that has answered none of several connections for so long does not answer. The system
 // would send the first packet of one again after a second only: too late to tell a lost packet

@@ -105,7 +105,7 @@ class RunSet {
   std::map<std::string, RunResult> results_;  // by id
 };
 
-/// Of a program that could not do its runs.
+/// The exit code of a program that could not do its runs.
 [[nodiscard]] int run_set_exit_code(const Error& error);
 
 }  // namespace mayfly::engine

@@ -128,7 +128,7 @@ void GradientSums::settle(std::size_t bucket) {
   }
 }
 
-/// Of the whole step so far, so a later look takes the place of an earlier one.
+/// Covers the whole step so far, so a later call replaces the result of an earlier one.
 void GradientSums::find_on_device() {
   const collectives::SumFindings found = device_->find();
   std::ranges::copy(found.observed,

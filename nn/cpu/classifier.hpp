@@ -31,7 +31,7 @@ class Classifier {
   /// Plain loss summed over the images that forward() saw.
   [[nodiscard]] EvaluationResult score(std::span<const std::uint16_t> labels) const;
 
-  /// Of the last forward(), images x classes.
+  /// The logits of the last forward(), images x classes.
   [[nodiscard]] std::span<const double> logits() const { return logits_; }
 
   /// After loss_and_gradient: gradients of weight, bias and x.

@@ -67,7 +67,8 @@ void DivergenceWatch::learn(double mean) {
   }
 }
 
-/// Of the last means; before there are some, what a network has that knows nothing.
+/// The median of the last means; before there are enough of them, the loss of a network that has
+/// learned nothing.
 double DivergenceWatch::usual() const {
   if (means_.size() < kMeansMin) {
     return options_.uniform_loss;
@@ -78,14 +79,14 @@ double DivergenceWatch::usual() const {
   return *middle;
 }
 
-/// Of the last means; 0 before there are any.
+/// The largest of the last means; 0 before there are any.
 double DivergenceWatch::largest() const {
   return means_.empty() ? 0 : *std::max_element(means_.begin(), means_.end());
 }
 
-/// Of a calm job with independent noise, the next k means are all above the n before them with a
-/// chance of one in C(n + k, k): one in 969 for 3 and 16. With fewer to compare with it takes more
-/// of them.
+/// In a job that does not diverge, with independent noise, the next k means are all above the n
+/// before them with a chance of one in C(n + k, k): one in 969 for 3 and 16. With fewer means to
+/// compare with, more high ones are needed.
 std::uint32_t DivergenceWatch::windows_needed() const {
   const std::size_t others = std::max(means_.size(), kMeansMin);
   const double wanted = ways(kMeansMax, std::min(options_.windows, kUsualWindows));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether training diverges, as a pure state machine: it is told the training loss of every update
+// Whether training diverges, as a pure state machine: it receives the training loss of every update
 // and compares means over a few steps with the last ones: with their median, and with the largest
 // of them, so that a job whose loss is noisy is not taken for one that diverges. One bad mean only
 // raises a doubt; several in a row are a verdict. While there is a doubt what they are compared

@@ -201,7 +201,7 @@ void LeaseTable::grant(MemberId id, Lease lease) {
   grants_.push_back({id, lease});
 }
 
-/// Of those that have work.
+/// The least clock among the workers that have a lease.
 std::optional<std::uint64_t> LeaseTable::slowest_clock() const {
   std::optional<std::uint64_t> least;
   for (const auto& [id, worker] : workers_) {

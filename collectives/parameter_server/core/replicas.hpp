@@ -7,7 +7,7 @@
 // on server i + 1 (server 0 after the last). A server that is lost never comes back: a server that
 // takes its number later does not have its shards.
 //
-// The leader numbers everything that it is told and sends it to the follower. Nothing leaves the
+// The leader numbers everything that it receives and sends it to the follower. Nothing leaves the
 // leader - no parameters, no lease, no record of a step - before the follower has taken all that
 // it follows from. So whatever any process knows of the leader, the follower knows too, and when
 // the leader is lost nothing has to be undone: what the follower lacks was answered to no worker,
@@ -74,7 +74,7 @@ class LeaderLog {
   explicit LeaderLog(bool has_follower) : has_follower_(has_follower) {}
 
   [[nodiscard]] bool has_follower() const { return has_follower_; }
-  /// The number of what the leader is told next, from 1.
+  /// The number of the next message that the leader receives, from 1.
   std::uint64_t add() { return ++last_; }
   [[nodiscard]] std::uint64_t last() const { return last_; }
   /// The follower has everything up to this number. kCorrupt if it cannot have it.

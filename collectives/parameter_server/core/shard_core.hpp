@@ -30,7 +30,7 @@ enum class ShardEventKind : std::uint8_t {
   kStragglers,  ///< `stragglers` are much slower than the others now
 };
 
-/// Something that a shard is told.
+/// A message or order that a shard has received.
 struct ShardEvent {
   ShardEventKind kind = ShardEventKind::kHold;
   Push push{};
@@ -79,7 +79,7 @@ class ShardCore {
   [[nodiscard]] std::uint64_t undone() const {
     return restored_ ? plan_.rewound()->at - plan_.rewound()->to : 0;
   }
-  /// Of the first shard: why training is taken to have diverged. Empty if it has not.
+  /// Why training is taken to have diverged; known to the first shard only. Empty if it has not.
   [[nodiscard]] const std::string& divergence() const { return divergence_.reason(); }
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
 // Which workers are much slower than the others, as a pure state machine beside the table of
-// leases: it is told when slices are leased and when they arrive. Made for few workers, where one
+// leases: it learns when slices are leased and when they arrive. Made for few workers, where one
 // slow one moves a mean and a deviation: a worker is compared with the median of the others, has to
 // be slow several times in a row, and has to be clearly faster, as often, to be none any more.
 
@@ -87,8 +87,8 @@ class StragglerWatch {
   std::vector<StragglerChange> changes_;
 };
 
-/// Of the stragglers those without whom a step of so many slices, shared evenly by the others,
-/// takes less time. Never all workers.
+/// The stragglers without which a step of so many slices, shared evenly by the other workers, takes
+/// less time. Never all workers.
 [[nodiscard]] std::set<MemberId> worth_leaving_out(const std::map<MemberId, double>& stragglers,
                                                    const std::set<MemberId>& workers,
                                                    std::uint32_t slices);

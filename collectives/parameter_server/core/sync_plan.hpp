@@ -120,7 +120,7 @@ class SyncPlan {
   /// Updates that parameters have had when exactly the slices before `slice` are in them: the
   /// number of their version. `slice` begins a phase, a round of kBsp, or the end.
   [[nodiscard]] std::uint64_t version_at(std::uint64_t slice) const;
-  /// Of kBsp: the first slice of the round that `slice` belongs to.
+  /// The first slice of the round that `slice` belongs to; in a phase of kBsp.
   [[nodiscard]] std::uint64_t round_of(std::uint64_t slice) const;
   /// Whole steps of the job that are done when so many slices are, in whatever order within their
   /// phase.
@@ -129,7 +129,7 @@ class SyncPlan {
   [[nodiscard]] bool is_border(std::uint64_t slice) const;
   /// Begins a phase: when exactly the slices before it are in, no shard has anything else.
   [[nodiscard]] bool is_cut(std::uint64_t slice) const;
-  /// Of an update that follows so many slices: times the learning rate of the schedule.
+  /// The factor of the schedule's learning rate for an update that follows so many slices.
   [[nodiscard]] double rate_after(std::uint64_t slices) const;
 
  private:
