@@ -165,8 +165,8 @@ Answer<std::string> AwsCredentialSource::metadata(const std::string& method,
   limits.answer_max = seconds(5);
   limits.body_bytes_max = 64 * 1024;
   const HttpRequest request{method, url.value(), std::move(headers), ""};
-  Result<HttpResponse> answer = send_with_retries(
-      sender_, limits, {}, [&] { return Result<HttpRequest>(request); }, worth_another_try);
+  Result<HttpResponse> answer =
+      send_with_retries(sender_, limits, [&] { return Result<HttpRequest>(request); });
   if (answer.ok() && answer.value().status == 200) {
     return std::move(answer.value().body);
   }

@@ -214,7 +214,7 @@ class Ec2Provider final : public Provider {
         aws_sign(request, keys, {options_.region, "ec2"}, now());
         return request;
       };
-      Result<HttpResponse> answer = send_with_retries(*sender_, {}, {}, make, worth_retrying);
+      Result<HttpResponse> answer = send_with_retries(*sender_, {}, make, worth_retrying);
       if (!answer.ok()) {
         ProviderError error = no_answer(answer.error());
         error.detail = what + ": " + error.detail;

@@ -189,8 +189,8 @@ class GceProvider final : public Provider {
                                  {"Accept", "application/json"},
                                  {"Content-Type", "application/json"}},
                                 body};
-      Result<HttpResponse> answer = send_with_retries(
-          *sender_, limits, {}, [&] { return Result<HttpRequest>(request); }, worth_another_try);
+      Result<HttpResponse> answer =
+          send_with_retries(*sender_, limits, [&] { return Result<HttpRequest>(request); });
       if (!answer.ok()) {
         ProviderError error = no_answer(answer.error());
         error.detail = what + ": " + error.detail;

@@ -261,9 +261,8 @@ Answer<std::string> GoogleTokens::token() {
     return no_token(usable.error().detail);
   }
   const auto ask = [&] {
-    return send_with_retries(
-        sender_, limits, {}, [&] { return by_key ? key_request() : metadata_request(); },
-        worth_another_try);
+    return send_with_retries(sender_, limits,
+                             [&] { return by_key ? key_request() : metadata_request(); });
   };
   Result<HttpResponse> answer = ask();
   if (answer.ok() && answer.value().status == 400 && by_key && learn_time(answer.value())) {

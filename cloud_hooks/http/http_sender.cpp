@@ -8,19 +8,20 @@
 namespace mayfly::cloud_hooks {
 
 Result<HttpResponse> send_with_retries(
-    HttpSender& sender, const HttpLimits& limits, const RetryRule& rule,
-    const std::function<Result<HttpRequest>()>& make,
+    HttpSender& sender, const HttpLimits& limits, const std::function<Result<HttpRequest>()>& make,
     const std::function<std::optional<Duration>(const Result<HttpResponse>&)>& again) {
-  Duration wait = rule.first_wait;
+  constexpr int kAttemptsMax = 3;
+  constexpr Duration kWaitMax = seconds(5);
+  Duration wait = milliseconds(250);
   for (int attempt = 1;; ++attempt) {
     TRY_ASSIGN(const HttpRequest request, make());
     Result<HttpResponse> answer = sender.send(request, limits);
     const std::optional<Duration> at_least = again(answer);
-    if (!at_least || *at_least > rule.wait_max || attempt >= rule.attempts_max ||
+    if (!at_least || *at_least > kWaitMax || attempt >= kAttemptsMax ||
         !sender.pause(std::max(wait, *at_least))) {
       return answer;
     }
-    wait = std::min(2 * wait, rule.wait_max);
+    wait *= 2;
   }
 }
 

@@ -47,21 +47,19 @@ class HttpSender {
   virtual void abort() = 0;
 };
 
-/// How often a request is repeated, and after which waiting times. The caller decides which answers
-/// are worth it.
-struct RetryRule {
-  int attempts_max = 3;
-  Duration first_wait = milliseconds(250);  ///< doubles each time
-  Duration wait_max = seconds(5);
-};
+/// A rule for send_with_retries(): repeat after a temporary transport error, 429 and 5xx. Returns
+/// how long to wait at least; nothing if the answer is final.
+[[nodiscard]] std::optional<Duration> worth_another_try(const Result<HttpResponse>& answer);
 
-/// Sends what `make` returns until `again` does not ask for another attempt, or the rule's attempts
-/// are used up; the last answer or error. `make` is called anew each time, as signatures carry a
-/// time. `again` returns how long to wait at least, or nothing if the answer is final.
+/// Sends what `make` returns, at most three times, until `again` returns nothing; the last answer
+/// or error. `make` is called anew each time, as signatures carry a time. The first wait is a
+/// quarter of a second, the next twice as long, or what `again` returns if that is longer. A server
+/// that wants more than five seconds is not waited for: the caller has other things to try
+/// meanwhile.
 [[nodiscard]] Result<HttpResponse> send_with_retries(
-    HttpSender& sender, const HttpLimits& limits, const RetryRule& rule,
-    const std::function<Result<HttpRequest>()>& make,
-    const std::function<std::optional<Duration>(const Result<HttpResponse>&)>& again);
+    HttpSender& sender, const HttpLimits& limits, const std::function<Result<HttpRequest>()>& make,
+    const std::function<std::optional<Duration>(const Result<HttpResponse>&)>& again =
+        worth_another_try);
 
 /// The first line of a text from outside, printable characters only, at most 200 of them.
 [[nodiscard]] std::string readable(std::string_view text);
@@ -92,8 +90,5 @@ template <typename T>
 
 /// The value of a Retry-After header, if it is in seconds.
 [[nodiscard]] std::optional<Duration> retry_after(const HttpResponse& answer);
-
-/// A rule for send_with_retries(): repeat after a temporary transport error, 429 and 5xx.
-[[nodiscard]] std::optional<Duration> worth_another_try(const Result<HttpResponse>& answer);
 
 }  // namespace mayfly::cloud_hooks

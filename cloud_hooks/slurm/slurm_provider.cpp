@@ -326,7 +326,7 @@ class SlurmProvider final : public Provider {
                    "--no-requeue",  // a preempted job is over: the policy requests another
                    "--job-name=" + slurm::name_of(options_.job),
                    "--comment=" + request.request_id + " " + to_string(request.offer.market),
-                   "--signal=B:USR1@" + std::to_string(options_.notice_seconds)};
+                   "--signal=B:USR1@60"};  // a notice, so many seconds before its time is over
     if (!request.offer.zone.empty()) {
       words.push_back("--partition=" + request.offer.zone);
     }

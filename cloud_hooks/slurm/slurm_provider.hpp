@@ -50,9 +50,8 @@ struct SlurmProviderOptions {
   /// More options for sbatch, for example --gres=gpu:1. A worker gets a node of its own unless they
   /// request a part of one.
   std::vector<std::string> sbatch_words;
-  std::uint32_t notice_seconds = 60;  ///< of warning (SIGUSR1) before a job's time is over
-  std::uint32_t count_max = 32;       ///< jobs in one request
-  Duration timeout = seconds(30);     ///< of each of Slurm's programs
+  std::uint32_t count_max = 32;    ///< jobs in one request
+  Duration timeout = seconds(30);  ///< of each of Slurm's programs
 };
 
 /// The zone of an offer is the partition, its machine type a constraint (a node feature); both may

@@ -37,10 +37,10 @@ std::optional<Duration> again_unless_200(const Result<HttpResponse>& answer) {
   return answer.ok() && answer.value().status == 200 ? std::nullopt : std::optional<Duration>(0);
 }
 
-Result<HttpResponse> send_all(Scripted& sender, const RetryRule& rule, int& made,
+Result<HttpResponse> send_all(Scripted& sender, int& made,
                               std::optional<Duration> (*again)(const Result<HttpResponse>&)) {
   return send_with_retries(
-      sender, {}, rule,
+      sender, {},
       [&]() -> Result<HttpRequest> {
         ++made;
         return HttpRequest{};
@@ -51,7 +51,7 @@ Result<HttpResponse> send_all(Scripted& sender, const RetryRule& rule, int& made
 TEST(Retries, EndWithTheFirstFinalAnswer) {
   Scripted sender({503, 0, 200, 503});
   int made = 0;
-  const Result<HttpResponse> answer = send_all(sender, {5}, made, again_unless_200);
+  const Result<HttpResponse> answer = send_all(sender, made, again_unless_200);
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(answer.value().status, 200);
   EXPECT_EQ(made, 3) << "a new request each time, as signatures carry a time";
@@ -61,7 +61,7 @@ TEST(Retries, EndWithTheFirstFinalAnswer) {
 TEST(Retries, AreBounded) {
   Scripted sender({503, 0, 500, 200});
   int made = 0;
-  const Result<HttpResponse> answer = send_all(sender, {3}, made, again_unless_200);
+  const Result<HttpResponse> answer = send_all(sender, made, again_unless_200);
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(answer.value().status, 500);
 }
@@ -72,13 +72,13 @@ TEST(Retries, WaitAsLongAsTheServerSaysButNotForever) {
   const auto two_seconds = [](const Result<HttpResponse>& answer) {
     return answer.value().status == 200 ? std::nullopt : std::optional<Duration>(seconds(2));
   };
-  EXPECT_EQ(send_all(patient, {3}, made, two_seconds).value().status, 200);
+  EXPECT_EQ(send_all(patient, made, two_seconds).value().status, 200);
   EXPECT_EQ(patient.pauses, (std::vector<Duration>{seconds(2)}));
   Scripted asked_too_much({503, 200});
   const auto an_hour = [](const Result<HttpResponse>&) {
     return std::optional<Duration>(seconds(3600));
   };
-  EXPECT_EQ(send_all(asked_too_much, {3}, made, an_hour).value().status, 503);
+  EXPECT_EQ(send_all(asked_too_much, made, an_hour).value().status, 503);
   EXPECT_TRUE(asked_too_much.pauses.empty());
 }
 
@@ -86,7 +86,7 @@ TEST(Retries, EndWithAnAbort) {
   Scripted sender({503, 200});
   sender.abort();
   int made = 0;
-  EXPECT_EQ(send_all(sender, {3}, made, again_unless_200).value().status, 503);
+  EXPECT_EQ(send_all(sender, made, again_unless_200).value().status, 503);
 }
 
 }  // namespace
