@@ -20,7 +20,9 @@ constexpr std::size_t kStateLanes = 1;  // and the next: the negative
 constexpr std::int32_t kNothing = std::numeric_limits<std::int32_t>::min();
 constexpr std::size_t kStepTimeLane = 3;
 constexpr std::size_t kAuditLanes = 4;  // and the next: the negative
-constexpr std::size_t kSignalLanes = 6;
+constexpr std::size_t kReadyLane = 6;
+constexpr std::size_t kSlowestLanes = 7;  // rank and microseconds as in SlowestMember
+constexpr std::size_t kSignalLanes = 10;
 
 using Lanes = std::span<std::int32_t, 2>;
 
@@ -32,6 +34,25 @@ void put_check(std::optional<std::uint32_t> check, Lanes lanes) {
 
 bool is_agreed(Lanes lanes) {
   return lanes[0] == kNothing || -static_cast<std::int64_t>(lanes[1]) == lanes[0];
+}
+
+void put_ready(const ReadySignals& ready, std::span<std::int32_t, kSignalLanes> lanes) {
+  const std::optional<SlowestMember>& slowest = ready.slowest_before;
+  lanes[kReadyLane] = static_cast<std::int32_t>(ready.ready_us);
+  lanes[kSlowestLanes] = slowest ? static_cast<std::int32_t>(value(slowest->rank)) : kNothing;
+  lanes[kSlowestLanes + 1] = slowest ? static_cast<std::int32_t>(slowest->ready_us) : kNothing;
+  lanes[kSlowestLanes + 2] = slowest ? static_cast<std::int32_t>(slowest->data_us) : kNothing;
+}
+
+ReadySignals ready_in(std::span<const std::int32_t, kSignalLanes> lanes) {
+  ReadySignals ready;
+  ready.ready_us = static_cast<std::uint32_t>(lanes[kReadyLane]);
+  if (lanes[kSlowestLanes] != kNothing) {
+    ready.slowest_before = {Rank{static_cast<std::uint32_t>(lanes[kSlowestLanes])},
+                            static_cast<std::uint32_t>(lanes[kSlowestLanes + 1]),
+                            static_cast<std::uint32_t>(lanes[kSlowestLanes + 2])};
+  }
+  return ready;
 }
 
 std::unique_ptr<collectives::Work> start_operation(collectives::Group& group,
@@ -80,6 +101,7 @@ void GradientBuckets::start_signals(collectives::Group& group, const GradientSum
   put_check(signals.audit_check, lanes_at(kAuditLanes));
   signals_[blocks + kStepTimeLane] =
       static_cast<std::int32_t>(signals.previous_step_us & 0x7fffffffU);
+  put_ready(signals.ready, std::span(signals_).last<kSignalLanes>());
   push(
       {.work = group.all_reduce(signals_.data(), signals_.size(), DataType::kInt32, ReduceOp::kMax),
        .bucket = layout_.buckets().size()});
@@ -139,6 +161,7 @@ Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> expone
   reduced.states_agree = is_agreed(lanes_at(kStateLanes));
   reduced.state_check = static_cast<std::uint32_t>(lanes_at(kStateLanes)[0]);
   reduced.results_agree = is_agreed(lanes_at(kAuditLanes));
+  reduced.ready = ready_in(std::span(signals_).last<kSignalLanes>());
   return reduced;
 }
 

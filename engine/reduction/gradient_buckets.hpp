@@ -21,6 +21,21 @@
 
 namespace mayfly::engine {
 
+/// What the member that was ready for a step's reduction last tells of itself in the step after.
+struct SlowestMember {
+  Rank rank{};
+  std::uint32_t ready_us = 0;  ///< from the commit before until it was ready
+  std::uint32_t data_us = 0;   ///< of it: its compute threads waited for data, in the mean
+};
+
+/// Of one member in its signals, and of all in the result: their maxima.
+struct ReadySignals {
+  std::uint32_t ready_us = 0;  ///< as in SlowestMember, in this step; 0 = first of the view
+  /// If this member was the slowest of the step before. Members that were equally slow to the
+  /// microsecond are mixed up.
+  std::optional<SlowestMember> slowest_before;
+};
+
 /// The signals of a member to the others inside the reduction, besides its sums.
 struct StepSignals {
   bool ask_for_boundary = false;       ///< this member was told to stop the view at a step boundary
@@ -31,6 +46,7 @@ struct StepSignals {
   /// Low bits of the hash of the result of the step's audited microbatch; none from a member that
   /// has not computed it.
   std::optional<std::uint32_t> audit_check;
+  ReadySignals ready;
 };
 
 /// The result of the reduction.
@@ -41,6 +57,7 @@ struct ReducedStep {
   bool states_agree = true;            ///< every member started from the same state
   std::uint32_t state_check = 0;       ///< the digest they agree on, 31 bits; 0 if none was sent
   bool results_agree = true;           ///< all results of the audited microbatch are the same
+  ReadySignals ready;
 
   /// Whether some gradient, statistic or loss is not finite, so that there must be no update.
   [[nodiscard]] bool skips_update() const { return totals.nonfinite > 0; }

@@ -29,6 +29,23 @@
 
 namespace mayfly::engine {
 
+/// How the time between two commits divides, without evaluations and checkpoints. The kinds add up.
+struct StepTimes {
+  std::uint64_t slowest = 0;  ///< the member that was ready for the reduction last
+  double compute_ms = 0;      ///< until then, of that member
+  double data_ms = 0;         ///< until then its compute threads waited for data, in the mean
+  double exchange_ms = 0;     ///< from then until the sums were there
+  double update_ms = 0;       ///< of the state
+
+  static void fields(auto& io, auto& r) {
+    io("slowest", r.slowest);
+    io("compute_ms", r.compute_ms);
+    io("data_ms", r.data_ms);
+    io("exchange_ms", r.exchange_ms);
+    io("update_ms", r.update_ms);
+  }
+};
+
 /// One committed step: a report, and a line of metrics.jsonl.
 struct StepRecord {
   std::uint64_t step = 0;
@@ -51,6 +68,7 @@ struct StepRecord {
   double checkpoint_ms = 0;
   std::optional<double> t;  ///< when it was committed, on the time axis; filled in by the receiver
   Instant committed_at;     ///< the same by the reporter's clock; on no record
+  std::optional<StepTimes> before;  ///< of the step before, if its slowest member is known
 
   static void fields(auto& io, auto& r) {
     io("step", r.step);
@@ -70,6 +88,7 @@ struct StepRecord {
     io.unless(false, "skipped", r.skipped);
     io.unless(1U, "attempts", r.attempts);
     io.unless(0.0, "checkpoint_ms", r.checkpoint_ms);
+    io.unless(std::nullopt, "before", r.before);
   }
 };
 

@@ -41,15 +41,12 @@ void StepReports::committed(const elastic::View& view, const ViewPart& part,
   record.attempts = facts.attempts;
   record.learning_rate = nn::learning_rate_at(job_.schedule, record.step);
   const Instant now = monotonic_now();
+  record.before = clock_.committed(now, waited(), view);
   // By this member's clock: its reports may arrive in bursts.
-  record.images_per_second = last_commit_.ns == 0 ? 0 : samples / to_seconds(now - last_commit_);
-  last_step_ = now - last_commit_;
-  last_commit_ = now;
-  const Duration waited = loader_.time_waited();
-  record.data_wait_ms = to_ms(waited - waited_at_commit_) /
-                        static_cast<double>(std::max<std::size_t>(1, pool_.thread_count()));
-  waited_at_commit_ = waited;
-  record.checkpoint_ms = to_ms(std::exchange(copying_, Duration{}));
+  const Duration took = clock_.last_step();
+  record.images_per_second = took == Duration{} ? 0 : samples / to_seconds(took);
+  record.data_wait_ms = to_ms(clock_.last_wait());
+  record.checkpoint_ms = to_ms(clock_.last_copy());
   record.committed_at = now;
   record.sample_hash = hex_of(reduced.totals.sample_hash);
   if (part.observes) {
@@ -114,10 +111,15 @@ bool StepReports::repeat_to_coordinator_that_was_away(const elastic::View& view,
 }
 
 std::uint32_t StepReports::previous_step_us(const ViewPart& part) const {
-  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(last_step_).count();
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(clock_.last_step()).count();
   return part.is_first_step()
              ? 0
              : static_cast<std::uint32_t>(std::clamp<std::int64_t>(us, 1, 1 << 30));
+}
+
+Duration StepReports::waited() const {
+  return loader_.time_waited() /
+         static_cast<std::int64_t>(std::max<std::size_t>(1, pool_.thread_count()));
 }
 
 bool is_digest_step(const Job& job, Step step) {

@@ -20,6 +20,7 @@
 #include "engine/run/records.hpp"
 #include "engine/training/compute_pool.hpp"
 #include "engine/training/state_keeper.hpp"
+#include "engine/training/step_clock.hpp"
 #include "engine/training/view_part.hpp"
 #include "nn/dtype.hpp"
 
@@ -36,8 +37,15 @@ class StepReports {
  public:
   /// All arguments outlive it. `recent` has the last steps of an earlier membership of this worker.
   StepReports(const Job& job, elastic::MemberClient& client, const datasets::Loader& loader,
-              ComputePool& pool, StateKeeper& state, std::deque<StepRecord>& recent)
-      : job_(job), client_(client), loader_(loader), pool_(pool), state_(state), recent_(recent) {}
+              ComputePool& pool, StateKeeper& state, StepClock& clock,
+              std::deque<StepRecord>& recent)
+      : job_(job),
+        client_(client),
+        loader_(loader),
+        pool_(pool),
+        state_(state),
+        clock_(clock),
+        recent_(recent) {}
 
   /// Reports that the step part.position was committed.
   void committed(const elastic::View& view, const ViewPart& part, const ReducedStep& reduced,
@@ -47,8 +55,6 @@ class StepReports {
   void send_progress(const elastic::View& view, const ViewPart& part);
   /// Reports the result of an evaluation, if this member is the reporter.
   void evaluated(const ViewPart& part, const EvaluationSums& sums, Duration took);
-  /// This member has copied the state for a checkpoint: for the record of its next step.
-  void copied_state(Duration took) { copying_ += took; }
   /// Ends the job, which cannot go on. Called by the reporter, or by the only member that knows the
   /// reason.
   void fatal(const std::string& reason);
@@ -65,6 +71,8 @@ class StepReports {
   /// The duration of the last step in microseconds; 0 in the first step of a view, because members
   /// enter it together.
   [[nodiscard]] std::uint32_t previous_step_us(const ViewPart& part) const;
+  /// How long compute threads have waited for data so far, in the mean.
+  [[nodiscard]] Duration waited() const;
 
  private:
   const Job& job_;
@@ -72,12 +80,9 @@ class StepReports {
   const datasets::Loader& loader_;
   ComputePool& pool_;
   StateKeeper& state_;
+  StepClock& clock_;
   std::deque<StepRecord>& recent_;
   Instant last_progress_;
-  Instant last_commit_;
-  Duration last_step_{};               // between the last two commits
-  Duration waited_at_commit_{};        // of the loader
-  Duration copying_{};                 // the state, since the last commit
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
 };
 

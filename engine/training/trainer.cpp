@@ -62,7 +62,8 @@ Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
       work_(parts.job, parts.layout, parts.loader, parts.pool, state_),
       checks_(parts.job, parts.pool, state_, work_, part_, activity_),
       schedule_(parts.job, state_.committed()),
-      reports_(parts.job, parts.client, parts.loader, parts.pool, state_, parts.recent_records),
+      reports_(parts.job, parts.client, parts.loader, parts.pool, state_, clock_,
+               parts.recent_records),
       exchange_(parts.job, parts.token, parts.client, parts.pool, state_, work_, buckets_, tuner_,
                 part_, activity_) {
   part_.position = state_.committed();
@@ -153,6 +154,7 @@ collectives::GroupSpec Trainer::begin_view(const elastic::View& view) {
     }
   }
   checks_.begin_view();
+  clock_.begin_view();
   work_.begin_view();
   exchange_.begin_view(view);
   if (part_.observes) {
@@ -323,12 +325,16 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   if (!on_device) {
     check = checks_.state_check(rest);
   }
-  buckets_.start_signals(group, parts_.pool.sums(),
-                         {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_),
-                          check, checks_.audit_check(view)});
+  buckets_.start_signals(
+      group, parts_.pool.sums(),
+      {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_), check,
+       checks_.audit_check(view),
+       clock_.ready(monotonic_now(), reports_.waited(), part_.rank, part_.is_first_step())});
   const TraceSpan traced = activity_.span("wait for all-reduce");
-  return buckets_.finish(work_.exponents(), monotonic_now() + kStepTimeout,
-                         value(next(part_.position)));
+  TRY_ASSIGN(ReducedStep reduced, buckets_.finish(work_.exponents(), monotonic_now() + kStepTimeout,
+                                                  value(next(part_.position))));
+  clock_.reduced(monotonic_now(), reduced.ready);
+  return reduced;
 }
 
 bool Trainer::computed(std::size_t bucket) {
@@ -348,7 +354,7 @@ void Trainer::write_checkpoint_if_due() {
   if (!part_.observes && schedule_.take(state_.committed(), part_) && part_.is_reporter) {
     const Instant begun = monotonic_now();
     parts_.checkpoints.write_later(state_.whole());
-    reports_.copied_state(monotonic_now() - begun);
+    clock_.copied_state(monotonic_now() - begun);
   }
 }
 
@@ -406,8 +412,10 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   TRY(check_pool());
   activity_.turn_to(elastic::Activity::kExchange);
   TRY_ASSIGN(const auto all, sum_of_members(group, sums, monotonic_now() + kStepTimeout));
+  const Duration took = monotonic_now() - begun;
+  clock_.evaluated(took);
   evaluated_ = part_.position;
-  reports_.evaluated(part_, all, monotonic_now() - begun);
+  reports_.evaluated(part_, all, took);
   return {};
 }
 

@@ -10,6 +10,7 @@
 //   GradientBuckets the all-reduce of their sums
 //   MemberChecks    comparison of states and results between members
 //   StateKeeper     the state, and the commit that changes it
+//   StepClock       what the time of a step was spent on
 //   StepReports     the reports to the coordinator's process
 // The flow of a recovery:
 //   WorkerLink      the end of a view, and the order to run the next one
@@ -39,6 +40,7 @@
 #include "engine/training/member_checks.hpp"
 #include "engine/training/state_exchange.hpp"
 #include "engine/training/state_keeper.hpp"
+#include "engine/training/step_clock.hpp"
 #include "engine/training/step_reports.hpp"
 #include "engine/training/step_work.hpp"
 #include "engine/training/view_part.hpp"
@@ -147,6 +149,7 @@ class Trainer {
   StepWork work_;
   MemberChecks checks_;
   CheckpointSchedule schedule_;
+  StepClock clock_;
   StepReports reports_;
   std::optional<AbortSignal> over_;  // raised when the present view is over
   StateExchange exchange_;           // last: its threads use the rest

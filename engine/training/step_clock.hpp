@@ -1,0 +1,73 @@
+#pragma once
+
+// Divides the time between two commits among the kinds of work that it was spent on. All members
+// wait for each other in the reduction, so a step takes as long as the member needs that is ready
+// for it last; what is left is the exchange and the update. Which member that is, all members learn
+// from the maximum of one of the reduction's signals; what it spent its time on, it tells in the
+// signals of the next step. No clocks of hosts are compared: members begin a step together, as the
+// reduction of the one before is complete on all of them at the same time. Pure; trainer thread
+// only.
+
+#include <cstdint>
+#include <optional>
+
+#include "base/time.hpp"
+#include "elastic/core/view.hpp"
+#include "engine/reduction/gradient_buckets.hpp"
+#include "engine/run/records.hpp"
+
+namespace mayfly::engine {
+
+class StepClock {
+ public:
+  /// The first step of a view is not divided, as members begin it one after the other.
+  void begin_view();
+  // Not part of a step: between the commit before and the step's own work, an evaluation of the
+  // test set; between its reduction and its update, a copy of the state for a checkpoint.
+  void evaluated(Duration took) { evaluating_ += took; }
+  void copied_state(Duration took) { copying_ += took; }
+
+  /// The last sums of this member, which has this rank, are given to the reduction. `waited`: for
+  /// data, by its compute threads in the mean, since the process began; the same below. Returns the
+  /// signals of this member.
+  [[nodiscard]] ReadySignals ready(Instant now, Duration waited, Rank self, bool is_first_step);
+  /// The reduction is complete.
+  void reduced(Instant now, const ReadySignals& slowest);
+  /// The state has been updated. Returns the division of the step before this one, if it is known.
+  [[nodiscard]] std::optional<StepTimes> committed(Instant now, Duration waited,
+                                                   const elastic::View& view);
+
+  /// Between the last two commits; 0 before the second.
+  [[nodiscard]] Duration last_step() const { return last_step_; }
+  /// Of it, the time in which compute threads waited for data, in the mean.
+  [[nodiscard]] Duration last_wait() const { return last_wait_; }
+  /// Of it, the time in which the state was copied for a checkpoint.
+  [[nodiscard]] Duration last_copy() const { return last_copy_; }
+
+ private:
+  /// What this member itself knows of a step.
+  struct Own {
+    Duration step{};
+    Duration update{};
+  };
+
+  [[nodiscard]] bool has_committed() const { return committed_.ns != 0; }
+
+  Instant committed_;
+  Instant reduced_;
+  Duration evaluating_{};
+  Duration copying_{};
+  Duration waited_at_commit_{};
+  Duration last_step_{};
+  Duration last_wait_{};
+  Duration last_copy_{};
+  // Of the present step:
+  std::optional<SlowestMember> self_;  // as it will tell it if it is the slowest
+  bool is_slowest_ = false;
+  std::optional<SlowestMember> slowest_before_;  // of all members
+  // Of the step before:
+  std::optional<SlowestMember> self_before_;  // if it was the slowest
+  std::optional<Own> before_;
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,110 @@
+#include "engine/training/step_clock.hpp"
+
+#include <gmock/gmock.h>
+
+namespace mayfly::engine {
+namespace {
+
+Instant at(int ms) {
+  return Instant{} + milliseconds(1000 + ms);
+}
+
+elastic::View view_of(std::vector<std::uint64_t> ids) {
+  elastic::View view;
+  for (const std::uint64_t id : ids) {
+    elastic::ViewMember member;
+    member.id = MemberId{id};
+    view.members.push_back(member);
+  }
+  return view;
+}
+
+/// The maxima of what two members say.
+ReadySignals max_of(const ReadySignals& a, const ReadySignals& b) {
+  ReadySignals most{std::max(a.ready_us, b.ready_us), a.slowest_before};
+  if (b.slowest_before) {
+    most.slowest_before = b.slowest_before;
+  }
+  return most;
+}
+
+/// Two members that take steps together: this one reports, the other one is ready later.
+class Pair : public ::testing::Test {
+ protected:
+  /// The step begins with the commit at `begin`; both commit it at `begin + 100`.
+  std::optional<StepTimes> step(int begin, int own_ready, int others_ready, int others_wait,
+                                bool is_first = false) {
+    others_waited_ += milliseconds(others_wait);
+    const ReadySignals mine = clock_.ready(at(begin + own_ready), Duration{}, Rank{0}, is_first);
+    const ReadySignals theirs =
+        other_.ready(at(begin + others_ready), others_waited_, Rank{1}, is_first);
+    const ReadySignals both = max_of(mine, theirs);
+    clock_.reduced(at(begin + 90), both);
+    other_.reduced(at(begin + 90), both);
+    (void)other_.committed(at(begin + 100), others_waited_, view_);
+    return clock_.committed(at(begin + 100), Duration{}, view_);
+  }
+
+  const elastic::View view_ = view_of({4, 7});
+  StepClock clock_;
+  StepClock other_;
+  Duration others_waited_{};
+};
+
+TEST_F(Pair, AStepIsDividedByItsSlowestMemberInTheStepAfter) {
+  EXPECT_FALSE(step(0, 20, 60, 0, true)) << "the first of a view";
+  EXPECT_FALSE(step(100, 20, 60, 15)) << "of a step before that began one after the other";
+  const std::optional<StepTimes> times = step(200, 50, 30, 0);
+  ASSERT_TRUE(times);
+  EXPECT_EQ(times->slowest, 7u);
+  EXPECT_DOUBLE_EQ(times->compute_ms, 45);
+  EXPECT_DOUBLE_EQ(times->data_ms, 15);
+  EXPECT_DOUBLE_EQ(times->exchange_ms, 30);
+  EXPECT_DOUBLE_EQ(times->update_ms, 10);
+  const std::optional<StepTimes> next = step(300, 20, 60, 0);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->slowest, 4u);
+  EXPECT_DOUBLE_EQ(next->compute_ms, 50);
+  EXPECT_DOUBLE_EQ(next->exchange_ms, 40);
+}
+
+TEST_F(Pair, AnEvaluationAndACopyOfTheStateAreLeftOut) {
+  (void)step(0, 20, 60, 0, true);
+  clock_.copied_state(milliseconds(4));
+  clock_.evaluated(milliseconds(10));
+  other_.evaluated(milliseconds(10));
+  (void)step(100, 20, 60, 0);
+  const std::optional<StepTimes> times = step(200, 20, 60, 0);
+  ASSERT_TRUE(times);
+  EXPECT_DOUBLE_EQ(times->compute_ms, 50);
+  EXPECT_DOUBLE_EQ(times->compute_ms + times->exchange_ms + times->update_ms, 86);
+  EXPECT_DOUBLE_EQ(times->update_ms, 6);
+}
+
+TEST_F(Pair, ANewViewBeginsAnew) {
+  (void)step(0, 20, 60, 0, true);
+  (void)step(100, 20, 60, 0);
+  clock_.begin_view();
+  other_.begin_view();
+  EXPECT_FALSE(step(200, 20, 60, 0, true));
+  EXPECT_FALSE(step(300, 20, 60, 0));
+  EXPECT_TRUE(step(400, 20, 60, 0));
+}
+
+TEST_F(Pair, AStepThatIsComputedTwiceIsDividedAsOne) {
+  (void)step(0, 20, 60, 0, true);
+  (void)step(100, 20, 60, 0);
+  (void)clock_.ready(at(210), {}, Rank{0}, false);
+  const ReadySignals theirs = other_.ready(at(220), {}, Rank{1}, false);
+  clock_.reduced(at(225), theirs);
+  other_.reduced(at(225), theirs);
+  const std::optional<StepTimes> before = step(200, 50, 70, 0);
+  ASSERT_TRUE(before) << "told in both attempts";
+  EXPECT_EQ(before->slowest, 7u);
+  const std::optional<StepTimes> times = step(300, 20, 60, 0);
+  ASSERT_TRUE(times);
+  EXPECT_DOUBLE_EQ(times->compute_ms, 70);
+}
+
+}  // namespace
+}  // namespace mayfly::engine
