@@ -173,6 +173,16 @@ Subcommand documentation_command() {
           documentation};
 }
 
+Subcommand profile_command() {
+  return {{"profile",
+           "show what the time of a run was spent on, and which workers the others waited for",
+           "RUN_DIR",
+           {kAsJson},
+           {},
+           false},
+          profile};
+}
+
 Subcommand dashboard_command() {
   return {{"dashboard",
            "show runs as a page: curves, members, recoveries, money, and where the time went",
@@ -301,6 +311,7 @@ const std::vector<Subcommand>& subcommands() {
         false},
        import_weights},
       dashboard_command(),
+      profile_command(),
       token_command(),
       bundle_command(),
       comparison(),

@@ -47,6 +47,8 @@ int evaluator(const ParsedArguments& arguments, Context& context);
 int export_weights(const ParsedArguments& arguments, Context& context);
 int import_weights(const ParsedArguments& arguments, Context& context);
 
+// profile_command.cpp: what the time of a run was spent on.
+int profile(const ParsedArguments& arguments, Context& context);
 // dashboard_command.cpp: the records of runs as a page.
 int dashboard(const ParsedArguments& arguments, Context& context);
 

@@ -318,6 +318,7 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   note.checkpoint = static_cast<float>(number(*record, "checkpoint_ms").value_or(0) / 1000);
   note.retried = record->contains("attempts");
   note.skipped = record->contains("skipped");
+  step_profile_.add(*record);
   ++totals_.steps;
   totals_.samples += static_cast<std::uint64_t>(std::max(0.0, samples));
   if (rate > 0 && samples > 0) {

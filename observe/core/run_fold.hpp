@@ -22,6 +22,7 @@
 #include "observe/core/members.hpp"
 #include "observe/core/metrics_text.hpp"
 #include "observe/core/servers.hpp"
+#include "observe/core/step_profile.hpp"
 
 namespace mayfly::observe {
 
@@ -128,6 +129,7 @@ class RunFold {
 
   [[nodiscard]] const Members& members() const { return members_; }
   [[nodiscard]] const Servers& servers() const { return servers_; }
+  [[nodiscard]] const StepProfile& step_profile() const { return step_profile_; }
   [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
   [[nodiscard]] std::vector<JobSpan> spans() const;
   /// Evaluations and checkpoints between steps, as far as records of steps tell of them.
@@ -194,6 +196,7 @@ class RunFold {
   std::vector<EventFact> events_;
   std::uint64_t undone_steps_ = 0;  // by the records of events
   RunTotals totals_;
+  StepProfile step_profile_;
   std::uint64_t damaged_ = 0;
   std::string first_damaged_;
 };

@@ -107,6 +107,23 @@ TEST(RunFold, TimesOfRecordsAreTaken) {
   EXPECT_DOUBLE_EQ(feed.fold.kept().time(5), 4.25);
 }
 
+TEST(RunFold, TimesOfStepsAreAddedByKindAndByTheirSlowestMember) {
+  RunFold fold;
+  fold.metric(R"({"step": 1, "samples": 8})", 0);
+  fold.metric(R"({"step": 2, "samples": 8, "before": {"slowest": 3, "compute_ms": 8,
+                  "data_ms": 1, "exchange_ms": 2, "update_ms": 0.5}})",
+              30);
+  fold.metric(R"({"step": 3, "samples": 8, "before": {"slowest": 1, "compute_ms": 4}})", 200);
+  fold.metric(R"({"step": 4, "samples": 8, "before": {"compute_ms": 4}})", 300);
+  fold.metric(R"({"step": 5, "samples": 8, "before": 7})", 400);
+  const StepProfile& profile = fold.step_profile();
+  EXPECT_EQ(profile.steps(), 2u);
+  EXPECT_DOUBLE_EQ(profile.total(), 0.0155);
+  EXPECT_EQ(profile.slowest().at(3).steps, 1u);
+  EXPECT_DOUBLE_EQ(profile.slowest().at(3).seconds[0], 0.008);
+  EXPECT_DOUBLE_EQ(profile.slowest().at(1).seconds[0], 0.004);
+}
+
 TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   Feed feed;
   feed.event(event_line(100, "started", "\"metrics_bytes\": 0, \"t\": 0"));

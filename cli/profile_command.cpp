@@ -1,0 +1,113 @@
+// `mayfly profile`: what the time of a run was spent on, from its records.
+
+#include <fmt/format.h>
+#include <boost/json.hpp>
+#include <vector>
+
+#include "cli/cli.hpp"
+#include "engine/run/record_json.hpp"
+#include "observe/run_follower.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+namespace json = boost::json;
+
+using observe::kStepPartNames;
+using observe::kStepParts;
+using observe::StepProfile;
+
+/// A number of digits that a measurement of a step deserves.
+double ms(double seconds, std::uint64_t steps) {
+  return engine::rounded(1000 * seconds / static_cast<double>(steps), 3);
+}
+
+std::string host_of(const observe::RunFold& run, std::uint64_t member) {
+  for (const observe::MemberLane& lane : run.members().lanes()) {
+    if (lane.member == member) {
+      return lane.host;
+    }
+  }
+  return {};
+}
+
+json::object to_json(const observe::RunFold& run) {
+  const StepProfile& profile = run.step_profile();
+  json::object step;
+  json::array members;
+  if (profile.steps() > 0) {
+    for (std::size_t part = 0; part < kStepParts; ++part) {
+      step[std::string(kStepPartNames[part]) + "_ms"] =
+          ms(profile.seconds()[part], profile.steps());
+    }
+  }
+  for (const auto& [member, slowest] : profile.slowest()) {
+    json::object of_member = {
+        {"member", member}, {"host", host_of(run, member)}, {"steps", slowest.steps}};
+    for (std::size_t part = 0; part < kStepParts; ++part) {
+      of_member[std::string(kStepPartNames[part]) + "_ms"] =
+          ms(slowest.seconds[part], slowest.steps);
+    }
+    members.push_back(std::move(of_member));
+  }
+  json::object wall;
+  for (const observe::TimeShare& share : run.time_shares()) {
+    wall[share.kind] = engine::rounded(share.seconds, 3);
+  }
+  return {{"steps", profile.steps()},
+          {"step", std::move(step)},
+          {"slowest", std::move(members)},
+          {"wall_seconds", std::move(wall)}};
+}
+
+std::string as_text(const observe::RunFold& run) {
+  const StepProfile& profile = run.step_profile();
+  std::string out = "of the run                seconds\n";
+  double wall = 0;
+  for (const observe::TimeShare& share : run.time_shares()) {
+    wall += share.seconds;
+  }
+  for (const observe::TimeShare& share : run.time_shares()) {
+    if (share.seconds > 0) {
+      out += fmt::format("  {:<16} {:>14.3f}  {:>5.1f} %\n", share.kind, share.seconds,
+                         100 * share.seconds / wall);
+    }
+  }
+  if (profile.steps() == 0) {
+    return out + "no record tells what the time of a step was spent on\n";
+  }
+  out += fmt::format("of a step, mean of {:<7}   ms\n", profile.steps());
+  for (std::size_t part = 0; part < kStepParts; ++part) {
+    out += fmt::format("  {:<16} {:>14.3f}  {:>5.1f} %\n", kStepPartNames[part],
+                       ms(profile.seconds()[part], profile.steps()),
+                       100 * profile.seconds()[part] / profile.total());
+  }
+  out += "ready last              of steps  compute and data, ms\n";
+  for (const auto& [member, slowest] : profile.slowest()) {
+    const double ready = slowest.seconds[0] + slowest.seconds[1];
+    out += fmt::format(
+        "  {:<20} {:>7.1f} %  {:.3f}\n", fmt::format("worker {} {}", member, host_of(run, member)),
+        100.0 * static_cast<double>(slowest.steps) / static_cast<double>(profile.steps()),
+        ms(ready, slowest.steps));
+  }
+  return out;
+}
+
+}  // namespace
+
+int profile(const ParsedArguments& arguments, Context& context) {
+  if (arguments.positionals.size() != 1) {
+    return context.complain("profile expects one run directory, such as runs/a", kExitUsage);
+  }
+  Result<std::unique_ptr<observe::RunFollower>> opened =
+      observe::RunFollower::open(arguments.positionals.front());
+  if (!opened.ok()) {
+    return context.complain("profile: " + opened.error().detail, kExitUsage);
+  }
+  observe::RunFold& run = opened.value()->fold();
+  run.settle();
+  context.out << (arguments.has("json") ? engine::json_text(to_json(run)) + "\n" : as_text(run));
+  return kExitDone;
+}
+
+}  // namespace mayfly::cli

@@ -1,0 +1,45 @@
+#pragma once
+
+// What the time of steps was spent on, and which members the others waited for, from the records of
+// steps (`before`: engine/run/records.hpp, StepTimes). Pure; one thread at a time.
+
+#include <array>
+#include <boost/json/fwd.hpp>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace mayfly::observe {
+
+/// The kinds of a step's time; they add up to it.
+enum class StepPart : std::size_t { kCompute, kData, kExchange, kUpdate };
+inline constexpr std::size_t kStepParts = 4;
+inline constexpr std::array<const char*, kStepParts> kStepPartNames = {"compute", "data",
+                                                                       "exchange", "update"};
+using StepSeconds = std::array<double, kStepParts>;
+
+class StepProfile {
+ public:
+  struct Slowest {
+    std::uint64_t steps = 0;  ///< in which this member was ready last
+    StepSeconds seconds{};    ///< of those steps
+  };
+
+  /// A line of metrics.jsonl; one without times is left out.
+  void add(const boost::json::object& record);
+
+  /// Steps whose times are known.
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  /// Of all these steps together.
+  [[nodiscard]] const StepSeconds& seconds() const { return seconds_; }
+  [[nodiscard]] double total() const;
+  /// By member.
+  [[nodiscard]] const std::map<std::uint64_t, Slowest>& slowest() const { return slowest_; }
+
+ private:
+  std::uint64_t steps_ = 0;
+  StepSeconds seconds_{};
+  std::map<std::uint64_t, Slowest> slowest_;
+};
+
+}  // namespace mayfly::observe
