@@ -87,10 +87,10 @@ const std::vector<std::string> kComparedSettings = {"model",
 Subcommand switch_tuning() {
   return {
       {"tune-switch",
-       "find the earliest switch from bsp to a faster policy that keeps the accuracy of bsp, by "
-       "running the job; continues an interrupted search",
+       "find the earliest switch from bsp to a faster policy that keeps the accuracy of bsp",
        "",
-       {{"output", "DIR", "records, table and plots (default: tune-switch)"},
+       {{"output", "DIR",
+         "records, table and charts; continues an interrupted search there (default: tune-switch)"},
         {"then", "PHASES", "phases after bsp (default: asp), e.g. ssp:2 or asp{lr=0.5x}"},
         {"condition", "NAME", "clean (default), straggler, kill or straggler+kill"},
         {"tolerance", "SHARE", "accepted loss of mean accuracy (default 0.01)"},
@@ -106,10 +106,11 @@ Subcommand switch_tuning() {
 
 Subcommand comparison() {
   return {{"compare",
-           "train the same job under all-reduce and parameter servers, and compare; continues an "
-           "interrupted comparison; defaults: docs/parameter_server.md",
+           "train the same job under all-reduce and parameter servers, and compare the results",
            "",
-           {{"output", "DIR", "records, table and plots (default: comparison)"},
+           {{"output", "DIR",
+             "records, table and charts; continues an interrupted comparison there (default: "
+             "comparison)"},
             {"variants", "LIST",
              "separated by spaces: allreduce, or phases, optionally with +greedy or +elastic "
              "(default: allreduce "
