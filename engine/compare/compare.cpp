@@ -69,7 +69,7 @@ Result<void> Comparison::run() {
   return {};
 }
 
-/// Only what this comparison asks for; the folder may hold more.
+/// The results of this comparison alone: the folder may have those of other variants and seeds.
 std::vector<RunResult> Comparison::results_in_order() const {
   std::vector<RunResult> results;
   for (const CompareCell& cell : plan_.cells) {
@@ -108,7 +108,7 @@ CompareOptions comparison_of(const TuneSwitchOptions& options, const std::string
   return comparison;
 }
 
-/// What all runs have in common, if a job can be switched at all.
+/// The plan of the runs' common settings; kInvalidInput if such a job cannot be switched.
 Result<ComparePlan> plan_of(const TuneSwitchOptions& options) {
   if (options.then.find(' ') != std::string::npos) {
     return Error{Errc::kInvalidInput, "--then '" + options.then + "' has spaces"};

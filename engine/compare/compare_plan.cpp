@@ -38,7 +38,7 @@ bool is_given(const std::vector<SettingValue>& settings, const std::string& name
                      [&name](const SettingValue& setting) { return setting.first == name; });
 }
 
-/// The defaults, and what was said over them.
+/// The defaults, and the given settings in their places.
 std::vector<SettingValue> common_settings(const CompareOptions& options) {
   std::vector<SettingValue> settings;
   for (const SettingValue& setting : compare_defaults(options.quick)) {
@@ -50,7 +50,7 @@ std::vector<SettingValue> common_settings(const CompareOptions& options) {
   return settings;
 }
 
-/// With these settings the job is a possible one.
+/// The configuration with these settings; kInvalidInput if no job can have them.
 Result<JobConfig> config_of(const std::vector<SettingValue>& settings) {
   JobConfig config;
   for (const auto& [name, text] : settings) {
@@ -60,14 +60,14 @@ Result<JobConfig> config_of(const std::vector<SettingValue>& settings) {
   return config;
 }
 
-/// Somebody dies after a third of the job and is replaced.
+/// A worker dies after a third of the job, and another one joins a tenth of the job later.
 std::string usual_chaos(const JobConfig& config) {
   const std::uint64_t third = std::max<std::uint64_t>(1, config.steps / 3);
   return fmt::format("kill@step={}:worker={},join@step={}", third, config.workers - 1,
                      third + std::max<std::uint64_t>(1, config.steps / 10));
 }
 
-/// Splits off what holds under some conditions only.
+/// Removes a setting that only some conditions have, and returns its text.
 std::string take_setting(std::vector<SettingValue>& settings, const std::string& name) {
   std::string text;
   std::erase_if(settings, [&](const SettingValue& setting) {
@@ -107,6 +107,9 @@ Result<Parts> parse_parts(const CompareOptions& options) {
 
 }  // namespace
 
+/// The workers share the cores of one machine with each other and with their servers, so one may be
+/// silent for a while without being lost: it gets two seconds. TensorBoard's files would only make
+/// the many run directories larger.
 std::vector<SettingValue> compare_defaults(bool quick) {
   std::vector<SettingValue> settings = {{"model", "resnet20"},      {"workers", "4"},
                                         {"threads", "1"},           {"inject", "slow=3x,worker=1"},
@@ -184,6 +187,7 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
   for (const CompareCondition& condition : parts.conditions) {
     plan.conditions.push_back(condition.name);
   }
+  // Seed by seed, so that an interrupted comparison has compared everything with some seeds.
   for (std::uint64_t seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
     for (const CompareCondition& condition : parts.conditions) {
       for (const CompareVariant& variant : parts.variants) {

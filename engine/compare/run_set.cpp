@@ -22,7 +22,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kSummaryBytesMax = std::size_t{1} << 30;
-constexpr std::size_t kLossPoints = 60;
+constexpr std::size_t kLossPoints = 60;  // enough for a chart; run directories have every step
 
 void add_shard(RunResult& result, const ShardRecord& shard) {
   for (const auto& [age, count] : shard.staleness) {
@@ -222,7 +222,7 @@ const RunResult* RunSet::find(const std::string& id) const {
   return place == results_.end() ? nullptr : &place->second;
 }
 
-/// That of a run that was interrupted stays: its processes may still be ending.
+/// The folder of a run that was interrupted is not used again: its processes may still be ending.
 std::string RunSet::free_run_dir(const std::string& id) const {
   std::string run_dir = path("runs/" + id);
   for (int attempt = 2; fs::exists(run_dir) || fs::exists(run_dir + ".log"); ++attempt) {
@@ -235,10 +235,7 @@ Result<RunResult> RunSet::start(const CompareCell& cell) const {
   const std::string run_dir = free_run_dir(cell.id);
   const std::string log = run_dir + ".log";
   std::vector<std::string> words = {own_program(), "train", "--quiet", "--run-dir", run_dir};
-  for (const auto& [name, value] : cell.settings) {
-    words.push_back("--" + flag_name(*find_setting(name)));
-    words.push_back(value);
-  }
+  append_job(words, false, cell.settings);
   TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log));
   while (!child.wait_until(monotonic_now() + kPollInterval)) {
   }
