@@ -85,7 +85,8 @@ RunFollower::RunFollower(const std::string& path)
     : path_(path),
       fold_(std::make_unique<RunFold>()),
       events_{path + "/events.jsonl", 0, 0},
-      metrics_{path + "/metrics.jsonl", 0, 0} {
+      metrics_{path + "/metrics.jsonl", 0, 0},
+      members_{path + "/members.jsonl", 0, 0} {
   std::error_code failure;
   const std::filesystem::path whole = std::filesystem::canonical(path, failure);
   name_ = failure ? path : whole.filename().string();
@@ -111,11 +112,12 @@ Result<std::unique_ptr<RunFollower>> RunFollower::open(const std::string& path) 
 bool RunFollower::begin_anew_if_replaced() {
   const bool events = was_replaced(events_);
   const bool metrics = was_replaced(metrics_);
-  if (!events && !metrics) {
+  const bool members = was_replaced(members_);
+  if (!events && !metrics && !members) {
     return false;
   }
   fold_ = std::make_unique<RunFold>();
-  events_.offset = metrics_.offset = 0;
+  events_.offset = metrics_.offset = members_.offset = 0;
   config_seen_.clear();
   summary_seen_.clear();
   anew_ = true;
@@ -157,6 +159,9 @@ bool RunFollower::poll() {
             changed;
   changed = read_lines(metrics_, [this](std::string_view line,
                                         std::uint64_t offset) { fold_->metric(line, offset); }) ||
+            changed;
+  changed = read_lines(members_, [this](std::string_view line,
+                                        std::uint64_t offset) { fold_->member(line, offset); }) ||
             changed;
   if (changed) {
     fold_->settle();

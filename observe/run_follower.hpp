@@ -38,6 +38,7 @@ class RunFollower {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint64_t event_bytes() const { return events_.offset; }
   [[nodiscard]] std::uint64_t metric_bytes() const { return metrics_.offset; }
+  [[nodiscard]] std::uint64_t member_bytes() const { return members_.offset; }
 
  private:
   explicit RunFollower(const std::string& path);
@@ -50,6 +51,7 @@ class RunFollower {
   std::unique_ptr<RunFold> fold_;
   GrowingFile events_;
   GrowingFile metrics_;
+  GrowingFile members_;
   std::string config_seen_;  // size and time of the file that was read
   std::string summary_seen_;
   bool anew_ = false;

@@ -24,7 +24,7 @@ constexpr std::size_t kChangesMax = 1000;  // a page that is further behind gets
 }  // namespace
 
 ServedRun::ServedRun(std::unique_ptr<RunFollower> follower)
-    : follower_(std::move(follower)), event_bytes_(follower_->event_bytes()) {
+    : follower_(std::move(follower)), fact_bytes_(fact_bytes()) {
   (void)follower_->fold().take_first_changed();
 }
 
@@ -34,10 +34,10 @@ bool ServedRun::poll() {
   }
   ++version_;
   const bool anew = follower_->take_begun_anew();
-  if (anew || follower_->event_bytes() != event_bytes_ || follower_->take_read_settings()) {
+  if (anew || fact_bytes() != fact_bytes_ || follower_->take_read_settings()) {
     facts_version_ = version_;
   }
-  event_bytes_ = follower_->event_bytes();
+  fact_bytes_ = fact_bytes();
   const std::size_t first = follower_->fold().take_first_changed();
   changes_.push_back({version_, anew ? 0 : first});
   if (changes_.size() > kChangesMax) {
@@ -47,7 +47,9 @@ bool ServedRun::poll() {
 }
 
 std::string ServedRun::position() const {
-  return std::to_string(follower_->event_bytes()) + "-" + std::to_string(follower_->metric_bytes());
+  return std::to_string(follower_->event_bytes()) + "-" +
+         std::to_string(follower_->metric_bytes()) + "-" +
+         std::to_string(follower_->member_bytes());
 }
 
 const std::string& ServedRun::state() {

@@ -46,10 +46,14 @@ class ServedRun {
     std::size_t first_row = 0;
   };
 
+  [[nodiscard]] std::uint64_t fact_bytes() const {
+    return follower_->event_bytes() + follower_->member_bytes();
+  }
+
   std::unique_ptr<RunFollower> follower_;
   std::uint64_t version_ = 1;
   std::uint64_t facts_version_ = 1;
-  std::uint64_t event_bytes_ = 0;
+  std::uint64_t fact_bytes_ = 0;
   std::deque<Change> changes_;
   std::string state_;
   std::uint64_t state_version_ = 0;

@@ -101,6 +101,26 @@ void Members::ended(double t, std::uint64_t member, const std::string& kind,
   std::erase(active_, member);
 }
 
+void Members::measured(std::uint64_t member, const MemberMeasure& measure) {
+  measures_[member].push_back(measure);
+}
+
+/// The line of an end is written right after its event. A member of another part of the job may
+/// have the same id.
+std::vector<MemberMeasure> Members::measures_of(const MemberLane& lane) const {
+  constexpr double kSlack = 0.5;
+  std::vector<MemberMeasure> found;
+  if (const auto place = measures_.find(lane.member); place != measures_.end()) {
+    for (const MemberMeasure& measure : place->second) {
+      const bool is_before = measure.t < lane.spans.front().from;
+      if (!is_before && (lane.end.empty() || measure.t <= lane.end_t + kSlack)) {
+        found.push_back(measure);
+      }
+    }
+  }
+  return found;
+}
+
 void Members::all_ended(double t) {
   while (!open_.empty()) {
     ended(t, open_.begin()->first, "ended", "");

@@ -20,6 +20,15 @@ struct MemberSpan {
   MemberPhase phase = MemberPhase::kLoading;
 };
 
+/// A line of members.jsonl.
+struct MemberMeasure {
+  double t = 0;
+  double microbatch_ms = 0;  ///< 0: not measured yet
+  std::uint32_t microbatches = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+};
+
 struct MemberLane {
   std::uint64_t member = 0;
   std::string host;
@@ -46,7 +55,12 @@ class Members {
   /// The job has ended, or its next part begins.
   void all_ended(double t);
 
+  /// In any order with the events: a measure belongs to the lane that its member has at its time.
+  void measured(std::uint64_t member, const MemberMeasure& measure);
+
   [[nodiscard]] const std::vector<MemberLane>& lanes() const { return lanes_; }
+  /// Of this lane, in the order of the file.
+  [[nodiscard]] std::vector<MemberMeasure> measures_of(const MemberLane& lane) const;
   [[nodiscard]] std::size_t active() const { return active_.size(); }
 
  private:
@@ -56,6 +70,7 @@ class Members {
   std::vector<MemberLane> lanes_;
   std::map<std::uint64_t, std::size_t> open_;  // lanes of members that are there
   std::vector<std::uint64_t> active_;
+  std::map<std::uint64_t, std::vector<MemberMeasure>> measures_;
   std::vector<std::size_t> just_ended_;  // lanes that ended after the newest view
 };
 

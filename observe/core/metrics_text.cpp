@@ -1,5 +1,6 @@
 #include "observe/core/metrics_text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -204,6 +205,24 @@ void write_members(const MetricsReader& run, FamilyWriter& out) {
   samples_by(run, out, "state", counts);
 }
 
+void write_speeds(const MetricsReader& run, FamilyWriter& out) {
+  const Members& members = run.fold().members();
+  std::vector<double> seconds;
+  for (const MemberLane& lane : members.lanes()) {
+    const std::vector<MemberMeasure> measures =
+        lane.end.empty() ? members.measures_of(lane) : std::vector<MemberMeasure>();
+    if (!measures.empty() && measures.back().microbatch_ms > 0) {
+      seconds.push_back(measures.back().microbatch_ms / 1000);
+    }
+  }
+  if (!seconds.empty()) {
+    std::sort(seconds.begin(), seconds.end());
+    out.sample(run.labels({{"stat", "fastest"}}), seconds.front());
+    out.sample(run.labels({{"stat", "median"}}), seconds[seconds.size() / 2]);
+    out.sample(run.labels({{"stat", "slowest"}}), seconds.back());
+  }
+}
+
 void write_servers(const MetricsReader& run, FamilyWriter& out) {
   std::map<std::string, std::uint64_t> counts = {{"coming", 0}, {"working", 0}, {"leaving", 0}};
   for (const ServerLane& lane : run.fold().servers().lanes()) {
@@ -325,6 +344,9 @@ std::vector<FamilyOfRun> families_of_steps() {
 std::vector<FamilyOfRun> families_of_members() {
   return {
       {{"mayfly_workers", Type::kGauge, "", "Members by what they do."}, write_members},
+      {{"mayfly_worker_microbatch_seconds", Type::kGauge, "seconds",
+        "Time of a microbatch on the members that are there."},
+       write_speeds},
       {{"mayfly_workers_wanted", Type::kGauge, "", "The setting `workers`."},
        [](const MetricsReader& run, FamilyWriter& out) {
          out.sample(run.labels(), run.setting_number("workers"));

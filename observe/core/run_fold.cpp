@@ -358,6 +358,19 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   rows_settled_ = 0;
 }
 
+void RunFold::member(std::string_view line, std::uint64_t offset) {
+  const std::optional<json::object> record = parse_object(line);
+  const std::optional<std::uint64_t> id = record ? whole(*record, "member") : std::nullopt;
+  const std::optional<double> t = record ? number(*record, "t") : std::nullopt;
+  if (!id || !t) {
+    return damaged("members.jsonl", offset);
+  }
+  members_.measured(*id,
+                    {*t, number(*record, "microbatch_ms").value_or(0),
+                     static_cast<std::uint32_t>(whole(*record, "microbatches").value_or(0)),
+                     whole(*record, "steps").value_or(0), whole(*record, "samples").value_or(0)});
+}
+
 void RunFold::undo_from(std::size_t row) {
   for (std::size_t i = row; i < kept_.rows(); ++i) {
     undone_.push(kept_.row(i));

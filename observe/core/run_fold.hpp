@@ -109,6 +109,8 @@ class RunFold {
   /// is counted and left out. `offset`: where the line begins in its file.
   void event(std::string_view line, std::uint64_t offset);
   void metric(std::string_view line, std::uint64_t offset);
+  /// The same of members.jsonl, which older runs lack.
+  void member(std::string_view line, std::uint64_t offset);
   /// The text of summary.json; empty while there is none.
   void summary(std::string_view text);
   /// Brings the times of steps up to date with all records so far. Call it before anything below.

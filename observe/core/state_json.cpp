@@ -13,6 +13,7 @@ namespace json = boost::json;
 
 namespace {
 
+constexpr std::size_t kSpeedsMax = 2'000;   // of each member, the newest
 constexpr std::size_t kEventsMax = 20'000;  // the newest; their number is in the state
 
 json::value optional_number(const std::optional<double>& value) {
@@ -27,12 +28,29 @@ json::array ids_of(const std::vector<std::uint64_t>& members) {
   return ids;
 }
 
-json::value lane_of(const MemberLane& lane) {
+/// What members.jsonl says: the speed at each change, and what it has done up to the last one.
+void add_measures(json::object& out, const std::vector<MemberMeasure>& measures) {
+  json::array speeds;
+  for (std::size_t i = measures.size() - std::min(measures.size(), kSpeedsMax); i < measures.size();
+       ++i) {
+    if (measures[i].microbatch_ms > 0) {
+      speeds.push_back({measures[i].t, measures[i].microbatch_ms, measures[i].microbatches});
+    }
+  }
+  out["speeds"] = std::move(speeds);
+  if (!measures.empty()) {
+    out["steps"] = measures.back().steps;
+    out["samples"] = measures.back().samples;
+  }
+}
+
+json::value lane_of(const Members& members, const MemberLane& lane) {
   json::array spans;
   for (const MemberSpan& span : lane.spans) {
     spans.push_back({span.from, optional_number(span.to), name_of(span.phase)});
   }
   json::object out = {{"member", lane.member}, {"host", lane.host}, {"spans", spans}};
+  add_measures(out, members.measures_of(lane));
   if (!lane.end.empty()) {
     out["end"] = lane.end;
     out["end_t"] = lane.end_t;
@@ -113,7 +131,8 @@ class StateWriter {
         {"estimated", fold_.estimated_},
         {"settings", settings},
         {"head", head()},
-        {"members", array_of(fold_.members_.lanes(), [](const auto& l) { return lane_of(l); })},
+        {"members", array_of(fold_.members_.lanes(),
+                             [this](const auto& l) { return lane_of(fold_.members_, l); })},
         {"recoveries", array_of(fold_.recoveries_, recovery_of)},
         {"spans", spans()},
         {"servers", array_of(fold_.servers_.lanes(), [](const auto& l) { return lane_of(l); })},

@@ -506,6 +506,8 @@ class LaneTrack extends Track {
     return super.data();
   }
 
+  fill(c, look) { return fillOf(c, look); }
+
   chartOptions() {
     const options = this.options();
     options.axes[1].values = () => [];
@@ -527,7 +529,7 @@ class LaneTrack extends Track {
           const x0 = u.valToPos(run.xOf(from), 'x', true);
           const x1 = u.valToPos(run.xOf(to === null ? this.end : to), 'x', true);
           if (x1 < left || x0 > left + width) continue;
-          c.fillStyle = fillOf(c, look);
+          c.fillStyle = this.fill(c, look);
           c.fillRect(x0, y, Math.max(1, x1 - x0), bar);
         }
         const x0 = Math.max(left, u.valToPos(run.xOf(lane.from), 'x', true));
@@ -572,6 +574,54 @@ class LaneTrack extends Track {
     const lane = this.board.hovered === this.id ?
       there.find(l => this.rowOf[this.list.indexOf(l)] === row) : null;
     return lane ? lane.words(t) : there.length + ' ' + this.noun;
+  }
+}
+
+// How fast each member is, as a heat map: the darker, the slower, so that it can be read in grey.
+// The scale ends at three times the fastest.
+class SpeedTrack extends LaneTrack {
+  constructor(board) {
+    super(board, 'speed', 'Time of a microbatch on each member', 90);
+    this.noun = 'members';
+  }
+
+  lanes() {
+    const members = this.board.run.state.members.filter(m => m.speeds.length > 0);
+    this.fastest = Math.min(...members.flatMap(m => m.speeds.map(s => s[1])));
+    this.slowest = Math.max(...members.flatMap(m => m.speeds.map(s => s[1])));
+    this.legend.textContent = !members.length ? '' : this.slowest === this.fastest ?
+      `${number(this.fastest, 1)} ms` :
+      `light: ${number(this.fastest, 1)} ms, dark: ` +
+      `${number(Math.min(this.slowest, 3 * this.fastest), 1)} ms` +
+      (this.slowest > 3 * this.fastest ? ' or more' : '');
+    return members.map(m => {
+      const end = m.end === undefined ? null : m.end_t;
+      const parts = m.speeds.map((s, i) =>
+        [s[0], i + 1 < m.speeds.length ? m.speeds[i + 1][0] : end, s[1]]);
+      return {label: String(m.member), from: m.speeds[0][0], to: end, end: m.end,
+              bad: m.end === 'lost' || m.end === 'evicted', parts,
+              words: t => {
+                const speed = m.speeds.filter(s => s[0] <= t).pop();
+                return `member ${m.member} on ${m.host || '?'}: ` + (speed ?
+                  `${number(speed[1], 2)} ms a microbatch, ${speed[2]} of a step` : '');
+              }};
+    });
+  }
+
+  fill(c, ms) {
+    const most = Math.min(this.slowest, 3 * this.fastest);
+    const share = most > this.fastest ?
+      Math.min(1, (ms - this.fastest) / (most - this.fastest)) : 0;
+    return `hsl(205, 85%, ${88 - 60 * share}%)`;
+  }
+
+  text() {
+    return [['member', 'host', 'ms a microbatch', 'microbatches of a step', 'steps', 'samples'],
+            this.board.run.state.members.filter(m => m.steps !== undefined).slice(-500).map(m => {
+              const last = m.speeds[m.speeds.length - 1] || [0, null, 0];
+              return [m.member, m.host, last[1] === null ? '' : number(last[1], 2), last[2],
+                      m.steps, m.samples];
+            })];
   }
 }
 

@@ -138,9 +138,17 @@ def report(folder, page):
     run.view(1, 0, [1, 2])
     run.steps(1, 4000, spike=1234)
     run.loss_of(301, 2, 3000)
+    run.line("members.jsonl", *(
+        {"t": t, "member": member, "host": f"node{member}", "phase": "active", "joined": 1,
+         "microbatches": 4, "microbatch_ms": ms, "steps": 0, "samples": 0}
+        for t, member, ms in ((2, 1, 10), (2, 2, 10), (150, 2, 25))))
     path = write_report(folder, run.folder)
     open_page(page, "file://" + path)
     now = state(page)
+    expect([m["speeds"] for m in now["state"]["members"]] ==
+           [[[2, 10, 4]], [[2, 10, 4], [150, 25, 4]]], "speeds of members")
+    legend = page.find_element("css selector", "#track-speed .legend").get_attribute("textContent")
+    expect(legend == "light: 10 ms, dark: 25 ms", legend)
     expect(now["source"] == "report" and now["rows"] == 4000, f"rows: {now['rows']}")
     expect(max(now["tracks"]["loss"]["max"]) == 500, "the spike is in the whole picture")
     recovery = now["state"]["recoveries"][0]

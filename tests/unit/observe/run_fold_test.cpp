@@ -160,6 +160,33 @@ TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   EXPECT_DOUBLE_EQ(feed.fold.servers().points()[1].spent, 0.005);
 }
 
+TEST(RunFold, SpeedsBelongToTheMemberOfTheirTime) {
+  Feed feed;
+  const auto line = [](double t, double ms, int steps) {
+    return "{\"t\": " + std::to_string(t) +
+           ", \"member\": 1, \"host\": \"a\", \"phase\": \"active\", "
+           "\"joined\": 0, \"microbatches\": 4, \"microbatch_ms\": " +
+           std::to_string(ms) + ", \"steps\": " + std::to_string(steps) + ", \"samples\": 10}";
+  };
+  feed.fold.member(line(2, 10, 0), 0);  // before the events of the same time
+  begin(feed);
+  feed.event(event_line(1, "connected", "\"member\": 1, \"detail\": \"a\""));
+  feed.fold.member(line(20, 15, 7), 100);
+  feed.event(event_line(20, "lost", "\"member\": 1, \"detail\": \"it died\""));
+  begin(feed, 100);
+  feed.event(event_line(101, "connected", "\"member\": 1, \"detail\": \"b\""));
+  feed.fold.member(line(105, 30, 1), 200);
+  feed.fold.member("not a record", 300);
+  feed.fold.settle();
+  const json::array members = state_of(feed.fold).at("members").as_array();
+  ASSERT_EQ(members.size(), 2U);
+  EXPECT_EQ(members[0].at("speeds").as_array().size(), 2U);
+  EXPECT_EQ(members[0].at("steps").to_number<int>(), 7);
+  EXPECT_EQ(members[1].at("speeds").as_array().size(), 1U);
+  EXPECT_EQ(members[1].at("speeds").at(0).at(1).to_number<double>(), 30);
+  EXPECT_EQ(feed.fold.damaged_lines(), 1U);
+}
+
 TEST(RunFold, StepsThatAreDoneAgainAreUndoneAndNoZigzag) {
   Feed feed;
   begin(feed);
