@@ -161,17 +161,19 @@ std::optional<double> Servers::on_demand_cost(double now) const {
     return std::nullopt;
   }
   double cost = points_.back().spent;
+  bool has_servers = false;
   for (const ServerLane& lane : lanes_) {
     if (!lane.granted) {
       continue;
     }
+    has_servers = true;
     if (!lane.price || !lane.on_demand_price || !(*lane.price > 0)) {
       return std::nullopt;
     }
     const double hours = (lane.ended.value_or(now) - *lane.granted) / kSecondsPerHour;
     cost += lane.cost.value_or(hours * *lane.price) * (*lane.on_demand_price / *lane.price - 1);
   }
-  return cost;
+  return has_servers ? std::optional(cost) : std::nullopt;
 }
 
 }  // namespace mayfly::observe

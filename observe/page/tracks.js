@@ -773,22 +773,23 @@ class MoneyTrack extends Track {
 
   chartOptions() {
     const options = this.options();
-    options.series = [{}, {stroke: () => colourOf('--purple'), width: 2, points: {show: false},
-                           paths: uPlot.paths.stepped({align: 1})}];
+    options.series = [{}, {stroke: () => colourOf('--purple'), width: 2, points: {show: false}}];
     return options;
   }
 
+  // Between two records the cost grows by that of an hour; a server may be billed at once for more.
   data() {
     const run = this.board.run, points = run.state.money;
     const x = [], y = [];
-    for (const [t, spent] of points) {
+    points.forEach(([t, spent, perHour], i) => {
       x.push(run.xOf(t));
       y.push(spent);
-    }
-    if (points.length) {
-      x.push(run.xOf(run.end));
-      y.push(points[points.length - 1][1]);
-    }
+      const last = i + 1 === points.length;
+      const until = last ? run.end : points[i + 1][0];
+      const grown = spent + perHour * (until - t) / 3600;
+      x.push(run.xOf(until));
+      y.push(last ? grown : Math.min(grown, Math.max(spent, points[i + 1][1])));
+    });
     this.shown = {x, spent: y};
     return [x, y];
   }
