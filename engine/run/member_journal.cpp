@@ -77,9 +77,10 @@ std::vector<MemberRecord> MemberJournal::look(double t,
   for (const elastic::MemberStatus& member : members) {
     Known& known = members_[value(member.id)];
     const std::string phase = elastic::name_of(member.phase);
+    const double ms = std::round(double{member.microbatch_ms} * 1000) / 1000;
     const double before = known.last.microbatch_ms;
-    const double change = std::abs(member.microbatch_ms - before);
-    const bool has_new_speed = change > kSpeedChange * before && t - known.last.t >= kSpeedInterval;
+    const bool is_due = before == 0 || t - known.last.t >= kSpeedInterval;
+    const bool has_new_speed = is_due && std::abs(ms - before) > kSpeedChange * before;
     const bool is_new = known.last.phase.empty();
     if (known.has_ended || !(is_new || phase != known.last.phase ||
                              member.microbatches != known.last.microbatches || has_new_speed)) {
@@ -90,7 +91,7 @@ std::vector<MemberRecord> MemberJournal::look(double t,
     known.last.server = member.server;
     known.last.joined = is_new ? t : known.last.joined;
     known.last.microbatches = member.microbatches;
-    known.last.microbatch_ms = member.microbatch_ms;
+    known.last.microbatch_ms = ms;
     lines.push_back(line_of(known, t, phase));
   }
   return lines;

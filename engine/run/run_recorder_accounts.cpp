@@ -16,6 +16,8 @@ void RunRecorder::record_member(const std::string& kind, const NoteEvent& note, 
   std::optional<MemberRecord> line;
   if (note.member && kind == "connected") {
     line = journal_.connected(t, *note.member, note.detail);
+  } else if (note.member && kind == "disconnected") {  // after it was dismissed
+    line = journal_.ended(t, *note.member, MemberRecord::kEnded, "");
   } else if (note.member && is_end_of_member(kind)) {
     line = journal_.ended(t, *note.member, kind, note.detail);
   }

@@ -50,7 +50,7 @@ def members_and_money():
     last = {line["member"]: line for line in run.lines("members.jsonl")}
     samples = sum(line["samples"] for line in last.values())
     expect(abs(samples - summary["samples"]) <= len(last), f"{samples} of {summary['samples']}")
-    expect({line["phase"] for line in last.values()} <= {"lost", "left", "ended", "disconnected"},
+    expect({line["phase"] for line in last.values()} <= {"lost", "left", "ended"},
            last)
     # The bill: each member from its connection to its end.
     begun, bill = {}, 0

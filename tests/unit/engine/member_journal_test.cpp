@@ -36,6 +36,7 @@ TEST(MemberJournal, WritesChangesOnly) {
   MemberJournal journal;
   ASSERT_EQ(journal.look(1, {status_of(1, MemberPhase::kLoading)}).size(), 1U);
   EXPECT_THAT(journal.look(2, {status_of(1, MemberPhase::kLoading)}), IsEmpty());
+  EXPECT_EQ(journal.look(2.5, {status_of(1, MemberPhase::kActive, 4)}).size(), 1U);
   const auto active = journal.look(3, {status_of(1, MemberPhase::kActive, 4, 10)});
   ASSERT_EQ(active.size(), 1U);
   EXPECT_EQ(active[0].phase, "active");
