@@ -121,9 +121,10 @@ def data_on_the_hosts_only():
 
 
 def killed_worker_is_replaced():
+    """After the five seconds in which its host is left alone."""
     digest = undisturbed()
     hosts = Hosts("a", "b")
-    run = started(hosts, "a,b", *lingering(6, 30))
+    run = started(hosts, "a,b", *lingering(6, 22, 38))
     run.wait_for_step(6)
     os.killpg(hosts.processes("b")[0], signal.SIGKILL)
     run.wait_for("a replacement on b", lambda: len(run.events("server_joined")) == 3)
