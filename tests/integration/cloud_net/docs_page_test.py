@@ -51,7 +51,7 @@ class Page:
         changes = {'"$(hostname -I | cut -d\' \' -f1)"': "127.0.0.1", "--port 7000": "--port 0",
                    "--cloud-bundle-port 7001": "--cloud-bundle-port 0",
                    "--threads 8": "--threads 1", "--workers 8": "--workers 2",
-                   "scale --run-dir runs/a 4": "scale --run-dir runs/a 1",
+                   "scale runs/a 4": "scale runs/a 1",
                    "project=P zone=": f"project={at['project']} endpoint={at['gce']} zone=",
                    " --watch": ""}
         page = commands_of_the_page()
