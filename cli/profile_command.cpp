@@ -84,7 +84,8 @@ std::string as_text(const observe::RunFold& run) {
   }
   out += "ready last              of steps  compute and data, ms\n";
   for (const auto& [member, slowest] : profile.slowest()) {
-    const double ready = slowest.seconds[0] + slowest.seconds[1];
+    const double ready =
+        slowest.seconds[observe::kComputePart] + slowest.seconds[observe::kDataPart];
     out += fmt::format(
         "  {:<20} {:>7.1f} %  {:.3f}\n", fmt::format("worker {} {}", member, host_of(run, member)),
         100.0 * static_cast<double>(slowest.steps) / static_cast<double>(profile.steps()),

@@ -34,11 +34,12 @@ constexpr Duration kHeartbeatInterval = milliseconds(100);
 // Only if there is another coordinator to go to. Its heartbeats come every 250 ms.
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
 
-/// What is true of every connection of this worker.
+/// With its age, because the clocks of two hosts cannot be compared.
 Report report_of(const Bytes& payload, Instant happened) {
   return {payload, static_cast<float>(std::max(0.0, to_ms(monotonic_now() - happened)))};
 }
 
+/// What is true of every connection of this worker.
 Hello worker_hello(const MemberClientOptions& options) {
   Hello hello;
   hello.address = options.address;

@@ -13,7 +13,6 @@
 #include "elastic/net/job_token.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/parameter_server/ps_job.hpp"
 #include "engine/processes/exit_codes.hpp"
 #include "engine/processes/job_settings.hpp"
 #include "engine/processes/run_place.hpp"

@@ -21,22 +21,16 @@ constexpr Duration kRetryAfter = seconds(1);
 constexpr Duration kClosingPatience = seconds(5);
 constexpr Duration kTurn = milliseconds(50);
 constexpr std::size_t kUploadChunkBytes = 128U << 10;
-/// While a job trains, an upload takes this share of the time between two checkpoints: then the
-/// newest one at home is hardly older than at full speed, and 100 MB in five minutes need 2 % of a
-/// network of 1 Gbit/s, which the gradients need too.
-constexpr double kShareOfInterval = 1.0 / 8;
-/// Between these. A job that writes checkpoints every few seconds would otherwise fill the network,
-/// a large one that writes them once a day would have none at home for hours.
-constexpr double kBytesPerSecondMin = 2.0 * (1 << 20);
-constexpr double kBytesPerSecondMax = 64.0 * (1 << 20);
-
-double pace_of(const TransferOffer& offer, Duration since_last) {
-  const double spread_s = kShareOfInterval * to_seconds(since_last);
-  return std::clamp(static_cast<double>(offer.bytes()) / spread_s, kBytesPerSecondMin,
-                    kBytesPerSecondMax);
-}
 
 }  // namespace
+
+double upload_bytes_per_second(std::uint64_t bytes, Duration interval) {
+  constexpr double kShareOfInterval = 1.0 / 8;
+  constexpr double kMin = 2.0 * (1 << 20);
+  constexpr double kMax = 64.0 * (1 << 20);
+  const double spread_s = kShareOfInterval * to_seconds(interval);
+  return std::clamp(static_cast<double>(bytes) / spread_s, kMin, kMax);
+}
 
 CheckpointUploader::CheckpointUploader(std::vector<std::string> endpoints, Bytes token)
     : endpoints_(std::move(endpoints)),
@@ -62,7 +56,7 @@ void CheckpointUploader::upload(Step step, nn::CheckpointFiles files) {
   {
     const std::lock_guard lock(mutex_);
     const Instant now = monotonic_now();
-    item.bytes_per_second = pace_of(item.offer, now - given_at_);
+    item.bytes_per_second = upload_bytes_per_second(item.offer.bytes(), now - given_at_);
     waiting_ = std::move(item);
     given_ = step;
     given_at_ = now;

@@ -12,8 +12,9 @@
 namespace mayfly::observe {
 
 /// The kinds of a step's time; they add up to it.
-enum class StepPart : std::size_t { kCompute, kData, kExchange, kUpdate };
 inline constexpr std::size_t kStepParts = 4;
+inline constexpr std::size_t kComputePart = 0;
+inline constexpr std::size_t kDataPart = 1;
 inline constexpr std::array<const char*, kStepParts> kStepPartNames = {"compute", "data",
                                                                        "exchange", "update"};
 using StepSeconds = std::array<double, kStepParts>;

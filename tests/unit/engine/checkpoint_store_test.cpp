@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/file.hpp"
+#include "engine/run/checkpoint_writer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -143,6 +144,14 @@ TEST_F(CheckpointStore, ATornTensorFileIsFoundWhenItIsDecoded) {
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.error().code, Errc::kCorrupt);
   EXPECT_THAT(state.error().detail, HasSubstr(nn::kModelFile));
+}
+
+TEST(UploadPace, IsAnEighthOfTheIntervalWithinBounds) {
+  constexpr double kMiB = 1 << 20;
+  EXPECT_DOUBLE_EQ(upload_bytes_per_second(200 << 20, seconds(320)), 5 * kMiB);
+  EXPECT_DOUBLE_EQ(upload_bytes_per_second(200 << 20, seconds(1)), 64 * kMiB);
+  EXPECT_DOUBLE_EQ(upload_bytes_per_second(200 << 20, Duration{}), 64 * kMiB);
+  EXPECT_DOUBLE_EQ(upload_bytes_per_second(1 << 20, seconds(86400)), 2 * kMiB);
 }
 
 }  // namespace
