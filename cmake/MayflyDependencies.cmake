@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(OpenSSL REQUIRED)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 # Debian's dnnl CMake package insists on OpenCL headers that only its GPU interface needs.
 find_library(DNNL_LIBRARY dnnl REQUIRED)

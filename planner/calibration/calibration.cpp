@@ -1,0 +1,324 @@
+#include "planner/calibration/calibration.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <type_traits>
+#include <variant>
+
+#include "base/parse.hpp"
+#include "base/try_assign.hpp"
+#include "planner/calibration/csv.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+/// Which numbers a column may hold.
+enum class Range { kPositive, kNotNegative, kShare, kHourOfDay, kCount };
+
+template <typename Row>
+struct Column {
+  const char* name;
+  std::variant<std::string Row::*, double Row::*, std::optional<double> Row::*, int Row::*> place;
+  Range range = Range::kNotNegative;
+};
+
+template <typename Row>
+using Columns = std::vector<Column<Row>>;
+
+struct Bounds {
+  double least, most;
+  const char* name;
+};
+
+Bounds bounds_of(Range range) {
+  switch (range) {
+    case Range::kPositive: return {std::numeric_limits<double>::min(), 1e15, "a number above 0"};
+    case Range::kNotNegative: return {0, 1e15, "a number of at least 0"};
+    case Range::kShare: return {0, 1, "a number from 0 to 1"};
+    case Range::kHourOfDay: return {0, 24, "an hour of the day"};
+    case Range::kCount: return {0, 1e6, "a whole number"};
+  }
+  return {0, 0, ""};
+}
+
+Columns<StepTimeRow> columns_of(const StepTimeRow* /*row*/) {
+  using R = StepTimeRow;
+  return {{"gpu", &R::gpu},
+          {"model", &R::model},
+          {"family", &R::family},
+          {"gflops", &R::gflops, Range::kPositive},
+          {"params", &R::params, Range::kPositive},
+          {"tensors", &R::tensors},
+          {"network_latency_ms", &R::network_latency_ms},
+          {"samples", &R::samples},
+          {"step_s", &R::step_s, Range::kPositive},
+          {"sd_s", &R::sd_s},
+          {"kind", &R::kind}};
+}
+
+Columns<ClusterSpeedRow> columns_of(const ClusterSpeedRow* /*row*/) {
+  using R = ClusterSpeedRow;
+  return {{"gpu", &R::gpu},
+          {"parameter_servers", &R::parameter_servers, Range::kCount},
+          {"model", &R::model},
+          {"workers", &R::workers, Range::kCount},
+          {"steps_per_s", &R::steps_per_s, Range::kPositive},
+          {"sd", &R::sd},
+          {"runs", &R::runs},
+          {"kind", &R::kind}};
+}
+
+Columns<CheckpointRow> columns_of(const CheckpointRow* /*row*/) {
+  using R = CheckpointRow;
+  return {{"model", &R::model},     {"family", &R::family},
+          {"tensors", &R::tensors}, {"weights_mb", &R::weights_mb, Range::kPositive},
+          {"meta_mb", &R::meta_mb}, {"duration_s", &R::duration_s, Range::kPositive},
+          {"local_s", &R::local_s}};
+}
+
+Columns<LifetimeByHourRow> columns_of(const LifetimeByHourRow* /*row*/) {
+  using R = LifetimeByHourRow;
+  return {{"gpu", &R::gpu},
+          {"region", &R::region},
+          {"servers", &R::servers, Range::kPositive},
+          {"hours", &R::hours, Range::kPositive},
+          {"revoked_by_then", &R::revoked_by_then}};
+}
+
+Columns<LifetimeServerRow> columns_of(const LifetimeServerRow* /*row*/) {
+  using R = LifetimeServerRow;
+  return {{"study", &R::study},
+          {"gpu", &R::gpu},
+          {"zone", &R::zone},
+          {"launched", &R::launched},
+          {"launch_hour_of_day", &R::launch_hour_of_day, Range::kHourOfDay},
+          {"lifetime_s", &R::lifetime_s},
+          {"ended_by", &R::ended_by}};
+}
+
+Columns<ServerUptimeRow> columns_of(const ServerUptimeRow* /*row*/) {
+  using R = ServerUptimeRow;
+  return {{"cluster", &R::cluster}, {"zone", &R::zone},         {"run", &R::run},
+          {"role", &R::role},       {"uptime_s", &R::uptime_s}, {"end", &R::end}};
+}
+
+Columns<RevocationsByHourRow> columns_of(const RevocationsByHourRow* /*row*/) {
+  using R = RevocationsByHourRow;
+  return {
+      {"gpu", &R::gpu}, {"hour", &R::hour, Range::kHourOfDay}, {"revocations", &R::revocations}};
+}
+
+Columns<RunRow> columns_of(const RunRow* /*row*/) {
+  using R = RunRow;
+  return {{"cluster", &R::cluster},
+          {"zone", &R::zone},
+          {"run", &R::run},
+          {"duration_s", &R::duration_s, Range::kPositive},
+          {"accuracy", &R::accuracy, Range::kShare},
+          {"cost_usd", &R::cost_usd},
+          {"server_uptime_beyond_job_s", &R::uptime_beyond_job_s},
+          {"worker_lost_s_after_training_began", &R::worker_lost_s}};
+}
+
+Columns<TrainingJobRow> columns_of(const TrainingJobRow* /*row*/) {
+  using R = TrainingJobRow;
+  return {{"cluster", &R::cluster},
+          {"workers", &R::workers, Range::kCount},
+          {"parameter_servers", &R::parameter_servers, Range::kCount},
+          {"runs", &R::runs, Range::kPositive},
+          {"duration_s", &R::duration_s, Range::kPositive},
+          {"duration_sd_s", &R::duration_sd_s},
+          {"accuracy", &R::accuracy, Range::kShare},
+          {"accuracy_sd", &R::accuracy_sd},
+          {"cost_usd", &R::cost_usd}};
+}
+
+Columns<CrossRegionRow> columns_of(const CrossRegionRow* /*row*/) {
+  using R = CrossRegionRow;
+  return {{"split_of_4_workers", &R::split},
+          {"duration_s", &R::duration_s, Range::kPositive},
+          {"duration_sd_s", &R::duration_sd_s},
+          {"steps_per_s", &R::steps_per_s, Range::kPositive},
+          {"accuracy", &R::accuracy, Range::kShare}};
+}
+
+Columns<ReplacementRow> columns_of(const ReplacementRow* /*row*/) {
+  using R = ReplacementRow;
+  return {{"what", &R::what}, {"item", &R::item}, {"mean_s", &R::mean_s}, {"sd_s", &R::sd_s}};
+}
+
+Columns<StartupRow> columns_of(const StartupRow* /*row*/) {
+  using R = StartupRow;
+  return {{"class", &R::market_class},
+          {"gpu", &R::gpu},
+          {"provision_s", &R::provision_s},
+          {"staging_s", &R::staging_s},
+          {"booting_s", &R::booting_s}};
+}
+
+Columns<RemainingTimeRow> columns_of(const RemainingTimeRow* /*row*/) {
+  using R = RemainingTimeRow;
+  return {{"step_of_revocation", &R::step_of_revocation},
+          {"estimated_s", &R::estimated_s},
+          {"actual_s", &R::actual_s, Range::kPositive}};
+}
+
+Columns<SwitchRunRow> columns_of(const SwitchRunRow* /*row*/) {
+  using R = SwitchRunRow;
+  return {{"group", &R::group},
+          {"run", &R::run},
+          {"final_accuracy", &R::final_accuracy, Range::kShare},
+          {"time_s", &R::time_s, Range::kPositive},
+          {"last_step", &R::last_step}};
+}
+
+Columns<PriceRow> columns_of(const PriceRow* /*row*/) {
+  using R = PriceRow;
+  return {
+      {"resource", &R::resource}, {"market", &R::market}, {"usd_per_second", &R::usd_per_second}};
+}
+
+/// One field into its place; false if the column cannot hold it.
+template <typename Row>
+bool assign(const std::string& field, const Column<Row>& column, Row& row) {
+  const Bounds bounds = bounds_of(column.range);
+  return std::visit(
+      [&](auto place) {
+        auto& target = row.*place;
+        using Target = std::remove_reference_t<decltype(target)>;
+        if constexpr (std::is_same_v<Target, std::string>) {
+          target = field;
+          return true;
+        } else if constexpr (std::is_same_v<Target, int>) {
+          const auto number = number_in<int>(field, 0, static_cast<int>(bounds.most));
+          target = number.value_or(0);
+          return number.has_value();
+        } else {
+          const auto number = number_in<double>(field, bounds.least, bounds.most);
+          target = number.value_or(0);
+          const bool may_be_empty = std::is_same_v<Target, std::optional<double>>;
+          if constexpr (may_be_empty) {
+            if (field.empty()) {
+              target = std::nullopt;
+              return true;
+            }
+          }
+          return number.has_value();
+        }
+      },
+      column.place);
+}
+
+template <typename Row>
+Result<std::vector<Row>> rows_of(const std::string& name, std::string_view text) {
+  TRY_ASSIGN(const CsvTable table, parse_csv(name, text));
+  const Columns<Row> columns = columns_of(static_cast<const Row*>(nullptr));
+  std::vector<std::size_t> places;
+  for (const Column<Row>& column : columns) {
+    const auto found = std::find(table.columns.begin(), table.columns.end(), column.name);
+    const bool is_optional = std::holds_alternative<std::optional<double> Row::*>(column.place);
+    if (found == table.columns.end() && !is_optional) {
+      return Error{Errc::kInvalidInput, name + ": has no column " + column.name};
+    }
+    places.push_back(static_cast<std::size_t>(found - table.columns.begin()));
+  }
+  std::vector<Row> rows;
+  for (const CsvRow& source : table.rows) {
+    Row row;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (places[i] < source.fields.size() && !assign(source.fields[places[i]], columns[i], row)) {
+        return Error{Errc::kInvalidInput, name + ":" + std::to_string(source.line) + ": " +
+                                              columns[i].name + " is '" + source.fields[places[i]] +
+                                              "', not " + bounds_of(columns[i].range).name};
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+template <typename Row>
+Result<void> append(const std::string& name, std::string_view text, std::vector<Row>& target) {
+  TRY_ASSIGN(std::vector<Row> rows, rows_of<Row>(name, text));
+  target.insert(target.end(), std::make_move_iterator(rows.begin()),
+                std::make_move_iterator(rows.end()));
+  return {};
+}
+
+using Adder = Result<void> (*)(const std::string&, std::string_view, Calibration&);
+
+template <auto table>
+Result<void> add(const std::string& name, std::string_view text, Calibration& calibration) {
+  return append(name, text, calibration.*table);
+}
+
+constexpr const char* kSuffix = ".csv";
+constexpr std::string_view kCrossRegion = "cross_region_";
+
+Result<void> add_cross_region(const std::string& name, std::string_view text,
+                              Calibration& calibration) {
+  TRY_ASSIGN(std::vector<CrossRegionRow> rows, rows_of<CrossRegionRow>(name, text));
+  std::string gpu = name.substr(kCrossRegion.size());
+  gpu.resize(gpu.size() - std::string_view(kSuffix).size());
+  std::transform(gpu.begin(), gpu.end(), gpu.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  for (CrossRegionRow& row : rows) {
+    row.gpu = gpu;
+    calibration.cross_region.push_back(std::move(row));
+  }
+  return {};
+}
+
+struct Table {
+  std::string_view name;  ///< without its suffix; a last underscore stands for any ending
+  Adder adder;
+};
+
+constexpr std::array kTables = {
+    Table{"step_time", add<&Calibration::step_times>},
+    Table{"cluster_speed", add<&Calibration::cluster_speeds>},
+    Table{"checkpoint", add<&Calibration::checkpoints>},
+    Table{"lifetime_by_hour", add<&Calibration::lifetimes_by_hour>},
+    Table{"lifetime_servers", add<&Calibration::lifetime_servers>},
+    Table{"training_server_uptime", add<&Calibration::server_uptimes>},
+    Table{"revocations_by_hour_of_day", add<&Calibration::revocations_by_hour>},
+    Table{"runs_", add<&Calibration::runs>},
+    Table{"training_jobs", add<&Calibration::training_jobs>},
+    Table{kCrossRegion, add_cross_region},
+    Table{"replacement", add<&Calibration::replacements>},
+    Table{"startup_untrimmed", add<&Calibration::startups>},
+    Table{"remaining_time", add<&Calibration::remaining_times>},
+    Table{"switch_runs", add<&Calibration::switch_runs>},
+    Table{"prices", add<&Calibration::prices>}};
+
+const Table* table_of(std::string_view name) {
+  if (!name.ends_with(kSuffix)) {
+    return nullptr;
+  }
+  name.remove_suffix(std::string_view(kSuffix).size());
+  for (const Table& table : kTables) {
+    if (name == table.name || (table.name.ends_with('_') && name.starts_with(table.name))) {
+      return &table;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_calibration_file(std::string_view name) {
+  return table_of(name) != nullptr;
+}
+
+Result<void> add_table(const std::string& name, std::string_view text, Calibration& calibration) {
+  const Table* table = table_of(name);
+  if (table == nullptr) {
+    return Error{Errc::kInvalidInput, name + ": no table of a calibration has this name"};
+  }
+  return table->adder(name, text, calibration);
+}
+
+}  // namespace mayfly::planner
