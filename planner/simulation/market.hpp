@@ -1,0 +1,107 @@
+#pragma once
+
+// What a simulated job is made of: the offers of a market with their distributions, the job, and a
+// candidate, that is one way to run the job on some of the offers. Plain values: they may come from
+// fitted models, from invented truths or from traces. Times in seconds, money in the currency of
+// the prices, work in any unit that the speed is per second of. Pure.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cloud_hooks/core/provider.hpp"
+#include "planner/simulation/distributions.hpp"
+#include "planner/simulation/shocks.hpp"
+
+namespace mayfly::planner {
+
+struct OfferModel {
+  cloud_hooks::Offer offer;
+  double price_per_hour = 0;
+  std::size_t machine = 0;  ///< what the speed of its workers depends on; below Market::machines
+  std::size_t zone = 0;     ///< of Market::zones
+  LifetimeTable lifetime;   ///< from running
+  QuantileTable start_up;   ///< from request to running
+  QuantileTable join;       ///< from running to its first useful step
+  double refused = 0;       ///< chance that a request finds no capacity, below 1
+  QuantileTable stock_out;  ///< time without capacity, from such a request on
+  std::optional<HourFactors> by_hour;  ///< factors on the hazard
+  /// What is not known about it: standard deviation of the logarithm of its hazard, which is drawn
+  /// once for each path.
+  double hazard_log_sd = 0;
+};
+
+struct ZoneModel {
+  std::string name;
+  ShockModel shocks;
+};
+
+/// Work per second of a set of workers, given as their number by machine. Must give the same value
+/// for the same numbers.
+using ClusterSpeed = std::function<double(std::span<const std::uint32_t> workers_of_machine)>;
+
+struct Market {
+  std::vector<OfferModel> offers;
+  std::vector<ZoneModel> zones;
+  std::size_t machines = 1;
+};
+
+/// Who bills what: this product bills from the request, at least a minute (cloud_hooks/core/bill);
+/// with `from_running` a server is billed from running, as some providers do.
+struct Billing {
+  bool from_running = false;
+  double least_s = 60;
+};
+
+struct JobModel {
+  double work = 0;
+  ClusterSpeed speed;
+  /// What is not known about it: standard deviation of the logarithm of the speed, which is drawn
+  /// once for each path.
+  double speed_log_sd = 0;
+  double start_up_log_sd = 0;      ///< the same for start-up times
+  double recovery_s = 0;           ///< all workers stand still so long after a loss
+  double join_stop_s = 0;          ///< and so long when a worker joins
+  double checkpoint_s = 0;         ///< for which a checkpoint stops the work
+  double restore_s = 0;            ///< from the first worker after a loss of all to its first step
+  double clock_s = 0;              ///< of the job's begin, in seconds since a midnight
+  double other_cost_per_hour = 0;  ///< of parameter servers, evaluators, storage
+  double server_lifetime_s = 0;    ///< after which the product gives a server up; 0 = never
+  std::optional<double> deadline_s;  ///< for falling back to on demand
+  Billing billing;
+};
+
+struct Candidate {
+  std::vector<std::size_t> offers;  ///< of Market::offers; at least one
+  std::uint32_t workers = 1;        ///< that compute
+  std::uint32_t spares = 0;         ///< further servers that wait for a place
+  std::uint32_t on_demand_floor = 0;
+  double checkpoint_every_s = 0;  ///< 0 = none
+  /// Once the rest of the work at the speed of on-demand servers takes as long as the rest of the
+  /// time until the deadline, lost servers are replaced on demand.
+  bool falls_back = false;
+
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+/// What one path of a job came to.
+struct PathOutcome {
+  double finish_s = kNever;    ///< from the first request; kNever if the horizon came first
+  double cost = 0;             ///< of all servers until then
+  std::uint32_t losses = 0;    ///< servers taken while they worked
+  std::uint32_t all_lost = 0;  ///< moments at which no worker was left
+  std::uint32_t refusals = 0;
+  // Where time was lost, in seconds of the whole cluster.
+  double starting_s = 0;   ///< until all workers had joined for the first time
+  double missing_s = 0;    ///< by workers that were lost and not yet replaced
+  double stock_out_s = 0;  ///< by workers that could not be had
+  double stopped_s = 0;    ///< in recoveries, joins and checkpoints
+  double redone_s = 0;     ///< work since the last checkpoint, lost with all workers
+
+  friend bool operator==(const PathOutcome&, const PathOutcome&) = default;
+};
+
+}  // namespace mayfly::planner

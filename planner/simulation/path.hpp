@@ -1,0 +1,126 @@
+#pragma once
+
+// One path of a job, fast: events are losses, joins and ends only, so a path costs O(losses). It
+// keeps the rules of cloud_hooks/core/ReplacementPolicy, with the product's own OfferCatalog, for
+// what a job without a budget meets: requests, refusals, bursts, ends of lifetimes, on-demand
+// servers in place of spot servers and back. simulation/policy_path runs the policy itself; tests
+// compare both path by path. Pure; one thread for each runner.
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "cloud_hooks/core/offer_catalog.hpp"
+#include "planner/simulation/draws.hpp"
+#include "planner/simulation/market.hpp"
+#include "planner/simulation/progress.hpp"
+#include "planner/simulation/working_set.hpp"
+
+namespace mayfly::planner {
+
+/// Rules of the replacement policy that a path needs; their defaults are the policy's own.
+struct PolicyRules {
+  double gather_s;
+  double start_timeout_s;
+  double join_timeout_s;
+  double leave_before_end_s;  ///< of a server's lifetime
+  double shun_after_burst_s;
+  double back_to_spot_after_s;
+};
+/// As ReplacementOptions says.
+[[nodiscard]] PolicyRules default_rules();
+
+class PathRunner {
+ public:
+  /// `market` and `job` must outlive it. `horizon_s`: where a path that is not done is given up.
+  PathRunner(const Market& market, const JobModel& job, const Candidate& candidate,
+             double horizon_s);
+
+  /// The path of that number; depends on nothing but the seed, the number and what the runner was
+  /// made of.
+  [[nodiscard]] PathOutcome run(std::uint64_t seed, std::uint64_t path);
+
+ private:
+  struct Server {
+    std::size_t offer = 0;  // of the candidate
+    double asked_s = 0;
+    ServerFate fate;
+    double leaves_s = kNever;  // by the policy: at the end of its lifetime, or given up
+    bool works = false;
+    [[nodiscard]] double next_s() const;
+  };
+  struct Exchange {
+    std::uint64_t old_serial = 0;  // on demand, until its successor works
+    std::uint64_t new_serial = 0;
+  };
+  struct PossibleExchange {
+    std::size_t server = 0;
+    std::size_t offer = 0;
+    double due_s = kNever;
+  };
+
+  void begin(std::uint64_t seed, std::uint64_t path);
+  [[nodiscard]] std::size_t next_server() const;
+  [[nodiscard]] std::size_t next_zone() const;
+  void happen(std::size_t server, std::size_t zone, double at_s);
+  void server_event(std::size_t index);
+  void joined(Server& server);
+  void strike(std::size_t zone);
+  void lose(std::size_t index);
+  void remove(std::size_t index);
+  void ask_later();
+  void ask();
+  std::uint32_t request(std::uint32_t wanted, bool is_on_demand_only);
+  [[nodiscard]] bool is_refused(std::size_t offer);
+  std::uint64_t grant(std::size_t offer);
+  void shun_bursts();
+  void update();
+  void plan_exchange();
+  void begin_exchange();
+  void end_exchange(bool failed);
+  void plan_fall_back();
+  [[nodiscard]] std::uint32_t target() const { return candidate_.workers + candidate_.spares; }
+  [[nodiscard]] std::uint32_t missing() const;
+  [[nodiscard]] std::uint32_t on_demand_present() const;
+  [[nodiscard]] bool is_on_demand(std::size_t offer) const;
+  [[nodiscard]] const OfferModel& model(std::size_t offer) const;
+  [[nodiscard]] double cost_of(const Server& server) const;
+
+  const Market& market_;
+  const JobModel& job_;
+  const Candidate candidate_;
+  const double horizon_s_;
+  const PolicyRules rules_;
+  const cloud_hooks::OfferCatalog fresh_catalog_;
+  WorkingSet set_;
+  bool has_exchanges_ = false;      // spot and on-demand offers that may take each other's place
+  std::vector<std::size_t> zones_;  // of the spot offers, those with shocks
+
+  // Of the present path.
+  PathDraws draws_{0, 0};
+  cloud_hooks::OfferCatalog catalog_;
+  Progress progress_;
+  PathOutcome outcome_;
+  double speed_factor_ = 1;
+  double now_s_ = 0;
+  std::vector<Server> servers_;
+  std::vector<ShockStream> shocks_;      // of zones_
+  std::vector<std::uint64_t> grants_;    // by offer
+  std::vector<std::uint64_t> requests_;  // by offer
+  std::vector<double> out_until_s_;      // by offer: without capacity
+  std::vector<std::uint32_t> losses_;    // by offer, of this batch
+  double ask_at_s_ = kNever;
+  bool waits_for_stock_ = false;
+  bool has_been_full_ = false;
+  bool lost_all_ = false;
+  std::uint32_t floor_ = 0;
+  double fall_back_at_s_ = kNever;
+  std::optional<Exchange> exchange_;
+  PossibleExchange next_exchange_;
+  int exchange_failures_ = 0;
+  double exchange_due_s_ = 0;
+};
+
+}  // namespace mayfly::planner

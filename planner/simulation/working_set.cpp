@@ -1,0 +1,128 @@
+#include "planner/simulation/working_set.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+constexpr std::size_t kKnownMax = 1 << 16;  // sets of workers whose speed is kept
+
+}  // namespace
+
+std::vector<cloud_hooks::OfferTerms> terms_of(const Market& market, const JobModel& job,
+                                              const Candidate& candidate) {
+  std::vector<cloud_hooks::OfferTerms> terms;
+  for (const std::size_t offer : candidate.offers) {
+    const OfferModel& model = market.offers.at(offer);
+    std::vector<std::uint32_t> one(market.machines, 0);
+    one.at(model.machine) = 1;
+    const double speed = job.speed(one);
+    ENSURE(speed > 0, "a worker works");
+    terms.push_back({{std::to_string(model.machine), std::to_string(offer), model.offer.market},
+                     model.price_per_hour,
+                     speed});
+  }
+  return terms;
+}
+
+WorkingSet::WorkingSet(const Market& market, const JobModel& job, const Candidate& candidate)
+    : speed_(job.speed),
+      workers_(candidate.workers),
+      market_machines_(market.machines),
+      most_(candidate.workers + candidate.spares + 2) {
+  const std::vector<cloud_hooks::OfferTerms> terms = terms_of(market, job, candidate);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const std::size_t machine = market.offers[candidate.offers[i]].machine;
+    const auto found = std::ranges::find(machine_id_, machine);
+    machine_.push_back(static_cast<std::size_t>(found - machine_id_.begin()));
+    if (found == machine_id_.end()) {
+      machine_id_.push_back(machine);
+    }
+    one_.push_back(terms[i].speed);
+  }
+  fastest_.resize(machine_id_.size());
+  std::iota(fastest_.begin(), fastest_.end(), 0);
+  const auto speed_of = [&](std::size_t machine) {
+    return one_[static_cast<std::size_t>(std::ranges::find(machine_, machine) - machine_.begin())];
+  };
+  std::ranges::stable_sort(fastest_, {}, speed_of);
+  std::size_t sets = 1;
+  for (std::size_t i = 0; i < machine_id_.size() && sets <= kKnownMax; ++i) {
+    sets *= most_;
+  }
+  known_.assign(sets <= kKnownMax ? sets : 0, -1);
+  counts_.assign(machine_id_.size(), 0);
+
+  const cloud_hooks::OfferCatalog catalog(terms, {});
+  const std::vector<std::size_t> ranking = catalog.ranking({});
+  const auto on_demand = std::ranges::find_if(ranking, [&](std::size_t offer) {
+    return terms[offer].offer.market == cloud_hooks::Market::kOnDemand;
+  });
+  const std::uint32_t floor = on_demand == ranking.end() ? 0 : candidate.on_demand_floor;
+  std::vector<std::uint32_t> counts(machine_id_.size(), 0);
+  counts[machine_[ranking.front()]] += workers_ - std::min(workers_, floor);
+  if (floor > 0) {
+    counts[machine_[*on_demand]] += std::min(workers_, floor);
+  }
+  full_speed_ = computed(counts);
+}
+
+void WorkingSet::join(std::size_t offer) {
+  ++counts_[machine_[offer]];
+  ++size_;
+}
+
+void WorkingSet::leave(std::size_t offer) {
+  --counts_[machine_[offer]];
+  --size_;
+}
+
+void WorkingSet::clear() {
+  std::ranges::fill(counts_, 0);
+  size_ = 0;
+}
+
+double WorkingSet::computed(std::vector<std::uint32_t> counts) const {
+  std::uint32_t total = std::accumulate(counts.begin(), counts.end(), 0U);
+  for (const std::size_t machine : fastest_) {
+    const std::uint32_t idle = std::min(counts[machine], total - std::min(total, workers_));
+    counts[machine] -= idle;
+    total -= idle;
+  }
+  if (total == 0) {
+    return 0;
+  }
+  std::vector<std::uint32_t> all(market_machines_, 0);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    all[machine_id_[i]] = counts[i];
+  }
+  return speed_(all);
+}
+
+double WorkingSet::speed() {
+  if (known_.empty()) {
+    return computed(counts_);
+  }
+  std::size_t key = 0;
+  for (const std::uint32_t count : counts_) {
+    if (count >= most_) {
+      return computed(counts_);
+    }
+    key = key * most_ + count;
+  }
+  if (known_[key] < 0) {
+    known_[key] = computed(counts_);
+  }
+  return known_[key];
+}
+
+double WorkingSet::speed_on(std::size_t offer) const {
+  std::vector<std::uint32_t> counts(machine_id_.size(), 0);
+  counts[machine_[offer]] = workers_;
+  return computed(counts);
+}
+
+}  // namespace mayfly::planner
