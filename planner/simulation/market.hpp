@@ -34,6 +34,10 @@ struct OfferModel {
   double hazard_log_sd = 0;
 };
 
+[[nodiscard]] inline bool is_spot(const OfferModel& model) {
+  return model.offer.market == cloud_hooks::Market::kSpot;
+}
+
 struct ZoneModel {
   std::string name;
   ShockModel shocks;

@@ -1,0 +1,311 @@
+#include "planner/search/advice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "planner/search/scenario.hpp"
+#include "planner/simulation/closed_forms.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+constexpr std::uint64_t kPaths = 800;  // of each alternative
+constexpr std::size_t kRivals = 12;    // that may become the choice when something changes
+constexpr double kErrorsVisible = 2;
+
+double hours(double length_s) {
+  return length_s / kSecondsPerHour;
+}
+
+class Adviser {
+ public:
+  Adviser(const Market& market, const JobModel& job, const Query& query, const Answer& answer)
+      : market_(market), job_(job), query_(query), answer_(answer), chosen_(answer.rows.front()) {}
+
+  [[nodiscard]] std::string reason() const;
+  [[nodiscard]] std::vector<std::string> changes() const;
+  void compare_zones(Advice& advice) const;
+  void compare_on_demand(Advice& advice) const;
+  void compare_spares(Advice& advice) const;
+  void compare_hours(Advice& advice) const;
+
+ private:
+  [[nodiscard]] Row evaluated(const Candidate& candidate) const {
+    return evaluate(market_, job_, query_, candidate, kPaths);
+  }
+  [[nodiscard]] std::vector<Candidate> rivals() const;
+  [[nodiscard]] std::optional<Candidate> choice_in(const Scenario& scenario) const;
+  void add_price_change(std::vector<std::string>& changes) const;
+  void add_scenarios(std::vector<std::string>& changes) const;
+
+  const Market& market_;
+  const JobModel& job_;
+  const Query& query_;
+  const Answer& answer_;
+  const Row& chosen_;
+};
+
+std::string Adviser::reason() const {
+  std::string limits;
+  if (query_.deadline_s) {
+    limits += fmt::format(" that finish within {:.2f} h", hours(*query_.deadline_s));
+  }
+  if (query_.budget) {
+    limits += fmt::format("{} at most {:.2f}", limits.empty() ? " that cost" : " and cost",
+                          *query_.budget);
+  }
+  if (!limits.empty()) {
+    limits += fmt::format(" with probability {:.2f}", query_.probability);
+  }
+  const bool is_cheapest = query_.goal == Goal::kCheapest;
+  std::string text = fmt::format(
+      "{} is the {} of the {} plans{}: {:.2f} h and {:.2f} on average{}",
+      describe(market_, chosen_.candidate), is_cheapest ? "cheapest" : "fastest",
+      answer_.rows.size(), limits, hours(chosen_.summary.time_s.mean), chosen_.summary.cost.mean,
+      limits.empty()
+          ? ""
+          : fmt::format(", kept on {:.1f} % of the paths", 100 * chosen_.summary.reached.value));
+  if (answer_.rows.size() > 1 && answer_.rows[1].keeps_limits) {
+    const Row& next = answer_.rows[1];
+    const double more = is_cheapest ? next.summary.cost.mean / chosen_.summary.cost.mean - 1
+                                    : next.summary.time_s.mean / chosen_.summary.time_s.mean - 1;
+    text += fmt::format("; the next, {}, {} {:.1f} % more", describe(market_, next.candidate),
+                        is_cheapest ? "costs" : "takes", 100 * more);
+  }
+  return text + ".";
+}
+
+/// The chosen one, the next ones, and the front.
+std::vector<Candidate> Adviser::rivals() const {
+  std::vector<Candidate> list;
+  for (std::size_t i = 0; i < answer_.rows.size(); ++i) {
+    const Row& row = answer_.rows[i];
+    if (row.is_simulated && (i < kRivals || (row.is_on_front && list.size() < 2 * kRivals))) {
+      list.push_back(row.candidate);
+    }
+  }
+  return list;
+}
+
+std::optional<Candidate> Adviser::choice_in(const Scenario& scenario) const {
+  Query query = query_;
+  query.sweep_paths = query.paths_most = kPaths;
+  const Result<Answer> other =
+      answer(changed(market_, scenario), changed(job_, scenario), query, rivals());
+  if (!other.ok() || other.value().chosen() == nullptr) {
+    return std::nullopt;
+  }
+  return other.value().chosen()->candidate;
+}
+
+/// A rival on other offers becomes cheaper when the price of the chosen offers rises.
+void Adviser::add_price_change(std::vector<std::string>& changes) const {
+  for (const Row& row : answer_.rows) {
+    const bool shares = std::ranges::any_of(row.candidate.offers, [&](std::size_t offer) {
+      return std::ranges::find(chosen_.candidate.offers, offer) != chosen_.candidate.offers.end();
+    });
+    if (row.keeps_limits && !shares) {
+      changes.push_back(fmt::format("A price {:.0f} % higher makes {} the cheaper one.",
+                                    100 * (row.summary.cost.mean / chosen_.summary.cost.mean - 1),
+                                    describe(market_, row.candidate)));
+      return;
+    }
+  }
+}
+
+void Adviser::add_scenarios(std::vector<std::string>& changes) const {
+  struct Step {
+    std::string what;
+    Scenario scenario;
+  };
+  std::array<std::vector<Step>, 3> kinds;
+  for (const int factor : {2, 3, 10}) {
+    kinds[0].push_back({fmt::format("Losses {} times as frequent", factor), {}});
+    kinds[0].back().scenario.hazard_factor = factor;
+  }
+  for (const int factor : {2, 3, 6}) {
+    kinds[1].push_back({fmt::format("Start-up times {} times as long", factor), {}});
+    kinds[1].back().scenario.start_up_factor = factor;
+  }
+  for (const int length_s : {10, 30, 120}) {
+    kinds[2].push_back({fmt::format("A recovery of {} s after each loss", length_s), {}});
+    kinds[2].back().scenario.recovery_s = length_s;
+  }
+  for (const std::vector<Step>& kind : kinds) {
+    std::string text = kind.back().what + " would not change the choice.";
+    for (const Step& step : kind) {
+      const std::optional<Candidate> other = choice_in(step.scenario);
+      if (!other) {
+        text = step.what + " would leave no plan that keeps the limits among the best.";
+        break;
+      }
+      if (!(*other == chosen_.candidate)) {
+        text = step.what + " would make it " + describe(market_, *other) + ".";
+        break;
+      }
+    }
+    changes.push_back(text);
+  }
+}
+
+std::vector<std::string> Adviser::changes() const {
+  std::vector<std::string> changes;
+  add_price_change(changes);
+  if (query_.deadline_s) {
+    changes.push_back(fmt::format("A deadline below {:.2f} h is too short for it.",
+                                  hours(chosen_.deadline_for_p_s)));
+  }
+  add_scenarios(changes);
+  return changes;
+}
+
+/// The chosen plan's first offer in each zone that has it.
+void Adviser::compare_zones(Advice& advice) const {
+  const OfferModel& first = market_.offers[chosen_.candidate.offers.front()];
+  for (std::size_t offer = 0; offer < market_.offers.size(); ++offer) {
+    const OfferModel& model = market_.offers[offer];
+    if (model.machine == first.machine && model.offer.market == first.offer.market) {
+      Candidate here = chosen_.candidate;
+      here.offers = {offer};
+      here.on_demand_floor = 0;
+      here.falls_back = false;
+      advice.zones.push_back({model.offer.zone, evaluated(here)});
+    }
+  }
+  if (advice.zones.size() < 2) {
+    advice.zones.clear();
+    return;
+  }
+  const auto by_cost = [](const Alternative& a, const Alternative& b) {
+    return a.row.summary.cost.mean < b.row.summary.cost.mean;
+  };
+  const auto [best, worst] = std::ranges::minmax_element(advice.zones, by_cost);
+  const double gap = worst->row.summary.cost.mean - best->row.summary.cost.mean;
+  const double error = std::hypot(worst->row.summary.cost.error, best->row.summary.cost.error);
+  advice.zones_differ =
+      gap <= kErrorsVisible * error
+          ? "Between the zones there is no difference in cost that the data show."
+          : fmt::format("Zone {} costs {:.2f} less than {} ({:.1f} %).", best->label, gap,
+                        worst->label, 100 * gap / worst->row.summary.cost.mean);
+}
+
+void Adviser::compare_on_demand(Advice& advice) const {
+  const bool has_both = std::ranges::any_of(
+      chosen_.candidate.offers, [&](std::size_t offer) { return is_spot(market_.offers[offer]); });
+  Candidate mixed = chosen_.candidate;
+  for (std::size_t offer = 0; offer < market_.offers.size(); ++offer) {
+    const bool same = std::ranges::any_of(chosen_.candidate.offers, [&](std::size_t own) {
+      return market_.offers[own].machine == market_.offers[offer].machine;
+    });
+    if (same && !is_spot(market_.offers[offer]) &&
+        std::ranges::find(mixed.offers, offer) == mixed.offers.end()) {
+      mixed.offers.push_back(offer);
+    }
+  }
+  const bool has_on_demand = std::ranges::any_of(
+      mixed.offers, [&](std::size_t offer) { return !is_spot(market_.offers[offer]); });
+  if (!has_both || !has_on_demand) {
+    return;
+  }
+  mixed.falls_back = false;
+  const std::uint32_t step = std::max<std::uint32_t>(1, mixed.workers / 8);
+  for (std::uint32_t floor = 0; floor <= mixed.workers; floor += step) {
+    mixed.on_demand_floor = floor;
+    advice.on_demand.push_back({fmt::format("{} on demand", floor), evaluated(mixed)});
+  }
+  if (query_.deadline_s) {
+    mixed.on_demand_floor = 0;
+    mixed.falls_back = true;
+    advice.on_demand.push_back({"from the last moment on", evaluated(mixed)});
+  }
+}
+
+void Adviser::compare_spares(Advice& advice) const {
+  Candidate one = chosen_.candidate;
+  for (const std::uint32_t spares : {0U, 1U, 2U}) {
+    one.spares = spares;
+    advice.spares.push_back(
+        {fmt::format("{} spare{}", spares, spares == 1 ? "" : "s"), evaluated(one)});
+  }
+  one.spares = 0;
+  ++one.workers;
+  advice.spares.push_back({"one more worker", evaluated(one)});
+  const Summary& none = advice.spares[0].row.summary;
+  const Summary& spare = advice.spares[1].row.summary;
+  const Summary& more = advice.spares[3].row.summary;
+  advice.spares_worth = fmt::format(
+      "Without a spare {:.2f} worker-hours are missing; a hot spare saves {:.1f} min for {:.2f} "
+      "more, one more worker {:.1f} min for {:.2f} more.",
+      hours(none.missing_s + none.stock_out_s) * chosen_.candidate.workers,
+      (none.time_s.mean - spare.time_s.mean) / 60, spare.cost.mean - none.cost.mean,
+      (none.time_s.mean - more.time_s.mean) / 60, more.cost.mean - none.cost.mean);
+}
+
+void Adviser::compare_hours(Advice& advice) const {
+  const bool has_hours = std::ranges::any_of(chosen_.candidate.offers, [&](std::size_t offer) {
+    return market_.offers[offer].by_hour.has_value();
+  });
+  for (int hour = 0; has_hours && hour < 24; ++hour) {
+    JobModel then = job_;
+    then.clock_s = hour * kSecondsPerHour;
+    advice.hours.push_back({fmt::format("{:02d}:00", hour),
+                            evaluate(market_, then, query_, chosen_.candidate, kPaths)});
+  }
+}
+
+}  // namespace
+
+CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job, const Query& query,
+                                    const Candidate& candidate, std::uint64_t paths) {
+  ENSURE(job.checkpoint_s > 0, "a checkpoint costs something");
+  constexpr double kUpTo95 = 3;  // events that no sample of none excludes with 95 %
+  CheckpointAdvice advice;
+  const auto try_interval = [&](double every_s) -> const Row& {
+    Candidate one = candidate;
+    one.checkpoint_every_s = every_s;
+    advice.tried.push_back(
+        {fmt::format("{:.1f} min", every_s / 60), evaluate(market, job, query, one, paths)});
+    return advice.tried.back().row;
+  };
+  for (const double minutes : {1, 2, 5, 10, 20, 30, 60, 120}) {
+    (void)try_interval(60 * minutes);
+  }
+  const Summary& often = advice.tried.front().row.summary;
+  const double events = often.all_lost * static_cast<double>(often.paths);
+  const double time_s = often.time_s.mean * static_cast<double>(often.paths);
+  advice.is_bound = events < 1;
+  advice.mean_to_loss_s = time_s / (advice.is_bound ? kUpTo95 : events);
+  advice.young_s = young_interval(job.checkpoint_s, advice.mean_to_loss_s);
+  advice.daly_s = daly_interval(job.checkpoint_s, advice.mean_to_loss_s);
+  if (advice.daly_s > 0) {
+    (void)try_interval(advice.daly_s);
+  }
+  const auto best = std::ranges::min_element(advice.tried, {}, [](const Alternative& one) {
+    const Summary& summary = one.row.summary;
+    return std::pair(-summary.finished.value, summary.time_s.mean);
+  });
+  advice.best_s = best->row.candidate.checkpoint_every_s;
+  return advice;
+}
+
+Advice advise(const Market& market, const JobModel& job, const Query& query, const Answer& answer) {
+  ENSURE(answer.chosen() != nullptr, "something was chosen");
+  const Adviser adviser(market, job, query, answer);
+  Advice advice;
+  advice.reason = adviser.reason();
+  advice.changes = adviser.changes();
+  adviser.compare_zones(advice);
+  adviser.compare_on_demand(advice);
+  adviser.compare_spares(advice);
+  adviser.compare_hours(advice);
+  if (job.checkpoint_s > 0) {
+    advice.checkpoints = advise_checkpoints(market, job, query, answer.chosen()->candidate, kPaths);
+  }
+  return advice;
+}
+
+}  // namespace mayfly::planner

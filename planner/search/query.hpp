@@ -1,0 +1,91 @@
+#pragma once
+
+// A question about a job on a market, and its answer: every way to run the job, simulated, ranked,
+// with the Pareto front marked. Pure; any thread.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "planner/simulation/market.hpp"
+#include "planner/simulation/summary.hpp"
+
+namespace mayfly::planner {
+
+enum class Goal {
+  kCheapest,  ///< least mean cost that keeps the limits
+  kFastest,   ///< least mean time that keeps them
+};
+
+/// Runs `task(0)` to `task(count - 1)`, in any order and on any threads, and returns when all are
+/// done.
+using ForEach =
+    std::function<void(std::size_t count, const std::function<void(std::size_t)>& task)>;
+
+struct Query {
+  Goal goal = Goal::kCheapest;
+  std::optional<double> deadline_s;
+  std::optional<double> budget;
+  double probability = 0.95;  ///< with which the limits must be kept
+  std::uint64_t seed = 1;
+  std::uint64_t sweep_paths = 200;  ///< of every candidate
+  std::uint64_t paths_most = 3200;  ///< of those that the choice is between
+  std::uint32_t workers_least = 1;
+  std::uint32_t workers_most = 16;
+  double checkpoint_every_s = 0;
+  bool has_mixtures = true;  ///< sets of offers, not only single ones
+  /// Expected accuracy of the result, if it depends on the candidate: the third axis of the front.
+  std::function<double(const Candidate&)> accuracy;
+  ForEach for_each;  ///< empty = one after the other
+};
+
+/// What keeps a candidate from its limits.
+enum class Obstacle { kNone, kSpeed, kStartUp, kLosses, kStockOut, kRecovery, kPrice };
+/// "speed", "start-up", ...; "" for kNone.
+[[nodiscard]] const char* to_string(Obstacle obstacle);
+
+struct Row {
+  Candidate candidate;
+  double undisturbed_s = 0;     ///< the work at full speed
+  bool is_simulated = false;    ///< false: the limits are out of reach even without a loss
+  Summary summary;              ///< if simulated
+  double deadline_for_p_s = 0;  ///< the earliest deadline that it keeps with the probability asked
+  std::optional<double> accuracy;
+  bool keeps_limits = false;
+  bool is_on_front = false;  ///< of those that keep the limits, none is as good in every respect
+  Obstacle obstacle = Obstacle::kNone;
+};
+
+struct Answer {
+  /// Those that keep the limits first, by the goal; then the others by their probability.
+  std::vector<Row> rows;
+  std::uint64_t paths = 0;  ///< simulated in all
+
+  /// The first row, if it keeps the limits.
+  [[nodiscard]] const Row* chosen() const {
+    return rows.empty() || !rows.front().keeps_limits ? nullptr : &rows.front();
+  }
+};
+
+/// The ways to run a job: each offer, all spot offers of a machine, all spot offers, each of the
+/// latter with on-demand offers of the same machines as well (none, one or half of the servers on
+/// demand at least; with a deadline also falling back), for numbers of workers within the limits.
+[[nodiscard]] std::vector<Candidate> candidates_of(const Market& market, const Query& query);
+
+/// One candidate on `count` paths.
+[[nodiscard]] Row evaluate(const Market& market, const JobModel& job, const Query& query,
+                           const Candidate& candidate, std::uint64_t count);
+
+/// Simulates the candidates: all on a few paths, then those that the choice is between on more,
+/// until the Monte Carlo errors are small. kInvalidInput if the limits cannot be kept by any of
+/// them even without a loss: the text has what is least possible.
+[[nodiscard]] Result<Answer> answer(const Market& market, const JobModel& job, const Query& query,
+                                    const std::vector<Candidate>& candidates);
+
+/// The candidate in words: "8 x n1-k80, spot in us-west1-b", "..., else on demand".
+[[nodiscard]] std::string describe(const Market& market, const Candidate& candidate);
+
+}  // namespace mayfly::planner
