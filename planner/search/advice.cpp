@@ -23,8 +23,12 @@ double hours(double length_s) {
 
 class Adviser {
  public:
-  Adviser(const Market& market, const JobModel& job, const Query& query, const Answer& answer)
-      : market_(market), job_(job), query_(query), answer_(answer), chosen_(answer.rows.front()) {}
+  Adviser(const Market& market, const JobModel& job, const Question& question, const Answer& answer)
+      : market_(market),
+        job_(job),
+        question_(question),
+        answer_(answer),
+        chosen_(answer.rows.front()) {}
 
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] std::vector<std::string> changes() const;
@@ -35,7 +39,7 @@ class Adviser {
 
  private:
   [[nodiscard]] Row evaluated(const Candidate& candidate) const {
-    return evaluate(market_, job_, query_, candidate, kPaths);
+    return evaluate(market_, job_, question_, candidate, kPaths);
   }
   [[nodiscard]] std::vector<Candidate> rivals() const;
   [[nodiscard]] std::optional<Candidate> choice_in(const Scenario& scenario) const;
@@ -44,24 +48,24 @@ class Adviser {
 
   const Market& market_;
   const JobModel& job_;
-  const Query& query_;
+  const Question& question_;
   const Answer& answer_;
   const Row& chosen_;
 };
 
 std::string Adviser::reason() const {
   std::string limits;
-  if (query_.deadline_s) {
-    limits += fmt::format(" that finish within {:.2f} h", hours(*query_.deadline_s));
+  if (question_.deadline_s) {
+    limits += fmt::format(" that finish within {:.2f} h", hours(*question_.deadline_s));
   }
-  if (query_.budget) {
+  if (question_.budget) {
     limits += fmt::format("{} at most {:.2f}", limits.empty() ? " that cost" : " and cost",
-                          *query_.budget);
+                          *question_.budget);
   }
   if (!limits.empty()) {
-    limits += fmt::format(" with probability {:.2f}", query_.probability);
+    limits += fmt::format(" with probability {:.2f}", question_.probability);
   }
-  const bool is_cheapest = query_.goal == Goal::kCheapest;
+  const bool is_cheapest = question_.goal == Goal::kCheapest;
   std::string text = fmt::format(
       "{} is the {} of the {} plans{}: {:.2f} h and {:.2f} on average{}",
       describe(market_, chosen_.candidate), is_cheapest ? "cheapest" : "fastest",
@@ -92,10 +96,10 @@ std::vector<Candidate> Adviser::rivals() const {
 }
 
 std::optional<Candidate> Adviser::choice_in(const Scenario& scenario) const {
-  Query query = query_;
-  query.sweep_paths = query.paths_most = kPaths;
+  Question question = question_;
+  question.sweep_paths = question.paths_most = kPaths;
   const Result<Answer> other =
-      answer(changed(market_, scenario), changed(job_, scenario), query, rivals());
+      answer(changed(market_, scenario), changed(job_, scenario), question, rivals());
   if (!other.ok() || other.value().chosen() == nullptr) {
     return std::nullopt;
   }
@@ -155,7 +159,7 @@ void Adviser::add_scenarios(std::vector<std::string>& changes) const {
 std::vector<std::string> Adviser::changes() const {
   std::vector<std::string> changes;
   add_price_change(changes);
-  if (query_.deadline_s) {
+  if (question_.deadline_s) {
     changes.push_back(fmt::format("A deadline below {:.2f} h is too short for it.",
                                   hours(chosen_.deadline_for_p_s)));
   }
@@ -217,7 +221,7 @@ void Adviser::compare_on_demand(Advice& advice) const {
     mixed.on_demand_floor = floor;
     advice.on_demand.push_back({fmt::format("{} on demand", floor), evaluated(mixed)});
   }
-  if (query_.deadline_s) {
+  if (question_.deadline_s) {
     mixed.on_demand_floor = 0;
     mixed.falls_back = true;
     advice.on_demand.push_back({"from the last moment on", evaluated(mixed)});
@@ -253,14 +257,15 @@ void Adviser::compare_hours(Advice& advice) const {
     JobModel then = job_;
     then.clock_s = hour * kSecondsPerHour;
     advice.hours.push_back({fmt::format("{:02d}:00", hour),
-                            evaluate(market_, then, query_, chosen_.candidate, kPaths)});
+                            evaluate(market_, then, question_, chosen_.candidate, kPaths)});
   }
 }
 
 }  // namespace
 
-CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job, const Query& query,
-                                    const Candidate& candidate, std::uint64_t paths) {
+CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job,
+                                    const Question& question, const Candidate& candidate,
+                                    std::uint64_t paths) {
   ENSURE(job.checkpoint_s > 0, "a checkpoint costs something");
   constexpr double kUpTo95 = 3;  // events that no sample of none excludes with 95 %
   CheckpointAdvice advice;
@@ -268,7 +273,7 @@ CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job, c
     Candidate one = candidate;
     one.checkpoint_every_s = every_s;
     advice.tried.push_back(
-        {fmt::format("{:.1f} min", every_s / 60), evaluate(market, job, query, one, paths)});
+        {fmt::format("{:.1f} min", every_s / 60), evaluate(market, job, question, one, paths)});
     return advice.tried.back().row;
   };
   for (const double minutes : {1, 2, 5, 10, 20, 30, 60, 120}) {
@@ -292,9 +297,10 @@ CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job, c
   return advice;
 }
 
-Advice advise(const Market& market, const JobModel& job, const Query& query, const Answer& answer) {
+Advice advise(const Market& market, const JobModel& job, const Question& question,
+              const Answer& answer) {
   ENSURE(answer.chosen() != nullptr, "something was chosen");
-  const Adviser adviser(market, job, query, answer);
+  const Adviser adviser(market, job, question, answer);
   Advice advice;
   advice.reason = adviser.reason();
   advice.changes = adviser.changes();
@@ -303,7 +309,8 @@ Advice advise(const Market& market, const JobModel& job, const Query& query, con
   adviser.compare_spares(advice);
   adviser.compare_hours(advice);
   if (job.checkpoint_s > 0) {
-    advice.checkpoints = advise_checkpoints(market, job, query, answer.chosen()->candidate, kPaths);
+    advice.checkpoints =
+        advise_checkpoints(market, job, question, answer.chosen()->candidate, kPaths);
   }
   return advice;
 }

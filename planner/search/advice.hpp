@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/query.hpp"
+#include "planner/search/question.hpp"
 
 namespace mayfly::planner {
 
@@ -38,12 +38,12 @@ struct Advice {
 };
 
 /// Needs an answer with a chosen row.
-[[nodiscard]] Advice advise(const Market& market, const JobModel& job, const Query& query,
+[[nodiscard]] Advice advise(const Market& market, const JobModel& job, const Question& question,
                             const Answer& answer);
 
 /// Intervals from a minute to two hours, simulated. `paths` of each.
 [[nodiscard]] CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job,
-                                                  const Query& query, const Candidate& candidate,
-                                                  std::uint64_t paths);
+                                                  const Question& question,
+                                                  const Candidate& candidate, std::uint64_t paths);
 
 }  // namespace mayfly::planner

@@ -6,7 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/statistics.hpp"
-#include "planner/search/query.hpp"
+#include "planner/search/question.hpp"
 #include "planner/simulation/path.hpp"
 
 namespace mayfly::planner {
@@ -38,15 +38,15 @@ struct Trial {
   double least_cost = kNever;
 };
 
-Trial begin_trial(const Market& market, const JobModel& job, const Query& query,
+Trial begin_trial(const Market& market, const JobModel& job, const Question& question,
                   const Candidate& candidate) {
   constexpr double kBestLuck = 3;  // standard deviations
   Trial trial;
   trial.row.candidate = candidate;
   const WorkingSet set(market, job, candidate);
   trial.row.undisturbed_s = job.work / set.full_speed();
-  if (query.accuracy) {
-    trial.row.accuracy = query.accuracy(candidate);
+  if (question.accuracy) {
+    trial.row.accuracy = question.accuracy(candidate);
   }
   const double luck = std::exp(kBestLuck * job.speed_log_sd);
   double start_least = kNever;
@@ -64,33 +64,33 @@ Trial begin_trial(const Market& market, const JobModel& job, const Query& query,
   start_least *= std::exp(-kBestLuck * job.start_up_log_sd);
   const double at_work_s = job.work / std::max(fastest, set.full_speed()) / luck;
   trial.least_time_s = at_work_s + start_least;
-  trial.horizon_s =
-      std::max(query.deadline_s.value_or(0) * 2, 4 * (trial.row.undisturbed_s + start_mean) * luck);
-  trial.row.is_simulated = !(query.deadline_s && trial.least_time_s > *query.deadline_s) &&
-                           !(query.budget && trial.least_cost > *query.budget);
+  trial.horizon_s = std::max(question.deadline_s.value_or(0) * 2,
+                             4 * (trial.row.undisturbed_s + start_mean) * luck);
+  trial.row.is_simulated = !(question.deadline_s && trial.least_time_s > *question.deadline_s) &&
+                           !(question.budget && trial.least_cost > *question.budget);
   return trial;
 }
 
 /// What took most of the time of the paths that missed the limits.
-Obstacle obstacle_of(const Trial& trial, const Query& query) {
+Obstacle obstacle_of(const Trial& trial, const Question& question) {
   const Summary& summary = trial.row.summary;
   if (!trial.row.is_simulated) {
-    return query.deadline_s && trial.least_time_s > *query.deadline_s ? Obstacle::kSpeed
-                                                                      : Obstacle::kPrice;
+    return question.deadline_s && trial.least_time_s > *question.deadline_s ? Obstacle::kSpeed
+                                                                            : Obstacle::kPrice;
   }
-  if (summary.reached.value >= query.probability) {
+  if (summary.reached.value >= question.probability) {
     return Obstacle::kNone;
   }
-  if (query.budget && summary.in_budget.value < summary.in_time.value) {
+  if (question.budget && summary.in_budget.value < summary.in_time.value) {
     return Obstacle::kPrice;
   }
   std::vector<PathOutcome> late;
   for (const PathOutcome& path : trial.paths) {
-    if (path.finish_s > query.deadline_s.value_or(trial.horizon_s)) {
+    if (path.finish_s > question.deadline_s.value_or(trial.horizon_s)) {
       late.push_back(path);
     }
   }
-  if (late.empty() || trial.row.undisturbed_s > query.deadline_s.value_or(kNever)) {
+  if (late.empty() || trial.row.undisturbed_s > question.deadline_s.value_or(kNever)) {
     return Obstacle::kSpeed;
   }
   const Summary of_late = summarise(late);
@@ -105,33 +105,33 @@ Obstacle obstacle_of(const Trial& trial, const Query& query) {
       .second;
 }
 
-void judge(Trial& trial, const Query& query) {
+void judge(Trial& trial, const Question& question) {
   Row& row = trial.row;
-  row.summary = summarise(trial.paths, query.deadline_s, query.budget);
+  row.summary = summarise(trial.paths, question.deadline_s, question.budget);
   std::vector<double> times;
   for (const PathOutcome& path : trial.paths) {
-    times.push_back(query.budget && path.cost > *query.budget ? kNever : path.finish_s);
+    times.push_back(question.budget && path.cost > *question.budget ? kNever : path.finish_s);
   }
-  row.deadline_for_p_s = percentile(std::move(times), query.probability);
+  row.deadline_for_p_s = percentile(std::move(times), question.probability);
   row.keeps_limits =
-      row.summary.finished.value > 0 && row.summary.reached.value >= query.probability;
-  row.obstacle = obstacle_of(trial, query);
+      row.summary.finished.value > 0 && row.summary.reached.value >= question.probability;
+  row.obstacle = obstacle_of(trial, question);
 }
 
-void extend(Trial& trial, const Market& market, const JobModel& job, const Query& query,
+void extend(Trial& trial, const Market& market, const JobModel& job, const Question& question,
             std::uint64_t count) {
   if (!trial.row.is_simulated || count <= trial.paths.size()) {
     return;
   }
-  const auto more = simulate(market, job, trial.row.candidate, trial.horizon_s, query.seed,
+  const auto more = simulate(market, job, trial.row.candidate, trial.horizon_s, question.seed,
                              trial.paths.size(), count - trial.paths.size());
   trial.paths.insert(trial.paths.end(), more.begin(), more.end());
-  judge(trial, query);
+  judge(trial, question);
 }
 
-JobModel with_deadline(const JobModel& job, const Query& query) {
+JobModel with_deadline(const JobModel& job, const Question& question) {
   JobModel changed = job;
-  changed.deadline_s = query.deadline_s;
+  changed.deadline_s = question.deadline_s;
   return changed;
 }
 
@@ -172,12 +172,12 @@ void mark_front(std::vector<Trial>& trials) {
 
 /// Those that may be the best once their errors are smaller, the present order's first ones, and
 /// the front.
-std::vector<std::size_t> finalists(const std::vector<Trial>& trials, const Query& query) {
+std::vector<std::size_t> finalists(const std::vector<Trial>& trials, const Question& question) {
   std::vector<std::size_t> chosen;
   double best = kNever;
   for (const Trial& trial : trials) {
     if (trial.row.keeps_limits) {
-      const Spread value = objective(trial.row, query.goal);
+      const Spread value = objective(trial.row, question.goal);
       best = std::min(best, value.mean + kErrorsApart * value.error);
     }
   }
@@ -186,9 +186,9 @@ std::vector<std::size_t> finalists(const std::vector<Trial>& trials, const Query
     if (!row.is_simulated) {
       continue;
     }
-    const Spread value = objective(row, query.goal);
-    const bool may_keep =
-        row.summary.reached.value + kErrorsApart * row.summary.reached.error >= query.probability;
+    const Spread value = objective(row, question.goal);
+    const bool may_keep = row.summary.reached.value + kErrorsApart * row.summary.reached.error >=
+                          question.probability;
     const bool may_be_best = may_keep && value.mean - kErrorsApart * value.error <= best;
     if (may_be_best || row.is_on_front) {
       chosen.push_back(i);
@@ -197,9 +197,10 @@ std::vector<std::size_t> finalists(const std::vector<Trial>& trials, const Query
   return chosen;
 }
 
-void for_each(const Query& query, std::size_t count, const std::function<void(std::size_t)>& task) {
-  if (query.for_each) {
-    query.for_each(count, task);
+void for_each(const Question& question, std::size_t count,
+              const std::function<void(std::size_t)>& task) {
+  if (question.for_each) {
+    question.for_each(count, task);
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -207,32 +208,34 @@ void for_each(const Query& query, std::size_t count, const std::function<void(st
   }
 }
 
-void rank(std::vector<Trial>& trials, const Query& query) {
+void rank(std::vector<Trial>& trials, const Question& question) {
   mark_front(trials);
-  std::ranges::stable_sort(
-      trials, [&](const Trial& a, const Trial& b) { return is_before(a.row, b.row, query.goal); });
+  std::ranges::stable_sort(trials, [&](const Trial& a, const Trial& b) {
+    return is_before(a.row, b.row, question.goal);
+  });
 }
 
 /// The limits are out of reach for all.
-Error out_of_reach(const Market& market, const std::vector<Trial>& trials, const Query& query) {
+Error out_of_reach(const Market& market, const std::vector<Trial>& trials,
+                   const Question& question) {
   const auto fastest = std::ranges::min_element(trials, {}, &Trial::least_time_s);
   const auto cheapest = std::ranges::min_element(trials, {}, &Trial::least_cost);
-  if (query.deadline_s && fastest->least_time_s > *query.deadline_s) {
-    return {Errc::kInvalidInput, "no plan can finish within " + hours_text(*query.deadline_s) +
+  if (question.deadline_s && fastest->least_time_s > *question.deadline_s) {
+    return {Errc::kInvalidInput, "no plan can finish within " + hours_text(*question.deadline_s) +
                                      ": the fastest, " + describe(market, fastest->row.candidate) +
                                      ", needs " + hours_text(fastest->least_time_s) +
                                      " without any loss"};
   }
-  if (query.budget && cheapest->least_cost > *query.budget) {
-    return {Errc::kInvalidInput, "no plan can cost at most " + money_text(*query.budget) +
+  if (question.budget && cheapest->least_cost > *question.budget) {
+    return {Errc::kInvalidInput, "no plan can cost at most " + money_text(*question.budget) +
                                      ": the cheapest, " +
                                      describe(market, cheapest->row.candidate) + ", costs " +
                                      money_text(cheapest->least_cost) + " without any loss"};
   }
   return {Errc::kInvalidInput, "no plan can keep the deadline and the budget at once: within " +
-                                   hours_text(*query.deadline_s) +
+                                   hours_text(*question.deadline_s) +
                                    " only plans finish that cost more than " +
-                                   money_text(*query.budget)};
+                                   money_text(*question.budget)};
 }
 
 }  // namespace
@@ -250,41 +253,41 @@ const char* to_string(Obstacle obstacle) {
   return "";
 }
 
-Row evaluate(const Market& market, const JobModel& job, const Query& query,
+Row evaluate(const Market& market, const JobModel& job, const Question& question,
              const Candidate& candidate, std::uint64_t count) {
-  const JobModel timed = with_deadline(job, query);
-  Trial trial = begin_trial(market, timed, query, candidate);
+  const JobModel timed = with_deadline(job, question);
+  Trial trial = begin_trial(market, timed, question, candidate);
   trial.row.is_simulated = true;
-  extend(trial, market, timed, query, count);
+  extend(trial, market, timed, question, count);
   return trial.row;
 }
 
-Result<Answer> answer(const Market& market, const JobModel& job, const Query& query,
+Result<Answer> answer(const Market& market, const JobModel& job, const Question& question,
                       const std::vector<Candidate>& candidates) {
-  ENSURE(!candidates.empty() && query.sweep_paths > 0, "there is something to choose from");
-  const JobModel timed = with_deadline(job, query);
+  ENSURE(!candidates.empty() && question.sweep_paths > 0, "there is something to choose from");
+  const JobModel timed = with_deadline(job, question);
   std::vector<Trial> trials(candidates.size());
-  for_each(query, trials.size(), [&](std::size_t i) {
-    trials[i] = begin_trial(market, timed, query, candidates[i]);
+  for_each(question, trials.size(), [&](std::size_t i) {
+    trials[i] = begin_trial(market, timed, question, candidates[i]);
     if (trials[i].row.is_simulated) {
-      extend(trials[i], market, timed, query, query.sweep_paths);
+      extend(trials[i], market, timed, question, question.sweep_paths);
     } else {
-      trials[i].row.obstacle = obstacle_of(trials[i], query);
+      trials[i].row.obstacle = obstacle_of(trials[i], question);
     }
   });
   if (std::ranges::none_of(trials, [](const Trial& trial) { return trial.row.is_simulated; })) {
-    return out_of_reach(market, trials, query);
+    return out_of_reach(market, trials, question);
   }
-  rank(trials, query);
-  for (std::uint64_t paths = 4 * query.sweep_paths; paths <= query.paths_most; paths *= 4) {
-    const std::vector<std::size_t> open = finalists(trials, query);
-    for_each(query, open.size(), [&](std::size_t i) {
+  rank(trials, question);
+  for (std::uint64_t paths = 4 * question.sweep_paths; paths <= question.paths_most; paths *= 4) {
+    const std::vector<std::size_t> open = finalists(trials, question);
+    for_each(question, open.size(), [&](std::size_t i) {
       Trial& trial = trials[open[i]];
       if (!is_settled(trial.row.summary, kShareError)) {
-        extend(trial, market, timed, query, paths);
+        extend(trial, market, timed, question, paths);
       }
     });
-    rank(trials, query);
+    rank(trials, question);
   }
   Answer result;
   for (const Trial& trial : trials) {

@@ -5,20 +5,20 @@
 #include <set>
 
 #include "base/check.hpp"
-#include "planner/search/query.hpp"
+#include "planner/search/question.hpp"
 
 namespace mayfly::planner {
 namespace {
 
 /// All numbers up to 8, then in steps of about a fifth.
-std::vector<std::uint32_t> worker_counts(const Query& query) {
+std::vector<std::uint32_t> worker_counts(const Question& question) {
   std::vector<std::uint32_t> counts;
-  for (std::uint32_t n = query.workers_least; n <= query.workers_most;
+  for (std::uint32_t n = question.workers_least; n <= question.workers_most;
        n += std::max<std::uint32_t>(1, n / 5)) {
     counts.push_back(n);
   }
-  if (!counts.empty() && counts.back() != query.workers_most) {
-    counts.push_back(query.workers_most);
+  if (!counts.empty() && counts.back() != question.workers_most) {
+    counts.push_back(question.workers_most);
   }
   return counts;
 }
@@ -50,7 +50,7 @@ std::vector<std::vector<std::size_t>> spot_sets(const Market& market, bool has_m
   return unique;
 }
 
-void add_mixtures(const Market& market, const Query& query, const Candidate& spot,
+void add_mixtures(const Market& market, const Question& question, const Candidate& spot,
                   std::vector<Candidate>& candidates) {
   std::set<std::size_t> machines;
   for (const std::size_t offer : spot.offers) {
@@ -71,7 +71,7 @@ void add_mixtures(const Market& market, const Query& query, const Candidate& spo
     mixed.on_demand_floor = floor;
     candidates.push_back(mixed);
   }
-  if (query.deadline_s) {
+  if (question.deadline_s) {
     mixed.on_demand_floor = 0;
     mixed.falls_back = true;
     candidates.push_back(mixed);
@@ -80,23 +80,23 @@ void add_mixtures(const Market& market, const Query& query, const Candidate& spo
 
 }  // namespace
 
-std::vector<Candidate> candidates_of(const Market& market, const Query& query) {
+std::vector<Candidate> candidates_of(const Market& market, const Question& question) {
   std::vector<Candidate> candidates;
-  for (const std::uint32_t workers : worker_counts(query)) {
+  for (const std::uint32_t workers : worker_counts(question)) {
     Candidate one;
     one.workers = workers;
-    one.checkpoint_every_s = query.checkpoint_every_s;
+    one.checkpoint_every_s = question.checkpoint_every_s;
     for (std::size_t offer = 0; offer < market.offers.size(); ++offer) {
       if (!is_spot(market.offers[offer])) {
         one.offers = {offer};
         candidates.push_back(one);
       }
     }
-    for (const std::vector<std::size_t>& set : spot_sets(market, query.has_mixtures)) {
+    for (const std::vector<std::size_t>& set : spot_sets(market, question.has_mixtures)) {
       one.offers = set;
       candidates.push_back(one);
-      if (query.has_mixtures) {
-        add_mixtures(market, query, one, candidates);
+      if (question.has_mixtures) {
+        add_mixtures(market, question, one, candidates);
       }
     }
   }

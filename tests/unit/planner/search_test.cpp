@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "planner/search/advice.hpp"
-#include "planner/search/query.hpp"
+#include "planner/search/question.hpp"
 #include "planner/search/scenario.hpp"
 #include "tests/unit/planner/invented_market.hpp"
 
@@ -33,11 +33,11 @@ Market two_by_two() {
                    2, 2);
 }
 
-Query by_deadline(double hours) {
-  Query query;
-  query.deadline_s = hours * kHour;
-  query.workers_most = 8;
-  return query;
+Question by_deadline(double hours) {
+  Question question;
+  question.deadline_s = hours * kHour;
+  question.workers_most = 8;
+  return question;
 }
 
 TEST(Search, WithoutLossesTheBestPlanIsThatOfArithmetic) {
@@ -45,8 +45,8 @@ TEST(Search, WithoutLossesTheBestPlanIsThatOfArithmetic) {
   // machine 1 four at 0.5 do twice the work each, so 24 * 0.5 / 2 is less than 24 * 0.3.
   const Market market = market_of(
       {spot_offer(0.3, LifetimeTable(), 0, 0, 0), spot_offer(0.5, LifetimeTable(), 0, 0, 1)}, 1, 2);
-  const Query query = by_deadline(3.5);
-  const auto result = answer(market, job_of(24), query, candidates_of(market, query));
+  const Question question = by_deadline(3.5);
+  const auto result = answer(market, job_of(24), question, candidates_of(market, question));
   ASSERT_TRUE(result.ok());
   const Row* chosen = result.value().chosen();
   ASSERT_NE(chosen, nullptr);
@@ -65,34 +65,34 @@ TEST(Search, ChosenPlanIsNearTheBestInHindsight) {
   const Market market = two_by_two();
   const JobModel job = job_of(30);
   for (const double hours : {4.5, 8.0}) {
-    const Query query = by_deadline(hours);
-    const std::vector<Candidate> candidates = candidates_of(market, query);
-    const auto result = answer(market, job, query, candidates);
+    const Question question = by_deadline(hours);
+    const std::vector<Candidate> candidates = candidates_of(market, question);
+    const auto result = answer(market, job, question, candidates);
     ASSERT_TRUE(result.ok()) << result.error().detail;
     ASSERT_NE(result.value().chosen(), nullptr);
-    Query truth = query;
+    Question truth = question;
     truth.seed = 77;
     double best = kNever;
     for (const Candidate& candidate : candidates) {
       const Row row = evaluate(market, job, truth, candidate, 1000);
-      if (row.summary.reached.value >= query.probability) {
+      if (row.summary.reached.value >= question.probability) {
         best = std::min(best, row.summary.cost.mean);
       }
     }
     const Row chosen = evaluate(market, job, truth, result.value().chosen()->candidate, 10000);
     EXPECT_LE(chosen.summary.cost.mean, 1.03 * best) << hours << " h";
-    EXPECT_GE(chosen.summary.in_time.value, query.probability - 0.015) << hours << " h";
+    EXPECT_GE(chosen.summary.in_time.value, question.probability - 0.015) << hours << " h";
   }
 }
 
 TEST(Search, SameBytesOnAnyNumberOfThreads) {
   const Market market = two_by_two();
   const JobModel job = job_of(30);
-  Query query = by_deadline(6);
-  query.paths_most = 800;
-  const auto candidates = candidates_of(market, query);
-  const auto alone = answer(market, job, query, candidates);
-  query.for_each = [](std::size_t count, const std::function<void(std::size_t)>& task) {
+  Question question = by_deadline(6);
+  question.paths_most = 800;
+  const auto candidates = candidates_of(market, question);
+  const auto alone = answer(market, job, question, candidates);
+  question.for_each = [](std::size_t count, const std::function<void(std::size_t)>& task) {
     std::vector<std::thread> threads;
     for (std::size_t worker = 0; worker < 3; ++worker) {
       threads.emplace_back([&, worker] {
@@ -105,7 +105,7 @@ TEST(Search, SameBytesOnAnyNumberOfThreads) {
       thread.join();
     }
   };
-  const auto together = answer(market, job, query, candidates);
+  const auto together = answer(market, job, question, candidates);
   ASSERT_TRUE(alone.ok() && together.ok());
   ASSERT_EQ(alone.value().rows.size(), together.value().rows.size());
   for (std::size_t i = 0; i < alone.value().rows.size(); ++i) {
@@ -118,11 +118,11 @@ TEST(Search, SameBytesOnAnyNumberOfThreads) {
 
 TEST(Search, FrontHasEveryPlanThatNoneBeats) {
   const Market market = two_by_two();
-  Query query;
-  query.workers_most = 6;
-  query.goal = Goal::kFastest;
-  query.accuracy = [](const Candidate& candidate) { return 0.93 - 0.005 * candidate.workers; };
-  const auto result = answer(market, job_of(12), query, candidates_of(market, query));
+  Question question;
+  question.workers_most = 6;
+  question.goal = Goal::kFastest;
+  question.accuracy = [](const Candidate& candidate) { return 0.93 - 0.005 * candidate.workers; };
+  const auto result = answer(market, job_of(12), question, candidates_of(market, question));
   ASSERT_TRUE(result.ok());
   const std::vector<Row>& rows = result.value().rows;
   std::size_t on_front = 0;
@@ -140,14 +140,14 @@ TEST(Search, FrontHasEveryPlanThatNoneBeats) {
 
 TEST(Search, LimitsOutOfReachAreOneLine) {
   const Market market = two_by_two();
-  Query query = by_deadline(0.5);
-  auto result = answer(market, job_of(30), query, candidates_of(market, query));
+  Question question = by_deadline(0.5);
+  auto result = answer(market, job_of(30), question, candidates_of(market, question));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Errc::kInvalidInput);
   EXPECT_THAT(result.error().detail, HasSubstr("within 0.50 h: the fastest, 8 x m1"));
-  query = {};
-  query.budget = 1;
-  result = answer(market, job_of(30), query, candidates_of(market, query));
+  question = {};
+  question.budget = 1;
+  result = answer(market, job_of(30), question, candidates_of(market, question));
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().detail, HasSubstr("at most 1.00"));
 }
@@ -155,18 +155,19 @@ TEST(Search, LimitsOutOfReachAreOneLine) {
 TEST(Search, ObstaclesAreNamed) {
   // Two workers need 2 h of 2.2 h: any loss with a start-up of half an hour is too much.
   Market lossy = market_of({spot_offer(1, LifetimeTable::exponential(2 * kHour), 500)});
-  Query query = by_deadline(2.2);
+  Question question = by_deadline(2.2);
   Candidate two = workers_on({0}, 2);
   two.checkpoint_every_s = 60;
-  EXPECT_EQ(evaluate(lossy, job_of(4), query, two, 400).obstacle, Obstacle::kLosses);
+  EXPECT_EQ(evaluate(lossy, job_of(4), question, two, 400).obstacle, Obstacle::kLosses);
   Market scarce = market_of({spot_offer(1, LifetimeTable(), 30)});
   scarce.offers[0].refused = 0.9;
   scarce.offers[0].stock_out = QuantileTable({3600});
-  EXPECT_EQ(evaluate(scarce, job_of(4), query, workers_on({0}, 2), 400).obstacle,
+  EXPECT_EQ(evaluate(scarce, job_of(4), question, workers_on({0}, 2), 400).obstacle,
             Obstacle::kStockOut);
-  EXPECT_EQ(evaluate(scarce, job_of(5), query, workers_on({0}, 2), 400).obstacle, Obstacle::kSpeed);
-  query.budget = 2;
-  EXPECT_EQ(evaluate(market_of({spot_offer(1, LifetimeTable(), 30)}), job_of(4), query,
+  EXPECT_EQ(evaluate(scarce, job_of(5), question, workers_on({0}, 2), 400).obstacle,
+            Obstacle::kSpeed);
+  question.budget = 2;
+  EXPECT_EQ(evaluate(market_of({spot_offer(1, LifetimeTable(), 30)}), job_of(4), question,
                      workers_on({0}, 2), 400)
                 .obstacle,
             Obstacle::kPrice);
@@ -177,7 +178,7 @@ TEST(Search, FallingBackKeepsADeadlineThatSpotAloneMisses) {
       {spot_offer(0.2, LifetimeTable::exponential(2 * kHour), 120), on_demand_offer(0.7, 120)});
   market.offers[0].refused = 0.8;
   market.offers[0].stock_out = QuantileTable({600, 2 * kHour});
-  const Query query = by_deadline(5);
+  const Question question = by_deadline(5);
   const JobModel job = job_of(16);
   Candidate spot = workers_on({0}, 4);
   spot.checkpoint_every_s = 300;
@@ -186,9 +187,9 @@ TEST(Search, FallingBackKeepsADeadlineThatSpotAloneMisses) {
   both.falls_back = true;
   Candidate on_demand = spot;
   on_demand.offers = {1};
-  const Row alone = evaluate(market, job, query, spot, 400);
-  const Row fallen = evaluate(market, job, query, both, 400);
-  const Row safe = evaluate(market, job, query, on_demand, 400);
+  const Row alone = evaluate(market, job, question, spot, 400);
+  const Row fallen = evaluate(market, job, question, both, 400);
+  const Row safe = evaluate(market, job, question, on_demand, 400);
   EXPECT_LT(alone.summary.in_time.value, 0.6);
   EXPECT_GT(fallen.summary.in_time.value, 0.95);
   EXPECT_LT(fallen.summary.cost.mean, safe.summary.cost.mean);
@@ -218,10 +219,10 @@ TEST(Scenario, OtherPricesScaleTheCostAndNothingElse) {
 TEST(Advice, HotSparesDoNotPayWhereAReplacementIsQuick) {
   const Market market = two_by_two();
   const JobModel job = job_of(30);
-  const Query query = by_deadline(8);
-  const auto result = answer(market, job, query, candidates_of(market, query));
+  const Question question = by_deadline(8);
+  const auto result = answer(market, job, question, candidates_of(market, question));
   ASSERT_TRUE(result.ok());
-  const Advice advice = advise(market, job, query, result.value());
+  const Advice advice = advise(market, job, question, result.value());
   ASSERT_EQ(advice.spares.size(), 4U);
   const Summary& none = advice.spares[0].row.summary;
   const Summary& spare = advice.spares[1].row.summary;
@@ -257,10 +258,10 @@ TEST(Advice, OfHoursFindsTheCalmOnes) {
   }
   market.offers[0].by_hour = factors;
   const JobModel job = job_of(16);
-  const Query query;
-  const auto result = answer(market, job, query, {workers_on({0}, 4)});
+  const Question question;
+  const auto result = answer(market, job, question, {workers_on({0}, 4)});
   ASSERT_TRUE(result.ok());
-  const Advice advice = advise(market, job, query, result.value());
+  const Advice advice = advise(market, job, question, result.value());
   ASSERT_EQ(advice.hours.size(), 24U);
   EXPECT_EQ(advice.hours[2].row.summary.losses, 0);  // done by 6:05
   EXPECT_GT(advice.hours[12].row.summary.losses, 10);

@@ -25,7 +25,7 @@ enum class Goal {
 using ForEach =
     std::function<void(std::size_t count, const std::function<void(std::size_t)>& task)>;
 
-struct Query {
+struct Question {
   Goal goal = Goal::kCheapest;
   std::optional<double> deadline_s;
   std::optional<double> budget;
@@ -73,16 +73,17 @@ struct Answer {
 /// The ways to run a job: each offer, all spot offers of a machine, all spot offers, each of the
 /// latter with on-demand offers of the same machines as well (none, one or half of the servers on
 /// demand at least; with a deadline also falling back), for numbers of workers within the limits.
-[[nodiscard]] std::vector<Candidate> candidates_of(const Market& market, const Query& query);
+[[nodiscard]] std::vector<Candidate> candidates_of(const Market& market, const Question& question);
 
 /// One candidate on `count` paths.
-[[nodiscard]] Row evaluate(const Market& market, const JobModel& job, const Query& query,
+[[nodiscard]] Row evaluate(const Market& market, const JobModel& job, const Question& question,
                            const Candidate& candidate, std::uint64_t count);
 
 /// Simulates the candidates: all on a few paths, then those that the choice is between on more,
 /// until the Monte Carlo errors are small. kInvalidInput if the limits cannot be kept by any of
 /// them even without a loss: the text has what is least possible.
-[[nodiscard]] Result<Answer> answer(const Market& market, const JobModel& job, const Query& query,
+[[nodiscard]] Result<Answer> answer(const Market& market, const JobModel& job,
+                                    const Question& question,
                                     const std::vector<Candidate>& candidates);
 
 /// The candidate in words: "8 x n1-k80, spot in us-west1-b", "..., else on demand".
