@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <boost/json.hpp>
+#include <numeric>
 #include <vector>
 
 #include "cli/cli.hpp"
@@ -50,6 +51,13 @@ json::object to_json(const observe::RunFold& run) {
     }
     members.push_back(std::move(of_member));
   }
+  json::array held_up;
+  for (const auto& [member, held] : profile.held_up()) {
+    held_up.push_back({{"member", member},
+                       {"host", host_of(run, member)},
+                       {"steps", held.steps},
+                       {"exchange_ms", ms(held.seconds, held.steps)}});
+  }
   json::object wall;
   for (const observe::TimeShare& share : run.time_shares()) {
     wall[share.kind] = engine::rounded(share.seconds, 3);
@@ -57,6 +65,7 @@ json::object to_json(const observe::RunFold& run) {
   return {{"steps", profile.steps()},
           {"step", std::move(step)},
           {"slowest", std::move(members)},
+          {"held_up", std::move(held_up)},
           {"wall_seconds", std::move(wall)}};
 }
 
@@ -82,14 +91,23 @@ std::string as_text(const observe::RunFold& run) {
                        ms(profile.seconds()[part], profile.steps()),
                        100 * profile.seconds()[part] / profile.total());
   }
-  out += "ready last              of steps  compute and data, ms\n";
+  const auto line_of = [&](std::uint64_t member, std::uint64_t steps, double seconds) {
+    return fmt::format("  {:<20} {:>7.1f} %  {:.3f}\n",
+                       fmt::format("worker {} {}", member, host_of(run, member)),
+                       100.0 * static_cast<double>(steps) / static_cast<double>(profile.steps()),
+                       ms(seconds, steps));
+  };
+  out += "ready last              of steps  until it was ready, ms\n";
   for (const auto& [member, slowest] : profile.slowest()) {
-    const double ready =
-        slowest.seconds[observe::kComputePart] + slowest.seconds[observe::kDataPart];
-    out += fmt::format(
-        "  {:<20} {:>7.1f} %  {:.3f}\n", fmt::format("worker {} {}", member, host_of(run, member)),
-        100.0 * static_cast<double>(slowest.steps) / static_cast<double>(profile.steps()),
-        ms(ready, slowest.steps));
+    const auto ready = slowest.seconds.begin();
+    out +=
+        line_of(member, slowest.steps, std::accumulate(ready, ready + observe::kReadyParts, 0.0));
+  }
+  if (!profile.held_up().empty()) {
+    out += "late in the exchange    of steps  others waited longer, ms\n";
+  }
+  for (const auto& [member, held] : profile.held_up()) {
+    out += line_of(member, held.steps, held.seconds);
   }
   return out;
 }

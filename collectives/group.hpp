@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -95,6 +96,11 @@ class Group {
   /// The part of this group whose operations work in the memory of the members' GPUs, with an order
   /// of its own; it lives as long as the group. Null: the group has none.
   [[nodiscard]] virtual DeviceGroup* on_device() { return nullptr; }
+
+  /// How long operations of this group have stood still so far because nothing came from other
+  /// members or could be sent to them, the present one included; nothing where the transport does
+  /// not measure it. The thread that starts operations.
+  [[nodiscard]] virtual std::optional<Duration> time_waited() const { return std::nullopt; }
 
   /// Makes every operation in flight, and every later one, fail with kAborted as soon as possible
   /// (milliseconds), whatever the peers do. Any thread, any number of times, never blocks.

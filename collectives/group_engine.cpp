@@ -116,6 +116,9 @@ class DelayedEngine final : public GroupEngine {
     signal_.raise();
   }
 
+  /// Without the delays, for which the other members wait.
+  std::optional<Duration> time_waited() const override { return engine_->time_waited(); }
+
   bool settles() const override { return engine_->settles(); }
   void settle() override { engine_->settle(); }
 

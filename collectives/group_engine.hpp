@@ -96,6 +96,9 @@ class GroupEngine {
   /// Makes advance() return kAborted, now and in future. Any thread, never blocks.
   virtual void abort() noexcept = 0;
 
+  /// As Group::time_waited(). Any thread.
+  [[nodiscard]] virtual std::optional<Duration> time_waited() const { return std::nullopt; }
+
   /// Whether settle() is to be called from time to time in the milliseconds after an operation.
   [[nodiscard]] virtual bool settles() const { return false; }
   /// Does what is left of operations that are complete here and that other members may wait for.

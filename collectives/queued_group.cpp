@@ -121,6 +121,11 @@ class OperationQueue {
     return *started.result;
   }
 
+  /// As Group::time_waited(). Before close().
+  std::optional<Duration> time_waited() const {
+    return engine_ ? engine_->time_waited() : std::nullopt;
+  }
+
   /// As Work::finished_at().
   Instant finished_at(const Started& started) const {
     const std::lock_guard lock(mutex_);
@@ -213,7 +218,8 @@ class OperationQueue {
     return true;
   }
 
-  std::unique_ptr<GroupEngine> engine_;  // null in a group of one; used only while running_
+  // Null in a group of one; used only while running_, except for what any thread may call.
+  std::unique_ptr<GroupEngine> engine_;
   bool settles_ = false;
   std::atomic<bool> aborted_{false};
 
@@ -283,6 +289,8 @@ class QueuedGroup final : public Group {
     started->operation = barrier_operation(started->scratch, ++sequence_);
     return start(std::move(started));
   }
+
+  std::optional<Duration> time_waited() const override { return queue_->time_waited(); }
 
   void abort() noexcept override { queue_->abort(); }
 

@@ -107,6 +107,11 @@ Result<Augmentation> Dataset::read_for_training(std::size_t index, const EpochKe
   return draw_augmentation(key.seed, key.epoch, index);
 }
 
+std::uint64_t Dataset::stored_bytes(std::size_t /*index*/) const {
+  const auto side = static_cast<std::uint64_t>(image_size());
+  return 3 * side * side;
+}
+
 bool is_procedural(const std::string& spec) {
   return spec == "procedural" || spec.starts_with("procedural:");
 }

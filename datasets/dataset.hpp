@@ -40,6 +40,8 @@ class Dataset {
   [[nodiscard]] virtual Result<Augmentation> read_for_training(
       std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const;
   [[nodiscard]] virtual std::uint16_t label(std::size_t index) const = 0;
+  /// How many bytes of storage one reading takes: those of the JPEG, else of the pixels.
+  [[nodiscard]] virtual std::uint64_t stored_bytes(std::size_t index) const;
 };
 
 /// Training and test part of a data set, with what the network needs to know about it.

@@ -40,6 +40,9 @@ class EncodedSet final : public Dataset {
   [[nodiscard]] std::uint16_t label(std::size_t index) const override {
     return samples_[index].label;
   }
+  [[nodiscard]] std::uint64_t stored_bytes(std::size_t index) const override {
+    return samples_[index].size;
+  }
 
   /// How many images have been replaced by the mean colour so far.
   [[nodiscard]] std::size_t replaced() const;

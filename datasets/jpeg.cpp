@@ -82,6 +82,11 @@ Result<JpegHeader> read_header(const Handle& handle, ByteSpan jpeg) {
   return header;
 }
 
+Duration& reading_files() {
+  thread_local Duration so_far{};
+  return so_far;
+}
+
 }  // namespace
 
 Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, Bytes& buffer) {
@@ -89,8 +94,10 @@ Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, By
     return Error{Errc::kCorrupt, path + " has " + std::to_string(size) + " bytes, at most " +
                                      std::to_string(kJpegBytesMax) + " expected"};
   }
+  const Instant begun = monotonic_now();
   // One byte more than expected, to see whether the file has grown.
   const Result<ByteSpan> read = read_up_to(path, size + 1, buffer);
+  reading_files() += monotonic_now() - begun;
   if (!read.ok()) {
     return read;
   }
@@ -99,6 +106,10 @@ Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, By
                                      std::to_string(size) + " bytes"};
   }
   return read;
+}
+
+Duration time_reading_files() {
+  return reading_files();
 }
 
 Result<ByteSpan> read_image_start(const std::string& path, std::uint64_t size_max, Bytes& buffer) {

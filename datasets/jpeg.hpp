@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "datasets/core/resample.hpp"
 
 namespace mayfly::datasets {
@@ -18,6 +19,9 @@ inline constexpr std::uint64_t kJpegBytesMax = std::uint64_t{64} << 20;
 /// thread, with a buffer of its own.
 [[nodiscard]] Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size,
                                                Bytes& buffer);
+
+/// How long the calling thread has spent in read_image_file() so far.
+[[nodiscard]] Duration time_reading_files();
 
 /// Reads at most the first `size_max` bytes; otherwise as read_image_file.
 [[nodiscard]] Result<ByteSpan> read_image_start(const std::string& path, std::uint64_t size_max,

@@ -14,6 +14,7 @@
 #include "base/check.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "datasets/core/sample_stream.hpp"
+#include "datasets/jpeg.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -63,6 +64,7 @@ class Preparer {
     const std::uint64_t first =
         (step - 1) * options_.global_batch + std::uint64_t{microbatch} * options_.microbatch;
     const std::span<std::uint8_t> pixels = scratch_pixels(image);
+    const Duration reading_before = time_reading_files();
     for (std::size_t i = 0; i < options_.microbatch; ++i) {
       const StreamEntry entry = stream_.at(first + i);
       if (with_images_) {
@@ -78,6 +80,7 @@ class Preparer {
       batch.labels[i] = train_.label(entry.sample);
       batch.samples[i] = static_cast<std::uint32_t>(entry.sample);
     }
+    batch.fetched = time_reading_files() - reading_before;
   }
 
  private:
@@ -94,6 +97,77 @@ class Preparer {
   SampleStream stream_;
   Normaliser normaliser_;
   bool with_images_ = true;
+};
+
+// Keeps a loader back as LoaderPace says. Any thread.
+class Drag {
+ public:
+  Drag(const Dataset& train, LoaderPaceOf pace) : train_(train), pace_(std::move(pace)) {}
+
+  /// A batch is ready; returns when it would have been.
+  void hold_back(PreparedBatch& batch) {
+    if (!pace_) {
+      return;
+    }
+    const LoaderPace pace = pace_(batch.step);
+    const Instant begun = monotonic_now();
+    const Instant fetched = come_from_storage(batch, pace.storage_rate, begun) + pace.fetch;
+    if (fetched > begun) {
+      wait_until(fetched);
+      batch.fetched += monotonic_now() - begun;
+    }
+    if (pace.prep.count() > 0) {
+      burn(pace.prep);
+    }
+  }
+
+  /// Nothing is kept back any more.
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    ending_.notify_all();
+  }
+
+ private:
+  // A token bucket: bytes queue up for the storage, which has passed those before at `free_at_`.
+  Instant come_from_storage(const PreparedBatch& batch, double rate, Instant now) {
+    if (rate <= 0) {
+      return now;
+    }
+    double bytes = 0;
+    for (const std::uint32_t sample : batch.samples) {
+      bytes += static_cast<double>(train_.stored_bytes(sample));
+    }
+    const std::lock_guard lock(mutex_);
+    free_at_ = std::max(free_at_, now) + Duration(static_cast<std::int64_t>(1e9 * bytes / rate));
+    return free_at_;
+  }
+
+  void wait_until(Instant until) {
+    std::unique_lock lock(mutex_);
+    ending_.wait_until(lock,
+                       std::chrono::steady_clock::time_point(std::chrono::nanoseconds(until.ns)),
+                       [this] { return ended_; });
+  }
+
+  void burn(Duration processor_time) {
+    const Instant until = thread_cpu_now() + processor_time;
+    while (thread_cpu_now() < until) {
+      const std::lock_guard lock(mutex_);
+      if (ended_) {
+        return;
+      }
+    }
+  }
+
+  const Dataset& train_;
+  const LoaderPaceOf pace_;
+  std::mutex mutex_;  // guards everything below
+  std::condition_variable ending_;
+  bool ended_ = false;
+  Instant free_at_;
 };
 
 enum class EntryState { kWaiting, kPreparing, kReady };
@@ -113,7 +187,10 @@ class ThreadedLoader final : public Loader {
   ThreadedLoader(const DatasetPair& pair, const LoaderOptions& options)
       : preparer_(pair, options),
         prefetch_max_(std::max(options.prefetch_max, 1U)),
-        yield_cores_(options.yield_cores) {
+        yield_cores_(options.yield_cores),
+        taker_share_(
+            std::min(1.0, static_cast<double>(options.takers) / std::max(options.threads, 1U))),
+        drag_(*pair.train, options.pace) {
     // Beyond these sizes the vectors grow; below them a step allocates nothing.
     entries_.reserve(1024);
     pool_.reserve(1024);
@@ -127,6 +204,7 @@ class ThreadedLoader final : public Loader {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
+    drag_.end();
     work_.notify_all();
     for (std::thread& thread : threads_) {
       thread.join();
@@ -153,11 +231,13 @@ class ThreadedLoader final : public Loader {
   std::unique_ptr<PreparedBatch> take(std::uint64_t step, std::uint32_t microbatch) override {
     const Instant start = monotonic_now();
     std::unique_ptr<PreparedBatch> batch = take_prepared(step, microbatch);
+    double share = taker_share_;
     if (batch == nullptr) {
       batch = fresh_batch();
-      preparer_.fill(step, microbatch, *batch);
+      fill(step, microbatch, *batch);
+      share = 1;
     }
-    waited_ns_.fetch_add((monotonic_now() - start).count(), std::memory_order_relaxed);
+    count_wait(monotonic_now() - start, share * static_cast<double>(batch->fetched.count()));
     return batch;
   }
 
@@ -202,11 +282,25 @@ class ThreadedLoader final : public Loader {
     preparer_.leave_images_out();
   }
 
-  Duration time_waited() const override {
-    return Duration(waited_ns_.load(std::memory_order_relaxed));
+  LoaderWait time_waited() const override {
+    return {Duration(fetch_wait_ns_.load(std::memory_order_relaxed)),
+            Duration(prep_wait_ns_.load(std::memory_order_relaxed))};
   }
 
  private:
+  void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) {
+    preparer_.fill(step, microbatch, batch);
+    drag_.hold_back(batch);
+  }
+
+  // Without its fetch a batch would have been ready so much sooner, divided by the threads that
+  // fetch at the same time for each caller.
+  void count_wait(Duration waited, double fetched_ns) {
+    const std::int64_t fetch = std::min(waited.count(), static_cast<std::int64_t>(fetched_ns));
+    fetch_wait_ns_.fetch_add(fetch, std::memory_order_relaxed);
+    prep_wait_ns_.fetch_add(waited.count() - fetch, std::memory_order_relaxed);
+  }
+
   Entry* find(std::uint64_t step, std::uint32_t microbatch) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
       return entry.step == step && entry.microbatch == microbatch;
@@ -291,7 +385,7 @@ class ThreadedLoader final : public Loader {
       const std::uint32_t microbatch = entry->microbatch;
       std::unique_ptr<PreparedBatch> batch = fresh_batch_locked();
       lock.unlock();
-      preparer_.fill(step, microbatch, *batch);
+      fill(step, microbatch, *batch);
       lock.lock();
       finish(step, microbatch, std::move(batch));
     }
@@ -315,7 +409,10 @@ class ThreadedLoader final : public Loader {
   Preparer preparer_;  // changed before the first request only
   const std::uint32_t prefetch_max_;
   const bool yield_cores_;
-  std::atomic<std::int64_t> waited_ns_{0};
+  const double taker_share_;  // of the time of a fetch, which a caller of take() waits for
+  Drag drag_;
+  std::atomic<std::int64_t> fetch_wait_ns_{0};
+  std::atomic<std::int64_t> prep_wait_ns_{0};
 
   std::mutex mutex_;  // guards everything below except threads_
   std::condition_variable work_;

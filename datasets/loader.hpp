@@ -5,6 +5,7 @@
 // prepared.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,15 @@
 
 namespace mayfly::datasets {
 
+/// What keeps a loader back, for experiments (--inject).
+struct LoaderPace {
+  Duration fetch{};         ///< so much longer it takes to read each microbatch
+  double storage_rate = 0;  ///< bytes per second that all its threads read together; 0 = any
+  Duration prep{};          ///< so much more processor time it takes to prepare each microbatch
+};
+/// That of a step. Any thread.
+using LoaderPaceOf = std::function<LoaderPace(std::uint64_t step)>;
+
 struct LoaderOptions {
   std::uint64_t seed = 0;
   std::uint32_t global_batch = 128;  ///< samples per step
@@ -26,6 +36,16 @@ struct LoaderOptions {
   /// Run the preparing threads at low priority, so that compute threads get the cores: for data
   /// sets whose images take long to prepare. A caller of take() that is faster prepares itself.
   bool yield_cores = false;
+  std::uint32_t takers = 1;  ///< threads that call take() at the same time
+  LoaderPaceOf pace{};       ///< empty = as fast as it can
+};
+
+/// Time that callers of take() waited for a microbatch or prepared it themselves.
+struct LoaderWait {
+  Duration fetch{};  ///< which they would not have waited if images were in memory
+  Duration prep{};   ///< the rest: images were decoded and augmented, or no thread had time for it
+
+  [[nodiscard]] Duration total() const { return fetch + prep; }
 };
 
 /// One prepared microbatch. If `failure` is set, an image could not be read and the other fields
@@ -38,6 +58,7 @@ struct PreparedBatch {
   std::vector<std::uint32_t> samples;  ///< sample ids, for the ledger
   std::vector<StreamEntry> entries;    ///< the same with their epochs, which determine the draws
   std::optional<Error> failure;
+  Duration fetched{};  ///< how long its images were read from files (of a tar: 0)
 };
 
 class Loader {
@@ -61,8 +82,8 @@ class Loader {
   /// Leaves `images` of all batches empty, for a device that holds the training set and looks
   /// images up itself. Before the first request.
   virtual void leave_images_out() = 0;
-  /// Total time since the start that callers of take() waited or prepared batches.
-  [[nodiscard]] virtual Duration time_waited() const = 0;
+  /// Since the start, of all callers of take() together. Any thread.
+  [[nodiscard]] virtual LoaderWait time_waited() const = 0;
 };
 
 /// `pair` must outlive the loader.

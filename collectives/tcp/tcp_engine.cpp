@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -64,6 +65,33 @@ class SpinWindow {
   Instant sleeping_since_{};
 };
 
+// The time in which nothing moved. One thread at a time begins and ends a wait; any thread asks.
+class IdleTime {
+ public:
+  void begin() {
+    if (since_ns_.load(std::memory_order_relaxed) == 0) {
+      since_ns_.store(monotonic_now().ns, std::memory_order_relaxed);
+    }
+  }
+  void end() {
+    const std::int64_t since = since_ns_.load(std::memory_order_relaxed);
+    if (since != 0) {
+      since_ns_.store(0, std::memory_order_relaxed);
+      total_ns_.fetch_add(monotonic_now().ns - since, std::memory_order_relaxed);
+    }
+  }
+  // A wait that ends at this moment may be missing.
+  Duration so_far() const {
+    const std::int64_t since = since_ns_.load(std::memory_order_relaxed);
+    const std::int64_t total = total_ns_.load(std::memory_order_relaxed);
+    return Duration(total + (since == 0 ? 0 : monotonic_now().ns - since));
+  }
+
+ private:
+  std::atomic<std::int64_t> since_ns_ = 0;  // 0: something moves
+  std::atomic<std::int64_t> total_ns_ = 0;
+};
+
 class PollingTcpEngine final : public TcpEngine {
  public:
   PollingTcpEngine(TcpConnections connections, std::shared_ptr<AbortSignal> signal)
@@ -92,6 +120,19 @@ class PollingTcpEngine final : public TcpEngine {
 
   Result<bool> advance(std::optional<Instant> until) override {
     window_.start();
+    Result<bool> outcome = move_until(until);
+    idle_.end();
+    return outcome;
+  }
+
+  bool returns_by(std::optional<Instant> /*until*/) const override { return true; }
+
+  std::optional<Duration> time_waited() const override { return idle_.so_far(); }
+
+  void abort() noexcept override { signal_->raise(); }
+
+ private:
+  Result<bool> move_until(std::optional<Instant> until) {
     while (!exchange_->complete()) {
       if (signal_->raised()) {
         return Error{Errc::kAborted, "the group was aborted"};
@@ -99,8 +140,10 @@ class PollingTcpEngine final : public TcpEngine {
       TRY_ASSIGN(const bool moved, exchange_->pump());
       if (moved) {
         window_.start();
+        idle_.end();
         continue;
       }
+      idle_.begin();
       if (until && monotonic_now() >= *until) {
         return false;
       }
@@ -112,11 +155,6 @@ class PollingTcpEngine final : public TcpEngine {
     return true;
   }
 
-  bool returns_by(std::optional<Instant> /*until*/) const override { return true; }
-
-  void abort() noexcept override { signal_->raise(); }
-
- private:
   // Until a channel is ready, the group is aborted or the time is up.
   Result<void> sleep(std::optional<Instant> until) {
     if (!watch_channels()) {
@@ -175,6 +213,7 @@ class PollingTcpEngine final : public TcpEngine {
   std::unique_ptr<Exchange> exchange_;
   bool spares_messages_ = false;
   SpinWindow window_;
+  IdleTime idle_;
   std::vector<pollfd> watched_;
   std::vector<std::size_t> watched_ranks_;
 };

@@ -307,8 +307,9 @@ std::vector<Setting> elasticity_settings() {
       make("chaos", &C::chaos,
            "scripted faults for local workers, e.g. kill@step=200:worker=1,join@step=300", kOwn),
       make("inject", &C::inject,
-           "slow workers down, e.g. delay=30ms,worker=1,from=step100,to=step400; also slow=2.5x or "
-           "stop=50%; several rules are separated by semicolons, or the flag is repeated",
+           "slow workers down, e.g. delay=30ms,worker=1,from=step100,to=step400; also slow=2.5x, "
+           "stop=50%, fetch=2ms, storage=20MB/s or prep=3ms; several rules are separated by "
+           "semicolons, or the flag is repeated",
            kRepeats),
   };
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 
@@ -12,9 +13,11 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr double kDelayMax = 60;   // seconds
-constexpr double kSlowMax = 1000;  // times
-constexpr double kStopMax = 0.95;  // of the time
+constexpr double kTimeMax = 60;       // seconds
+constexpr double kSlowMax = 1000;     // times
+constexpr double kStopMax = 0.95;     // of the time
+constexpr double kStorageMin = 1e3;   // bytes per second
+constexpr double kStorageMax = 1e12;  // bytes per second
 constexpr double kMomentMax = 1e9;
 
 Error bad_rule(std::string_view rule, std::string_view why) {
@@ -57,27 +60,63 @@ std::optional<InjectionMoment> moment_of(std::string_view text) {
   return since ? std::optional(moment) : std::nullopt;
 }
 
-/// Why the field is wrong, or nothing.
-std::optional<std::string> set_effect(InjectionRule& rule, std::string_view name,
-                                      std::string_view value) {
-  if (name == "delay") {
-    const auto delay = seconds_of(value, kDelayMax);
-    rule.delay = Duration(std::llround(delay.value_or(0) * 1e9));
-    return rule.delay.count() > 0
-               ? std::nullopt
-               : std::optional<std::string>("delay is a time up to 60s, such as 30ms");
+std::optional<double> bytes_per_second_of(std::string_view text) {
+  for (const auto& [unit, bytes] :
+       {std::pair("kB/s", 1e3), std::pair("MB/s", 1e6), std::pair("GB/s", 1e9)}) {
+    if (const auto number = number_with(text, unit, 0, kStorageMax / bytes)) {
+      return *number * bytes;
+    }
   }
-  if (name == "slow") {
-    const auto factor = number_with(value, "x", 1, kSlowMax);
-    rule.slow = factor.value_or(1);
-    return factor ? std::nullopt
-                  : std::optional<std::string>("slow is a factor from 1x to 1000x, such as 2.5x");
-  }
+  return std::nullopt;
+}
+
+/// A time that is not 0.
+std::optional<std::string> set_time(Duration& time, std::string_view name, std::string_view value,
+                                    std::string_view example) {
+  time = Duration(std::llround(seconds_of(value, kTimeMax).value_or(0) * 1e9));
+  return time.count() > 0
+             ? std::nullopt
+             : std::optional(fmt::format("{} is a time up to 60s, such as {}", name, example));
+}
+
+std::optional<std::string> set_slow(InjectionRule& rule, std::string_view value) {
+  const auto factor = number_with(value, "x", 1, kSlowMax);
+  rule.slow = factor.value_or(1);
+  return factor ? std::nullopt
+                : std::optional<std::string>("slow is a factor from 1x to 1000x, such as 2.5x");
+}
+
+std::optional<std::string> set_stop(InjectionRule& rule, std::string_view value) {
   const auto percent = number_with(value, "%", 0, 100 * kStopMax);
   rule.stop = percent.value_or(0) / 100;
   return rule.stop > 0 ? std::nullopt
                        : std::optional<std::string>("stop is a share up to 95%, such as 50%");
 }
+
+std::optional<std::string> set_storage(InjectionRule& rule, std::string_view value) {
+  rule.storage = bytes_per_second_of(value).value_or(0);
+  return rule.storage >= kStorageMin
+             ? std::nullopt
+             : std::optional<std::string>("storage is a rate from 1kB/s, such as 20MB/s");
+}
+
+struct Effect {
+  std::string_view name;
+  /// Why the value is wrong, or nothing.
+  std::optional<std::string> (*set)(InjectionRule& rule, std::string_view value);
+};
+
+constexpr std::array<Effect, 6> kEffects = {{
+    {"delay", [](InjectionRule& rule,
+                 std::string_view value) { return set_time(rule.delay, "delay", value, "30ms"); }},
+    {"slow", set_slow},
+    {"stop", set_stop},
+    {"fetch", [](InjectionRule& rule,
+                 std::string_view value) { return set_time(rule.fetch, "fetch", value, "2ms"); }},
+    {"storage", set_storage},
+    {"prep", [](InjectionRule& rule,
+                std::string_view value) { return set_time(rule.prep, "prep", value, "3ms"); }},
+}};
 
 std::optional<std::string> set_condition(InjectionRule& rule, std::string_view name,
                                          std::string_view value) {
@@ -100,7 +139,7 @@ bool is_after(const InjectionMoment& a, const InjectionMoment& b) {
 /// What is wrong with a rule whose fields are right by themselves.
 std::optional<std::string> check_rule(const InjectionRule& rule, int effects) {
   if (effects != 1) {
-    return "each rule has one of delay, slow and stop";
+    return "each rule has one of delay, slow, stop, fetch, storage and prep";
   }
   if (rule.from && rule.to && rule.from->in_seconds != rule.to->in_seconds) {
     return "from and to are both steps or both times";
@@ -117,10 +156,12 @@ Result<InjectionRule> parse_rule(const std::string_view text) {
   std::vector<std::string_view> seen;
   for (const std::string_view field : split(text, ',')) {
     const auto [name, value] = cut(field, '=');
-    const bool is_effect = name == "delay" || name == "slow" || name == "stop";
+    const auto* const effect = std::ranges::find(kEffects, name, &Effect::name);
+    const bool is_effect = effect != kEffects.end();
     if (!is_effect && name != "worker" && name != "from" && name != "to") {
-      return bad_rule(
-          text, fmt::format("'{}' is none of delay, slow, stop, worker, from, to with =", field));
+      return bad_rule(text, fmt::format("'{}' is none of delay, slow, stop, fetch, storage, prep, "
+                                        "worker, from, to with =",
+                                        field));
     }
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
       return bad_rule(text, fmt::format("{} is given twice", name));
@@ -128,7 +169,7 @@ Result<InjectionRule> parse_rule(const std::string_view text) {
     seen.push_back(name);
     effects += is_effect ? 1 : 0;
     const std::optional<std::string> complaint =
-        is_effect ? set_effect(rule, name, value) : set_condition(rule, name, value);
+        is_effect ? effect->set(rule, value) : set_condition(rule, name, value);
     if (complaint) {
       return bad_rule(text, *complaint);
     }
@@ -184,15 +225,22 @@ InjectedEffects effects_at(const std::vector<InjectionRule>& rules, std::uint64_
       effects.delay += rule.delay;
       effects.slow *= rule.slow;
       effects.stop = std::max(effects.stop, rule.stop);
+      effects.fetch += rule.fetch;
+      const bool is_lower = effects.storage == 0 || rule.storage < effects.storage;
+      effects.storage = rule.storage > 0 && is_lower ? rule.storage : effects.storage;
+      effects.prep += rule.prep;
     }
   }
   return effects;
 }
 
 std::string to_text(const InjectionRule& rule) {
-  std::string text = rule.delay.count() > 0 ? fmt::format("delay={}ms", to_ms(rule.delay))
-                     : rule.stop > 0        ? fmt::format("stop={}%", 100 * rule.stop)
-                                            : fmt::format("slow={}x", rule.slow);
+  std::string text = rule.delay.count() > 0   ? fmt::format("delay={}ms", to_ms(rule.delay))
+                     : rule.stop > 0          ? fmt::format("stop={}%", 100 * rule.stop)
+                     : rule.fetch.count() > 0 ? fmt::format("fetch={}ms", to_ms(rule.fetch))
+                     : rule.storage > 0       ? fmt::format("storage={}MB/s", rule.storage / 1e6)
+                     : rule.prep.count() > 0  ? fmt::format("prep={}ms", to_ms(rule.prep))
+                                              : fmt::format("slow={}x", rule.slow);
   text += rule.worker ? fmt::format(",worker={}", *rule.worker) : "";
   text += rule.from ? ",from=" + to_text(*rule.from) : "";
   text += rule.to ? ",to=" + to_text(*rule.to) : "";

@@ -79,6 +79,12 @@ InjectedEffects Injector::now() const {
   return effects_at(rules_, step_, to_seconds(monotonic_now() - Instant{started}));
 }
 
+InjectedEffects Injector::while_loading(std::uint64_t step) const {
+  const std::int64_t started = started_ns_;
+  return effects_at(rules_, step,
+                    started == 0 ? 0 : to_seconds(monotonic_now() - Instant{started}));
+}
+
 Duration Injector::slowdown_of(Duration took) const {
   const double longer = now().slow - 1;
   return Duration(static_cast<std::int64_t>(static_cast<double>(took.count()) * longer));

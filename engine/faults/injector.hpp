@@ -2,9 +2,9 @@
 
 // Carries out the injected slowness of one worker (engine/faults/injection_plan): the compute
 // threads ask how much longer a microbatch is to take, the transport how much later a message
-// leaves. A duty cycle stops the whole process (SIGSTOP) for a share of each 50 ms, as a crowded or
-// throttled machine would. A small child process does that; it owns no descriptor and ends with
-// this one.
+// leaves, the loader how long images are to take. A duty cycle stops the whole process (SIGSTOP)
+// for a share of each 50 ms, as a crowded or throttled machine would. A small child process does
+// that; it owns no descriptor and ends with this one.
 
 #include <sys/types.h>
 #include <atomic>
@@ -54,6 +54,8 @@ class Injector {
   /// A microbatch took so long to compute (processor time; on a GPU, time): how much longer it is
   /// to take.
   [[nodiscard]] Duration slowdown_of(Duration took) const;
+  /// While microbatches of this step are read and prepared, perhaps ahead of it.
+  [[nodiscard]] InjectedEffects while_loading(std::uint64_t step) const;
 
  private:
   explicit Injector(std::vector<InjectionRule> rules) : rules_(std::move(rules)) {}

@@ -58,8 +58,8 @@ elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
   }
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
   signals.tell(nullptr);
-  client.send_report(
-      encode_record(WorkerRecord{to_ms(parts.loader.time_waited()), value(trainer.committed())}));
+  client.send_report(encode_record(
+      WorkerRecord{to_ms(parts.loader.time_waited().total()), value(trainer.committed())}));
   return leave;
 }
 

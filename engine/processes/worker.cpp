@@ -78,6 +78,7 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
     options.threads = config.loader_threads;
   }
   options.yield_cores = job.data.encoded;
+  options.takers = compute_threads;
   return options;
 }
 
@@ -142,6 +143,16 @@ collectives::DelaySource delay_of(const JobConfig& config, const WorkerParts& pa
                                : [injector = parts.injector.get()] { return injector->delay(); };
 }
 
+datasets::LoaderPaceOf pace_of(const JobConfig& config, const WorkerParts& parts) {
+  if (config.inject.empty()) {
+    return {};
+  }
+  return [injector = parts.injector.get()](std::uint64_t step) {
+    const InjectedEffects effects = injector->while_loading(step);
+    return datasets::LoaderPace{effects.fetch, effects.storage, effects.prep};
+  };
+}
+
 /// With backend nccl: the transport needs the GPU that the engine has found.
 Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
   if (!reduces_on_device(config)) {
@@ -175,7 +186,9 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     parts.trace = std::make_unique<Trace>(parse_trace_window(config.trace_steps).value());
   }
   const std::uint32_t threads = compute_threads(config);
-  parts.loader = datasets::make_loader(parts.job->data, loader_options(*parts.job, threads));
+  datasets::LoaderOptions loading = loader_options(*parts.job, threads);
+  loading.pace = pace_of(config, parts);
+  parts.loader = datasets::make_loader(parts.job->data, loading);
   TRY_ASSIGN(parts.pool,
              ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(),
                                 threads, parts.trace.get(), parts.board));
@@ -263,8 +276,8 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
     mark_as_left_alone(config);
   }
   signals.tell(nullptr);
-  client.send_report(
-      encode_record(WorkerRecord{to_ms(parts.loader->time_waited()), value(trainer.committed())}));
+  client.send_report(encode_record(
+      WorkerRecord{to_ms(parts.loader->time_waited().total()), value(trainer.committed())}));
   std::vector<std::string> unproven_peers = trainer.unproven_peers(leave.reason);
   return {std::move(leave), trainer.take_state(), false, std::move(unproven_peers)};
 }

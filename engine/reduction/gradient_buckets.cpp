@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -22,7 +23,10 @@ constexpr std::size_t kStepTimeLane = 3;
 constexpr std::size_t kAuditLanes = 4;  // and the next: the negative
 constexpr std::size_t kReadyLane = 6;
 constexpr std::size_t kSlowestLanes = 7;  // rank and microseconds as in SlowestMember
-constexpr std::size_t kSignalLanes = 10;
+constexpr std::size_t kWaitLanes = 11;    // who waited least, how long (negative), the longest
+constexpr std::size_t kSignalLanes = 14;
+constexpr std::uint32_t kRankBits = 16;
+constexpr std::uint32_t kShortWaitMax = 0x7fff;
 
 using Lanes = std::span<std::int32_t, 2>;
 
@@ -36,12 +40,33 @@ bool is_agreed(Lanes lanes) {
   return lanes[0] == kNothing || -static_cast<std::int64_t>(lanes[1]) == lanes[0];
 }
 
+/// Eleven significant bits of a time below 2^30, in the same order.
+std::uint32_t shortened(std::uint32_t us) {
+  const int width = std::bit_width(us);
+  const auto shift = static_cast<std::uint32_t>(std::max(0, width - 11));
+  return (shift << 10U) + (us >> shift);
+}
+
+/// The shorter the wait, the larger; with the rank in it, as the maximum has to tell whose it is.
+std::int32_t order_of(const ExchangeWaits& waits) {
+  const std::uint32_t rank = value(waits.least);
+  return rank >> kRankBits != 0
+             ? kNothing
+             : static_cast<std::int32_t>((kShortWaitMax - shortened(waits.least_us)) << kRankBits |
+                                         rank);
+}
+
 void put_ready(const ReadySignals& ready, std::span<std::int32_t, kSignalLanes> lanes) {
   const std::optional<SlowestMember>& slowest = ready.slowest_before;
   lanes[kReadyLane] = static_cast<std::int32_t>(ready.ready_us);
   lanes[kSlowestLanes] = slowest ? static_cast<std::int32_t>(value(slowest->rank)) : kNothing;
   lanes[kSlowestLanes + 1] = slowest ? static_cast<std::int32_t>(slowest->ready_us) : kNothing;
-  lanes[kSlowestLanes + 2] = slowest ? static_cast<std::int32_t>(slowest->data_us) : kNothing;
+  lanes[kSlowestLanes + 2] = slowest ? static_cast<std::int32_t>(slowest->fetch_us) : kNothing;
+  lanes[kSlowestLanes + 3] = slowest ? static_cast<std::int32_t>(slowest->prep_us) : kNothing;
+  const std::optional<ExchangeWaits>& waits = ready.waits_before;
+  lanes[kWaitLanes] = waits ? order_of(*waits) : kNothing;
+  lanes[kWaitLanes + 1] = waits ? -static_cast<std::int32_t>(waits->least_us) : kNothing;
+  lanes[kWaitLanes + 2] = waits ? static_cast<std::int32_t>(waits->most_us) : kNothing;
 }
 
 ReadySignals ready_in(std::span<const std::int32_t, kSignalLanes> lanes) {
@@ -50,7 +75,14 @@ ReadySignals ready_in(std::span<const std::int32_t, kSignalLanes> lanes) {
   if (lanes[kSlowestLanes] != kNothing) {
     ready.slowest_before = {Rank{static_cast<std::uint32_t>(lanes[kSlowestLanes])},
                             static_cast<std::uint32_t>(lanes[kSlowestLanes + 1]),
-                            static_cast<std::uint32_t>(lanes[kSlowestLanes + 2])};
+                            static_cast<std::uint32_t>(lanes[kSlowestLanes + 2]),
+                            static_cast<std::uint32_t>(lanes[kSlowestLanes + 3])};
+  }
+  if (lanes[kWaitLanes] != kNothing) {
+    const auto order = static_cast<std::uint32_t>(lanes[kWaitLanes]);
+    ready.waits_before = {Rank{order & ((1U << kRankBits) - 1)},
+                          static_cast<std::uint32_t>(-lanes[kWaitLanes + 1]),
+                          static_cast<std::uint32_t>(lanes[kWaitLanes + 2])};
   }
   return ready;
 }

@@ -25,7 +25,17 @@ namespace mayfly::engine {
 struct SlowestMember {
   Rank rank{};
   std::uint32_t ready_us = 0;  ///< from the commit before until it was ready
-  std::uint32_t data_us = 0;   ///< of it: its compute threads waited for data, in the mean
+  // Of it, its compute threads waited for data, in the mean (datasets/loader.hpp, LoaderWait):
+  std::uint32_t fetch_us = 0;
+  std::uint32_t prep_us = 0;
+};
+
+/// How long members waited for others in the exchange of a step, from the moment when the last of
+/// them was ready for it. Whoever is late makes all others wait, and waits least itself.
+struct ExchangeWaits {
+  Rank least{};  ///< the member that waited least; of several the one with the highest rank
+  std::uint32_t least_us = 0;
+  std::uint32_t most_us = 0;  ///< of any member
 };
 
 /// Of one member in its signals, and of all in the result: their maxima.
@@ -34,6 +44,7 @@ struct ReadySignals {
   /// If this member was the slowest of the step before. Members that were equally slow to the
   /// microsecond are mixed up.
   std::optional<SlowestMember> slowest_before;
+  std::optional<ExchangeWaits> waits_before;  ///< in the exchange of the step before
 };
 
 /// The signals of a member to the others inside the reduction, besides its sums.

@@ -29,20 +29,36 @@
 
 namespace mayfly::engine {
 
+/// The member that was late in an exchange.
+struct HeldUp {
+  std::uint64_t member = 0;
+  double ms = 0;  ///< so much longer than itself another one waited for others
+
+  static void fields(auto& io, auto& r) {
+    io("member", r.member);
+    io("ms", r.ms);
+  }
+};
+
 /// How the time between two commits divides, without evaluations and checkpoints. The kinds add up.
 struct StepTimes {
   std::uint64_t slowest = 0;  ///< the member that was ready for the reduction last
-  double compute_ms = 0;      ///< until then, of that member
-  double data_ms = 0;         ///< until then its compute threads waited for data, in the mean
-  double exchange_ms = 0;     ///< from then until the sums were there
-  double update_ms = 0;       ///< of the state
+  double compute_ms = 0;      ///< until then, of that member, without what follows
+  // Of that time, its compute threads waited for data, in the mean:
+  double fetch_ms = 0;            ///< because images were read
+  double prep_ms = 0;             ///< because images were decoded and augmented
+  double exchange_ms = 0;         ///< from then until the sums were there
+  double update_ms = 0;           ///< of the state
+  std::optional<HeldUp> held_up;  ///< in the exchange, if the transport measures it
 
   static void fields(auto& io, auto& r) {
     io("slowest", r.slowest);
     io("compute_ms", r.compute_ms);
-    io("data_ms", r.data_ms);
+    io("fetch_ms", r.fetch_ms);
+    io("prep_ms", r.prep_ms);
     io("exchange_ms", r.exchange_ms);
     io("update_ms", r.update_ms);
+    io.unless(std::nullopt, "held_up", r.held_up);
   }
 };
 

@@ -4,9 +4,10 @@
 // wait for each other in the reduction, so a step takes as long as the member needs that is ready
 // for it last; what is left is the exchange and the update. Which member that is, all members learn
 // from the maximum of one of the reduction's signals; what it spent its time on, it tells in the
-// signals of the next step. No clocks of hosts are compared: members begin a step together, as the
-// reduction of the one before is complete on all of them at the same time. Pure; trainer thread
-// only.
+// signals of the next step, and each how long it waited for others in the exchange: the one that
+// waited least is the one that the others waited for. No clocks of hosts are compared: members
+// begin a step together, as the reduction of the one before is complete on all of them at the same
+// time. Pure; trainer thread only.
 
 #include <cstdint>
 #include <optional>
@@ -18,6 +19,17 @@
 
 namespace mayfly::engine {
 
+/// How long a member has waited so far.
+struct MemberWaits {
+  // For data, its compute threads in the mean, since the process began (LoaderWait):
+  Duration fetch{};
+  Duration prep{};
+  /// In the group, for others (Group::time_waited()).
+  std::optional<Duration> members = std::nullopt;
+
+  [[nodiscard]] Duration data() const { return fetch + prep; }
+};
+
 class StepClock {
  public:
   /// The first step of a view is not divided, as members begin it one after the other.
@@ -27,14 +39,14 @@ class StepClock {
   void evaluated(Duration took) { evaluating_ += took; }
   void copied_state(Duration took) { copying_ += took; }
 
-  /// The last sums of this member, which has this rank, are given to the reduction. `waited`: for
-  /// data, by its compute threads in the mean, since the process began; the same below. Returns the
+  /// The last sums of this member, which has this rank, are given to the reduction. Returns the
   /// signals of this member.
-  [[nodiscard]] ReadySignals ready(Instant now, Duration waited, Rank self, bool is_first_step);
-  /// The reduction is complete.
-  void reduced(Instant now, const ReadySignals& slowest);
+  [[nodiscard]] ReadySignals ready(Instant now, const MemberWaits& waits, Rank self,
+                                   bool is_first_step);
+  /// The reduction is complete; `members` as in MemberWaits.
+  void reduced(Instant now, const ReadySignals& slowest, std::optional<Duration> members);
   /// The state has been updated. Returns the division of the step before this one, if it is known.
-  [[nodiscard]] std::optional<StepTimes> committed(Instant now, Duration waited,
+  [[nodiscard]] std::optional<StepTimes> committed(Instant now, const MemberWaits& waits,
                                                    const elastic::View& view);
 
   /// Between the last two commits; 0 before the second.
@@ -51,13 +63,14 @@ class StepClock {
     Duration update{};
   };
 
+  [[nodiscard]] std::optional<HeldUp> held_up(const elastic::View& view, Duration exchange) const;
   [[nodiscard]] bool has_committed() const { return committed_.ns != 0; }
 
   Instant committed_;
   Instant reduced_;
   Duration evaluating_{};
   Duration copying_{};
-  Duration waited_at_commit_{};
+  MemberWaits at_commit_;
   Duration last_step_{};
   Duration last_wait_{};
   Duration last_copy_{};
@@ -65,8 +78,11 @@ class StepClock {
   std::optional<SlowestMember> self_;  // as it will tell it if it is the slowest
   bool is_slowest_ = false;
   std::optional<SlowestMember> slowest_before_;  // of all members
+  std::optional<ExchangeWaits> waits_before_;    // of all members
+  std::optional<Duration> members_at_ready_;     // as in MemberWaits
   // Of the step before:
   std::optional<SlowestMember> self_before_;  // if it was the slowest
+  std::optional<ExchangeWaits> own_waits_;    // this member's alone
   std::optional<Own> before_;
 };
 

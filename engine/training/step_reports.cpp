@@ -117,9 +117,10 @@ std::uint32_t StepReports::previous_step_us(const ViewPart& part) const {
              : static_cast<std::uint32_t>(std::clamp<std::int64_t>(us, 1, 1 << 30));
 }
 
-Duration StepReports::waited() const {
-  return loader_.time_waited() /
-         static_cast<std::int64_t>(std::max<std::size_t>(1, pool_.thread_count()));
+MemberWaits StepReports::waited() const {
+  const datasets::LoaderWait all = loader_.time_waited();
+  const auto threads = static_cast<std::int64_t>(std::max<std::size_t>(1, pool_.thread_count()));
+  return {all.fetch / threads, all.prep / threads};
 }
 
 bool is_digest_step(const Job& job, Step step) {

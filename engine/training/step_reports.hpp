@@ -72,7 +72,7 @@ class StepReports {
   /// enter it together.
   [[nodiscard]] std::uint32_t previous_step_us(const ViewPart& part) const;
   /// How long compute threads have waited for data so far, in the mean.
-  [[nodiscard]] Duration waited() const;
+  [[nodiscard]] MemberWaits waited() const;
 
  private:
   const Job& job_;

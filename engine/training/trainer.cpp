@@ -325,15 +325,16 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   if (!on_device) {
     check = checks_.state_check(rest);
   }
-  buckets_.start_signals(
-      group, parts_.pool.sums(),
-      {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_), check,
-       checks_.audit_check(view),
-       clock_.ready(monotonic_now(), reports_.waited(), part_.rank, part_.is_first_step())});
+  MemberWaits waits = reports_.waited();
+  waits.members = group.time_waited();
+  buckets_.start_signals(group, parts_.pool.sums(),
+                         {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_),
+                          check, checks_.audit_check(view),
+                          clock_.ready(monotonic_now(), waits, part_.rank, part_.is_first_step())});
   const TraceSpan traced = activity_.span("wait for all-reduce");
   TRY_ASSIGN(ReducedStep reduced, buckets_.finish(work_.exponents(), monotonic_now() + kStepTimeout,
                                                   value(next(part_.position))));
-  clock_.reduced(monotonic_now(), reduced.ready);
+  clock_.reduced(monotonic_now(), reduced.ready, group.time_waited());
   return reduced;
 }
 

@@ -26,6 +26,14 @@ void StepProfile::add(const boost::json::object& record) {
     slowest.seconds[part] += seconds;
     seconds_[part] += seconds;
   }
+  const boost::json::value* late = before.if_contains("held_up");
+  if (late != nullptr && late->is_object()) {
+    if (const std::optional<std::uint64_t> who = whole(late->get_object(), "member")) {
+      HeldUp& held = held_up_[*who];
+      ++held.steps;
+      held.seconds += std::max(0.0, number(late->get_object(), "ms").value_or(0)) / 1000;
+    }
+  }
 }
 
 double StepProfile::total() const {

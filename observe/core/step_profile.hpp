@@ -12,10 +12,10 @@
 namespace mayfly::observe {
 
 /// The kinds of a step's time; they add up to it.
-inline constexpr std::size_t kStepParts = 4;
-inline constexpr std::size_t kComputePart = 0;
-inline constexpr std::size_t kDataPart = 1;
-inline constexpr std::array<const char*, kStepParts> kStepPartNames = {"compute", "data",
+inline constexpr std::size_t kStepParts = 5;
+/// Of these consists the time until the slowest member is ready for the exchange.
+inline constexpr std::size_t kReadyParts = 3;
+inline constexpr std::array<const char*, kStepParts> kStepPartNames = {"compute", "fetch", "prep",
                                                                        "exchange", "update"};
 using StepSeconds = std::array<double, kStepParts>;
 
@@ -24,6 +24,10 @@ class StepProfile {
   struct Slowest {
     std::uint64_t steps = 0;  ///< in which this member was ready last
     StepSeconds seconds{};    ///< of those steps
+  };
+  struct HeldUp {
+    std::uint64_t steps = 0;  ///< in which this member waited least in the exchange
+    double seconds = 0;       ///< so much longer than it the others waited in those exchanges
   };
 
   /// A line of metrics.jsonl; one without times is left out.
@@ -36,11 +40,13 @@ class StepProfile {
   [[nodiscard]] double total() const;
   /// By member.
   [[nodiscard]] const std::map<std::uint64_t, Slowest>& slowest() const { return slowest_; }
+  [[nodiscard]] const std::map<std::uint64_t, HeldUp>& held_up() const { return held_up_; }
 
  private:
   std::uint64_t steps_ = 0;
   StepSeconds seconds_{};
   std::map<std::uint64_t, Slowest> slowest_;
+  std::map<std::uint64_t, HeldUp> held_up_;
 };
 
 }  // namespace mayfly::observe

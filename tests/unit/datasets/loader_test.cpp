@@ -238,9 +238,43 @@ TEST(Loader, SurvivesConcurrentTakersAndCancels) {
 TEST(Loader, CountsTheTimeThatCallersWaited) {
   const DatasetPair pair = make_procedural(100, 1);
   const auto loader = make_loader(pair, options_with(0));
-  EXPECT_EQ(loader->time_waited().count(), 0);
+  EXPECT_EQ(loader->time_waited().total().count(), 0);
   loader->recycle(loader->take(1, 0));
-  EXPECT_GT(loader->time_waited().count(), 0);
+  EXPECT_GT(loader->time_waited().total().count(), 0);
+}
+
+/// What callers waited for two microbatches of step 2, which is held back, and one of step 1.
+LoaderWait wait_at(const LoaderPace& pace, std::uint32_t threads) {
+  const DatasetPair pair = make_procedural(100, 1);
+  LoaderOptions options = options_with(threads);
+  options.pace = [&](std::uint64_t step) { return step == 2 ? pace : LoaderPace{}; };
+  const auto loader = make_loader(pair, options);
+  const std::vector<std::uint32_t> both = {0, 1};
+  loader->request(2, both);
+  loader->recycle(loader->take(2, 0));
+  loader->recycle(loader->take(2, 1));
+  loader->recycle(loader->take(1, 0));
+  return loader->time_waited();
+}
+
+TEST(Loader, WaitsForReadingAndForPreparingAreToldApart) {
+  for (const std::uint32_t threads : {0U, 1U}) {
+    const LoaderWait slow_fetch = wait_at({.fetch = milliseconds(60)}, threads);
+    EXPECT_GT(slow_fetch.fetch, milliseconds(50)) << threads;
+    EXPECT_GT(slow_fetch.fetch, slow_fetch.prep) << threads;
+    const LoaderWait slow_prep = wait_at({.prep = milliseconds(60)}, threads);
+    EXPECT_GT(slow_prep.prep, milliseconds(50)) << threads;
+    EXPECT_EQ(slow_prep.fetch.count() / 1'000'000, 0) << threads;
+  }
+}
+
+TEST(Loader, AStorageRateHoldsForAllThreadsTogether) {
+  const std::uint64_t bytes = 2U * options_with(0).microbatch * 3072U;
+  const double rate = static_cast<double>(bytes) / 0.12;  // two microbatches in 120 ms
+  for (const std::uint32_t threads : {0U, 2U}) {
+    const LoaderWait wait = wait_at({.storage_rate = rate}, threads);
+    EXPECT_GT(wait.fetch, milliseconds(110)) << threads;
+  }
 }
 
 TEST(Loader, TestBatchesAreNormalisedInOrder) {

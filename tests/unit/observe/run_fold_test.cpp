@@ -111,7 +111,8 @@ TEST(RunFold, TimesOfStepsAreAddedByKindAndByTheirSlowestMember) {
   RunFold fold;
   fold.metric(R"({"step": 1, "samples": 8})", 0);
   fold.metric(R"({"step": 2, "samples": 8, "before": {"slowest": 3, "compute_ms": 8,
-                  "data_ms": 1, "exchange_ms": 2, "update_ms": 0.5}})",
+                  "fetch_ms": 0.75, "prep_ms": 0.25, "exchange_ms": 2, "update_ms": 0.5,
+                  "held_up": {"member": 2, "ms": 1.5}}})",
               30);
   fold.metric(R"({"step": 3, "samples": 8, "before": {"slowest": 1, "compute_ms": 4}})", 200);
   fold.metric(R"({"step": 4, "samples": 8, "before": {"compute_ms": 4}})", 300);
@@ -122,6 +123,9 @@ TEST(RunFold, TimesOfStepsAreAddedByKindAndByTheirSlowestMember) {
   EXPECT_EQ(profile.slowest().at(3).steps, 1u);
   EXPECT_DOUBLE_EQ(profile.slowest().at(3).seconds[0], 0.008);
   EXPECT_DOUBLE_EQ(profile.slowest().at(1).seconds[0], 0.004);
+  EXPECT_DOUBLE_EQ(profile.seconds()[1], 0.00075);
+  EXPECT_EQ(profile.held_up().at(2).steps, 1u);
+  EXPECT_DOUBLE_EQ(profile.held_up().at(2).seconds, 0.0015);
 }
 
 TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
