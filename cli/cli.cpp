@@ -197,6 +197,26 @@ Subcommand dashboard_command() {
           dashboard};
 }
 
+Subcommand digest_command() {
+  return {{"digest",
+           "verify a checkpoint and print the digest of its state",
+           "CHECKPOINT",
+           {kAsJson},
+           {},
+           false},
+          digest};
+}
+
+Subcommand plan_command() {
+  return {{"plan",
+           "predict times, costs and losses of jobs on spot servers from measurements",
+           "predict",
+           {{"calibration", "DIR", "the folder with the tables of measurements"}},
+           {},
+           false},
+          plan};
+}
+
 Subcommand bundle_command() {
   return {{"bundle",
            "pack this program and its libraries into one archive, for machines that have neither",
@@ -287,13 +307,7 @@ const std::vector<Subcommand>& subcommands() {
         {"model", "image_size", "microbatch", "isa", "dtype", "conv_kernels"},
         false},
        inspect},
-      {{"digest",
-        "verify a checkpoint and print the digest of its state",
-        "CHECKPOINT",
-        {kAsJson},
-        {},
-        false},
-       digest},
+      digest_command(),
       {{"export",
         "write a checkpoint's weights as safetensors with torchvision's names",
         "CHECKPOINT",
@@ -313,6 +327,7 @@ const std::vector<Subcommand>& subcommands() {
        import_weights},
       dashboard_command(),
       profile_command(),
+      plan_command(),
       token_command(),
       bundle_command(),
       comparison(),

@@ -52,6 +52,9 @@ int profile(const ParsedArguments& arguments, Context& context);
 // dashboard_command.cpp: the records of runs as a page.
 int dashboard(const ParsedArguments& arguments, Context& context);
 
+// plan_command.cpp: predictions from measurements.
+int plan(const ParsedArguments& arguments, Context& context);
+
 // documentation.cpp: manual pages and shell completions.
 int documentation(const ParsedArguments& arguments, Context& context);
 

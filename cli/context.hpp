@@ -4,6 +4,7 @@
 // the real ones, tests pass doubles.
 
 #include <functional>
+#include <istream>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -61,6 +62,7 @@ struct Context {
   /// Forked by main before anything else, if the command line looked like a worker's; else null.
   std::unique_ptr<elastic::Sentinel> sentinel;
   bool out_is_terminal = false;
+  std::istream* in = nullptr;  ///< standard input; null for a command that reads none
 
   /// "mayfly: TEXT" on `err`; returns the exit code for it.
   int complain(const std::string& text, int exit_code) const;

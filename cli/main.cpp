@@ -83,7 +83,7 @@ cli::Services real_services() {
 
 int run(const std::vector<std::string>& words) {
   cli::Context context{std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {},
-                       {},        nullptr,   ::isatty(STDOUT_FILENO) == 1};
+                       {},        nullptr,   ::isatty(STDOUT_FILENO) == 1, &std::cin};
   if (cli::starts_a_worker(words, engine::inside_launcher())) {
     // First of all: the child must inherit no thread, no connection and next to no memory.
     Result<std::unique_ptr<elastic::Sentinel>> sentinel = elastic::fork_sentinel();

@@ -1,0 +1,41 @@
+// `mayfly plan predict`: questions to the planner's models, one JSON object a line.
+
+#include "base/parse.hpp"
+#include "cli/calibration_folder.hpp"
+#include "cli/cli.hpp"
+#include "planner/predict/predictor.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+int predict(const planner::Calibration& calibration, Context& context) {
+  const planner::Predictor predictor(calibration);
+  for (std::string line; context.in != nullptr && std::getline(*context.in, line);) {
+    if (!trimmed(line).empty()) {
+      context.out << predictor.answer(line) << std::endl;  // an interactive asker waits for it
+    }
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+int plan(const ParsedArguments& arguments, Context& context) {
+  if (arguments.positionals != std::vector<std::string>{"predict"}) {
+    return context.complain("plan expects predict", kExitUsage);
+  }
+  const std::string folder = arguments.option("calibration");
+  if (folder.empty()) {
+    return context.complain("plan predict needs --calibration DIR", kExitUsage);
+  }
+  const Result<CalibrationFolder> found = read_calibration(folder);
+  if (!found.ok()) {
+    return context.complain(found.error());
+  }
+  for (const std::string& name : found.value().unknown) {
+    context.err << "mayfly: " << folder << "/" << name << ": no table has this name, ignored\n";
+  }
+  return predict(found.value().calibration, context);
+}
+
+}  // namespace mayfly::cli

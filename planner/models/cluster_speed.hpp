@@ -1,0 +1,108 @@
+#pragma once
+
+// Updates per second of a set of workers that share parameter servers. Pure; any thread.
+//
+// speed = (S^-q + K^-q)^(-1/q), S = sum of the workers' own speeds, K = what the parameter servers
+// can take. K belongs to the network and the number of servers, whatever the workers are, and is
+// fitted over all machine types together; q is averaged over, because measurements hardly determine
+// it. The published model is S alone (CM-DARE, ICDCS 2020, section on cluster speed).
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "planner/calibration/calibration.hpp"
+#include "planner/estimate.hpp"
+#include "planner/fit.hpp"
+#include "planner/models/step_time.hpp"
+
+namespace mayfly::planner {
+
+inline constexpr const char* kSteady = "steady";
+inline constexpr const char* kWholeJob = "whole job";
+
+/// Workers of one machine type.
+struct WorkerGroup {
+  std::string gpu;
+  double workers = 0;
+  double further_step_s = 0;  ///< added to each of their steps, for example by a distant server
+};
+
+/// A set of workers that trains one network.
+struct Cluster {
+  std::vector<WorkerGroup> workers;
+  Network network;  ///< completed
+  int parameter_servers = 0;
+  std::string kind = kSteady;  ///< kSteady, or kWholeJob: with start, checkpoints and evaluations
+};
+
+/// "2xK80+1xV100" as groups; words behind a space ("2xK80 transient") are ignored. kInvalidInput.
+[[nodiscard]] Result<std::vector<WorkerGroup>> parse_cluster(const std::string& text);
+
+/// The updates of a job in training_jobs.csv, and its network, where cluster_speed.csv has the
+/// speed of the same cluster over a whole job; nothing without such a pair.
+struct JobSize {
+  double steps = 0;
+  std::string model;
+};
+[[nodiscard]] std::optional<JobSize> job_size(const Calibration& calibration);
+
+class ClusterSpeeds {
+ public:
+  ClusterSpeeds(const Calibration& calibration, const StepTimes& step_times,
+                const Networks& networks);
+
+  /// Steps per second. Workers may be none: the speed is then 0. kNotFound if a machine type or
+  /// the network is in no table.
+  [[nodiscard]] Result<Forecast> speed(const Cluster& cluster) const;
+
+ private:
+  using Group =
+      std::tuple<std::string, std::string, int, std::string>;  // gpu, model, servers, kind
+  struct Observation {
+    Group group;
+    double workers = 0;
+    double log_speed = 0;
+    double sd = 0;                      ///< of log_speed beyond the common noise
+    std::vector<std::size_t> single{};  ///< parameters whose sum is the log of one worker's speed
+    std::optional<std::size_t> ceiling{};
+  };
+  /// One fit with a fixed bend.
+  struct Fit {
+    double bend = 0;
+    double weight = 0;
+    Posterior posterior;
+  };
+
+  /// Workers of a cluster whose speed is asked for.
+  struct Part {
+    double workers = 0, further_step_s = 0;
+    std::vector<std::size_t> single;
+    double log_outside = 0, outside_sd = 0;  ///< if the fits have no such type and network
+  };
+
+  void collect(const Calibration& calibration, const Networks& networks);
+  void add_parameters(const StepTimes& step_times, const Networks& networks);
+  std::size_t parameter(const std::string& name, Prior prior);
+  /// The parameters whose sum is the logarithm of one worker's speed, as far as there are some.
+  [[nodiscard]] std::vector<std::size_t> single_parameters(const Group& group) const;
+  void fit_all();
+  void fit_ceilings(const Networks& networks);
+  [[nodiscard]] Result<std::vector<Part>> parts_of(const Cluster& cluster,
+                                                   std::string& because) const;
+  [[nodiscard]] Prior ceiling_prior(const Network& network, int servers) const;
+
+  const StepTimes& step_times_;
+  std::vector<Observation> observations_;
+  std::map<std::string, std::size_t> index_;  ///< of a parameter, by name
+  std::vector<Prior> priors_;
+  std::vector<Fit> fits_;
+  int servers_most_ = 0;  ///< in any observation
+  Numbers ceiling_;       ///< ms per tensor and per MB of 1000 / K with one server; empty = unknown
+  double ceiling_sd_ = 0;
+  Numbers second_server_;  ///< log(K with two / K with one) = a + b log(MB); empty = unknown
+};
+
+}  // namespace mayfly::planner

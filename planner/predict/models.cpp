@@ -1,0 +1,55 @@
+#include "planner/predict/models.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+constexpr double kSizeMost = 1e15;
+constexpr double kWorkersMost = 1e6;
+
+}  // namespace
+
+const std::vector<Quantity>& all_quantities() {
+  static const std::vector<Quantity> list = {{"step_time", predict_step_time},
+                                             {"cluster_speed", predict_cluster_speed},
+                                             {"job_duration", predict_job_duration},
+                                             {"job_cost", predict_job_cost}};
+  return list;
+}
+
+Network network_in(const Predictor::Models& models, Query& query) {
+  Network network;
+  network.model = query.text("model");
+  network.family = query.text("family");
+  network.gflops = query.number("gflops", 1e-9, kSizeMost);
+  network.params = query.number("params", 1, kSizeMost);
+  network.tensors = query.number("tensors", 1, kSizeMost);
+  network.weights_mb = query.number("weights_mb", 1e-9, kSizeMost);
+  network.meta_mb = query.number("meta_mb", 0, kSizeMost);
+  return models.networks.completed(network);
+}
+
+std::vector<WorkerGroup> workers_in(Query& query) {
+  const std::string text = query.text("cluster");
+  if (text.empty()) {
+    return {{query.needed_text("gpu"), query.needed_number("workers", 1, kWorkersMost), 0}};
+  }
+  const Result<std::vector<WorkerGroup>> groups = parse_cluster(text);
+  if (!groups.ok()) {
+    query.complain(groups.error().detail);
+    return {};
+  }
+  return groups.value();
+}
+
+Cluster cluster_in(const Predictor::Models& models, Query& query) {
+  Cluster cluster;
+  cluster.workers = workers_in(query);
+  cluster.network = network_in(models, query);
+  cluster.parameter_servers =
+      static_cast<int>(query.number("parameter_servers", 0, kWorkersMost).value_or(0));
+  const std::string kind = query.text("kind");
+  cluster.kind = kind.empty() ? kSteady : kind;
+  return cluster;
+}
+
+}  // namespace mayfly::planner

@@ -1,0 +1,94 @@
+#include "planner/predict/predictor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "tests/unit/planner/invented.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+boost::json::object answer_to(const std::string& line) {
+  static const Predictor predictor(invented_calibration());
+  return boost::json::parse(predictor.answer(line)).as_object();
+}
+
+double number(const boost::json::object& answer, const char* name) {
+  EXPECT_TRUE(answer.contains(name)) << boost::json::serialize(answer);
+  return answer.contains(name) ? answer.at(name).to_number<double>() : 0;
+}
+
+std::string error_of(const std::string& line) {
+  const boost::json::object answer = answer_to(line);
+  return answer.contains("error") ? std::string(answer.at("error").as_string()) : "";
+}
+
+TEST(Predictor, AnswersWithMedianIntervalUnitAndReason) {
+  const auto answer = answer_to(
+      R"({"id": 7, "quantity": "step_time", "gpu": "A1", "family": "plain", "gflops": 3})");
+  EXPECT_NEAR(number(answer, "median"), 0.35, 0.01);
+  EXPECT_LT(number(answer, "low"), 0.35);
+  EXPECT_GT(number(answer, "high"), 0.35);
+  EXPECT_EQ(answer.at("unit"), "s");
+  EXPECT_EQ(answer.at("because"), "5 plain networks on A1; 5 plain networks on A1, shape of B2");
+  EXPECT_EQ(answer.at("id"), 7);
+}
+
+TEST(Predictor, AnswersForPercentilesAndProbabilities) {
+  const std::string job =
+      R"({"quantity": "job_duration", "cluster": "4xA1", "model": "net-20", "kind": "steady",
+          "steps": 16000, "percentile": 95, "at_most": 1000)";
+  const auto answer = answer_to(job + "}");
+  EXPECT_NEAR(number(answer, "median"), 1000, 30);
+  EXPECT_NEAR(number(answer, "at_percentile"), number(answer, "high"), 1e-6);
+  EXPECT_GT(number(answer, "probability"), 0.2);
+  EXPECT_LT(number(answer, "probability"), 0.8);
+  const auto lossy = answer_to(job + R"(, "losses": [{"at_s": 500, "workers": 2}]})");
+  EXPECT_NEAR(number(lossy, "median"), 1500, 45);
+}
+
+TEST(Predictor, AJobOfTheCalibrationNeedsNoSteps) {
+  const auto answer =
+      answer_to(R"({"quantity": "job_duration", "gpu": "B2", "workers": 1, "model": "net-20"})");
+  EXPECT_NEAR(number(answer, "median"), 40000 * 0.1 / 0.97, 150);
+}
+
+TEST(Predictor, CostsFollowFromDurationsAndPrices) {
+  const auto answer = answer_to(
+      R"({"quantity": "job_cost", "gpu": "A1", "workers": 2, "parameter_servers": 1,
+          "model": "net-20", "market": "spot", "duration_s": 1000})");
+  EXPECT_NEAR(number(answer, "median"), 1000 * (2 * 0.0001 + 0.00005), 1e-9);
+  const auto lossy = answer_to(
+      R"({"quantity": "job_cost", "gpu": "A1", "workers": 2, "model": "net-20", "market": "spot",
+          "duration_s": 1000, "losses": [{"at_s": 100}]})");
+  EXPECT_NEAR(number(lossy, "median"), 0.1 + 0.01, 1e-9);
+}
+
+TEST(Predictor, NamesFieldsThatDoNotMatter) {
+  const auto answer =
+      answer_to(R"({"quantity": "step_time", "gpu": "A1", "model": "net-10", "samples": 3})");
+  EXPECT_EQ(boost::json::serialize(answer.at("ignored")), R"(["samples"])");
+}
+
+TEST(Predictor, AWrongQueryIsAnsweredWithOneError) {
+  EXPECT_EQ(error_of("{"), "the query is not a JSON object");
+  EXPECT_EQ(error_of("{}"), "quantity is missing");
+  EXPECT_TRUE(
+      error_of(R"({"quantity": "colour"})").starts_with("quantity 'colour' is not one of "));
+  EXPECT_EQ(error_of(R"({"quantity": "step_time", "model": "net-10"})"), "gpu is missing");
+  EXPECT_EQ(error_of(R"({"quantity": "step_time", "gpu": 3})"), "gpu is not a text");
+  EXPECT_EQ(error_of(R"({"quantity": "cluster_speed", "cluster": "A1", "model": "net-10"})"),
+            "cluster 'A1' is not written like 2xK80+1xV100");
+  EXPECT_EQ(error_of(R"({"quantity": "cluster_speed", "gpu": "A1", "workers": -1})"),
+            "workers is out of range");
+  EXPECT_EQ(error_of(R"({"quantity": "job_duration", "gpu": "A1", "workers": 1,
+                         "model": "net-10"})"),
+            "steps is missing");
+  EXPECT_EQ(error_of(R"({"quantity": "job_duration", "gpu": "A1", "workers": 1, "model": "net-20",
+                         "losses": [{"at": 3}]})"),
+            "at_s is missing");
+}
+
+}  // namespace
+}  // namespace mayfly::planner

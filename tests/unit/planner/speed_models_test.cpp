@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "planner/models/cluster_speed.hpp"
+#include "planner/models/job.hpp"
+#include "planner/models/step_time.hpp"
+#include "tests/unit/planner/invented.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+Network plain(const std::string& model, double gflops) {
+  return {model, "plain", gflops, gflops * 1e6, gflops * 50, {}, {}};
+}
+
+/// The prediction lies within `tolerance` of the truth, and its interval contains the truth.
+void expect_near(const Result<Forecast>& forecast, double truth, double tolerance) {
+  ASSERT_TRUE(forecast.ok()) << forecast.error().detail;
+  const Estimate estimate = forecast.value().summary();
+  EXPECT_NEAR(estimate.median / truth, 1, tolerance) << estimate.because;
+  EXPECT_LT(estimate.low, truth);
+  EXPECT_GT(estimate.high, truth);
+}
+
+struct Speeds {
+  explicit Speeds(const Calibration& calibration)
+      : networks(calibration),
+        step_times(calibration),
+        cluster_speeds(calibration, step_times, networks) {}
+
+  [[nodiscard]] Cluster cluster(std::vector<WorkerGroup> workers, const std::string& model,
+                                int servers, const std::string& kind = kSteady) const {
+    return {std::move(workers), networks.completed({model, "", {}, {}, {}, {}, {}}), servers, kind};
+  }
+
+  Networks networks;
+  StepTimes step_times;
+  ClusterSpeeds cluster_speeds;
+};
+
+double limited(double sum, double ceiling) {
+  return std::pow(std::pow(sum, -4) + std::pow(ceiling, -4), -0.25);
+}
+
+TEST(StepTimes, PredictsANetworkThatWasNotMeasured) {
+  const StepTimes times(invented_calibration());
+  expect_near(times.step("A1", plain("new", 3)), 0.35, 0.02);
+  expect_near(times.step("B2", plain("new", 12)), 0.50, 0.02);
+}
+
+TEST(StepTimes, ATypeWithOneNetworkTakesTheShapeFromOthers) {
+  expect_near(StepTimes(invented_calibration()).step("C3", plain("new", 8)), 0.17, 0.05);
+}
+
+TEST(StepTimes, AFamilyWithARootTermIsFoundOut) {
+  Calibration calibration;
+  const auto time = [](double g) { return 0.05 + 0.2 * std::sqrt(g) + 0.03 * g; };
+  for (const double g : {0.5, 1.0, 2.0, 5.0, 10.0, 20.0}) {
+    calibration.step_times.push_back(
+        {"A1", std::to_string(g), "wide", g, g * 1e6, 0.3, {}, {}, {}, time(g), "models"});
+  }
+  expect_near(StepTimes(calibration).step("A1", {"new", "wide", 7, {}, {}, {}, {}}), time(7), 0.02);
+}
+
+TEST(StepTimes, LatencyCostsMoreTheMoreParametersThereAre) {
+  const StepTimes times(invented_calibration());
+  const Networks networks(invented_calibration());
+  const Network network = networks.completed({"net-40", "", {}, {}, {}, {}, {}});
+  expect_near(times.step_with_latency("A1", network, 30.3), 0.45 + 0.04 + 0.2, 0.05);
+  EXPECT_EQ(times.step_with_latency("A1", network, 0.3).value().summary().median,
+            times.step("A1", network).value().summary().median);
+}
+
+TEST(StepTimes, SaysWhatIsMissing) {
+  const StepTimes times(invented_calibration());
+  EXPECT_EQ(times.step("Z9", plain("new", 1)).error().detail,
+            "step_time.csv has no machine type Z9");
+  EXPECT_EQ(times.step("A1", {"new", "plain", {}, {}, {}, {}, {}}).error().detail,
+            "nothing is known of network 'new': give family and gflops");
+}
+
+TEST(ClusterSpeeds, PredictsSizesThatWereNotMeasured) {
+  const Speeds speeds(invented_calibration("B2,1,net-20,8"));
+  const auto of = [&](std::vector<WorkerGroup> workers, const std::string& model, int servers) {
+    return speeds.cluster_speeds.speed(speeds.cluster(std::move(workers), model, servers));
+  };
+  expect_near(of({{"B2", 8, 0}}, "net-20", 1), limited(80, 50), 0.04);
+  expect_near(of({{"A1", 6, 0}}, "net-10", 1), limited(40, 100), 0.04);
+  expect_near(of({{"A1", 2, 0}, {"B2", 3, 0}}, "net-20", 1), limited(8 + 30, 50), 0.04);
+  expect_near(of({{"B2", 16, 0}}, "net-20", 2), limited(160, 80), 0.05);
+}
+
+TEST(ClusterSpeeds, TheLimitOfAnUnmeasuredNetworkFollowsFromTensorsAndBytes) {
+  const Speeds speeds(invented_calibration());
+  expect_near(speeds.cluster_speeds.speed(speeds.cluster({{"B2", 16, 0}}, "net-40", 1)),
+              limited(16 / 0.18, 25), 0.08);
+}
+
+TEST(ClusterSpeeds, AWholeJobIsSlowerThanItsSteadyPart) {
+  const Speeds speeds(invented_calibration());
+  expect_near(speeds.cluster_speeds.speed(speeds.cluster({{"B2", 4, 0}}, "net-20", 1, kWholeJob)),
+              0.97 * limited(40, 50), 0.04);
+}
+
+TEST(ClusterSpeeds, FollowsItsMeasurements) {
+  Calibration slower = invented_calibration();
+  for (StepTimeRow& row : slower.step_times) {
+    row.step_s *= row.gpu == "A1" ? 1.25 : 1;
+  }
+  std::erase_if(slower.cluster_speeds, [](const ClusterSpeedRow& row) { return row.gpu == "A1"; });
+  const Speeds speeds(slower);
+  expect_near(speeds.cluster_speeds.speed(speeds.cluster({{"A1", 1, 0}}, "net-20", 1)), 3.2, 0.03);
+}
+
+TEST(Jobs, SurvivorsOfALossContinueAtTheirSpeed) {
+  const Speeds speeds(invented_calibration());
+  const Cluster cluster = speeds.cluster({{"A1", 4, 0}}, "net-20", 0);
+  expect_near(job_duration(speeds.cluster_speeds, cluster, 16000, {}), 1000, 0.03);
+  // 400 s with four, 200 s with three, then four again.
+  expect_near(job_duration(speeds.cluster_speeds, cluster, 16000, {{400, "A1", 1, 600}}), 1050,
+              0.03);
+  expect_near(job_duration(speeds.cluster_speeds, cluster, 16000, {{500, "", 2, {}}}), 1500, 0.03);
+  EXPECT_EQ(job_duration(speeds.cluster_speeds, cluster, 16000, {{500, "", 4, {}}}).error().detail,
+            "no worker is left before the job is done");
+  EXPECT_EQ(job_duration(speeds.cluster_speeds, cluster, 16000, {{500, "", 5, {}}}).error().detail,
+            "more workers are lost than the cluster has");
+}
+
+}  // namespace
+}  // namespace mayfly::planner
