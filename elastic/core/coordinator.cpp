@@ -96,6 +96,7 @@ std::vector<CoordinatorEffect> Coordinator::handle(Instant now, const Coordinato
   dispatch(event);
   if (!decides_nothing(event)) {
     advance();
+    check_invariants();
   }
   return outbox_.take();
 }

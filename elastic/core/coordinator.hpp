@@ -69,6 +69,7 @@ class Coordinator {
   void on_drain_asked(MemberId id, const std::string& reason);
   void on_tick();
   void advance();
+  void check_invariants();
 
   // Before this coordinator is in charge: members come back and say what they do.
   void begin();

@@ -31,6 +31,24 @@ void Coordinator::advance() {
   }
 }
 
+/// What is true between any two events, in whatever order they came. Costs the same for any number
+/// of members, but for is_anyone_active(), which looks first where one was found last.
+void Coordinator::check_invariants() {
+  const bool runs = phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping;
+  ENSURE(!runs || membership_.view(), "what runs or ends is a published view");
+  ENSURE(phase_ != JobPhase::kRunning || membership_.is_anyone_active(),
+         "a view runs as long as a member of it is at work");
+  ENSURE(runs || phase_ == JobPhase::kEnded || !membership_.is_anyone_active(),
+         "a job that waits, pauses or resumes has nobody at work under this coordinator");
+  ENSURE((phase_ == JobPhase::kStopping) <= change_.is_under_way(),
+         "a view ends as part of a change");
+  ENSURE(phase_ != JobPhase::kRunning || !change_.is_under_way(),
+         "a change is over when its view is published");
+  ENSURE(!change_.is_settling() || membership_.view(), "what settles is a published view");
+  ENSURE(options_.standby || value(term_.incarnation()) > 0,
+         "a coordinator that is no standby has begun an incarnation");
+}
+
 // Whether this coordinator is in charge.
 
 void Coordinator::begin() {
@@ -338,6 +356,8 @@ void Coordinator::wait(const std::string& detail) {
 }
 
 void Coordinator::publish() {
+  ENSURE(!quorum_.lack(membership_), "a view is made only with the consent of a majority");
+  ENSURE(!quota_.lack(membership_, now_), "a view is made only of enough workers");
   const bool is_resumed = membership_.view() && phase_ != JobPhase::kStopping;
   const View view = make_view(membership_, term_.view_id_after(membership_.view()),
                               quorum_.bases(membership_), options_);

@@ -36,6 +36,7 @@ void FailureDetector::heard(MemberId member, Instant now) {
     return;
   }
   const double difference = interval - watched.mean_ns;
+  ENSURE(interval >= 0 && watched.variance_ns2 >= 0, "intervals of heartbeats are not negative");
   watched.mean_ns += kWeight * difference;
   watched.variance_ns2 = (1 - kWeight) * (watched.variance_ns2 + kWeight * difference * difference);
 }
@@ -117,6 +118,7 @@ Duration FailureDetector::patience_with(const Watched& watched, Instant now) con
   const double least = static_cast<double>(silence_max_.count());
   const Duration adapted(
       static_cast<std::int64_t>(std::clamp(expected, least, least * kPatienceFactorMax)));
+  ENSURE(adapted >= silence_max_, "irregular heartbeats are given more time, never less");
   return is_starved(watched, now) ? std::max(adapted, starved_max_) : adapted;
 }
 

@@ -32,7 +32,25 @@ std::vector<MemberEffect> Member::handle(const MemberEvent& event) {
   if (phase_ == Phase::kGone) {
     return {};
   }
-  return std::visit([this](const auto& e) { return on(e); }, event);
+  Effects effects = std::visit([this](const auto& e) { return on(e); }, event);
+  check_invariants();
+  ENSURE(phase_ != Phase::kGone || std::holds_alternative<member_effect::Leave>(effects.back()),
+         "a member that is gone has been told to leave, and nothing follows that");
+  return effects;
+}
+
+/// What is true between any two events, in whatever order they came.
+void Member::check_invariants() const {
+  const bool runs = phase_ == Phase::kRunning || phase_ == Phase::kStopping;
+  ENSURE(!runs || view_.has_value(), "a trainer that runs has been given a view");
+  ENSURE(!runs || !last_, "a view is reported when its trainer has stopped, not before");
+  ENSURE(!runs || !former_, "what a member was before it joined again ends with its first view");
+  ENSURE(!last_ || last_->view == view_->id, "the report is about the newest view");
+  ENSURE(phase_ != Phase::kWaiting || view_.has_value() == last_.has_value(),
+         "a member that waits has reported the view it was in, if it was in one");
+  ENSURE(phase_ != Phase::kLoading || !view_, "no view is run before the member has loaded");
+  ENSURE(view_ || (!is_active_ && !has_caught_up_), "steps are committed in views");
+  ENSURE(!is_given_up_ || !is_connected_, "a coordinator that is connected is not given up");
 }
 
 void Member::introduce(Hello& hello) const {
@@ -116,6 +134,7 @@ Member::Effects Member::accept(const Welcome& welcome) {
   if (welcome.incarnation > incarnation_) {
     effects.emplace_back(member_effect::Adopt{welcome.incarnation, welcome.author});
   }
+  ENSURE(welcome.incarnation >= incarnation_, "an older coordinator is never obeyed again");
   incarnation_ = welcome.incarnation;
   author_ = welcome.author;
   job_ = welcome.job != 0 ? welcome.job : job_;
@@ -208,6 +227,8 @@ Member::Effects Member::start(const View& view) {
   is_active_ = has_caught_up_ = false;
   held_before_ = last_ ? last_->held : MicrobatchSet{};
   last_.reset();
+  ENSURE(!view.members.empty() && value(view.source) < view.members.size(),
+         "somebody holds the state that a view begins with");
   return {member_effect::RunView{view}};
 }
 
@@ -218,6 +239,7 @@ Member::Effects Member::change(const ViewDelta& delta) {
 
 Member::Effects Member::dismiss(const Dismiss& dismiss) {
   const bool keeps_id = dismiss.may_rejoin && has_quorum_;
+  ENSURE(phase_ != Phase::kGone, "a member leaves once");
   Effects effects = keeps_id ? Effects{} : say(Left{incarnation_});
   if (phase_ == Phase::kRunning) {
     effects.emplace_back(member_effect::AbortGroup{view_->id});

@@ -201,6 +201,7 @@ class Member {
   [[nodiscard]] Resume resume() const;
   [[nodiscard]] Former former() const;
   [[nodiscard]] bool in_view(ViewId view) const;
+  void check_invariants() const;
 
   MemberId self_;
   Phase phase_ = Phase::kLoading;

@@ -235,6 +235,7 @@ void Membership::stopped(MemberId id, const Stopped& stopped) {
   Peer& member = active_peer(id);
   ENSURE(stopped.view == view_->id, "reports of other views do not count");
   member.phase = Peer::Phase::kStopped;
+  ENSURE(is_in_view(id), "an active member is in the present view");
   member.stopped = stopped;
   member.committed = stopped.committed;
   committed_ = std::max(committed_, stopped.committed);
@@ -242,6 +243,7 @@ void Membership::stopped(MemberId id, const Stopped& stopped) {
 
 void Membership::start_counting(const Peer& peer, bool had_started) {
   started_ += !had_started && peer.has_started() ? 1 : 0;
+  ENSURE(started_ <= view_->members.size(), "a member starts once in a view");
 }
 
 void Membership::formed(MemberId id) {
@@ -273,6 +275,7 @@ bool Membership::caught_up(MemberId id, Instant now) {
   if (!member.lacks_state()) {
     return false;
   }
+  ENSURE(is_in_view(id), "observers are members of the view");
   member.caught_up = now;
   return true;
 }
@@ -400,6 +403,8 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
     entering.phase = Peer::Phase::kActive;
     entering.formed = entering.synced = false;
   }
+  ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,
+         "whoever has state or sums is in the next view, and nobody else is active");
   started_ = 0;
   fenced_.clear();
   return std::exchange(view_, view);

@@ -18,6 +18,7 @@ ViewBase base_of(const View& view) {
 
 /// More than half, or half and the first one: of two such sets at least one member is in both.
 bool has_majority(const ViewBase& base, const std::set<MemberId>& consenting) {
+  ENSURE(!base.members.empty(), "a view that needs consent had members");
   const auto agreed = static_cast<std::size_t>(std::ranges::count_if(
       base.members, [&](MemberId member) { return consenting.contains(member); }));
   const bool is_half = 2 * agreed == base.members.size();
@@ -150,6 +151,7 @@ void Quorum::committed(MemberId id, ViewId view, Step step, const Membership& me
 }
 
 bool Quorum::wait(std::optional<Instant> since, Instant now) {
+  ENSURE(is_required_, "only a job with a quorum waits for one");
   idle_since_ = idle_since_.value_or(now);
   if (waiting_since_) {
     return false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.hpp"
+
 namespace mayfly::elastic {
 namespace {
 
@@ -16,6 +18,7 @@ void SpeedMeter::add(Instant now, float microbatch_ms, std::uint32_t microbatche
   if (!(microbatch_ms > 0)) {
     return;
   }
+  ENSURE(sample > Duration::zero(), "a sample is long beside one report");
   if (open_.microbatches == 0) {
     opened_ = now;
   }
@@ -42,6 +45,7 @@ float SpeedMeter::settled_ms() const {
   }
   const auto middle = means.begin() + static_cast<std::ptrdiff_t>((means.size() - 1) / 2);
   std::nth_element(means.begin(), middle, means.end());
+  ENSURE(*middle > 0, "samples are made of reports that have a time");
   return *middle;
 }
 

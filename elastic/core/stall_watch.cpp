@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace mayfly::elastic {
 namespace {
 
@@ -28,6 +30,15 @@ std::string whole_ms(Duration duration) {
 
 }  // namespace
 
+StallWatch::StallWatch(StallLimits limits) : limits_(limits) {
+  ENSURE(limits.report_floor > Duration::zero() && limits.evict_floor > Duration::zero(),
+         "standing still for no time at all is no stall");
+  ENSURE(limits.report_factor >= 1 && limits.evict_factor >= 1,
+         "an activity may take as long as it was seen to take");
+  ENSURE(limits.patient_evict_floor >= limits.evict_floor,
+         "storage that all share is given more time, not less");
+}
+
 void StallWatch::heard(MemberId member, const WorkerPosition& position, Instant now) {
   const auto [place, is_new] = watched_.try_emplace(member, Watched{position, now});
   Watched& watched = place->second;
@@ -45,6 +56,7 @@ void StallWatch::heard(MemberId member, const WorkerPosition& position, Instant 
 
 void StallWatch::learn(Activity activity, Duration took) {
   Duration& longest = longest_.at(index_of(activity));
+  ENSURE(took >= Duration::zero(), "a member stands still for a time that is not negative");
   longest = took > longest ? took : longest - (longest - took) / kForgetting;
 }
 
@@ -90,6 +102,7 @@ std::vector<Stall> StallWatch::judge(const std::vector<MemberId>& active) {
     }
     stall.evict = !limits_.report_only && !stall.waiting.empty() &&
                   watched.still > evict_limit(stall.position.activity);
+    ENSURE(!stall.evict || watched.reported, "nobody is evicted for what was not reported");
     if (stall.evict && !std::exchange(watched.evicted, true)) {
       stalls.push_back(stall);
     }

@@ -49,7 +49,8 @@ struct Stall {
 
 class StallWatch {
  public:
-  explicit StallWatch(StallLimits limits) : limits_(limits) {}
+  /// Every limit is positive, and what ends a member is not less than what is reported of it.
+  explicit StallWatch(StallLimits limits);
 
   /// A heartbeat told where the member stands. Instants never go back.
   void heard(MemberId member, const WorkerPosition& position, Instant now);

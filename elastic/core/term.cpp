@@ -73,7 +73,10 @@ Welcome Term::welcome_back(MemberId member) const {
 }
 
 MemberId Term::new_member_id() {
+  ENSURE(value(incarnation_) > 0, "ids are handed out in an incarnation that has begun");
   last_id_ = next(last_id_);
+  ENSURE(incarnation_of(ViewId{value(last_id_)}) == incarnation_,
+         "an incarnation has ids for all its members, and hands out no other's");
   return last_id_;
 }
 

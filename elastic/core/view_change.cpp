@@ -162,6 +162,7 @@ void ViewChange::publish(Instant now, const View& next, const std::vector<Member
       members.push_back(id);
     }
   }
+  ENSURE(change_->detected <= now && change_->told <= now, "a view ends before the next begins");
   change_->new_view = next.id;
   change_->committed = next.committed;
   change_->stopped = now;
@@ -191,6 +192,7 @@ std::optional<Recovery> ViewChange::take_settled(bool everybody_has_started) {
   if (!settling_ || !has_first_commit_ || !everybody_has_started) {
     return std::nullopt;
   }
+  ENSURE(settling_->stopped <= settling_->step, "a view is published before its first step");
   return std::exchange(settling_, std::nullopt);
 }
 

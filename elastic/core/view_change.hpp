@@ -60,6 +60,8 @@ class ViewChange {
   /// Nor is anything known any more of the views before: another coordinator may have led.
   void forget_all();
 
+  /// A view has ended or is about to, and the next one is not published yet.
+  [[nodiscard]] bool is_under_way() const { return change_.has_value(); }
   /// Members were told to abort their group.
   [[nodiscard]] bool is_immediate() const { return stop_is_immediate_; }
   /// Some member should have stopped by now.

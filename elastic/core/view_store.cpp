@@ -21,6 +21,7 @@ std::vector<MemberId> ViewStore::set(const std::string& key, Bytes value, bool& 
     return {};
   }
   bytes_ = after;
+  ENSURE(key.size() <= bytes_, "an entry takes at least the bytes of its key");
   values_[key] = std::move(value);
   const auto waiting = waiting_.find(key);
   if (waiting == waiting_.end()) {
@@ -29,6 +30,7 @@ std::vector<MemberId> ViewStore::set(const std::string& key, Bytes value, bool& 
   std::vector<MemberId> members = std::move(waiting->second);
   waiting_.erase(waiting);
   for (const MemberId member : members) {
+    ENSURE(waiting_bytes_[member] >= key.size() + kWaitBytes, "who waits for a key was counted");
     waiting_bytes_[member] -= key.size() + kWaitBytes;
   }
   return members;
