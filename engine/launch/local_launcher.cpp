@@ -21,10 +21,12 @@
 namespace mayfly::engine {
 namespace {
 
+// Nothing waits for a poll: the coordinator and the workers find a loss by their connections. A
+// poll decides how soon a dead worker is replaced and a request to scale is followed.
 constexpr Duration kPollInterval = milliseconds(50);
 constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
-constexpr Duration kWorkersExitTimeout = seconds(20);
-constexpr Duration kLostEndsTimeout = seconds(2);  // one that is stopped may never do
+constexpr Duration kWorkersExitTimeout = seconds(20);  // the last checkpoint is written meanwhile
+constexpr Duration kLostEndsTimeout = seconds(2);      // one that is stopped may never do
 constexpr std::size_t kFlightLogsMax = 64;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
@@ -51,11 +53,14 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
       plan_(std::move(chaos)),
       chaos_(plan_.begin(), plan_.end()),
       on_poll_(std::move(on_poll)) {
+  // A job of one machine must not listen where other machines, perhaps on the internet, reach it.
   if (requested_.bind_host == kAutoHost) {
     requested_.bind_host = kLoopbackHost;  // no worker of another host is expected
   }
 }
 
+/// The order matters: signals are caught before there is anything to save, and the address is tried
+/// before the run directory is made, so that a refused command leaves nothing behind.
 int LocalLauncher::run() {
   const SignalWatcher signals({SIGINT, SIGTERM}, [this](int) {
     if (++interrupts_ >= 2) {
@@ -111,6 +116,8 @@ int LocalLauncher::run() {
   return process_->finish(*end);
 }
 
+/// Each worker reads the run directory's config.toml, not our command line: a worker that starts an
+/// hour later must compute by the settings that the job began with.
 Result<void> LocalLauncher::start_worker() {
   const auto number = static_cast<std::uint32_t>(workers_.size());
   std::vector<std::string> argv = command_of("worker");
@@ -125,6 +132,7 @@ Result<void> LocalLauncher::start_worker() {
   return {};
 }
 
+/// For every process of the job: where its settings and its coordinator are.
 std::vector<std::string> LocalLauncher::command_of(const char* what) const {
   return {program_,        what,
           "--config",      process_->config().run_dir + "/config.toml",
@@ -163,6 +171,9 @@ bool LocalLauncher::replace(const Worker& dead) {
   return started.ok();
 }
 
+/// Which processes have ended, and what follows: a refusal before the first view ends the command,
+/// a dead worker may be replaced, and a job without any worker left fails with the last one's words
+/// instead of waiting for --min-workers-timeout.
 void LocalLauncher::poll_workers() {
   bool any_running = false;
   std::vector<Worker> dead;
@@ -228,6 +239,8 @@ std::string LocalLauncher::log_path(std::size_t worker) const {
   return fmt::format("{}/logs/worker-{}.log", process_->config().run_dir, worker);
 }
 
+/// Workers are found among the members by their process ids, since ids of members are handed out by
+/// the coordinator, and one process may get several in turn.
 void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   for (Worker& worker : workers_) {
     const auto pid = static_cast<std::uint32_t>(provider_.pid_of(worker.id));
@@ -242,6 +255,8 @@ void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   }
 }
 
+/// A fault without a number hits the oldest worker that still runs: rank 0, as a rule, which
+/// reports for all and writes the checkpoints, so that its loss tests most.
 std::optional<std::size_t> LocalLauncher::target_of(const ChaosEvent& event) const {
   if (event.worker.has_value()) {
     const bool runs = *event.worker < workers_.size() && workers_[*event.worker].running;
@@ -251,6 +266,8 @@ std::optional<std::size_t> LocalLauncher::target_of(const ChaosEvent& event) con
   return running.empty() ? std::nullopt : std::optional(running.front());
 }
 
+/// Faults are tied to committed steps, not to the clock, so that a plan hits the same step on a
+/// fast and on a slow machine.
 void LocalLauncher::play_chaos() {
   const std::uint64_t step = process_->recorder().last_step();
   while (!chaos_.empty() && chaos_.front().step <= step) {
@@ -306,7 +323,8 @@ void LocalLauncher::wake_stopped_workers() {
   });
 }
 
-/// On the coordinator's thread.
+/// On the coordinator's thread, which may start no process: children are bound to the thread that
+/// starts them. So it only leaves the number for the loop of run().
 Result<std::string> LocalLauncher::scale(std::uint32_t count) {
   if (carries_servers(requested_) && count < requested_.workers) {
     return Error{Errc::kInvalidInput,
@@ -323,6 +341,8 @@ bool LocalLauncher::is_anybody_lost() const {
                      [](const Worker& worker) { return worker.is_lost; });
 }
 
+/// The number that is asked for counts workers that stay. One that the job has lost may be about to
+/// join again, and then counts; its end is awaited before others are started in its place.
 void LocalLauncher::follow_scale_requests() {
   if (scale_to_ == 0) {
     return;
@@ -363,6 +383,8 @@ void LocalLauncher::follow_signals() {
   }
 }
 
+/// The job has ended and its members were told: they write what they were asked to and end by
+/// themselves. What still runs at the deadline is killed with the provider.
 void LocalLauncher::wait_for_workers() {
   const Instant deadline = monotonic_now() + kWorkersExitTimeout;
   const auto any_running = [this] {
