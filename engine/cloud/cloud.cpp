@@ -428,7 +428,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
   const std::string line = is_shown(fact.kind) && is_news(fact)
                                ? fmt::format("{}{}: {}", fact.kind, server, fact.detail)
                                : "";
-  process_.recorder().fact(fact.kind, fields, line);
+  process_.recorder().fact({fact.kind, fields, line});
   if (fact.kind == "server_given_up" || fact.kind == "server_lost" || fact.kind == "server_ended") {
     const std::lock_guard lock(places_mutex_);
     places_.gone(fact.server);

@@ -158,7 +158,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   }
   if (const datasets::LeftOut& images = job_->facts.left_out; images.count > 0 && !goes_on_) {
     // Opening the data has said it on the terminal; workers with other data are refused.
-    recorder_->fact("images_left_out", {{"images", object_of(images)}}, "");
+    recorder_->fact({"images_left_out", {{"images", object_of(images)}}, ""});
   }
   return start_server();
 }
@@ -311,11 +311,11 @@ Result<void> CoordinatorProcess::start_server() {
       job_->config.run_dir,
       EvaluationService::Hooks{
           [this] { return server_->status().in_charge; },
-          [this](const EvaluatorStatus& evaluator) { recorder_->evaluator_joined(evaluator); },
+          [this](const EvaluatorStatus& evaluator) { recorder_->fact(fact_of_joined(evaluator)); },
           [this](const EvaluatorStatus& evaluator, const std::string& why) {
-            recorder_->evaluator_left(evaluator, why);
+            recorder_->fact(fact_of_left(evaluator, why));
           },
-          [this](const Evaluation& evaluation) { recorder_->evaluated(evaluation); }});
+          [this](const Evaluation& evaluation) { recorder_->fact(fact_of(evaluation)); }});
   TRY_ASSIGN(server_, elastic::start_coordinator(std::move(options), *recorder_));
   begin_copies();
   begin_transfers();

@@ -1,5 +1,6 @@
 #include "engine/run/evaluations.hpp"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
@@ -79,7 +80,43 @@ class AliveFrames {
   std::thread thread_;
 };
 
+std::string place_of(const EvaluatorStatus& evaluator) {
+  return evaluator.server.empty() ? evaluator.host : evaluator.server;
+}
+
 }  // namespace
+
+Fact fact_of(const Evaluation& evaluation) {
+  if (!evaluation.failure.empty()) {
+    return {"evaluation_failed",
+            {{"step", evaluation.step}, {"detail", evaluation.failure}},
+            fmt::format("the checkpoint of step {} is not measured: {}", evaluation.step,
+                        evaluation.failure)};
+  }
+  return {"evaluated",
+          {{"step", evaluation.step},
+           {"test_top1", evaluation.test_top1},
+           {"test_loss", evaluation.test_loss},
+           {"server", evaluation.evaluator}},
+          fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}, by evaluator {}",
+                      evaluation.step, 100 * evaluation.test_top1, evaluation.test_loss,
+                      evaluation.evaluator)};
+}
+
+Fact fact_of_joined(const EvaluatorStatus& evaluator) {
+  return {"evaluator_joined",
+          {{"server", evaluator.server}, {"host", evaluator.host}},
+          fmt::format("evaluator on {} joined", place_of(evaluator))};
+}
+
+Fact fact_of_left(const EvaluatorStatus& evaluator, const std::string& why) {
+  return {why.empty() ? "evaluator_left" : "evaluator_lost",
+          {{"server", evaluator.server},
+           {"host", evaluator.host},
+           {"measured", evaluator.measured},
+           {"detail", why}},
+          why.empty() ? "" : fmt::format("evaluator on {} lost: {}", place_of(evaluator), why)};
+}
 
 std::string to_json(const Evaluation& evaluation) {
   json::object line{{"time", wall_clock_seconds()}};

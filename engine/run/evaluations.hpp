@@ -35,6 +35,8 @@
 
 namespace mayfly::engine {
 
+struct Fact;
+
 /// The result of measuring one checkpoint.
 struct Evaluation {
   std::uint64_t step = 0;
@@ -57,6 +59,9 @@ struct Evaluation {
   }
   friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
+
+/// What events.jsonl gets of a measured checkpoint, or of one that could not be measured.
+[[nodiscard]] Fact fact_of(const Evaluation& evaluation);
 
 /// The line of evaluations.jsonl, with the present time.
 [[nodiscard]] std::string to_json(const Evaluation& evaluation);
@@ -85,6 +90,10 @@ struct EvaluatorStatus {
     io("measured", r.measured);
   }
 };
+
+/// What events.jsonl gets when it comes, and when it goes; `why` is empty if it was let go.
+[[nodiscard]] Fact fact_of_joined(const EvaluatorStatus& evaluator);
+[[nodiscard]] Fact fact_of_left(const EvaluatorStatus& evaluator, const std::string& why);
 
 /// The coordinator's side, with a thread for each evaluator. Any thread may call it.
 class EvaluationService {

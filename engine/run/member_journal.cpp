@@ -71,6 +71,19 @@ std::optional<MemberRecord> MemberJournal::connected(double t, std::uint64_t mem
   return line_of(known, t, elastic::name_of(elastic::MemberPhase::kLoading));
 }
 
+std::vector<MemberRecord> MemberJournal::heard(double t, const std::string& kind,
+                                               std::uint64_t member, const std::string& detail) {
+  std::optional<MemberRecord> line;
+  if (kind == "connected") {
+    line = connected(t, member, detail);
+  } else if (kind == "disconnected") {  // after it was dismissed
+    line = ended(t, member, MemberRecord::kEnded, "");
+  } else if (is_end_of_member(kind)) {
+    line = ended(t, member, kind, detail);
+  }
+  return line ? std::vector{*line} : std::vector<MemberRecord>();
+}
+
 std::vector<MemberRecord> MemberJournal::look(double t,
                                               const std::vector<elastic::MemberStatus>& members) {
   std::vector<MemberRecord> lines;

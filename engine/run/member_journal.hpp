@@ -36,6 +36,9 @@ class MemberJournal {
   /// The line for a new member, which loads. Nothing if the member is known.
   [[nodiscard]] std::optional<MemberRecord> connected(double t, std::uint64_t member,
                                                       const std::string& host);
+  /// The line, if there is one, that follows from a note of the coordinator about the member.
+  [[nodiscard]] std::vector<MemberRecord> heard(double t, const std::string& kind,
+                                                std::uint64_t member, const std::string& detail);
   /// The lines that follow from the present state of the members.
   [[nodiscard]] std::vector<MemberRecord> look(double t,
                                                const std::vector<elastic::MemberStatus>& members);

@@ -32,6 +32,13 @@ namespace json = boost::json;
 [[nodiscard]] Result<void> for_each_line(const std::string& path, std::size_t offset,
                                          const std::function<void(const json::object&)>& use);
 
+/// An event of a kind that no record describes. An empty line is not told to the user.
+struct Fact {
+  std::string kind;
+  json::object fields;
+  std::string line;
+};
+
 /// A record, or another structure with a fields().
 template <typename T>
 concept Described = requires(int& io, T& record) {

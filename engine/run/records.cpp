@@ -43,6 +43,42 @@ Result<Record> decode_record(ByteSpan bytes) {
   return read_kind(kind, in);
 }
 
+RecoveryRecord recovery_record(const elastic::Recovery& recovery, double detected) {
+  const auto since_detected = [&recovery](Instant t) { return to_ms(t - recovery.detected); };
+  RecoveryRecord record;
+  record.cause = recovery.cause;
+  for (const MemberId member : recovery.members) {
+    record.members.push_back(value(member));
+  }
+  record.step = value(recovery.committed);
+  record.view = value(recovery.new_view);
+  record.redone_microbatches = recovery.redone_microbatches;
+  record.detail = recovery.detail;
+  record.detected = detected;
+  record.told_ms = since_detected(recovery.told);
+  record.stopped_ms = since_detected(recovery.stopped);
+  record.formed_ms = since_detected(recovery.formed);
+  record.synced_ms = since_detected(recovery.synced);
+  record.step_ms = since_detected(recovery.step);
+  return record;
+}
+
+JoinRecord join_record(const elastic::Join& join, double connected) {
+  const auto since_connected = [&join](Instant t) { return to_ms(t - join.connected); };
+  JoinRecord record;
+  record.member = value(join.member);
+  record.admitted_after = value(join.admitted_after);
+  record.started_after = value(join.started_after);
+  record.snapshots = join.snapshots;
+  record.connected = connected;
+  record.ready_ms = since_connected(join.ready);
+  record.admitted_ms = since_connected(join.admitted);
+  record.caught_up_ms = since_connected(join.caught_up);
+  record.promoted_ms = since_connected(join.promoted);
+  record.step_ms = since_connected(join.step);
+  return record;
+}
+
 const char* to_text(elastic::Outcome outcome) {
   return kOutcomes.at(static_cast<std::size_t>(outcome)).data();
 }

@@ -409,6 +409,9 @@ struct RecoveryRecord {
   }
 };
 
+/// `detected` is that instant on the run's time axis.
+[[nodiscard]] RecoveryRecord recovery_record(const elastic::Recovery& recovery, double detected);
+
 /// The event that holds one.
 struct RecoveryEvent {
   static constexpr const char* kKind = "recovery";
@@ -440,6 +443,9 @@ struct JoinRecord {
     io("step_ms", r.step_ms);
   }
 };
+
+/// `connected` is that instant on the run's time axis.
+[[nodiscard]] JoinRecord join_record(const elastic::Join& join, double connected);
 
 /// A member's part in a run: the steps that it computed are after `first_step` up to `last_step`.
 struct WorkerStay {

@@ -10,34 +10,6 @@
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
-namespace {
-
-std::string place_of(const EvaluatorStatus& evaluator) {
-  return evaluator.server.empty() ? evaluator.host : evaluator.server;
-}
-
-}  // namespace
-
-RecoveryRecord RunRecorder::record_of(const elastic::Recovery& recovery) const {
-  const auto since_detected = [&recovery](Instant t) { return to_ms(t - recovery.detected); };
-  RecoveryRecord record;
-  record.cause = recovery.cause;
-  for (const MemberId member : recovery.members) {
-    record.members.push_back(value(member));
-  }
-  record.step = value(recovery.committed);
-  record.view = value(recovery.new_view);
-  record.redone_microbatches = recovery.redone_microbatches;
-  record.detail = recovery.detail;
-  record.detected = directory_.seconds_at(recovery.detected);
-  record.told_ms = since_detected(recovery.told);
-  record.stopped_ms = since_detected(recovery.stopped);
-  record.formed_ms = since_detected(recovery.formed);
-  record.synced_ms = since_detected(recovery.synced);
-  record.step_ms = since_detected(recovery.step);
-  return record;
-}
-
 RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
                          RunHistory history, CommandHandler on_other_command)
     : job_(job),
@@ -83,7 +55,10 @@ void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note&
     }
   }
   directory_.event(note.kind, object_of(event), when);
-  record_member(note.kind, event, directory_.seconds_at(when));
+  if (event.member) {  // it may come and go between two looks
+    directory_.members(
+        journal_.heard(directory_.seconds_at(when), note.kind, *event.member, note.detail));
+  }
   const std::string who =
       note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
   const std::string line = fmt::format("{}{}: {}", note.kind, who, note.detail);
@@ -96,17 +71,14 @@ void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note&
 }
 
 void RunRecorder::note(const std::string& kind, const std::string& detail) {
-  const std::lock_guard lock(output_mutex_);
-  directory_.event(kind, {{"detail", detail}});
-  listener_.on_event(detail);
+  fact({kind, {{"detail", detail}}, detail});
 }
 
-void RunRecorder::fact(const std::string& kind, const json::object& fields,
-                       const std::string& line) {
+void RunRecorder::fact(const Fact& fact) {
   const std::lock_guard lock(output_mutex_);
-  directory_.event(kind, fields);
-  if (!line.empty()) {
-    listener_.on_event(line);
+  directory_.event(fact.kind, fact.fields);
+  if (!fact.line.empty()) {
+    listener_.on_event(fact.line);
   }
 }
 
@@ -168,7 +140,7 @@ ViewEvent RunRecorder::event_of(const elastic::View& view) const {
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
-  const RecoveryEvent event{record_of(recovery)};
+  const RecoveryEvent event{recovery_record(recovery, directory_.seconds_at(recovery.detected))};
   const std::lock_guard output(output_mutex_);
   record(event, recovery.step);
   listener_.on_event(sentence_of(event.recovery));
@@ -178,18 +150,7 @@ void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
 }
 
 void RunRecorder::on_join(const elastic::Join& join) {
-  const auto since_connected = [&join](Instant t) { return to_ms(t - join.connected); };
-  JoinRecord joined;
-  joined.member = value(join.member);
-  joined.admitted_after = value(join.admitted_after);
-  joined.started_after = value(join.started_after);
-  joined.snapshots = join.snapshots;
-  joined.connected = directory_.seconds_at(join.connected);
-  joined.ready_ms = since_connected(join.ready);
-  joined.admitted_ms = since_connected(join.admitted);
-  joined.caught_up_ms = since_connected(join.caught_up);
-  joined.promoted_ms = since_connected(join.promoted);
-  joined.step_ms = since_connected(join.step);
+  const JoinRecord joined = join_record(join, directory_.seconds_at(join.connected));
   const std::lock_guard output(output_mutex_);
   record(joined, join.step);
   const std::lock_guard lock(mutex_);
@@ -310,9 +271,14 @@ void RunRecorder::checkpoint_received(const ReceivedCheckpoint& received) {
 }
 
 void RunRecorder::checkpoint_refused(const std::string& why) {
+  went_wrong("checkpoint_refused", why, refusals_);
+}
+
+/// Every time is on record; the user is told a cause once.
+void RunRecorder::went_wrong(const char* kind, const std::string& why, SaidFailure& said) {
   const std::lock_guard output(output_mutex_);
-  directory_.event("checkpoint_refused", {{"detail", why}});
-  if (refusals_.is_news(why)) {
+  directory_.event(kind, {{"detail", why}});
+  if (said.is_news(why)) {
     log::warning(why);
     listener_.on_event(why);
   }
@@ -326,42 +292,7 @@ void RunRecorder::checkpoint_copied(Step step, const std::string& where, Duratio
 }
 
 void RunRecorder::checkpoint_not_copied(const std::string& why) {
-  const std::lock_guard output(output_mutex_);
-  directory_.event("checkpoint_not_copied", {{"detail", why}});
-  if (copy_failures_.is_news(why)) {
-    listener_.on_event(why);
-  }
-}
-
-void RunRecorder::evaluator_joined(const EvaluatorStatus& evaluator) {
-  fact("evaluator_joined", {{"server", evaluator.server}, {"host", evaluator.host}},
-       fmt::format("evaluator on {} joined", place_of(evaluator)));
-}
-
-void RunRecorder::evaluator_left(const EvaluatorStatus& evaluator, const std::string& why) {
-  fact(why.empty() ? "evaluator_left" : "evaluator_lost",
-       {{"server", evaluator.server},
-        {"host", evaluator.host},
-        {"measured", evaluator.measured},
-        {"detail", why}},
-       why.empty() ? "" : fmt::format("evaluator on {} lost: {}", place_of(evaluator), why));
-}
-
-void RunRecorder::evaluated(const Evaluation& evaluation) {
-  if (!evaluation.failure.empty()) {
-    fact("evaluation_failed", {{"step", evaluation.step}, {"detail", evaluation.failure}},
-         fmt::format("the checkpoint of step {} is not measured: {}", evaluation.step,
-                     evaluation.failure));
-    return;
-  }
-  fact("evaluated",
-       {{"step", evaluation.step},
-        {"test_top1", evaluation.test_top1},
-        {"test_loss", evaluation.test_loss},
-        {"server", evaluation.evaluator}},
-       fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}, by evaluator {}",
-                   evaluation.step, 100 * evaluation.test_top1, evaluation.test_loss,
-                   evaluation.evaluator));
+  went_wrong("checkpoint_not_copied", why, copy_failures_);
 }
 
 void RunRecorder::receive(const FatalRecord& fatal) {
@@ -477,6 +408,88 @@ std::optional<JobEnd> RunRecorder::wait_for_end_or_news(Instant deadline) {
                   [this] { return end_.has_value() || has_news_; });
   has_news_ = false;
   return end_;
+}
+
+void RunRecorder::look_at_members(const elastic::CoordinatorServer& server) {
+  const Instant now = monotonic_now();
+  const std::lock_guard output(output_mutex_);
+  if (now - looked_ < kLookInterval) {
+    return;
+  }
+  looked_ = now;
+  directory_.members(journal_.look(directory_.seconds_at(now), server.status().members));
+}
+
+void RunRecorder::costs(const Spending& spending) {
+  const std::lock_guard lock(mutex_);
+  spending_ = spending;
+}
+
+std::optional<Spending> RunRecorder::spending() const {
+  const std::lock_guard lock(mutex_);
+  return bill_ ? bill_->at(monotonic_now()) : spending_;
+}
+
+/// The last lines about members and money; the summary has the same sum.
+void RunRecorder::close_accounts() {
+  const Instant now = monotonic_now();
+  const std::lock_guard output(output_mutex_);
+  directory_.members(journal_.all_ended(directory_.seconds_at(now)));
+  const std::lock_guard lock(mutex_);
+  history_.goes_on(directory_.seconds_at(now));
+  if (bill_) {
+    spending_ = Spending{bill_->at(now).spent, 0, 0};
+    bill_.reset();
+    directory_.event("cost", object_of(*spending_), now);
+  }
+}
+
+// The end.
+
+std::optional<std::string> RunRecorder::unsaved_state() const {
+  const std::lock_guard lock(mutex_);
+  return engine::unsaved_state(history_, job_.config.run_dir, newest_here_, unsaved_);
+}
+
+Summary RunRecorder::make_summary(const JobEnd& end) const {
+  const std::lock_guard lock(mutex_);
+  // By our own clock, unless another process heard of the first steps.
+  const double train_seconds =
+      goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
+  Summary summary = summary_of(job_, history_, train_seconds);
+  summary.outcome = end.outcome;
+  summary.detail = end.detail;
+  summary.cost = spending_ ? std::optional(spending_->spent) : std::nullopt;
+  return summary;
+}
+
+void RunRecorder::note_missing_records() {
+  const std::lock_guard lock(mutex_);
+  if (history_.missing.empty()) {
+    return;
+  }
+  const std::vector<std::uint64_t> steps(history_.missing.begin(), history_.missing.end());
+  directory_.event("records_missing", {{"steps", value_of(steps)}});
+  log::warning(
+      fmt::format("metrics.jsonl lacks {} steps that were committed; events.jsonl says "
+                  "which",
+                  steps.size()));
+}
+
+bool RunRecorder::write_summary(const JobEnd& end) {
+  note_missing_records();
+  close_accounts();
+  Summary summary = make_summary(end);
+  const Result<void> written = directory_.summary(summary);
+  if (!written.ok()) {
+    summary.outcome = elastic::Outcome::kFailed;
+    summary.detail +=
+        (summary.detail.empty() ? "" : "; ") + ("no summary: " + written.error().detail);
+  }
+  if (!end.was_refused) {
+    listener_.on_summary(summary);
+  }
+  return written.ok();
 }
 
 }  // namespace mayfly::engine

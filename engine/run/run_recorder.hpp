@@ -3,7 +3,6 @@
 // The coordinator process's memory of a run: turns what the coordinator and the workers report into
 // the run directory's files, the terminal's lines and, at the end, the summary.
 
-#include <boost/json/fwd.hpp>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -13,16 +12,18 @@
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
-#include "engine/run/evaluations.hpp"
 #include "engine/run/member_journal.hpp"
 #include "engine/run/member_logs.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_history.hpp"
 #include "engine/run/run_listener.hpp"
+#include "engine/run/summary.hpp"
 #include "engine/server_roles/ps_roles.hpp"
 
 namespace mayfly::engine {
+
+struct Fact;
 
 /// The end of a job, as the coordinator decided it.
 struct JobEnd {
@@ -34,6 +35,8 @@ struct JobEnd {
 
 class RunRecorder final : public elastic::CoordinatorObserver {
  public:
+  static constexpr Duration kLookInterval = seconds(1);  ///< see look_at_members()
+
   /// Answers `scale N` and the like; called on the coordinator's thread.
   using CommandHandler = std::function<elastic::CommandReply(const elastic::CoordinatorServer&,
                                                              const elastic::Command&)>;
@@ -71,17 +74,13 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// One is where --checkpoint-to says, or did not get there.
   void checkpoint_copied(Step step, const std::string& where, Duration took);
   void checkpoint_not_copied(const std::string& why);
-  void evaluator_joined(const EvaluatorStatus& evaluator);
-  /// `why` is empty if it was let go.
-  void evaluator_left(const EvaluatorStatus& evaluator, const std::string& why);
-  void evaluated(const Evaluation& evaluation);
   /// A fact that the launcher knows.
   void note(const std::string& kind, const std::string& detail);
-  /// The same with any fields; an empty line is not told to the listener.
-  void fact(const std::string& kind, const boost::json::object& fields, const std::string& line);
+  /// The same with any fields.
+  void fact(const Fact& fact);
   /// The last committed step of the state that the job has.
   [[nodiscard]] std::uint64_t last_step() const;
-  /// Writes down what has changed of the members; at most once a second, so call it often.
+  /// Writes down what has changed of the members; at most every kLookInterval, so call it often.
   void look_at_members(const elastic::CoordinatorServer& server);
   /// What the job's servers have cost so far, in the unit of their prices.
   void costs(const Spending& spending);
@@ -118,7 +117,6 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] ViewEvent event_of(const elastic::View& view) const;
   template <typename R>
   void record(const R& record, Instant when = monotonic_now());  // as an event
-  [[nodiscard]] RecoveryRecord record_of(const elastic::Recovery& recovery) const;
   void receive(const StepRecord& record);
   void receive(const EvaluationRecord& record, Instant happened = monotonic_now());
   void receive(const CheckpointRecord& record);
@@ -130,12 +128,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const ShardRecord& record);
   void receive(const LogRecord&) {}  // goes to member_logs_
   // Under mutex_:
-  [[nodiscard]] double train_seconds() const;
-  [[nodiscard]] std::uint64_t samples_of(std::uint64_t step) const;
-  [[nodiscard]] std::string digest_of(std::uint64_t step) const;
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
+  void went_wrong(const char* kind, const std::string& why, SaidFailure& said);
   void note_missing_records();
-  void record_member(const std::string& kind, const NoteEvent& note, double t);
   void close_accounts();
 
   const Job& job_;

@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.hpp"
 #include "datasets/core/left_out.hpp"
 #include "engine/run/records.hpp"
 
 namespace mayfly::engine {
+
+struct Job;
+struct RunHistory;
 
 /// The words for an outcome in files and in what users read: "done", "too_few_workers", ...
 [[nodiscard]] const char* to_text(elastic::Outcome outcome);
@@ -108,5 +112,17 @@ struct Summary {
     io("version", r.version);
   }
 };
+
+/// What the records of a job come to, but for the outcome, its detail and the cost, which are not
+/// in its history. `train_seconds`: from the first commit to the last. Reads the run directory's
+/// evaluations, and its checkpoint of the last step where no record has the digest.
+[[nodiscard]] Summary summary_of(const Job& job, const RunHistory& history, double train_seconds);
+
+/// Why no checkpoint has the last committed step, if that is so, in a sentence for the user.
+/// `newest_here`: of the checkpoints in the run directory that were reported; `failed`: the last
+/// one that could not be written. Reads the run directory if these do not answer it.
+[[nodiscard]] std::optional<std::string> unsaved_state(
+    const RunHistory& history, const std::string& run_dir, const std::optional<Step>& newest_here,
+    const std::optional<CheckpointRecord>& failed);
 
 }  // namespace mayfly::engine
