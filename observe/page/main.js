@@ -172,7 +172,8 @@ class Board {
     this.show(next[0] - width / 2, next[0] + width / 2);
     const r = next[1];
     this.say(`${r.cause}: member ${r.members.join(', ') || '-'} after step ${r.step}, ` +
-             `${duration(r.first_step - r.detected)} to the next step`);
+             `${duration(r.first_step - r.detected)} to the next step` +
+             (r.detail ? `: ${r.detail}` : ''));
   }
 
   say(text) { $('said').textContent = text; }

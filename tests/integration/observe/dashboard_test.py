@@ -80,7 +80,7 @@ class Run:
 def browser():
     options = webdriver.ChromeOptions()
     for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-                 "--window-size=1300,1500"):
+                 "--hide-scrollbars", "--window-size=1300,1500"):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(service=Service(DRIVER), options=options)
@@ -279,9 +279,45 @@ def resumed(folder, page):
     no_complaints(page)
 
 
+def picture(folder, page):
+    """The report of a real job with losses and joins has in it what its picture in docs/ shows.
+
+    With a folder as the next argument, docs for instance, it writes dashboard.png there."""
+    path = folder + "/report.html"
+    subprocess.run([BINARY, "train", "--run-dir", folder + "/spot", "--report", path, "--quiet",
+                    "--data", "procedural:6400", "--steps", "360", "--global-batch", "64",
+                    "--microbatch", "8", "--workers", "4", "--threads", "1", "--lr", "0.05",
+                    "--price-per-hour", "0.9", "--eval-every-epochs", "2", "--chaos",
+                    "kill@step=70:worker=1,join@step=110,drain@step=170:worker=2,join@step=200,"
+                    "kill@step=260:worker=0,join@step=300"],
+                   check=True, timeout=150, stdout=subprocess.DEVNULL)
+    page.set_window_size(1000, 1090)
+    open_page(page, "file://" + path)
+    now = state(page)["state"]
+    expect([r["cause"] for r in now["recoveries"]].count("lost") == 2, "two losses")
+    expect(len(now["members"]) == 7, "four workers, and three that joined")
+    shown = page.find_element("tag name", "body").text
+    for word in ("spent", "goodput", "Throughput", "Where the time goes"):
+        expect(word in shown, f"the page says {word}")
+    said = ""
+    while "no further" not in said:  # from the middle of the run to its end
+        press(page, "]")
+        said = page.find_element("id", "said").text
+    while not said.startswith("lost: member"):  # and back to the last loss
+        press(page, "[")
+        said = page.find_element("id", "said").text
+    expect("the worker's process died" in said, "who was lost last, and why: " + said)
+    press(page, "0")
+    png = page.get_screenshot_as_png()
+    expect(len(png) > 40_000, f"a picture of {len(png)} bytes shows little")
+    if len(sys.argv) > 2:
+        pathlib.Path(sys.argv[2], "dashboard.png").write_bytes(png)
+    no_complaints(page)
+
+
 def main():
     case = {"report": report, "served": served, "hostile": hostile, "long": long,
-            "resumed": resumed}[sys.argv[1]]
+            "resumed": resumed, "picture": picture}[sys.argv[1]]
     with tempfile.TemporaryDirectory(prefix="mayfly-dashboard-") as folder:
         page = browser()
         try:
