@@ -16,6 +16,8 @@ namespace {
 /// Bends that are averaged over; measured ones lie between 3 and 6.
 constexpr double kBends[] = {2.5, 3, 3.5, 4, 5, 6, 8};
 /// Standard deviations of logarithms before any measurement.
+constexpr double kWaitShare = 0.8;  // of 1/K, that a worker waits for its own update
+constexpr double kWaitShareSd = 0.4;
 constexpr double kServersEffect = 0.08;  // of other parameter servers on one worker's speed
 constexpr double kKindEffect = 0.03;     // of a whole job against steady training
 constexpr double kGroupEffect = 0.03;    // of one campaign of one cluster type
@@ -174,7 +176,7 @@ void ClusterSpeeds::add_parameters(const StepTimes& step_times, const Networks& 
         base_name(gpu, model),
         {-std::log(single.median),
          std::max(std::log(single.high / single.low) / 2 / student_quantile(0.95, 10), 0.01)});
-    parameter(servers_name(servers), {0, kServersEffect});
+    parameter(servers_name(std::min(servers, 1)), {0, kServersEffect});
     if (kind != kSteady) {
       parameter(kind_name(gpu, kind), {0, kKindEffect});
     }
@@ -188,10 +190,10 @@ void ClusterSpeeds::add_parameters(const StepTimes& step_times, const Networks& 
       }
       parameter(ceiling_name(model, servers), {most + 1, kUnknownCeiling});
     }
-    servers_most_ = std::max(servers_most_, servers);
   }
+  wait_ = parameter("wait", {kWaitShare, kWaitShareSd});
   for (Observation& seen : observations_) {
-    seen.single = single_parameters(seen.group);
+    seen.single = single_of(seen.group);
     const auto& [gpu, model, servers, kind] = seen.group;
     if (servers > 0) {
       seen.ceiling = index_.at(ceiling_name(model, servers));
@@ -199,17 +201,33 @@ void ClusterSpeeds::add_parameters(const StepTimes& step_times, const Networks& 
   }
 }
 
-std::vector<std::size_t> ClusterSpeeds::single_parameters(const Group& group) const {
+ClusterSpeeds::Single ClusterSpeeds::single_of(const Group& group) const {
   const auto& [gpu, model, servers, kind] = group;
-  std::vector<std::size_t> found;
-  for (const std::string& name :
-       {base_name(gpu, model), servers_name(std::min(servers, servers_most_)), kind_name(gpu, kind),
-        group_name(group)}) {
+  Single single;
+  for (const std::string& name : {base_name(gpu, model), servers_name(std::min(servers, 1)),
+                                  kind_name(gpu, kind), group_name(group)}) {
     if (const auto at = index_.find(name); at != index_.end()) {
-      found.push_back(at->second);
+      single.logs.push_back(at->second);
     }
   }
-  return found;
+  const auto one = index_.find(ceiling_name(model, 1));
+  const auto more = index_.find(ceiling_name(model, servers));
+  if (servers > 1 && one != index_.end() && more != index_.end()) {
+    single.one = one->second;
+    single.more = more->second;
+  }
+  return single;
+}
+
+double ClusterSpeeds::single_step_s(const Single& single, const Numbers& parameters,
+                                    double log_outside) const {
+  const double step_s = std::exp(-log_outside - sum_of(parameters, single.logs));
+  if (!single.one) {
+    return step_s;
+  }
+  const double saved_s = parameters[wait_] *
+                         (std::exp(-parameters[*single.one]) - std::exp(-parameters[*single.more]));
+  return std::max(step_s - saved_s, step_s / 2);
 }
 
 void ClusterSpeeds::fit_all() {
@@ -223,7 +241,7 @@ void ClusterSpeeds::fit_all() {
       Numbers errors;
       errors.reserve(observations_.size());
       for (const Observation& seen : observations_) {
-        double log_speed = std::log(seen.workers) + sum_of(parameters, seen.single);
+        double log_speed = std::log(seen.workers / single_step_s(seen.single, parameters, 0));
         if (seen.ceiling) {
           log_speed = saturated(log_speed, parameters[*seen.ceiling], bend);
         }
@@ -323,7 +341,7 @@ Result<std::vector<ClusterSpeeds::Part>> ClusterSpeeds::parts_of(const Cluster& 
       continue;
     }
     const Group group{workers.gpu, model, cluster.parameter_servers, cluster.kind};
-    Part part{workers.workers, workers.further_step_s, single_parameters(group), 0, 0};
+    Part part{workers.workers, workers.further_step_s, single_of(group), 0, 0};
     if (index_.contains(base_name(workers.gpu, model))) {
       const auto seen =
           std::count_if(observations_.begin(), observations_.end(), [&](const Observation& other) {
@@ -363,9 +381,9 @@ Result<Forecast> ClusterSpeeds::speed(const Cluster& cluster) const {
                                const Part* shifted) {
       double sum = 0;
       for (const Part& part : parts) {
-        const double single = part.log_outside + sum_of(parameters, part.single) +
-                              (&part == shifted ? part.outside_sd : 0);
-        sum += part.workers / (std::exp(-single) + part.further_step_s);
+        const double step_s = single_step_s(
+            part.single, parameters, part.log_outside + (&part == shifted ? part.outside_sd : 0));
+        sum += part.workers / (step_s + part.further_step_s);
       }
       const double limit =
           fitted != index_.end() ? parameters[fitted->second] : inferred.mean + ceiling_shift;

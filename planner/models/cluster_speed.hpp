@@ -5,7 +5,9 @@
 // speed = (S^-q + K^-q)^(-1/q), S = sum of the workers' own speeds, K = what the parameter servers
 // can take. K belongs to the network and the number of servers, whatever the workers are, and is
 // fitted over all machine types together; q is averaged over, because measurements hardly determine
-// it. The published model is S alone (CM-DARE, ICDCS 2020, section on cluster speed).
+// it. A further parameter server also saves each worker some of the time that it waits for an
+// answer, 1/K with one less 1/K with more, which fast workers notice most. The published model is S
+// alone (CM-DARE, ICDCS 2020, section on cluster speed).
 
 #include <map>
 #include <optional>
@@ -61,12 +63,17 @@ class ClusterSpeeds {
  private:
   using Group =
       std::tuple<std::string, std::string, int, std::string>;  // gpu, model, servers, kind
+  /// How one worker's speed follows from the parameters.
+  struct Single {
+    std::vector<std::size_t> logs;  ///< their sum is the logarithm of its speed with one server
+    std::optional<std::size_t> one, more;  ///< log K with one server, and with those of the cluster
+  };
   struct Observation {
     Group group;
     double workers = 0;
     double log_speed = 0;
-    double sd = 0;                      ///< of log_speed beyond the common noise
-    std::vector<std::size_t> single{};  ///< parameters whose sum is the log of one worker's speed
+    double sd = 0;  ///< of log_speed beyond the common noise
+    Single single{};
     std::optional<std::size_t> ceiling{};
   };
   /// One fit with a fixed bend.
@@ -79,15 +86,17 @@ class ClusterSpeeds {
   /// Workers of a cluster whose speed is asked for.
   struct Part {
     double workers = 0, further_step_s = 0;
-    std::vector<std::size_t> single;
+    Single single;
     double log_outside = 0, outside_sd = 0;  ///< if the fits have no such type and network
   };
 
   void collect(const Calibration& calibration, const Networks& networks);
   void add_parameters(const StepTimes& step_times, const Networks& networks);
   std::size_t parameter(const std::string& name, Prior prior);
-  /// The parameters whose sum is the logarithm of one worker's speed, as far as there are some.
-  [[nodiscard]] std::vector<std::size_t> single_parameters(const Group& group) const;
+  [[nodiscard]] Single single_of(const Group& group) const;
+  /// Seconds per step of one worker.
+  [[nodiscard]] double single_step_s(const Single& single, const Numbers& parameters,
+                                     double log_outside) const;
   void fit_all();
   void fit_ceilings(const Networks& networks);
   [[nodiscard]] Result<std::vector<Part>> parts_of(const Cluster& cluster,
@@ -99,7 +108,7 @@ class ClusterSpeeds {
   std::map<std::string, std::size_t> index_;  ///< of a parameter, by name
   std::vector<Prior> priors_;
   std::vector<Fit> fits_;
-  int servers_most_ = 0;  ///< in any observation
+  std::size_t wait_ = 0;  ///< the parameter for the share of 1/K that a worker waits
   Numbers ceiling_;       ///< ms per tensor and per MB of 1000 / K with one server; empty = unknown
   double ceiling_sd_ = 0;
   Numbers second_server_;  ///< log(K with two / K with one) = a + b log(MB); empty = unknown

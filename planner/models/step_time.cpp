@@ -23,6 +23,8 @@ constexpr double kErrorOfOtherFamily = 0.30;
 constexpr double kErrorOutside = 0.10;
 /// No error that is measured on a few points is taken as smaller.
 constexpr double kLeastError = 0.012;
+constexpr double kErrorOfLatency = 0.25;
+constexpr double kErrorOfLatencyElsewhere = 0.5;
 constexpr double kSlackLatencyMs = 1;
 
 double log_mean(const Numbers& values) {
@@ -344,25 +346,39 @@ Result<Forecast> StepTimes::latency_cost(const std::string& gpu, const Network& 
     return Error{Errc::kNotFound,
                  "the cost of latency needs rows of step_time.csv with two latencies, and params"};
   }
+  // The line of the type with most points, scaled to the own points; from three own points on, or
+  // averaged with it for two, their own line.
+  const auto most = std::max_element(
+      latencies_.begin(), latencies_.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto line_of = [&](const std::vector<LatencyPoint>& points, double params) {
+    std::vector<Numbers> rows;
+    Numbers costs;
+    for (const LatencyPoint& point : points) {
+      rows.push_back({1, point.params});
+      costs.push_back(point.cost_s_per_ms);
+    }
+    const double line = costs.size() == 1 ? costs[0] : dot({1, params}, relative_fit(rows, costs));
+    return std::max(line, *std::min_element(costs.begin(), costs.end()) / 2);
+  };
   const auto own = latencies_.find(gpu);
-  const auto used = own != latencies_.end() ? own : latencies_.begin();
-  std::vector<Numbers> rows;
-  Numbers costs;
-  for (const LatencyPoint& point : used->second) {
-    rows.push_back({1, point.params});
-    costs.push_back(point.cost_s_per_ms);
+  double per_ms = line_of(most->second, *network.params);
+  double error = kErrorOfLatencyElsewhere;
+  std::string because =
+      count_of(most->second.size(), "network") + " with further latency on " + most->first;
+  if (own != latencies_.end() && own != most) {
+    Numbers ratios;
+    for (const LatencyPoint& point : own->second) {
+      ratios.push_back(point.cost_s_per_ms / line_of(most->second, point.params));
+    }
+    per_ms *= log_mean(ratios);
+    because += ", " + std::to_string(own->second.size()) + " on " + gpu;
   }
-  double per_ms = 0;
-  if (costs.size() == 1) {
-    per_ms = costs[0];
-  } else {
-    per_ms = dot({1, *network.params}, relative_fit(rows, costs));
+  if (own != latencies_.end() && own->second.size() > 1) {
+    per_ms = std::sqrt(per_ms * line_of(own->second, *network.params));
+    error = kErrorOfLatency;
   }
-  const double least = *std::min_element(costs.begin(), costs.end());
-  const double error = costs.size() > 1 && own != latencies_.end() ? 0.2 : 0.4;
-  return relative_forecast(
-      std::max(per_ms, least / 2) * further_ms, error, 5,
-      {"s", count_of(costs.size(), "network") + " with further latency on " + used->first});
+  return relative_forecast(per_ms * further_ms, error, 5, {"s", because});
 }
 
 Result<Forecast> StepTimes::step_with_latency(const std::string& gpu, const Network& network,

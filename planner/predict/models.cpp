@@ -9,10 +9,26 @@ constexpr double kWorkersMost = 1e6;
 }  // namespace
 
 const std::vector<Quantity>& all_quantities() {
-  static const std::vector<Quantity> list = {{"step_time", predict_step_time},
-                                             {"cluster_speed", predict_cluster_speed},
-                                             {"job_duration", predict_job_duration},
-                                             {"job_cost", predict_job_cost}};
+  static const std::vector<Quantity> list = {
+      {"step_time", predict_step_time},
+      {"cluster_speed", predict_cluster_speed},
+      {"job_duration", predict_job_duration},
+      {"job_cost", predict_job_cost},
+      {"checkpoint_time", predict_checkpoint_time},
+      {"checkpoint_local_time", predict_checkpoint_local_time},
+      {"startup_time", predict_startup_time},
+      {"join_time", predict_join_time},
+      {"chief_loss", predict_chief_loss},
+      {"remaining_time", predict_remaining_time},
+      {"revoked_share", predict_revoked_share},
+      {"lifetime", predict_lifetime},
+      {"hour_of_day_factor", predict_hour_of_day_factor},
+      {"losses_together", predict_losses_together},
+      {"shocks_per_hour", predict_shocks_per_hour},
+      {"shock_share", predict_shock_share},
+      {"accuracy", predict_accuracy},
+      {"switch_time", predict_switch_time},
+      {"divergence", predict_divergence}};
   return list;
 }
 

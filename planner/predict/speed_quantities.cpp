@@ -1,6 +1,6 @@
 // Step times, speeds of clusters, durations and costs of jobs.
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/try_assign.hpp"
 #include "planner/models/job.hpp"
@@ -29,12 +29,67 @@ std::vector<Loss> losses_in(Query& query) {
   return losses;
 }
 
-double steps_in(const Predictor::Models& models, const Cluster& cluster, Query& query) {
+struct JobQuestion {
+  Cluster cluster;
+  std::vector<Loss> losses;
+  double steps = 1;
+  std::string split;
+};
+
+JobQuestion job_in(const Predictor::Models& models, Query& query) {
+  JobQuestion job;
+  const bool has_duration = query.has("duration_s");
+  job.cluster = cluster_in(models, query);
+  job.cluster.kind = query.has("kind") ? job.cluster.kind : kWholeJob;
+  job.losses = losses_in(query);
+  job.split = query.text("split");
   const auto steps = query.number("steps", 1, kStepsMost);
-  if (!steps && (!models.size || cluster.network.model != models.size->model)) {
+  const bool is_known = models.size && job.cluster.network.model == models.size->model;
+  if (!steps && !is_known && !has_duration) {
     query.complain("steps is missing");
   }
-  return steps.value_or(models.size ? models.size->steps : 1);
+  if (!job.split.empty() && !job.losses.empty()) {
+    query.complain("losses of a cluster over regions are not predicted");
+  }
+  job.steps = steps.value_or(is_known ? models.size->steps : 1);
+  return job;
+}
+
+Result<Forecast> duration_of(const Predictor::Models& models, const JobQuestion& job) {
+  if (job.split.empty()) {
+    return job_duration(models.cluster_speeds, job.cluster, job.steps, job.losses);
+  }
+  TRY_ASSIGN(const Forecast speed, models.distant_workers.speed(job.cluster, job.split));
+  return Forecast{[speed, job](double p) { return job.steps / speed.quantile(1 - p); },
+                  job.steps / speed.mean, "s", speed.because};
+}
+
+Result<std::vector<BilledServer>> servers_of(const Predictor::Models& models,
+                                             const JobQuestion& job, const std::string& market,
+                                             double startup_s) {
+  std::vector<BilledServer> servers;
+  for (const WorkerGroup& group : job.cluster.workers) {
+    TRY_ASSIGN(const double price, models.prices.server(group.gpu, market));
+    double alive = group.workers;
+    for (const Loss& loss : job.losses) {
+      if (!loss.gpu.empty() && loss.gpu != group.gpu) {
+        continue;
+      }
+      const auto lost = static_cast<std::size_t>(std::min(loss.workers, alive));
+      alive -= static_cast<double>(lost);
+      servers.insert(servers.end(), lost, {price, 0, 0, startup_s + loss.at_s});
+      if (loss.replaced_s) {
+        servers.insert(servers.end(), lost, {price, startup_s + loss.at_s, startup_s + loss.at_s});
+      }
+    }
+    servers.insert(servers.end(), static_cast<std::size_t>(alive), {price, 0, 0});
+  }
+  if (job.cluster.parameter_servers > 0) {
+    TRY_ASSIGN(const double price, models.prices.parameter_server());
+    servers.insert(servers.end(), static_cast<std::size_t>(job.cluster.parameter_servers),
+                   {price, 0, 0});
+  }
+  return servers;
 }
 
 }  // namespace
@@ -49,21 +104,20 @@ Result<Forecast> predict_step_time(const Predictor::Models& models, Query& query
 }
 
 Result<Forecast> predict_cluster_speed(const Predictor::Models& models, Query& query) {
-  return models.cluster_speeds.speed(cluster_in(models, query));
+  const Cluster cluster = cluster_in(models, query);
+  const std::string split = query.text("split");
+  return split.empty() ? models.cluster_speeds.speed(cluster)
+                       : models.distant_workers.speed(cluster, split);
 }
 
 Result<Forecast> predict_job_duration(const Predictor::Models& models, Query& query) {
-  Cluster cluster = cluster_in(models, query);
-  cluster.kind = query.has("kind") ? cluster.kind : kWholeJob;
-  const std::vector<Loss> losses = losses_in(query);
-  return job_duration(models.cluster_speeds, cluster, steps_in(models, cluster, query), losses);
+  const JobQuestion job = job_in(models, query);
+  return query.problem() ? Result<Forecast>(*query.problem()) : duration_of(models, job);
 }
 
 Result<Forecast> predict_job_cost(const Predictor::Models& models, Query& query) {
-  Cluster cluster = cluster_in(models, query);
-  cluster.kind = query.has("kind") ? cluster.kind : kWholeJob;
-  const std::vector<Loss> losses = losses_in(query);
-  const double steps = steps_in(models, cluster, query);
+  const auto given_s = query.number("duration_s", 0, kSecondsMost);
+  const JobQuestion job = job_in(models, query);
   const std::string market = query.needed_text("market");
   const std::string rule_name = query.text("billing");
   if (!rule_name.empty() && rule_name != "studies" && rule_name != "product") {
@@ -74,36 +128,11 @@ Result<Forecast> predict_job_cost(const Predictor::Models& models, Query& query)
   if (query.problem()) {
     return *query.problem();
   }
-  const auto duration =
-      query.has("duration_s")
-          ? Result<Forecast>(absolute_forecast(query.needed_number("duration_s", 0, kSecondsMost),
-                                               0, 1, 0, kSecondsMost, {"s", "given duration"}))
-          : job_duration(models.cluster_speeds, cluster, steps, losses);
+  const Result<Forecast> duration =
+      given_s ? absolute_forecast(*given_s, 0, 1, 0, kSecondsMost, {"s", "given duration"})
+              : duration_of(models, job);
   TRY(duration);
-  std::vector<BilledServer> servers;
-  for (const WorkerGroup& group : cluster.workers) {
-    TRY_ASSIGN(const double price, models.prices.server(group.gpu, market));
-    double alive = group.workers;
-    for (const Loss& loss : losses) {
-      if (!loss.gpu.empty() && loss.gpu != group.gpu) {
-        continue;
-      }
-      const double lost = std::min(loss.workers, alive);
-      alive -= lost;
-      for (int i = 0; i < static_cast<int>(lost); ++i) {
-        servers.push_back({price, 0, 0, startup_s + loss.at_s});
-        if (loss.replaced_s) {
-          servers.push_back({price, startup_s + loss.at_s, startup_s + loss.at_s});
-        }
-      }
-    }
-    servers.insert(servers.end(), static_cast<std::size_t>(alive), {price, 0, 0});
-  }
-  if (cluster.parameter_servers > 0) {
-    TRY_ASSIGN(const double price, models.prices.parameter_server());
-    servers.insert(servers.end(), static_cast<std::size_t>(cluster.parameter_servers),
-                   {price, 0, 0});
-  }
+  TRY_ASSIGN(const std::vector<BilledServer> servers, servers_of(models, job, market, startup_s));
   const Forecast time = duration.value();
   const auto cost = [servers, startup_s, rule](double seconds) {
     return cost_of(servers, seconds, startup_s + seconds, rule);

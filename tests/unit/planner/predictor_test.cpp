@@ -65,6 +65,42 @@ TEST(Predictor, CostsFollowFromDurationsAndPrices) {
   EXPECT_NEAR(number(lossy, "median"), 0.1 + 0.01, 1e-9);
 }
 
+TEST(Predictor, EveryModelCanBeAskedByItself) {
+  const std::pair<const char*, double> cases[] = {
+      {R"({"quantity": "checkpoint_time", "model": "net-10"})", 3 + 0.16 + 0.1},
+      {R"({"quantity": "checkpoint_local_time", "tensors": 300})", 0.95},
+      {R"({"quantity": "startup_time", "gpu": "A1", "stage": "booting"})", 40},
+      {R"({"quantity": "join_time", "model": "net-160", "where": "same server"})", 30},
+      {R"({"quantity": "chief_loss", "steps_since_checkpoint": 2500, "steps_per_s": 20})", 200},
+      {R"({"quantity": "remaining_time", "step_of_revocation": 20000})", 1011},
+      {R"({"quantity": "remaining_time", "step_of_revocation": 20000, "steps": 40000,
+           "steps_per_s": 20, "steps_per_s_after_loss": 15, "replaced_after_s": 80})",
+       80 + (20000 - 1200) / 20.0 + 8},
+      {R"({"quantity": "revoked_share", "gpu": "A1", "region": "south", "hours": 24, "age_h": 2})",
+       0.483},
+      {R"({"quantity": "accuracy", "workers": 4})", 0.90},
+      {R"({"quantity": "accuracy", "cluster": "2xA1+2xB2"})", 0.90},
+      {R"({"quantity": "accuracy", "fraction": 0.5, "workload": "res 8w"})", 0.92},
+      {R"({"quantity": "switch_time", "fraction": 0.25, "workload": "res 8w"})", 3665},
+      {R"({"quantity": "divergence", "fraction": 0, "workload": "res 8w"})", 0.25},
+      {R"({"quantity": "cluster_speed", "gpu": "A1", "workers": 4, "model": "net-20",
+           "parameter_servers": 1, "kind": "whole job", "split": "2+2"})",
+       2 / 0.25 + 2 / 0.40}};
+  for (const auto& [query, truth] : cases) {
+    const auto answer = answer_to(query);
+    EXPECT_NEAR(number(answer, "median") / truth, 1, 0.07) << query;
+    EXPECT_LE(number(answer, "low"), number(answer, "median"));
+    EXPECT_GE(number(answer, "high"), number(answer, "median"));
+  }
+  for (const char* name : {"losses_together", "shocks_per_hour", "shock_share"}) {
+    EXPECT_GT(number(answer_to(std::string(R"({"quantity": ")") + name + "\"}"), "median"), 0);
+  }
+  EXPECT_EQ(answer_to(R"({"quantity": "lifetime", "gpu": "A1", "region": "east"})").at("unit"),
+            "h");
+  EXPECT_NEAR(number(answer_to(R"({"quantity": "hour_of_day_factor", "hour": 3})"), "median"), 1,
+              0.7);
+}
+
 TEST(Predictor, NamesFieldsThatDoNotMatter) {
   const auto answer =
       answer_to(R"({"quantity": "step_time", "gpu": "A1", "model": "net-10", "samples": 3})");

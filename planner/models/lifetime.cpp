@@ -1,0 +1,414 @@
+#include "planner/models/lifetime.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+
+#include "base/random.hpp"
+#include "base/statistics.hpp"
+#include "base/try_assign.hpp"
+#include "planner/fit.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+constexpr const char* kRevoked = "revoked";
+constexpr const char* kCap = "cap";
+constexpr double kLeastShape = 0.5;
+constexpr double kMostShape = 50;
+constexpr double kTogetherS = 120;  // losses of one batch within this time come from one shock
+constexpr int kDraws = 1000;
+constexpr std::size_t kHoursMost = 24 * 60;
+constexpr double kHourShape = 6;     // of the gamma prior of the hours of a day around 1
+constexpr double kHourKernel = 2.0;  // hours over which the clock is smoothed
+
+/// How much events vary beyond Poisson, as the shape of a gamma factor: of counts with these
+/// expectations.
+double shape_of(const Numbers& counts, const Numbers& expected) {
+  double beyond = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    beyond += (counts[i] - expected[i]) * (counts[i] - expected[i]) - expected[i];
+    squares += expected[i] * expected[i];
+  }
+  return beyond <= 0 ? kMostShape : std::clamp(squares / beyond, kLeastShape, kMostShape);
+}
+
+void grow(Exposure& exposure, std::size_t hours) {
+  exposure.revoked.resize(std::max(exposure.revoked.size(), hours), 0);
+  exposure.server_hours.resize(std::max(exposure.server_hours.size(), hours), 0);
+}
+
+/// One server's life as exposure; `is_revoked` counts its end as a loss.
+void add_life(Exposure& exposure, double hours, bool is_revoked) {
+  const auto whole = std::min(static_cast<std::size_t>(hours), kHoursMost - 1);
+  grow(exposure, whole + 1);
+  for (std::size_t h = 0; h < whole; ++h) {
+    exposure.server_hours[h] += 1;
+  }
+  exposure.server_hours[whole] += hours - static_cast<double>(whole);
+  exposure.revoked[whole] += is_revoked ? 1 : 0;
+}
+
+/// us-east1-c is in us-east1.
+std::string region_of(const std::string& zone) {
+  const std::size_t end = zone.size();
+  return end > 2 && zone[end - 2] == '-' ? zone.substr(0, end - 2) : zone;
+}
+
+}  // namespace
+
+double LifetimeCurve::survival(double age_h) const {
+  double sum = 0;
+  for (std::size_t h = 0; h < hazards_.size(); ++h) {
+    sum += hazards_[h] * std::clamp(age_h - static_cast<double>(h), 0.0, 1.0);
+  }
+  return std::exp(-sum);
+}
+
+double LifetimeCurve::hazard(double from_h, double to_h) const {
+  return to_h <= from_h ? 0 : 1 - survival(to_h) / survival(from_h);
+}
+
+double LifetimeCurve::sample(double u, double age_h) const {
+  double left = -std::log(1 - u);
+  for (std::size_t h = 0; h < hazards_.size(); ++h) {
+    const double begin = std::max(static_cast<double>(h), age_h);
+    const double span = static_cast<double>(h) + 1 - begin;
+    if (span <= 0) {
+      continue;
+    }
+    if (hazards_[h] * span >= left) {
+      return begin + left / hazards_[h];
+    }
+    left -= hazards_[h] * span;
+  }
+  return std::max(cap_h(), age_h);
+}
+
+double LifetimeCurve::mean(double age_h) const {
+  constexpr int kParts = 500;
+  const double step = std::max(cap_h() - age_h, 0.0) / kParts;
+  double sum = age_h;
+  for (int i = 0; i < kParts; ++i) {
+    sum += step * survival(age_h + (i + 0.5) * step) / survival(age_h);
+  }
+  return sum;
+}
+
+Lifetimes::Lifetimes(const Calibration& calibration) {
+  add_hours(calibration);
+  add_servers(calibration);
+  measure_pool();
+  measure_hours_of_day(calibration);
+  measure_bursts(calibration);
+}
+
+void Lifetimes::add_hours(const Calibration& calibration) {
+  std::map<Key, std::vector<LifetimeByHourRow>> tables;
+  for (const LifetimeByHourRow& row : calibration.lifetimes_by_hour) {
+    tables[{row.gpu, row.region}].push_back(row);
+  }
+  for (auto& [key, rows] : tables) {
+    std::sort(rows.begin(), rows.end(),
+              [](const auto& a, const auto& b) { return a.hours < b.hours; });
+    Exposure& exposure = groups_[key];
+    double hour = 0;
+    double revoked = 0;
+    for (const LifetimeByHourRow& row : rows) {
+      const double lost = std::max(row.revoked_by_then - revoked, 0.0);
+      const auto last = std::min(static_cast<std::size_t>(std::ceil(row.hours)), kHoursMost);
+      grow(exposure, last);
+      const double span = row.hours - hour;
+      for (auto h = static_cast<std::size_t>(hour); h < last && span > 0; ++h) {
+        const double part = std::min(static_cast<double>(h) + 1, row.hours) -
+                            std::max(static_cast<double>(h), hour);
+        // At equal hazard within the span: -log(1 - lost / alive) = lost / (alive - lost / 2).
+        const double alive = row.servers - revoked;
+        const double rate = alive <= lost ? 1.0 : -std::log(1 - lost / alive) / lost;
+        exposure.revoked[h] += lost * part / span;
+        exposure.server_hours[h] += (lost > 0 ? 1 / rate : alive) * part;
+      }
+      hour = std::max(hour, row.hours);
+      revoked += lost;
+    }
+    cap_h_ = std::max(cap_h_, exposure.revoked.size());
+  }
+}
+
+void Lifetimes::add_servers(const Calibration& calibration) {
+  std::map<Key, Exposure> servers;
+  Numbers caps;
+  for (const LifetimeServerRow& row : calibration.lifetime_servers) {
+    const double hours = row.lifetime_s / 3600;
+    add_life(servers[{row.gpu, region_of(row.zone)}], hours, row.ended_by == kRevoked);
+    if (row.ended_by == kCap) {
+      caps.push_back(hours);
+    }
+  }
+  for (const ServerUptimeRow& row : calibration.server_uptimes) {
+    const std::size_t type = row.cluster.find('x');
+    const std::string gpu = type == std::string::npos ? row.cluster : row.cluster.substr(type + 1);
+    add_life(servers[{gpu, region_of(row.zone)}], row.uptime_s / 3600, row.end == kRevoked);
+  }
+  if (!caps.empty()) {
+    cap_h_ = std::max(cap_h_, static_cast<std::size_t>(std::lround(median(caps))));
+  }
+  // Tables by hour are of one campaign in many regions; single servers count where there is none.
+  for (auto& [key, exposure] : servers) {
+    if (!groups_.contains(key)) {
+      groups_[key] = std::move(exposure);
+    }
+  }
+  for (auto& [key, exposure] : groups_) {
+    if (cap_h_ == 0) {
+      cap_h_ = exposure.revoked.size();
+    }
+    grow(exposure, cap_h_);
+  }
+}
+
+void Lifetimes::measure_pool() {
+  pool_.assign(cap_h_, 0);
+  Numbers counts, expected, region_counts, region_expected;
+  double revoked_in_all = 0;
+  double hours_in_all = 0;
+  Numbers revoked(cap_h_, 0), hours(cap_h_, 0);
+  for (const auto& [key, exposure] : groups_) {
+    for (std::size_t h = 0; h < cap_h_; ++h) {
+      revoked[h] += exposure.revoked[h];
+      hours[h] += exposure.server_hours[h];
+      revoked_in_all += exposure.revoked[h];
+      hours_in_all += exposure.server_hours[h];
+    }
+  }
+  const double overall = hours_in_all > 0 ? revoked_in_all / hours_in_all : 0;
+  for (std::size_t h = 0; h < cap_h_; ++h) {
+    // A little of the overall hazard, so that no hour is without any.
+    pool_[h] = hours[h] > 0 ? (revoked[h] + 0.5 * overall) / (hours[h] + 0.5) : overall;
+  }
+  // The level of a region after the hours with the first half of all losses: the early ones vary by
+  // causes of their own.
+  std::size_t early = 0;
+  for (double sum = 0; early < cap_h_ && 2 * sum < revoked_in_all; ++early) {
+    sum += revoked[early];
+  }
+  for (const auto& [key, exposure] : groups_) {
+    double late_counts = 0;
+    double late_expected = 0;
+    for (std::size_t h = 0; h < cap_h_; ++h) {
+      counts.push_back(exposure.revoked[h]);
+      expected.push_back(exposure.server_hours[h] * pool_[h]);
+      late_counts += h >= early ? counts.back() : 0;
+      late_expected += h >= early ? expected.back() : 0;
+    }
+    region_counts.push_back(late_counts);
+    region_expected.push_back(late_expected);
+  }
+  // By hour, with the weight of an average hour on all hours together.
+  const double all = shape_of(counts, expected);
+  const double typical = dot(expected, expected) / std::max(1.0, static_cast<double>(cap_h_));
+  for (std::size_t h = 0; h < cap_h_; ++h) {
+    double squares = typical;
+    double beyond = typical / all;
+    for (std::size_t at = h; at < counts.size(); at += cap_h_) {
+      squares += expected[at] * expected[at];
+      beyond += std::pow(counts[at] - expected[at], 2) - expected[at];
+    }
+    shapes_.push_back(beyond <= 0 ? kMostShape
+                                  : std::clamp(squares / beyond, kLeastShape, kMostShape));
+  }
+  region_shape_ = shape_of(region_counts, region_expected);
+}
+
+const Exposure* Lifetimes::find(const std::string& gpu, const std::string& region) const {
+  for (const std::string& name : {region, region_of(region)}) {
+    if (const auto found = groups_.find({gpu, name}); found != groups_.end()) {
+      return &found->second;
+    }
+  }
+  return nullptr;
+}
+
+Result<LifetimeCurve> Lifetimes::curve(const std::string& gpu, const std::string& region) const {
+  if (groups_.empty()) {
+    return Error{Errc::kNotFound, "the calibration has no lifetimes of servers"};
+  }
+  Exposure own;
+  grow(own, cap_h_);
+  if (const Exposure* found = find(gpu, region)) {
+    own = *found;
+  } else if (region.empty()) {
+    for (const auto& [key, exposure] : groups_) {
+      for (std::size_t h = 0; h < cap_h_ && (gpu.empty() || key.first == gpu); ++h) {
+        own.revoked[h] += exposure.revoked[h];
+        own.server_hours[h] += exposure.server_hours[h];
+      }
+    }
+  }
+  Numbers hazards(cap_h_, 0);
+  for (std::size_t h = 0; h < cap_h_; ++h) {
+    if (pool_[h] > 0) {
+      hazards[h] = (shapes_[h] + own.revoked[h]) / (shapes_[h] / pool_[h] + own.server_hours[h]);
+    }
+  }
+  return LifetimeCurve(std::move(hazards));
+}
+
+std::string Lifetimes::because(const std::string& gpu, const std::string& region) const {
+  const Exposure* own = find(gpu, region);
+  const double hours =
+      own == nullptr ? 0 : std::accumulate(own->server_hours.begin(), own->server_hours.end(), 0.0);
+  return (own == nullptr ? "no server" : std::to_string(std::lround(hours)) + " server-hours") +
+         " of " + gpu + " in " + (region.empty() ? "any region" : region) + "; pool of " +
+         std::to_string(groups_.size()) + " types and regions";
+}
+
+Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::string& region,
+                                          double from_h, double to_h, double servers) const {
+  TRY_ASSIGN(const LifetimeCurve central, curve(gpu, region));
+  const Exposure* own = find(gpu, region);
+  // The cumulative hazard as a gamma distribution with the same mean and variance. Hours that were
+  // seen here are uncertain by themselves; for others the level of the region, or of the month, is
+  // one factor.
+  double mean = 0, variance = 0, unseen = 0;
+  for (std::size_t h = 0; h < cap_h_; ++h) {
+    const double begin = static_cast<double>(h);
+    const double part = std::clamp(to_h - begin, 0.0, 1.0) - std::clamp(from_h - begin, 0.0, 1.0);
+    const double hazard = std::max(part, 0.0) * central.hazards()[h];
+    mean += hazard;
+    if (own != nullptr && own->server_hours[h] > 0) {
+      variance += hazard * hazard / (shapes_[h] + own->revoked[h]);
+    } else {
+      unseen += hazard;
+    }
+  }
+  variance += unseen * unseen / region_shape_;
+  const Reason reason{"share", because(gpu, region)};
+  if (mean <= 0) {
+    return absolute_forecast(0, 0, 1, 0, 1, reason);
+  }
+  const auto share = [mean, shape = mean * mean / variance](double p) {
+    return 1 - std::exp(-gamma_quantile(p, mean, shape));
+  };
+  Forecast forecast{share, central.hazard(from_h, to_h), reason.unit, reason.because};
+  if (servers > 0) {
+    RandomStream draws(CounterRandom(1).split("chance among servers"));
+    Numbers shares;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      const double likely = share((draw + 0.5) / kDraws);
+      const double chance = student_quantile(std::clamp(draws.unit(), 1e-9, 1 - 1e-9), 1e9);
+      shares.push_back(
+          std::clamp(likely + chance * std::sqrt(likely * (1 - likely) / servers), 0.0, 1.0));
+    }
+    forecast.quantile = sampled_forecast(std::move(shares), reason).quantile;
+  }
+  return forecast;
+}
+
+Result<Forecast> Lifetimes::lifetime(const std::string& gpu, const std::string& region,
+                                     double age_h) const {
+  TRY_ASSIGN(const LifetimeCurve found, curve(gpu, region));
+  return Forecast{[found, age_h](double p) { return found.sample(p, age_h); }, found.mean(age_h),
+                  "h", because(gpu, region)};
+}
+
+void Lifetimes::measure_hours_of_day(const Calibration& calibration) {
+  hour_losses_.assign(24, 0);
+  hour_expected_.assign(24, 0);
+  for (const LifetimeServerRow& row : calibration.lifetime_servers) {
+    if (!row.launch_hour_of_day) {
+      continue;
+    }
+    const double hours = row.lifetime_s / 3600;
+    for (std::size_t h = 0; h < cap_h_ && static_cast<double>(h) < hours; ++h) {
+      const double part = std::min(hours - static_cast<double>(h), 1.0);
+      const auto clock = static_cast<std::size_t>(*row.launch_hour_of_day + static_cast<double>(h));
+      hour_expected_[clock % 24] += part * pool_[h];
+    }
+    if (row.ended_by == kRevoked) {
+      hour_losses_[static_cast<std::size_t>(*row.launch_hour_of_day + hours) % 24] += 1;
+    }
+  }
+}
+
+Result<Forecast> Lifetimes::hour_of_day_factor(double hour) const {
+  const double all_losses = std::accumulate(hour_losses_.begin(), hour_losses_.end(), 0.0);
+  const double all_expected = std::accumulate(hour_expected_.begin(), hour_expected_.end(), 0.0);
+  if (all_losses <= 0 || all_expected <= 0) {
+    return Error{Errc::kNotFound,
+                 "lifetime_servers.csv has no revocation with a launch hour, and counts without "
+                 "exposure do not tell the hazard of an hour"};
+  }
+  double losses = 0;
+  double expected = 0;
+  for (int other = 0; other < 24; ++other) {
+    const double apart = std::abs(std::remainder(hour - other, 24));
+    const double weight = std::exp(-apart * apart / (2 * kHourKernel * kHourKernel));
+    losses += weight * hour_losses_[static_cast<std::size_t>(other)];
+    expected +=
+        weight * hour_expected_[static_cast<std::size_t>(other)] * all_losses / all_expected;
+  }
+  // Losses come together: each burst is one event.
+  const double per_event = std::max(1.0, 1 / (1 - 0.5 * bursts_.share_of_losses));
+  const double shape = kHourShape + losses / per_event;
+  const double mean = shape / (kHourShape + expected / per_event);
+  return Forecast{[mean, shape](double p) { return gamma_quantile(p, mean, shape); }, mean,
+                  "factor",
+                  std::to_string(std::lround(all_losses)) +
+                      " revocations with known launch hours, smoothed around the clock"};
+}
+
+void Lifetimes::measure_bursts(const Calibration& calibration) {
+  using Batch = std::tuple<std::string, std::string, std::string, std::string>;
+  std::map<Batch, std::vector<const LifetimeServerRow*>> batches;
+  for (const LifetimeServerRow& row : calibration.lifetime_servers) {
+    batches[{row.study, row.gpu, row.zone, row.launched}].push_back(&row);
+  }
+  double hours = 0, shocks = 0, taken = 0, exposed = 0, losses = 0;
+  for (const auto& [key, rows] : batches) {
+    if (rows.size() < 2) {
+      continue;
+    }
+    bursts_.batches += 1;
+    Numbers ends;
+    double longest = 0;
+    for (const LifetimeServerRow* row : rows) {
+      longest = std::max(longest, row->lifetime_s);
+      if (row->ended_by == kRevoked) {
+        ends.push_back(row->lifetime_s);
+      }
+    }
+    std::sort(ends.begin(), ends.end());
+    hours += longest / 3600;
+    losses += static_cast<double>(ends.size());
+    for (std::size_t first = 0; first < ends.size();) {
+      std::size_t last = first + 1;
+      while (last < ends.size() && ends[last] - ends[last - 1] <= kTogetherS) {
+        ++last;
+      }
+      if (last - first > 1) {
+        const auto alive = std::count_if(rows.begin(), rows.end(), [&](const auto* row) {
+          return row->lifetime_s >= ends[first];
+        });
+        shocks += 1;
+        taken += static_cast<double>(last - first);
+        exposed += static_cast<double>(alive);
+      }
+      first = last;
+    }
+  }
+  bursts_.shocks_per_hour = hours > 0 ? shocks / hours : 0;
+  bursts_.share_taken = exposed > 0 ? taken / exposed : 0;
+  bursts_.share_of_losses = losses > 0 ? taken / losses : 0;
+}
+
+Result<LossBursts> Lifetimes::bursts() const {
+  if (bursts_.batches == 0) {
+    return Error{Errc::kNotFound, "lifetime_servers.csv has no batch of two or more servers"};
+  }
+  return bursts_;
+}
+
+}  // namespace mayfly::planner

@@ -1,0 +1,99 @@
+#pragma once
+
+// How long spot servers live. Pure; any thread. Ages in hours.
+//
+// Hazards by hour of age, since published lifetimes follow none of the usual distributions
+// (ICAC 2019): many servers are lost in their first hours, few later, and those that reach the cap
+// all end there. Each machine type and region is shrunk towards the pool of all: its hazards have a
+// gamma prior around the pool's, whose shape follows from how much regions differ.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/calibration/calibration.hpp"
+#include "planner/estimate.hpp"
+
+namespace mayfly::planner {
+
+/// The lifetime of one server: hazards that are constant within each hour of age, and a cap.
+class LifetimeCurve {
+ public:
+  explicit LifetimeCurve(std::vector<double> hazards) : hazards_(std::move(hazards)) {}
+
+  /// The probability to be alive at this age; the cap itself is no loss of this curve.
+  [[nodiscard]] double survival(double age_h) const;
+  /// The probability that a server of age `from_h` is revoked before age `to_h`.
+  [[nodiscard]] double hazard(double from_h, double to_h) const;
+  /// The age at the end of a server that has reached `age_h`, for `u` uniform in (0, 1): its
+  /// revocation, or the cap.
+  [[nodiscard]] double sample(double u, double age_h = 0) const;
+  /// The mean age at the end, the cap included, of a server that has reached `age_h`.
+  [[nodiscard]] double mean(double age_h = 0) const;
+  [[nodiscard]] double cap_h() const { return static_cast<double>(hazards_.size()); }
+  [[nodiscard]] const std::vector<double>& hazards() const { return hazards_; }
+
+ private:
+  std::vector<double> hazards_;  ///< per hour, by hour of age
+};
+
+/// Revocations and exposure by hour of age.
+struct Exposure {
+  std::vector<double> revoked;
+  std::vector<double> server_hours;
+};
+
+/// Losses that come together: in a batch of servers that started at the same time, each hour has a
+/// shock with some probability, and a shock takes some share of those that live.
+struct LossBursts {
+  double shocks_per_hour = 0;
+  double share_taken = 0;
+  double share_of_losses = 0;  ///< losses within two minutes of another one of their batch
+  double batches = 0;          ///< that this rests on
+};
+
+class Lifetimes {
+ public:
+  explicit Lifetimes(const Calibration& calibration);
+
+  /// The hazards of this machine type and region, as far as they are known; of the pool for what is
+  /// not. `region` may be a zone; empty = all of this type.
+  [[nodiscard]] Result<LifetimeCurve> curve(const std::string& gpu,
+                                            const std::string& region) const;
+  /// The share of `servers` that is revoked by `to_h`, of those that have reached `from_h`. Its
+  /// interval includes that regions and months differ, and chance among so many servers (infinitely
+  /// many: 0).
+  [[nodiscard]] Result<Forecast> revoked_share(const std::string& gpu, const std::string& region,
+                                               double from_h, double to_h, double servers) const;
+  /// The age in hours at the end of one server that has reached `age_h`.
+  [[nodiscard]] Result<Forecast> lifetime(const std::string& gpu, const std::string& region,
+                                          double age_h) const;
+  /// The hazard at this hour of the day over that of the mean hour, at equal age; from servers
+  /// whose launch hour is known. kNotFound without any.
+  [[nodiscard]] Result<Forecast> hour_of_day_factor(double hour) const;
+  /// kNotFound without batches of two or more servers.
+  [[nodiscard]] Result<LossBursts> bursts() const;
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // machine type, region
+
+  void add_hours(const Calibration& calibration);
+  void add_servers(const Calibration& calibration);
+  void measure_pool();
+  void measure_hours_of_day(const Calibration& calibration);
+  void measure_bursts(const Calibration& calibration);
+  /// The counts of this machine type and region; null if there are none.
+  [[nodiscard]] const Exposure* find(const std::string& gpu, const std::string& region) const;
+  [[nodiscard]] std::string because(const std::string& gpu, const std::string& region) const;
+
+  std::map<Key, Exposure> groups_;
+  std::vector<double> pool_;    ///< hazards per hour of age
+  std::vector<double> shapes_;  ///< of the gamma prior of a region's hazard, by hour of age
+  double region_shape_ = 1;     ///< of a region's whole level
+  std::size_t cap_h_ = 0;
+  std::vector<double> hour_losses_, hour_expected_;  ///< by hour of the day
+  LossBursts bursts_;
+};
+
+}  // namespace mayfly::planner

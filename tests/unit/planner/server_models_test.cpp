@@ -1,0 +1,192 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "planner/models/accuracy.hpp"
+#include "planner/models/checkpoint.hpp"
+#include "planner/models/lifetime.hpp"
+#include "planner/models/regions.hpp"
+#include "planner/models/startup.hpp"
+#include "tests/unit/planner/invented.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+/// The prediction lies within `tolerance` of the truth, and its interval contains the truth.
+void expect_close(const Result<Forecast>& forecast, double truth, double tolerance) {
+  ASSERT_TRUE(forecast.ok()) << forecast.error().detail;
+  const Estimate estimate = forecast.value().summary();
+  EXPECT_NEAR(estimate.median / truth, 1, tolerance) << estimate.because;
+  EXPECT_LE(estimate.low, truth);
+  EXPECT_GE(estimate.high, truth);
+}
+
+struct Servers {
+  explicit Servers(const Calibration& measured) : calibration(measured), networks(measured) {}
+  [[nodiscard]] Network network(const std::string& model) const {
+    return networks.completed({model, "", {}, {}, {}, {}, {}});
+  }
+
+  Calibration calibration;
+  Networks networks;
+};
+
+TEST(Networks, InferWhatATableDoesNotHave) {
+  const Networks networks(invented_calibration());
+  const Network network = networks.completed({"new", "plain", {}, 3e6, {}, {}, {}});
+  EXPECT_NEAR(*network.gflops, 3, 1e-6);
+  EXPECT_NEAR(*network.tensors, 150, 1e-6);
+  EXPECT_NEAR(*network.weights_mb, 24, 1e-6);
+  EXPECT_NEAR(*network.meta_mb, 3, 1e-6);
+}
+
+TEST(Checkpoints, GrowWithWeightsAndTensors) {
+  const Servers servers(invented_calibration("net-40,"));
+  const CheckpointTimes times(servers.calibration, servers.networks);
+  const Network network = servers.networks.completed({"new", "plain", {}, 4e6, 200, {}, {}});
+  expect_close(times.stored(network), 3 + 0.02 * 32 + 0.1 * 4, 0.03);
+  expect_close(times.local(network), 0.65, 0.05);
+  expect_close(times.stored(servers.network("net-160")), 3 + 0.02 * 128 + 1.6, 0.03);
+  EXPECT_FALSE(times.stored({}).ok());
+}
+
+TEST(Startups, AreDistributionsWithTheirSlowTail) {
+  const Startups startups(invented_calibration());
+  const Result<Forecast> whole = startups.start("A1", "on_demand", "", "");
+  ASSERT_TRUE(whole.ok());
+  const Estimate estimate = whole.value().summary();
+  EXPECT_GT(estimate.high - estimate.median, estimate.median - estimate.low);
+  EXPECT_NEAR(estimate.median, 74, 6);
+  expect_close(startups.start("B2", "on_demand", "", "booting"), 40, 0.02);
+  expect_close(startups.start("C3", "on_demand", "", ""), 75, 0.08);  // of other types
+  expect_close(startups.start("A1", "", "right after a revocation", ""), 70, 0.001);
+  EXPECT_FALSE(startups.start("A1", "", "never", "").ok());
+}
+
+TEST(Joins, GrowWithTheTensors) {
+  const Servers servers(invented_calibration());
+  const auto join = [&](const std::string& model, const std::string& where) {
+    return join_time(servers.calibration, servers.networks, servers.network(model), where);
+  };
+  expect_close(join("net-80", "new server"), 75 + 15 * 350.0 / 750, 0.001);
+  expect_close(join("net-10", "same server"), 15, 0.001);
+  EXPECT_FALSE(join("net-10", "old server").ok());
+}
+
+TEST(Chiefs, TheirLossCostsWhatWasMeasuredNotWhatIsDerived) {
+  const Calibration calibration = invented_calibration();
+  expect_close(chief_loss(calibration, 2500, 20), 200, 0.001);
+  expect_close(chief_loss(calibration, 2500, 10), 400, 0.001);
+  EXPECT_EQ(chief_loss(calibration, 100, 20).value().summary().median, 0);
+}
+
+TEST(RemainingTimes, HaveAConstantThatTheFormulaLacks) {
+  const Calibration calibration = invented_calibration();
+  expect_close(remaining_time(calibration, 20000), 1011, 0.001);
+  EXPECT_NEAR(remaining_time_constant(calibration), 8, 1);
+}
+
+TEST(Lifetimes, ACurveIsConsistent) {
+  const LifetimeCurve curve({0.2, 0.1, 0});
+  EXPECT_NEAR(curve.survival(1.5), std::exp(-0.25), 1e-12);
+  EXPECT_NEAR(curve.hazard(1, 2), 1 - std::exp(-0.1), 1e-12);
+  EXPECT_NEAR(curve.survival(curve.sample(0.2)), 0.8, 1e-12);
+  EXPECT_EQ(curve.sample(0.9), 3);  // lives to the cap
+  EXPECT_NEAR(curve.sample(0.05, 1), 1 - std::log(0.95) / 0.1, 1e-12);
+  EXPECT_NEAR(LifetimeCurve({0, 0, 0}).mean(1), 3, 1e-9);
+}
+
+TEST(Lifetimes, ARegionIsFollowedWhereItWasSeenAndThePoolElsewhere) {
+  // Hazards 0.2 and 0.03 in the first two hours, times 0.5, 1 and 2 by region; then 0.03.
+  const Lifetimes lifetimes(invented_calibration());
+  expect_close(lifetimes.revoked_share("A1", "east", 0, 2, 0), 1 - std::exp(-0.46), 0.15);
+  expect_close(lifetimes.revoked_share("B2", "north", 0, 2, 0), 1 - std::exp(-0.115), 0.35);
+  expect_close(lifetimes.revoked_share("A1", "south", 2, 24, 0), 1 - std::exp(-0.66), 0.1);
+  const Result<Forecast> elsewhere = lifetimes.revoked_share("A1", "west", 0, 24, 0);
+  expect_close(elsewhere, 1 - std::exp(-0.93), 0.15);
+  const Estimate wide = elsewhere.value().summary();
+  const Estimate narrow = lifetimes.revoked_share("A1", "south", 0, 24, 0).value().summary();
+  EXPECT_GT(wide.high - wide.low, narrow.high - narrow.low);
+  EXPECT_FALSE(Lifetimes({}).curve("A1", "east").ok());
+}
+
+TEST(Lifetimes, ACensoredServerCountsOnlyForTheTimeItWasSeen) {
+  Calibration calibration;
+  for (int i = 0; i < 100; ++i) {
+    // Half are revoked after half an hour, half end with their job after one.
+    const bool is_lost = i < 50;
+    calibration.server_uptimes.push_back({"2xA1", "north-a", "1", "worker",
+                                          is_lost ? "revoked" : "completed",
+                                          is_lost ? 1800.0 : 3600.0});
+  }
+  const Lifetimes lifetimes(calibration);
+  // 50 losses in 75 server-hours.
+  EXPECT_NEAR(lifetimes.curve("A1", "north").value().hazards()[0], 50.0 / 75, 0.02);
+}
+
+TEST(Lifetimes, LossesOfABatchWithinTwoMinutesAreOneShock) {
+  Calibration calibration;
+  for (const double lifetime_s : {3600.0, 3610.0, 3700.0, 20000.0}) {
+    calibration.lifetime_servers.push_back(
+        {"batches", "A1", "north-a", "monday", "revoked", 0.0, lifetime_s});
+  }
+  const LossBursts bursts = Lifetimes(calibration).bursts().value();
+  EXPECT_DOUBLE_EQ(bursts.share_of_losses, 0.75);
+  EXPECT_DOUBLE_EQ(bursts.share_taken, 0.75);
+  EXPECT_NEAR(bursts.shocks_per_hour, 3600.0 / 20000, 1e-9);
+  EXPECT_FALSE(Lifetimes({}).bursts().ok());
+}
+
+TEST(Lifetimes, AnHourOfTheDayCountsByItsExposure) {
+  Calibration calibration;
+  for (int i = 0; i < 400; ++i) {
+    // Launched at 0 and 12 o'clock in turn; all losses are at 14 o'clock.
+    const bool is_noon = i % 2 == 1;
+    const bool is_lost = i % 8 < 2;
+    const double hours = is_lost ? (is_noon ? 2.5 : 14.5) : 24;
+    calibration.lifetime_servers.push_back({"", "A1", "north-a", std::to_string(i),
+                                            is_lost ? "revoked" : "cap", is_noon ? 12.0 : 0.0,
+                                            3600 * hours});
+  }
+  const Lifetimes lifetimes(calibration);
+  EXPECT_GT(lifetimes.hour_of_day_factor(14).value().summary().low, 1.2);
+  EXPECT_LT(lifetimes.hour_of_day_factor(2).value().summary().high, 1);
+  calibration.lifetime_servers.clear();
+  calibration.revocations_by_hour.push_back({"A1", 14, 100});
+  EXPECT_FALSE(Lifetimes(calibration).hour_of_day_factor(14).ok());
+}
+
+TEST(Accuracies, FallWithAsynchronousWorkersAndScatterMore) {
+  const Calibration calibration = invented_calibration();
+  expect_close(asynchronous_accuracy(calibration, 4), 0.90, 0.002);
+  const auto width = [&](double workers) {
+    const Estimate estimate = asynchronous_accuracy(calibration, workers).value().summary();
+    return estimate.high - estimate.low;
+  };
+  EXPECT_GT(width(6), 1.5 * width(1));
+}
+
+TEST(Accuracies, ASwitchTakesItsTimeAndLeavesOutRunsThatDiverged) {
+  const SwitchRuns runs = SwitchRuns::of(invented_calibration(), "res 8w").value();
+  expect_close(runs.time(0.25), 0.25 * 10000 + 0.75 * 1500 + 40, 0.01);
+  expect_close(runs.accuracy(0.3), 0.9175, 0.004);
+  expect_close(runs.accuracy(0), 0.88, 0.006);
+  EXPECT_NEAR(runs.divergence(0).summary().median, 1.5 / 6, 1e-9);
+  EXPECT_LT(runs.divergence(0.5).summary().median, 0.1);
+  EXPECT_FALSE(SwitchRuns::of(invented_calibration(), "other").ok());
+}
+
+TEST(DistantWorkers, LoseTheTimeThatMeasuredSplitsShow) {
+  const Servers servers(invented_calibration());
+  const StepTimes step_times(servers.calibration);
+  const ClusterSpeeds speeds(servers.calibration, step_times, servers.networks);
+  const DistantWorkers distant(servers.calibration, step_times, speeds, servers.networks);
+  const Cluster cluster{{{"A1", 4, 0}}, servers.network("net-20"), 1, kWholeJob};
+  expect_close(distant.speed(cluster, "3+1"), 3 / 0.25 + 1 / 0.40, 0.03);
+  expect_close(distant.speed(cluster, "1+3"), 1 / 0.25 + 3 / 0.40, 0.06);
+  expect_close(distant.speed(cluster, "4"), 4 / 0.25, 0.03);
+  EXPECT_EQ(distant.speed(cluster, "3+2").error().code, Errc::kInvalidInput);
+}
+
+}  // namespace
+}  // namespace mayfly::planner
