@@ -22,8 +22,8 @@ std::string bench_help() {
 const std::vector<BenchCommand>& bench_commands() {
   static const std::vector<BenchCommand> list = [] {
     std::vector<BenchCommand> all = elastic_commands();
-    for (BenchCommand& command : std::vector{allreduce_command(), data_command(), ps_command(),
-                                             reform_command(), step_command()}) {
+    for (BenchCommand& command : std::vector{allreduce_command(), data_command(), plan_command(),
+                                             ps_command(), reform_command(), step_command()}) {
       all.push_back(std::move(command));
     }
     std::sort(all.begin(), all.end(),

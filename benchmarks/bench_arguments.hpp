@@ -17,6 +17,7 @@ namespace mayfly::bench {
 // Each is beside its benchmark.
 [[nodiscard]] BenchCommand allreduce_command();
 [[nodiscard]] BenchCommand data_command();
+[[nodiscard]] BenchCommand plan_command();
 [[nodiscard]] BenchCommand ps_command();
 [[nodiscard]] BenchCommand reform_command();
 [[nodiscard]] BenchCommand step_command();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/documentation.hpp"
+#include "cli/plan_search.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/record_json.hpp"
 
@@ -208,12 +209,12 @@ Subcommand digest_command() {
 }
 
 Subcommand plan_command() {
+  std::vector<OptionSpec> options = plan_options();
+  options.push_back(kConfig);
+  options.push_back(kAsJson);
   return {{"plan",
-           "predict times, costs and losses of jobs on spot servers from measurements",
-           "predict",
-           {{"calibration", "DIR", "the folder with the tables of measurements"}},
-           {},
-           false},
+           "choose the servers of a job on a market, or predict times and costs from measurements",
+           "[predict]", std::move(options), plan_settings(), false},
           plan};
 }
 

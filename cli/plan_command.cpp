@@ -1,8 +1,10 @@
-// `mayfly plan predict`: questions to the planner's models, one JSON object a line.
+// `mayfly plan`: the plans of a job (plan_search.hpp), and `mayfly plan predict`: questions to the
+// planner's models, one JSON object a line.
 
 #include "base/parse.hpp"
 #include "cli/calibration_folder.hpp"
 #include "cli/cli.hpp"
+#include "cli/plan_search.hpp"
 #include "planner/predict/predictor.hpp"
 
 namespace mayfly::cli {
@@ -21,8 +23,11 @@ int predict(const planner::Calibration& calibration, Context& context) {
 }  // namespace
 
 int plan(const ParsedArguments& arguments, Context& context) {
+  if (arguments.positionals.empty()) {
+    return plan_job(arguments, context);
+  }
   if (arguments.positionals != std::vector<std::string>{"predict"}) {
-    return context.complain("plan expects predict", kExitUsage);
+    return context.complain("plan expects predict, or nothing", kExitUsage);
   }
   const std::string folder = arguments.option("calibration");
   if (folder.empty()) {

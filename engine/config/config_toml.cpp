@@ -1,12 +1,16 @@
 #include "engine/config/config_toml.hpp"
 
+#include <fmt/format.h>
 #include <toml++/toml.h>
 #include <algorithm>
 #include <map>
 #include <sstream>
 
+#include "base/check.hpp"
 #include "base/try_assign.hpp"
+#include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
+#include "engine/config/job_file.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -219,11 +223,18 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string line_of(const Setting& setting, const JobConfig& config) {
+std::string line_of(const Setting& setting, const JobConfig& config, std::size_t prefix = 0) {
   const std::string text = setting.get(config);
   const bool is_word = setting.kind == SettingKind::kWhole && !is_number(text);
   const bool is_text = setting.kind == SettingKind::kText || is_word;
-  return setting.name + " = " + (is_text ? quoted(text) : text) + "\n";
+  return setting.name.substr(prefix) + " = " + (is_text ? quoted(text) : text) + "\n";
+}
+
+std::string offer_table(const cloud_hooks::OfferTerms& terms) {
+  return fmt::format(
+      "\n[[cloud.offer]]\ntype = {}\nzone = {}\nmarket = {}\nprice = {}\nspeed = {}\n",
+      quoted(terms.offer.machine_type), quoted(terms.offer.zone),
+      quoted(cloud_hooks::to_string(terms.offer.market)), terms.price_per_hour, terms.speed);
 }
 
 }  // namespace
@@ -286,6 +297,25 @@ std::string to_toml(const JobConfig& config) {
     out += line_of(setting, config);
   }
   return out;
+}
+
+std::string to_job_file(const JobConfig& config) {
+  constexpr std::string_view kCloud = "cloud_";
+  const JobConfig usual;
+  std::string out;
+  std::string cloud;
+  for (const Setting& setting : settings()) {
+    const bool is_cloud = setting.name.starts_with(kCloud);
+    if (setting.get(config) != setting.get(usual) && setting.name != "cloud_offers") {
+      (is_cloud ? cloud : out) += line_of(setting, config, is_cloud ? kCloud.size() : 0);
+    }
+  }
+  const auto offers = parse_offers(config.cloud_offers);
+  ENSURE(offers.ok(), "only a valid configuration is written");
+  for (const cloud_hooks::OfferTerms& terms : offers.value()) {
+    cloud += offer_table(terms);
+  }
+  return out + (cloud.empty() ? "" : "\n[cloud]\n" + cloud);
 }
 
 std::string job_settings_toml(const JobConfig& config, const std::vector<std::string>& also) {

@@ -63,13 +63,14 @@ std::string Adviser::reason() const {
                           *question_.budget);
   }
   if (!limits.empty()) {
-    limits += fmt::format(" with probability {:.2f}", question_.probability);
+    limits += fmt::format(" with probability {:g}", question_.probability);
   }
   const bool is_cheapest = question_.goal == Goal::kCheapest;
   std::string text = fmt::format(
       "{} is the {} of the {} plans{}: {:.2f} h and {:.2f} on average{}",
       describe(market_, chosen_.candidate), is_cheapest ? "cheapest" : "fastest",
-      answer_.rows.size(), limits, hours(chosen_.summary.time_s.mean), chosen_.summary.cost.mean,
+      std::ranges::count_if(answer_.rows, &Row::keeps_limits), limits,
+      hours(chosen_.summary.time_s.mean), chosen_.summary.cost.mean,
       limits.empty()
           ? ""
           : fmt::format(", kept on {:.1f} % of the paths", 100 * chosen_.summary.reached.value));
@@ -113,7 +114,7 @@ void Adviser::add_price_change(std::vector<std::string>& changes) const {
       return std::ranges::find(chosen_.candidate.offers, offer) != chosen_.candidate.offers.end();
     });
     if (row.keeps_limits && !shares) {
-      changes.push_back(fmt::format("A price {:.0f} % higher makes {} the cheaper one.",
+      changes.push_back(fmt::format("A price {:.1f} % higher makes {} the cheaper one.",
                                     100 * (row.summary.cost.mean / chosen_.summary.cost.mean - 1),
                                     describe(market_, row.candidate)));
       return;

@@ -50,8 +50,7 @@ std::vector<std::vector<std::size_t>> spot_sets(const Market& market, bool has_m
   return unique;
 }
 
-void add_mixtures(const Market& market, const Question& question, const Candidate& spot,
-                  std::vector<Candidate>& candidates) {
+void add_mixtures(const Market& market, const Candidate& spot, std::vector<Candidate>& candidates) {
   std::set<std::size_t> machines;
   for (const std::size_t offer : spot.offers) {
     machines.insert(market.offers[offer].machine);
@@ -69,11 +68,6 @@ void add_mixtures(const Market& market, const Question& question, const Candidat
   floors.erase(spot.workers);
   for (const std::uint32_t floor : floors) {
     mixed.on_demand_floor = floor;
-    candidates.push_back(mixed);
-  }
-  if (question.deadline_s) {
-    mixed.on_demand_floor = 0;
-    mixed.falls_back = true;
     candidates.push_back(mixed);
   }
 }
@@ -96,7 +90,7 @@ std::vector<Candidate> candidates_of(const Market& market, const Question& quest
       one.offers = set;
       candidates.push_back(one);
       if (question.has_mixtures) {
-        add_mixtures(market, question, one, candidates);
+        add_mixtures(market, one, candidates);
       }
     }
   }

@@ -72,7 +72,7 @@ struct Answer {
 
 /// The ways to run a job: each offer, all spot offers of a machine, all spot offers, each of the
 /// latter with on-demand offers of the same machines as well (none, one or half of the servers on
-/// demand at least; with a deadline also falling back), for numbers of workers within the limits.
+/// demand at least), for numbers of workers within the limits.
 [[nodiscard]] std::vector<Candidate> candidates_of(const Market& market, const Question& question);
 
 /// One candidate on `count` paths.

@@ -8,6 +8,7 @@
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
+#include "engine/config/job_file.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -148,6 +149,10 @@ speed = 2.5
   ASSERT_TRUE(apply_toml(again, to_toml(config), "saved").ok());
   EXPECT_EQ(again.cloud_offers, config.cloud_offers);
   EXPECT_EQ(again.cloud_command, config.cloud_command);
+  JobConfig as_file;
+  ASSERT_TRUE(apply_toml(as_file, to_job_file(config), "job.toml").ok());
+  EXPECT_EQ(to_toml(as_file), to_toml(config));
+  EXPECT_EQ(to_job_file(JobConfig{}), "");
 }
 
 TEST(CloudSettings, UnknownKeysAreErrorsWithALine) {

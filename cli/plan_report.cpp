@@ -1,0 +1,302 @@
+#include "cli/plan_report.hpp"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <boost/json.hpp>
+
+#include "base/time.hpp"
+#include "cli/cli.hpp"
+#include "engine/run/record_json.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+namespace json = boost::json;
+
+using planner::Alternative;
+using planner::Candidate;
+using planner::Row;
+using planner::Spread;
+
+double in_hours(double length_s) {
+  return length_s / kSecondsPerHour;
+}
+
+std::string time_cell(const Row& row) {
+  const Spread& time = row.summary.time_s;
+  return fmt::format("{:.2f} ({:.2f}-{:.2f})", in_hours(time.mean), in_hours(time.low),
+                     in_hours(time.high));
+}
+
+std::string cost_cell(const Row& row) {
+  const Spread& cost = row.summary.cost;
+  return fmt::format("{:.2f} ({:.2f}-{:.2f})", cost.mean, cost.low, cost.high);
+}
+
+bool is_extrapolated(const PlanReport& report, const Row& row) {
+  return report.workers_measured_most > 0 && row.candidate.workers > report.workers_measured_most;
+}
+
+std::string row_text(const planner::Market& market, const PlanReport& report, const Row& row,
+                     const std::string& rank) {
+  const std::string accuracy = row.accuracy ? fmt::format(", accuracy {:.3f}", *row.accuracy) : "";
+  const std::string name = describe(market, row.candidate) + accuracy +
+                           (is_extrapolated(report, row) ? " (more workers than measured)" : "");
+  const std::string obstacle = row.obstacle == planner::Obstacle::kNone
+                                   ? ""
+                                   : fmt::format("  [{}]", to_string(row.obstacle));
+  if (!row.is_simulated) {
+    return fmt::format("{:>4}    {:<19} {:<21} {:>5} {:>6}  {}{}\n", rank,
+                       fmt::format("{:.2f} or more", in_hours(row.undisturbed_s)), "-", "0", "-",
+                       name, obstacle);
+  }
+  return fmt::format("{:>4} {}  {:<19} {:<21} {:>5.3f} {:>6.2f}  {}{}\n", rank,
+                     row.is_on_front ? "*" : " ", time_cell(row), cost_cell(row),
+                     row.summary.reached.value, row.summary.losses, name, obstacle);
+}
+
+constexpr const char* kHeading =
+    "        hours (90 %)        cost (90 %)            kept   lost  plan\n";
+
+std::string table_text(const planner::Market& market, const PlanReport& report,
+                       const planner::Answer& answer, std::size_t rows) {
+  std::string out = kHeading;
+  std::size_t shown = 0;
+  for (std::size_t i = 0; i < answer.rows.size(); ++i) {
+    if (i < rows) {
+      out += row_text(market, report, answer.rows[i], std::to_string(i + 1));
+      ++shown;
+    } else if (answer.rows[i].is_on_front) {
+      out += row_text(market, report, answer.rows[i], std::to_string(i + 1));
+    }
+  }
+  if (shown < answer.rows.size()) {
+    out += fmt::format("        ... of {} plans; * none is better in every respect\n",
+                       answer.rows.size());
+  }
+  return out;
+}
+
+std::string alternatives_text(const std::string& title, const std::vector<Alternative>& list) {
+  if (list.empty()) {
+    return {};
+  }
+  std::string out = title + "\n";
+  for (const Alternative& one : list) {
+    out += fmt::format("        {:<19} {:<21} {:>5.3f} {:>6.2f}  {}\n", time_cell(one.row),
+                       cost_cell(one.row), one.row.summary.reached.value, one.row.summary.losses,
+                       one.label);
+  }
+  return out;
+}
+
+std::string checkpoints_text(const planner::CheckpointAdvice& advice) {
+  return fmt::format(
+      "checkpoints: {}{:.1f} h between losses of all workers; best interval {:.1f} min by "
+      "simulation, {:.1f} by Young, {:.1f} by Daly\n",
+      advice.is_bound ? "at least " : "", in_hours(advice.mean_to_loss_s), advice.best_s / 60,
+      advice.young_s / 60, advice.daly_s / 60);
+}
+
+/// How the rows of the plan fare when something is changed.
+std::string changed_text(const planner::Market& market, const PlanReport& report,
+                         std::size_t rows) {
+  std::string out = fmt::format("if {}:\n", report.scenario);
+  const std::vector<Row>& before = report.answer.rows;
+  for (std::size_t i = 0; i < std::min(rows, report.changed->rows.size()); ++i) {
+    const Row& row = report.changed->rows[i];
+    const auto was = std::ranges::find(before, row.candidate, &Row::candidate);
+    std::string difference;
+    if (was != before.end() && was->is_simulated && row.is_simulated) {
+      difference =
+          fmt::format("        was {}: hours {:+.1f} %, cost {:+.1f} %\n", was - before.begin() + 1,
+                      100 * (row.summary.time_s.mean / was->summary.time_s.mean - 1),
+                      100 * (row.summary.cost.mean / was->summary.cost.mean - 1));
+    }
+    out += row_text(market, report, row, std::to_string(i + 1)) + difference;
+  }
+  return out;
+}
+
+std::string none_text(const planner::Market& market, const PlanReport& report) {
+  const Row& nearest = report.answer.rows.front();
+  return fmt::format(
+      "No plan keeps the limits with probability {:g}. The nearest, {}, keeps them with {:.3f}; "
+      "what it lacks is {}.\n",
+      report.question.probability, describe(market, nearest.candidate),
+      nearest.summary.reached.value, to_string(nearest.obstacle));
+}
+
+json::object spread_json(const Spread& spread) {
+  return {{"mean", spread.mean},
+          {"error", spread.error},
+          {"low", spread.low},
+          {"median", spread.median},
+          {"high", spread.high}};
+}
+
+json::object share_json(const planner::Share& share) {
+  return {{"value", share.value}, {"error", share.error}};
+}
+
+json::object row_json(const planner::Market& market, const PlanReport& report, const Row& row) {
+  const Candidate& candidate = row.candidate;
+  json::array offers;
+  for (const std::size_t offer : candidate.offers) {
+    offers.push_back(json::value(cloud_hooks::to_string(market.offers[offer].offer).c_str()));
+  }
+  json::object object = {{"plan", describe(market, candidate)},
+                         {"offers", std::move(offers)},
+                         {"workers", candidate.workers},
+                         {"spares", candidate.spares},
+                         {"on_demand_floor", candidate.on_demand_floor},
+                         {"falls_back", candidate.falls_back},
+                         {"checkpoint_every_s", candidate.checkpoint_every_s},
+                         {"undisturbed_s", row.undisturbed_s},
+                         {"simulated", row.is_simulated},
+                         {"keeps_limits", row.keeps_limits},
+                         {"on_front", row.is_on_front},
+                         {"extrapolated", is_extrapolated(report, row)},
+                         {"obstacle", to_string(row.obstacle)}};
+  if (row.accuracy) {
+    object["accuracy"] = *row.accuracy;
+  }
+  if (row.is_simulated) {
+    const planner::Summary& summary = row.summary;
+    object["paths"] = summary.paths;
+    object["time_s"] = spread_json(summary.time_s);
+    object["cost"] = spread_json(summary.cost);
+    object["finished"] = share_json(summary.finished);
+    object["in_time"] = share_json(summary.in_time);
+    object["in_budget"] = share_json(summary.in_budget);
+    object["kept"] = share_json(summary.reached);
+    object["losses"] = summary.losses;
+    object["all_lost"] = summary.all_lost;
+    object["refusals"] = summary.refusals;
+    object["starting_s"] = summary.starting_s;
+    object["missing_s"] = summary.missing_s;
+    object["stock_out_s"] = summary.stock_out_s;
+    object["stopped_s"] = summary.stopped_s;
+    object["redone_s"] = summary.redone_s;
+  }
+  return object;
+}
+
+json::array rows_json(const planner::Market& market, const PlanReport& report,
+                      const std::vector<Row>& rows) {
+  json::array list;
+  for (const Row& row : rows) {
+    list.push_back(row_json(market, report, row));
+  }
+  return list;
+}
+
+json::array alternatives_json(const planner::Market& market, const PlanReport& report,
+                              const std::vector<Alternative>& alternatives) {
+  json::array list;
+  for (const Alternative& one : alternatives) {
+    json::object object = row_json(market, report, one.row);
+    object["label"] = one.label;
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+json::array texts_json(const std::vector<std::string>& texts) {
+  json::array list;
+  for (const std::string& text : texts) {
+    list.push_back(json::value(text.c_str()));
+  }
+  return list;
+}
+
+void add_advice(const planner::Market& market, const PlanReport& report, json::object& object) {
+  const planner::Advice& advice = *report.advice;
+  object["reason"] = advice.reason;
+  object["changes"] = texts_json(advice.changes);
+  object["zones"] = alternatives_json(market, report, advice.zones);
+  object["zones_differ"] = advice.zones_differ;
+  object["on_demand"] = alternatives_json(market, report, advice.on_demand);
+  object["spares"] = alternatives_json(market, report, advice.spares);
+  object["spares_worth"] = advice.spares_worth;
+  object["hours"] = alternatives_json(market, report, advice.hours);
+  if (advice.checkpoints) {
+    const planner::CheckpointAdvice& checkpoints = *advice.checkpoints;
+    object["checkpoints"] = {{"mean_to_loss_of_all_s", checkpoints.mean_to_loss_s},
+                             {"is_lower_bound", checkpoints.is_bound},
+                             {"young_s", checkpoints.young_s},
+                             {"daly_s", checkpoints.daly_s},
+                             {"best_s", checkpoints.best_s},
+                             {"tried", alternatives_json(market, report, checkpoints.tried)}};
+  }
+}
+
+}  // namespace
+
+std::string plan_text(const planner::Market& market, const PlanReport& report, std::size_t rows) {
+  std::string out = fmt::format(
+      "{}; {} offers, prices of {}, calibration of {}; {} paths, seed {}\n", report.job,
+      report.offers, report.priced, report.calibrated, report.answer.paths, report.question.seed);
+  for (const LeftOut& one : report.left_out) {
+    out += fmt::format("not planned with: {}: {}\n", one.offer, one.reason);
+  }
+  for (const std::string& warning : report.warnings) {
+    out += "warning: " + warning + "\n";
+  }
+  out += table_text(market, report, report.answer, rows);
+  if (report.changed) {
+    out += changed_text(market, report, rows);
+  }
+  if (!report.advice) {
+    return out + none_text(market, report);
+  }
+  const planner::Advice& advice = *report.advice;
+  out += alternatives_text("zones", advice.zones);
+  out += alternatives_text("on demand", advice.on_demand);
+  out += alternatives_text("spares", advice.spares);
+  out += alternatives_text("hour of launch", advice.hours);
+  if (advice.checkpoints) {
+    out += checkpoints_text(*advice.checkpoints);
+  }
+  out += advice.reason + "\n";
+  for (const std::string& sentence : {advice.zones_differ, advice.spares_worth}) {
+    out += sentence.empty() ? "" : sentence + "\n";
+  }
+  for (const std::string& change : advice.changes) {
+    out += change + "\n";
+  }
+  return out;
+}
+
+std::string plan_json(const planner::Market& market, const PlanReport& report) {
+  const planner::Question& question = report.question;
+  json::object object = {
+      {"job", report.job},
+      {"goal", question.goal == planner::Goal::kCheapest ? "cheapest" : "fastest"},
+      {"probability", question.probability},
+      {"seed", question.seed},
+      {"paths", report.answer.paths},
+      {"priced", report.priced},
+      {"calibrated", report.calibrated}};
+  object["deadline_s"] = question.deadline_s ? json::value(*question.deadline_s) : json::value();
+  object["budget"] = question.budget ? json::value(*question.budget) : json::value();
+  json::array left_out;
+  for (const LeftOut& one : report.left_out) {
+    left_out.push_back({{"offer", one.offer}, {"reason", one.reason}});
+  }
+  object["left_out"] = std::move(left_out);
+  object["warnings"] = texts_json(report.warnings);
+  const Row* chosen = report.answer.chosen();
+  object["chosen"] = chosen ? json::value(row_json(market, report, *chosen)) : json::value();
+  object["rows"] = rows_json(market, report, report.answer.rows);
+  if (report.advice) {
+    add_advice(market, report, object);
+  }
+  if (report.changed) {
+    object["what_if"] = {{"change", report.scenario},
+                         {"rows", rows_json(market, report, report.changed->rows)}};
+  }
+  return engine::json_text(object) + "\n";
+}
+
+}  // namespace mayfly::cli

@@ -1,0 +1,268 @@
+#include "cli/plan_search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/time.hpp"
+#include "base/try_assign.hpp"
+#include "cli/plan_report.hpp"
+#include "cli/plan_source.hpp"
+#include "engine/config/job_file.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+using planner::Question;
+
+constexpr std::size_t kRows = 10;
+
+Error bad(const std::string& flag, const std::string& text, const std::string& expected) {
+  return {Errc::kInvalidInput, fmt::format("--{} {}: expects {}", flag, text, expected)};
+}
+
+/// "6h", "90m", "45s" or seconds.
+std::optional<double> span_of(std::string_view text) {
+  double unit = 1;
+  if (!text.empty()) {
+    const std::map<char, double> units = {{'h', kSecondsPerHour}, {'m', 60}, {'s', 1}};
+    if (const auto found = units.find(text.back()); found != units.end()) {
+      unit = found->second;
+      text.remove_suffix(1);
+    }
+  }
+  const auto number = number_in<double>(text, 0.0, 1e9);
+  return number ? std::optional(*number * unit) : std::nullopt;
+}
+
+/// "x3".
+std::optional<double> factor_of(std::string_view text) {
+  return text.starts_with("x") ? number_in<double>(text.substr(1), 0.0, 1e6) : std::nullopt;
+}
+
+Result<std::optional<double>> read_span(const ParsedArguments& arguments, const std::string& flag) {
+  const std::string text = arguments.option(flag);
+  if (text.empty()) {
+    return std::optional<double>();
+  }
+  const std::optional<double> span = span_of(text);
+  if (!span) {
+    return bad(flag, text, "a time such as 6h, 90m or 45s");
+  }
+  return span;
+}
+
+/// The what-if flags; `words` says the same for people.
+Result<planner::Scenario> read_scenario(const ParsedArguments& arguments, std::string& words) {
+  planner::Scenario scenario;
+  std::vector<std::string> parts;
+  const auto factor = [&](const std::string& flag, double& value) -> Result<void> {
+    const std::string text = arguments.option(flag);
+    const std::optional<double> read = factor_of(text);
+    if (!text.empty() && !read) {
+      return bad(flag, text, "a factor such as x2");
+    }
+    if (read) {
+      value = *read;
+      parts.push_back(flag + " " + text);
+    }
+    return {};
+  };
+  TRY(factor("price", scenario.price_factor));
+  TRY(factor("hazard", scenario.hazard_factor));
+  const std::string start_up = arguments.option("start-up");
+  if (factor_of(start_up)) {
+    TRY(factor("start-up", scenario.start_up_factor));
+  } else {
+    TRY_ASSIGN(scenario.start_up_s, read_span(arguments, "start-up"));
+    if (scenario.start_up_s) {
+      parts.push_back("start-up " + start_up);
+    }
+  }
+  TRY_ASSIGN(scenario.recovery_s, read_span(arguments, "recovery"));
+  if (scenario.recovery_s) {
+    parts.push_back("recovery " + arguments.option("recovery"));
+  }
+  for (const std::string& part : parts) {
+    words += (words.empty() ? "" : ", ") + part;
+  }
+  return scenario;
+}
+
+Result<Question> read_question(const ParsedArguments& arguments, const engine::JobConfig& config) {
+  Question question;
+  TRY_ASSIGN(question.deadline_s, read_span(arguments, "deadline"));
+  if (const std::string text = arguments.option("budget"); !text.empty()) {
+    double budget = 0;
+    TRY(read_number(arguments, "budget", budget));
+    question.budget = budget;
+  } else if (config.cloud_budget > 0) {
+    question.budget = config.cloud_budget;
+  }
+  const std::string goal = arguments.option("goal", "cheapest");
+  if (goal != "cheapest" && goal != "fastest") {
+    return bad("goal", goal, "cheapest or fastest");
+  }
+  question.goal = goal == "cheapest" ? planner::Goal::kCheapest : planner::Goal::kFastest;
+  TRY(read_number(arguments, "probability", question.probability));
+  if (question.probability >= 1) {
+    return bad("probability", arguments.option("probability"), "a number between 0 and 1");
+  }
+  TRY(read_number(arguments, "seed", question.seed));
+  TRY(read_number(arguments, "max-workers", question.workers_most));
+  TRY(read_number(arguments, "min-workers", question.workers_least));
+  if (question.workers_least > question.workers_most || question.workers_most > 4096) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("workers from {} to {}: expects 1 to 4096, in this order",
+                             question.workers_least, question.workers_most)};
+  }
+  question.checkpoint_every_s = 60 * config.checkpoint_minutes;
+  question.for_each = [](std::size_t count, const std::function<void(std::size_t)>& task) {
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+      threads.emplace_back([&] {
+        for (std::size_t at = next++; at < count; at = next++) {
+          task(at);
+        }
+      });
+    }
+  };
+  return question;
+}
+
+/// The settings of a job that is run as the candidate says.
+engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
+                          const Question& question, const planner::Candidate& candidate) {
+  config.workers = candidate.workers + candidate.spares;
+  config.spares = candidate.spares;
+  config.cloud_max_workers = std::max(config.cloud_max_workers, config.workers);
+  config.cloud_on_demand_floor = candidate.on_demand_floor;
+  config.cloud_budget = question.budget.value_or(0);
+  config.checkpoint_minutes = candidate.checkpoint_every_s / 60;
+  config.cloud_offers.clear();
+  const double first = planned.speeds[candidate.offers.front()];
+  for (const std::size_t offer : candidate.offers) {
+    const planner::OfferModel& model = planned.market.offers[offer];
+    const std::string zone = model.offer.zone.empty() ? "" : "@" + model.offer.zone;
+    config.cloud_offers +=
+        fmt::format("{}{}{}:{}={}*{:.4g}", config.cloud_offers.empty() ? "" : ",",
+                    model.offer.machine_type, zone, cloud_hooks::to_string(model.offer.market),
+                    model.price_per_hour, planned.speeds[offer] / first);
+  }
+  return config;
+}
+
+Result<void> write_job(const std::string& path, const engine::JobConfig& config,
+                       const PlanReport& report, const planner::Market& market) {
+  if (std::filesystem::exists(path)) {
+    return Error{Errc::kInvalidInput, "--write " + path + ": the file exists already"};
+  }
+  if (config.cloud_provider.empty()) {
+    return Error{Errc::kInvalidInput,
+                 "--write needs the provider that the coordinator asks for servers: "
+                 "--cloud-provider NAME, or a [cloud] table in --config"};
+  }
+  TRY(engine::validate(config));
+  const planner::Row& chosen = report.answer.rows.front();
+  const planner::Spread& time = chosen.summary.time_s;
+  const planner::Spread& cost = chosen.summary.cost;
+  const std::string head = fmt::format(
+      "# Made by `mayfly plan` (seed {}, prices of {}, calibration of {}).\n"
+      "# {}\n"
+      "# Expected: {:.2f} h ({:.2f} to {:.2f}), cost {:.2f} ({:.2f} to {:.2f}).\n",
+      report.question.seed, report.priced, report.calibrated, describe(market, chosen.candidate),
+      time.mean / kSecondsPerHour, time.low / kSecondsPerHour, time.high / kSecondsPerHour,
+      cost.mean, cost.low, cost.high);
+  return write_file_atomic(path, head + engine::to_job_file(config));
+}
+
+Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
+  TRY_ASSIGN(const engine::JobConfig config, resolve_config(arguments, context));
+  const bool has_market = !arguments.option("market").empty();
+  if (has_market == !arguments.option("calibration").empty()) {
+    return Error{Errc::kInvalidInput,
+                 "plan needs either --market FILE, which says what is known of the offers, or "
+                 "--calibration DIR, the measurements of a study"};
+  }
+  TRY_ASSIGN(PlanSource planned, has_market ? source_of_market(arguments, config)
+                                            : source_of_calibration(arguments, config));
+  TRY_ASSIGN(Question question, read_question(arguments, config));
+  question.accuracy = planned.accuracy;
+  PlanReport report;
+  TRY_ASSIGN(const planner::Scenario scenario, read_scenario(arguments, report.scenario));
+  std::size_t rows = kRows;
+  TRY(read_number(arguments, "rows", rows));
+  double hour = 0;
+  TRY(read_number(arguments, "launch-hour", hour));
+  planned.job.clock_s = hour * kSecondsPerHour;
+  report.job = planned.job_text;
+  report.priced = planned.priced;
+  report.calibrated = planned.calibrated;
+  report.warnings = planned.warnings;
+  report.offers = planned.market.offers.size();
+  report.question = question;
+  report.left_out = planned.left_out;
+  report.workers_measured_most = planned.measured_most;
+  const auto candidates = candidates_of(planned.market, question);
+  TRY_ASSIGN(report.answer, answer(planned.market, planned.job, question, candidates));
+  if (report.answer.chosen() != nullptr) {
+    report.advice = advise(planned.market, planned.job, question, report.answer);
+  }
+  if (scenario.changes_anything()) {
+    TRY_ASSIGN(report.changed, answer(changed(planned.market, scenario),
+                                      changed(planned.job, scenario), question, candidates));
+  }
+  if (const std::string target = arguments.option("write"); !target.empty() && report.advice) {
+    TRY(write_job(target, job_for(config, planned, question, report.answer.rows.front().candidate),
+                  report, planned.market));
+  }
+  context.out << (arguments.has("json") ? plan_json(planned.market, report)
+                                        : plan_text(planned.market, report, rows));
+  return report.advice ? kExitDone : kExitFailed;
+}
+
+}  // namespace
+
+std::vector<OptionSpec> plan_options() {
+  return {{"market", "FILE", "what is known of the offers: speeds, lifetimes, start-up times"},
+          {"calibration", "DIR", "instead, and of predict: the folder with tables of measurements"},
+          {"network", "NAME", "with --calibration: the network, as the tables name it"},
+          {"family", "NAME", "with --calibration: the family of a network that was not measured"},
+          {"gflops", "N", "with --calibration: its relative operations"},
+          {"parameter-servers", "N", "with --calibration: how many there are (1)"},
+          {"deadline", "TIME", "the job must finish within it: 6h, 90m, 45s"},
+          {"budget", "MONEY", "the job must cost no more (default: that of the [cloud] table)"},
+          {"probability", "P", "with which both must be kept (0.95)"},
+          {"goal", "GOAL", "cheapest or fastest of the plans that keep them (cheapest)"},
+          {"max-workers", "N", "largest number of workers (16)"},
+          {"min-workers", "N", "smallest number of workers (1)"},
+          {"images", "N", "size of the training set, if --data does not say it"},
+          {"images-per-second", "V", "speed of a worker of an offer with speed 1"},
+          {"launch-hour", "H", "hour of the day at which the job begins"},
+          {"price", "xF", "what if all prices were F times as high"},
+          {"hazard", "xF", "what if servers were lost F times as often"},
+          {"start-up", "xF | TIME", "what if servers took so long to start"},
+          {"recovery", "TIME", "what if all workers stood still so long after each loss"},
+          {"price-age", "DAYS", "warn of prices that are older (30)"},
+          {"rows", "N", "rows of the table (10)"},
+          {"seed", "N", "of the simulation (1)"},
+          {"write", "FILE", "write the chosen plan as a job file for `mayfly coordinator`"}};
+}
+
+std::vector<std::string> plan_settings() {
+  return {"model",      "data",           "epochs",       "steps",         "global_batch",
+          "microbatch", "cloud_provider", "cloud_offers", "cloud_command", "run_dir"};
+}
+
+int plan_job(const ParsedArguments& arguments, Context& context) {
+  const Result<int> code = plan_and_print(arguments, context);
+  return code.ok() ? code.value() : context.complain(code.error());
+}
+
+}  // namespace mayfly::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+// Where a plan's market and job come from: a market file, or a folder with the measurements of
+// studies. Any thread.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.hpp"
+#include "cli/plan_report.hpp"
+#include "planner/simulation/market.hpp"
+
+namespace mayfly::cli {
+
+/// The market that is planned on: those of the offers of which enough is known.
+struct PlanSource {
+  planner::Market market;
+  planner::JobModel job;
+  std::vector<double> speeds;  ///< of one worker, by offer
+  std::vector<LeftOut> left_out;
+  std::uint32_t measured_most = 0;  ///< workers up to which speeds are known; 0 = any number
+  std::string job_text;             ///< for people
+  std::string priced, calibrated;   ///< dates, or what is known of them
+  std::vector<std::string> warnings;
+  std::function<double(const planner::Candidate&)> accuracy;  ///< if it depends on the workers
+};
+
+/// By --market, with the offers and prices of the job if it has some. kInvalidInput with one line
+/// if nothing can be planned.
+[[nodiscard]] Result<PlanSource> source_of_market(const ParsedArguments& arguments,
+                                                  const engine::JobConfig& config);
+
+/// By --calibration: machine types, regions, prices and speeds of a study, for a job with
+/// asynchronous workers and parameter servers. The same errors.
+[[nodiscard]] Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
+                                                       const engine::JobConfig& config);
+
+}  // namespace mayfly::cli

@@ -1,0 +1,262 @@
+// `mayfly plan` on market files: the tables, the job file, and every kind of bad input.
+
+#include <gmock/gmock.h>
+
+#include <boost/json.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "cli/plan_market.hpp"
+#include "engine/config/cloud_offers.hpp"
+#include "tests/unit/cli/cli_fixture.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kMarket = R"(
+priced = 2026-11-01
+calibrated = 2026-10-20
+
+[job]
+model = "resnet20"
+scaling = [[1, 1000], [4, 3800]]
+checkpoint_s = 0.5
+
+[[zone]]
+name = "a"
+shocks_per_hour = 0.1
+share = 0.5
+
+[[offer]]
+type = "small"
+zone = "a"
+price = 0.10
+images_per_second = 1000
+start_up_s = [60, 80, 110]
+lost_by_hour = [[1, 0.2], [8, 0.3], [24, 0.5]]
+lifetime_cap_hours = 24
+refused = 0.1
+stock_out_s = [60, 600]
+
+[[offer]]
+type = "small"
+zone = "b"
+price = 0.11
+start_up_s = 70
+mean_lifetime_hours = 20
+
+[[offer]]
+type = "small"
+zone = "a"
+market = "on_demand"
+price = 0.35
+start_up_s = 70
+
+[[offer]]
+type = "big"
+zone = "a"
+price = 0.15
+start_up_s = 70
+mean_lifetime_hours = 20
+)";
+
+class PlanTest : public CliTest {
+ protected:
+  PlanTest() { write("market.toml", kMarket); }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+  }
+  int plan_with(std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan",    "--market",    folder_ / "market.toml",
+                                      "--steps", "800000",      "--max-workers",
+                                      "8",       "--price-age", "100000"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+
+  test_support::TemporaryFolder folder_;
+};
+
+TEST_F(PlanTest, PrintsARankedTableWithReasonsAndDates) {
+  ASSERT_EQ(plan_with({"--deadline", "10h"}), 0) << err();
+  EXPECT_THAT(out(), HasSubstr("102400000 images of resnet20; 3 offers, prices of 2026-11-01, "
+                               "calibration of 2026-10-20"));
+  EXPECT_THAT(out(), HasSubstr("not planned with: big in a (spot): "));
+  EXPECT_THAT(out(), HasSubstr("does not say its images_per_second"));
+  EXPECT_THAT(out(), HasSubstr("   1 *"));
+  EXPECT_THAT(out(), HasSubstr("is the cheapest of the"));
+  EXPECT_THAT(out(), HasSubstr("A deadline below"));
+  EXPECT_THAT(out(), HasSubstr("by Young"));
+  EXPECT_THAT(out(), Not(HasSubstr("warning")));
+}
+
+TEST_F(PlanTest, JsonIsTheSameForTheSameSeed) {
+  ASSERT_EQ(plan_with({"--deadline", "10h", "--json", "--seed", "7"}), 0) << err();
+  const std::string first = out();
+  const boost::json::object plan = boost::json::parse(first).as_object();
+  EXPECT_EQ(plan.at("seed").as_int64(), 7);
+  EXPECT_EQ(plan.at("deadline_s").to_number<double>(), 36000);
+  const boost::json::object& chosen = plan.at("chosen").as_object();
+  EXPECT_GE(chosen.at("kept").at("value").to_number<double>(), 0.95);
+  EXPECT_LE(chosen.at("time_s").at("low").to_number<double>(),
+            chosen.at("time_s").at("high").to_number<double>());
+  EXPECT_EQ(plan.at("left_out").as_array().size(), 1U);
+  ASSERT_EQ(plan_with({"--deadline", "10h", "--json", "--seed", "7"}), 0);
+  EXPECT_EQ(out(), first);
+}
+
+TEST_F(PlanTest, JobFileIsOneThatTheCoordinatorTakes) {
+  const std::string path = folder_ / "job.toml";
+  ASSERT_EQ(plan_with({"--deadline", "10h", "--budget", "9", "--cloud-provider", "local", "--write",
+                       path, "--json"}),
+            0)
+      << err();
+  const boost::json::object plan = boost::json::parse(out()).as_object();
+  const boost::json::object& chosen = plan.at("chosen").as_object();
+  ASSERT_EQ(run({"coordinator", "--config", path}), 0) << err();
+  EXPECT_EQ(started_, "coordinator");
+  EXPECT_EQ(config_.workers, chosen.at("workers").to_number<std::uint32_t>());
+  EXPECT_EQ(config_.cloud_on_demand_floor, chosen.at("on_demand_floor").to_number<std::uint32_t>());
+  EXPECT_EQ(config_.cloud_provider, "local");
+  EXPECT_EQ(config_.cloud_budget, 9);
+  EXPECT_EQ(config_.steps, 800000U);
+  const auto offers = engine::parse_offers(config_.cloud_offers);
+  ASSERT_TRUE(offers.ok());
+  ASSERT_EQ(offers.value().size(), chosen.at("offers").as_array().size());
+  for (std::size_t i = 0; i < offers.value().size(); ++i) {
+    EXPECT_EQ(cloud_hooks::to_string(offers.value()[i].offer),
+              chosen.at("offers").as_array()[i].as_string().c_str());
+    EXPECT_GT(offers.value()[i].price_per_hour, 0);
+  }
+  EXPECT_EQ(plan_with({"--cloud-provider", "local", "--write", path}), 2);
+  EXPECT_THAT(err(), HasSubstr("exists already"));
+}
+
+TEST_F(PlanTest, OffersOfTheJobHaveItsPrices) {
+  write("job.toml",
+        "[cloud]\nprovider = \"local\"\n[[cloud.offer]]\ntype = \"small\"\nzone = "
+        "\"b\"\nprice = 0.5\n[[cloud.offer]]\ntype = \"other\"\nprice = 1\n");
+  ASSERT_EQ(plan_with({"--config", folder_ / "job.toml", "--json"}), 0) << err();
+  const boost::json::object plan = boost::json::parse(out()).as_object();
+  EXPECT_EQ(plan.at("left_out").as_array().size(), 1U);
+  EXPECT_THAT(out(), HasSubstr("has no calibration for it"));
+  const boost::json::object& chosen = plan.at("chosen").as_object();
+  const double hours = chosen.at("time_s").at("mean").to_number<double>() / 3600;
+  const double workers = chosen.at("workers").to_number<double>();
+  EXPECT_NEAR(chosen.at("cost").at("mean").to_number<double>(), 0.5 * hours * workers,
+              0.05 * hours * workers);
+}
+
+TEST_F(PlanTest, WhatIfShowsTheDifference) {
+  ASSERT_EQ(plan_with({"--deadline", "10h", "--price", "x2", "--recovery", "120s"}), 0) << err();
+  EXPECT_THAT(out(), HasSubstr("if price x2, recovery 120s:"));
+  EXPECT_THAT(out(), HasSubstr("was 1: hours +"));
+  EXPECT_THAT(out(), HasSubstr("cost +10"));
+}
+
+TEST_F(PlanTest, SpeedsThatAreMissingFollowFromRelativeOnes) {
+  ASSERT_EQ(plan_with({"--images-per-second", "1500"}), 0) << err();
+  EXPECT_THAT(out(), Not(HasSubstr("not planned with")));
+}
+
+TEST_F(PlanTest, OldPricesAndLargeClustersAreMarked) {
+  write("market.toml",
+        std::string(kMarket).replace(std::string(kMarket).find("2026-11"), 7, "2020-11"));
+  ASSERT_EQ(plan_with({"--price-age", "30", "--max-workers", "16", "--goal", "fastest",
+                       "--global-batch", "512", "--rows", "500"}),
+            0)
+      << err();
+  EXPECT_THAT(out(), HasSubstr("days old"));
+  EXPECT_THAT(out(), HasSubstr("(more workers than measured)"));
+}
+
+TEST_F(PlanTest, LimitsThatAreKeptTooSeldomAreExitCode1) {
+  ASSERT_EQ(plan_with({"--deadline", "4.03h", "--probability", "0.999", "--cloud-offers",
+                       "small@a:spot=0.1"}),
+            1)
+      << out() << err();
+  EXPECT_THAT(out(), HasSubstr("No plan keeps the limits with probability"));
+  EXPECT_THAT(out(), HasSubstr("what it lacks is"));
+}
+
+TEST_F(PlanTest, BadInputIsOneLineAndExitCode2) {
+  const auto line = [&](std::vector<std::string> more) {
+    EXPECT_EQ(plan_with(std::move(more)), 2) << out();
+    EXPECT_EQ(std::ranges::count(err(), '\n'), 1) << err();
+    EXPECT_EQ(out(), "");
+    return err();
+  };
+  EXPECT_THAT(line({"--deadline", "1h"}), HasSubstr("no plan can finish within 1.00 h"));
+  EXPECT_THAT(line({"--budget", "0.1"}), HasSubstr("no plan can cost at most 0.10"));
+  EXPECT_THAT(line({"--deadline", "soon"}), HasSubstr("--deadline soon: expects a time"));
+  EXPECT_THAT(line({"--price", "2"}), HasSubstr("expects a factor such as x2"));
+  EXPECT_THAT(line({"--goal", "best"}), HasSubstr("cheapest or fastest"));
+  EXPECT_THAT(line({"--probability", "1"}), HasSubstr("between 0 and 1"));
+  EXPECT_THAT(line({"--min-workers", "9"}), HasSubstr("workers from 9 to 8"));
+  EXPECT_THAT(line({"--model", "resnet32"}), HasSubstr("mayfly bench step --model resnet32"));
+  EXPECT_THAT(line({"--write", folder_ / "x.toml"}), HasSubstr("--write needs the provider"));
+  EXPECT_THAT(line({"--cloud-offers", "big@z=1"}), HasSubstr("no offer that it knows enough of"));
+  EXPECT_THAT(line({"--market", folder_ / "none.toml"}), HasSubstr("none.toml"));
+  EXPECT_EQ(run({"plan", "--steps", "10"}), 2);
+  EXPECT_THAT(err(), HasSubstr("needs either --market FILE"));
+  EXPECT_EQ(run({"plan", "--market", folder_ / "market.toml"}), 2);
+  EXPECT_THAT(err(), HasSubstr("needs the length of the job"));
+}
+
+TEST_F(PlanTest, StudiesAreMarketsToo) {
+  const std::vector<std::string> words = {"plan",    "--calibration", MAYFLY_INVENTED_DIR,
+                                          "--steps", "100000",        "--max-workers",
+                                          "4",       "--deadline",    "24h"};
+  std::vector<std::string> known = words;
+  known.insert(known.end(), {"--network", "net-10", "--json"});
+  ASSERT_EQ(run(known), 0) << err();
+  const boost::json::object plan = boost::json::parse(out()).as_object();
+  const boost::json::object& chosen = plan.at("chosen").as_object();
+  EXPECT_GT(chosen.at("accuracy").to_number<double>(), 0.5);
+  EXPECT_GT(chosen.at("cost").at("mean").to_number<double>(), 0);
+  EXPECT_EQ(run(words), 2);
+  EXPECT_THAT(err(), HasSubstr("--network NAME"));
+  std::vector<std::string> large = words;
+  large.insert(large.end(), {"--family", "plain", "--gflops", "20", "--steps", "2000"});
+  EXPECT_EQ(run(large), 0) << err();
+  EXPECT_THAT(out(), HasSubstr("times the operations of the largest measured one"));
+}
+
+TEST(MarketFile, FaultsHaveAPlace) {
+  const auto fault = [](const std::string& text) {
+    const Result<MarketFile> read = parse_market(text, "m.toml", ".");
+    return read.ok() ? "" : read.error().detail;
+  };
+  EXPECT_EQ(fault(kMarket), "");
+  EXPECT_THAT(fault("[[offer]]\nprize = 1\n"),
+              HasSubstr("m.toml line 2: prize is no key of [[offer]]; did you mean 'price'?"));
+  EXPECT_THAT(fault("[[offer]]\nprice = -1\n"), HasSubstr("price expects a number from 0"));
+  EXPECT_THAT(fault("[[offer]]\nmarket = \"cheap\"\n"), HasSubstr("neither spot nor on_demand"));
+  EXPECT_THAT(fault("[[offer]]\nlost_by_hour = [[2, 0.5], [1, 0.6]]\n"),
+              HasSubstr("ascending order"));
+  EXPECT_THAT(fault("[[offer]]\nhazard_by_hour = [1, 2]\n"), HasSubstr("24 numbers"));
+  EXPECT_THAT(fault("[[offer]]\n[[offer]]\n"), HasSubstr("is there twice"));
+  EXPECT_THAT(fault("offer = 1\n"), HasSubstr("write [[offer]]"));
+  EXPECT_THAT(fault("priced = \"today\"\n"), HasSubstr("expects a date"));
+  EXPECT_THAT(fault("[[zone]]\ntrace = \"none.csv\"\n"), HasSubstr("none.csv"));
+  EXPECT_THAT(fault("a = [\n"), HasSubstr("m.toml line"));
+}
+
+TEST(MarketFile, ZonesHaveTheShocksOfTheirTrace) {
+  const test_support::TemporaryFolder folder;
+  std::ofstream(folder / "t.csv") << "0,add,n1\n0,add,n2\n4000000,remove,n1\n8000000,add,n1\n";
+  const Result<MarketFile> read =
+      parse_market("[[zone]]\nname = \"z\"\ntrace = \"t.csv\"\n[[offer]]\nzone = \"z\"\n", "m.toml",
+                   folder.path());
+  ASSERT_TRUE(read.ok()) << read.error().detail;
+  ASSERT_EQ(read.value().zones.size(), 1U);
+  ASSERT_EQ(read.value().zones[0].shocks.blocks.size(), 2U);
+  EXPECT_EQ(read.value().zones[0].shocks.blocks[1].at(0).share, 0.5);
+}
+
+}  // namespace
+}  // namespace mayfly::cli
