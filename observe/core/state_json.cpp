@@ -158,6 +158,7 @@ class StateWriter {
                           [](const TimeShare& share) {
                             return json::value{share.kind, share.seconds};
                           })},
+        {"profile", profile()},
         {"first_event", first_event},
         {"damaged", {{"lines", fold_.damaged_}, {"first", fold_.first_damaged_}}},
     };
@@ -205,6 +206,27 @@ class StateWriter {
       head["summary"] = std::move(shown);
     }
     return head;
+  }
+
+  /// What the time of steps was spent on, as `mayfly profile` prints it.
+  [[nodiscard]] json::object profile() const {
+    const StepProfile& profile = fold_.step_profile();
+    json::array kinds;
+    for (std::size_t part = 0; part < kStepParts; ++part) {
+      kinds.push_back(json::value{kStepPartNames[part], profile.seconds()[part]});
+    }
+    json::array slowest;
+    for (const auto& [member, last] : profile.slowest()) {
+      slowest.push_back(json::value{member, last.steps, last.until_ready()});
+    }
+    json::array held_up;
+    for (const auto& [member, held] : profile.held_up()) {
+      held_up.push_back(json::value{member, held.steps, held.seconds});
+    }
+    return {{"steps", profile.steps()},
+            {"kinds", std::move(kinds)},
+            {"slowest", std::move(slowest)},
+            {"held_up", std::move(held_up)}};
   }
 
   [[nodiscard]] json::array spans() const {

@@ -36,6 +36,10 @@ void StepProfile::add(const boost::json::object& record) {
   }
 }
 
+double StepProfile::Slowest::until_ready() const {
+  return std::accumulate(seconds.begin(), seconds.begin() + kReadyParts, 0.0);
+}
+
 double StepProfile::total() const {
   return std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
 }

@@ -24,6 +24,9 @@ class StepProfile {
   struct Slowest {
     std::uint64_t steps = 0;  ///< in which this member was ready last
     StepSeconds seconds{};    ///< of those steps
+
+    /// Seconds until it was ready for the exchange.
+    [[nodiscard]] double until_ready() const;
   };
   struct HeldUp {
     std::uint64_t steps = 0;  ///< in which this member waited least in the exchange

@@ -14,6 +14,8 @@ const LOOKS = {
   undone: ['--orange', 'cross'], evaluation: ['--green', 'dots'], checkpoint: ['--green', 'back'],
   asked: ['--grey', 'hatch'], granted: ['--yellow', 'dots'], working: ['--blue', 'solid'],
   refused: ['--vermillion', 'cross'],
+  compute: ['--blue', 'solid'], fetch: ['--yellow', 'hatch'], prep: ['--yellow', 'cross'],
+  exchange: ['--sky', 'dots'], update: ['--green', 'back'],
 };
 
 const WORDS = {
@@ -230,18 +232,22 @@ class Track {
 
   legendOf(looks, words) {
     this.legendWords = [looks, words];
-    this.legend.replaceChildren(...looks.map((look, i) => {
-      const entry = document.createElement('span');
-      const sample = entry.appendChild(document.createElement('canvas'));
-      sample.width = 14;
-      sample.height = 10;
-      const c = sample.getContext('2d');
-      c.fillStyle = fillOf(c, look);
-      c.fillRect(0, 0, 14, 10);
-      entry.append(' ' + (words ? words[i] : look));
-      return entry;
-    }));
+    this.legend.replaceChildren(
+      ...looks.map((look, i) => sampleOf(look, words ? words[i] : look, 14)));
   }
+}
+
+// A patch of this look and so many pixels, and words beside it.
+function sampleOf(look, words, width) {
+  const entry = document.createElement('span');
+  const sample = entry.appendChild(document.createElement('canvas'));
+  sample.width = width;
+  sample.height = 10;
+  const c = sample.getContext('2d');
+  c.fillStyle = fillOf(c, look);
+  c.fillRect(0, 0, width, 10);
+  entry.append(' ' + words);
+  return entry;
 }
 
 function tableOf(head, rows) {
@@ -698,6 +704,23 @@ class TimeTrack extends Track {
     super(board, 'time', 'Where the time goes (%)', 100);
     this.kinds = ['steps', 'data', 'evaluation', 'checkpoint', 'undone', 'recovery', 'start',
                   'waiting', 'paused', 'no_coordinator', 'not_running'];
+    this.division = document.createElement('div');
+    this.division.className = 'legend division';
+    this.body.insertBefore(this.division, this.details);
+  }
+
+  // The kinds of a step, each with a patch as long as its share.
+  divide() {
+    const {steps, kinds} = this.board.run.state.profile;
+    if (steps === 0) {
+      this.division.replaceChildren();
+      return;
+    }
+    const all = kinds.reduce((sum, kind) => sum + kind[1], 0);
+    this.division.replaceChildren(
+      `a step of ${number(1000 * all / steps, 3)} ms:`,
+      ...kinds.map(([kind, s]) => sampleOf(
+        kind, `${kind} ${number(100 * s / all, 1)} %`, Math.max(2, Math.round(300 * s / all)))));
   }
 
   data() {
@@ -730,6 +753,7 @@ class TimeTrack extends Track {
       this.legendOf(looks, looks.map(kind => WORDS[kind]));
     }
     this.shown = this.bins.map(bin => bin[2]);
+    this.divide();
     return super.data();
   }
 
@@ -764,7 +788,21 @@ class TimeTrack extends Track {
     const time = this.board.run.state.time, all = this.board.run.state.end || 1;
     return [['kind', 'seconds', 'share of wall time'],
             time.map(([kind, s]) => [WORDS[kind], number(s, 2), number(100 * s / all, 2) + ' %'])
-              .concat([['wall time', number(all, 2), '100 %']])];
+              .concat([['wall time', number(all, 2), '100 %']], this.textOfSteps())];
+  }
+
+  // As `mayfly profile` prints it.
+  textOfSteps() {
+    const {steps, kinds, slowest, held_up: heldUp} = this.board.run.state.profile;
+    const all = kinds.reduce((sum, kind) => sum + kind[1], 0) || 1;
+    const ms = (seconds, of) => `${(1000 * seconds / of).toFixed(3)} ms`;
+    const ofSteps = count => `${number(100 * count / steps, 1)} % of steps`;
+    return (steps === 0 ? [] : kinds.map(([kind, s]) =>
+      [`in a step: ${kind}`, ms(s, steps), `${number(100 * s / all, 1)} % of a step`]))
+      .concat(slowest.map(([member, count, s]) =>
+        [`ready last: member ${member}`, ms(s, count), ofSteps(count)]))
+      .concat(heldUp.map(([member, count, s]) =>
+        [`late in the exchange: member ${member}`, `${ms(s, count)} longer`, ofSteps(count)]));
   }
 }
 

@@ -132,12 +132,48 @@ class Served:
         expect(self.process.wait(10) == 0, "the server ends with 0")
 
 
+def divided_as_printed(page, shown, run):
+    """The division of a step is that of `mayfly profile`, in the state, the picture and as text."""
+    done = subprocess.run([BINARY, "profile", str(run.folder), "--json"], check=True,
+                          stdout=subprocess.PIPE, text=True)
+    printed = json.loads(done.stdout)
+    steps = printed["steps"]
+    expect(shown["steps"] == steps == 2, f"steps with times: {shown}, {printed}")
+    lines = []
+    for kind, seconds in shown["kinds"]:
+        mean = printed["step"][kind + "_ms"]
+        expect(abs(1000 * seconds / steps - mean) < 0.001, f"{kind}: {shown}, {printed}")
+        lines.append(f"in a step: {kind}\t{mean:.3f} ms")
+    expect([row[:2] for row in shown["slowest"]] ==
+           [[member["member"], member["steps"]] for member in printed["slowest"]], f"{shown}")
+    lines += [f"ready last: member {member['member']}\t"
+              f"{member['compute_ms'] + member['fetch_ms'] + member['prep_ms']:.3f} ms"
+              for member in printed["slowest"]]
+    lines += [f"late in the exchange: member {member['member']}\t{member['exchange_ms']:.3f} ms"
+              for member in printed["held_up"]]
+    page.execute_script("document.querySelector('#track-time details').open = true")
+    wait_for("the text", lambda: page.find_elements("css selector", "#track-time table"))
+    rows = page.execute_script(
+        "return [...document.querySelectorAll('#track-time tr')].map("
+        "row => [...row.cells].map(cell => cell.textContent).join('\\t'))")
+    for line in lines:
+        expect(any(row.startswith(line) for row in rows), f"{line} in {rows}")
+    words = page.find_element("css selector", "#track-time .division").get_attribute("textContent")
+    expect(words.startswith("a step of 24 ms:") and "fetch 25 %" in words, words)
+
+
 def report(folder, page):
     """Opens from a disk; a spike is in every picture; a keyboard finds the last loss."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 4000, spike=1234)
     run.loss_of(301, 2, 3000)
+    run.line("metrics.jsonl", *(
+        {"step": 4000 + i, "samples": 100, "epoch": 40, "loss": 2, "accuracy": 0.5,
+         "learning_rate": 0.1, "images_per_second": 1000, "data_wait_ms": 5, "members": 2,
+         "view": 1, "before": {"slowest": i, "compute_ms": 8, "fetch_ms": 4 * i, "prep_ms": 2,
+                               "exchange_ms": 7, "update_ms": 1,
+                               "held_up": {"member": 3, "ms": 2.5}}} for i in (1, 2)))
     run.line("members.jsonl", *(
         {"t": t, "member": member, "host": f"node{member}", "phase": "active", "joined": 1,
          "microbatches": 4, "microbatch_ms": ms, "steps": 0, "samples": 0}
@@ -149,12 +185,13 @@ def report(folder, page):
            [[[2, 10, 4]], [[2, 10, 4], [150, 25, 4]]], "speeds of members")
     legend = page.find_element("css selector", "#track-speed .legend").get_attribute("textContent")
     expect(legend == "light: 10 ms, dark: 25 ms", legend)
-    expect(now["source"] == "report" and now["rows"] == 4000, f"rows: {now['rows']}")
+    expect(now["source"] == "report" and now["rows"] == 4002, f"rows: {now['rows']}")
     expect(max(now["tracks"]["loss"]["max"]) == 500, "the spike is in the whole picture")
     recovery = now["state"]["recoveries"][0]
     expect(abs(recovery["first_step"] - recovery["detected"] - 0.05) < 1e-6, "the recovery's time")
     total = sum(share[1] for share in now["state"]["time"])
     expect(abs(total - now["state"]["end"]) < 1e-6, "kinds of time add up to the wall time")
+    divided_as_printed(page, now["state"]["profile"], run)
     press(page, "]")
     said = page.execute_script("return document.getElementById('said').textContent")
     expect("member 2 after step 3000" in said and "50 ms" in said, f"the keyboard says: {said}")
