@@ -177,9 +177,15 @@ Subcommand documentation_command() {
 
 Subcommand profile_command() {
   return {{"profile",
-           "show what the time of a run was spent on, and which workers the others waited for",
-           "RUN_DIR",
-           {kAsJson},
+           "show what the time of a run was spent on and which workers the others waited for, or "
+           "measure it by runs of a job with parts of it left out",
+           "RUN_DIR | --difference JOB.toml",
+           {{"difference", "JOB.toml",
+             "run this job with parts left out, and print what each part takes of a step"},
+            {"output", "DIR", "for the runs of --difference (default: differences)"},
+            {"rounds", "N", "runs of each kind, one after the other (default 5)"},
+            {"steps", "N", "of each run, without the first ten (default 60)"},
+            kAsJson},
            {},
            false},
           profile};

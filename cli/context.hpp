@@ -16,6 +16,7 @@
 #include "elastic/net/sentinel.hpp"
 #include "engine/compare/compare.hpp"
 #include "engine/compare/compare_plan.hpp"
+#include "engine/compare/difference_runs.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/processes/exit_codes.hpp"
 
@@ -45,6 +46,7 @@ struct Services {
   std::function<void(Duration)> pause;
   std::function<int(const engine::CompareOptions&)> compare;
   std::function<int(const engine::TuneSwitchOptions&)> tune_switch;
+  std::function<int(const engine::DifferenceOptions&)> profile_differences;
   /// Run the benchmarks and the simulator, programs of their own, with these words.
   std::function<int(const std::vector<std::string>& words, Context& context)> bench;
   std::function<int(const std::vector<std::string>& words, Context& context)> simulate;

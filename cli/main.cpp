@@ -14,6 +14,7 @@
 #include "cli/guarded_main.hpp"
 #include "elastic/net/handshake.hpp"
 #include "engine/compare/compare.hpp"
+#include "engine/compare/difference_runs.hpp"
 #include "engine/processes/job_settings.hpp"
 
 extern char** environ;
@@ -76,6 +77,7 @@ cli::Services real_services() {
           pause_for,
           engine::run_compare,
           engine::run_tune_switch,
+          engine::run_difference_profile,
           run_bench,
           run_simulator,
           engine::ask_for_job_settings};

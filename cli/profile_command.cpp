@@ -1,11 +1,12 @@
-// `mayfly profile`: what the time of a run was spent on, from its records.
+// `mayfly profile`: what the time of a run was spent on, from its records or from other runs.
 
 #include <fmt/format.h>
 #include <boost/json.hpp>
-#include <numeric>
 #include <vector>
 
+#include "cli/arguments.hpp"
 #include "cli/cli.hpp"
+#include "engine/compare/difference_runs.hpp"
 #include "engine/run/record_json.hpp"
 #include "observe/run_follower.hpp"
 
@@ -99,9 +100,7 @@ std::string as_text(const observe::RunFold& run) {
   };
   out += "ready last              of steps  until it was ready, ms\n";
   for (const auto& [member, slowest] : profile.slowest()) {
-    const auto ready = slowest.seconds.begin();
-    out +=
-        line_of(member, slowest.steps, std::accumulate(ready, ready + observe::kReadyParts, 0.0));
+    out += line_of(member, slowest.steps, slowest.until_ready());
   }
   if (!profile.held_up().empty()) {
     out += "late in the exchange    of steps  others waited longer, ms\n";
@@ -112,11 +111,43 @@ std::string as_text(const observe::RunFold& run) {
   return out;
 }
 
+/// Runs the job of this file with parts of it left out.
+int profile_differences(const std::string& job, const ParsedArguments& arguments,
+                        Context& context) {
+  if (!arguments.positionals.empty()) {
+    return context.complain("profile --difference runs a job; it reads no run directory",
+                            kExitUsage);
+  }
+  ParsedArguments of_job;
+  of_job.options["config"] = job;
+  Result<engine::JobConfig> config = resolve_config(of_job, context);
+  if (!config.ok()) {
+    return context.complain(config.error());
+  }
+  engine::DifferenceOptions options;
+  options.job = std::move(config).value();
+  options.folder = arguments.option("output", "differences");
+  options.json = arguments.has("json");
+  std::uint64_t measured = options.steps - engine::kWarmUpSteps;
+  for (const Result<void>& read : {read_number(arguments, "rounds", options.rounds),
+                                   read_number(arguments, "steps", measured)}) {
+    if (!read.ok()) {
+      return context.complain(read.error());
+    }
+  }
+  options.steps = measured + engine::kWarmUpSteps;
+  return context.services.profile_differences(options);
+}
+
 }  // namespace
 
 int profile(const ParsedArguments& arguments, Context& context) {
+  if (const std::string job = arguments.option("difference"); !job.empty()) {
+    return profile_differences(job, arguments, context);
+  }
   if (arguments.positionals.size() != 1) {
-    return context.complain("profile expects one run directory, such as runs/a", kExitUsage);
+    return context.complain(
+        "profile expects one run directory, such as runs/a, or --difference JOB.toml", kExitUsage);
   }
   Result<std::unique_ptr<observe::RunFollower>> opened =
       observe::RunFollower::open(arguments.positionals.front());

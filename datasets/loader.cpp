@@ -57,6 +57,7 @@ class Preparer {
     batch.step = step;
     batch.microbatch = microbatch;
     batch.failure.reset();
+    const bool has_images = options_.reuse_images && !batch.labels.empty();
     batch.images.resize(with_images_ ? options_.microbatch * image : 0);
     batch.labels.resize(options_.microbatch);
     batch.samples.resize(options_.microbatch);
@@ -67,7 +68,7 @@ class Preparer {
     const Duration reading_before = time_reading_files();
     for (std::size_t i = 0; i < options_.microbatch; ++i) {
       const StreamEntry entry = stream_.at(first + i);
-      if (with_images_) {
+      if (with_images_ && !has_images) {
         const Result<Augmentation> draw = read(entry, pixels);
         if (!draw.ok()) {
           batch.failure = draw.error();
@@ -77,7 +78,7 @@ class Preparer {
                           std::span(batch.images).subspan(i * image, image));
       }
       batch.entries[i] = entry;
-      batch.labels[i] = train_.label(entry.sample);
+      batch.labels[i] = has_images ? batch.labels[i] : train_.label(entry.sample);
       batch.samples[i] = static_cast<std::uint32_t>(entry.sample);
     }
     batch.fetched = time_reading_files() - reading_before;
@@ -190,7 +191,7 @@ class ThreadedLoader final : public Loader {
         yield_cores_(options.yield_cores),
         taker_share_(
             std::min(1.0, static_cast<double>(options.takers) / std::max(options.threads, 1U))),
-        drag_(*pair.train, options.pace) {
+        drag_(*pair.train, options.reuse_images ? LoaderPaceOf() : options.pace) {
     // Beyond these sizes the vectors grow; below them a step allocates nothing.
     entries_.reserve(1024);
     pool_.reserve(1024);

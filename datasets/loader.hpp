@@ -37,7 +37,10 @@ struct LoaderOptions {
   /// sets whose images take long to prepare. A caller of take() that is faster prepares itself.
   bool yield_cores = false;
   std::uint32_t takers = 1;  ///< threads that call take() at the same time
-  LoaderPaceOf pace{};       ///< empty = as fast as it can
+  /// The images and labels of the first microbatches are taken again and again: nothing is read or
+  /// prepared, and nothing keeps the loader back. For measurements; training is of no use.
+  bool reuse_images = false;
+  LoaderPaceOf pace{};  ///< empty = as fast as it can
 };
 
 /// Time that callers of take() waited for a microbatch or prepared it themselves.

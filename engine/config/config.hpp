@@ -142,6 +142,7 @@ struct JobConfig {
   std::string cloud_coordinators;       ///< of a job with standbys: all, for its servers' workers
   bool cloud_dry_run = false;           ///< print what would be asked for, and end
 
+  bool reuse_images = false;  ///< nothing is read or prepared after the first step; measurements
   std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
   std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice
   std::string chaos;   ///< scripted faults, local launcher only; see engine/faults/chaos_plan.hpp

@@ -306,6 +306,9 @@ std::vector<Setting> elasticity_settings() {
            "one is sent at a step boundary"),
       make("chaos", &C::chaos,
            "scripted faults for local workers, e.g. kill@step=200:worker=1,join@step=300", kOwn),
+      make("reuse_images", &C::reuse_images,
+           "train on the images of the first microbatches again and again, without reading or "
+           "preparing others; for measurements (mayfly profile --difference)"),
       make("inject", &C::inject,
            "slow workers down, e.g. delay=30ms,worker=1,from=step100,to=step400; also slow=2.5x, "
            "stop=50%, fetch=2ms, storage=20MB/s or prep=3ms; several rules are separated by "

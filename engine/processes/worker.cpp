@@ -79,6 +79,7 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
   }
   options.yield_cores = job.data.encoded;
   options.takers = compute_threads;
+  options.reuse_images = config.reuse_images;
   return options;
 }
 

@@ -87,6 +87,7 @@ Fingerprint fingerprint_of(const Job& job) {
           {"processes", process_set(c)},
           {"synchronisation", synchronisation_of(c)},
           {"injection", c.inject.empty() ? "none" : c.inject},
+          {"images", c.reuse_images ? "reused" : "all"},
           {"standby coordinators", has_standbys(c) ? "yes" : "no"},
           {"device", computed_by(job.facts.device)},
           {"instruction set", computed_by(job.facts.isa)},

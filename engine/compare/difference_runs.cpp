@@ -1,0 +1,284 @@
+#include "engine/compare/difference_runs.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.hpp"
+#include "base/process/child_process.hpp"
+#include "base/try_assign.hpp"
+#include "base/unique_fd.hpp"
+#include "datasets/dataset.hpp"
+#include "engine/compare/run_set.hpp"
+#include "engine/config/ps_settings.hpp"
+#include "engine/faults/injection_plan.hpp"
+#include "engine/processes/exit_codes.hpp"
+#include "engine/run/record_json.hpp"
+#include "observe/core/step_differences.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using observe::Cell;
+using observe::CellRound;
+
+constexpr std::array<const char*, observe::kCells> kMeanings = {
+    "one worker, images in memory", "all workers, no exchange", "all workers with exchange",
+    "images prepared, files in the page cache", "files read from storage"};
+constexpr Duration kRunPoll = milliseconds(100);
+
+enum class Left { kAll, kNoStorage, kMemory, kAlone };
+
+/// The rules that still hold with parts of the job left out.
+std::string injections_left(const std::string& inject, Left left) {
+  std::string text;
+  const Result<std::vector<InjectionRule>> rules = parse_injections(inject);
+  for (const InjectionRule& rule : rules.value()) {
+    const bool is_storage = rule.fetch.count() > 0 || rule.storage > 0;
+    const bool is_data = is_storage || rule.prep.count() > 0;
+    const bool is_gone =
+        (left == Left::kNoStorage && is_storage) || (left == Left::kMemory && is_data) ||
+        (left == Left::kAlone && (is_data || rule.worker || rule.delay.count() > 0));
+    text += is_gone ? "" : (text.empty() ? "" : ";") + to_text(rule);
+  }
+  return text;
+}
+
+std::vector<SettingValue> cell_settings(const DifferenceOptions& options, Left left) {
+  const JobConfig& job = options.job;
+  const bool alone = left == Left::kAlone;
+  const bool in_memory = alone || left == Left::kMemory;
+  return {
+      {"workers", alone ? "1" : std::to_string(job.workers)},
+      {"global_batch", std::to_string(alone ? job.global_batch / job.workers : job.global_batch)},
+      {"threads", std::to_string(job.threads)},
+      {"steps", std::to_string(options.steps)},
+      {"inject", injections_left(job.inject, left)},
+      {"reuse_images", in_memory ? "true" : "false"},
+      {"evaluate", "false"},
+      {"eval_every_epochs", "0"},
+      {"checkpoint_every", "0"},
+      {"checkpoint_minutes", "0"},
+      {"tensorboard", "false"},
+      {"min_workers", "1"},
+      {"spares", "0"},
+      {"chaos", ""},
+      {"trace", ""},
+      {"dashboard", ""},
+      {"report", ""}};
+}
+
+/// What is in the page cache of these files leaves it, without privileges.
+Result<void> drop_from_page_cache(const std::string& data) {
+  if (datasets::is_procedural(data)) {
+    return {};
+  }
+  TRY_ASSIGN(const datasets::DatasetFiles files, datasets::files_of_dataset(data));
+  for (const std::string& name : files.names) {
+    const std::string path = files.root + "/" + name;
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd.valid()) {
+      return Error{Errc::kIo, "cannot open " + path};
+    }
+    (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);  // what is mapped elsewhere stays
+  }
+  return {};
+}
+
+/// Mean of the steps after the warm-up.
+Result<double> step_ms_of(const std::string& run_dir) {
+  double total = 0;
+  std::uint64_t steps = 0;
+  TRY(for_each_line(run_dir + "/metrics.jsonl", 0, [&](const json::object& line) {
+    const auto step = record_of<StepRecord>(line);
+    if (step.step > kWarmUpSteps && step.images_per_second > 0) {
+      total += 1000 * static_cast<double>(step.samples) / step.images_per_second;
+      ++steps;
+    }
+  }));
+  return steps > 0 ? Result<double>(total / static_cast<double>(steps))
+                   : Result<double>(Error{Errc::kCorrupt, run_dir + " has no steps"});
+}
+
+class DifferenceRuns {
+ public:
+  DifferenceRuns(const DifferenceOptions& options, std::vector<DifferenceCell> cells)
+      : options_(options), cells_(std::move(cells)) {}
+
+  Result<std::vector<CellRound>> run() {
+    TRY(make_directories(options_.folder));
+    TRY(write_file_atomic(options_.folder + "/job.toml", std::string_view(to_toml(options_.job))));
+    std::vector<CellRound> rounds;
+    for (std::uint32_t round = 1; round <= options_.rounds; ++round) {
+      CellRound& times = rounds.emplace_back();
+      for (const DifferenceCell& cell : cells_) {
+        TRY_ASSIGN(const double ms, run_cell(cell, round));
+        times[static_cast<std::size_t>(cell.name.front() - 'A')] = ms;
+        fmt::print(stderr, "round {} of {}: {} {:.3f} ms\n", round, options_.rounds, cell.name, ms);
+      }
+    }
+    return rounds;
+  }
+
+ private:
+  /// Mean over the jobs of a cell.
+  [[nodiscard]] Result<double> run_cell(const DifferenceCell& cell, std::uint32_t round) const {
+    if (cell.is_cold) {
+      TRY(drop_from_page_cache(options_.job.data));
+    }
+    std::vector<std::string> run_dirs;
+    std::vector<ChildProcess> jobs;
+    for (std::uint32_t i = 0; i < cell.jobs; ++i) {
+      const std::string run_dir =
+          fmt::format("{}/{}-{}-{}", options_.folder, round, cell.name, i + 1);
+      std::vector<std::string> words = {
+          own_program(), "train", "--quiet", "--config", options_.folder + "/job.toml",
+          "--run-dir",   run_dir};
+      append_job(words, false, cell.settings);
+      TRY_ASSIGN(ChildProcess job, ChildProcess::start(words, {}, run_dir + ".log"));
+      jobs.push_back(std::move(job));
+      run_dirs.push_back(run_dir);
+    }
+    double total = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      while (!jobs[i].wait_until(monotonic_now() + kRunPoll)) {
+      }
+      const Result<RunResult> result = read_run_result(run_dirs[i]);
+      if (!result.ok() || result.value().outcome != elastic::Outcome::kDone) {
+        return Error{Errc::kIo,
+                     fmt::format("a run of cell {} did not end as it should: {} (see "
+                                 "{}.log)",
+                                 cell.name, last_line_of(run_dirs[i] + ".log"), run_dirs[i])};
+      }
+      TRY_ASSIGN(const double ms, step_ms_of(run_dirs[i]));
+      total += ms;
+    }
+    return total / static_cast<double>(jobs.size());
+  }
+
+  const DifferenceOptions& options_;
+  const std::vector<DifferenceCell> cells_;
+};
+
+json::object to_json(const DifferenceOptions& options, const std::vector<CellRound>& rounds) {
+  json::object cells;
+  for (std::size_t cell = 0; cell < observe::kCells; ++cell) {
+    json::array& times = cells[std::string(1, static_cast<char>('A' + cell))].emplace_array();
+    for (const CellRound& round : rounds) {
+      times.push_back(rounded(round[cell], 3));
+    }
+  }
+  json::object kinds;
+  for (const observe::StepDifference& part : observe::step_differences(rounds)) {
+    kinds[part.kind] = json::object{{"ms", rounded(part.ms, 3)},
+                                    {"low_ms", rounded(part.low, 3)},
+                                    {"high_ms", rounded(part.high, 3)},
+                                    {"measurable", part.is_measurable()}};
+  }
+  const observe::OtherTools tools = observe::as_other_tools(rounds, options.job.global_batch);
+  json::object analyzer = {{"ingestion", rounded(tools.dsa_ingestion, 1)},
+                           {"preparation", rounded(tools.dsa_preparation, 1)},
+                           {"speed", rounded(tools.dsa_speed, 1)}};
+  if (tools.dsa_fetch) {
+    analyzer["fetch"] = rounded(*tools.dsa_fetch, 1);
+  }
+  return {{"rounds", rounds.size()},
+          {"cells_ms", std::move(cells)},
+          {"kinds", std::move(kinds)},
+          {"stash",
+           {{"interconnect_ms", rounded(tools.stash_interconnect_ms, 3)},
+            {"interconnect_share", rounded(tools.stash_interconnect_share, 4)}}},
+          {"ds_analyzer_images_per_second", std::move(analyzer)}};
+}
+
+std::string part_line(const observe::StepDifference& part, double step_ms, double per_hour) {
+  if (!part.is_measurable()) {
+    return fmt::format("  {:<13} not measurable: {:.3f} to {:.3f} ms\n", part.kind, part.low,
+                       part.high);
+  }
+  const double share = part.ms / step_ms;
+  return fmt::format("  {:<13} {:>9.3f}  {:>9.3f} to {:<9.3f} {:>5.1f} %{}\n", part.kind, part.ms,
+                     part.low, part.high, 100 * share,
+                     per_hour > 0 ? fmt::format("  {:.4f}", share * per_hour) : "");
+}
+
+std::string as_text(const DifferenceOptions& options, const std::vector<CellRound>& rounds) {
+  const JobConfig& job = options.job;
+  std::string out =
+      fmt::format("cells, mean of {} rounds                          ms a step\n", rounds.size());
+  for (std::size_t cell = 0; cell < observe::kCells; ++cell) {
+    out += fmt::format("  {}  {:<40} {:>12.3f}\n", static_cast<char>('A' + cell), kMeanings[cell],
+                       observe::mean_of(rounds, static_cast<Cell>(cell)));
+  }
+  const double per_hour = job.price_per_hour * job.workers;
+  out += fmt::format("of a step           ms  95 % interval           of E{}\n",
+                     per_hour > 0 ? "      an hour" : "");
+  for (const observe::StepDifference& part : observe::step_differences(rounds)) {
+    out += part_line(part, observe::mean_of(rounds, Cell::kCold), per_hour);
+  }
+  const observe::OtherTools tools = observe::as_other_tools(rounds, job.global_batch);
+  out += fmt::format("Stash: interconnect {:.3f} ms, {:.1f} % (C - A, so with contention)\n",
+                     tools.stash_interconnect_ms, 100 * tools.stash_interconnect_share);
+  out += fmt::format("DS-Analyzer, images/s: G {:.1f} (C), P {:.1f} (D), F {} (E - D), so {:.1f}\n",
+                     tools.dsa_ingestion, tools.dsa_preparation,
+                     tools.dsa_fetch ? fmt::format("{:.1f}", *tools.dsa_fetch) : "unbounded",
+                     tools.dsa_speed);
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<DifferenceCell>> difference_cells(const DifferenceOptions& options) {
+  const JobConfig& job = options.job;
+  const auto refused = [](std::string_view why) {
+    return Error{Errc::kInvalidInput, fmt::format("profile --difference: {}", why)};
+  };
+  if (uses_parameter_servers(job) || !job.coordinator.empty() || !job.cloud_provider.empty() ||
+      !job.hosts.empty()) {
+    return refused("the job is one of all-reduce, whose workers this machine starts");
+  }
+  if (!job.resume.empty() || options.rounds == 0 || options.steps <= kWarmUpSteps) {
+    return refused("the job begins anew, with a round or more");
+  }
+  if (job.workers < 2 || job.global_batch % (job.workers * job.microbatch) != 0) {
+    return refused(
+        fmt::format("there are two workers or more, of which each has the same number "
+                    "of microbatches (global batch {}, microbatch {}, workers {})",
+                    job.global_batch, job.microbatch, job.workers));
+  }
+  return std::vector<DifferenceCell>{
+      {"A", 1, false, cell_settings(options, Left::kAlone)},
+      {"B", job.workers, false, cell_settings(options, Left::kAlone)},
+      {"C", 1, false, cell_settings(options, Left::kMemory)},
+      {"E", 1, true, cell_settings(options, Left::kAll)},
+      {"D", 1, false, cell_settings(options, Left::kNoStorage)}};
+}
+
+int run_difference_profile(const DifferenceOptions& options) {
+  DifferenceOptions usual = options;
+  if (usual.job.threads == 0) {  // a lone worker must not take the others' cores
+    usual.job.threads = std::max(1U, std::thread::hardware_concurrency() / usual.job.workers);
+  }
+  Result<std::vector<DifferenceCell>> cells = difference_cells(usual);
+  if (!cells.ok()) {
+    return refuse(cells.error(), kExitUsage);
+  }
+  std::error_code failure;
+  if (fs::exists(usual.folder, failure) && !fs::is_empty(usual.folder, failure)) {
+    return refuse({Errc::kInvalidInput, usual.folder + " is not empty; choose another --output"},
+                  kExitUsage);
+  }
+  const Result<std::vector<CellRound>> rounds = DifferenceRuns(usual, cells.value()).run();
+  if (!rounds.ok()) {
+    return refuse(rounds.error(), kExitFailed);
+  }
+  fmt::print("{}", usual.json ? json_text(to_json(usual, rounds.value())) + "\n"
+                              : as_text(usual, rounds.value()));
+  return kExitDone;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,45 @@
+#pragma once
+
+// `mayfly profile --difference`: runs a job with parts of it left out, and prints what each part
+// takes of a step (observe/core/step_differences.hpp). For a process with one thread.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/compare/compare_plan.hpp"
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+
+struct DifferenceOptions {
+  JobConfig job;       ///< validated
+  std::string folder;  ///< for the runs; must not exist, or be empty
+  std::uint32_t rounds = 5;
+  std::uint64_t steps = 70;  ///< of each run; the first ten are not measured
+  bool json = false;         ///< print an object instead of a table
+};
+
+/// Steps of a run that are not measured.
+inline constexpr std::uint64_t kWarmUpSteps = 10;
+
+/// Jobs that run at the same time, and what sets them apart from the job that was asked for.
+struct DifferenceCell {
+  std::string name;        ///< A to E, for the folder of its runs
+  std::uint32_t jobs = 1;  ///< equal ones
+  bool is_cold = false;    ///< files of the data set leave the page cache before
+  std::vector<SettingValue> settings;
+};
+
+/// The cells of a round in the order of running: E is before D, which then finds in the page cache
+/// what E has read. kInvalidInput if the work cannot be divided among lone workers, or if the job
+/// has settings that this does not apply to. Pure.
+[[nodiscard]] Result<std::vector<DifferenceCell>> difference_cells(
+    const DifferenceOptions& options);
+
+/// Returns the exit code; complaints go to standard error. For a process with one thread.
+int run_difference_profile(const DifferenceOptions& options);
+
+}  // namespace mayfly::engine
