@@ -13,8 +13,8 @@
 namespace mayfly::planner {
 namespace {
 
-/// Bends that are averaged over; measured ones lie between 3 and 6.
-constexpr double kBends[] = {2.5, 3, 3.5, 4, 5, 6, 8};
+/// Bends that are averaged over.
+constexpr double kBends[] = {2.5, 3, 4, 5, 6, 8, 10, 12};
 /// Standard deviations of logarithms before any measurement.
 constexpr double kWaitShare = 0.8;  // of 1/K, that a worker waits for its own update
 constexpr double kWaitShareSd = 0.4;

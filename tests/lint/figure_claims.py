@@ -550,6 +550,19 @@ def worlds(results):
     assert membership["failing"] == failover["failing"] == 0
 
 
+def planner(results):
+    rows = results.rows("planner-validation", kind="planner")
+    for row in rows:
+        unit = " points" if row["unit"] == "points" else " %"
+        goal = "-" if row["goal"] is None else f"{row['goal']:g}{unit}"
+        yield (f"| {row['row']} | {row['values']} | {row['plain']:.1f}{unit} | "
+               f"{row['mayfly']:.1f}{unit} | {row['worst']:.1f} | {goal} | "
+               f"{row['covered']} of {row['values']} | {row['half_width']:.1f}{unit} |")
+    covered, values = sum(column(rows, "covered")), sum(column(rows, "values"))
+    yield f"{covered} of {values} values ({100 * covered / values:.1f} %)"
+    yield "inside 90 % interval"
+
+
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
@@ -557,6 +570,7 @@ DOCUMENTS = {
                            "exchange": exchange, "compare": compare, "jpeg": jpeg,
                            "settings": settings, "elasticity": elasticity, "tls": tls,
                            "hosts": hosts, "cloud": cloud},
+    "docs/planner_validation.md": {"planner": planner},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
 }
