@@ -221,7 +221,7 @@ TEST_F(PlanTest, StudiesAreMarketsToo) {
   EXPECT_EQ(run(words), 2);
   EXPECT_THAT(err(), HasSubstr("--network NAME"));
   std::vector<std::string> large = words;
-  large.insert(large.end(), {"--family", "plain", "--gflops", "20", "--steps", "2000"});
+  large.insert(large.end(), {"--family", "plain", "--gflops", "60", "--steps", "2000"});
   EXPECT_EQ(run(large), 0) << err();
   EXPECT_THAT(out(), HasSubstr("times the operations of the largest measured one"));
 }
