@@ -271,17 +271,20 @@ void RunRecorder::checkpoint_received(const ReceivedCheckpoint& received) {
 }
 
 void RunRecorder::checkpoint_refused(const std::string& why) {
-  went_wrong("checkpoint_refused", why, refusals_);
+  if (went_wrong("checkpoint_refused", why, refusals_)) {
+    log::warning(why);
+  }
 }
 
-/// Every time is on record; the user is told a cause once.
-void RunRecorder::went_wrong(const char* kind, const std::string& why, SaidFailure& said) {
+/// Every time is on record; the user is told a cause once. True if it was told now.
+bool RunRecorder::went_wrong(const char* kind, const std::string& why, SaidFailure& said) {
   const std::lock_guard output(output_mutex_);
   directory_.event(kind, {{"detail", why}});
-  if (said.is_news(why)) {
-    log::warning(why);
+  const bool is_news = said.is_news(why);
+  if (is_news) {
     listener_.on_event(why);
   }
+  return is_news;
 }
 
 void RunRecorder::checkpoint_copied(Step step, const std::string& where, Duration took) {
@@ -292,7 +295,7 @@ void RunRecorder::checkpoint_copied(Step step, const std::string& where, Duratio
 }
 
 void RunRecorder::checkpoint_not_copied(const std::string& why) {
-  went_wrong("checkpoint_not_copied", why, copy_failures_);
+  (void)went_wrong("checkpoint_not_copied", why, copy_failures_);
 }
 
 void RunRecorder::receive(const FatalRecord& fatal) {

@@ -129,7 +129,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const LogRecord&) {}  // goes to member_logs_
   // Under mutex_:
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
-  void went_wrong(const char* kind, const std::string& why, SaidFailure& said);
+  bool went_wrong(const char* kind, const std::string& why, SaidFailure& said);
   void note_missing_records();
   void close_accounts();
 
