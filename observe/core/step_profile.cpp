@@ -2,10 +2,17 @@
 
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "observe/core/records_json.hpp"
 
 namespace mayfly::observe {
+namespace {
+
+constexpr std::size_t kPrep = 2;
+static_assert(std::string_view(kStepPartNames[kPrep]) == "prep");
+
+}  // namespace
 
 void StepProfile::add(const boost::json::object& record) {
   const boost::json::value* field = record.if_contains("before");
@@ -20,12 +27,16 @@ void StepProfile::add(const boost::json::object& record) {
   Slowest& slowest = slowest_[*member];
   ++slowest.steps;
   ++steps_;
-  for (std::size_t part = 0; part < kStepParts; ++part) {
-    const std::string name = std::string(kStepPartNames[part]) + "_ms";
+  const auto add = [&](std::size_t part, const std::string& name) {
     const double seconds = std::max(0.0, number(before, name).value_or(0)) / 1000;
     slowest.seconds[part] += seconds;
     seconds_[part] += seconds;
+  };
+  for (std::size_t part = 0; part < kStepParts; ++part) {
+    add(part, std::string(kStepPartNames[part]) + "_ms");
   }
+  // Of an earlier version, which did not tell reading and preparing apart.
+  add(kPrep, "data_ms");
   const boost::json::value* late = before.if_contains("held_up");
   if (late != nullptr && late->is_object()) {
     if (const std::optional<std::uint64_t> who = whole(late->get_object(), "member")) {

@@ -56,6 +56,17 @@ TEST_F(RunHistoryTest, AnEmptyRunHasNone) {
   EXPECT_FALSE(h.evaluation.has_value());
 }
 
+/// An earlier version wrote data_ms, which was not divided yet.
+TEST_F(RunHistoryTest, StepsWithTheKindsOfAnEarlierVersionAreRead) {
+  const auto run = start();
+  run->metric(metric(1));
+  json::object line = object_of(metric(2));
+  line["before"] = {
+      {"slowest", 1}, {"compute_ms", 8}, {"data_ms", 1}, {"exchange_ms", 2}, {"update_ms", 1}};
+  append("metrics.jsonl", json_text(line) + "\n");
+  EXPECT_EQ(history().last_step, 2u);
+}
+
 TEST_F(RunHistoryTest, StepsWithoutAnUpdateAreCounted) {
   const auto run = start();
   for (const std::uint64_t step : {1, 2, 3, 4}) {

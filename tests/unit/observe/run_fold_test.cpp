@@ -107,6 +107,15 @@ TEST(RunFold, TimesOfRecordsAreTaken) {
   EXPECT_DOUBLE_EQ(feed.fold.kept().time(5), 4.25);
 }
 
+TEST(RunFold, WaitingForDataOfAnEarlierVersionCountsAsPreparing) {
+  RunFold fold;
+  fold.metric(R"({"step": 2, "samples": 8, "before": {"slowest": 3, "compute_ms": 8,
+                  "data_ms": 1, "exchange_ms": 2, "update_ms": 0.5}})",
+              30);
+  EXPECT_DOUBLE_EQ(fold.step_profile().total(), 0.0115);
+  EXPECT_DOUBLE_EQ(fold.step_profile().seconds()[2], 0.001);
+}
+
 TEST(RunFold, TimesOfStepsAreAddedByKindAndByTheirSlowestMember) {
   RunFold fold;
   fold.metric(R"({"step": 1, "samples": 8})", 0);
