@@ -77,13 +77,13 @@ class IdleTime {
     const std::int64_t since = since_ns_.load(std::memory_order_relaxed);
     if (since != 0) {
       since_ns_.store(0, std::memory_order_relaxed);
-      total_ns_.fetch_add(monotonic_now().ns - since, std::memory_order_relaxed);
+      total_ns_.fetch_add(monotonic_now().ns - since, std::memory_order_release);
     }
   }
-  // A wait that ends at this moment may be missing.
+  // A wait that ends at this moment may be missing; in the other order it could count twice.
   Duration so_far() const {
+    const std::int64_t total = total_ns_.load(std::memory_order_acquire);
     const std::int64_t since = since_ns_.load(std::memory_order_relaxed);
-    const std::int64_t total = total_ns_.load(std::memory_order_relaxed);
     return Duration(total + (since == 0 ? 0 : monotonic_now().ns - since));
   }
 
