@@ -49,11 +49,9 @@ std::uint32_t shortened(std::uint32_t us) {
 
 /// The shorter the wait, the larger; with the rank in it, as the maximum has to tell whose it is.
 std::int32_t order_of(const ExchangeWaits& waits) {
-  const std::uint32_t rank = value(waits.least);
-  return rank >> kRankBits != 0
-             ? kNothing
-             : static_cast<std::int32_t>((kShortWaitMax - shortened(waits.least_us)) << kRankBits |
-                                         rank);
+  static_assert(elastic::kMembersMax <= 1U << kRankBits);
+  return static_cast<std::int32_t>((kShortWaitMax - shortened(waits.least_us)) << kRankBits |
+                                   value(waits.least));
 }
 
 void put_ready(const ReadySignals& ready, std::span<std::int32_t, kSignalLanes> lanes) {
