@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
+#include "base/check.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "benchmarks/bench_arguments.hpp"
@@ -68,7 +71,7 @@ planner::JobModel job_of(double server_seconds) {
 struct Figures {
   double cpu_s = 0;
   std::uint64_t paths = 0;
-  double losses = 0;  // of a path
+  std::optional<double> losses;  // of a path
 };
 
 template <typename Run>
@@ -106,21 +109,25 @@ Figures of_question(const planner::Market& market) {
   planner::Question question;
   question.deadline_s = 10 * kHour;
   std::vector<planner::Candidate> candidates = candidates_of(market, question);
+  ENSURE(candidates.size() >= kCandidates, "the market has as many candidates as are measured");
   candidates.resize(kCandidates);
   const auto found = answer(market, job_of(60 * kHour), question, candidates);
-  return {0, found.ok() ? found.value().paths : 0, 0};
+  ENSURE(found.ok(), "the question has an answer");
+  return {0, found.value().paths, std::nullopt};
 }
 
 void print(const PlanBenchOptions& options, const char* what, std::uint32_t round,
            const Figures& figures) {
   if (options.json) {
-    fmt::print(R"({{"kind": "{}", "round": {}, "cpu_seconds": {:.4f}, "paths": {}, )"
-               R"("losses_of_a_path": {:.3f}}})"
-               "\n",
-               what, round, figures.cpu_s, figures.paths, figures.losses);
+    fmt::print(
+        R"({{"kind": "{}", "round": {}, "cpu_seconds": {:.4f}, "paths": {}{}}})"
+        "\n",
+        what, round, figures.cpu_s, figures.paths,
+        figures.losses ? fmt::format(R"(, "losses_of_a_path": {:.3f})", *figures.losses) : "");
   } else {
-    fmt::print("{:<10} {:>5}  {:>8.3f} s  {:>8} paths, {:.1f} losses each\n", what, round,
-               figures.cpu_s, figures.paths, figures.losses);
+    fmt::print("{:<10} {:>5}  {:>8.3f} s  {:>8} paths{}\n", what, round, figures.cpu_s,
+               figures.paths,
+               figures.losses ? fmt::format(", {:.1f} losses each", *figures.losses) : "");
   }
 }
 
