@@ -550,6 +550,22 @@ def worlds(results):
     assert membership["failing"] == failover["failing"] == 0
 
 
+def planning(results):
+    machine = results.row("planner", kind="machine")
+    yield f"load {machine['load_average_before']:.1f} at the beginning"
+    yield commit_of(results, "planner")
+    rows = {kind: results.rows("planner", kind=kind) for kind in ("paths", "policy", "question")}
+    assert {len(found) for found in rows.values()} == {5}
+    paths, policy, question = rows.values()
+    yield (f"| {paths[0]['paths']:,} paths of 16 servers over 24 hours, with "
+           f"{paths[0]['losses_of_a_path']:.0f} losses each | "
+           f"{median_of(paths, 'cpu_seconds'):.2f} s |")
+    yield (f"| {policy[0]['paths']} of them by the replacement policy itself | "
+           f"{median_of(policy, 'cpu_seconds'):.2f} s |")
+    yield (f"| a question with 500 candidates, {question[0]['paths']:,} paths in all | "
+           f"{median_of(question, 'cpu_seconds'):.2f} s |")
+
+
 def planner(results):
     rows = results.rows("planner-validation", kind="planner")
     for row in rows:
@@ -569,7 +585,7 @@ DOCUMENTS = {
     "docs/benchmarks.md": {"steps": steps, "allreduce": all_reduce, "reform": reform,
                            "exchange": exchange, "compare": compare, "jpeg": jpeg,
                            "settings": settings, "elasticity": elasticity, "tls": tls,
-                           "hosts": hosts, "cloud": cloud},
+                           "hosts": hosts, "cloud": cloud, "planner": planning},
     "docs/planner_validation.md": {"planner": planner},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
