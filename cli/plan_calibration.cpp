@@ -65,16 +65,6 @@ planner::QuantileTable quantiles_of(const Forecast& forecast) {
   return planner::QuantileTable::of_samples(std::move(values));
 }
 
-planner::LifetimeTable lifetime_of(const planner::LifetimeCurve& curve) {
-  std::vector<double> ages_s;
-  std::vector<double> survival;
-  for (double hour = 1; hour <= curve.cap_h(); ++hour) {
-    ages_s.push_back(hour * kSecondsPerHour);
-    survival.push_back(curve.survival(hour));
-  }
-  return planner::LifetimeTable::of_survival(ages_s, survival, curve.cap_h() * kSecondsPerHour);
-}
-
 /// How little is known of the level of a region's hazard, from the share lost within a day's first
 /// quarter.
 double hazard_spread(const Study& study, const std::string& gpu, const std::string& region) {
@@ -156,10 +146,10 @@ Result<planner::OfferModel> offer_of(const Study& study, const std::string& gpu,
       planner::join_time(study.calibration, study.networks, study.network, "new server");
   model.join = join.ok() ? quantiles_of(join.value()) : planner::QuantileTable();
   if (is_spot) {
-    TRY_ASSIGN(const planner::LifetimeCurve curve, study.lifetimes.curve(gpu, region));
+    TRY_ASSIGN(const planner::LifetimeTable curve, study.lifetimes.curve(gpu, region));
     const Result<planner::LossBursts> bursts = study.lifetimes.bursts();
     const double alone = bursts.ok() ? 1 - bursts.value().share_of_losses : 1;
-    model.lifetime = lifetime_of(curve).scaled(alone);  // the others come with the zone's shocks
+    model.lifetime = curve.scaled(alone);  // the others come with the zone's shocks
     model.hazard_log_sd = hazard_spread(study, gpu, region);
   }
   return model;

@@ -7,6 +7,7 @@
 
 #include "base/random.hpp"
 #include "base/statistics.hpp"
+#include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "planner/fit.hpp"
 
@@ -59,44 +60,6 @@ std::string region_of(const std::string& zone) {
 
 }  // namespace
 
-double LifetimeCurve::survival(double age_h) const {
-  double sum = 0;
-  for (std::size_t h = 0; h < hazards_.size(); ++h) {
-    sum += hazards_[h] * std::clamp(age_h - static_cast<double>(h), 0.0, 1.0);
-  }
-  return std::exp(-sum);
-}
-
-double LifetimeCurve::hazard(double from_h, double to_h) const {
-  return to_h <= from_h ? 0 : 1 - survival(to_h) / survival(from_h);
-}
-
-double LifetimeCurve::sample(double u, double age_h) const {
-  double left = -std::log(1 - u);
-  for (std::size_t h = 0; h < hazards_.size(); ++h) {
-    const double begin = std::max(static_cast<double>(h), age_h);
-    const double span = static_cast<double>(h) + 1 - begin;
-    if (span <= 0) {
-      continue;
-    }
-    if (hazards_[h] * span >= left) {
-      return begin + left / hazards_[h];
-    }
-    left -= hazards_[h] * span;
-  }
-  return std::max(cap_h(), age_h);
-}
-
-double LifetimeCurve::mean(double age_h) const {
-  constexpr int kParts = 500;
-  const double step = std::max(cap_h() - age_h, 0.0) / kParts;
-  double sum = age_h;
-  for (int i = 0; i < kParts; ++i) {
-    sum += step * survival(age_h + (i + 0.5) * step) / survival(age_h);
-  }
-  return sum;
-}
-
 Lifetimes::Lifetimes(const Calibration& calibration) {
   add_hours(calibration);
   add_servers(calibration);
@@ -141,7 +104,7 @@ void Lifetimes::add_servers(const Calibration& calibration) {
   std::map<Key, Exposure> servers;
   Numbers caps;
   for (const LifetimeServerRow& row : calibration.lifetime_servers) {
-    const double hours = row.lifetime_s / 3600;
+    const double hours = row.lifetime_s / kSecondsPerHour;
     add_life(servers[{row.gpu, region_of(row.zone)}], hours, row.ended_by == kRevoked);
     if (row.ended_by == kCap) {
       caps.push_back(hours);
@@ -150,7 +113,8 @@ void Lifetimes::add_servers(const Calibration& calibration) {
   for (const ServerUptimeRow& row : calibration.server_uptimes) {
     const std::size_t type = row.cluster.find('x');
     const std::string gpu = type == std::string::npos ? row.cluster : row.cluster.substr(type + 1);
-    add_life(servers[{gpu, region_of(row.zone)}], row.uptime_s / 3600, row.end == kRevoked);
+    add_life(servers[{gpu, region_of(row.zone)}], row.uptime_s / kSecondsPerHour,
+             row.end == kRevoked);
   }
   if (!caps.empty()) {
     cap_h_ = std::max(cap_h_, static_cast<std::size_t>(std::lround(median(caps))));
@@ -231,7 +195,7 @@ const Exposure* Lifetimes::find(const std::string& gpu, const std::string& regio
   return nullptr;
 }
 
-Result<LifetimeCurve> Lifetimes::curve(const std::string& gpu, const std::string& region) const {
+Result<Numbers> Lifetimes::hazards(const std::string& gpu, const std::string& region) const {
   if (groups_.empty()) {
     return Error{Errc::kNotFound, "the calibration has no lifetimes of servers"};
   }
@@ -253,7 +217,19 @@ Result<LifetimeCurve> Lifetimes::curve(const std::string& gpu, const std::string
       hazards[h] = (shapes_[h] + own.revoked[h]) / (shapes_[h] / pool_[h] + own.server_hours[h]);
     }
   }
-  return LifetimeCurve(std::move(hazards));
+  return hazards;
+}
+
+Result<LifetimeTable> Lifetimes::curve(const std::string& gpu, const std::string& region) const {
+  TRY_ASSIGN(const Numbers by_hour, hazards(gpu, region));
+  std::vector<LifetimeTable::Knot> knots;
+  double cumulative = 0;
+  for (const double hazard : by_hour) {
+    cumulative += hazard;
+    knots.push_back({static_cast<double>(knots.size() + 1) * kSecondsPerHour, cumulative});
+  }
+  const double cap_s = static_cast<double>(by_hour.size()) * kSecondsPerHour;
+  return LifetimeTable(std::move(knots), cap_s);
 }
 
 std::string Lifetimes::because(const std::string& gpu, const std::string& region) const {
@@ -267,7 +243,7 @@ std::string Lifetimes::because(const std::string& gpu, const std::string& region
 
 Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::string& region,
                                           double from_h, double to_h, double servers) const {
-  TRY_ASSIGN(const LifetimeCurve central, curve(gpu, region));
+  TRY_ASSIGN(const Numbers central, hazards(gpu, region));
   const Exposure* own = find(gpu, region);
   // The cumulative hazard as a gamma distribution with the same mean and variance. Hours that were
   // seen here are uncertain by themselves; for others the level of the region, or of the month, is
@@ -276,7 +252,7 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
   for (std::size_t h = 0; h < cap_h_; ++h) {
     const double begin = static_cast<double>(h);
     const double part = std::clamp(to_h - begin, 0.0, 1.0) - std::clamp(from_h - begin, 0.0, 1.0);
-    const double hazard = std::max(part, 0.0) * central.hazards()[h];
+    const double hazard = std::max(part, 0.0) * central[h];
     mean += hazard;
     if (own != nullptr && own->server_hours[h] > 0) {
       variance += hazard * hazard / (shapes_[h] + own->revoked[h]);
@@ -292,7 +268,7 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
   const auto share = [mean, shape = mean * mean / variance](double p) {
     return 1 - std::exp(-gamma_quantile(p, mean, shape));
   };
-  Forecast forecast{share, central.hazard(from_h, to_h), reason.unit, reason.because};
+  Forecast forecast{share, 1 - std::exp(-mean), reason.unit, reason.because};
   if (servers > 0) {
     RandomStream draws(CounterRandom(1).split("chance among servers"));
     Numbers shares;
@@ -309,9 +285,10 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
 
 Result<Forecast> Lifetimes::lifetime(const std::string& gpu, const std::string& region,
                                      double age_h) const {
-  TRY_ASSIGN(const LifetimeCurve found, curve(gpu, region));
-  return Forecast{[found, age_h](double p) { return found.sample(p, age_h); }, found.mean(age_h),
-                  "h", because(gpu, region)};
+  TRY_ASSIGN(const LifetimeTable found, curve(gpu, region));
+  const double age_s = age_h * kSecondsPerHour;
+  return Forecast{[found, age_s](double p) { return found.sample(p, age_s) / kSecondsPerHour; },
+                  found.mean(age_s) / kSecondsPerHour, "h", because(gpu, region)};
 }
 
 void Lifetimes::measure_hours_of_day(const Calibration& calibration) {
@@ -321,7 +298,7 @@ void Lifetimes::measure_hours_of_day(const Calibration& calibration) {
     if (!row.launch_hour_of_day) {
       continue;
     }
-    const double hours = row.lifetime_s / 3600;
+    const double hours = row.lifetime_s / kSecondsPerHour;
     for (std::size_t h = 0; h < cap_h_ && static_cast<double>(h) < hours; ++h) {
       const double part = std::min(hours - static_cast<double>(h), 1.0);
       const auto clock = static_cast<std::size_t>(*row.launch_hour_of_day + static_cast<double>(h));
@@ -381,7 +358,7 @@ void Lifetimes::measure_bursts(const Calibration& calibration) {
       }
     }
     std::sort(ends.begin(), ends.end());
-    hours += longest / 3600;
+    hours += longest / kSecondsPerHour;
     losses += static_cast<double>(ends.size());
     for (std::size_t first = 0; first < ends.size();) {
       std::size_t last = first + 1;

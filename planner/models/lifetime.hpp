@@ -13,30 +13,10 @@
 #include <vector>
 
 #include "planner/calibration/calibration.hpp"
+#include "planner/distributions.hpp"
 #include "planner/estimate.hpp"
 
 namespace mayfly::planner {
-
-/// The lifetime of one server: hazards that are constant within each hour of age, and a cap.
-class LifetimeCurve {
- public:
-  explicit LifetimeCurve(std::vector<double> hazards) : hazards_(std::move(hazards)) {}
-
-  /// The probability to be alive at this age; the cap itself is no loss of this curve.
-  [[nodiscard]] double survival(double age_h) const;
-  /// The probability that a server of age `from_h` is revoked before age `to_h`.
-  [[nodiscard]] double hazard(double from_h, double to_h) const;
-  /// The age at the end of a server that has reached `age_h`, for `u` uniform in (0, 1): its
-  /// revocation, or the cap.
-  [[nodiscard]] double sample(double u, double age_h = 0) const;
-  /// The mean age at the end, the cap included, of a server that has reached `age_h`.
-  [[nodiscard]] double mean(double age_h = 0) const;
-  [[nodiscard]] double cap_h() const { return static_cast<double>(hazards_.size()); }
-  [[nodiscard]] const std::vector<double>& hazards() const { return hazards_; }
-
- private:
-  std::vector<double> hazards_;  ///< per hour, by hour of age
-};
 
 /// Revocations and exposure by hour of age.
 struct Exposure {
@@ -59,7 +39,7 @@ class Lifetimes {
 
   /// The hazards of this machine type and region, as far as they are known; of the pool for what is
   /// not. `region` may be a zone; empty = all of this type.
-  [[nodiscard]] Result<LifetimeCurve> curve(const std::string& gpu,
+  [[nodiscard]] Result<LifetimeTable> curve(const std::string& gpu,
                                             const std::string& region) const;
   /// The share of `servers` that is revoked by `to_h`, of those that have reached `from_h`. Its
   /// interval includes that regions and months differ, and chance among so many servers (infinitely
@@ -83,6 +63,9 @@ class Lifetimes {
   void measure_pool();
   void measure_hours_of_day(const Calibration& calibration);
   void measure_bursts(const Calibration& calibration);
+  /// As curve(), by hour of age up to the cap.
+  [[nodiscard]] Result<std::vector<double>> hazards(const std::string& gpu,
+                                                    const std::string& region) const;
   /// The counts of this machine type and region; null if there are none.
   [[nodiscard]] const Exposure* find(const std::string& gpu, const std::string& region) const;
   [[nodiscard]] std::string because(const std::string& gpu, const std::string& region) const;

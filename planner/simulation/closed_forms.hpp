@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "planner/simulation/distributions.hpp"
+#include "planner/distributions.hpp"
 
 namespace mayfly::planner {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cloud_hooks/core/provider.hpp"
-#include "planner/simulation/distributions.hpp"
+#include "planner/distributions.hpp"
 #include "planner/simulation/shocks.hpp"
 
 namespace mayfly::planner {

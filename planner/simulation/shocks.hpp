@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "planner/simulation/distributions.hpp"
+#include "planner/distributions.hpp"
 
 namespace mayfly::planner {
 

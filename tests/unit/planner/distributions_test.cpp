@@ -1,6 +1,6 @@
 // The distributions of the simulation against their closed forms.
 
-#include "planner/simulation/distributions.hpp"
+#include "planner/distributions.hpp"
 
 #include <gtest/gtest.h>
 
@@ -146,6 +146,16 @@ TEST(Shocks, OfATraceKeepTheirBursts) {
     EXPECT_NEAR(stream.next().at_s - first.at_s, 999.9, 1e-6);  // the block stays together
     before = stream.next().at_s;
   }
+}
+
+TEST(LifetimeTable, OfAServerOfSomeAge) {
+  const LifetimeTable table({{1, 0.2}, {2, 0.3}, {3, 0.3}}, 3);
+  EXPECT_NEAR(table.survival(1.5), std::exp(-0.25), 1e-12);
+  EXPECT_NEAR(table.sample(0.05, 1), 1 - std::log(0.95) / 0.1, 1e-9);
+  EXPECT_EQ(table.sample(0.9), 3) << "lives to the cap";
+  EXPECT_NEAR(LifetimeTable({{3, 0}}, 3).mean(1), 3, 1e-9);
+  // From age 1 on: 0.1 an hour until age 2, none until the cap.
+  EXPECT_NEAR(table.mean(1), 1 + (1 - std::exp(-0.1)) / 0.1 + std::exp(-0.1), 1e-9);
 }
 
 }  // namespace

@@ -86,16 +86,6 @@ TEST(RemainingTimes, HaveAConstantThatTheFormulaLacks) {
   EXPECT_NEAR(remaining_time_constant(calibration), 8, 1);
 }
 
-TEST(Lifetimes, ACurveIsConsistent) {
-  const LifetimeCurve curve({0.2, 0.1, 0});
-  EXPECT_NEAR(curve.survival(1.5), std::exp(-0.25), 1e-12);
-  EXPECT_NEAR(curve.hazard(1, 2), 1 - std::exp(-0.1), 1e-12);
-  EXPECT_NEAR(curve.survival(curve.sample(0.2)), 0.8, 1e-12);
-  EXPECT_EQ(curve.sample(0.9), 3);  // lives to the cap
-  EXPECT_NEAR(curve.sample(0.05, 1), 1 - std::log(0.95) / 0.1, 1e-12);
-  EXPECT_NEAR(LifetimeCurve({0, 0, 0}).mean(1), 3, 1e-9);
-}
-
 TEST(Lifetimes, ARegionIsFollowedWhereItWasSeenAndThePoolElsewhere) {
   // Hazards 0.2 and 0.03 in the first two hours, times 0.5, 1 and 2 by region; then 0.03.
   const Lifetimes lifetimes(invented_calibration());
@@ -121,7 +111,7 @@ TEST(Lifetimes, ACensoredServerCountsOnlyForTheTimeItWasSeen) {
   }
   const Lifetimes lifetimes(calibration);
   // 50 losses in 75 server-hours.
-  EXPECT_NEAR(lifetimes.curve("A1", "north").value().hazards()[0], 50.0 / 75, 0.02);
+  EXPECT_NEAR(lifetimes.curve("A1", "north").value().hazard(3600), 50.0 / 75, 0.02);
 }
 
 TEST(Lifetimes, LossesOfABatchWithinTwoMinutesAreOneShock) {

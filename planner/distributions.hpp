@@ -1,8 +1,9 @@
 #pragma once
 
-// The two kinds of distributions that a simulated job draws from: amounts of time, as a table of
-// quantiles, and lifetimes, as a table of cumulative hazard by age. Both can be made of fitted
-// models, of measured values and of invented truths. Immutable values; any thread. Pure.
+// The two kinds of distributions that models answer with and that a simulated job draws from:
+// amounts of time, as a table of quantiles, and lifetimes, as a table of cumulative hazard by age.
+// Both can be made of fitted models, of measured values and of invented truths. Immutable values;
+// any thread. Pure.
 
 #include <array>
 #include <limits>
@@ -63,8 +64,9 @@ class LifetimeTable {
   [[nodiscard]] double hazard(double age_s) const;
   /// Share of the servers that live longer; 0 from the cap on.
   [[nodiscard]] double survival(double age_s) const;
-  /// Mean lifetime in seconds; kNever if some never end.
-  [[nodiscard]] double mean() const;
+  /// Mean age in seconds at the end of a server that lives at `age_s`, which is below the cap;
+  /// kNever if some never end.
+  [[nodiscard]] double mean(double age_s = 0) const;
   /// The age at the end of a server that lives at `age_s`, for a uniform `u` in [0, 1), if the
   /// hazard is `factor` times that of the table; kNever if it never ends.
   [[nodiscard]] double sample(double u, double age_s = 0, double factor = 1) const;

@@ -1,4 +1,4 @@
-#include "planner/simulation/distributions.hpp"
+#include "planner/distributions.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -125,29 +125,29 @@ double LifetimeTable::age_at(double hazard) const {
   return std::min(before.age_s + share * (next->age_s - before.age_s), cap_s_);
 }
 
-double LifetimeTable::mean() const {
+double LifetimeTable::mean(double age_s) const {
   // Between two knots the survival is exponential, so its integral is closed.
-  double sum = 0;
-  Knot before;
+  const double hazard_before = hazard(age_s);
+  double sum = age_s;
+  Knot before{age_s, hazard_before};
   const auto add = [&](double until, double hazard) {
     const double width = until - before.age_s;
     const double step = hazard - before.hazard;
-    const double survival = portable_exp(-before.hazard);
+    const double survival = portable_exp(hazard_before - before.hazard);
     sum += survival * (step > 1e-12 ? width * (1 - portable_exp(-step)) / step : width);
     before = {until, hazard};
   };
   for (const Knot& knot : knots_) {
-    if (knot.age_s >= cap_s_) {
-      break;
+    if (knot.age_s > age_s && knot.age_s < cap_s_) {
+      add(knot.age_s, knot.hazard);
     }
-    add(knot.age_s, knot.hazard);
   }
   if (std::isfinite(cap_s_)) {
     add(cap_s_, hazard(cap_s_));
     return sum;
   }
   const double rate = last_rate();
-  return rate > 0 ? sum + portable_exp(-before.hazard) / rate : kNever;
+  return rate > 0 ? sum + portable_exp(hazard_before - before.hazard) / rate : kNever;
 }
 
 double LifetimeTable::sample(double u, double age_s, double factor) const {
