@@ -180,7 +180,12 @@ class ProviderRun(Run):
 
 
 def nothing_is_left(lab, nodes):
-    expect(all(job[1] not in ("PENDING", "RUNNING") for job in lab.jobs()), lab.jobs())
+    """A job that was cancelled removes its folder while Slurm calls it COMPLETING."""
+    deadline = time.monotonic() + 60
+    while any(job[1] == "COMPLETING" for job in lab.jobs()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    expect(all(job[1] not in ("PENDING", "RUNNING", "COMPLETING") for job in lab.jobs()),
+           lab.jobs())
     for node in nodes:
         left = [name for folder in ("tmp", "var/tmp") for name in os.listdir(lab.disk(node, folder))
                 if not re.fullmatch(r"slurm-\d+\.log", name)]

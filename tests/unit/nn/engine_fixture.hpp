@@ -25,9 +25,10 @@ class RecordingSink final : public GradientSink {
   std::vector<std::size_t> offsets_;
 };
 
-inline std::vector<float> random_images(std::size_t count, std::uint64_t seed) {
+inline std::vector<float> random_images(std::size_t count, std::uint64_t seed,
+                                        std::size_t image_size = 32) {
   const CounterRandom random = CounterRandom(seed).split("images");
-  std::vector<float> images(count * 3 * 32 * 32);
+  std::vector<float> images(count * 3 * image_size * image_size);
   for (std::size_t i = 0; i < images.size(); ++i) {
     images[i] = static_cast<float>(4.0 * random.unit(i) - 2.0);
   }
@@ -70,10 +71,11 @@ struct Outcome {
 };
 
 struct Fixture {
-  explicit Fixture(const std::string& name, std::uint32_t size, int classes = 10)
-      : model(make_model(name, classes).value()),
+  explicit Fixture(const std::string& name, std::uint32_t size, int classes = 10,
+                   int image_size = 32)
+      : model(make_model(name, classes, image_size).value()),
         state(random_state(model, 5)),
-        images(random_images(size, 11)),
+        images(random_images(size, 11, static_cast<std::size_t>(image_size))),
         labels(random_labels(size, static_cast<std::uint64_t>(classes), 11)),
         microbatch(size) {}
 
