@@ -108,3 +108,9 @@ class SlurmLab(Lab):
         """(number, state, node) of the jobs that Slurm remembers."""
         _, lines = self.slurm(0, ["squeue", "--noheader", "--states=all", "--format=%i %T %N"])
         return [tuple(line.split()) for line in lines.splitlines()]
+
+    def aborted_jobs(self, node):
+        """How many jobs slurmd killed there as unknown, with no time to clean up: slurmctld writes a
+        job down seconds after it began, and does not know it when the power fails before."""
+        with open(self.disk(node, "root", "slurm", "slurmd.log")) as file:
+            return file.read().count("abort completed")
