@@ -110,7 +110,7 @@ class SlurmLab(Lab):
         return [tuple(line.split()) for line in lines.splitlines()]
 
     def aborted_jobs(self, node):
-        """How many jobs slurmd killed there as unknown, with no time to clean up: slurmctld writes a
-        job down seconds after it began, and does not know it when the power fails before."""
+        """How many jobs slurmd killed there as unknown, with no time to clean up: slurmctld writes
+        a job down seconds after it began, and does not know it when the power fails before."""
         with open(self.disk(node, "root", "slurm", "slurmd.log")) as file:
             return file.read().count("abort completed")

@@ -1,9 +1,11 @@
 """Each header compiles alone, and has #pragma once.
 
-    headers.py ROOT COMPILER [BUILD_FOLDER]
+    headers.py ROOT COMPILER [BUILD_FOLDER [SHARE]]
 
 A header that a file in the build begins with has compiled alone there: given a build folder, only
-the others are compiled here, through ccache where it is found. Headers named *-inl.hpp are compiled
+the others are compiled here, through ccache where it is found. All of them take five minutes on two
+cores, so with a SHARE of N these are one in N, others for each commit, and those that the last
+commits or the working tree have changed. Headers named *-inl.hpp are compiled
 once per instruction set in one file, so they have a guard that opens again for each (Highway's
 convention, "HWY_TARGET_TOGGLE") instead.
 """
@@ -17,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 
 from sources import code_only, cpp_files, finish, includes, root_argument
 
@@ -28,6 +31,7 @@ MODULES = {"collectives/mpi/mpi_": "ompi-c"}
 # Headers over CUDA and cuDNN, and where NVIDIA's packages put those.
 CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles",
                 "nn/cuda/device_copies", "nn/cuda/resident_state")
+RECENT_COMMITS = 20
 CUDA_INCLUDE = "/usr/local/cuda/include"
 CCACHE = ["ccache"] if shutil.which("ccache") else []
 
@@ -94,12 +98,31 @@ def compiled_in(build, root):
     return found
 
 
-def problems(root, compiler, build=None):
+def of_this_commit(root, paths, share):
+    """Those that are looked at: one in `share`, chosen by the commit's hash, and what is new."""
+    def git(*words):
+        ran = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True,
+                             check=False)
+        return ran.stdout.splitlines() if ran.returncode == 0 else None
+
+    commit = git("rev-parse", "--verify", "HEAD")
+    new = git("log", f"-{RECENT_COMMITS}", "--format=", "--name-only")
+    touched = git("status", "--porcelain", "--untracked-files=all")
+    if None in (commit, new, touched):
+        return paths
+    new = {*new, *(line[3:] for line in touched)}
+    return [path for path in paths
+            if path in new or zlib.crc32((commit[0] + path).encode()) % share == 0]
+
+
+def problems(root, compiler, build=None, share=1):
     headers = [(str(path), text) for path, text in cpp_files(root, (".hpp",))]
     found = [problem for problem in (guard_problem(path, text) for path, text in headers)
              if problem]
     known = compiled_in(build, root) if build is not None else set()
     left = [path for path, _ in headers if path not in known]
+    if share > 1:
+        left = of_this_commit(root, left, share)
     with tempfile.TemporaryDirectory() as scratch:
         folder = scratch if build is None or not build.is_dir() else build / "lint-headers"
         os.makedirs(folder, exist_ok=True)
@@ -110,4 +133,5 @@ def problems(root, compiler, build=None):
 
 
 if __name__ == "__main__":
-    finish(problems(root_argument(), sys.argv[2], *map(pathlib.Path, sys.argv[3:4])))
+    finish(problems(root_argument(), sys.argv[2], *map(pathlib.Path, sys.argv[3:4]),
+                    *map(int, sys.argv[4:5])))
