@@ -43,9 +43,10 @@ def finds_kinds():
         for part in kinds.values():
             expect(part["low_ms"] <= part["ms"] <= part["high_ms"], done.stdout)
             expect(part["measurable"] == (part["low_ms"] > 0), done.stdout)
-        # Of 80 ms of reading nothing is hidden, as preparing alone takes longer than computing.
-        expect(kinds["fetch"]["ms"] > 40, done.stdout)
-        expect(means["D"] > means["C"] and means["E"] > means["D"], done.stdout)
+        # Neither is hidden, as each alone takes longer than computing. Which of them another busy
+        # process lengthens is not known, so only their sum is sure.
+        expect(kinds["fetch"]["ms"] + kinds["prep"]["ms"] > 60, done.stdout)
+        expect(means["D"] > means["C"] and means["E"] > means["C"], done.stdout)
         expect(found["stash"]["interconnect_ms"] >= 0, done.stdout)
         speeds = found["ds_analyzer_images_per_second"]
         expect(speeds["speed"] == min(value for name, value in speeds.items() if name != "speed"),
