@@ -268,9 +268,9 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
         std::max(source.measured_most, static_cast<std::uint32_t>(kTimesMeasured * row.workers));
   }
   if (planner::asynchronous_accuracy(study->calibration, 1).ok()) {
-    source.accuracy = [study](const planner::Candidate& candidate) {
+    source.accuracy = [study](const planner::Candidate& candidate) -> std::optional<double> {
       const auto accuracy = planner::asynchronous_accuracy(study->calibration, candidate.workers);
-      return accuracy.ok() ? accuracy.value().quantile(0.5) : 0;
+      return accuracy.ok() ? std::optional(accuracy.value().quantile(0.5)) : std::nullopt;
     };
   }
   warn_of_size(*study, source.warnings);

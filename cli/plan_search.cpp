@@ -218,9 +218,15 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
     TRY_ASSIGN(report.changed, answer(changed(planned.market, scenario),
                                       changed(planned.job, scenario), question, candidates));
   }
-  if (const std::string target = arguments.option("write"); !target.empty() && report.advice) {
-    TRY(write_job(target, job_for(config, planned, question, report.answer.rows.front().candidate),
-                  report, planned.market));
+  if (const std::string target = arguments.option("write"); !target.empty()) {
+    if (report.advice) {
+      TRY(write_job(target,
+                    job_for(config, planned, question, report.answer.rows.front().candidate),
+                    report, planned.market));
+    } else {
+      report.warnings.push_back("--write " + target +
+                                ": nothing is written, as no plan keeps the limits");
+    }
   }
   context.out << (arguments.has("json") ? plan_json(planned.market, report)
                                         : plan_text(planned.market, report, rows));

@@ -4,6 +4,7 @@
 // studies. Any thread.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct PlanSource {
   std::string job_text;             ///< for people
   std::string priced, calibrated;   ///< dates, or what is known of them
   std::vector<std::string> warnings;
-  std::function<double(const planner::Candidate&)> accuracy;  ///< if it depends on the workers
+  /// As planner::Question has it; empty if it does not depend on the workers.
+  std::function<std::optional<double>(const planner::Candidate&)> accuracy;
 };
 
 /// By --market, with the offers and prices of the job if it has some. kInvalidInput with one line

@@ -38,7 +38,8 @@ struct Question {
   double checkpoint_every_s = 0;
   bool has_mixtures = true;  ///< sets of offers, not only single ones
   /// Expected accuracy of the result, if it depends on the candidate: the third axis of the front.
-  std::function<double(const Candidate&)> accuracy;
+  /// Nothing where it is not known, which counts as worse than any that is.
+  std::function<std::optional<double>(const Candidate&)> accuracy;
   ForEach for_each;  ///< empty = one after the other
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -175,10 +176,13 @@ TEST_F(PlanTest, OldPricesAndLargeClustersAreMarked) {
 }
 
 TEST_F(PlanTest, LimitsThatAreKeptTooSeldomAreExitCode1) {
+  const std::string path = folder_ / "job.toml";
   ASSERT_EQ(plan_with({"--deadline", "4.03h", "--probability", "0.999", "--cloud-offers",
-                       "small@a:spot=0.1"}),
+                       "small@a:spot=0.1", "--cloud-provider", "local", "--write", path}),
             1)
       << out() << err();
+  EXPECT_THAT(out(), HasSubstr("nothing is written, as no plan keeps the limits"));
+  EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_THAT(out(), HasSubstr("No plan keeps the limits with probability"));
   EXPECT_THAT(out(), HasSubstr("what it lacks is"));
 }
