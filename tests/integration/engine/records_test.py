@@ -29,6 +29,17 @@ def expect_one_axis(run):
     return steps
 
 
+def seconds_of_recoveries(run):
+    """On a busy machine there may be more than the one that the test asks for."""
+    facts = [event["recovery"] for event in run.events("recovery")]
+    seconds, until = 0, 0
+    for begin, end in sorted((one["detected"], one["detected"] + one["step_ms"] / 1000)
+                             for one in facts if "detected" in one):
+        seconds += max(0, end - max(begin, until))
+        until = max(until, end)
+    return seconds
+
+
 def members_and_money():
     run = Run(EVALUATED + ["--workers", "3", "--threads", "1", "--steps", "60",
                            "--price-per-hour", str(PRICE), "--checkpoint-every", "20"]
@@ -64,7 +75,7 @@ def members_and_money():
     expect(abs(bill - summary["cost"]) < 0.005, f"{summary['cost']} instead of {bill}")
     expect(f"cost          {summary['cost']:.4f}" in run.output(), run.output())
     lost_seconds = summary["lost_seconds"]
-    expect(abs(lost_seconds["recoveries"] - facts["step_ms"] / 1000) < 0.5, lost_seconds)
+    expect(abs(lost_seconds["recoveries"] - seconds_of_recoveries(run)) < 0.05, lost_seconds)
     expect(lost_seconds["evaluations"] > 0 and lost_seconds["checkpoints"] > 0, lost_seconds)
     run.remove()
 
