@@ -26,6 +26,8 @@ struct Forecast {
   double mean = 0;
   std::string unit;
   std::string because;
+  /// Of the mean, by chance of a simulation; 0 if there was none.
+  double standard_error = 0;
 
   /// The median and the quantiles at 5 and 95 %.
   [[nodiscard]] Estimate summary() const;

@@ -5,6 +5,7 @@ namespace {
 
 constexpr double kSizeMost = 1e15;
 constexpr double kWorkersMost = 1e6;
+constexpr double kJobStepsMost = 1e12;
 
 }  // namespace
 
@@ -14,6 +15,7 @@ const std::vector<Quantity>& all_quantities() {
       {"cluster_speed", predict_cluster_speed},
       {"job_duration", predict_job_duration},
       {"job_cost", predict_job_cost},
+      {"job_losses", predict_job_losses},
       {"checkpoint_time", predict_checkpoint_time},
       {"checkpoint_local_time", predict_checkpoint_local_time},
       {"startup_time", predict_startup_time},
@@ -32,7 +34,7 @@ const std::vector<Quantity>& all_quantities() {
   return list;
 }
 
-Network network_in(const Predictor::Models& models, Query& query) {
+Network network_in(const FittedModels& models, Query& query) {
   Network network;
   network.model = query.text("model");
   network.family = query.text("family");
@@ -57,7 +59,7 @@ std::vector<WorkerGroup> workers_in(Query& query) {
   return groups.value();
 }
 
-Cluster cluster_in(const Predictor::Models& models, Query& query) {
+Cluster cluster_in(const FittedModels& models, Query& query) {
   Cluster cluster;
   cluster.workers = workers_in(query);
   cluster.network = network_in(models, query);
@@ -66,6 +68,12 @@ Cluster cluster_in(const Predictor::Models& models, Query& query) {
   const std::string kind = query.text("kind");
   cluster.kind = kind.empty() ? kSteady : kind;
   return cluster;
+}
+
+std::optional<double> steps_in(const FittedModels& models, const Network& network, Query& query) {
+  const auto steps = query.number("steps", 1, kJobStepsMost);
+  const bool is_known = models.size && network.model == models.size->model;
+  return steps || !is_known ? steps : models.size->steps;
 }
 
 }  // namespace mayfly::planner

@@ -48,7 +48,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-Result<json::object> predict(const Predictor::Models& models, Query& query) {
+Result<json::object> predict(const FittedModels& models, Query& query) {
   const std::string name = query.needed_text("quantity");
   const Quantity* quantity = quantity_of(name);
   if (quantity == nullptr) {
@@ -70,6 +70,9 @@ Result<json::object> predict(const Predictor::Models& models, Query& query) {
       {"quantity", name},           {"median", estimate.median},     {"low", estimate.low},
       {"high", estimate.high},      {"mean", forecast.value().mean}, {"unit", estimate.unit},
       {"because", estimate.because}};
+  if (forecast.value().standard_error > 0) {
+    answer["standard_error"] = forecast.value().standard_error;
+  }
   if (percentile) {
     answer["at_percentile"] = forecast.value().quantile(*percentile / 100);
   }
@@ -85,7 +88,7 @@ Result<json::object> predict(const Predictor::Models& models, Query& query) {
 }  // namespace
 
 Predictor::Predictor(const Calibration& calibration)
-    : models_(std::make_unique<Models>(calibration)) {}
+    : models_(std::make_unique<const FittedModels>(calibration)) {}
 
 Predictor::~Predictor() = default;
 

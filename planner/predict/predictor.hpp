@@ -12,6 +12,8 @@
 
 namespace mayfly::planner {
 
+struct FittedModels;  // planner/models/fitted.hpp
+
 class Predictor {
  public:
   /// Fits all models.
@@ -26,10 +28,8 @@ class Predictor {
   /// What can be asked for, in the order of the documentation.
   [[nodiscard]] static std::vector<std::string> quantities();
 
-  struct Models;  ///< predict/models.hpp
-
  private:
-  std::unique_ptr<Models> models_;
+  std::unique_ptr<const FittedModels> models_;
 };
 
 }  // namespace mayfly::planner

@@ -75,6 +75,15 @@ std::vector<Query> Query::list(const std::string& name) {
   return parts;
 }
 
+bool Query::is(const std::string& name, std::string_view value) {
+  const boost::json::value* found = fields_.if_contains(name);
+  const bool same = found != nullptr && found->is_string() && found->get_string() == value;
+  if (same) {
+    used_.insert(name);
+  }
+  return same;
+}
+
 void Query::complain(const std::string& what) {
   if (!problem_) {
     problem_ = Error{Errc::kInvalidInput, what};

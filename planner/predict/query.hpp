@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -26,6 +27,8 @@ class Query {
   /// A list of objects; empty without the field.
   [[nodiscard]] std::vector<Query> list(const std::string& name);
   [[nodiscard]] bool has(const std::string& name) const { return fields_.contains(name); }
+  /// Whether the field is this text; if so it counts as used.
+  [[nodiscard]] bool is(const std::string& name, std::string_view value);
 
   void complain(const std::string& what);
   void take_problem(const Query& part);

@@ -14,7 +14,7 @@ constexpr double kCountMost = 1e12;
 constexpr double kHoursAsked = 24 * 365;
 constexpr double kExact = 1e-9;
 
-Result<SwitchRuns> switch_runs_in(const Predictor::Models& models, Query& query) {
+Result<SwitchRuns> switch_runs_in(const FittedModels& models, Query& query) {
   return SwitchRuns::of(models.calibration, query.text("workload"));
 }
 
@@ -31,15 +31,15 @@ std::string batches(const LossBursts& bursts) {
 
 }  // namespace
 
-Result<Forecast> predict_checkpoint_time(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_checkpoint_time(const FittedModels& models, Query& query) {
   return models.checkpoints.stored(network_in(models, query));
 }
 
-Result<Forecast> predict_checkpoint_local_time(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_checkpoint_local_time(const FittedModels& models, Query& query) {
   return models.checkpoints.local(network_in(models, query));
 }
 
-Result<Forecast> predict_startup_time(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_startup_time(const FittedModels& models, Query& query) {
   const std::string gpu = query.needed_text("gpu");
   const std::string stage = query.text("stage");
   if (!stage.empty() && stage != "provision" && stage != "staging" && stage != "booting") {
@@ -48,13 +48,13 @@ Result<Forecast> predict_startup_time(const Predictor::Models& models, Query& qu
   return models.startups.start(gpu, query.text("class"), query.text("asked"), stage);
 }
 
-Result<Forecast> predict_join_time(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_join_time(const FittedModels& models, Query& query) {
   const std::string where = query.text("where");
   return join_time(models.calibration, models.networks, network_in(models, query),
                    where.empty() ? "new server" : where);
 }
 
-Result<Forecast> predict_chief_loss(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_chief_loss(const FittedModels& models, Query& query) {
   const double since = query.needed_number("steps_since_checkpoint", 0, kCountMost);
   const auto given = query.number("steps_per_s", kExact, kCountMost);
   double steps_per_s = given.value_or(1);
@@ -69,7 +69,7 @@ Result<Forecast> predict_chief_loss(const Predictor::Models& models, Query& quer
   return chief_loss(models.calibration, since, steps_per_s);
 }
 
-Result<Forecast> predict_remaining_time(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_remaining_time(const FittedModels& models, Query& query) {
   const double step = query.needed_number("step_of_revocation", 0, kCountMost);
   if (!query.has("steps")) {
     return remaining_time(models.calibration, step);
@@ -86,7 +86,7 @@ Result<Forecast> predict_remaining_time(const Predictor::Models& models, Query& 
                            kTimeMost, {"s", "given speeds; constant of remaining_time.csv"});
 }
 
-Result<Forecast> predict_revoked_share(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_revoked_share(const FittedModels& models, Query& query) {
   const std::string gpu = query.needed_text("gpu");
   const std::string region = query.text("region");
   const double hours = query.needed_number("hours", 0, kHoursAsked);
@@ -95,32 +95,32 @@ Result<Forecast> predict_revoked_share(const Predictor::Models& models, Query& q
   return models.lifetimes.revoked_share(gpu, region, age_h, hours, servers);
 }
 
-Result<Forecast> predict_lifetime(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_lifetime(const FittedModels& models, Query& query) {
   const std::string gpu = query.needed_text("gpu");
   return models.lifetimes.lifetime(gpu, query.text("region"),
                                    query.number("age_h", 0, kHoursAsked).value_or(0));
 }
 
-Result<Forecast> predict_hour_of_day_factor(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_hour_of_day_factor(const FittedModels& models, Query& query) {
   return models.lifetimes.hour_of_day_factor(query.needed_number("hour", 0, 24));
 }
 
-Result<Forecast> predict_losses_together(const Predictor::Models& models, Query& /*query*/) {
+Result<Forecast> predict_losses_together(const FittedModels& models, Query& /*query*/) {
   TRY_ASSIGN(const LossBursts bursts, models.lifetimes.bursts());
   return absolute_forecast(bursts.share_of_losses, 0.15, 8, 0, 1, {"share", batches(bursts)});
 }
 
-Result<Forecast> predict_shocks_per_hour(const Predictor::Models& models, Query& /*query*/) {
+Result<Forecast> predict_shocks_per_hour(const FittedModels& models, Query& /*query*/) {
   TRY_ASSIGN(const LossBursts bursts, models.lifetimes.bursts());
   return rare(bursts.shocks_per_hour, bursts.batches, "1/h", batches(bursts));
 }
 
-Result<Forecast> predict_shock_share(const Predictor::Models& models, Query& /*query*/) {
+Result<Forecast> predict_shock_share(const FittedModels& models, Query& /*query*/) {
   TRY_ASSIGN(const LossBursts bursts, models.lifetimes.bursts());
   return absolute_forecast(bursts.share_taken, 0.2, 8, 0, 1, {"share", batches(bursts)});
 }
 
-Result<Forecast> predict_accuracy(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_accuracy(const FittedModels& models, Query& query) {
   const auto fraction = query.number("fraction", 0, 1);
   if (fraction) {
     TRY_ASSIGN(const SwitchRuns runs, switch_runs_in(models, query));
@@ -136,13 +136,13 @@ Result<Forecast> predict_accuracy(const Predictor::Models& models, Query& query)
   return asynchronous_accuracy(models.calibration, std::max(workers, 1.0));
 }
 
-Result<Forecast> predict_switch_time(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_switch_time(const FittedModels& models, Query& query) {
   const double fraction = query.needed_number("fraction", 0, 1);
   TRY_ASSIGN(const SwitchRuns runs, switch_runs_in(models, query));
   return runs.time(fraction);
 }
 
-Result<Forecast> predict_divergence(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_divergence(const FittedModels& models, Query& query) {
   const double fraction = query.needed_number("fraction", 0, 1);
   TRY_ASSIGN(const SwitchRuns runs, switch_runs_in(models, query));
   return runs.divergence(fraction);

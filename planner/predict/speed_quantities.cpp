@@ -36,26 +36,25 @@ struct JobQuestion {
   std::string split;
 };
 
-JobQuestion job_in(const Predictor::Models& models, Query& query) {
+JobQuestion job_in(const FittedModels& models, Query& query) {
   JobQuestion job;
   const bool has_duration = query.has("duration_s");
   job.cluster = cluster_in(models, query);
   job.cluster.kind = query.has("kind") ? job.cluster.kind : kWholeJob;
   job.losses = losses_in(query);
   job.split = query.text("split");
-  const auto steps = query.number("steps", 1, kStepsMost);
-  const bool is_known = models.size && job.cluster.network.model == models.size->model;
-  if (!steps && !is_known && !has_duration) {
+  const std::optional<double> steps = steps_in(models, job.cluster.network, query);
+  if (!steps && !has_duration) {
     query.complain("steps is missing");
   }
   if (!job.split.empty() && !job.losses.empty()) {
     query.complain("losses of a cluster over regions are not predicted");
   }
-  job.steps = steps.value_or(is_known ? models.size->steps : 1);
+  job.steps = steps.value_or(1);
   return job;
 }
 
-Result<Forecast> duration_of(const Predictor::Models& models, const JobQuestion& job) {
+Result<Forecast> duration_of(const FittedModels& models, const JobQuestion& job) {
   if (job.split.empty()) {
     return job_duration(models.cluster_speeds, job.cluster, job.steps, job.losses);
   }
@@ -64,9 +63,8 @@ Result<Forecast> duration_of(const Predictor::Models& models, const JobQuestion&
                   job.steps / speed.mean, "s", speed.because};
 }
 
-Result<std::vector<BilledServer>> servers_of(const Predictor::Models& models,
-                                             const JobQuestion& job, const std::string& market,
-                                             double startup_s) {
+Result<std::vector<BilledServer>> servers_of(const FittedModels& models, const JobQuestion& job,
+                                             const std::string& market, double startup_s) {
   std::vector<BilledServer> servers;
   for (const WorkerGroup& group : job.cluster.workers) {
     TRY_ASSIGN(const double price, models.prices.server(group.gpu, market));
@@ -94,7 +92,7 @@ Result<std::vector<BilledServer>> servers_of(const Predictor::Models& models,
 
 }  // namespace
 
-Result<Forecast> predict_step_time(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_step_time(const FittedModels& models, Query& query) {
   const std::string gpu = query.needed_text("gpu");
   const Network network = network_in(models, query);
   const std::string kind = query.text("kind");
@@ -103,19 +101,25 @@ Result<Forecast> predict_step_time(const Predictor::Models& models, Query& query
       gpu, network, latency.value_or(models.step_times.base_latency_ms()), kind);
 }
 
-Result<Forecast> predict_cluster_speed(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_cluster_speed(const FittedModels& models, Query& query) {
   const Cluster cluster = cluster_in(models, query);
   const std::string split = query.text("split");
   return split.empty() ? models.cluster_speeds.speed(cluster)
                        : models.distant_workers.speed(cluster, split);
 }
 
-Result<Forecast> predict_job_duration(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_job_duration(const FittedModels& models, Query& query) {
+  if (has_simulated_losses(query)) {
+    return simulated_job(models, query, PathQuantity::kDuration);
+  }
   const JobQuestion job = job_in(models, query);
   return query.problem() ? Result<Forecast>(*query.problem()) : duration_of(models, job);
 }
 
-Result<Forecast> predict_job_cost(const Predictor::Models& models, Query& query) {
+Result<Forecast> predict_job_cost(const FittedModels& models, Query& query) {
+  if (has_simulated_losses(query)) {
+    return simulated_job(models, query, PathQuantity::kCost);
+  }
   const auto given_s = query.number("duration_s", 0, kSecondsMost);
   const JobQuestion job = job_in(models, query);
   const std::string market = query.needed_text("market");

@@ -65,6 +65,54 @@ TEST(Predictor, CostsFollowFromDurationsAndPrices) {
   EXPECT_NEAR(number(lossy, "median"), 0.1 + 0.01, 1e-9);
 }
 
+/// A job of `steps` whose losses are drawn; 57,600 steps of four workers take an hour.
+boost::json::object simulated(const std::string& quantity, int steps, const std::string& more) {
+  return answer_to(R"({"quantity": ")" + quantity +
+                   R"(", "losses": "simulated", "gpu": "A1", "workers": 4, "model": "net-20",
+                       "steps": )" +
+                   std::to_string(steps) + more + "}");
+}
+
+TEST(Predictor, DrawsTheLossesOfAJobIfItIsToldSo) {
+  const std::string north = R"(, "region": "north")";
+  const std::string on_demand = R"(, "market": "on_demand")";
+  const auto sure = simulated("job_losses", 576'000, on_demand);
+  EXPECT_EQ(number(sure, "mean"), 0);
+  EXPECT_EQ(sure.at("unit"), "servers");
+  const double half = number(simulated("job_losses", 288'000, north), "mean");
+  const auto whole = simulated("job_losses", 576'000, north);
+  EXPECT_GT(half, 0.1);
+  EXPECT_NEAR(number(whole, "mean") / half, 2, 0.5);
+  EXPECT_GT(number(whole, "standard_error"), 0);
+  // The time of a job without losses, and its start-up.
+  const double undisturbed = number(simulated("job_duration", 576'000, on_demand), "mean");
+  EXPECT_NEAR(undisturbed, 36'000 + 160, 1000);
+  EXPECT_GT(number(simulated("job_duration", 576'000, north), "mean"), undisturbed);
+  const double spot = number(simulated("job_cost", 576'000, north), "mean");
+  EXPECT_NEAR(spot, 4 * 36'000 * 0.0001, 1);
+  EXPECT_LT(spot, number(simulated("job_cost", 576'000, on_demand), "mean") / 2);
+}
+
+TEST(Predictor, TheSameSeedDrawsTheSameLosses) {
+  const std::string seeded = R"(, "region": "north", "paths": 300, "seed": )";
+  const auto first = simulated("job_cost", 576'000, seeded + "7");
+  EXPECT_EQ(first, simulated("job_cost", 576'000, seeded + "7"));
+  EXPECT_NE(number(first, "mean"), number(simulated("job_cost", 576'000, seeded + "8"), "mean"));
+}
+
+TEST(Predictor, RefusesLossesThatItCannotDraw) {
+  const auto error = [](const std::string& more) {
+    return std::string(simulated("job_duration", 576'000, more).at("error").as_string());
+  };
+  EXPECT_EQ(error(""), "region is missing");
+  EXPECT_EQ(error(R"(, "region": "north", "cluster": "1xA1+1xB2")"),
+            "losses of a cluster of several machine types are not simulated");
+  EXPECT_EQ(error(R"(, "market": "stocks")"), "market is neither spot nor on_demand");
+  EXPECT_EQ(error(R"(, "region": "north", "paths": 0)"), "paths is out of range");
+  const auto endless = simulated("job_cost", 2'000'000'000, R"(, "region": "north")");
+  EXPECT_TRUE(std::string(endless.at("error").as_string()).ends_with("ask for fewer paths"));
+}
+
 TEST(Predictor, EveryModelCanBeAskedByItself) {
   const std::pair<const char*, double> cases[] = {
       {R"({"quantity": "checkpoint_time", "model": "net-10"})", 3 + 0.16 + 0.1},

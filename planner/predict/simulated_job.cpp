@@ -1,0 +1,181 @@
+// Jobs whose losses are drawn: the product's own replacement of lost servers, on servers as the
+// calibration knows them.
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/time.hpp"
+#include "base/try_assign.hpp"
+#include "planner/predict/models.hpp"
+#include "planner/simulation/calibrated_market.hpp"
+#include "planner/simulation/summary.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+constexpr double kSimulatedPaths = 2000;
+constexpr double kSimulatedWorkersMost = 4096;
+constexpr double kSimulatedPathsMost = 100'000;
+constexpr double kSeedMost = 9e15;
+constexpr double kHoursADay = 24;
+constexpr double kCheckpointSecondsMost = 1e9;
+/// A path that takes so many times as long as one without a loss is given up.
+constexpr double kTimesLonger = 4;
+/// Hours of all servers on all paths: some seconds of computing.
+constexpr double kServerHoursMost = 1e7;
+/// With more of them given up the quantiles of the others say little.
+constexpr double kGivenUpMost = 0.04;
+
+struct SimulatedJob {
+  Market market;
+  JobModel job;
+  Candidate candidate;
+  std::uint64_t paths = 0;
+  std::uint64_t seed = 0;
+  double undisturbed_s = 0;
+  std::string because;
+};
+
+/// The speed of up to `most` workers of one machine type, computed once.
+ClusterSpeed tabulated(const ClusterSpeed& speed, std::uint32_t most) {
+  std::vector<double> speeds(most + 1);
+  for (std::uint32_t workers = 1; workers <= most; ++workers) {
+    speeds[workers] = speed(std::span(&workers, 1));
+  }
+  return [speeds = std::move(speeds)](std::span<const std::uint32_t> workers) {
+    return speeds[workers.front()];
+  };
+}
+
+Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) {
+  SimulatedJob simulated;
+  Cluster cluster = cluster_in(models, query);
+  if (cluster.workers.size() != 1) {
+    query.complain("losses of a cluster of several machine types are not simulated");
+    return *query.problem();
+  }
+  const WorkerGroup workers = cluster.workers.front();
+  if (workers.workers > kSimulatedWorkersMost) {
+    query.complain("workers is out of range of what is simulated");
+  }
+  const std::string market = query.text("market");
+  if (!market.empty() && market != "spot" && market != "on_demand") {
+    query.complain("market is neither spot nor on_demand");
+  }
+  const bool is_spot = market != "on_demand";
+  const std::string region = is_spot ? query.needed_text("region") : "";
+  const std::optional<double> steps = steps_in(models, cluster.network, query);
+  if (!steps) {
+    query.complain("steps is missing");
+  }
+  simulated.paths = static_cast<std::uint64_t>(
+      query.number("paths", 1, kSimulatedPathsMost).value_or(kSimulatedPaths));
+  simulated.seed = static_cast<std::uint64_t>(query.number("seed", 0, kSeedMost).value_or(1));
+  const auto checkpoint_every_s = query.number("checkpoint_every_s", 1, kCheckpointSecondsMost);
+  simulated.job.clock_s = kSecondsPerHour * query.number("launch_hour", 0, kHoursADay).value_or(0);
+  if (query.problem()) {
+    return *query.problem();
+  }
+  TRY_ASSIGN(OfferModel offer, calibrated_offer(models, cluster.network,
+                                                {workers.gpu, region,
+                                                 is_spot ? cloud_hooks::Market::kSpot
+                                                         : cloud_hooks::Market::kOnDemand}));
+  TRY_ASSIGN(const Forecast speed, models.cluster_speeds.speed(cluster));
+  if (checkpoint_every_s) {
+    TRY_ASSIGN(const Forecast checkpoint, models.checkpoints.stored(cluster.network));
+    simulated.job.checkpoint_s = checkpoint.quantile(0.5);
+    simulated.candidate.checkpoint_every_s = *checkpoint_every_s;
+  }
+  if (cluster.parameter_servers > 0) {
+    TRY_ASSIGN(const double price, models.prices.parameter_server());
+    simulated.job.other_cost_per_hour = price * kSecondsPerHour * cluster.parameter_servers;
+  }
+  simulated.market.zones = {calibrated_zone(models, region)};
+  simulated.market.offers = {std::move(offer)};
+  simulated.job.work = *steps;
+  simulated.job.speed_log_sd = log_sd(speed);
+  simulated.job.speed = tabulated(calibrated_speed(models, cluster, {workers.gpu}),
+                                  static_cast<std::uint32_t>(workers.workers));
+  simulated.candidate.offers = {0};
+  simulated.candidate.workers = static_cast<std::uint32_t>(workers.workers);
+  simulated.undisturbed_s = *steps / speed.quantile(0.5);
+  if (simulated.undisturbed_s / kSecondsPerHour * workers.workers *
+          static_cast<double>(simulated.paths) >
+      kServerHoursMost) {
+    return Error{Errc::kInvalidInput,
+                 "a job of " +
+                     std::to_string(std::lround(simulated.undisturbed_s / kSecondsPerHour)) +
+                     " h on so many workers is too long to simulate that often; ask for fewer "
+                     "paths"};
+  }
+  simulated.because = std::to_string(simulated.paths) + " simulated jobs (seed " +
+                      std::to_string(simulated.seed) +
+                      "), lost servers replaced; speed: " + speed.because;
+  return simulated;
+}
+
+double value_of(const PathOutcome& path, PathQuantity quantity, double horizon_s) {
+  switch (quantity) {
+    case PathQuantity::kDuration: return std::min(path.finish_s, horizon_s);
+    case PathQuantity::kCost: return path.cost;
+    case PathQuantity::kLosses: return path.losses;
+  }
+  return 0;
+}
+
+const char* unit_of(PathQuantity quantity) {
+  switch (quantity) {
+    case PathQuantity::kDuration: return "s";
+    case PathQuantity::kCost: return "usd";
+    case PathQuantity::kLosses: return "servers";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool has_simulated_losses(Query& query) {
+  return query.is("losses", "simulated");
+}
+
+Result<Forecast> simulated_job(const FittedModels& models, Query& query, PathQuantity quantity) {
+  TRY_ASSIGN(const SimulatedJob simulated, simulated_job_in(models, query));
+  const double start_s =
+      simulated.market.offers.front().start_up.mean() + simulated.market.offers.front().join.mean();
+  const double horizon_s = kTimesLonger * (simulated.undisturbed_s + start_s);
+  const std::vector<PathOutcome> paths =
+      simulate(simulated.market, simulated.job, simulated.candidate, horizon_s, simulated.seed, 0,
+               simulated.paths);
+  const Summary summary = summarise(paths);
+  if (1 - summary.finished.value > kGivenUpMost) {
+    return Error{
+        Errc::kInvalidInput,
+        "only " + std::to_string(std::lround(100 * summary.finished.value)) +
+            " % of the simulated jobs finish within " +
+            std::to_string(std::lround(horizon_s / kSecondsPerHour)) +
+            " h: all servers are lost at once too often for a job of this length" +
+            (simulated.candidate.checkpoint_every_s > 0 ? "" : " without checkpoint_every_s")};
+  }
+  std::vector<double> values;
+  for (const PathOutcome& path : paths) {
+    values.push_back(value_of(path, quantity, horizon_s));
+  }
+  const double count = static_cast<double>(values.size());
+  double sum = 0;
+  double squares = 0;
+  for (const double value : values) {
+    sum += value;
+    squares += value * value;
+  }
+  const double variance = std::max(0.0, squares / count - sum / count * (sum / count));
+  Forecast forecast = sampled_forecast(std::move(values), {unit_of(quantity), simulated.because});
+  forecast.standard_error = std::sqrt(variance / count);
+  return forecast;
+}
+
+Result<Forecast> predict_job_losses(const FittedModels& models, Query& query) {
+  (void)has_simulated_losses(query);
+  return simulated_job(models, query, PathQuantity::kLosses);
+}
+
+}  // namespace mayfly::planner
