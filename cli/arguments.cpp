@@ -135,7 +135,7 @@ class Parser {
     if (option.placeholder.empty()) {
       switches_[option.name] = app_.add_flag("--" + option.name, option.help);
     } else {
-      options_[option.name] = add(option.name, option.help, option.placeholder);
+      options_[option.name] = add(option.name, option.help, option.placeholder, option.letter);
     }
     names_.push_back("--" + option.name);
   }
@@ -166,10 +166,11 @@ class Parser {
     settings_[setting.name] = option;
   }
 
-  CLI::Option* add(const std::string& flag, const std::string& help, const std::string& type) {
+  CLI::Option* add(const std::string& flag, const std::string& help, const std::string& type,
+                   const std::string& letter = {}) {
     return app_
-        .add_option_function<std::string>(
-            "--" + flag, [](const std::string&) {}, help)
+        .add_option_function<std::string>((letter.empty() ? "" : "-" + letter + ",") + "--" + flag,
+                                          [](const std::string&) {}, help)
         ->type_name(type)
         ->take_last();
   }

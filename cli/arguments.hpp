@@ -21,6 +21,7 @@ struct OptionSpec {
   std::string name;         ///< without dashes
   std::string placeholder;  ///< of its value, for the help; empty = a switch
   std::string help;
+  std::string letter{};  ///< the same with one dash, such as "o"; empty = none
 };
 
 /// What one subcommand accepts.

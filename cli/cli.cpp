@@ -1,8 +1,10 @@
 #include "cli/cli.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "cli/documentation.hpp"
+#include "cli/plan_fit.hpp"
 #include "cli/plan_search.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/record_json.hpp"
@@ -216,11 +218,13 @@ Subcommand digest_command() {
 
 Subcommand plan_command() {
   std::vector<OptionSpec> options = plan_options();
+  std::ranges::copy(plan_fit_options(), std::back_inserter(options));
   options.push_back(kConfig);
   options.push_back(kAsJson);
   return {{"plan",
-           "choose the servers of a job on a market, or predict times and costs from measurements",
-           "[predict]", std::move(options), plan_settings(), false},
+           "choose the servers of a job on a market, predict times and costs from measurements, or "
+           "take these from own runs",
+           "[predict | fit RUN_DIR...]", std::move(options), plan_settings(), false},
           plan};
 }
 

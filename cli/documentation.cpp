@@ -23,10 +23,10 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 }
 
 /// The literal words of a usage line such as "list JOB | release JOB | doctor": what is written in
-/// lower case; a placeholder is in capitals.
+/// lower case, perhaps in brackets; a placeholder is in capitals.
 std::vector<std::pair<std::string, std::string>> literal_words(const std::string& positionals) {
   std::vector<std::pair<std::string, std::string>> words;
-  std::istringstream stream(positionals);
+  std::istringstream stream(replaced(replaced(positionals, "[", ""), "]", ""));
   for (std::string word; stream >> word;) {
     if (std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; })) {
       words.emplace_back(word, "");

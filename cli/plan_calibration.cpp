@@ -60,16 +60,25 @@ Result<Forecast> speed_of_one(const Study& study, const std::string& gpu) {
   return study.models.cluster_speeds.speed(cluster);
 }
 
-/// Machine types and the regions in which lifetimes of them were measured.
+/// Machine types and the regions in which lifetimes of them were measured; as in the model of
+/// lifetimes, single servers count for a type without a table by hour.
 std::map<std::string, std::set<std::string>> regions_of(const planner::Calibration& calibration) {
   std::map<std::string, std::set<std::string>> regions;
   for (const planner::LifetimeByHourRow& row : calibration.lifetimes_by_hour) {
     regions[row.gpu].insert(row.region);
   }
   constexpr std::string_view kServer = " server";
+  const auto by_hour = regions;
   for (const planner::PriceRow& row : calibration.prices) {
-    if (row.resource.starts_with("1x") && row.resource.ends_with(kServer)) {
-      (void)regions[row.resource.substr(2, row.resource.size() - 2 - kServer.size())];
+    if (!row.resource.starts_with("1x") || !row.resource.ends_with(kServer)) {
+      continue;
+    }
+    const std::string gpu = row.resource.substr(2, row.resource.size() - 2 - kServer.size());
+    (void)regions[gpu];
+    for (const planner::LifetimeServerRow& server : calibration.lifetime_servers) {
+      if (server.gpu == gpu && row.market == "spot" && !by_hour.contains(gpu)) {
+        regions[gpu].insert(server.zone);
+      }
     }
   }
   return regions;
@@ -174,6 +183,11 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
   source.job.speed = remembered(study, planner::calibrated_speed(study->models, study->job, gpus));
   const Result<Forecast> one = speed_of_one(*study, gpus.front());
   source.job.speed_log_sd = planner::log_sd(one.value());
+  if (const Result<Forecast> recovery =
+          planner::recovery_time(study->models.calibration, study->job.network.model, "lost");
+      recovery.ok()) {
+    source.job.recovery_s = recovery.value().quantile(0.5);
+  }
   if (study->job.parameter_servers > 0) {
     TRY_ASSIGN(const double price, study->models.prices.parameter_server());
     source.job.other_cost_per_hour = price * kSecondsPerHour * study->job.parameter_servers;

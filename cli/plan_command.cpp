@@ -1,9 +1,10 @@
-// `mayfly plan`: the plans of a job (plan_search.hpp), and `mayfly plan predict`: questions to the
-// planner's models, one JSON object a line.
+// `mayfly plan`: the plans of a job (plan_search.hpp); `mayfly plan predict`: questions to the
+// planner's models, one JSON object a line; `mayfly plan fit`: measurements from own runs.
 
 #include "base/parse.hpp"
 #include "cli/calibration_folder.hpp"
 #include "cli/cli.hpp"
+#include "cli/plan_fit.hpp"
 #include "cli/plan_search.hpp"
 #include "planner/predict/predictor.hpp"
 
@@ -26,8 +27,11 @@ int plan(const ParsedArguments& arguments, Context& context) {
   if (arguments.positionals.empty()) {
     return plan_job(arguments, context);
   }
+  if (arguments.positionals.front() == "fit") {
+    return plan_fit(arguments, context);
+  }
   if (arguments.positionals != std::vector<std::string>{"predict"}) {
-    return context.complain("plan expects predict, or nothing", kExitUsage);
+    return context.complain("plan expects predict, fit RUN_DIR..., or nothing", kExitUsage);
   }
   const std::string folder = arguments.option("calibration");
   if (folder.empty()) {

@@ -128,6 +128,8 @@ class RunFold {
   [[nodiscard]] bool is_a_run() const { return !parts_.empty(); }
   [[nodiscard]] std::vector<TimeShare> time_shares() const;
   [[nodiscard]] double end() const;
+  /// The axis' zero by the wall clock, in seconds since 1970; 0 without records.
+  [[nodiscard]] double origin() const { return origin_.value_or(0); }
 
   [[nodiscard]] const Members& members() const { return members_; }
   [[nodiscard]] const Servers& servers() const { return servers_; }

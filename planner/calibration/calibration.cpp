@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <iterator>
 #include <limits>
 #include <type_traits>
@@ -67,7 +68,10 @@ Columns<ClusterSpeedRow> columns_of(const ClusterSpeedRow* /*row*/) {
           {"steps_per_s", &R::steps_per_s, Range::kPositive},
           {"sd", &R::sd},
           {"runs", &R::runs},
-          {"kind", &R::kind}};
+          {"kind", &R::kind},
+          {"microbatches", &R::microbatches, Range::kPositive},
+          {"threads", &R::threads, Range::kPositive},
+          {"cores", &R::cores, Range::kPositive}};
 }
 
 Columns<CheckpointRow> columns_of(const CheckpointRow* /*row*/) {
@@ -247,7 +251,68 @@ Result<void> append(const std::string& name, std::string_view text, std::vector<
   return {};
 }
 
+/// A field as RFC 4180 wants it.
+std::string field_text(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) {
+    return text;
+  }
+  std::string quoted(1, '"');
+  for (const char c : text) {
+    quoted.append(c == '"' ? 2 : 1, c);
+  }
+  quoted += '"';
+  return quoted;
+}
+std::string field_text(int number) {
+  return std::to_string(number);
+}
+std::string field_text(double number) {
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.begin(), digits.end(), number).ptr};
+}
+std::string field_text(const std::optional<double>& number) {
+  return number ? field_text(*number) : std::string();
+}
+
+void append_field(std::string& line, std::string_view text) {
+  if (!line.empty()) {
+    line += ',';
+  }
+  line += text;
+}
+
+/// Empty if no source has a row.
+template <auto table>
+std::string text_of(const std::vector<TableSource>& sources) {
+  using Row = typename std::remove_reference_t<decltype(Calibration().*table)>::value_type;
+  const Columns<Row> columns = columns_of(static_cast<const Row*>(nullptr));
+  std::string text;
+  for (const TableSource& source : sources) {
+    std::string head;
+    for (const Column<Row>& column : columns) {
+      append_field(head, column.name);
+    }
+    for (const auto& [name, value] : source.further) {
+      append_field(head, name);
+    }
+    for (const Row& row : source.rows->*table) {
+      text += text.empty() ? head + "\n" : "";
+      for (const Column<Row>& column : columns) {
+        text += &column == &columns.front() ? "" : ",";
+        text += std::visit([&row](auto place) { return field_text(row.*place); }, column.place);
+      }
+      for (const auto& [name, value] : source.further) {
+        text += ',';
+        text += field_text(value);
+      }
+      text += '\n';
+    }
+  }
+  return text;
+}
+
 using Adder = Result<void> (*)(const std::string&, std::string_view, Calibration&);
+using Writer = std::string (*)(const std::vector<TableSource>&);
 
 template <auto table>
 Result<void> add(const std::string& name, std::string_view text, Calibration& calibration) {
@@ -275,24 +340,30 @@ Result<void> add_cross_region(const std::string& name, std::string_view text,
 struct Table {
   std::string_view name;  ///< without its suffix; a last underscore stands for any ending
   Adder adder;
+  Writer writer = nullptr;  ///< none if the name says a field of all rows
 };
 
+template <auto table>
+constexpr Table table_at(std::string_view name) {
+  return {name, add<table>, text_of<table>};
+}
+
 constexpr std::array kTables = {
-    Table{"step_time", add<&Calibration::step_times>},
-    Table{"cluster_speed", add<&Calibration::cluster_speeds>},
-    Table{"checkpoint", add<&Calibration::checkpoints>},
-    Table{"lifetime_by_hour", add<&Calibration::lifetimes_by_hour>},
-    Table{"lifetime_servers", add<&Calibration::lifetime_servers>},
-    Table{"training_server_uptime", add<&Calibration::server_uptimes>},
-    Table{"revocations_by_hour_of_day", add<&Calibration::revocations_by_hour>},
+    table_at<&Calibration::step_times>("step_time"),
+    table_at<&Calibration::cluster_speeds>("cluster_speed"),
+    table_at<&Calibration::checkpoints>("checkpoint"),
+    table_at<&Calibration::lifetimes_by_hour>("lifetime_by_hour"),
+    table_at<&Calibration::lifetime_servers>("lifetime_servers"),
+    table_at<&Calibration::server_uptimes>("training_server_uptime"),
+    table_at<&Calibration::revocations_by_hour>("revocations_by_hour_of_day"),
     Table{"runs_", add<&Calibration::runs>},
-    Table{"training_jobs", add<&Calibration::training_jobs>},
+    table_at<&Calibration::training_jobs>("training_jobs"),
     Table{kCrossRegion, add_cross_region},
-    Table{"replacement", add<&Calibration::replacements>},
-    Table{"startup_untrimmed", add<&Calibration::startups>},
-    Table{"remaining_time", add<&Calibration::remaining_times>},
-    Table{"switch_runs", add<&Calibration::switch_runs>},
-    Table{"prices", add<&Calibration::prices>}};
+    table_at<&Calibration::replacements>("replacement"),
+    table_at<&Calibration::startups>("startup_untrimmed"),
+    table_at<&Calibration::remaining_times>("remaining_time"),
+    table_at<&Calibration::switch_runs>("switch_runs"),
+    table_at<&Calibration::prices>("prices")};
 
 const Table* table_of(std::string_view name) {
   if (!name.ends_with(kSuffix)) {
@@ -319,6 +390,17 @@ Result<void> add_table(const std::string& name, std::string_view text, Calibrati
     return Error{Errc::kInvalidInput, name + ": no table of a calibration has this name"};
   }
   return table->adder(name, text, calibration);
+}
+
+std::vector<TableText> tables_of(const std::vector<TableSource>& sources) {
+  std::vector<TableText> tables;
+  for (const Table& table : kTables) {
+    std::string text = table.writer == nullptr ? "" : table.writer(sources);
+    if (!text.empty()) {
+      tables.push_back({std::string(table.name) + kSuffix, std::move(text)});
+    }
+  }
+  return tables;
 }
 
 }  // namespace mayfly::planner

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -25,13 +26,15 @@ struct StepTimeRow {
 };
 
 /// cluster_speed.csv: updates per second of workers of one type. `kind` is "steady" (training
-/// alone) or "whole job" (all steps over the whole duration).
+/// alone) or "whole job" (all steps over the whole duration). The last three are of workers that
+/// share the microbatches of a step (models/work_sharing.hpp); empty if they do not.
 struct ClusterSpeedRow {
   std::string gpu, model, kind;
   int parameter_servers = 0;
   int workers = 0;
   double steps_per_s = 0;
   std::optional<double> sd, runs;
+  std::optional<double> microbatches{}, threads{}, cores{};
 };
 
 /// checkpoint.csv: one checkpoint; `local_s` is the part before the upload.
@@ -152,5 +155,19 @@ struct Calibration {
 /// a field that is no number or outside of its range; `calibration` is then unchanged.
 [[nodiscard]] Result<void> add_table(const std::string& name, std::string_view text,
                                      Calibration& calibration);
+
+/// Rows of one origin, and the columns that say it in each row.
+struct TableSource {
+  const Calibration* rows = nullptr;
+  std::vector<std::pair<std::string, std::string>> further;  ///< column and value
+};
+struct TableText {
+  std::string name;  ///< of the file
+  std::string text;
+};
+
+/// The tables that have rows, as add_table reads them back. All sources have the same further
+/// columns. Tables of which a field is in the name (runs_, cross_region_) are left out.
+[[nodiscard]] std::vector<TableText> tables_of(const std::vector<TableSource>& sources);
 
 }  // namespace mayfly::planner

@@ -27,7 +27,9 @@ constexpr double kSecondServerGain = 0.4;  // log of the factor, without any mea
 constexpr double kSecondServerSd = 0.3;
 constexpr double kKnownCeilingSd = 0.15;
 constexpr double kDegrees = 8;
-constexpr double kNoise = 0.025;         // of one measured speed
+constexpr double kExchangeShare =
+    0.15;                         // of one worker's step, by which an exchange makes it longer
+constexpr double kNoise = 0.025;  // of one measured speed
 constexpr double kSplitCampaign = 0.15;  // relative spread of runs that had losses among them
 
 double saturated(double log_sum, double log_ceiling, double bend) {
@@ -56,6 +58,10 @@ std::string kind_name(const std::string& gpu, const std::string& kind) {
 }
 std::string ceiling_name(const std::string& model, int servers) {
   return "ceiling " + std::to_string(servers) + " " + model;
+}
+
+std::string exchange_name(const std::string& gpu, const std::string& model) {
+  return "exchange " + gpu + " " + model;
 }
 
 std::string group_name(const std::tuple<std::string, std::string, int, std::string>& group) {
@@ -132,9 +138,17 @@ void ClusterSpeeds::collect(const Calibration& calibration, const Networks& netw
   const auto add = [this, &networks](Group group, double workers, double speed, double sd) {
     const Network network = networks.completed({std::get<1>(group), "", {}, {}, {}, {}, {}});
     if (workers > 0 && step_times_.step(std::get<0>(group), network).ok()) {
-      observations_.push_back({std::move(group), workers, std::log(speed), sd});
+      const WorkSharing* sharing = sharing_of(std::get<0>(group), std::get<1>(group));
+      const double effective = sharing ? effective_workers(*sharing, workers) : workers;
+      observations_.push_back({std::move(group), workers, std::log(speed), sd, effective});
     }
   };
+  for (const ClusterSpeedRow& row : calibration.cluster_speeds) {
+    if (row.microbatches && row.threads) {
+      sharings_.insert_or_assign({row.gpu, row.model}, WorkSharing{*row.microbatches, *row.threads,
+                                                                   row.cores.value_or(0)});
+    }
+  }
   std::set<std::tuple<std::string, int, int>> whole;
   for (const ClusterSpeedRow& row : calibration.cluster_speeds) {
     const double runs = row.runs.value_or(1);
@@ -159,6 +173,20 @@ void ClusterSpeeds::collect(const Calibration& calibration, const Networks& netw
   }
 }
 
+const WorkSharing* ClusterSpeeds::sharing_of(const std::string& gpu,
+                                             const std::string& model) const {
+  const WorkSharing* of_other = nullptr;
+  for (const auto& [key, sharing] : sharings_) {
+    if (key.first == gpu && (key.second == model || of_other == nullptr)) {
+      of_other = &sharing;
+      if (key.second == model) {
+        break;
+      }
+    }
+  }
+  return of_other;
+}
+
 std::size_t ClusterSpeeds::parameter(const std::string& name, Prior prior) {
   const auto [at, is_new] = index_.try_emplace(name, priors_.size());
   if (is_new) {
@@ -181,6 +209,9 @@ void ClusterSpeeds::add_parameters(const StepTimes& step_times, const Networks& 
       parameter(kind_name(gpu, kind), {0, kKindEffect});
     }
     parameter(group_name(seen.group), {0, kGroupEffect});
+    if (servers == 0 && sharings_.contains({gpu, model})) {
+      parameter(exchange_name(gpu, model), {0, kExchangeShare});
+    }
     if (servers > 0) {
       double most = seen.log_speed;
       for (const Observation& other : observations_) {
@@ -210,6 +241,10 @@ ClusterSpeeds::Single ClusterSpeeds::single_of(const Group& group) const {
       single.logs.push_back(at->second);
     }
   }
+  const auto exchange = index_.find(exchange_name(gpu, model));
+  if (servers == 0 && exchange != index_.end()) {
+    single.exchange = exchange->second;
+  }
   const auto one = index_.find(ceiling_name(model, 1));
   const auto more = index_.find(ceiling_name(model, servers));
   if (servers > 1 && one != index_.end() && more != index_.end()) {
@@ -230,6 +265,18 @@ double ClusterSpeeds::single_step_s(const Single& single, const Numbers& paramet
   return std::max(step_s - saved_s, step_s / 2);
 }
 
+double ClusterSpeeds::sum_of_workers(const Single& single, const Numbers& parameters,
+                                     double workers, double effective, double log_outside,
+                                     double further_step_s) const {
+  const double step_s = single_step_s(single, parameters, log_outside) + further_step_s;
+  const double exchange_s = single.exchange && workers > 1
+                                ? parameters[*single.exchange] * step_s * (workers - 1) / workers
+                                : 0;
+  // An exchange that seems to take less than no time: the work is then shared better than whole
+  // microbatches say, but not twice as well.
+  return 1 / std::max(step_s / effective + exchange_s, step_s / effective / 2);
+}
+
 void ClusterSpeeds::fit_all() {
   if (observations_.empty()) {
     return;
@@ -241,7 +288,8 @@ void ClusterSpeeds::fit_all() {
       Numbers errors;
       errors.reserve(observations_.size());
       for (const Observation& seen : observations_) {
-        double log_speed = std::log(seen.workers / single_step_s(seen.single, parameters, 0));
+        double log_speed =
+            std::log(sum_of_workers(seen.single, parameters, seen.workers, seen.effective, 0, 0));
         if (seen.ceiling) {
           log_speed = saturated(log_speed, parameters[*seen.ceiling], bend);
         }
@@ -341,7 +389,18 @@ Result<std::vector<ClusterSpeeds::Part>> ClusterSpeeds::parts_of(const Cluster& 
       continue;
     }
     const Group group{workers.gpu, model, cluster.parameter_servers, cluster.kind};
-    Part part{workers.workers, workers.further_step_s, single_of(group), 0, 0};
+    const WorkSharing* sharing = sharing_of(workers.gpu, model);
+    const bool is_shared = sharing != nullptr && cluster.workers.size() == 1;
+    Part part{workers.workers,
+              workers.further_step_s,
+              is_shared ? effective_workers(*sharing, workers.workers) : workers.workers,
+              single_of(group),
+              0,
+              0};
+    if (is_shared) {
+      because += std::to_string(std::lround(sharing->microbatches)) + " microbatches a step, " +
+                 std::to_string(std::lround(sharing->threads)) + " threads a worker; ";
+    }
     if (index_.contains(base_name(workers.gpu, model))) {
       const auto seen =
           std::count_if(observations_.begin(), observations_.end(), [&](const Observation& other) {
@@ -381,9 +440,9 @@ Result<Forecast> ClusterSpeeds::speed(const Cluster& cluster) const {
                                const Part* shifted) {
       double sum = 0;
       for (const Part& part : parts) {
-        const double step_s = single_step_s(
-            part.single, parameters, part.log_outside + (&part == shifted ? part.outside_sd : 0));
-        sum += part.workers / (step_s + part.further_step_s);
+        sum += sum_of_workers(part.single, parameters, part.workers, part.effective,
+                              part.log_outside + (&part == shifted ? part.outside_sd : 0),
+                              part.further_step_s);
       }
       const double limit =
           fitted != index_.end() ? parameters[fitted->second] : inferred.mean + ceiling_shift;

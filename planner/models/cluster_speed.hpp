@@ -8,17 +8,23 @@
 // it. A further parameter server also saves each worker some of the time that it waits for an
 // answer, 1/K with one less 1/K with more, which fast workers notice most. The published model is S
 // alone (CM-DARE, ICDCS 2020, section on cluster speed).
+//
+// Workers of one type that share the microbatches of a step count as effective_workers of
+// work_sharing.hpp; what their exchange of gradients adds is a share x of one worker's step, times
+// (n - 1) / n. With several types in a cluster, neither is modelled.
 
 #include <map>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planner/calibration/calibration.hpp"
 #include "planner/estimate.hpp"
 #include "planner/fit.hpp"
 #include "planner/models/step_time.hpp"
+#include "planner/models/work_sharing.hpp"
 
 namespace mayfly::planner {
 
@@ -67,12 +73,14 @@ class ClusterSpeeds {
   struct Single {
     std::vector<std::size_t> logs;  ///< their sum is the logarithm of its speed with one server
     std::optional<std::size_t> one, more;  ///< log K with one server, and with those of the cluster
+    std::optional<std::size_t> exchange{};  ///< x of workers that share steps
   };
   struct Observation {
     Group group;
     double workers = 0;
     double log_speed = 0;
-    double sd = 0;  ///< of log_speed beyond the common noise
+    double sd = 0;         ///< of log_speed beyond the common noise
+    double effective = 0;  ///< workers by the time that they need for their work
     Single single{};
     std::optional<std::size_t> ceiling{};
   };
@@ -86,6 +94,7 @@ class ClusterSpeeds {
   /// Workers of a cluster whose speed is asked for.
   struct Part {
     double workers = 0, further_step_s = 0;
+    double effective = 0;  ///< of these workers
     Single single;
     double log_outside = 0, outside_sd = 0;  ///< if the fits have no such type and network
   };
@@ -97,6 +106,13 @@ class ClusterSpeeds {
   /// Seconds per step of one worker.
   [[nodiscard]] double single_step_s(const Single& single, const Numbers& parameters,
                                      double log_outside) const;
+  /// Steps per second of workers of one type without a limit of parameter servers.
+  [[nodiscard]] double sum_of_workers(const Single& single, const Numbers& parameters,
+                                      double workers, double effective, double log_outside,
+                                      double further_step_s) const;
+  /// How workers of this type share steps of the network; of another one if it was not measured.
+  [[nodiscard]] const WorkSharing* sharing_of(const std::string& gpu,
+                                              const std::string& model) const;
   void fit_all();
   void fit_ceilings(const Networks& networks);
   [[nodiscard]] Result<std::vector<Part>> parts_of(const Cluster& cluster,
@@ -105,6 +121,7 @@ class ClusterSpeeds {
 
   const StepTimes& step_times_;
   std::vector<Observation> observations_;
+  std::map<std::pair<std::string, std::string>, WorkSharing> sharings_;  ///< by type and network
   std::map<std::string, std::size_t> index_;  ///< of a parameter, by name
   std::vector<Prior> priors_;
   std::vector<Fit> fits_;

@@ -15,6 +15,7 @@ constexpr double kBatchesBefore = 3;
 constexpr double kStartDegrees = 6;
 constexpr double kBetweenDays = 0.03;
 constexpr double kUnknownSd = 0.1;
+constexpr double kSpreadOfRecoveries = 0.5;  // relative, if only one was seen
 constexpr std::string_view kStepsIn = " steps in ";
 constexpr double kErrorOfTwo = 0.2;
 
@@ -172,6 +173,26 @@ Result<Forecast> join_time(const Calibration& calibration, const Networks& netwo
   const double sd = std::hypot(spread, std::hypot(line.error, kBetweenDays * median));
   return absolute_forecast(median, sd, 3, 0, 1e9,
                            {"s", std::to_string(seconds.size()) + " joins, by tensors"});
+}
+
+Result<Forecast> recovery_time(const Calibration& calibration, const std::string& model,
+                               const std::string& cause) {
+  for (const bool is_any : {false, true}) {
+    Numbers means, spreads;
+    for (const ReplacementRow& row : calibration.replacements) {
+      if (row.what == "recovery, " + cause && row.mean_s > 0 && (is_any || row.item == model)) {
+        means.push_back(row.mean_s);
+        spreads.push_back(row.sd_s.value_or(kSpreadOfRecoveries * row.mean_s) / row.mean_s);
+      }
+    }
+    if (!means.empty()) {
+      return relative_forecast(
+          mean_of(means), std::hypot(root_mean_square(spreads), is_any ? kUnknownSd : 0), 3,
+          {"s", "recoveries of replacement.csv: " + std::to_string(means.size()) +
+                    (is_any ? ", of other networks" : "")});
+    }
+  }
+  return Error{Errc::kNotFound, "replacement.csv has no 'recovery, " + cause + "'"};
 }
 
 Result<Forecast> chief_loss(const Calibration& calibration, double steps, double steps_per_s) {

@@ -49,4 +49,9 @@ class Startups {
 /// t = t_req + (W - n) / v_new - t_req v_cur / v_new. 0 without the table.
 [[nodiscard]] double remaining_time_constant(const Calibration& calibration);
 
+/// Seconds from a loss until the other workers compute again, from rows "recovery, CAUSE" of
+/// replacement.csv: of the network, or of others if it has none. kNotFound.
+[[nodiscard]] Result<Forecast> recovery_time(const Calibration& calibration,
+                                             const std::string& model, const std::string& cause);
+
 }  // namespace mayfly::planner

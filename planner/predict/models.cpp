@@ -20,6 +20,7 @@ const std::vector<Quantity>& all_quantities() {
       {"checkpoint_local_time", predict_checkpoint_local_time},
       {"startup_time", predict_startup_time},
       {"join_time", predict_join_time},
+      {"recovery_time", predict_recovery_time},
       {"chief_loss", predict_chief_loss},
       {"remaining_time", predict_remaining_time},
       {"revoked_share", predict_revoked_share},

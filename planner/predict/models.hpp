@@ -49,6 +49,7 @@ Result<Forecast> predict_checkpoint_time(const FittedModels& models, Query& quer
 Result<Forecast> predict_checkpoint_local_time(const FittedModels& models, Query& query);
 Result<Forecast> predict_startup_time(const FittedModels& models, Query& query);
 Result<Forecast> predict_join_time(const FittedModels& models, Query& query);
+Result<Forecast> predict_recovery_time(const FittedModels& models, Query& query);
 Result<Forecast> predict_chief_loss(const FittedModels& models, Query& query);
 Result<Forecast> predict_remaining_time(const FittedModels& models, Query& query);
 Result<Forecast> predict_revoked_share(const FittedModels& models, Query& query);

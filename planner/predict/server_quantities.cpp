@@ -54,6 +54,11 @@ Result<Forecast> predict_join_time(const FittedModels& models, Query& query) {
                    where.empty() ? "new server" : where);
 }
 
+Result<Forecast> predict_recovery_time(const FittedModels& models, Query& query) {
+  const std::string cause = query.text("cause");
+  return recovery_time(models.calibration, query.text("model"), cause.empty() ? "lost" : cause);
+}
+
 Result<Forecast> predict_chief_loss(const FittedModels& models, Query& query) {
   const double since = query.needed_number("steps_since_checkpoint", 0, kCountMost);
   const auto given = query.number("steps_per_s", kExact, kCountMost);

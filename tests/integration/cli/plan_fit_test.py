@@ -1,0 +1,122 @@
+"""Goal: `mayfly plan fit` makes a calibration of run directories that predicts these runs.
+Method: small jobs of local workers, one of which is killed; the tables are compared with the
+records, and predictions with the tables. Speeds of a busy machine vary, so predictions need to be
+near only.
+"""
+import csv
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import tempfile
+
+import mayfly_run
+from mayfly_run import SMALL_JOB, expect
+
+JOB = SMALL_JOB + ["--workers", "2", "--steps", "60", "--price-per-hour", "0.36",
+                   "--checkpoint-every", "10", "--no-rebalance", "--chaos",
+                   "kill@step=30:worker=1"]
+HOST = socket.gethostname().replace(" ", "-")
+NEAR = 4  # times
+
+
+def plan(*args, text=""):
+    return subprocess.run([mayfly_run.BINARY, "plan", *map(str, args)], input=text,
+                          capture_output=True, text=True, timeout=120)
+
+
+def rows_of(folder, table):
+    with open(folder / table, newline="", encoding="utf-8") as text:
+        return list(csv.DictReader(text))
+
+
+def predict(folder, **query):
+    done = plan("predict", "--calibration", folder, text=json.dumps(query) + "\n")
+    expect(done.returncode == 0 and not done.stderr, done.stderr)
+    answer = json.loads(done.stdout)
+    expect("median" in answer, f"{query}: {answer}")
+    expect(answer["low"] <= answer["median"] <= answer["high"], f"no interval: {answer}")
+    return answer["median"]
+
+
+def near(value, truth, what):
+    expect(truth / NEAR < value < truth * NEAR, f"{what}: {value} instead of about {truth}")
+
+
+def predicts(folder):
+    run = mayfly_run.Run(JOB)
+    run.finish()
+    made = folder / "made"
+    done = plan("fit", run.run_dir, "-o", made)
+    expect(done.returncode == 0 and not done.stderr, done.stderr)
+    expect(sorted(path.name for path in folder.iterdir()) == ["made"], "parts are left")
+    expect(run.run_dir in (made / "README.md").read_text(), "the run is not named")
+    speeds = {int(row["workers"]): float(row["steps_per_s"])
+              for row in rows_of(made, "cluster_speed.csv")}
+    expect(sorted(speeds) == [1, 2], f"speeds of {speeds}")
+    for workers, speed in speeds.items():
+        own = [m["images_per_second"] / 16 for m in run.metrics()
+               if m["members"] == workers and m["images_per_second"] > 0]
+        expect(min(own) <= speed <= max(own), f"{workers} workers: {speed} is of no step")
+        near(predict(made, quantity="cluster_speed", gpu=HOST, workers=workers, model="resnet20"),
+             speed, f"speed of {workers}")
+    near(predict(made, quantity="step_time", gpu=HOST, model="resnet20"), 1 / speeds[1], "step")
+    [recovery] = [event["recovery"] for event in run.events("recovery")
+                  if event["recovery"]["cause"] == "lost"]
+    near(predict(made, quantity="recovery_time", model="resnet20"), recovery["synced_ms"] / 1000,
+         "recovery")
+    ends = [row["ended_by"] for row in rows_of(made, "lifetime_servers.csv")]
+    expect(sorted(ends) == ["revoked", "stopped"], f"lives ended by {ends}")
+    for row in rows_of(made, "checkpoint.csv"):
+        expect(1 < float(row["weights_mb"]) < 5, f"bytes of {row}")
+    predict(made, quantity="checkpoint_time", model="resnet20")
+    predict(made, quantity="join_time", model="resnet20")
+    cost = predict(made, quantity="job_cost", cluster=f"2x{HOST}", model="resnet20", steps=1000,
+                   market="on_demand", duration_s=3600)
+    expect(abs(cost - 0.72) < 0.001, f"an hour of two workers costs {cost}")
+    planned = plan("--calibration", made, "--network", "resnet20", "--parameter-servers", 0,
+                   "--steps", 1000, "--deadline", "1000h", "--max-workers", 2)
+    expect(planned.returncode == 0 and not planned.stderr, planned.stderr + planned.stdout)
+    run.remove()
+
+
+def refused(folder):
+    run = mayfly_run.Run(SMALL_JOB + ["--workers", "1", "--steps", "12"])
+    run.finish()
+    old = folder / "old"
+    shutil.copytree(run.run_dir, old)
+    lines = [json.loads(line) for line in (old / "metrics.jsonl").read_text().splitlines()]
+    (old / "metrics.jsonl").write_text("".join(
+        json.dumps({key: value for key, value in line.items() if key != "t"}) + "\n"
+        for line in lines))
+    full = folder / "full"
+    full.mkdir()
+    (full / "notes.txt").write_text("mine")
+    target = folder / "target"
+    before = sorted(path.name for path in folder.iterdir())
+    for args, words in (
+            ((run.run_dir,), "needs -o DIR"),
+            (("-o", target), "expects run directories"),
+            ((full, "-o", target), f"{full} is no run directory"),
+            ((run.run_dir, folder / "nowhere", "-o", target), "there is no run directory"),
+            ((old, "-o", target), "records are of an earlier version"),
+            ((run.run_dir, "-o", full), "is no empty folder")):
+        done = plan("fit", *args)
+        said = done.stderr.splitlines()
+        expect(done.returncode == 2 and len(said) == 1 and words in said[0] and not done.stdout,
+               f"{args}: exit code {done.returncode}, {said} instead of '{words}'")
+    expect(before == sorted(path.name for path in folder.iterdir()), "something was written")
+    run.remove()
+
+
+def in_a_folder(test):
+    def run():
+        with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
+            test(pathlib.Path(folder))
+    return run
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({test.__name__: in_a_folder(test)
+                                      for test in (predicts, refused)}))
