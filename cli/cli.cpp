@@ -221,11 +221,12 @@ Subcommand plan_command() {
   std::ranges::copy(plan_fit_options(), std::back_inserter(options));
   options.push_back(kConfig);
   options.push_back(kAsJson);
-  return {{"plan",
-           "choose the servers of a job on a market, predict times and costs from measurements, or "
-           "take these from own runs",
-           "[predict | fit RUN_DIR...]", std::move(options), plan_settings(), false},
-          plan};
+  return {
+      {"plan",
+       "choose the servers of a job on a market, predict times and costs from measurements, "
+       "take these from own runs, or compare a run with its plan",
+       "[predict | fit RUN_DIR... | check RUN_DIR]", std::move(options), plan_settings(), false},
+      plan};
 }
 
 Subcommand bundle_command() {

@@ -1,9 +1,11 @@
 // `mayfly plan`: the plans of a job (plan_search.hpp); `mayfly plan predict`: questions to the
-// planner's models, one JSON object a line; `mayfly plan fit`: measurements from own runs.
+// planner's models, one JSON object a line; `mayfly plan fit` and `check`: measurements from own
+// runs, and a run against its plan.
 
 #include "base/parse.hpp"
 #include "cli/calibration_folder.hpp"
 #include "cli/cli.hpp"
+#include "cli/plan_check.hpp"
 #include "cli/plan_fit.hpp"
 #include "cli/plan_search.hpp"
 #include "planner/predict/predictor.hpp"
@@ -30,8 +32,12 @@ int plan(const ParsedArguments& arguments, Context& context) {
   if (arguments.positionals.front() == "fit") {
     return plan_fit(arguments, context);
   }
+  if (arguments.positionals.front() == "check") {
+    return plan_check(arguments, context);
+  }
   if (arguments.positionals != std::vector<std::string>{"predict"}) {
-    return context.complain("plan expects predict, fit RUN_DIR..., or nothing", kExitUsage);
+    return context.complain("plan expects predict, fit RUN_DIR..., check RUN_DIR, or nothing",
+                            kExitUsage);
   }
   const std::string folder = arguments.option("calibration");
   if (folder.empty()) {

@@ -7,7 +7,7 @@
 
 namespace mayfly::cli {
 
-/// The options of this form of the command.
+/// The options of this form of the command, and of plan_check.
 [[nodiscard]] std::vector<OptionSpec> plan_fit_options();
 
 /// `mayfly plan fit RUN_DIR... --output DIR`. kExitUsage, with one line and nothing written, if a

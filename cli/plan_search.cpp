@@ -238,7 +238,7 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
 std::vector<OptionSpec> plan_options() {
   return {{"market", "FILE", "what is known of the offers: speeds, lifetimes, start-up times"},
           {"calibration", "DIR",
-           "instead, and of predict: the folder with tables of measurements"},
+           "instead, and of predict, check: the folder with tables of measurements"},
           {"network", "NAME", "with --calibration: the network, as the tables name it"},
           {"family", "NAME", "with --calibration: the family of a network that was not measured"},
           {"gflops", "N", "with --calibration: its relative operations"},

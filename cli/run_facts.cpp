@@ -362,8 +362,8 @@ planner::RunCourse course_of(const RunFold& run) {
 }  // namespace
 
 std::vector<OptionSpec> run_knowledge_options() {
-  return {{"machine", "NAME", "of fit: machine type of workers without a provider (host)"},
-          {"cores", "N", "of fit: cores of the host that the workers of a run shared"}};
+  return {{"machine", "NAME", "of fit, check: machine type of workers without a provider (host)"},
+          {"cores", "N", "of fit, check: cores of the host that the workers of a run shared"}};
 }
 
 Result<RunKnowledge> read_knowledge(const ParsedArguments& arguments) {

@@ -1,4 +1,5 @@
-"""Goal: `mayfly plan fit` makes a calibration of run directories that predicts these runs.
+"""Goal: `mayfly plan fit` makes a calibration of run directories that predicts these runs, and
+`mayfly plan check` compares a run with what is predicted.
 Method: small jobs of local workers, one of which is killed; the tables are compared with the
 records, and predictions with the tables. Speeds of a busy machine vary, so predictions need to be
 near only.
@@ -78,7 +79,29 @@ def predicts(folder):
     planned = plan("--calibration", made, "--network", "resnet20", "--parameter-servers", 0,
                    "--steps", 1000, "--deadline", "1000h", "--max-workers", 2)
     expect(planned.returncode == 0 and not planned.stderr, planned.stderr + planned.stdout)
+    checks(run, made)
     run.remove()
+
+
+def checks(run, made):
+    """`mayfly plan check` of the run that the calibration was fitted to."""
+    done = plan("check", run.run_dir, "--calibration", made, "--json")
+    expect(done.returncode == 0 and not done.stderr, done.stderr)
+    check = json.loads(done.stdout)
+    apart = check["actual_s"] - check["planned_s"]
+    expect(abs(sum(cause["seconds"] for cause in check["causes"]) - apart) < 1e-6,
+           f"the causes do not add up to {apart}: {check['causes']}")
+    expect(check["causes"][0]["cause"] in check["conclusion"], check["conclusion"])
+    compared = {one["name"] for one in check["quantities"] if "inside" in one}
+    expect({"speed of 1 worker", "speed of 2 workers", "time lost by a loss", "checkpoint",
+            "total time without losses", "cost without losses"} <= compared, f"only {compared}")
+    text = plan("check", run.run_dir, "--calibration", made).stdout
+    expect(check["conclusion"] in text and "speed of 2 workers" in text, text)
+    for args, words in (((made,), "is no run directory"),
+                        ((run.run_dir,), "needs --calibration DIR")):
+        done = plan("check", *args)
+        said = done.stderr.splitlines()
+        expect(done.returncode == 2 and len(said) == 1 and words in said[0], f"{args}: {said}")
 
 
 def refused(folder):

@@ -1,0 +1,15 @@
+#pragma once
+
+// `mayfly plan check`: a plan against what came of it. Any thread.
+
+#include "cli/arguments.hpp"
+#include "cli/context.hpp"
+
+namespace mayfly::cli {
+
+/// `mayfly plan check RUN_DIR --calibration DIR`: plans the run in hindsight, and prints each
+/// quantity with its interval beside the actual value, and by what the total time is off.
+/// kExitUsage, with one line, if the folder is no run that can be checked.
+int plan_check(const ParsedArguments& arguments, Context& context);
+
+}  // namespace mayfly::cli
