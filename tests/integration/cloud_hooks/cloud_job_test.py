@@ -1,4 +1,5 @@
 """Servers from a provider, end to end: real workers, one case per run of this script."""
+import csv
 import os
 import shutil
 import signal
@@ -25,6 +26,26 @@ def same_bits_as_undisturbed(job):
     oracle.remove()
 
 
+def calibrates(job):
+    """`mayfly plan fit` knows the servers' type, starts, lives and prices."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    done = subprocess.run([mayfly_run.BINARY, "plan", "fit", job.run.run_dir, "-o", folder],
+                          capture_output=True, text=True, timeout=60)
+    expect(done.returncode == 0, done.stderr)
+
+    def rows(table):
+        with open(os.path.join(folder, table), newline="", encoding="utf-8") as text:
+            return list(csv.DictReader(text))
+    starts = [row["gpu"] for row in rows("startup_untrimmed.csv") if row["class"] == "on_demand"]
+    expect(starts == ["process"] * len(job.events("server_joined")), f"starts of {starts}")
+    ends = sorted(row["ended_by"] for row in rows("lifetime_servers.csv"))
+    expect(ends == ["revoked"] + ["stopped"] * (len(starts) - 1), f"lives ended by {ends}")
+    prices = [(row["resource"], row["market"], round(3600 * float(row["usd_per_second"]), 9))
+              for row in rows("prices.csv")]
+    expect(prices == [("1xprocess server", "on_demand", 0.5)], f"prices {prices}")
+    shutil.rmtree(folder)
+
+
 def local_replaces_a_killed_worker_and_scales():
     job = CloudJob(["--cloud-provider", "local", "--workers", "2", "--cloud-max-workers", "3",
                     "--cloud-offers", "process:on_demand=0.5", "--cloud-budget", "100"])
@@ -42,6 +63,7 @@ def local_replaces_a_killed_worker_and_scales():
     job.run.wait_for_step(COMPARED)
     job.stop()
     same_bits_as_undisturbed(job)
+    calibrates(job)
     last = job.events("cost")[-1]
     expect(last["billing"] == 0 and last["spent"] > 0, f"everything is released\n{job.shown()}")
     print(f"from the loss to the request: {asked[0]['ms']:.1f} ms")
