@@ -214,7 +214,7 @@ class FactsReader {
   }
 
   void read_members() {
-    const bool has_provider = !machines_.empty();
+    const bool has_provider = facts_.has_provider = !machines_.empty();
     const bool is_started_here = config_.hosts.empty() && config_.hostfile.empty() &&
                                  config_.coordinator.empty() && !config_.launched;
     for (const MemberLane& lane : run_.members().lanes()) {

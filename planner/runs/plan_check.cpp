@@ -170,8 +170,12 @@ class Checker {
     const std::string market = run_.prices.empty() ? "" : run_.prices.front().market;
     const Result<double> price = models_.prices.server(run_.machine, market);
     if (price.ok()) {
-      cost.predicted = shifted(total, 0, price.value() * planned);
-      cost.predicted->unit = "money";
+      const std::vector<BilledServer> servers(static_cast<std::size_t>(planned),
+                                              {price.value(), 0, 0});
+      const BillingRule rule = run_.has_provider ? BillingRule::kProduct : BillingRule::kStudies;
+      const auto cost_at = [&](double end_s) { return cost_of(servers, end_s, end_s, rule); };
+      cost.predicted = Estimate{cost_at(total.median), cost_at(total.low), cost_at(total.high),
+                                "money", total.because};
     } else {
       cost.missing = price.error().detail;
     }

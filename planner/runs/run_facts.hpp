@@ -55,6 +55,7 @@ struct RunFacts {
   double cores = 0;               ///< that all workers share; 0 = each has its own, or unknown
   std::string machine;            ///< type of all workers; empty if they differ
   std::vector<RunStep> steps;
+  bool has_provider = false;  ///< its workers ran on servers of one, with a least time to pay
   std::vector<RunWorker> workers;
   std::vector<RunStart> starts;
   std::vector<double> joins_s;  ///< from a worker's connection until it could compute

@@ -103,12 +103,17 @@ TEST(PlanCheck, CausesAddUpAndSlowStepsAreNamed) {
 }
 
 TEST(PlanCheck, CostFollowsFromPricesAndTime) {
-  const RunFacts run = two_workers(1);
+  RunFacts run = two_workers(1);
   const auto check = check_plan(run, course_of(run, 100, 1), calibration_of(run));
   ASSERT_TRUE(check.ok());
   const CheckedQuantity& cost = quantity(check.value(), "cost without losses");
   EXPECT_NEAR(cost.predicted->median, 2 * 1e-3 * check.value().planned_s, 1e-9);
   EXPECT_EQ(cost.actual, 0.06);
+  run.has_provider = true;
+  const auto of_provider = check_plan(run, course_of(run, 100, 1), calibration_of(run));
+  EXPECT_NEAR(quantity(of_provider.value(), "cost without losses").predicted->median, 2 * 1e-3 * 60,
+              1e-9)
+      << "a minute of each server has to be paid";
 }
 
 TEST(PlanCheck, SaysWhatIsNotCompared) {
