@@ -14,10 +14,10 @@
 namespace mayfly::elastic {
 
 struct ReconnectOptions {
-  std::size_t endpoints = 1;                   ///< length of the list
-  Duration loyalty = milliseconds(500);        ///< so long only the one that was lost is tried
-  Duration first_delay = milliseconds(50);     ///< between attempts, growing ...
-  Duration longest_delay = milliseconds(500);  ///< ... to this
+  std::size_t endpoints = 1;                    ///< length of the list
+  Duration lost_one_first = milliseconds(500);  ///< so long only the one that was lost is tried
+  Duration first_delay = milliseconds(50);      ///< between attempts, growing ...
+  Duration longest_delay = milliseconds(500);   ///< ... to this
 };
 
 /// One search. The coordinator that was lost comes first: if it is only restarted, nothing has to
@@ -34,16 +34,17 @@ class ReconnectPlan {
 
   /// The next attempt.
   [[nodiscard]] Attempt next(Instant now);
-  /// The one that was tried last knows that it is not in charge: no more loyalty to it. The next
-  /// one is further on in the list by `skip` places more (see NoQuorum), but not that one itself.
+  /// The one that was tried last knows that it is not in charge: it is not tried first any more.
+  /// The next one is further on in the list by `skip` places more (see NoQuorum), but not that one
+  /// itself.
   void try_elsewhere(std::uint32_t skip);
 
  private:
   ReconnectOptions options_;
   std::size_t endpoint_;
-  Instant loyal_until_;
+  Instant lost_one_until_;
   bool is_first_ = true;
-  bool is_loyal_ = true;
+  bool is_lost_one_first_ = true;
   Duration delay_;
   std::size_t until_slower_ = 1;  // attempts until the delay grows
   RandomStream random_;

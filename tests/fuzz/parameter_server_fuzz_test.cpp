@@ -1,4 +1,4 @@
-// What comes to a shard of a parameter server: from workers, from a leader, from strangers.
+// What comes to a shard of a parameter server: from workers, from a leader, from intruders.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -165,7 +165,7 @@ TEST(PsFuzz, TheMachineBehindAShardIsNotUpsetByAnything) {
       for (std::size_t at = 0; at + kHeaderBytes <= bytes.size(); at += kHeaderBytes) {
         Header header;
         std::memcpy(&header, bytes.data() + at, kHeaderBytes);
-        header.worker = header.worker % 3;  // a stranger, too
+        header.worker = header.worker % 3;  // an intruder, too
         const Result<ShardOutcome> taken = core.take(event_of(header));
         refused += taken.ok() ? 0 : 1;
         updates += taken.ok() && taken.value().update ? 1 : 0;

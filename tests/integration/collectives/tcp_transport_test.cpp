@@ -54,14 +54,14 @@ TEST(TcpTransport, AMemberWithTheWrongKeyIsRefusedAndHarmsNobody) {
   // Of two members 0 connects to 1. Transport 2 claims to be 0, with another key.
   GroupSpec wrong = cluster.spec(ViewId{1}, {0, 1}, 0);
   wrong.key += 1;
-  std::thread stranger([&] {
+  std::thread intruder([&] {
     const auto formed = cluster.transports[2]->form(wrong, far());
     ASSERT_FALSE(formed.ok());
     EXPECT_EQ(formed.error().code, Errc::kRefused);
   });
-  // Rank 1 alone: it must meet the stranger, refuse it, and go on waiting for the true rank 0.
+  // Rank 1 alone: it must meet the intruder, refuse it, and go on waiting for the true rank 0.
   std::thread true_member([&] {
-    stranger.join();
+    intruder.join();
     const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0), far());
     EXPECT_TRUE(formed.ok()) << formed.error().detail;
   });
@@ -100,7 +100,7 @@ TEST(TcpTransport, APeerWhoseProcessIsGoneIsNamedAtOnce) {
 TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
   Cluster cluster(Kind::kTcp, 2);
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
-  std::vector<UniqueFd> strangers;
+  std::vector<UniqueFd> intruders;
   for (int i = 0; i < 100; ++i) {
     auto fd = start_connect_tcp({address.host, address.port});
     ASSERT_TRUE(fd.ok());
@@ -108,7 +108,7 @@ TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
       const std::string nonsense(100, 'x');
       (void)send_some(fd.value().get(), nonsense.data(), nonsense.size());
     }
-    strangers.push_back(std::move(fd).value());
+    intruders.push_back(std::move(fd).value());
   }
   auto groups = cluster.form(ViewId{1}, 2);
   on_all(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
@@ -118,15 +118,15 @@ TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
 TEST(TcpTransport, BetweenViewsStrangersAreLetInAndThrownOut) {
   Cluster cluster(Kind::kTcp, 1);
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
-  std::vector<UniqueFd> strangers;
+  std::vector<UniqueFd> intruders;
   for (std::size_t i = 0; i < 3 * PendingConnections::kPendingMax; ++i) {
     auto fd = start_connect_tcp({address.host, address.port});
     ASSERT_TRUE(fd.ok());
-    strangers.push_back(std::move(fd).value());
+    intruders.push_back(std::move(fd).value());
   }
-  pollfd first{.fd = strangers.front().get(), .events = POLLIN, .revents = 0};
+  pollfd first{.fd = intruders.front().get(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&first, 1, 60'000), 1) << "the first of too many is still there";
-  EXPECT_TRUE(at_end(strangers.front().get()));
+  EXPECT_TRUE(at_end(intruders.front().get()));
 }
 
 TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
@@ -136,7 +136,7 @@ TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
     const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0), far());
     EXPECT_TRUE(formed.ok()) << formed.error().detail;
   });
-  std::vector<UniqueFd> strangers;
+  std::vector<UniqueFd> intruders;
   for (std::size_t i = 0; i < 3 * PendingConnections::kPendingMax; ++i) {
     auto fd = start_connect_tcp({address.host, address.port});
     ASSERT_TRUE(fd.ok());
@@ -144,7 +144,7 @@ TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
     ASSERT_EQ(::poll(&connected, 1, 60'000), 1);
     const Hello hello{kHelloMagic, ~std::uint64_t{0}, i, 0, 1};
     (void)send_some(fd.value().get(), &hello, sizeof hello);
-    strangers.push_back(std::move(fd).value());
+    intruders.push_back(std::move(fd).value());
   }
   const auto formed = cluster.transports[1]->form(cluster.spec(ViewId{1}, {0, 1}, 1), far());
   EXPECT_TRUE(formed.ok()) << formed.error().detail;

@@ -98,10 +98,10 @@ def names_who_is_refused():
                    "checkpoint_every: the job has 0, this worker has 7")
     wrong = os.path.join(cluster.folder, "wrong")
     subprocess.run([mayfly_run.BINARY, "token", wrong], check=True)
-    stranger = cluster.start_process(
-        "stranger", ["worker", "--coordinator", cluster.endpoint(), "--token-file", wrong,
-                     "--run-dir", cluster.run_dir("stranger")] + cluster.job, None)
-    expect(ended(stranger) == 2, stranger.output())
+    intruder = cluster.start_process(
+        "intruder", ["worker", "--coordinator", cluster.endpoint(), "--token-file", wrong,
+                     "--run-dir", cluster.run_dir("intruder")] + cluster.job, None)
+    expect(ended(intruder) == 2, intruder.output())
     wait_for_words(cluster, coordinator, "control port: refused 127.0.0.1:", "wrong token")
     cluster.stop_hard()
 

@@ -1,4 +1,4 @@
-// What is leased to whom: single decisions of the desk. Whole jobs are in tests/sim.
+// What is leased to whom: single decisions of the table. Whole jobs are in tests/sim.
 
 #include "collectives/parameter_server/core/lease_table.hpp"
 
@@ -23,15 +23,15 @@ SyncPlan plan_of(const char* phases, std::uint64_t steps, std::uint32_t slices_p
 
 TEST(LeaseTable, CountsTheUpdatesOfABackupPhaseFromItsBeginning) {
   SyncPlan plan = plan_of("bsp:50%,backup:2-of-3", 2, 2);
-  LeaseTable desk(plan, {});
-  (void)desk.set_workers({k1});
-  const Grants first = desk.connected(k1, 0);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1});
+  const Grants first = table.connected(k1, 0);
   ASSERT_EQ(first.size(), 1u);
   ASSERT_EQ(first[0].lease.count, 2u);
   EXPECT_EQ(first[0].lease.version, 0u);
-  (void)desk.applied({0, 1});
-  (void)desk.confirmed(k1, first[0].lease.serial);
-  const Grants second = desk.wants(k1);
+  (void)table.applied({0, 1});
+  (void)table.confirmed(k1, first[0].lease.serial);
+  const Grants second = table.wants(k1);
   ASSERT_EQ(second.size(), 1u);
   EXPECT_EQ(second[0].lease.first, 2u);
   EXPECT_EQ(second[0].lease.version, 1u) << "the first phase was one update";
@@ -42,42 +42,42 @@ TEST(LeaseTable, CountsTheUpdatesOfABackupPhaseFromItsBeginning) {
 class LeaseTableAfterALoss : public testing::Test {
  protected:
   void SetUp() override {
-    (void)desk.set_workers({k1});
-    ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
-    (void)desk.applied({0});
-    const Grants next = desk.wants(k1);
+    (void)table.set_workers({k1});
+    ASSERT_EQ(table.connected(k1, 0).size(), 1u);
+    (void)table.applied({0});
+    const Grants next = table.wants(k1);
     ASSERT_EQ(next.size(), 1u);
     ASSERT_EQ(next[0].lease.first, 1u);
   }
 
   SyncPlan plan = plan_of("bsp", 4, 1);
-  LeaseTable desk{plan, {.one_shard = false}};
+  LeaseTable table{plan, {.one_shard = false}};
 };
 
 TEST_F(LeaseTableAfterALoss, LeasesTheLaterStepWhenTheEarlierOneIsOnEveryShard) {
-  (void)desk.set_workers({k2, k3});
-  const Grants now = desk.connected(k2, 0);
+  (void)table.set_workers({k2, k3});
+  const Grants now = table.connected(k2, 0);
   ASSERT_EQ(now.size(), 1u) << "the second step's parameters are nowhere yet";
   EXPECT_EQ(now[0].lease.first, 0u);
   EXPECT_FALSE(now[0].lease.version) << "a shard may have gone on";
-  EXPECT_TRUE(desk.connected(k3, 0).empty());
-  const Grants then = desk.confirmed(k2, now[0].lease.serial);
+  EXPECT_TRUE(table.connected(k3, 0).empty());
+  const Grants then = table.confirmed(k2, now[0].lease.serial);
   ASSERT_EQ(then.size(), 1u);
   EXPECT_EQ(then[0].lease.first, 1u);
 }
 
 TEST(LeaseTable, GivesWhatAllWaitForToOneThatWaits) {
   SyncPlan plan = plan_of("bsp", 4, 1);
-  LeaseTable desk(plan, {.one_shard = false});
-  (void)desk.set_workers({k1});
-  (void)desk.connected(k1, 0);
-  (void)desk.applied({0});
-  (void)desk.set_workers({k1, k2});
-  (void)desk.connected(k2, 0);
-  const Grants next = desk.wants(k1);
+  LeaseTable table(plan, {.one_shard = false});
+  (void)table.set_workers({k1});
+  (void)table.connected(k1, 0);
+  (void)table.applied({0});
+  (void)table.set_workers({k1, k2});
+  (void)table.connected(k2, 0);
+  const Grants next = table.wants(k1);
   ASSERT_EQ(next.size(), 1u);
   ASSERT_EQ(next[0].worker, k2) << "it waits until the first step is on every shard";
-  const Grants lost = desk.set_workers({k2});
+  const Grants lost = table.set_workers({k2});
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_EQ(lost[0].worker, k2);
   EXPECT_EQ(lost[0].lease.first, 0u);
@@ -86,42 +86,42 @@ TEST(LeaseTable, GivesWhatAllWaitForToOneThatWaits) {
 
 TEST(LeaseTable, GivesASliceThatCameTooLateToWhoWaits) {
   SyncPlan plan = plan_of("backup:2-of-3", 1, 4);
-  LeaseTable desk(plan, {});
-  (void)desk.set_workers({k1, k2, k3});
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1, k2, k3});
   for (const MemberId worker : {k1, k2, k3}) {
-    ASSERT_EQ(desk.connected(worker, 0).size(), 1u);
+    ASSERT_EQ(table.connected(worker, 0).size(), 1u);
   }
-  desk.staged(0);
-  desk.staged(1);
-  (void)desk.applied({0, 1});
-  ASSERT_EQ(desk.wants(k1).size(), 1u) << "the last slice that nobody has had";
-  EXPECT_TRUE(desk.wants(k2).empty());
-  const Grants again = desk.dropped(2);  // of the third worker, which has not asked for more
+  table.staged(0);
+  table.staged(1);
+  (void)table.applied({0, 1});
+  ASSERT_EQ(table.wants(k1).size(), 1u) << "the last slice that nobody has had";
+  EXPECT_TRUE(table.wants(k2).empty());
+  const Grants again = table.dropped(2);  // of the third worker, which has not asked for more
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].worker, k2);
   EXPECT_EQ(again[0].lease.first, 2u);
   EXPECT_EQ(again[0].lease.version, 1u);
-  EXPECT_EQ(desk.late(), 1u);
+  EXPECT_EQ(table.late(), 1u);
 }
 
 TEST(LeaseTable, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
   SyncPlan plan = plan_of("backup:2-of-3", 4, 2);
-  LeaseTable desk(plan, {});
-  (void)desk.set_workers({k1, k2, k3});
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1, k2, k3});
   for (const MemberId worker : {k1, k2, k3}) {
-    ASSERT_EQ(desk.connected(worker, 0).size(), 1u);
+    ASSERT_EQ(table.connected(worker, 0).size(), 1u);
   }
-  desk.staged(0);
-  EXPECT_TRUE(desk.wants(k1).empty()) << "it has done its part of this round";
-  desk.staged(1);
-  const Grants next = desk.applied({0, 1});
+  table.staged(0);
+  EXPECT_TRUE(table.wants(k1).empty()) << "it has done its part of this round";
+  table.staged(1);
+  const Grants next = table.applied({0, 1});
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].worker, k1);
   EXPECT_EQ(next[0].lease.first, 3u);
   EXPECT_EQ(next[0].lease.version, 1u);
-  EXPECT_EQ(desk.set_workers({k1, k2}).size(), 0u);
-  EXPECT_EQ(desk.reissued(), 1u);
-  const Grants lost = desk.wants(k2);
+  EXPECT_EQ(table.set_workers({k1, k2}).size(), 0u);
+  EXPECT_EQ(table.reissued(), 1u);
+  const Grants lost = table.wants(k2);
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_EQ(lost[0].lease.first, 2u) << "what a lost worker had comes first";
 }
@@ -130,8 +130,8 @@ TEST(LeaseTable, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
 class LeaseTableClocks : public testing::Test {
  protected:
   void SetUp() override {
-    (void)desk.set_workers({k1});
-    ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
+    (void)table.set_workers({k1});
+    ASSERT_EQ(table.connected(k1, 0).size(), 1u);
     for (std::uint64_t slice = 0; slice < 3; ++slice) {
       last = next_of(k1, slice);
     }
@@ -139,44 +139,44 @@ class LeaseTableClocks : public testing::Test {
   }
   /// The worker has done this slice, its newest.
   Lease next_of(MemberId worker, std::uint64_t slice) {
-    (void)desk.applied({slice});
-    (void)desk.confirmed(worker, ++serials[worker]);
-    const Grants grants = desk.wants(worker);
+    (void)table.applied({slice});
+    (void)table.confirmed(worker, ++serials[worker]);
+    const Grants grants = table.wants(worker);
     EXPECT_EQ(grants.size(), 1u);
     return grants.empty() ? Lease{} : grants[0].lease;
   }
 
   SyncPlan plan = plan_of("ssp:1", 40, 1);
-  LeaseTable desk{plan, {}};
+  LeaseTable table{plan, {}};
   Lease last;
   std::map<MemberId, std::uint64_t> serials;
 };
 
 TEST_F(LeaseTableClocks, OneThatJoinsLaterIsNoneThatTheOthersWaitFor) {
-  (void)desk.set_workers({k1, k2});
-  const Grants joined = desk.connected(k2, 0);
+  (void)table.set_workers({k1, k2});
+  const Grants joined = table.connected(k2, 0);
   ASSERT_EQ(joined.size(), 1u);
   EXPECT_EQ(joined[0].lease.clock, 3u);
   EXPECT_EQ(next_of(k2, joined[0].lease.first).clock, 4u);
 }
 
 TEST_F(LeaseTableClocks, OneThatHadNoWorkIsNoneThatTheOthersWaitFor) {
-  (void)desk.set_workers({k1, k2});
-  const Grants joined = desk.connected(k2, 0);
+  (void)table.set_workers({k1, k2});
+  const Grants joined = table.connected(k2, 0);
   ASSERT_EQ(joined.size(), 1u);
   for (int i = 0; i < 4; ++i) {
     last = next_of(k1, last.first);
   }
   ASSERT_EQ(last.clock, 7u);
-  (void)desk.applied({joined[0].lease.first});
-  const Grants rested = desk.rested(k2, joined[0].lease.serial);
+  (void)table.applied({joined[0].lease.first});
+  const Grants rested = table.rested(k2, joined[0].lease.serial);
   ASSERT_EQ(rested.size(), 1u);
   EXPECT_EQ(rested[0].lease.clock, 7u);
 }
 
 TEST_F(LeaseTableClocks, WhatAWorkerIsBehindIsNotForgotten) {
-  (void)desk.set_workers({k1, k2});
-  const Grants joined = desk.connected(k2, 0);
+  (void)table.set_workers({k1, k2});
+  const Grants joined = table.connected(k2, 0);
   ASSERT_EQ(joined.size(), 1u);
   for (int i = 0; i < 4; ++i) {
     last = next_of(k1, last.first);
@@ -185,51 +185,51 @@ TEST_F(LeaseTableClocks, WhatAWorkerIsBehindIsNotForgotten) {
 }
 
 TEST_F(LeaseTableClocks, OneThatIsAheadAndRestedIsStillAhead) {
-  (void)desk.set_workers({k1, k2});
-  const Grants joined = desk.connected(k2, 0);  // at 3, and stays there
+  (void)table.set_workers({k1, k2});
+  const Grants joined = table.connected(k2, 0);  // at 3, and stays there
   ASSERT_EQ(joined.size(), 1u);
   last = next_of(k1, last.first);
   ASSERT_EQ(last.clock, 4u);
-  (void)desk.applied({last.first});
-  const Grants rested = desk.rested(k1, last.serial);
+  (void)table.applied({last.first});
+  const Grants rested = table.rested(k1, last.serial);
   ASSERT_EQ(rested.size(), 1u);
   EXPECT_EQ(rested[0].lease.clock, 5u);
 }
 
 TEST(LeaseTable, RepeatsToAWorkerThatConnectsAgainWhatItDidNotReceive) {
   SyncPlan plan = plan_of("asp", 40, 1);
-  LeaseTable desk(plan, {});
-  (void)desk.set_workers({k1});
-  const Grants first = desk.connected(k1, 0);
-  const Grants second = desk.wants(k1);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1});
+  const Grants first = table.connected(k1, 0);
+  const Grants second = table.wants(k1);
   ASSERT_EQ(second.size(), 1u);
   ASSERT_EQ(second[0].lease.serial, 2u);
-  const Grants one = desk.connected(k1, 1);
+  const Grants one = table.connected(k1, 1);
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].lease, second[0].lease);
-  EXPECT_TRUE(desk.connected(k1, 2).empty());
-  EXPECT_EQ(desk.connected(k1, 0).size(), 2u);
-  EXPECT_TRUE(desk.connected(k3, 0).empty()) << "no member of the view";
+  EXPECT_TRUE(table.connected(k1, 2).empty());
+  EXPECT_EQ(table.connected(k1, 0).size(), 2u);
+  EXPECT_TRUE(table.connected(k3, 0).empty()) << "no member of the view";
 }
 
 TEST(LeaseTable, HeldBeginsNoStepAndGoesOnWhereItWas) {
   SyncPlan plan = plan_of("asp", 10, 2);
-  LeaseTable desk(plan, {});
-  (void)desk.set_workers({k1});
-  ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
-  desk.hold();
-  const Grants rest_of_step = desk.wants(k1);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1});
+  ASSERT_EQ(table.connected(k1, 0).size(), 1u);
+  table.hold();
+  const Grants rest_of_step = table.wants(k1);
   ASSERT_EQ(rest_of_step.size(), 1u) << "a step that was begun is completed";
   EXPECT_EQ(rest_of_step[0].lease.first, 1u);
-  EXPECT_TRUE(desk.wants(k1).empty());
-  EXPECT_FALSE(desk.is_quiet());
-  (void)desk.applied({0});
-  (void)desk.applied({1});
-  EXPECT_TRUE(desk.is_quiet());
-  const Grants next = desk.go_on();
+  EXPECT_TRUE(table.wants(k1).empty());
+  EXPECT_FALSE(table.is_quiet());
+  (void)table.applied({0});
+  (void)table.applied({1});
+  EXPECT_TRUE(table.is_quiet());
+  const Grants next = table.go_on();
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].lease.first, 2u);
-  EXPECT_FALSE(desk.is_quiet());
+  EXPECT_FALSE(table.is_quiet());
 }
 
 TEST(LeaseTable, ShowsSpeedsWhereNobodyWaitsForAnotherInTheMiddleOfASlice) {
@@ -242,36 +242,36 @@ TEST(LeaseTable, ShowsSpeedsWhereNobodyWaitsForAnotherInTheMiddleOfASlice) {
 
 TEST(LeaseTable, OneWorkerRecordsTheEndAndThenTheJobIsOver) {
   SyncPlan plan = plan_of("asp", 1, 1);
-  LeaseTable desk(plan, {});
-  (void)desk.set_workers({k1, k2});
-  ASSERT_EQ(desk.connected(k1, 0).size(), 1u);
-  EXPECT_TRUE(desk.connected(k2, 0).empty());
-  const Grants end = desk.applied({0});
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1, k2});
+  ASSERT_EQ(table.connected(k1, 0).size(), 1u);
+  EXPECT_TRUE(table.connected(k2, 0).empty());
+  const Grants end = table.applied({0});
   ASSERT_EQ(end.size(), 1u);
   EXPECT_EQ(end[0].worker, k2);
   EXPECT_EQ(end[0].lease.kind, LeaseKind::kSnapshot);
   EXPECT_EQ(end[0].lease.first, 1u);
-  EXPECT_TRUE(desk.wants(k1).empty()) << "one is enough";
-  EXPECT_FALSE(desk.is_over());
-  const Grants anew = desk.set_workers({k1});
+  EXPECT_TRUE(table.wants(k1).empty()) << "one is enough";
+  EXPECT_FALSE(table.is_over());
+  const Grants anew = table.set_workers({k1});
   ASSERT_EQ(anew.size(), 1u) << "the other one is lost";
   EXPECT_EQ(anew[0].worker, k1);
   EXPECT_EQ(anew[0].lease.kind, LeaseKind::kSnapshot);
-  (void)desk.confirmed(k1, anew[0].lease.serial);
-  EXPECT_TRUE(desk.is_over());
-  EXPECT_FALSE(desk.shows_speeds());
-  const Grants over = desk.wants(k1);
+  (void)table.confirmed(k1, anew[0].lease.serial);
+  EXPECT_TRUE(table.is_over());
+  EXPECT_FALSE(table.shows_speeds());
+  const Grants over = table.wants(k1);
   ASSERT_EQ(over.size(), 1u);
   EXPECT_EQ(over[0].lease.kind, LeaseKind::kOver);
 }
 
 TEST(LeaseTable, HasNothingForWhoIsNoWorkerOfTheView) {
   SyncPlan plan = plan_of("bsp", 4, 1);
-  LeaseTable desk(plan, {});
-  (void)desk.set_workers({k1});
-  EXPECT_TRUE(desk.connected(k2, 0).empty());
-  EXPECT_TRUE(desk.confirmed(k2, 1).empty());
-  EXPECT_EQ(desk.connected(k1, 0).size(), 1u);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1});
+  EXPECT_TRUE(table.connected(k2, 0).empty());
+  EXPECT_TRUE(table.confirmed(k2, 1).empty());
+  EXPECT_EQ(table.connected(k1, 0).size(), 1u);
 }
 
 }  // namespace

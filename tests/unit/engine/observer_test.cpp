@@ -150,9 +150,9 @@ TEST_F(ObserverTest, HoweverManySayNothingAnObserverIsHeard) {
   const std::vector<DonorAddress> addresses = start_donors(1);
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 200; ++i) {
-    Result<UniqueFd> stranger = start_connect_tcp({"127.0.0.1", addresses[0].port});
-    ASSERT_TRUE(stranger.ok());
-    silent.push_back(std::move(stranger).value());
+    Result<UniqueFd> intruder = start_connect_tcp({"127.0.0.1", addresses[0].port});
+    ASSERT_TRUE(intruder.ok());
+    silent.push_back(std::move(intruder).value());
   }
   Bytes received(packed().size());
   const Result<void> fetched = fetch(addresses, received);
@@ -162,15 +162,15 @@ TEST_F(ObserverTest, HoweverManySayNothingAnObserverIsHeard) {
 
 TEST_F(ObserverTest, SilentAndGarblingStrangersDoNotDisturbADonor) {
   const std::vector<DonorAddress> addresses = start_donors(1);
-  std::vector<UniqueFd> strangers;
+  std::vector<UniqueFd> intruders;
   for (int i = 0; i < 30; ++i) {
-    Result<UniqueFd> stranger = start_connect_tcp({"127.0.0.1", addresses[0].port});
-    ASSERT_TRUE(stranger.ok());
+    Result<UniqueFd> intruder = start_connect_tcp({"127.0.0.1", addresses[0].port});
+    ASSERT_TRUE(intruder.ok());
     if (i % 2 == 0) {
       const std::string noise(100, 'x');
-      (void)send_some(stranger.value().get(), noise.data(), noise.size());
+      (void)send_some(intruder.value().get(), noise.data(), noise.size());
     }
-    strangers.push_back(std::move(stranger).value());
+    intruders.push_back(std::move(intruder).value());
   }
   Bytes received(packed().size());
   ASSERT_TRUE(fetch(addresses, received).ok());
