@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/parse.hpp"
+#include "base/process/program.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::cloud_hooks::slurm {
