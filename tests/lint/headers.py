@@ -1,4 +1,5 @@
-"""Each header compiles alone, and has #pragma once.
+"""Each header compiles alone, and has #pragma once; so does each source, which a build in batches
+does not show.
 
     headers.py ROOT COMPILER [BUILD_FOLDER [SHARE]]
 
@@ -15,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,7 +33,7 @@ MODULES = {"collectives/mpi/mpi_": "ompi-c"}
 # Headers over CUDA and cuDNN, and where NVIDIA's packages put those.
 CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles",
                 "nn/cuda/device_copies", "nn/cuda/resident_state")
-RECENT_COMMITS = 20
+RECENT_COMMITS = 8
 CUDA_INCLUDE = "/usr/local/cuda/include"
 CCACHE = ["ccache"] if shutil.which("ccache") else []
 
@@ -57,13 +59,45 @@ def compile_problem(compiler, root, path, folder):
         return None
     source = pathlib.Path(folder, path.replace("/", "-") + ".cpp")
     source.write_text(f'#include "{path}"\n')
-    run = subprocess.run(
-        [*CCACHE, compiler, "-std=c++20", "-c", "-I", str(root), *options, str(source), "-o",
-         str(source.with_suffix(".o"))],
-        cwd=root, capture_output=True, text=True, check=False)
+    return problem_of(path, root, [*CCACHE, compiler, "-std=c++20", "-c", "-I", str(root), *options,
+                                   str(source), "-o", str(source.with_suffix(".o"))])
+
+
+def problem_of(path, folder, command):
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return None
     return f"{path} does not compile alone:\n{run.stderr[:2000]}"
+
+
+def compilations_of_batches(build):
+    """The entries of compile_commands.json that compile several sources."""
+    commands = build / "compile_commands.json"
+    for entry in json.loads(commands.read_text()) if commands.exists() else []:
+        if "/Unity/" in entry["file"] and pathlib.Path(entry["file"]).exists():
+            yield entry
+
+
+def sources_in_batches(build, root):
+    """How each source of a batch is compiled alone: (folder, command without source and output)."""
+    found = {}
+    for entry in compilations_of_batches(build):
+        flags = shlex.split(entry["command"].split(" -o ")[0])
+        for source in re.findall(r'#include "(.+)"', pathlib.Path(entry["file"]).read_text()):
+            if pathlib.Path(source).is_relative_to(root):
+                found[str(pathlib.Path(source).relative_to(root))] = (entry["directory"], flags)
+    return found
+
+
+def source_problems(root, build, share, pool):
+    batched = sources_in_batches(build, root)
+
+    def look(path):
+        where, flags = batched[path]
+        return problem_of(path, where, [*flags, "-O0", "-fsyntax-only", str(root / path)])
+
+    return [problem for problem in pool.map(look, of_this_commit(root, sorted(batched), share))
+            if problem]
 
 
 def guard_problem(path, text):
@@ -129,6 +163,8 @@ def problems(root, compiler, build=None, share=1):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             results = pool.map(lambda path: compile_problem(compiler, root, path, folder), left)
             found += [problem for problem in results if problem]
+            if share > 1 and build is not None:
+                found += source_problems(root, build, 4 * share, pool)
     return found
 
 
