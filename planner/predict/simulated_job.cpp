@@ -93,6 +93,11 @@ Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) 
   simulated.market.zones = {calibrated_zone(models, region)};
   simulated.market.offers = {std::move(offer)};
   simulated.job.work = *steps;
+  if (const Result<Forecast> recovery =
+          recovery_time(models.calibration, cluster.network.model, "lost");
+      recovery.ok()) {
+    simulated.job.recovery_s = recovery.value().quantile(0.5);
+  }
   simulated.job.speed_log_sd = log_sd(speed);
   simulated.job.speed = tabulated(calibrated_speed(models, cluster, {workers.gpu}),
                                   static_cast<std::uint32_t>(workers.workers));
