@@ -165,16 +165,9 @@ Result<Forecast> simulated_job(const FittedModels& models, Query& query, PathQua
   for (const PathOutcome& path : paths) {
     values.push_back(value_of(path, quantity, horizon_s));
   }
-  const double count = static_cast<double>(values.size());
-  double sum = 0;
-  double squares = 0;
-  for (const double value : values) {
-    sum += value;
-    squares += value * value;
-  }
-  const double variance = std::max(0.0, squares / count - sum / count * (sum / count));
+  const double error = spread_of(values).error;
   Forecast forecast = sampled_forecast(std::move(values), {unit_of(quantity), simulated.because});
-  forecast.standard_error = std::sqrt(variance / count);
+  forecast.standard_error = error;
   return forecast;
 }
 

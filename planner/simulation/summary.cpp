@@ -16,6 +16,8 @@ Share share_of(std::size_t count, std::size_t all) {
   return {static_cast<double>(count) / n, std::sqrt(pulled * (1 - pulled) / (n + 4))};
 }
 
+}  // namespace
+
 Spread spread_of(const std::vector<double>& values) {
   Spread spread;
   if (values.empty()) {
@@ -35,8 +37,6 @@ Spread spread_of(const std::vector<double>& values) {
   spread.high = percentile(values, 0.95);
   return spread;
 }
-
-}  // namespace
 
 Summary summarise(std::span<const PathOutcome> paths, std::optional<double> deadline_s,
                   std::optional<double> budget) {

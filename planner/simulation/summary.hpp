@@ -29,6 +29,9 @@ struct Spread {
   double high = 0;
 };
 
+/// All 0 without values.
+[[nodiscard]] Spread spread_of(const std::vector<double>& values);
+
 struct Summary {
   std::size_t paths = 0;
   Share finished;  ///< before the horizon
