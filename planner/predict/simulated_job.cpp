@@ -47,6 +47,17 @@ ClusterSpeed tabulated(const ClusterSpeed& speed, std::uint32_t most) {
   };
 }
 
+Result<void> check_length(const SimulatedJob& job) {
+  const double hours = job.undisturbed_s / kSecondsPerHour;
+  if (hours * job.candidate.workers * static_cast<double>(job.paths) > kServerHoursMost) {
+    return Error{Errc::kInvalidInput,
+                 "a job of " + std::to_string(std::lround(hours)) +
+                     " h on so many workers is too long to simulate that often; ask for fewer "
+                     "paths"};
+  }
+  return {};
+}
+
 Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) {
   SimulatedJob simulated;
   Cluster cluster = cluster_in(models, query);
@@ -104,15 +115,7 @@ Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) 
   simulated.candidate.offers = {0};
   simulated.candidate.workers = static_cast<std::uint32_t>(workers.workers);
   simulated.undisturbed_s = *steps / speed.quantile(0.5);
-  if (simulated.undisturbed_s / kSecondsPerHour * workers.workers *
-          static_cast<double>(simulated.paths) >
-      kServerHoursMost) {
-    return Error{Errc::kInvalidInput,
-                 "a job of " +
-                     std::to_string(std::lround(simulated.undisturbed_s / kSecondsPerHour)) +
-                     " h on so many workers is too long to simulate that often; ask for fewer "
-                     "paths"};
-  }
+  TRY(check_length(simulated));
   simulated.because = std::to_string(simulated.paths) + " simulated jobs (seed " +
                       std::to_string(simulated.seed) +
                       "), lost servers replaced; speed: " + speed.because;

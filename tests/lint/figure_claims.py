@@ -579,13 +579,28 @@ def planner(results):
     yield "inside 90 % interval"
 
 
+def injections(results):
+    rows = {(row["cause"], row["scope"]): row
+            for row in results.rows("injections", row="summary", share=0.6)}
+    assert {row["rounds"] for row in rows.values()} == {2}
+    yield "that was to be 60 % longer"
+    for cause, what in (("slow", "computing"), ("delay", "messages"), ("fetch", "reading"),
+                        ("prep", "preparing")):
+        one, all_of = rows[cause, "one"], rows[cause, "all"]
+        yield (f"| {what}, one worker / all | {100 * one['step_longer']:.0f} / "
+               f"{100 * all_of['step_longer']:.0f} % | {one['charged']:.2f} / "
+               f"{all_of['charged']:.2f} | {one['leak']:.2f} / {all_of['leak']:.2f} | "
+               f"{one['named']:.1f} |")
+
+
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
     "docs/benchmarks.md": {"steps": steps, "allreduce": all_reduce, "reform": reform,
                            "exchange": exchange, "compare": compare, "jpeg": jpeg,
                            "settings": settings, "elasticity": elasticity, "tls": tls,
-                           "hosts": hosts, "cloud": cloud, "planner": planning},
+                           "hosts": hosts, "cloud": cloud, "planner": planning,
+                           "injections": injections},
     "docs/planner_validation.md": {"planner": planner},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
