@@ -71,6 +71,12 @@ Cluster cluster_in(const FittedModels& models, Query& query) {
   return cluster;
 }
 
+Cluster job_cluster_in(const FittedModels& models, Query& query) {
+  Cluster cluster = cluster_in(models, query);
+  cluster.kind = query.has("kind") ? cluster.kind : kWholeJob;
+  return cluster;
+}
+
 std::optional<double> steps_in(const FittedModels& models, const Network& network, Query& query) {
   const auto steps = query.number("steps", 1, kJobStepsMost);
   const bool is_known = models.size && network.model == models.size->model;

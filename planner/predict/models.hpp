@@ -27,6 +27,9 @@ struct Quantity {
 /// The same with network, parameter_servers and kind.
 [[nodiscard]] Cluster cluster_in(const FittedModels& models, Query& query);
 
+/// The same for a job: `kind` is "whole job" unless given.
+[[nodiscard]] Cluster job_cluster_in(const FittedModels& models, Query& query);
+
 /// `"losses": "simulated"`: what the losses of a job are is not given but drawn.
 [[nodiscard]] bool has_simulated_losses(Query& query);
 /// One number of each simulated path of the job that the fields describe (simulated_job.cpp).

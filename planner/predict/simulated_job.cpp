@@ -60,7 +60,7 @@ Result<void> check_length(const SimulatedJob& job) {
 
 Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) {
   SimulatedJob simulated;
-  Cluster cluster = cluster_in(models, query);
+  const Cluster cluster = job_cluster_in(models, query);
   if (cluster.workers.size() != 1) {
     query.complain("losses of a cluster of several machine types are not simulated");
     return *query.problem();

@@ -39,8 +39,7 @@ struct JobQuestion {
 JobQuestion job_in(const FittedModels& models, Query& query) {
   JobQuestion job;
   const bool has_duration = query.has("duration_s");
-  job.cluster = cluster_in(models, query);
-  job.cluster.kind = query.has("kind") ? job.cluster.kind : kWholeJob;
+  job.cluster = job_cluster_in(models, query);
   job.losses = losses_in(query);
   job.split = query.text("split");
   const std::optional<double> steps = steps_in(models, job.cluster.network, query);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A market and the speed of an asynchronous job on it, as the models of a calibration know them.
+// A market and the speed of a job on it, as the models of a calibration know them.
 // Pure; any thread.
 
 #include <string>

@@ -93,6 +93,14 @@ TEST(Predictor, DrawsTheLossesOfAJobIfItIsToldSo) {
   EXPECT_LT(spot, number(simulated("job_cost", 576'000, on_demand), "mean") / 2);
 }
 
+TEST(Predictor, SimulatedJobsAreWholeJobsUnlessTheKindIsGiven) {
+  const std::string b2 = R"(, "cluster": "1xB2", "region": "north")";
+  const auto job = simulated("job_duration", 400'000, b2);
+  EXPECT_EQ(job, simulated("job_duration", 400'000, b2 + R"(, "kind": "whole job")"));
+  EXPECT_LT(number(simulated("job_duration", 400'000, b2 + R"(, "kind": "steady")"), "median"),
+            number(job, "median"));
+}
+
 TEST(Predictor, TheSameSeedDrawsTheSameLosses) {
   const std::string seeded = R"(, "region": "north", "paths": 300, "seed": )";
   const auto first = simulated("job_cost", 576'000, seeded + "7");
