@@ -159,6 +159,44 @@ class SelfTest(unittest.TestCase):
         self.assertIn("base/ids.hpp does not compile alone",
                       "".join(headers.problems(self.root, "g++", build)))
 
+    def test_headers_refuses_a_source_that_needs_another_of_its_batch(self):
+        self.write("base/first.cpp", '#include <string>\n')
+        self.write("base/second.cpp", "std::string name() { return {}; }\n")
+        build = self.root / "build/Unity"
+        build.mkdir(parents=True)
+        batch = build / "unity_0_cxx.cxx"
+        batch.write_text("".join(f'#include "{self.root}/base/{name}.cpp"\n'
+                                 for name in ("first", "second")))
+        build = build.parent
+        (build / "compile_commands.json").write_text(json.dumps([{
+            "directory": str(build), "file": str(batch),
+            "command": f"g++ -I {self.root} -o batch.o -c {batch}"}]))
+        self.assertEqual(headers.problems(self.root, "g++", build), [])
+        self.expect(headers.problems(self.root, "g++", build, 2),
+                    "base/second.cpp does not compile alone")
+
+    def git(self, *words):
+        subprocess.run(["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a@b",
+                        *words], check=True, stdout=subprocess.DEVNULL)
+
+    def test_headers_looks_at_a_share_for_each_commit_and_at_what_is_new(self):
+        names = [f"base/{number}.hpp" for number in range(400)]
+        self.assertEqual(headers.of_this_commit(self.root, names, 4), names, "not a repository")
+        self.git("init", "-q")
+        shares = []
+        for number in range(headers.RECENT_COMMITS + 1):
+            self.write("base/7.hpp", f"#pragma once\n// {number}\n" if number < 2 else
+                       "#pragma once\n// 1\n")
+            self.git("add", "-A")
+            self.git("commit", "-q", "--allow-empty", "-m", str(number))
+            shares.append(headers.of_this_commit(self.root, names, 4))
+            self.assertIn("base/7.hpp", shares[-1])
+        self.assertTrue(all(60 < len(share) < 140 for share in shares))
+        self.assertGreater(len(set(map(tuple, shares))), 10)
+        self.assertGreater(len(set().union(*shares)), 390)
+        self.write("base/9.hpp", "#pragma once\n")
+        self.assertIn("base/9.hpp", headers.of_this_commit(self.root, names, 4))
+
     def test_purity_refuses_a_thread_in_a_pure_folder_only(self):
         self.write("nn/cpu/pool.cpp", "#include <thread>\n")
         self.assertEqual(purity.problems(self.root), [])
