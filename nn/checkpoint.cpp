@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
+#include "base/own_hash.hpp"
 #include "base/try_assign.hpp"
 #include "nn/safetensors.hpp"
 
@@ -50,13 +51,6 @@ std::optional<Digest> parse_digest(const std::string& hex) {
   return digest;
 }
 
-/// The end of a manifest that begins with `text`: its hash, in a format without optional bytes, so
-/// that any modified byte is detected.
-std::string manifest_end(std::string_view text) {
-  return std::string(",\"") + kOwnHash + "\":\"" +
-         to_string(mayfly::digest_of(std::as_bytes(std::span(text)))) + "\"}\n";
-}
-
 /// A manifest of an earlier build has no hash. A flipped bit cannot make a manifest look like one
 /// of these: a damaged field name would be an unknown field, which is refused.
 Result<void> check_own_hash(std::string_view text, const json::object& fields) {
@@ -70,8 +64,7 @@ Result<void> check_own_hash(std::string_view text, const json::object& fields) {
     }
     return {};
   }
-  const std::size_t covered = text.size() - std::min(text.size(), manifest_end("").size());
-  if (text.substr(covered) != manifest_end(text.substr(0, covered))) {
+  if (!fits_own_hash(text, kOwnHash)) {
     return corrupt(kManifestFile, "was changed after it was written: its hash does not fit");
   }
   return {};
@@ -112,9 +105,7 @@ std::string manifest_text(json::object fields) {
   for (json::key_value_pair& field : fields) {
     whole[field.key()] = std::move(field.value());
   }
-  std::string text = json::serialize(whole);
-  text.pop_back();  // the brace
-  return text + manifest_end(text);
+  return with_own_hash(json::serialize(whole), kOwnHash);
 }
 
 /// Parses the text and checks its hash. kCorrupt if it is truncated, modified or not a manifest,
