@@ -4,6 +4,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 #include "base/file.hpp"
 #include "base/try_assign.hpp"
@@ -270,7 +272,13 @@ Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
     return {};
   }
   TRY_ASSIGN(const std::string text, read_text_file(path, kConfigBytesMax));
-  return engine::apply_toml(config, text, path);
+  const std::string before = std::exchange(config.plan, "");
+  TRY(engine::apply_toml(config, text, path));
+  // A plan lies beside the job file that names it.
+  config.plan = config.plan.empty()
+                    ? before
+                    : (std::filesystem::path(path).parent_path() / config.plan).string();
+  return {};
 }
 
 }  // namespace
@@ -300,6 +308,11 @@ Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments, con
   for (const auto& [name, text] : arguments.settings) {
     const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
     TRY(engine::apply_setting(config, name, text, source));
+  }
+  if (!config.plan.empty()) {  // these settings may be written into a file of another folder
+    std::error_code failure;
+    const std::filesystem::path full = std::filesystem::absolute(config.plan, failure);
+    config.plan = failure ? config.plan : full.string();
   }
   return config;
 }

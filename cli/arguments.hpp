@@ -86,7 +86,8 @@ struct FlagDescription {
 /// Upper bound on a configuration file.
 inline constexpr std::size_t kConfigBytesMax = 1 << 20;
 
-/// The settings by precedence: flag, environment, the file of --config, then `config`.
+/// The settings by precedence: flag, environment, the file of --config, then `config`. The path of
+/// a plan is relative to the file that names it, and absolute afterwards.
 /// kInvalidInput with the source of a wrong value. Whether the settings fit together is not checked
 /// here, because a worker still merges them with those of its coordinator.
 [[nodiscard]] Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments,

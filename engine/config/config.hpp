@@ -168,6 +168,7 @@ struct JobConfig {
   bool quiet = false;                ///< no progress line
   std::string dashboard;  ///< [HOST:]PORT of a page of the run, see docs/dashboard.md; empty = none
   std::string report;     ///< file for that page at the end; empty = none
+  std::string plan;       ///< that the job is started from; see engine/run/plan_file.hpp
   bool tells_facts = false;  ///< the coordinator has no data set; see tell_facts()
   bool launched = false;     ///< a launcher's child: Ctrl-C is for the launcher to handle
 };

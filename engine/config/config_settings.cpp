@@ -465,6 +465,11 @@ std::vector<Setting> output_settings() {
            "any free one, empty = no page",
            kOwn | kCommon),
       make("report", &C::report, "file for the page of the run with all numbers, at its end", kOwn),
+      make(
+          "plan", &C::plan,
+          "file of the plan that the job is started from, as `mayfly plan --write` makes it beside "
+          "the job file; the run directory keeps a copy; empty = none",
+          kOwn),
   };
 }
 

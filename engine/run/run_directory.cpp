@@ -13,6 +13,7 @@
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/core/view_log.hpp"
+#include "engine/run/plan_file.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_history.hpp"
 
@@ -70,6 +71,14 @@ Result<void> refuse_foreign_run(const JobConfig& config, const std::string& path
                    path};
 }
 
+/// The text of the plan that the run is to keep. A run that is resumed keeps the one it has.
+Result<std::string> plan_to_keep(const JobConfig& config, const std::string& path) {
+  std::error_code ignored;
+  const bool has_one = fs::exists(plan_path(path), ignored);
+  return config.plan.empty() || has_one ? Result<std::string>(std::string())
+                                        : read_plan_file(config.plan);
+}
+
 constexpr std::size_t kConfigBytesMax = std::size_t{1} << 20;
 constexpr std::size_t kEndpointBytesMax = 512;
 constexpr std::size_t kSummaryBytesMax = std::size_t{64} << 20;
@@ -77,10 +86,10 @@ constexpr std::size_t kLogBytesMax = std::size_t{256} << 20;
 
 /// Settings of this process and not of the job, and paths, which may be written in many ways.
 bool may_differ(const std::string& name) {
-  constexpr std::array<std::string_view, 14> kOfTheProcess = {
+  constexpr std::array<std::string_view, 15> kOfTheProcess = {
       "bind_host", "port",      "quiet",        "launched",          "token_file",
       "run_dir",   "cache_dir", "cloud_bundle", "cloud_bundle_port", "checkpoint_to",
-      "data_from", "dashboard", "report",       "price_per_hour"};
+      "data_from", "dashboard", "report",       "price_per_hour",    "plan"};
   return std::find(kOfTheProcess.begin(), kOfTheProcess.end(), name) != kOfTheProcess.end();
 }
 
@@ -91,10 +100,16 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& conf
   resolved.run_dir = config.run_dir.empty() ? free_default_path(config.model) : config.run_dir;
   const std::string& path = resolved.run_dir;
   TRY(refuse_foreign_run(config, path));
+  TRY_ASSIGN(const std::string plan, plan_to_keep(config, path));
   TRY(make_tree(path));
+  if (!plan.empty()) {
+    TRY(write_file_atomic(plan_path(path), plan));
+  }
+  std::error_code failure;
+  // As a job file names it: beside itself.
+  resolved.plan = fs::exists(plan_path(path), failure) ? kPlanName : "";
   TRY(write_file_atomic(path + "/config.toml", to_toml(resolved)));
   TRY_ASSIGN(std::unique_ptr<RunDirectory> directory, open(resolved));
-  std::error_code failure;
   // What came before belongs to a part that ended; see engine/run/run_history.
   const StartedEvent started{fs::file_size(path + "/metrics.jsonl", failure)};
   directory->event(StartedEvent::kKind, object_of(started));

@@ -1,9 +1,10 @@
 #pragma once
 
 // The files of one run: config.toml, events.jsonl, metrics.jsonl, members.jsonl, summary.json,
-// logs/, checkpoints/, tb/. Only the coordinator's process writes here (workers write their logs
-// and checkpoints into the sub-folders). Lines are complete: a crash can only lose the last one. If
-// a coordinator has died, the files say how its job continues.
+// logs/, checkpoints/, tb/, and plan.json if the job was started from a plan. Only the
+// coordinator's process writes here (workers write their logs and checkpoints into the
+// sub-folders). Lines are complete: a crash can only lose the last one. If a coordinator has died,
+// the files say how its job continues.
 
 #include <boost/json/fwd.hpp>
 #include <cstdint>
@@ -22,7 +23,8 @@ namespace mayfly::engine {
 class RunDirectory {
  public:
   /// Creates the folder tree and writes config.toml. kInvalidInput if the folder already holds a
-  /// run (events.jsonl exists) and `config.resume` does not point into it; kIo.
+  /// run (events.jsonl exists) and `config.resume` does not point into it, or if there is no sound
+  /// plan at `config.plan`; kIo. A run that is resumed keeps the plan that it has.
   static Result<std::unique_ptr<RunDirectory>> create(const JobConfig& config);
   /// Opens the directory of a job that goes on. Nothing is refused, and nothing is written, except
   /// that a torn last line is cut off.

@@ -7,6 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "engine/run/plan_file.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
@@ -47,7 +48,8 @@ StartFiles::StartFiles(const std::string& run_dir, const std::string& token_file
   for (const fs::path& file :
        {run / "config.toml", run / "events.jsonl", run / "metrics.jsonl", run / "members.jsonl",
         run / "coordinator", run / "dashboard", run / "cloud.json", run / "facts.json",
-        run / "logs" / "coordinator.log", fs::path(token_file), fs::path(view_log)}) {
+        run / kPlanName, run / "logs" / "coordinator.log", fs::path(token_file),
+        fs::path(view_log)}) {
     if (is_absent(file)) {
       files_.push_back(file);
     }

@@ -6,10 +6,12 @@
 #include <sys/resource.h>
 
 #include <boost/json.hpp>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
 #include "base/file.hpp"
+#include "engine/run/plan_file.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_history.hpp"
 #include "engine/run/run_listener.hpp"
@@ -168,6 +170,49 @@ TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
     make(config);
   }
   EXPECT_EQ(lines_of(config.run_dir + "/events.jsonl").size(), 3u);
+}
+
+TEST(RunDirectory, KeepsThePlanThatTheJobWasStartedFrom) {
+  const test_support::TemporaryFolder folder;
+  JobConfig config = config_in(folder / "run");
+  config.plan = folder / "job.plan.json";
+  const std::string plan = plan_file_text(R"({"plan": "4 x small"})");
+  ASSERT_TRUE(write_file_atomic(config.plan, plan).ok());
+  make(config);
+  EXPECT_EQ(text_of(plan_path(config.run_dir)), plan);
+  EXPECT_THAT(text_of(config.run_dir + "/config.toml"), HasSubstr("plan = \"plan.json\""));
+
+  config.resume = config.run_dir;
+  for (const std::string& other : {std::string(), folder / "gone.plan.json"}) {
+    config.plan = other;
+    make(config);
+    EXPECT_EQ(text_of(plan_path(config.run_dir)), plan);
+    EXPECT_THAT(text_of(config.run_dir + "/config.toml"), HasSubstr("plan = \"plan.json\""));
+  }
+}
+
+TEST(RunDirectory, RefusesADamagedPlanBeforeAnythingIsWritten) {
+  const test_support::TemporaryFolder folder;
+  JobConfig config = config_in(folder / "run");
+  config.plan = folder / "job.plan.json";
+  const std::string plan = plan_file_text(R"({"plan": "4 x small"})");
+  std::string changed = plan;
+  changed[changed.find('4')] = '5';
+  const std::pair<std::string, std::string> bad[] = {
+      {changed, "was changed after it was written"},
+      {plan.substr(0, plan.size() / 2), "not JSON"},
+      {"{\"format\": \"other\", \"version\": 1}", "not a plan of this version"}};
+  for (const auto& [text, why] : bad) {
+    ASSERT_TRUE(write_file_atomic(config.plan, text).ok());
+    const auto refused = RunDirectory::create(config);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kInvalidInput);
+    EXPECT_THAT(refused.error().detail, HasSubstr("plan " + config.plan + ": " + why));
+    EXPECT_THAT(refused.error().detail, HasSubstr("`mayfly plan --write`"));
+  }
+  config.plan = folder / "gone.plan.json";
+  EXPECT_THAT(RunDirectory::create(config).error().detail, HasSubstr("gone.plan.json"));
+  EXPECT_FALSE(std::filesystem::exists(config.run_dir));
 }
 
 TEST(RunDirectory, CutsALineThatACrashLeftTorn) {
