@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
+#include <filesystem>
 
 #include "base/try_assign.hpp"
 #include "cli/calibration_folder.hpp"
 #include "cli/plan_fit.hpp"
+#include "cli/plan_keep.hpp"
 #include "cli/run_facts.hpp"
+#include "engine/run/plan_file.hpp"
 #include "engine/run/record_json.hpp"
 #include "planner/runs/plan_check.hpp"
 
@@ -24,7 +27,8 @@ using planner::PlanCheck;
 /// The answer of the check in one sentence.
 std::string conclusion_of(const PlanCheck& check) {
   const double apart = check.actual_s - check.planned_s;
-  const planner::TimeCause& cause = check.causes.front();
+  const planner::TimeCause& cause = *std::ranges::max_element(
+      check.causes, {}, [](const planner::TimeCause& one) { return std::abs(one.seconds); });
   return fmt::format(
       "The run took {:.1f} s, {:.1f} s {} than predicted ({:+.1f} %); the largest "
       "part is {} ({:+.1f} s).",
@@ -33,8 +37,13 @@ std::string conclusion_of(const PlanCheck& check) {
 }
 
 std::string as_text(const std::string& run, const PlanCheck& check) {
-  std::string out = fmt::format("{}, planned in hindsight\n{:<26} {:>10} {:>10} {:>10} {:>10}\n",
-                                run, "", "predicted", "5 %", "95 %", "actual");
+  std::string out =
+      check.plan.empty()
+          ? run + ", planned in hindsight\n"
+          : fmt::format("{}, started from a plan: {}\nit rests on {}\n{}", run, check.plan,
+                        check.rests_on, check.composition.empty() ? "" : check.composition + "\n");
+  out +=
+      fmt::format("{:<26} {:>10} {:>10} {:>10} {:>10}\n", "", "predicted", "5 %", "95 %", "actual");
   std::string missing;
   for (const CheckedQuantity& one : check.quantities) {
     if (!one.predicted || !one.actual) {
@@ -76,12 +85,38 @@ json::object to_json(const std::string& run, const PlanCheck& check) {
   for (const planner::TimeCause& cause : check.causes) {
     causes.push_back({{"cause", cause.name}, {"seconds", cause.seconds}});
   }
-  return {{"run", run},
-          {"quantities", std::move(quantities)},
-          {"planned_s", check.planned_s},
-          {"actual_s", check.actual_s},
-          {"causes", std::move(causes)},
-          {"conclusion", conclusion_of(check)}};
+  json::object object = {{"run", run},
+                         {"quantities", std::move(quantities)},
+                         {"planned_s", check.planned_s},
+                         {"actual_s", check.actual_s},
+                         {"causes", std::move(causes)},
+                         {"conclusion", conclusion_of(check)}};
+  if (!check.plan.empty()) {
+    object["plan"] = check.plan;
+    object["rests_on"] = check.rests_on;
+  }
+  if (!check.composition.empty()) {
+    object["composition"] = check.composition;
+  }
+  return object;
+}
+
+/// In hindsight with --calibration, otherwise against the plan that the run keeps.
+Result<PlanCheck> compared(const std::string& path, const RunRecord& record,
+                           const std::string& calibration) {
+  if (!calibration.empty()) {
+    TRY_ASSIGN(const CalibrationFolder found, read_calibration(calibration));
+    return planner::check_plan(record.facts, record.course, found.calibration);
+  }
+  std::error_code failure;
+  if (!std::filesystem::exists(engine::plan_path(path), failure)) {
+    return Error{Errc::kInvalidInput,
+                 path +
+                     " keeps no plan: start jobs from the file of `mayfly plan --write`, or "
+                     "give --calibration DIR, the measurements to plan the run with"};
+  }
+  TRY_ASSIGN(const planner::KeptPlan plan, read_plan(engine::plan_path(path)));
+  return planner::check_kept_plan(record.facts, record.course, plan);
 }
 
 Result<void> check(const ParsedArguments& arguments, Context& context) {
@@ -91,14 +126,7 @@ Result<void> check(const ParsedArguments& arguments, Context& context) {
   const std::string& path = arguments.positionals[1];
   TRY_ASSIGN(const RunKnowledge knowledge, read_knowledge(arguments));
   TRY_ASSIGN(const RunRecord record, read_run_record(path, knowledge));
-  const std::string folder = arguments.option("calibration");
-  if (folder.empty()) {
-    return Error{Errc::kInvalidInput,
-                 "plan check needs --calibration DIR, the measurements to plan the run with"};
-  }
-  TRY_ASSIGN(const CalibrationFolder found, read_calibration(folder));
-  TRY_ASSIGN(const PlanCheck checked,
-             planner::check_plan(record.facts, record.course, found.calibration));
+  TRY_ASSIGN(const PlanCheck checked, compared(path, record, arguments.option("calibration")));
   context.out << (arguments.has("json") ? engine::json_text(to_json(path, checked)) + "\n"
                                         : as_text(path, checked));
   return {};

@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
+#include "cli/plan_keep.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/plan_source.hpp"
 #include "engine/config/job_file.hpp"
@@ -158,10 +159,14 @@ engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
   return config;
 }
 
-Result<void> write_job(const std::string& path, const engine::JobConfig& config,
-                       const PlanReport& report, const planner::Market& market) {
-  if (std::filesystem::exists(path)) {
-    return Error{Errc::kInvalidInput, "--write " + path + ": the file exists already"};
+/// The job file and, beside it, its plan: both or none.
+Result<void> write_job(const std::string& path, engine::JobConfig config, const PlanReport& report,
+                       const planner::Market& market, const planner::KeptPlan& plan) {
+  const std::string plan_file = plan_beside(path);
+  for (const std::string& file : {path, plan_file}) {
+    if (std::filesystem::exists(file)) {
+      return Error{Errc::kInvalidInput, "--write " + path + ": " + file + " exists already"};
+    }
   }
   if (config.cloud_provider.empty()) {
     return Error{Errc::kInvalidInput,
@@ -179,7 +184,14 @@ Result<void> write_job(const std::string& path, const engine::JobConfig& config,
       report.question.seed, report.priced, report.calibrated, describe(market, chosen.candidate),
       time.mean / kSecondsPerHour, time.low / kSecondsPerHour, time.high / kSecondsPerHour,
       cost.mean, cost.low, cost.high);
-  return write_file_atomic(path, head + engine::to_job_file(config));
+  config.plan = std::filesystem::path(plan_file).filename().string();
+  TRY(write_file_atomic(plan_file, text_of_plan(plan)));
+  const Result<void> written = write_file_atomic(path, head + engine::to_job_file(config));
+  if (!written.ok()) {
+    std::error_code ignored;
+    std::filesystem::remove(plan_file, ignored);
+  }
+  return written;
 }
 
 Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
@@ -222,7 +234,7 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
     if (report.advice) {
       TRY(write_job(target,
                     job_for(config, planned, question, report.answer.rows.front().candidate),
-                    report, planned.market));
+                    report, planned.market, plan_to_keep(arguments, config, planned, report)));
     } else {
       report.warnings.push_back("--write " + target +
                                 ": nothing is written, as no plan keeps the limits");
@@ -259,7 +271,9 @@ std::vector<OptionSpec> plan_options() {
           {"price-age", "DAYS", "warn of prices that are older (30)"},
           {"rows", "N", "rows of the table (10)"},
           {"seed", "N", "of the simulation (1)"},
-          {"write", "FILE", "write the chosen plan as a job file for `mayfly coordinator`"}};
+          {"write", "FILE",
+           "write the chosen plan as a job file for `mayfly coordinator`, and beside it what it "
+           "predicts"}};
 }
 
 std::vector<std::string> plan_settings() {

@@ -128,6 +128,7 @@ Result<PlanSource> planned_market(const ParsedArguments& arguments, const engine
   }
   planned.job = file.job;
   planned.job.work = images;
+  planned.work_per_step = config.global_batch;
   planned.job.speed = planner::all_reduce_speed(std::move(speeds));
   planned.job.server_lifetime_s = config.cloud_lifetime_hours * kSecondsPerHour;
   return planned;

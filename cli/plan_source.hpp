@@ -18,6 +18,7 @@ namespace mayfly::cli {
 struct PlanSource {
   planner::Market market;
   planner::JobModel job;
+  double work_per_step = 1;    ///< of the job's work
   std::vector<double> speeds;  ///< of one worker, by offer
   std::vector<LeftOut> left_out;
   std::uint32_t measured_most = 0;  ///< workers up to which speeds are known; 0 = any number

@@ -117,6 +117,7 @@ class FactsReader {
     facts_.gflops = gflops_of_step(model, config_.global_batch);
     facts_.params = static_cast<double>(model.parameter_count);
     facts_.tensors = static_cast<double>(model.parameters.size());
+    facts_.global_batch = config_.global_batch;
     facts_.microbatches = config_.global_batch / config_.microbatch;
     facts_.settings =
         fmt::format("{} pixels, batch {} of {}, {} on {}", model.image_size, config_.global_batch,
@@ -199,7 +200,8 @@ class FactsReader {
       }
       const double end = lane.ended.value_or(run_.end());
       facts_.workers.push_back({offer.machine, offer.zone, *lane.granted, end - *lane.granted,
-                                lane.end == "lost", lane.joined && *lane.joined < first_step_});
+                                lane.end == "lost", lane.joined && *lane.joined < first_step_,
+                                lane.offer});
       if (lane.joined) {
         facts_.starts.push_back({offer.machine, offer.market, *lane.granted - lane.asked,
                                  *lane.joined - *lane.granted});
@@ -346,7 +348,10 @@ planner::RunCourse course_of(const RunFold& run) {
     }
   }
   for (const observe::JobSpan& span : run.spans()) {
-    course.was_resumed = course.was_resumed || span.kind == "not_running";
+    if (span.kind == "not_running") {
+      course.was_resumed = true;
+      course.not_running_s += span.to.value_or(run.end()) - span.from;
+    }
   }
   for (const observe::JobSpan& pause : run.pauses_of_steps()) {
     if (pause.kind == "evaluation" && pause.to < course.total_s) {

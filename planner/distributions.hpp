@@ -60,6 +60,7 @@ class LifetimeTable {
                                                  double cap_s = kNever);
 
   [[nodiscard]] double cap() const { return cap_s_; }
+  [[nodiscard]] const std::vector<Knot>& knots() const { return knots_; }
   /// Cumulative hazard until that age; the cap does not count.
   [[nodiscard]] double hazard(double age_s) const;
   /// Share of the servers that live longer; 0 from the cap on.

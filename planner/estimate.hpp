@@ -8,6 +8,9 @@
 
 namespace mayfly::planner {
 
+/// Standard deviations between the median of a normal distribution and a bound of its central 90 %.
+inline constexpr double kHalfOf90 = 1.6449;
+
 /// A predicted quantity. `low` and `high` bound the central 90 % of the values that a new
 /// observation may take; they include the error of the fit and the spread of runs and of days.
 struct Estimate {

@@ -37,15 +37,7 @@ class Checker {
         network_(models_.networks.completed({run.model, "", {}, {}, {}, {}, {}})) {}
 
   Result<PlanCheck> check() {
-    std::map<int, Numbers> seconds;
-    for (const RunStep& step : run_.steps) {
-      seconds[step.members].push_back(step.seconds);
-    }
-    for (const auto& [members, times] : seconds) {
-      if (times.size() >= kStepsOfSpeed) {
-        measured_[members] = static_cast<double>(times.size()) / total_of(times);
-      }
-    }
+    measured_ = measured_speeds(run_);
     for (const RunCourse::Stretch& stretch : course_.stretches) {
       TRY_ASSIGN(const Forecast speed, speed_of(stretch.members));
       predicted_.insert_or_assign(stretch.members, speed.summary());
@@ -79,7 +71,7 @@ class Checker {
     for (const auto& [members, speed] : predicted_) {
       const auto actual = measured_.find(members);
       found_.quantities.push_back(
-          {"speed of " + std::to_string(members) + (members == 1 ? " worker" : " workers"), speed,
+          {"speed of " + count_of_workers(members), speed,
            actual == measured_.end() ? std::nullopt : std::optional(actual->second),
            actual == measured_.end() ? "too few undisturbed steps" : ""});
     }
@@ -113,15 +105,6 @@ class Checker {
     return forecast.ok() ? forecast.value().quantile(0.5) : otherwise;
   }
 
-  /// Seconds of all steps with these speeds by the number of members.
-  [[nodiscard]] double work_s(const std::function<double(int)>& speed_at) const {
-    double seconds = 0;
-    for (const RunCourse::Stretch& stretch : course_.stretches) {
-      seconds += stretch.steps / speed_at(stretch.members);
-    }
-    return seconds;
-  }
-
   /// One predicted value after the other is replaced by the actual one, in this order: losses and
   /// joins, speeds, the start, the recoveries, checkpoints, evaluations. A value that cannot be
   /// predicted is not an error of the plan: the actual one is in it from the beginning.
@@ -143,8 +126,8 @@ class Checker {
     check_cost(total, planned);
 
     const double with_members =
-        work_s([this](int members) { return predicted_.at(members).median; });
-    const double with_speeds = work_s([this](int members) {
+        work_s(course_, [this](int members) { return predicted_.at(members).median; });
+    const double with_speeds = work_s(course_, [this](int members) {
       const auto actual = measured_.find(members);
       return actual == measured_.end() ? predicted_.at(members).median : actual->second;
     });
@@ -154,14 +137,7 @@ class Checker {
                      {"recoveries", total_of(run_.recoveries_s)},
                      {"checkpoints", total_of(run_.checkpoints_s) - checkpoint_s},
                      {"evaluations", course_.evaluations_s}};
-    double rest = course_.total_s - total.median;
-    for (const TimeCause& cause : found_.causes) {
-      rest -= cause.seconds;
-    }
-    found_.causes.push_back({"redone work, rebalancing and waiting", rest});
-    std::ranges::stable_sort(found_.causes, [](const TimeCause& a, const TimeCause& b) {
-      return std::abs(a.seconds) > std::abs(b.seconds);
-    });
+    finish_causes(found_);
   }
 
   void check_cost(const Estimate& total, int planned) {
@@ -202,6 +178,43 @@ std::optional<bool> CheckedQuantity::is_inside() const {
     return std::nullopt;
   }
   return predicted->low <= *actual && *actual <= predicted->high;
+}
+
+std::map<int, double> measured_speeds(const RunFacts& run) {
+  std::map<int, Numbers> seconds;
+  for (const RunStep& step : run.steps) {
+    seconds[step.members].push_back(step.seconds);
+  }
+  std::map<int, double> speeds;
+  for (const auto& [members, times] : seconds) {
+    if (times.size() >= kStepsOfSpeed) {
+      speeds[members] = static_cast<double>(times.size()) / total_of(times);
+    }
+  }
+  return speeds;
+}
+
+double work_s(const RunCourse& course, const std::function<double(int)>& speed_at) {
+  double seconds = 0;
+  for (const RunCourse::Stretch& stretch : course.stretches) {
+    seconds += stretch.steps / speed_at(stretch.members);
+  }
+  return seconds;
+}
+
+std::string count_of_workers(int count) {
+  return std::to_string(count) + (count == 1 ? " worker" : " workers");
+}
+
+void finish_causes(PlanCheck& check) {
+  double rest = check.actual_s - check.planned_s;
+  for (const TimeCause& cause : check.causes) {
+    rest -= cause.seconds;
+  }
+  check.causes.push_back({"redone work, rebalancing and waiting", rest});
+  std::ranges::stable_sort(check.causes, [](const TimeCause& a, const TimeCause& b) {
+    return std::abs(a.seconds) > std::abs(b.seconds);
+  });
 }
 
 Result<PlanCheck> check_plan(const RunFacts& run, const RunCourse& course,

@@ -3,6 +3,8 @@
 // A plan against what came of it: predictions beside actual values, and the error of the total time
 // taken apart by substitution. Pure; any thread. Times in seconds.
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "base/result.hpp"
 #include "planner/calibration/calibration.hpp"
 #include "planner/estimate.hpp"
+#include "planner/runs/kept_plan.hpp"
 #include "planner/runs/run_facts.hpp"
 
 namespace mayfly::planner {
@@ -32,14 +35,35 @@ struct TimeCause {
 
 struct PlanCheck {
   std::vector<CheckedQuantity> quantities;
-  double planned_s = 0;  ///< the workers of the first step all the time
+  double planned_s = 0;  ///< of the steps that the run has
   double actual_s = 0;
-  std::vector<TimeCause> causes;  ///< they add up to the difference; the largest first
+  /// They add up to the difference; the largest first, but other workers than planned before all.
+  std::vector<TimeCause> causes;
+  // Of a plan that was kept:
+  std::string plan, rests_on;  ///< as KeptPlan has them
+  std::string composition;     ///< planned and actual workers if they differ
 };
 
 /// Plans the run in hindsight with this calibration: its first workers, its steps, no losses.
 /// kNotFound if the calibration has no speed of them.
 [[nodiscard]] Result<PlanCheck> check_plan(const RunFacts& run, const RunCourse& course,
                                            const Calibration& calibration);
+
+/// Compares the run with the plan that it was started from, also if it was resumed or has not yet
+/// ended: then with that part of the plan. kInvalidInput if the plan is one for another job.
+[[nodiscard]] Result<PlanCheck> check_kept_plan(const RunFacts& run, const RunCourse& course,
+                                                const KeptPlan& plan);
+
+// For both ways to check.
+
+/// The speed with each number of members of which enough undisturbed steps are known, in steps per
+/// second.
+[[nodiscard]] std::map<int, double> measured_speeds(const RunFacts& run);
+/// The seconds of all steps of the run with these speeds by the number of members.
+[[nodiscard]] double work_s(const RunCourse& course, const std::function<double(int)>& speed_at);
+/// "1 worker", "2 workers".
+[[nodiscard]] std::string count_of_workers(int count);
+/// Adds what the causes lack of the difference, and sorts them.
+void finish_causes(PlanCheck& check);
 
 }  // namespace mayfly::planner

@@ -27,6 +27,7 @@ struct RunWorker {
   double lifetime_s = 0;  ///< until its end or that of the run
   bool is_lost = false;   ///< otherwise the end is only a lower bound of the lifetime
   bool is_first = false;  ///< it was there when the job began to train
+  std::string offer{};    ///< that its server was requested by; empty = no provider started it
 };
 
 /// A server from its request to its worker's connection.
@@ -50,6 +51,7 @@ struct RunFacts {
   /// What else the time of a step depends on, in words: runs of one model that differ in it are not
   /// comparable.
   std::string settings;
+  double global_batch = 0;        ///< samples of a step
   double microbatches = 0;        ///< of a step
   std::optional<double> threads;  ///< of a worker that compute, if known
   double cores = 0;               ///< that all workers share; 0 = each has its own, or unknown
@@ -78,6 +80,7 @@ struct RunCourse {
   double total_s = 0;              ///< from the run's begin until its last step was committed
   double evaluations_s = 0;        ///< between steps
   bool was_resumed = false;        ///< it consists of parts with time between them
+  double not_running_s = 0;        ///< of this time
   std::optional<double> cost;      ///< until the end of the run, if its workers have prices
 };
 

@@ -10,6 +10,7 @@
 #include "planner/fit.hpp"
 #include "planner/models/cluster_speed.hpp"
 #include "planner/models/work_sharing.hpp"
+#include "planner/runs/plan_check.hpp"
 
 namespace mayfly::planner {
 namespace {
@@ -17,10 +18,6 @@ namespace {
 constexpr std::size_t kWindowsMost = 13;
 constexpr const char* kMeasured = "measured";
 constexpr const char* kInferred = "inferred";
-
-std::string count_of_workers(int count) {
-  return std::to_string(count) + (count == 1 ? " worker" : " workers");
-}
 
 /// Steps per second with a number of workers.
 struct SpeedOfRun {

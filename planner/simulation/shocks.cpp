@@ -21,6 +21,19 @@ ShockModel ShockModel::scaled(double factor) const {
   return more;
 }
 
+double ShockModel::losses_per_s() const {
+  if (blocks.empty()) {
+    return per_hour * share / kSecondsPerHour;
+  }
+  double taken = 0;
+  for (const std::vector<Shock>& block : blocks) {
+    for (const Shock& shock : block) {
+      taken += shock.share;
+    }
+  }
+  return taken / (static_cast<double>(blocks.size()) * block_s);
+}
+
 ShockStream::ShockStream(const ShockModel& model, CounterRandom key) : model_(&model), key_(key) {
   if (!model.is_calm()) {
     next_.at_s = 0;

@@ -28,6 +28,8 @@ struct ShockModel {
   double block_s = 0;
 
   [[nodiscard]] bool is_calm() const { return blocks.empty() && (per_hour <= 0 || share <= 0); }
+  /// How often they take one server that is always there.
+  [[nodiscard]] double losses_per_s() const;
   /// The rate of shocks times `factor`; of blocks, the share of the servers taken, up to all.
   [[nodiscard]] ShockModel scaled(double factor) const;
 };

@@ -46,6 +46,7 @@ Summary summarise(std::span<const PathOutcome> paths, std::optional<double> dead
   const double weight = 1 / static_cast<double>(paths.size());
   std::vector<double> times;
   std::vector<double> costs;
+  std::vector<double> taken;
   std::size_t in_time = 0;
   std::size_t in_budget = 0;
   std::size_t reached = 0;
@@ -57,6 +58,7 @@ Summary summarise(std::span<const PathOutcome> paths, std::optional<double> dead
       times.push_back(path.finish_s);
     }
     costs.push_back(path.cost);
+    taken.push_back(path.losses);
     in_time += timely ? 1 : 0;
     in_budget += cheap ? 1 : 0;
     reached += timely && cheap ? 1 : 0;
@@ -75,6 +77,7 @@ Summary summarise(std::span<const PathOutcome> paths, std::optional<double> dead
   summary.reached = share_of(reached, paths.size());
   summary.time_s = spread_of(times);
   summary.cost = spread_of(costs);
+  summary.taken = spread_of(taken);
   return summary;
 }
 

@@ -1,5 +1,5 @@
 """Goal: `mayfly plan fit` makes a calibration of run directories that predicts these runs, and
-`mayfly plan check` compares a run with what is predicted.
+`mayfly plan check` compares a run with what is predicted, now or when it was planned.
 Method: small jobs of local workers, one of which is killed; the tables are compared with the
 records, and predictions with the tables. Speeds of a busy machine vary, so predictions need to be
 near only.
@@ -98,10 +98,73 @@ def checks(run, made):
     text = plan("check", run.run_dir, "--calibration", made).stdout
     expect(check["conclusion"] in text and "speed of 2 workers" in text, text)
     for args, words in (((made,), "is no run directory"),
-                        ((run.run_dir,), "needs --calibration DIR")):
+                        ((run.run_dir,), "keeps no plan: start jobs from")):
         done = plan("check", *args)
         said = done.stderr.splitlines()
         expect(done.returncode == 2 and len(said) == 1 and words in said[0], f"{args}: {said}")
+
+
+def coordinator(job, run_dir, *args):
+    return subprocess.run([mayfly_run.BINARY, "coordinator", "--config", job, "--run-dir", run_dir,
+                           "--threads", "1", "--bind-host", "127.0.0.1", *map(str, args)],
+                          capture_output=True, text=True, timeout=240)
+
+
+def kept(folder):
+    """A job that is started from a plan keeps it, and is compared with it."""
+    measured = mayfly_run.Run(SMALL_JOB + ["--workers", "1", "--steps", "30", "--price-per-hour",
+                                           "0.36"])
+    measured.finish()
+    made, job, run_dir = folder / "made", folder / "job.toml", folder / "run"
+    done = plan("fit", measured.run_dir, "-o", made)
+    expect(done.returncode == 0, done.stderr)
+    settings = folder / "settings.toml"
+    settings.write_text("global_batch = 16\nmicrobatch = 4\ndata = \"procedural:512\"\n"
+                        "evaluate = false\nlr = 0.05\nsilence_max_ms = 2000.0\n")
+    done = plan("--calibration", made, "--network", "resnet20", "--parameter-servers", 0,
+                "--config", settings, "--steps", 40, "--deadline", "1000h", "--max-workers", 1,
+                "--cloud-provider", "local", "--write", job)
+    expect(done.returncode == 0, done.stderr)
+    expect('plan = "job.plan.json"' in job.read_text(), "the job file does not name its plan")
+    kept_plan = (folder / "job.plan.json").read_text()
+
+    damaged = folder / "damaged"
+    damaged.mkdir()
+    shutil.copy(job, damaged)
+    for text, words in ((None, "no such file"), (kept_plan.replace("1 x", "9 x"), "was changed")):
+        if text:
+            (damaged / "job.plan.json").write_text(text)
+        done = coordinator(damaged / job.name, run_dir)
+        said = done.stderr.splitlines()
+        expect(done.returncode == 2 and len(said) == 1 and words in said[0].lower(),
+               f"exit code {done.returncode}, {said}")
+        expect(not run_dir.exists() or not any(run_dir.iterdir()), "something is left")
+
+    done = coordinator(job, run_dir)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+    expect((run_dir / "plan.json").read_text() == kept_plan, "the run has another plan")
+    done = plan("check", run_dir, "--json")
+    expect(done.returncode == 0 and not done.stderr, done.stderr)
+    check = json.loads(done.stdout)
+    planned = json.loads(kept_plan)
+    expect(check["plan"] == planned["plan"] and "composition" not in check, check)
+    apart = check["actual_s"] - check["planned_s"]
+    expect(abs(sum(cause["seconds"] for cause in check["causes"]) - apart) < 1e-6, check["causes"])
+    compared = {one["name"] for one in check["quantities"] if "inside" in one}
+    expect({"speed of 1 worker", "total time", "cost", "servers lost"} <= compared, compared)
+    text = plan("check", run_dir).stdout
+    expect("started from a plan: " + planned["plan"] in text and "total time" in text, text)
+    done = plan("check", run_dir, "--calibration", made)
+    expect(done.returncode == 0 and "in hindsight" in done.stdout, done.stdout + done.stderr)
+
+    job.write_text(job.read_text().replace("steps = 40", "steps = 60"))
+    (folder / "job.plan.json").unlink()
+    done = coordinator(job, run_dir, "--resume", run_dir)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+    expect((run_dir / "plan.json").read_text() == kept_plan, "the plan was not kept")
+    done = plan("check", run_dir)
+    expect(done.returncode == 0 and "did not run" in done.stdout, done.stdout + done.stderr)
+    measured.remove()
 
 
 def refused(folder):
@@ -142,4 +205,4 @@ def in_a_folder(test):
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({test.__name__: in_a_folder(test)
-                                      for test in (predicts, refused)}))
+                                      for test in (predicts, kept, refused)}))

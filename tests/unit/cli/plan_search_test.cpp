@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/plan_keep.hpp"
 #include "cli/plan_market.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
@@ -125,6 +126,13 @@ TEST_F(PlanTest, JobFileIsOneThatTheCoordinatorTakes) {
   EXPECT_EQ(config_.cloud_provider, "local");
   EXPECT_EQ(config_.cloud_budget, 9);
   EXPECT_EQ(config_.steps, 800000U);
+  EXPECT_EQ(config_.plan, folder_ / "job.plan.json") << "beside the job file";
+  const auto kept = read_plan(config_.plan);
+  ASSERT_TRUE(kept.ok()) << kept.error().detail;
+  EXPECT_EQ(kept.value().plan, chosen.at("plan").as_string().c_str());
+  EXPECT_EQ(kept.value().steps, 800000);
+  EXPECT_EQ(kept.value().time_s.median, chosen.at("time_s").at("median").to_number<double>());
+  EXPECT_GT(kept.value().speed("small", 1), 0);
   const auto offers = engine::parse_offers(config_.cloud_offers);
   ASSERT_TRUE(offers.ok());
   ASSERT_EQ(offers.value().size(), chosen.at("offers").as_array().size());
@@ -134,7 +142,11 @@ TEST_F(PlanTest, JobFileIsOneThatTheCoordinatorTakes) {
     EXPECT_GT(offers.value()[i].price_per_hour, 0);
   }
   EXPECT_EQ(plan_with({"--cloud-provider", "local", "--write", path}), 2);
-  EXPECT_THAT(err(), HasSubstr("exists already"));
+  EXPECT_THAT(err(), HasSubstr(path + " exists already"));
+  std::filesystem::remove(path);
+  EXPECT_EQ(plan_with({"--cloud-provider", "local", "--write", path}), 2);
+  EXPECT_THAT(err(), HasSubstr("job.plan.json exists already"));
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST_F(PlanTest, OffersOfTheJobHaveItsPrices) {
