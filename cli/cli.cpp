@@ -41,6 +41,8 @@ Subcommand status_command() {
   command.spec.options.push_back({"watch", "", "repeat until the job ends"});
   command.spec.options.push_back(
       {"interval", "SECONDS", "with --watch: time between two updates (1)"});
+  command.spec.options.push_back(
+      {"plan", "FILE", "plan for the time and cost that are left (default: that of the run)"});
   return command;
 }
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <boost/json.hpp>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "base/file.hpp"
 #include "base/parse.hpp"
 #include "base/try_assign.hpp"
 #include "cli/cli.hpp"
+#include "cli/remaining_time.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/run/record_json.hpp"
 
@@ -126,18 +128,53 @@ int order(const std::string& verb, const std::vector<std::string>& rest_names,
   return kExitDone;
 }
 
-/// The status as a table, or with --json as the coordinator sent it.
-Result<std::string> shown_status(const OperatorLink& link, const ParsedArguments& arguments,
-                                 const Context& context) {
-  Result<std::string> text = ask("status", "", link, arguments, context);
-  if (!text.ok()) {
-    return text;
+/// Asks for the status, again and again. What is left of the job is known where its run directory
+/// is: the one that was named, or on the coordinator's host the one that it names.
+class StatusReader {
+ public:
+  StatusReader(const OperatorLink& link, const ParsedArguments& arguments, const Context& context)
+      : link_(link), arguments_(arguments), context_(context) {}
+
+  /// The status as a table, or with --json as the coordinator sent it, with what is left.
+  Result<std::string> read() {
+    TRY_ASSIGN(std::string text, ask("status", "", link_, arguments_, context_));
+    json::error_code failure;
+    json::value parsed = json::parse(text, failure);
+    const bool as_json = arguments_.has("json");
+    if (!failure && parsed.is_object()) {
+      json::object& status = parsed.get_object();
+      const std::size_t fields = status.size();
+      TRY(open_records(status));
+      rest_->add_to(status, !as_json);
+      text = status.size() > fields ? engine::json_text(parsed) : text;
+    }
+    return as_json ? text + "\n" : status_table(text);
   }
-  return arguments.has("json") ? text.value() + "\n" : status_table(text.value());
-}
+
+ private:
+  Result<void> open_records(const json::object& status) {
+    if (rest_) {
+      return {};
+    }
+    std::string run_dir = link_.run_dir;
+    const json::value* named = status.if_contains("run_dir");
+    if (run_dir.empty() && named != nullptr && named->is_string()) {
+      const std::string theirs(named->get_string());
+      const Result<std::string> endpoint = endpoint_of_run(theirs);
+      run_dir = endpoint.ok() && endpoint.value() == link_.endpoint ? theirs : "";
+    }
+    TRY_ASSIGN(rest_, RemainingTime::open(run_dir, arguments_.option("plan")));
+    return {};
+  }
+
+  const OperatorLink& link_;
+  const ParsedArguments& arguments_;
+  const Context& context_;
+  std::optional<RemainingTime> rest_;
+};
 
 /// Repeats a first query that succeeded until no coordinator answers any more: the job has ended.
-int watch(const OperatorLink& link, const ParsedArguments& arguments, Context& context) {
+int watch(StatusReader& reader, const ParsedArguments& arguments, Context& context) {
   const Result<Duration> interval = seconds_of(arguments, "interval", "1");
   if (!interval.ok()) {
     return context.complain(interval.error());
@@ -145,7 +182,7 @@ int watch(const OperatorLink& link, const ParsedArguments& arguments, Context& c
   while (true) {
     context.out.flush();
     context.services.pause(interval.value());
-    const Result<std::string> text = shown_status(link, arguments, context);
+    const Result<std::string> text = reader.read();
     if (!text.ok()) {
       context.out << "the job has ended\n";
       return kExitDone;
@@ -194,6 +231,7 @@ Result<OperatorLink> operator_link(const std::string& command, const ParsedArgum
   if (!run_dir.empty()) {
     TRY_ASSIGN(std::string endpoint, endpoint_of_run(run_dir));
     link.endpoint = std::move(endpoint);
+    link.run_dir = run_dir;
   }
   if (link.rest.size() < rest_names.size()) {
     return usage(command + " needs " + rest_names[link.rest.size()]);
@@ -242,12 +280,13 @@ int status(const ParsedArguments& arguments, Context& context) {
   if (!link.ok()) {
     return context.complain(link.error());
   }
-  const Result<std::string> text = shown_status(link.value(), arguments, context);
+  StatusReader reader(link.value(), arguments, context);
+  const Result<std::string> text = reader.read();
   if (!text.ok()) {
     return context.complain(text.error());
   }
   context.out << text.value();
-  return arguments.has("watch") ? watch(link.value(), arguments, context) : kExitDone;
+  return arguments.has("watch") ? watch(reader, arguments, context) : kExitDone;
 }
 
 int scale(const ParsedArguments& arguments, Context& context) {

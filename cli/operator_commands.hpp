@@ -19,6 +19,7 @@ namespace mayfly::cli {
 /// Endpoint, token and the remaining positionals of an operator's command.
 struct OperatorLink {
   std::string endpoint;
+  std::string run_dir;  ///< empty if the endpoint was given itself
   Bytes token;
   std::vector<std::string> rest;
 };

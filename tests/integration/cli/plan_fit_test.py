@@ -1,5 +1,6 @@
-"""Goal: `mayfly plan fit` makes a calibration of run directories that predicts these runs, and
-`mayfly plan check` compares a run with what is predicted, now or when it was planned.
+"""Goal: `mayfly plan fit` makes a calibration of run directories that predicts these runs;
+`mayfly plan check` compares a run with what is predicted, now or when it was planned; `mayfly
+status` says what is left of it.
 Method: small jobs of local workers, one of which is killed; the tables are compared with the
 records, and predictions with the tables. Speeds of a busy machine vary, so predictions need to be
 near only.
@@ -167,6 +168,30 @@ def kept(folder):
     measured.remove()
 
 
+def left(_folder):
+    """`mayfly status` says what is left of a job, from its records."""
+    run = mayfly_run.Run(SMALL_JOB + ["--workers", "2", "--steps", "100000", "--price-per-hour",
+                                      "0.36"])
+    run.wait_for_step(80)
+    endpoint = pathlib.Path(run.path("coordinator")).read_text().strip()
+    for args in ([run.run_dir], [endpoint, "--token-file", run.path("token")]):
+        done = subprocess.run([mayfly_run.BINARY, "status", *args, "--json"], capture_output=True,
+                              text=True, timeout=30)
+        expect(done.returncode == 0, done.stderr)
+        status = json.loads(done.stdout)
+        rest = status["remaining"]
+        expect(rest["steps"] == 100000 - status["committed"], rest)
+        seconds, cost = rest["time_s"], rest["cost"]
+        expect(0 <= seconds["low"] < seconds["median"] < seconds["high"], rest)
+        expect(abs(cost["median"] - seconds["median"] * 2 * 0.36 / 3600) < 1e-6, rest)
+        expect("2 members; no plan" in rest["rests_on"] and rest["losses"] == 0, rest)
+    text = run.command("status").stdout
+    expect("time_left" in text and "cost_left" in text, text)
+    run.command("stop")
+    run.wait()
+    run.remove()
+
+
 def refused(folder):
     run = mayfly_run.Run(SMALL_JOB + ["--workers", "1", "--steps", "12"])
     run.finish()
@@ -205,4 +230,4 @@ def in_a_folder(test):
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({test.__name__: in_a_folder(test)
-                                      for test in (predicts, kept, refused)}))
+                                      for test in (predicts, kept, left, refused)}))

@@ -86,6 +86,35 @@ TEST_F(OperatorTest, StatusIsATableOrTheJsonItself) {
   EXPECT_THAT(out(), HasSubstr(R"({"phase":"running")"));
 }
 
+TEST_F(OperatorTest, StatusSaysWhatIsLeftByTheRecords) {
+  std::ofstream events(folder_ / "events.jsonl");
+  events << R"({"time": 1000, "t": 0, "kind": "started", "metrics_bytes": 0})"
+         << "\n";
+  events.close();
+  reply_ = elastic::CommandReply{
+      true, R"({"phase":"running","committed":40,"total_steps":100,"cost_per_hour":3600,)"
+            R"("members":[{"id":1,"phase":"active"},{"id":2,"phase":"active"}]})"};
+  EXPECT_EQ(run({"status", folder_.path()}), 0) << err();
+  EXPECT_THAT(out(), HasSubstr("time_left         unknown: too few steps are on record yet\n"));
+  std::ofstream metrics(folder_ / "metrics.jsonl");
+  for (int step = 1; step <= 40; ++step) {
+    metrics << R"({"step": )" << step << R"(, "t": )" << 5 + step * 2
+            << R"(, "samples": 128, "epoch": 0, "loss": 1, "accuracy": 0, "learning_rate": 0.1, )"
+            << R"("images_per_second": 64, "data_wait_ms": 0, "members": 2, "view": 1, )"
+            << R"("sample_hash": "00"})"
+            << "\n";
+  }
+  metrics.close();
+  EXPECT_EQ(run({"status", folder_.path()}), 0) << err();
+  EXPECT_THAT(out(), HasSubstr("time_left         120 s (120 to 120)\n"));
+  EXPECT_THAT(out(), HasSubstr("cost_left         120 ("));
+  EXPECT_THAT(out(), HasSubstr("13 parts of 3 steps with 2 members; no plan"));
+  EXPECT_EQ(run({"status", folder_.path(), "--json"}), 0) << err();
+  EXPECT_THAT(out(), HasSubstr(R"("remaining": {"steps": 60, "time_s": {"low": 119.)"));
+  EXPECT_EQ(run({"status", folder_.path(), "--plan", folder_ / "no.plan.json"}), 2);
+  EXPECT_THAT(err(), HasSubstr("no.plan.json"));
+}
+
 TEST_F(OperatorTest, StatusWatchesUntilTheJobEnds) {
   int looks = 0;
   context_.services.send_command = [&](const std::string&, ByteSpan, const elastic::Command&,
