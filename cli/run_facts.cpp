@@ -17,6 +17,7 @@
 #include "base/try_assign.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
+#include "engine/run/record_json.hpp"
 #include "nn/model.hpp"
 #include "observe/run_follower.hpp"
 
@@ -85,6 +86,7 @@ class FactsReader {
       return Error{Errc::kInvalidInput,
                    path_ + " has no step that nothing disturbed: there is nothing to fit"};
     }
+    read_member_lines();
     TRY(read_servers());
     read_members();
     read_places();
@@ -178,6 +180,23 @@ class FactsReader {
       }
     }
     first_step_ = rows.rows() > 0 ? rows.time(0) : 0;
+  }
+
+  /// What only members.jsonl has, which runs of earlier versions lack, or its fields.
+  void read_member_lines() {
+    std::set<std::uint32_t> cores;
+    const Result<void> read = engine::for_each_line(
+        path_ + "/members.jsonl", 0, [&cores](const boost::json::object& line) {
+          const auto member = engine::record_of<engine::MemberRecord>(line);
+          if (member.cores > 0) {
+            cores.insert(member.cores);
+          }
+        });
+    if (read.ok() && cores.size() == 1) {
+      facts_.worker_cores = *cores.begin();
+    } else if (cores.size() > 1) {
+      remark("its workers may use different numbers of cores: its speeds are of all of them");
+    }
   }
 
   /// Servers of a provider: their types, lives and prices.
@@ -285,6 +304,8 @@ class FactsReader {
     }
     if (knowledge_.cores > 0) {
       facts_.cores = knowledge_.cores;
+    } else if (facts_.worker_cores > 0) {
+      facts_.cores = facts_.worker_cores;
     } else if (*hosts_.begin() == own_host()) {
       facts_.cores = std::thread::hardware_concurrency();
     } else {

@@ -14,8 +14,8 @@ namespace mayfly::cli {
 /// What a run directory does not record, as the user says it.
 struct RunKnowledge {
   std::string machine;  ///< type of workers that no provider started; empty = the host's name
-  double cores = 0;     ///< of the host that several of them shared; 0 = those of this machine if
-                        ///< it is that host
+  double cores = 0;     ///< of the host that several of them shared; 0 = as recorded, or those of
+                        ///< this machine if it is that host
 };
 
 struct RunRecord {

@@ -10,21 +10,13 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/try_assign.hpp"
+#include "base/usable_cores.hpp"
 
 namespace mayfly::collectives {
 namespace {
 
 constexpr Duration kWindowMax = std::chrono::microseconds(100);
 constexpr Duration kWindowMin = std::chrono::microseconds(10);  // less is not worth it: none
-
-// Cores that this process may use.
-std::size_t usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0
-             ? static_cast<std::size_t>(CPU_COUNT(&cores))
-             : 1;
-}
 
 // How long to look again and again before sleeping in the kernel. Waking a core that has gone idle
 // takes tens of microseconds, much longer than most waits inside an all-reduce of a quiet machine;
@@ -100,7 +92,9 @@ class PollingTcpEngine final : public TcpEngine {
     watched_ranks_.reserve(connections_.peers.size());
   }
 
-  bool finds_host_crowded() const override { return connections_.local_members > usable_cores(); }
+  bool finds_host_crowded() const override {
+    return connections_.local_members > std::max(1U, usable_cores());
+  }
   void spare_messages(bool spare) override { spares_messages_ = spare; }
 
   void begin(const Operation& operation) override {

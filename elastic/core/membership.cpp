@@ -15,6 +15,7 @@ void introduce(Peer& peer, const Hello& hello, bool is_worker) {
   peer.pid = hello.pid;
   peer.address = hello.address;
   peer.server = hello.server;
+  peer.cores = hello.cores;
 }
 
 /// It has no part in the last view, and may have one in the next.

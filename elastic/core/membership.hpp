@@ -37,6 +37,7 @@ struct Peer {
   std::uint32_t pid = 0;
   std::string address;
   std::string server;
+  std::uint32_t cores = 0;
   bool is_worker = true;  ///< it computes, and counts for the least number of workers
   bool leaving = false;
   std::string leave_reason;

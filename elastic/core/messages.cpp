@@ -59,6 +59,7 @@ void fields(auto& io, Is<Hello> auto& m) {
   });
   io.plain(m.job, m.incarnation, m.author, m.view);
   io.flag(m.joins_again);
+  io.plain(m.cores);
 }
 
 void fields(auto& io, Is<Welcome> auto& m) {

@@ -18,7 +18,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 12;
+inline constexpr std::uint32_t kProtocolVersion = 13;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.
@@ -98,6 +98,7 @@ struct Hello {
   std::uint64_t author = 0;   ///< and of which coordinator
   ViewId view{};              ///< the newest that it has entered
   bool joins_again = false;   ///< it was evicted, and holds no part of a view under this id
+  std::uint32_t cores = 0;    ///< kWorker: that it may use; 0 = unknown
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 /// To a worker: a member of this incarnation from now on, if it accepts. A member that had an id

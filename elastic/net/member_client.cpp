@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/thread_priority.hpp"
 #include "base/try_assign.hpp"
+#include "base/usable_cores.hpp"
 #include "elastic/net/connection.hpp"
 #include "elastic/net/coordinator_search.hpp"
 #include "elastic/net/flight_recorder.hpp"
@@ -44,6 +45,7 @@ Hello worker_hello(const MemberClientOptions& options) {
   Hello hello;
   hello.address = options.address;
   hello.server = options.server;
+  hello.cores = usable_cores();
   hello.fingerprint = options.fingerprint;
   return hello;
 }

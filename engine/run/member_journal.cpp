@@ -102,6 +102,7 @@ std::vector<MemberRecord> MemberJournal::look(double t,
     known.last.member = value(member.id);
     known.last.host = member.host;
     known.last.server = member.server;
+    known.last.cores = member.cores;
     known.last.joined = is_new ? t : known.last.joined;
     known.last.microbatches = member.microbatches;
     known.last.microbatch_ms = ms;

@@ -322,8 +322,9 @@ struct MemberRecord {
 
   double t = 0;
   std::uint64_t member = 0;
-  std::string host;    ///< as it calls itself
-  std::string server;  ///< the provider's name for what it runs on; empty = unknown
+  std::string host;         ///< as it calls itself
+  std::string server;       ///< the provider's name for what it runs on; empty = unknown
+  std::uint32_t cores = 0;  ///< that it may use; 0 = unknown
   /// As in `mayfly status`: "loading", "active", ...; at its end the kind of the event: "lost", ...
   std::string phase;
   double joined = 0;               ///< when it was first seen
@@ -338,6 +339,7 @@ struct MemberRecord {
     io("member", r.member);
     io("host", r.host);
     io.unless("", "server", r.server);
+    io.unless(0U, "cores", r.cores);
     io("phase", r.phase);
     io("joined", r.joined);
     io("microbatches", r.microbatches);

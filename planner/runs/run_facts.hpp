@@ -55,6 +55,7 @@ struct RunFacts {
   double microbatches = 0;        ///< of a step
   std::optional<double> threads;  ///< of a worker that compute, if known
   double cores = 0;               ///< that all workers share; 0 = each has its own, or unknown
+  double worker_cores = 0;        ///< that a worker may use; 0 = unknown, or they differ
   std::string machine;            ///< type of all workers; empty if they differ
   std::vector<RunStep> steps;
   bool has_provider = false;  ///< its workers ran on servers of one, with a least time to pay

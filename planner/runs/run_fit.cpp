@@ -198,18 +198,32 @@ Result<void> check_comparable(const std::vector<RunFacts>& runs) {
   return {};
 }
 
-void name_by_threads(std::vector<RunFacts>& runs) {
-  std::map<std::string, std::set<double>> threads;
+/// Machine types of which runs gave the workers other numbers of threads or of cores are types of
+/// their own.
+void name_by_size(std::vector<RunFacts>& runs) {
+  std::map<std::string, std::set<double>> threads, cores;
   for (const RunFacts& run : runs) {
-    if (run.threads && !run.machine.empty()) {
+    if (run.threads) {
       threads[run.machine].insert(*run.threads);
+    }
+    if (run.worker_cores > 0) {
+      cores[run.machine].insert(run.worker_cores);
     }
   }
   for (RunFacts& run : runs) {
-    if (!run.threads || run.machine.empty() || threads[run.machine].size() < 2) {
+    if (run.machine.empty()) {
       continue;
     }
-    const std::string name = run.machine + "-" + std::to_string(std::lround(*run.threads)) + "t";
+    std::string name = run.machine;
+    if (run.threads && threads[run.machine].size() > 1) {
+      name += "-" + std::to_string(std::lround(*run.threads)) + "t";
+    }
+    if (run.worker_cores > 0 && cores[run.machine].size() > 1) {
+      name += "-" + std::to_string(std::lround(run.worker_cores)) + "c";
+    }
+    if (name == run.machine) {
+      continue;
+    }
     const auto rename = [&run, &name](auto& parts) {
       for (auto& part : parts) {
         part.machine = part.machine == run.machine ? name : part.machine;
@@ -218,7 +232,7 @@ void name_by_threads(std::vector<RunFacts>& runs) {
     rename(run.workers);
     rename(run.starts);
     rename(run.prices);
-    run.remarks.push_back("runs have other numbers of threads on " + run.machine +
+    run.remarks.push_back("runs have other numbers of threads or cores on " + run.machine +
                           ": its workers are called " + name);
     run.machine = name;
   }
@@ -231,7 +245,7 @@ Result<std::vector<FittedRun>> fit_runs(std::vector<RunFacts> runs) {
   if (!comparable.ok()) {
     return comparable.error();
   }
-  name_by_threads(runs);
+  name_by_size(runs);
   std::stable_sort(runs.begin(), runs.end(),
                    [](const RunFacts& a, const RunFacts& b) { return a.date > b.date; });
   std::vector<FittedRun> fitted;

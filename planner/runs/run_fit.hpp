@@ -20,7 +20,8 @@ struct FittedRun {
 };
 
 /// The rows of each run, the newest first, as Prices takes the first price that it finds. Machine
-/// types whose workers have other numbers of threads in other runs get these numbers as a suffix.
+/// types whose workers have other numbers of threads or cores in other runs get these numbers as a
+/// suffix.
 /// kInvalidInput if two runs of one model cannot be compared.
 [[nodiscard]] Result<std::vector<FittedRun>> fit_runs(std::vector<RunFacts> runs);
 

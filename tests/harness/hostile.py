@@ -101,7 +101,7 @@ def hello_body(nonce, proof, role=WORKER, protocol=None, member=0, address="", f
     return (struct.pack("<IB", protocol, role) + blob(nonce) + blob(proof) +
             struct.pack("<Q", member) + blob(b"hostile") + struct.pack("<I", os.getpid()) +
             blob(address.encode()) + blob(b"") + struct.pack("<I", len(fingerprint)) + pairs +
-            struct.pack("<QQQQB", 0, 0, 0, 0, 0))
+            struct.pack("<QQQQBI", 0, 0, 0, 0, 0, 0))
 
 
 def greeted(port, timeout=10):

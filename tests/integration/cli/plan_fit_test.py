@@ -7,6 +7,7 @@ near only.
 """
 import csv
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -57,6 +58,12 @@ def predicts(folder):
     speeds = {int(row["workers"]): float(row["steps_per_s"])
               for row in rows_of(made, "cluster_speed.csv")}
     expect(sorted(speeds) == [1, 2], f"speeds of {speeds}")
+    # This process may use as many cores as the workers that it started.
+    cores = len(os.sched_getaffinity(0))
+    expect({line.get("cores") for line in run.lines("members.jsonl")} - {None} == {cores},
+           f"{run.lines('members.jsonl')[-1]} for {cores} cores")
+    expect({int(row["cores"]) for row in rows_of(made, "cluster_speed.csv")} == {cores},
+           "the cores that the workers shared are not in the table")
     for workers, speed in speeds.items():
         own = [m["images_per_second"] / 16 for m in run.metrics()
                if m["members"] == workers and m["images_per_second"] > 0]

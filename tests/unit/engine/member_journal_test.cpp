@@ -14,6 +14,7 @@ elastic::MemberStatus status_of(std::uint64_t id, MemberPhase phase, std::uint32
   elastic::MemberStatus status;
   status.id = MemberId{id};
   status.host = "node";
+  status.cores = 4;
   status.phase = phase;
   status.microbatches = microbatches;
   status.microbatch_ms = ms;
@@ -40,6 +41,7 @@ TEST(MemberJournal, WritesChangesOnly) {
   const auto active = journal.look(3, {status_of(1, MemberPhase::kActive, 4, 10)});
   ASSERT_EQ(active.size(), 1U);
   EXPECT_EQ(active[0].phase, "active");
+  EXPECT_EQ(active[0].cores, 4U);
   EXPECT_DOUBLE_EQ(active[0].joined, 1);
   EXPECT_DOUBLE_EQ(active[0].t, 3);
   EXPECT_EQ(active[0].microbatches, 4U);

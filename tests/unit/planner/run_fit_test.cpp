@@ -169,6 +169,22 @@ TEST(FitRuns, RefusesRunsOfOtherStepsAndTellsThreadsApart) {
   EXPECT_EQ(calibration.prices[1].resource, "1xbox-2t server");
 }
 
+TEST(FitRuns, TellsCoresOfWorkersApart) {
+  RunFacts four = two_core_run("a", {1});
+  RunFacts two = two_core_run("b", {1});
+  const RunFacts unknown = two_core_run("c", {1});
+  four.worker_cores = 4;
+  EXPECT_EQ(calibration_of({four, unknown}).step_times[0].gpu, "box") << "all that is known";
+  two.worker_cores = 2;
+  two.threads = 2;
+  const Calibration calibration = calibration_of({four, two, unknown});
+  ASSERT_EQ(calibration.step_times.size(), 3U);
+  EXPECT_EQ(calibration.step_times[0].gpu, "box-1t-4c");
+  EXPECT_EQ(calibration.step_times[1].gpu, "box-2t-2c");
+  EXPECT_EQ(calibration.step_times[2].gpu, "box-1t");
+  EXPECT_EQ(calibration.prices[0].resource, "1xbox-1t-4c server");
+}
+
 TEST(FitRuns, TakesPricesOfTheNewestRunAndSaysWhatIsMissing) {
   RunFacts older = two_core_run("a", {1});
   RunFacts newer = two_core_run("b", {1});
