@@ -73,6 +73,11 @@ struct OfferText {
   bool is_known = false;
 };
 
+/// Whether the server was taken: its worker is lost, or has left because it was told so before.
+bool is_taken(const std::string& end, const std::string& detail) {
+  return end == "lost" || (end == "left" && detail.starts_with("notice: "));
+}
+
 class FactsReader {
  public:
   FactsReader(const std::string& path, const RunKnowledge& knowledge, const RunFold& run)
@@ -186,10 +191,13 @@ class FactsReader {
   void read_member_lines() {
     std::set<std::uint32_t> cores;
     const Result<void> read = engine::for_each_line(
-        path_ + "/members.jsonl", 0, [&cores](const boost::json::object& line) {
+        path_ + "/members.jsonl", 0, [this, &cores](const boost::json::object& line) {
           const auto member = engine::record_of<engine::MemberRecord>(line);
           if (member.cores > 0) {
             cores.insert(member.cores);
+          }
+          if (is_taken(member.phase, member.detail)) {
+            taken_.insert(member.server);
           }
         });
     if (read.ok() && cores.size() == 1) {
@@ -219,8 +227,8 @@ class FactsReader {
       }
       const double end = lane.ended.value_or(run_.end());
       facts_.workers.push_back({offer.machine, offer.zone, *lane.granted, end - *lane.granted,
-                                lane.end == "lost", lane.joined && *lane.joined < first_step_,
-                                lane.offer});
+                                lane.end == "lost" || taken_.contains(lane.server),
+                                lane.joined && *lane.joined < first_step_, lane.offer});
       if (lane.joined) {
         facts_.starts.push_back({offer.machine, offer.market, *lane.granted - lane.asked,
                                  *lane.joined - *lane.granted});
@@ -248,7 +256,7 @@ class FactsReader {
       }
       const double end = lane.end.empty() ? run_.end() : lane.end_t;
       facts_.workers.push_back(
-          {machine_of(lane), "", from, end - from, lane.end == "lost", is_first});
+          {machine_of(lane), "", from, end - from, is_taken(lane.end, lane.detail), is_first});
       machines_.insert(machine_of(lane));
       if (is_first && is_started_here) {
         facts_.starts.push_back({machine_of(lane), "on_demand", 0, from});
@@ -347,6 +355,7 @@ class FactsReader {
   RunFacts facts_;
   double first_step_ = 0;
   std::set<std::string> machines_, hosts_;
+  std::set<std::string> taken_;  // servers, by the provider's names
 };
 
 planner::RunCourse course_of(const RunFold& run) {

@@ -77,6 +77,7 @@ def predicts(folder):
          "recovery")
     ends = [row["ended_by"] for row in rows_of(made, "lifetime_servers.csv")]
     expect(sorted(ends) == ["revoked", "stopped"], f"lives ended by {ends}")
+    noticed(run, folder)
     for row in rows_of(made, "checkpoint.csv"):
         expect(1 < float(row["weights_mb"]) < 5, f"bytes of {row}")
     predict(made, quantity="checkpoint_time", model="resnet20")
@@ -89,6 +90,21 @@ def predicts(folder):
     expect(planned.returncode == 0 and not planned.stderr, planned.stderr + planned.stdout)
     checks(run, made)
     run.remove()
+
+
+def noticed(run, folder):
+    """A worker that leaves because its server is about to be taken has lost it."""
+    left = folder / "left"
+    shutil.copytree(run.run_dir, left)
+    lines = [json.loads(line) for line in (left / "events.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["kind"] == "lost":
+            line.update(kind="left", detail="notice: the server goes")
+    (left / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = plan("fit", left, "-o", folder / "left-made")
+    expect(done.returncode == 0, done.stderr)
+    ends = [row["ended_by"] for row in rows_of(folder / "left-made", "lifetime_servers.csv")]
+    expect(sorted(ends) == ["revoked", "stopped"], f"lives ended by {ends}")
 
 
 def checks(run, made):
