@@ -97,6 +97,7 @@ void Lifetimes::add_hours(const Calibration& calibration) {
       revoked += lost;
     }
     cap_h_ = std::max(cap_h_, exposure.revoked.size());
+    is_capped_ = true;  // tables by hour end with the lifetime
   }
 }
 
@@ -117,6 +118,7 @@ void Lifetimes::add_servers(const Calibration& calibration) {
              row.end == kRevoked);
   }
   if (!caps.empty()) {
+    is_capped_ = true;
     cap_h_ = std::max(cap_h_, static_cast<std::size_t>(std::lround(median(caps))));
   }
   // Tables by hour are of one campaign in many regions; single servers count where there is none.
@@ -125,10 +127,10 @@ void Lifetimes::add_servers(const Calibration& calibration) {
       groups_[key] = std::move(exposure);
     }
   }
+  for (const auto& [key, exposure] : groups_) {
+    cap_h_ = is_capped_ ? cap_h_ : std::max(cap_h_, exposure.revoked.size());
+  }
   for (auto& [key, exposure] : groups_) {
-    if (cap_h_ == 0) {
-      cap_h_ = exposure.revoked.size();
-    }
     grow(exposure, cap_h_);
   }
 }
@@ -229,7 +231,7 @@ Result<LifetimeTable> Lifetimes::curve(const std::string& gpu, const std::string
     knots.push_back({static_cast<double>(knots.size() + 1) * kSecondsPerHour, cumulative});
   }
   const double cap_s = static_cast<double>(by_hour.size()) * kSecondsPerHour;
-  return LifetimeTable(std::move(knots), cap_s);
+  return LifetimeTable(std::move(knots), is_capped_ ? cap_s : kNever);
 }
 
 std::string Lifetimes::because(const std::string& gpu, const std::string& region) const {
@@ -259,6 +261,12 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
     } else {
       unseen += hazard;
     }
+  }
+  if (!is_capped_ && !central.empty()) {
+    const auto known = static_cast<double>(cap_h_);
+    const double beyond = std::max(0.0, to_h - std::max(from_h, known)) * central.back();
+    mean += beyond;
+    unseen += beyond;
   }
   variance += unseen * unseen / region_shape_;
   const Reason reason{"share", because(gpu, region)};

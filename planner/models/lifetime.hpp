@@ -74,7 +74,8 @@ class Lifetimes {
   std::vector<double> pool_;    ///< hazards per hour of age
   std::vector<double> shapes_;  ///< of the gamma prior of a region's hazard, by hour of age
   double region_shape_ = 1;     ///< of a region's whole level
-  std::size_t cap_h_ = 0;
+  std::size_t cap_h_ = 0;       ///< as far as anything is known
+  bool is_capped_ = false;      ///< no server lives longer; else the last hazard goes on
   std::vector<double> hour_losses_, hour_expected_;  ///< by hour of the day
   LossBursts bursts_;
 };

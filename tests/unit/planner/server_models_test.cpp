@@ -114,6 +114,27 @@ TEST(Lifetimes, ACensoredServerCountsOnlyForTheTimeItWasSeen) {
   EXPECT_NEAR(lifetimes.curve("A1", "north").value().hazard(3600), 50.0 / 75, 0.02);
 }
 
+TEST(Lifetimes, AServerEndsAtACapOnlyWhereOneWasSeen) {
+  Calibration calibration;
+  for (int i = 0; i < 100; ++i) {
+    LifetimeServerRow row;
+    row.study = "own runs";
+    row.gpu = "A1";
+    row.zone = "north-a";
+    row.launched = std::to_string(i);
+    row.lifetime_s = i < 50 ? 1800 : 3600;
+    row.ended_by = i < 50 ? "revoked" : "stopped";
+    calibration.lifetime_servers.push_back(row);
+  }
+  const LifetimeTable going_on = Lifetimes(calibration).curve("A1", "north").value();
+  EXPECT_EQ(going_on.cap(), kNever);
+  EXPECT_NEAR(going_on.hazard(10 * 3600.0), 10 * 50.0 / 75, 0.2);
+  expect_close(Lifetimes(calibration).revoked_share("A1", "north", 0, 3, 0),
+               1 - std::exp(-3 * 50.0 / 75), 0.05);
+  calibration.lifetime_servers.back().ended_by = "cap";
+  EXPECT_EQ(Lifetimes(calibration).curve("A1", "north").value().cap(), 3600);
+}
+
 TEST(Lifetimes, LossesOfABatchWithinTwoMinutesAreOneShock) {
   Calibration calibration;
   for (const double lifetime_s : {3600.0, 3610.0, 3700.0, 20000.0}) {
