@@ -21,10 +21,10 @@ planner::KeptPlan plan_to_keep(const ParsedArguments& arguments, const engine::J
       planner::kept_plan(planned.market, planned.job, chosen, planned.work_per_step);
   plan.model = config.model;
   plan.global_batch = config.global_batch;
-  plan.rests_on =
-      fmt::format("{}{}: prices of {}, calibration of {}; {} simulated jobs, seed {}",
-                  arguments.option("market"), arguments.option("calibration"), report.priced,
-                  report.calibrated, chosen.summary.paths, report.question.seed);
+  const std::string market = arguments.option("market");
+  plan.rests_on = fmt::format("{}prices of {}, calibration of {}; {} simulated jobs, seed {}",
+                              market.empty() ? "" : market + ": ", report.priced, report.calibrated,
+                              chosen.summary.paths, report.question.seed);
   for (const auto& [name, value] : arguments.options) {
     plan.inputs.emplace_back("--" + name, value);
   }
