@@ -76,11 +76,16 @@ void add_windows(const RunFold& run, planner::RestOfJob& rest) {
 
 void add_servers(const RunFold& run, const planner::KeptPlan* plan, planner::RestOfJob& rest) {
   rest.members_soon = rest.members;
-  if (plan != nullptr && !run.servers().points().empty()) {
-    const std::uint32_t paid = run.servers().points().back().billing;
-    rest.members_soon = std::max(rest.members, static_cast<int>(std::min(plan->workers, paid)));
+  const observe::Servers& servers = run.servers();
+  // A provider's lost servers are replaced; what they will cost is not paid now.
+  if (plan != nullptr && !servers.lanes().empty() && !servers.points().empty()) {
+    rest.members_soon = std::max(rest.members, static_cast<int>(plan->workers));
+    const double paid = std::max(1U, servers.points().back().billing);
+    if (rest.price_per_hour) {
+      *rest.price_per_hour *= std::max(1.0, rest.members_soon / paid);
+    }
   }
-  for (const observe::ServerLane& lane : run.servers().lanes()) {
+  for (const observe::ServerLane& lane : servers.lanes()) {
     if (!lane.granted || lane.ended) {
       continue;
     }

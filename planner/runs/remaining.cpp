@@ -96,6 +96,24 @@ Delays delays_within(const RestOfJob& rest, const KeptPlan& plan, double seconds
   return delays;
 }
 
+/// The squares of what separates the bounds of the central 90 % from the median.
+struct Spreads {
+  double below = 0, above = 0;
+};
+
+/// Those of the plan's simulated jobs, without what their speeds differ by, in proportion to the
+/// steps that are left: what happens in one part of a job says nothing of the next.
+Spreads spreads_of(const RestOfJob& rest, const KeptPlan& plan) {
+  const PlannedRange& time = plan.time_s;
+  const double level = kHalfOf90 * plan.speed_log_sd;
+  const double share = std::min(1.0, rest.steps_left / plan.steps);
+  const auto without_speed = [share](double all, double of_speed) {
+    return share * std::max(0.0, square(all) - square(of_speed));
+  };
+  return {without_speed(time.median - time.low, time.median * (1 - std::exp(-level))),
+          without_speed(time.high - time.median, time.median * (std::exp(level) - 1))};
+}
+
 /// Until the members that are missing have joined, the others are slower.
 double waiting_s(const RestOfJob& rest, const KeptPlan& plan) {
   if (rest.members_soon <= rest.members || plan.offers.empty()) {
@@ -163,12 +181,15 @@ Result<Remaining> remaining(const RestOfJob& rest, const KeptPlan* plan) {
     }
   }
   const double windows_left = rest.steps_left / std::max(1.0, rest.window_steps);
-  const double of_both = square(speed.deviations * base * speed.window_sd) / windows_left +
-                         square(speed.deviations) * delays.variance;
+  const double of_windows = square(speed.deviations * base * speed.window_sd) / windows_left;
+  const double of_losses = square(speed.deviations) * delays.variance;
   const double level = speed.deviations * speed.log_sd;
-  const auto half = [&](double of_level) { return std::sqrt(square(of_level) + of_both); };
-  left.time_s = {std::max(0.0, median - half(base * (1 - std::exp(-level)))), median,
-                 median + half(base * (std::exp(level) - 1))};
+  const auto half = [&](double of_level, double planned) {
+    return std::sqrt(square(of_level) + of_windows + std::max(of_losses, planned));
+  };
+  const Spreads planned = plan == nullptr ? Spreads() : spreads_of(rest, *plan);
+  left.time_s = {std::max(0.0, median - half(base * (1 - std::exp(-level)), planned.below)), median,
+                 median + half(base * (std::exp(level) - 1), planned.above)};
   left.losses = delays.losses;
   left.rests_on = reason_of(rest, plan);
   if (rest.price_per_hour) {

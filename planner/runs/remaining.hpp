@@ -26,7 +26,7 @@ struct RestOfJob {
   std::vector<double> window_speeds;
   double window_steps = 0;  ///< of each of them
   int members = 0;          ///< that compute now
-  /// That will compute once servers that were requested have joined; at least `members`.
+  /// That will compute once the missing servers have joined; at least `members`.
   int members_soon = 0;
   std::string machine;  ///< their type; empty = unknown
   std::vector<PresentServer> servers;
@@ -45,8 +45,9 @@ struct Remaining {
 /// loss the hazard goes on as if there were none.
 [[nodiscard]] double expected_losses(const PlannedOffer& offer, double age_s, double seconds);
 
-/// `plan` may be null. Losses of servers are taken as independent. kNotFound if neither a plan nor
-/// enough of the run says how fast it is.
+/// `plan` may be null. Losses of servers are taken as independent; what else befalls a job is in
+/// the spread of the plan's simulated jobs. kNotFound if neither a plan nor enough of the run says
+/// how fast it is.
 [[nodiscard]] Result<Remaining> remaining(const RestOfJob& rest, const KeptPlan* plan);
 
 }  // namespace mayfly::planner

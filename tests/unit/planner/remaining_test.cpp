@@ -33,6 +33,8 @@ RestOfJob rest_of(double steps_left) {
 KeptPlan plan_of(double mean_lifetime_h) {
   KeptPlan plan;
   plan.plan = "4 x m0";
+  plan.steps = 2e6;
+  plan.time_s = {1.9e6, 2e6, 2.6e6};
   plan.workers = 4;
   plan.speeds = {{"m0", {0.25, 0.5, 0.75, 1}}};
   plan.speed_log_sd = 0.05;
@@ -85,6 +87,7 @@ TEST(Remaining, TheRunsOwnSpeedAndPrices) {
 TEST(Remaining, IntervalsShrinkAsWorkIsDone) {
   const KeptPlan plan = plan_of(10);
   for (const KeptPlan* one : {static_cast<const KeptPlan*>(nullptr), &plan}) {
+    const double first = width(left_of(rest_of(1e6), one).time_s);
     double before = kNever;
     for (double steps = 1e6; steps >= 1; steps /= 1.5) {
       const Remaining left = left_of(rest_of(steps), one);
@@ -94,7 +97,7 @@ TEST(Remaining, IntervalsShrinkAsWorkIsDone) {
       EXPECT_GE(left.time_s.low, 0);
       before = width(left.time_s);
     }
-    EXPECT_LT(before, 2);
+    EXPECT_LT(before, first / 500);
   }
 }
 
@@ -118,6 +121,15 @@ TEST(Remaining, APlanThatIsWrongGivesWayToTheRun) {
   const double near = left_of(rest_of(3600), &plan).time_s.median;
   EXPECT_LT(near, 3600) << "a plan that agrees takes part";
   EXPECT_GT(near, 3600 / 1.01);
+}
+
+TEST(Remaining, WhatSimulatedJobsDifferByIsInTheInterval) {
+  KeptPlan plan = plan_of(1e9);
+  plan.steps = 7200;
+  plan.time_s = {7100, 7200, 10800};
+  const Remaining half = left_of(rest_of(3600), &plan);
+  EXPECT_NEAR(half.time_s.high - half.time_s.median, 3600 * std::sqrt(0.5), 300);
+  EXPECT_LT(half.time_s.median - half.time_s.low, 200);
 }
 
 TEST(Remaining, WithoutStepsThePlanSpeaksAlone) {
