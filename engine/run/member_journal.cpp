@@ -84,6 +84,15 @@ std::vector<MemberRecord> MemberJournal::heard(double t, const std::string& kind
   return line ? std::vector{*line} : std::vector<MemberRecord>();
 }
 
+void MemberJournal::introduced(const std::vector<elastic::MemberStatus>& members) {
+  for (const elastic::MemberStatus& member : members) {
+    if (const auto known = members_.find(value(member.id)); known != members_.end()) {
+      known->second.last.server = member.server;
+      known->second.last.cores = member.cores;
+    }
+  }
+}
+
 std::vector<MemberRecord> MemberJournal::look(double t,
                                               const std::vector<elastic::MemberStatus>& members) {
   std::vector<MemberRecord> lines;

@@ -30,6 +30,9 @@ class MemberJournal {
   void restore(const MemberRecord& record);
   /// The steps of this view are computed by these shares.
   void view_published(const elastic::View& view);
+  /// What else is known of these members: their next lines have it, also those of their ends. The
+  /// time between two looks may be longer than a job.
+  void introduced(const std::vector<elastic::MemberStatus>& members);
   /// A step of so many samples was committed in this view.
   void committed(std::uint64_t view, std::uint64_t samples);
 

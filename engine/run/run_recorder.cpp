@@ -84,8 +84,11 @@ void RunRecorder::fact(const Fact& fact) {
 
 void RunRecorder::on_view(Instant when, const elastic::View& view) {
   const std::lock_guard output(output_mutex_);
-  ViewEvent event = event_of(view);
+  const std::vector<elastic::MemberStatus> members =
+      server_ != nullptr ? server_->status().members : std::vector<elastic::MemberStatus>();
+  ViewEvent event = event_of(view, members);
   journal_.view_published(view);
+  journal_.introduced(members);
   bool is_new = false;
   std::uint64_t undone = 0;
   std::optional<PsServersNews> servers;
@@ -124,12 +127,11 @@ void RunRecorder::on_view(Instant when, const elastic::View& view) {
 }
 
 /// With the host that each member is on, as far as it has said it.
-ViewEvent RunRecorder::event_of(const elastic::View& view) const {
+ViewEvent RunRecorder::event_of(const elastic::View& view,
+                                const std::vector<elastic::MemberStatus>& members) {
   std::map<MemberId, std::string> hosts;
-  if (server_ != nullptr) {
-    for (const elastic::MemberStatus& member : server_->status().members) {
-      hosts[member.id] = member.host;
-    }
+  for (const elastic::MemberStatus& member : members) {
+    hosts[member.id] = member.host;
   }
   ViewEvent event{value(view.id), value(view.committed), {}, {}, {}};
   for (const elastic::ViewMember& member : view.members) {

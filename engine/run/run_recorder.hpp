@@ -114,7 +114,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] bool write_summary(const JobEnd& end);
 
  private:
-  [[nodiscard]] ViewEvent event_of(const elastic::View& view) const;
+  [[nodiscard]] static ViewEvent event_of(const elastic::View& view,
+                                          const std::vector<elastic::MemberStatus>& members);
   template <typename R>
   void record(const R& record, Instant when = monotonic_now());  // as an event
   void receive(const StepRecord& record);

@@ -57,9 +57,11 @@ TEST(MemberJournal, AMemberMayComeAndGoBetweenTwoLooks) {
   ASSERT_TRUE(came.has_value());
   EXPECT_EQ(came->phase, "loading");
   EXPECT_FALSE(journal.connected(2, 7, "node").has_value());
+  journal.introduced({status_of(7, MemberPhase::kActive), status_of(8, MemberPhase::kActive)});
   const auto went = journal.ended(1.5, 7, "lost", "it died");
   ASSERT_TRUE(went.has_value());
   EXPECT_EQ(went->host, "node");
+  EXPECT_EQ(went->cores, 4U);
   EXPECT_DOUBLE_EQ(went->joined, 1);
 }
 
