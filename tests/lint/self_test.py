@@ -292,6 +292,47 @@ class SelfTest(unittest.TestCase):
         self.write("README.md", "`--global-batch 8`\n\n    mayfly train --glabal-batch 8\n")
         self.expect(docs.problems(self.root), "no flag --glabal-batch")
 
+    def test_the_end_of_scripts_test_tells_what_failed_and_groups_what_was_skipped(self):
+        here = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+        self.write("junit.xml", JUNIT)
+        summary = subprocess.run(
+            ["awk", "-v", "prefix=release/unit", "-v", f"failures={self.root}/failures.txt",
+             "-f", here / "junit.awk", self.root / "junit.xml"],
+            check=True, capture_output=True, text=True).stdout
+        self.assertEqual(summary.splitlines()[:2],
+                         ["passed release/unit: a/b", "failed release/unit: p/q"])
+        self.assertEqual((self.root / "failures.txt").read_text(),
+                         "== failed release/unit: p/q\n   line 1\n   line <2>\n")
+        grouped = subprocess.run(["awk", "-f", here / "skipped.awk"], input=summary, check=True,
+                                 capture_output=True, text=True).stdout
+        self.assertEqual(grouped, "skipped release/unit: s/1 and 1 more: no AVX\n"
+                                  "skipped release/unit: s/3: no GPU\n")
+
+
+JUNIT = """<testsuite name="mayfly">
+<testcase name="a/b" time="0.1" status="run"><system-out>fine</system-out></testcase>
+<testcase name="p/q  # GetParam() = (4-byte &lt;02&gt;)" status="fail"><failure message="Failed"/>
+<system-out>line 1
+line &lt;2&gt;
+</system-out>
+</testcase>
+<testcase name="s/1  # GetParam() = (4-byte &lt;02&gt;)" status="notrun">
+<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+<system-out>x_test.cpp:3: Skipped
+no AVX
+
+</system-out>
+</testcase>
+<testcase name="s/2" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+<system-out>SKIPPED: no AVX</system-out>
+</testcase>
+<testcase name="s/3" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+<system-out>SKIPPED: no GPU
+</system-out>
+</testcase>
+</testsuite>
+"""
+
 
 if __name__ == "__main__":
     unittest.main(argv=["self_test"])
