@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/json.hpp>
+
 #include "benchmarks/elastic/event_report.hpp"
 #include "benchmarks/elastic/goodput_model.hpp"
 #include "benchmarks/elastic/step_log.hpp"
