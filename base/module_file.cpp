@@ -19,9 +19,11 @@ std::string file_of(const std::string& name) {
 Result<void*> load_module(const std::string& name, const char* symbol) {
   const std::string path = find_beside_program(file_of(name));
   if (path.empty()) {
-    return Error{Errc::kUnsupported, fmt::format("there is no {} beside the program; it is built "
-                                                 "where its library is installed",
-                                                 file_of(name))};
+    return Error{Errc::kUnsupported,
+                 fmt::format("there is no {} beside the program; 'scripts/build "
+                             "release modules' makes it where its library is "
+                             "installed",
+                             file_of(name))};
   }
   // Never closed: the libraries behind it keep threads and exit handlers.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
