@@ -1,6 +1,7 @@
 #include "observe/reply.hpp"
 
 #include <boost/beast/http/status.hpp>
+#include <ostream>  // which Boost's status texts need and do not include
 
 #include "observe/page_text.hpp"
 
