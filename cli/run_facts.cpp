@@ -17,6 +17,7 @@
 #include "base/try_assign.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
+#include "engine/run/member_record.hpp"
 #include "engine/run/record_json.hpp"
 #include "nn/model.hpp"
 #include "observe/run_follower.hpp"

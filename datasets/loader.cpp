@@ -49,6 +49,7 @@ class Preparer {
 
   /// Must be called before any batch is filled.
   void leave_images_out() { with_images_ = false; }
+  [[nodiscard]] const LoaderOptions& options() const { return options_; }
 
   void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) const {
     ENSURE(step > 0 && microbatch < options_.global_batch / options_.microbatch,
@@ -105,6 +106,15 @@ class Drag {
  public:
   Drag(const Dataset& train, LoaderPaceOf pace) : train_(train), pace_(std::move(pace)) {}
 
+  /// Bytes of its images where they are stored.
+  [[nodiscard]] std::uint64_t stored_bytes(const PreparedBatch& batch) const {
+    std::uint64_t bytes = 0;
+    for (const std::uint32_t sample : batch.samples) {
+      bytes += train_.stored_bytes(sample);
+    }
+    return bytes;
+  }
+
   /// A batch is ready; returns when it would have been.
   void hold_back(PreparedBatch& batch) {
     if (!pace_) {
@@ -137,10 +147,7 @@ class Drag {
     if (rate <= 0) {
       return now;
     }
-    double bytes = 0;
-    for (const std::uint32_t sample : batch.samples) {
-      bytes += static_cast<double>(train_.stored_bytes(sample));
-    }
+    const auto bytes = static_cast<double>(stored_bytes(batch));
     const std::lock_guard lock(mutex_);
     free_at_ = std::max(free_at_, now) + Duration(static_cast<std::int64_t>(1e9 * bytes / rate));
     return free_at_;
@@ -288,10 +295,27 @@ class ThreadedLoader final : public Loader {
             Duration(prep_wait_ns_.load(std::memory_order_relaxed))};
   }
 
+  const LoaderOptions& options() const override { return preparer_.options(); }
+
+  LoaderWork work() const override {
+    const std::lock_guard lock(mutex_);
+    return work_done_;
+  }
+
  private:
   void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) {
+    const Instant cpu_before = thread_cpu_now();
     preparer_.fill(step, microbatch, batch);
     drag_.hold_back(batch);
+    if (!options().reuse_images && !batch.failure) {
+      const Duration prep = thread_cpu_now() - cpu_before;
+      const std::uint64_t bytes = drag_.stored_bytes(batch);
+      const std::lock_guard lock(mutex_);
+      work_done_.microbatches += 1;
+      work_done_.bytes += bytes;
+      work_done_.fetch += batch.fetched;
+      work_done_.prep += prep;
+    }
   }
 
   // Without its fetch a batch would have been ready so much sooner, divided by the threads that
@@ -415,7 +439,8 @@ class ThreadedLoader final : public Loader {
   std::atomic<std::int64_t> fetch_wait_ns_{0};
   std::atomic<std::int64_t> prep_wait_ns_{0};
 
-  std::mutex mutex_;  // guards everything below except threads_
+  mutable std::mutex mutex_;  // guards everything below except threads_
+  LoaderWork work_done_;
   std::condition_variable work_;
   std::condition_variable ready_;
   bool stopping_ = false;

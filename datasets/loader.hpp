@@ -51,6 +51,15 @@ struct LoaderWait {
   [[nodiscard]] Duration total() const { return fetch + prep; }
 };
 
+/// What a loader's threads took to load microbatches, since the start. Images that are used again
+/// (`reuse_images`) do not count.
+struct LoaderWork {
+  std::uint64_t microbatches = 0;
+  std::uint64_t bytes = 0;  ///< of their images where they are stored
+  Duration fetch{};         ///< wall time of reading files; a tar is read while it is decoded
+  Duration prep{};          ///< processor time
+};
+
 /// One prepared microbatch. If `failure` is set, an image could not be read and the other fields
 /// are not valid.
 struct PreparedBatch {
@@ -87,6 +96,9 @@ class Loader {
   virtual void leave_images_out() = 0;
   /// Since the start, of all callers of take() together. Any thread.
   [[nodiscard]] virtual LoaderWait time_waited() const = 0;
+  /// Also by callers of take() that prepared one themselves. Any thread.
+  [[nodiscard]] virtual LoaderWork work() const = 0;
+  [[nodiscard]] virtual const LoaderOptions& options() const = 0;
 };
 
 /// `pair` must outlive the loader.

@@ -289,13 +289,14 @@ Member::Effects Member::on(const member_event::TrainerStopped& event) {
 }
 
 Member::Effects Member::on(const member_event::Progressed& event) {
-  if (!in_view(event.view)) {
+  const Progress& told = event.told;
+  if (!in_view(told.view)) {
     return {};
   }
-  committed_ = event.committed;
-  is_active_ = is_active_ || event.committed > view_->committed;
-  microbatch_ms_ = event.microbatch_ms > 0 ? event.microbatch_ms : microbatch_ms_;
-  return say(Progress{event.view, event.committed, event.microbatch_ms, event.microbatches});
+  committed_ = told.committed;
+  is_active_ = is_active_ || told.committed > view_->committed;
+  microbatch_ms_ = told.microbatch_ms > 0 ? told.microbatch_ms : microbatch_ms_;
+  return say(told);
 }
 
 Member::Effects Member::on(const member_event::GroupFormed& event) {

@@ -75,10 +75,7 @@ struct TrainerStopped {
 };
 /// The trainer has committed a step: the first of a view, then at most every 100 ms.
 struct Progressed {
-  ViewId view{};
-  Step committed{};
-  float microbatch_ms = 0;  ///< 0 = unknown
-  std::uint32_t microbatches = 0;
+  Progress told;
 };
 struct GroupFormed {
   ViewId view{};

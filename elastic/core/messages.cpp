@@ -95,6 +95,11 @@ void fields(auto& io, Is<Progress> auto& m) {
   io.plain(m.view, m.committed);
   io.milliseconds(m.microbatch_ms);
   io.plain(m.microbatches);
+  io.milliseconds(m.stages.fetch_ms);
+  io.milliseconds(m.stages.prep_ms);
+  io.milliseconds(m.stages.compute_ms);
+  io.plain(m.stages.bytes, m.stages.load_threads, m.stages.compute_threads, m.stages.ahead);
+  io.flag(m.stages.yields);
 }
 
 void fields(auto& io, Is<CaughtUp> auto& m) {

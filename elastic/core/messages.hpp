@@ -197,6 +197,19 @@ struct Synced {
   ViewId view{};
   friend bool operator==(const Synced&, const Synced&) = default;
 };
+/// The stages through which a worker's microbatches go: what each takes for one on a thread, in the
+/// mean of some seconds, and how many threads there are.
+struct Stages {
+  float fetch_ms = 0;       ///< reading its images from files
+  float prep_ms = 0;        ///< processor time of loading it
+  float compute_ms = 0;     ///< from when it is prepared until it is in the sums
+  std::uint32_t bytes = 0;  ///< of its images where they are stored; 0 = nothing was loaded
+  std::uint16_t load_threads = 0;
+  std::uint16_t compute_threads = 0;
+  std::uint32_t ahead = 0;  ///< microbatches that are prepared ahead at most
+  bool yields = false;      ///< loading threads have a low priority
+  friend bool operator==(const Stages&, const Stages&) = default;
+};
 /// The first commit of a view, then at most every 100 ms.
 struct Progress {
   ViewId view{};
@@ -204,6 +217,7 @@ struct Progress {
   /// Wall time of one microbatch, of all threads together: mean since the last Progress; 0 = none.
   float microbatch_ms = 0;
   std::uint32_t microbatches = 0;  ///< computed since the last Progress
+  Stages stages{};
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 /// The observer holds the state after `committed`, the last step of its view so far, and can be

@@ -76,9 +76,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   void post(MemberEvent each) override {
     asio::post(io_, [this, each = std::move(each)] { handle(each); });
   }
-  void send_progress(const Progress& p) override {
-    post(member_event::Progressed{p.view, p.committed, p.microbatch_ms});
-  }
+  void send_progress(const Progress& p) override { post(member_event::Progressed{p}); }
   using MemberClient::send_report;
   void send_report(Bytes payload, Instant happened) override;
   [[nodiscard]] std::uint64_t connections() const override { return connections_; }

@@ -6,6 +6,29 @@
 #include <string_view>
 
 namespace mayfly::engine {
+namespace {
+
+double in_microseconds(float ms) {
+  return std::round(double{ms} * 1000) / 1000;
+}
+
+StagesRecord record_of(const elastic::Stages& stages) {
+  return {in_microseconds(stages.fetch_ms),
+          in_microseconds(stages.prep_ms),
+          in_microseconds(stages.compute_ms),
+          stages.bytes,
+          stages.load_threads,
+          stages.compute_threads,
+          stages.ahead,
+          stages.yields};
+}
+
+/// Whether a time is worth a line after this one.
+bool is_news(double ms, double before) {
+  return std::abs(ms - before) > MemberJournal::kSpeedChange * before;
+}
+
+}  // namespace
 
 bool is_end_of_member(const std::string& kind) {
   constexpr std::array<std::string_view, 5> kEnds = {"lost", "left", "evicted", "corrupted",
@@ -16,6 +39,7 @@ bool is_end_of_member(const std::string& kind) {
 void MemberJournal::restore(const MemberRecord& record) {
   Known& known = members_[record.member];
   known.last = record;
+  known.stages = record.stages;
   known.samples = static_cast<double>(record.samples);
   known.steps = record.steps;
   known.has_ended = is_end_of_member(record.phase) || record.phase == MemberRecord::kEnded;
@@ -99,10 +123,14 @@ std::vector<MemberRecord> MemberJournal::look(double t,
   for (const elastic::MemberStatus& member : members) {
     Known& known = members_[value(member.id)];
     const std::string phase = elastic::name_of(member.phase);
-    const double ms = std::round(double{member.microbatch_ms} * 1000) / 1000;
+    const double ms = in_microseconds(member.microbatch_ms);
     const double before = known.last.microbatch_ms;
+    known.stages = record_of(member.stages);
     const bool is_due = before == 0 || t - known.last.t >= kSpeedInterval;
-    const bool has_new_speed = is_due && std::abs(ms - before) > kSpeedChange * before;
+    const bool has_new_speed =
+        is_due &&
+        (is_news(ms, before) || is_news(known.stages.fetch_ms, known.last.stages.fetch_ms) ||
+         is_news(known.stages.prep_ms, known.last.stages.prep_ms));
     const bool is_new = known.last.phase.empty();
     if (known.has_ended || !(is_new || phase != known.last.phase ||
                              member.microbatches != known.last.microbatches || has_new_speed)) {
@@ -115,6 +143,7 @@ std::vector<MemberRecord> MemberJournal::look(double t,
     known.last.joined = is_new ? t : known.last.joined;
     known.last.microbatches = member.microbatches;
     known.last.microbatch_ms = ms;
+    known.last.stages = known.stages;
     lines.push_back(line_of(known, t, phase));
   }
   return lines;
@@ -128,6 +157,7 @@ std::optional<MemberRecord> MemberJournal::ended(double t, std::uint64_t member,
   }
   place->second.has_ended = true;
   place->second.last.detail = why;
+  place->second.last.stages = place->second.stages;
   return line_of(place->second, t, how);
 }
 

@@ -14,6 +14,7 @@
 #include "cloud_hooks/core/bill.hpp"
 #include "elastic/core/member_status.hpp"
 #include "elastic/core/view.hpp"
+#include "engine/run/member_record.hpp"
 #include "engine/run/records.hpp"
 
 namespace mayfly::engine {
@@ -22,7 +23,7 @@ namespace mayfly::engine {
 /// changes, one when its speed has changed, and one at its end.
 class MemberJournal {
  public:
-  static constexpr double kSpeedChange = 0.05;        ///< that is worth a line,
+  static constexpr double kSpeedChange = 0.05;        ///< or of a time of loading: worth a line,
   static constexpr double kSpeedInterval = 10;        ///< at most every so many seconds
   static constexpr std::size_t kViewsRemembered = 8;  ///< whose steps may be reported late
 
@@ -54,8 +55,9 @@ class MemberJournal {
 
  private:
   struct Known {
-    MemberRecord last;   // that was written
-    double samples = 0;  // its share of each step
+    MemberRecord last;    // that was written
+    StagesRecord stages;  // of now; in the last line of the member, too
+    double samples = 0;   // its share of each step
     std::uint64_t steps = 0;
     bool has_ended = false;
   };

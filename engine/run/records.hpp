@@ -316,40 +316,6 @@ struct NoteEvent {
   }
 };
 
-/// A line of members.jsonl: a member from now on, or at its end.
-struct MemberRecord {
-  static constexpr const char* kEnded = "ended";  ///< with the job
-
-  double t = 0;
-  std::uint64_t member = 0;
-  std::string host;         ///< as it calls itself
-  std::string server;       ///< the provider's name for what it runs on; empty = unknown
-  std::uint32_t cores = 0;  ///< that it may use; 0 = unknown
-  /// As in `mayfly status`: "loading", "active", ...; at its end the kind of the event: "lost", ...
-  std::string phase;
-  double joined = 0;               ///< when it was first seen
-  std::uint32_t microbatches = 0;  ///< its share of a step
-  double microbatch_ms = 0;        ///< measured, of all its threads together; 0 = not yet
-  std::uint64_t steps = 0;         ///< committed with its work
-  std::uint64_t samples = 0;       ///< its share of theirs
-  std::string detail;              ///< why it has ended
-
-  static void fields(auto& io, auto& r) {
-    io("t", r.t);
-    io("member", r.member);
-    io("host", r.host);
-    io.unless("", "server", r.server);
-    io.unless(0U, "cores", r.cores);
-    io("phase", r.phase);
-    io("joined", r.joined);
-    io("microbatches", r.microbatches);
-    io("microbatch_ms", r.microbatch_ms);
-    io("steps", r.steps);
-    io("samples", r.samples);
-    io.unless("", "detail", r.detail);
-  }
-};
-
 /// A view was published.
 struct ViewEvent {
   static constexpr const char* kKind = "view";

@@ -11,10 +11,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "engine/config/config.hpp"
 #include "engine/run/line_file.hpp"
+#include "engine/run/member_record.hpp"
+#include "engine/run/records.hpp"
 #include "engine/run/summary.hpp"
 #include "engine/run/tensorboard.hpp"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/run/member_record.hpp"
 #include "engine/run/records.hpp"
 
 namespace mayfly::engine {

@@ -191,6 +191,11 @@ void ComputePool::discard() {
   work_done_.wait(lock, [this] { return running_ == 0; });
 }
 
+ComputeWork ComputePool::computed() const {
+  const std::lock_guard lock(mutex_);
+  return computed_;
+}
+
 ComputeSpeed ComputePool::take_speed() {
   const std::lock_guard lock(mutex_);
   const double total_ms = std::exchange(thread_ms_, 0);

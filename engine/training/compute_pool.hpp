@@ -47,6 +47,13 @@ struct ComputeSpeed {
   std::uint32_t microbatches = 0;
 };
 
+/// What the threads have computed since the start: from when a microbatch is prepared until all of
+/// it is in the sums.
+struct ComputeWork {
+  std::uint64_t microbatches = 0;
+  Duration time{};  ///< of all threads together
+};
+
 /// One of `parts` parts of some work that can be divided into any number of parts.
 using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)>;
 
@@ -118,6 +125,7 @@ class ComputePool final : public StateOnDevice {
   void state_replaced() override { ++replacements_; }
   /// The speed of the threads since the last call.
   [[nodiscard]] ComputeSpeed take_speed();
+  [[nodiscard]] ComputeWork computed() const;
 
   [[nodiscard]] std::size_t thread_count() const { return workers_.size(); }
   /// Why this worker cannot compute its microbatches: an image that cannot be read. Stays set.
@@ -196,6 +204,7 @@ class ComputePool final : public StateOnDevice {
   std::optional<std::uint64_t> recomputed_;
   double thread_ms_ = 0;        // spent in microbatches since the last take_speed()
   std::uint32_t measured_ = 0;  // so many of them
+  ComputeWork computed_;
   std::optional<Error> failure_;
   std::optional<Hang> hang_;
   bool interrupted_ = false;

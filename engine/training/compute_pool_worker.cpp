@@ -191,11 +191,13 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   pool_.sums_.add_totals(totals);
   pool_.loader_.recycle(std::move(batch));
 
-  const double elapsed = to_ms(monotonic_now() - turned_to);
+  const Instant end = monotonic_now();
   const std::lock_guard lock(pool_.mutex_);
   ++pool_.complete_;
   ++pool_.measured_;
-  pool_.thread_ms_ += elapsed;
+  pool_.thread_ms_ += to_ms(end - turned_to);
+  ++pool_.computed_.microbatches;
+  pool_.computed_.time += end - begin;
 }
 
 void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t bucket_end) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kRecentRecords = 64;
 constexpr Duration kProgressInterval = milliseconds(100);
+constexpr Duration kStagesInterval = milliseconds(2000);
 
 std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", lanes[3], lanes[2], lanes[1], lanes[0]);
@@ -73,9 +74,34 @@ void StepReports::send_progress(const elastic::View& view, const ViewPart& part)
     return;
   }
   const ComputeSpeed speed = pool_.take_speed();
-  client_.send_progress(
-      {view.id, part.position, static_cast<float>(speed.microbatch_ms), speed.microbatches});
+  client_.send_progress({view.id, part.position, static_cast<float>(speed.microbatch_ms),
+                         speed.microbatches, stages(now)});
   last_progress_ = now;
+}
+
+elastic::Stages StepReports::stages(Instant now) {
+  const WorkDone done{loader_.work(), pool_.computed()};
+  if (now - work_marked_at_ >= kStagesInterval) {
+    work_from_ = std::exchange(work_mark_, done);
+    work_marked_at_ = now;
+  }
+  const std::uint64_t loaded = done.loaded.microbatches - work_from_.loaded.microbatches;
+  const std::uint64_t computed = done.computed.microbatches - work_from_.computed.microbatches;
+  if (loaded == 0 || computed == 0) {
+    return {};
+  }
+  const auto mean_ms = [](Duration all, std::uint64_t count) {
+    return static_cast<float>(to_ms(all) / static_cast<double>(count));
+  };
+  const datasets::LoaderOptions& options = loader_.options();
+  return {mean_ms(done.loaded.fetch - work_from_.loaded.fetch, loaded),
+          mean_ms(done.loaded.prep - work_from_.loaded.prep, loaded),
+          mean_ms(done.computed.time - work_from_.computed.time, computed),
+          static_cast<std::uint32_t>((done.loaded.bytes - work_from_.loaded.bytes) / loaded),
+          static_cast<std::uint16_t>(options.threads),
+          static_cast<std::uint16_t>(options.takers),
+          options.prefetch_max,
+          options.yield_cores};
 }
 
 void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums, Duration took) {

@@ -75,6 +75,12 @@ class StepReports {
   [[nodiscard]] MemberWaits waited() const;
 
  private:
+  struct WorkDone {
+    datasets::LoaderWork loaded;
+    ComputeWork computed;
+  };
+  [[nodiscard]] elastic::Stages stages(Instant now);
+
   const Job& job_;
   elastic::MemberClient& client_;
   const datasets::Loader& loader_;
@@ -83,6 +89,10 @@ class StepReports {
   StepClock& clock_;
   std::deque<StepRecord>& recent_;
   Instant last_progress_;
+  // stages() is of the time since `work_from_`: one or two intervals.
+  WorkDone work_from_;
+  WorkDone work_mark_;
+  Instant work_marked_at_;
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
 };
 

@@ -71,6 +71,14 @@ class AnyMessage {
     m.committed = step();
     const float edges[] = {0.0F, 1e-30F, 1.0F, 7.5F, 1e30F};
     m.microbatch_ms = edges[random_.below(5)];
+    m.stages = {edges[random_.below(5)],
+                edges[random_.below(5)],
+                edges[random_.below(5)],
+                static_cast<std::uint32_t>(random_.below(1U << 31)),
+                static_cast<std::uint16_t>(random_.below(300)),
+                static_cast<std::uint16_t>(random_.below(300)),
+                static_cast<std::uint32_t>(random_.below(1000)),
+                random_.below(2) == 1};
     return m;
   }
   Message fill(StoreSet m) {

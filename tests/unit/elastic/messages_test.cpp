@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 
 #include "base/random.hpp"
@@ -198,11 +201,19 @@ TEST(Messages, AnObserverWithWorkIsRefused) {
 }
 
 TEST(Messages, SpeedsThatAreNotNumbersAreRefused) {
-  Bytes bytes = encode(Progress{ViewId{1}, Step{1}, 1.0F});
-  const float bad = std::numeric_limits<float>::quiet_NaN();
-  const std::size_t speed_at = bytes.size() - sizeof(std::uint32_t) - sizeof(bad);
-  std::memcpy(bytes.data() + speed_at, &bad, sizeof(bad));
-  EXPECT_FALSE(decode(bytes).ok());
+  const float mark = 1234.5F;
+  for (const Progress& progress :
+       {Progress{ViewId{1}, Step{1}, mark}, Progress{ViewId{1}, Step{1}, 1, 1, {.fetch_ms = mark}},
+        Progress{ViewId{1}, Step{1}, 1, 1, {.compute_ms = mark}}}) {
+    Bytes bytes = encode(progress);
+    ASSERT_TRUE(decode(bytes).ok());
+    const auto marked = std::as_bytes(std::span(&mark, 1));
+    const auto place = std::ranges::search(bytes, marked).begin();
+    ASSERT_NE(place, bytes.end());
+    const float bad = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(&*place, &bad, sizeof(bad));
+    EXPECT_FALSE(decode(bytes).ok());
+  }
 }
 
 TEST(Messages, TextsForPeopleAreCutInsteadOfRefused) {

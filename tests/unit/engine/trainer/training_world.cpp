@@ -49,7 +49,7 @@ class TrainingWorld::Client final : public elastic::MemberClient {
     give(event);
   }
   void send_progress(const elastic::Progress& p) override {
-    post(elastic::member_event::Progressed{p.view, p.committed, p.microbatch_ms, p.microbatches});
+    post(elastic::member_event::Progressed{p});
   }
   using MemberClient::send_report;
   void send_report(Bytes payload, Instant /*happened*/) override {
