@@ -185,7 +185,6 @@ void ComputePool::drop_queued() {
 }
 
 void ComputePool::discard() {
-  loader_.cancel_requests();
   std::unique_lock lock(mutex_);
   queue_.clear();
   work_done_.wait(lock, [this] { return running_ == 0; });

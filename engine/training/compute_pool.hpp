@@ -93,7 +93,8 @@ class ComputePool final : public StateOnDevice {
   /// the sums stay as they are. Nothing after a failure. All microbatches of the step must be in
   /// the sums. Not interruptible.
   [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch);
-  /// Drops microbatches that have not begun and waits for the others.
+  /// Drops microbatches that have not begun and waits for the others. What the loader was asked for
+  /// stays: it has been asked for the next step, too.
   void discard();
   /// Drops microbatches that have not begun. The weights must stay unchanged until discard() or
   /// begin_step().

@@ -48,6 +48,13 @@ TEST(Trainer, AloneReportsEveryStep) {
   EXPECT_EQ(undisturbed().sample_hashes.size(), kSteps);
 }
 
+TEST(Trainer, AsksForAllImagesAhead) {
+  EXPECT_EQ(undisturbed().unrequested, 0u);
+  TrainingWorld world(small_job(), {.workers = 3});
+  world.let_join(2);
+  EXPECT_LE(world.run().unrequested, 4u) << "at most the queue of the step in which a view ends";
+}
+
 TEST(Trainer, OfSeveralWorkersGiveTheBitsOfOne) {
   for (const std::uint32_t workers : {2u, 3u}) {
     TrainingWorld world(small_job(), {.workers = workers});

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "datasets/loader.hpp"
@@ -115,6 +118,56 @@ class TrainingWorld::Client final : public elastic::MemberClient {
   bool is_dead_ = false;
 };
 
+namespace {
+
+/// Notices microbatches that are taken without a request, or whose request was cancelled.
+class WatchedLoader final : public datasets::Loader {
+ public:
+  WatchedLoader(std::unique_ptr<datasets::Loader> inner, std::function<void()> unrequested)
+      : inner_(std::move(inner)), unrequested_(std::move(unrequested)) {}
+
+  void request(std::uint64_t step, std::span<const std::uint32_t> microbatches) override {
+    {
+      const std::lock_guard lock(mutex_);
+      for (const std::uint32_t microbatch : microbatches) {
+        requested_.insert({step, microbatch});
+      }
+    }
+    inner_->request(step, microbatches);
+  }
+  std::unique_ptr<datasets::PreparedBatch> take(std::uint64_t step,
+                                                std::uint32_t microbatch) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (requested_.erase({step, microbatch}) == 0) {
+        unrequested_();
+      }
+    }
+    return inner_->take(step, microbatch);
+  }
+  std::unique_ptr<datasets::PreparedBatch> take_ahead() override { return inner_->take_ahead(); }
+  void recycle(std::unique_ptr<datasets::PreparedBatch> batch) override {
+    inner_->recycle(std::move(batch));
+  }
+  void cancel_requests() override {
+    const std::lock_guard lock(mutex_);
+    requested_.clear();
+    inner_->cancel_requests();
+  }
+  void leave_images_out() override { inner_->leave_images_out(); }
+  datasets::LoaderWait time_waited() const override { return inner_->time_waited(); }
+  datasets::LoaderWork work() const override { return inner_->work(); }
+  const datasets::LoaderOptions& options() const override { return inner_->options(); }
+
+ private:
+  const std::unique_ptr<datasets::Loader> inner_;
+  const std::function<void()> unrequested_;
+  std::mutex mutex_;
+  std::set<std::pair<std::uint64_t, std::uint32_t>> requested_;
+};
+
+}  // namespace
+
 /// What engine/processes/worker builds, on one thread of this process.
 class TrainingWorld::Worker {
  public:
@@ -129,7 +182,8 @@ class TrainingWorld::Worker {
     options.microbatch = config.microbatch;
     options.augment = config.augment;
     options.threads = 0;
-    loader_ = datasets::make_loader(job_->data, options);
+    loader_ = std::make_unique<WatchedLoader>(datasets::make_loader(job_->data, options),
+                                              [&world] { world.note_unrequested(); });
     pool_ = engine::ComputePool::start(*job_, *layout_, *loader_, nullptr, 1).value();
     transport_ = world.hub_.make_transport("worker " + std::to_string(number));
   }
@@ -219,6 +273,11 @@ TrainingWorld::~TrainingWorld() {
 
 void TrainingWorld::let_die(std::uint32_t worker, std::uint64_t operation, Death death) {
   fates_[worker] = {operation, death};
+}
+
+void TrainingWorld::note_unrequested() {
+  const std::lock_guard lock(mutex_);
+  end_.unrequested += 1;
 }
 
 void TrainingWorld::start_worker() {

@@ -43,6 +43,9 @@ struct WorldEnd {
   std::uint64_t views = 0;
   std::map<std::string, std::uint32_t> notes;    ///< of the coordinator, by kind
   std::map<MemberId, std::uint64_t> operations;  ///< so many were begun by each member
+  /// Microbatches that were computed without having been requested from the loader, so that no
+  /// thread could prepare them ahead.
+  std::uint64_t unrequested = 0;
 };
 
 class TrainingWorld {
@@ -69,6 +72,7 @@ class TrainingWorld {
   void carry_out(const elastic::CoordinatorEffect& effect);
   void deliver(MemberId member, const elastic::Message& message);
   void note_step(const engine::StepRecord& record);
+  void note_unrequested();
   void start_joiners();
   // On workers' threads:
   [[nodiscard]] std::optional<Death> fate_of(MemberId member);
