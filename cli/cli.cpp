@@ -184,7 +184,11 @@ Subcommand profile_command() {
            "show what the time of a run was spent on and which workers the others waited for, or "
            "measure it by runs of a job with parts of it left out",
            "RUN_DIR | --difference JOB.toml",
-           {{"difference", "JOB.toml",
+           {{"what-if", "CHANGES",
+             "what a step of the run would take with other workers: loaders=4 (threads of each), "
+             "cached=50% (of the images in memory), storage=20MB/s (for each), workers=6, "
+             "without=3; 'A,B' asks for A and B together, 'A;B' for one after the other"},
+            {"difference", "JOB.toml",
              "run this job with parts left out, and print what each part takes of a step"},
             {"output", "DIR", "for the runs of --difference (default: differences)"},
             {"rounds", "N", "runs of each kind, one after the other (default 5)"},

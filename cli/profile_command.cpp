@@ -1,13 +1,18 @@
 // `mayfly profile`: what the time of a run was spent on, from its records or from other runs.
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <boost/json.hpp>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/try_assign.hpp"
 #include "cli/arguments.hpp"
 #include "cli/cli.hpp"
 #include "engine/compare/difference_runs.hpp"
 #include "engine/run/record_json.hpp"
+#include "observe/core/what_if.hpp"
 #include "observe/run_follower.hpp"
 
 namespace mayfly::cli {
@@ -111,6 +116,93 @@ std::string as_text(const observe::RunFold& run) {
   return out;
 }
 
+/// Questions of --what-if, and the answers.
+struct Asked {
+  std::string text;
+  observe::WhatIfAnswer answer;
+};
+
+/// The run as it was, then the answers.
+Result<std::vector<Asked>> ask_all(const observe::RecordedSteps& steps, const std::string& text) {
+  std::vector<Asked> all = {{"as recorded", observe::as_recorded(steps)}};
+  std::string_view rest = text;
+  do {
+    const std::string question(rest.substr(0, rest.find(';')));
+    rest.remove_prefix(std::min(rest.size(), question.size() + 1));
+    TRY_ASSIGN(const observe::WhatIf change, observe::parse_what_if(question));
+    TRY_ASSIGN(const observe::WhatIfAnswer answer, observe::answer(steps, change));
+    all.push_back({question, answer});
+  } while (!rest.empty());
+  return all;
+}
+
+json::object to_json(const Asked& asked) {
+  json::object object = {{"what_if", asked.text},
+                         {"step_ms", engine::rounded(asked.answer.step_ms, 3)},
+                         {"images_per_second", engine::rounded(asked.answer.images_per_second, 1)},
+                         {"workers", asked.answer.workers}};
+  if (asked.answer.epoch_cost) {
+    object["epoch_cost"] = engine::rounded(*asked.answer.epoch_cost, 6);
+  }
+  return object;
+}
+
+std::string cost_text(const observe::WhatIfAnswer& answer) {
+  return answer.epoch_cost ? fmt::format("{:.4g}", *answer.epoch_cost) : "";
+}
+
+std::string advice_text(const observe::RecordedSteps& steps) {
+  const std::optional<observe::Advice> advice = observe::advice(steps);
+  if (!advice) {
+    return "No number of loading threads, share of the images in memory or worker less would make "
+           "a step shorter by 3 %.\n";
+  }
+  const observe::WhatIfAnswer now = observe::as_recorded(steps);
+  std::string text = fmt::format(
+      "With {}, a step takes {:.4g} instead of {:.4g} ms ({:.0f} % less)", advice->what,
+      advice->answer.step_ms, now.step_ms, 100 * (1 - advice->answer.step_ms / now.step_ms));
+  if (now.epoch_cost) {
+    text += fmt::format(", and an epoch costs {} instead of {}", cost_text(advice->answer),
+                        cost_text(now));
+  }
+  return text + ".\n";
+}
+
+std::string as_text(const observe::RecordedSteps& steps, const std::vector<Asked>& all) {
+  std::string out = fmt::format("{:<36} {:>9} {:>10} {:>8}{}\n", "what if", "step, ms", "images/s",
+                                "step", all.front().answer.epoch_cost ? "  an epoch costs" : "");
+  for (const Asked& asked : all) {
+    const observe::WhatIfAnswer& answer = asked.answer;
+    const std::string cost = cost_text(answer);
+    out += fmt::format("{:<36} {:>9.4g} {:>10.4g} {:>6.0f} %{}\n", asked.text, answer.step_ms,
+                       answer.images_per_second, 100 * answer.step_ms / steps.recorded_ms,
+                       cost.empty() ? "" : fmt::format("  {:>14}", cost));
+  }
+  out += fmt::format(
+      "The replay of the run as it was gives {:.1f} % of the recorded step; answers "
+      "are scaled by that.\n",
+      100 * steps.replayed_ms / steps.recorded_ms);
+  return out + advice_text(steps);
+}
+
+Result<std::string> what_if(const observe::RunFold& run, const ParsedArguments& arguments) {
+  TRY_ASSIGN(const observe::RecordedSteps steps, observe::recorded_steps(run));
+  TRY_ASSIGN(const std::vector<Asked> all, ask_all(steps, arguments.option("what-if")));
+  if (!arguments.has("json")) {
+    return as_text(steps, all);
+  }
+  json::array answers;
+  for (const Asked& asked : all) {
+    answers.push_back(to_json(asked));
+  }
+  json::object object = {{"replayed_ms", engine::rounded(steps.replayed_ms, 3)},
+                         {"answers", std::move(answers)}};
+  if (const std::optional<observe::Advice> advice = observe::advice(steps)) {
+    object["advice"] = to_json(Asked{advice->what, advice->answer});
+  }
+  return engine::json_text(object) + "\n";
+}
+
 /// Runs the job of this file with parts of it left out.
 int profile_differences(const std::string& job, const ParsedArguments& arguments,
                         Context& context) {
@@ -156,6 +248,14 @@ int profile(const ParsedArguments& arguments, Context& context) {
   }
   observe::RunFold& run = opened.value()->fold();
   run.settle();
+  if (!arguments.option("what-if").empty()) {
+    const Result<std::string> answers = what_if(run, arguments);
+    if (!answers.ok()) {
+      return context.complain("profile: " + answers.error().detail, kExitUsage);
+    }
+    context.out << answers.value();
+    return kExitDone;
+  }
   context.out << (arguments.has("json") ? engine::json_text(to_json(run)) + "\n" : as_text(run));
   return kExitDone;
 }

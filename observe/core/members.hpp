@@ -20,6 +20,18 @@ struct MemberSpan {
   MemberPhase phase = MemberPhase::kLoading;
 };
 
+/// The stages of a member's microbatches (engine/run/records.hpp, StagesRecord).
+struct MemberStages {
+  double fetch_ms = 0;
+  double prep_ms = 0;
+  double compute_ms = 0;
+  double bytes = 0;
+  std::uint32_t load_threads = 0;
+  std::uint32_t compute_threads = 0;
+  std::uint32_t ahead = 0;
+  bool yields = false;
+};
+
 /// A line of members.jsonl.
 struct MemberMeasure {
   double t = 0;
@@ -27,6 +39,8 @@ struct MemberMeasure {
   std::uint32_t microbatches = 0;
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
+  std::uint32_t cores = 0;             ///< that it may use; 0: unknown
+  std::optional<MemberStages> stages;  ///< nothing: not known, or nothing is loaded
 };
 
 struct MemberLane {

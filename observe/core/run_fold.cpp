@@ -358,6 +358,28 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   rows_settled_ = 0;
 }
 
+namespace {
+
+std::optional<MemberStages> stages_of(const json::object& record) {
+  const json::value* field = record.if_contains("stages");
+  if (field == nullptr || !field->is_object()) {
+    return std::nullopt;
+  }
+  const json::object& stages = field->get_object();
+  const auto time = [&stages](const char* name) { return number(stages, name).value_or(0); };
+  const auto count = [&stages](const char* name) {
+    return static_cast<std::uint32_t>(whole(stages, name).value_or(0));
+  };
+  const json::value* yields = stages.if_contains("yields");
+  return MemberStages{
+      time("fetch_ms"),      time("prep_ms"),
+      time("compute_ms"),    time("bytes"),
+      count("load_threads"), count("compute_threads"),
+      count("ahead"),        yields != nullptr && yields->is_bool() && yields->get_bool()};
+}
+
+}  // namespace
+
 void RunFold::member(std::string_view line, std::uint64_t offset) {
   const std::optional<json::object> record = parse_object(line);
   const std::optional<std::uint64_t> id = record ? whole(*record, "member") : std::nullopt;
@@ -365,10 +387,11 @@ void RunFold::member(std::string_view line, std::uint64_t offset) {
   if (!id || !t) {
     return damaged("members.jsonl", offset);
   }
-  members_.measured(*id,
-                    {*t, number(*record, "microbatch_ms").value_or(0),
-                     static_cast<std::uint32_t>(whole(*record, "microbatches").value_or(0)),
-                     whole(*record, "steps").value_or(0), whole(*record, "samples").value_or(0)});
+  members_.measured(
+      *id, {*t, number(*record, "microbatch_ms").value_or(0),
+            static_cast<std::uint32_t>(whole(*record, "microbatches").value_or(0)),
+            whole(*record, "steps").value_or(0), whole(*record, "samples").value_or(0),
+            static_cast<std::uint32_t>(whole(*record, "cores").value_or(0)), stages_of(*record)});
 }
 
 void RunFold::undo_from(std::size_t row) {

@@ -134,6 +134,7 @@ class RunFold {
   [[nodiscard]] const Members& members() const { return members_; }
   [[nodiscard]] const Servers& servers() const { return servers_; }
   [[nodiscard]] const StepProfile& step_profile() const { return step_profile_; }
+  [[nodiscard]] const RunTotals& totals() const { return totals_; }
   [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
   [[nodiscard]] std::vector<JobSpan> spans() const;
   /// Evaluations and checkpoints between steps, as far as records of steps tell of them.

@@ -1,0 +1,100 @@
+// Steps that are replayed: against closed forms, and back again.
+
+#include "observe/core/step_replay.hpp"
+
+#include <gtest/gtest.h>
+
+namespace mayfly::observe {
+namespace {
+
+/// One worker of 8 microbatches with one thread for each purpose.
+PipelineWorker worker_of(double compute_ms, double fetch_ms, double prep_ms) {
+  PipelineWorker worker;
+  worker.host = "a";
+  worker.microbatches = 8;
+  worker.ahead = 4;
+  worker.compute_ms = compute_ms;
+  worker.fetch_ms = fetch_ms;
+  worker.prep_ms = prep_ms;
+  return worker;
+}
+
+double step_ms(const PipelineWorker& worker, double exchange_ms = 0, double update_ms = 0) {
+  return replay({{worker}, {}, exchange_ms, update_ms}).step_ms;
+}
+
+TEST(StepReplay, ComputingAloneIsTheSumOverMicrobatchesAndThreads) {
+  EXPECT_NEAR(step_ms(worker_of(10, 0, 0), 5, 2), 87, 1e-6);
+  PipelineWorker two_threads = worker_of(10, 0, 0);
+  two_threads.compute_threads = 2;
+  EXPECT_NEAR(step_ms(two_threads), 40, 1e-6);
+  two_threads.microbatches = 7;  // the last one alone
+  EXPECT_NEAR(step_ms(two_threads), 40, 1e-6);
+}
+
+TEST(StepReplay, LoadingThatIsFasterIsHidden) {
+  EXPECT_NEAR(step_ms(worker_of(10, 4, 5)), 80, 1e-6);
+}
+
+TEST(StepReplay, SlowLoadingLimitsTheStep) {
+  // While one is computed the loading thread has begun the next, for which the other then waits.
+  EXPECT_NEAR(step_ms(worker_of(10, 20, 10)), 8 * 30, 1e-6);
+  PipelineWorker many = worker_of(10, 20, 10);
+  many.load_threads = 4;
+  many.ahead = 8;
+  EXPECT_NEAR(step_ms(many), 80, 1e-6) << "four load one each 7.5 ms";
+}
+
+TEST(StepReplay, StorageOfARateServesOneMicrobatchAfterTheOther) {
+  PipelineWorker worker = worker_of(1, 1000, 0);
+  worker.load_threads = 4;
+  worker.ahead = 8;
+  worker.bytes = 1e5;
+  worker.storage_rate = 10e6;  // 10 ms each
+  EXPECT_NEAR(step_ms(worker), 80, 1) << "instead of fetch_ms, however many threads wait";
+}
+
+TEST(StepReplay, ThreadsOfAHostShareItsCores) {
+  Pipeline pipeline{{worker_of(10, 0, 0), worker_of(10, 0, 0)}, {{"a", 1}}, 0, 0};
+  EXPECT_NEAR(replay(pipeline).step_ms, 160, 1e-6);
+  pipeline.workers[1].host = "b";
+  EXPECT_NEAR(replay(pipeline).step_ms, 80, 1e-6);
+  // One core for what takes 10 + 5 ms of it; with loading of low priority as well.
+  for (const bool yields : {false, true}) {
+    PipelineWorker alone = worker_of(10, 0, 5);
+    alone.yields = yields;
+    EXPECT_NEAR(replay({{alone}, {{"a", 1}}, 0, 0}).step_ms, 120, 1e-6);
+  }
+}
+
+TEST(StepReplay, LoadingGoesOnDuringTheExchange) {
+  // In 40 ms of exchange four are loaded ahead, the other four while these are computed.
+  PipelineWorker worker = worker_of(10, 10, 0);
+  EXPECT_NEAR(step_ms(worker, 40), 120, 1e-6);
+}
+
+TEST(StepReplay, AllWaitForTheSlowest) {
+  const ReplayedStep step =
+      replay({{worker_of(10, 0, 0), worker_of(25, 0, 0), worker_of(5, 0, 0)}, {}, 3, 0});
+  EXPECT_NEAR(step.step_ms, 203, 1e-6);
+  EXPECT_NEAR(step.computed_ms[0], 10, 1e-6);
+  EXPECT_NEAR(step.computed_ms[1], 25, 1e-6);
+}
+
+TEST(StepReplay, CalibrationFindsWhatWasComputed) {
+  const PipelineWorker fast = worker_of(7, 3, 6);
+  const PipelineWorker slow = worker_of(11, 30, 2);
+  Pipeline pipeline{{fast, slow}, {{"a", 2}}, 4, 1};
+  pipeline.workers[0].yields = pipeline.workers[1].yields = true;
+  const ReplayedStep truth = replay(pipeline);
+  for (PipelineWorker& worker : pipeline.workers) {
+    worker.compute_ms = 0;
+  }
+  calibrate(pipeline, truth.computed_ms);
+  EXPECT_NEAR(pipeline.workers[0].compute_ms, 7, 0.35);
+  EXPECT_NEAR(pipeline.workers[1].compute_ms, 11, 0.55);
+  EXPECT_NEAR(replay(pipeline).step_ms, truth.step_ms, 0.02 * truth.step_ms);
+}
+
+}  // namespace
+}  // namespace mayfly::observe
