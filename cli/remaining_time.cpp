@@ -52,9 +52,9 @@ std::vector<TimedStep> newest_steps(const RunFold& run) {
   return steps;
 }
 
-/// Speeds of the job with its present members. Where too few steps have that many, all count, in
-/// proportion to theirs.
-void add_windows(const RunFold& run, planner::RestOfJob& rest) {
+/// Speeds of the job with its present members. Where too few steps have that many, all count, by
+/// the plan's speeds or else in proportion to theirs.
+void add_windows(const RunFold& run, const planner::KeptPlan* plan, planner::RestOfJob& rest) {
   std::vector<TimedStep> steps = newest_steps(run);
   const auto with_present = [&rest](const TimedStep& step) { return step.members == rest.members; };
   if (std::ranges::count_if(steps, with_present) >=
@@ -68,7 +68,11 @@ void add_windows(const RunFold& run, planner::RestOfJob& rest) {
     double seconds = 0;
     for (std::size_t i = 0; i < length; ++i) {
       const TimedStep& step = steps[steps.size() - 1 - window * length - i];
-      seconds += step.seconds * step.members / rest.members;
+      const double faster = plan == nullptr
+                                ? step.members / rest.members
+                                : plan->speed(rest.machine, static_cast<int>(step.members)) /
+                                      plan->speed(rest.machine, rest.members);
+      seconds += step.seconds * faster;
     }
     rest.window_speeds.push_back(static_cast<double>(length) / seconds);
   }
@@ -187,8 +191,8 @@ void RemainingTime::add_to(json::object& status, bool in_words) {
     rest.price_per_hour = per_hour;
   }
   const planner::KeptPlan* plan = plan_ ? &*plan_ : nullptr;
-  add_windows(run, rest);
   add_servers(run, plan, rest);
+  add_windows(run, plan, rest);
   const Result<planner::Remaining> left = planner::remaining(rest, plan);
   if (in_words) {
     add_words(left, status);
