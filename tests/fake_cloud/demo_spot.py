@@ -9,18 +9,20 @@ import collections
 import json
 import os
 import sys
+import tomllib
 
 import mayfly_run
 import spot_audit
 from fake_cloud_job import MAKES, FakeCloudJob, expect_undisturbed_bits
-from mayfly_run import Failure
+from mayfly_run import Failure, expect
 from spot_market import SpotMarket, read_moments
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir)
 TRACES = os.path.join(ROOT, "benchmarks", "traces")
+OWN = ["--no-evaluate", "--no-tensorboard", "--digest-every", "1", "--silence-max-ms", "2000"]
 JOB = ["--model", "resnet20", "--data", "procedural:2000", "--global-batch", "16", "--microbatch",
-       "4", "--seed", "7", "--no-evaluate", "--no-tensorboard", "--digest-every", "1", "--steps",
-       "1000000", "--silence-max-ms", "2000"]
+       "4", "--seed", "7", "--steps", "1000000"] + OWN
+SAME = ["model", "data", "global_batch", "microbatch", "seed", "steps", "lr"]  # in any run of a job
 STEPS_MIN = 20  # of a run that shows something
 LOOKS = {"gce": "list", "ec2": "DescribeInstances"}
 PRICES = {("zone-a", "spot"): 0.80, ("zone-b", "spot"): 0.85, ("zone-c", "spot"): 0.90,
@@ -48,6 +50,9 @@ def parse_arguments():
                              "all others are taken at once")
     parser.add_argument("--budget", type=float, default=100.0, help="for the whole job")
     parser.add_argument("--budget-per-hour", type=float, help="for all servers together")
+    parser.add_argument("--job", help="a job file of `mayfly plan --write` for what else this "
+                                      "demonstration starts: its settings, servers and length")
+    parser.add_argument("--folder", help="for all files; the run directory is run in it")
     parser.add_argument("--timeout", type=int, help="seconds")
     parser.add_argument("--json", help="write what happened to this file, too: JSON lines")
     options = parser.parse_args()
@@ -133,8 +138,32 @@ def complaints(found, options):
         yield f"the hourly budget of {options.budget_per_hour} is exceeded"
 
 
+def settings_of(run):
+    with open(run.path("config.toml"), "rb") as text:
+        return tomllib.load(text)
+
+
+def prices_of(run):
+    """By zone and market, of a job's offers TYPE@ZONE:MARKET=PRICE*SPEED."""
+    prices = {}
+    for offer in settings_of(run)["cloud_offers"].split(","):
+        where, _, price = offer.partition("=")
+        place, _, market = where.rpartition(":")
+        zone = place.partition("@")[2]
+        for one in [zone] if zone else {zone for zone, _ in PRICES}:
+            prices[one, market] = float(price.partition("*")[0])
+    return prices
+
+
+def words_of_run(run):
+    """What a run of its own must be told to compute the same steps."""
+    settings = settings_of(run)
+    return OWN + [word for name in SAME for word in (f"--{name.replace('_', '-')}",
+                                                     str(settings[name]))]
+
+
 def job_of(options, moments, timeout):
-    words = list(JOB) + ["--threads", "1"]
+    words = (OWN if options.job else list(JOB)) + ["--threads", "1"]
     if options.slow > 1:
         words += ["--inject", f"slow={options.slow:g}x"]
     machine = "p3.2xlarge" if options.provider == "ec2" else "n1-standard-8"
@@ -145,8 +174,12 @@ def job_of(options, moments, timeout):
              str(options.on_demand)]
     if options.budget_per_hour:
         extra += ["--cloud-budget-per-hour", str(options.budget_per_hour)]
-    # A job begins when all its workers are there: this one begins with one, and grows.
-    job = FakeCloudJob(options.provider, words, 1, extra, timeout)
+    if options.job:
+        job = FakeCloudJob(options.provider, words, None, ["--config", options.job], timeout,
+                           options.folder)
+    else:
+        # A job begins when all its workers are there: this one begins with one, and grows.
+        job = FakeCloudJob(options.provider, words, 1, extra, timeout, options.folder)
     length = moments[-1][0] / options.speedup
     print(f"{moments[-1][0] / 3600:.2f} hours of {os.path.basename(options.trace)} in "
           f"{length:.0f} s; records are in {job.folder}", flush=True)
@@ -168,16 +201,24 @@ def play(options):
     market = SpotMarket(job.cloud, moments, options.speedup,
                         trouble=trouble_of(options.provider) if options.trouble else ())
     market.start()
-    job.wait_for("a worker", lambda: job.run.last_step() > 0)
-    job.run.command("scale", str(options.workers))
-    job.wait_for("the end of the trace", lambda: not market.is_alive())
-    summary = job.end()
+    if options.job:
+        code = job.run.wait()
+        expect(code == 0, f"the job ended with {code}\n{job.shown()}")
+        market.stopped.set()
+        market.join()
+        summary = job.run.summary()
+    else:
+        job.wait_for("a worker", lambda: job.run.last_step() > 0)
+        job.run.command("scale", str(options.workers))
+        job.wait_for("the end of the trace", lambda: not market.is_alive())
+        summary = job.end()
     found = {"kind": "summary", "row": "spot-day" if options.day else "spot",
              **summarise(job, market, summary, moments, options),
-             **spot_audit.by_the_cloud(job, PRICES)}
+             **spot_audit.by_the_cloud(job, prices_of(job.run) if options.job else PRICES)}
     servers = servers_of(job)
     show(found, servers)
-    steps, digest = expect_undisturbed_bits(job.run, JOB + ["--threads", "2"], timeout)
+    same = words_of_run(job.run) if options.job else JOB
+    steps, digest = expect_undisturbed_bits(job.run, same + ["--threads", "2"], timeout)
     print(f"all {steps} steps have the bits of an undisturbed run")
     found.update(final_digest=summary["final_digest"], undisturbed_digest=digest)
     wrong = list(complaints(found, options))

@@ -39,7 +39,8 @@ def offers(provider):
 
 
 class FakeCloudJob:
-    """`job`: settings that coordinator and workers share."""
+    """`job`: settings that coordinator and workers share; `workers`: None leaves their number, and
+    the offers, to a job file in `extra`."""
 
     def __init__(self, provider, job, workers, extra=(), timeout=300, folder=None, boot_s=0.2):
         self.provider, self.job, self.timeout = provider, list(job), timeout
@@ -53,11 +54,13 @@ class FakeCloudJob:
         self.environment = dict(
             os.environ, SSL_CERT_FILE=at["ca_file"], AWS_ACCESS_KEY_ID=at["access_key"],
             AWS_SECRET_ACCESS_KEY=at["secret_key"], GOOGLE_APPLICATION_CREDENTIALS=at["key_file"])
-        self.words = ["--workers", str(workers), "--cloud-provider", provider,
-                      "--cloud-options", place, "--cloud-bundle", bundle_of(mayfly_run.BINARY),
-                      "--cloud-worker-args", " ".join(self.job)] + self.job + list(extra)
-        if "--cloud-offers" not in self.words:
-            self.words += ["--cloud-offers", offers(provider)]
+        self.words = ["--cloud-provider", provider, "--cloud-options", place, "--cloud-bundle",
+                      bundle_of(mayfly_run.BINARY), "--cloud-worker-args",
+                      " ".join(self.job)] + self.job + list(extra)
+        if workers is not None:
+            self.words += ["--workers", str(workers)]
+            if "--cloud-offers" not in self.words:
+                self.words += ["--cloud-offers", offers(provider)]
         self.run = None
 
     def start(self):
