@@ -98,6 +98,7 @@ void fields(auto& io, Is<Progress> auto& m) {
   io.milliseconds(m.stages.fetch_ms);
   io.milliseconds(m.stages.prep_ms);
   io.milliseconds(m.stages.compute_ms);
+  io.milliseconds(m.stages.compute_cpu_ms);
   io.plain(m.stages.bytes, m.stages.load_threads, m.stages.compute_threads, m.stages.ahead);
   io.flag(m.stages.yields);
 }

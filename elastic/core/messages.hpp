@@ -200,10 +200,11 @@ struct Synced {
 /// The stages through which a worker's microbatches go: what each takes for one on a thread, in the
 /// mean of some seconds, and how many threads there are.
 struct Stages {
-  float fetch_ms = 0;       ///< reading its images from files
-  float prep_ms = 0;        ///< processor time of loading it
-  float compute_ms = 0;     ///< from when it is prepared until it is in the sums
-  std::uint32_t bytes = 0;  ///< of its images where they are stored; 0 = nothing was loaded
+  float fetch_ms = 0;        ///< reading its images from files
+  float prep_ms = 0;         ///< processor time of loading it
+  float compute_ms = 0;      ///< from when it is prepared until it is in the sums
+  float compute_cpu_ms = 0;  ///< processor time of that
+  std::uint32_t bytes = 0;   ///< of its images where they are stored; 0 = nothing was loaded
   std::uint16_t load_threads = 0;
   std::uint16_t compute_threads = 0;
   std::uint32_t ahead = 0;  ///< microbatches that are prepared ahead at most

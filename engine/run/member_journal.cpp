@@ -16,6 +16,7 @@ StagesRecord record_of(const elastic::Stages& stages) {
   return {in_microseconds(stages.fetch_ms),
           in_microseconds(stages.prep_ms),
           in_microseconds(stages.compute_ms),
+          in_microseconds(stages.compute_cpu_ms),
           stages.bytes,
           stages.load_threads,
           stages.compute_threads,

@@ -9,10 +9,11 @@ namespace mayfly::engine {
 
 /// The stages of a member's microbatches, as elastic::Stages.
 struct StagesRecord {
-  double fetch_ms = 0;      ///< reading the images of one from files
-  double prep_ms = 0;       ///< processor time of loading one
-  double compute_ms = 0;    ///< of one thread, from when it is prepared until it is in the sums
-  std::uint64_t bytes = 0;  ///< of its images where they are stored
+  double fetch_ms = 0;        ///< reading the images of one from files
+  double prep_ms = 0;         ///< processor time of loading one
+  double compute_ms = 0;      ///< of one thread, from when it is prepared until it is in the sums
+  double compute_cpu_ms = 0;  ///< processor time of that
+  std::uint64_t bytes = 0;    ///< of its images where they are stored
   std::uint32_t load_threads = 0;
   std::uint32_t compute_threads = 0;
   std::uint32_t ahead = 0;  ///< microbatches that are prepared ahead at most
@@ -22,6 +23,7 @@ struct StagesRecord {
     io("fetch_ms", r.fetch_ms);
     io("prep_ms", r.prep_ms);
     io("compute_ms", r.compute_ms);
+    io.newer("compute_cpu_ms", r.compute_cpu_ms);
     io("bytes", r.bytes);
     io("load_threads", r.load_threads);
     io("compute_threads", r.compute_threads);

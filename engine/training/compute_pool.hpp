@@ -51,7 +51,8 @@ struct ComputeSpeed {
 /// it is in the sums.
 struct ComputeWork {
   std::uint64_t microbatches = 0;
-  Duration time{};  ///< of all threads together
+  Duration time{};       ///< of all threads together
+  Duration processor{};  ///< of that, on a processor
 };
 
 /// One of `parts` parts of some work that can be divided into any number of parts.

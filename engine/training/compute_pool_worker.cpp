@@ -171,6 +171,7 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   pool_.hang_if_asked();
   const Instant begin = monotonic_now();
   const Instant clock_at_begin = compute_clock();
+  const Instant cpu_at_begin = thread_cpu_now();
   next_bucket_ = 0;
   microbatch_ = microbatch;
   const bool audited = pool_.audited_ == microbatch;
@@ -192,12 +193,14 @@ void ComputePool::Worker::train(std::uint32_t microbatch) {
   pool_.loader_.recycle(std::move(batch));
 
   const Instant end = monotonic_now();
+  const Duration processor = thread_cpu_now() - cpu_at_begin;
   const std::lock_guard lock(pool_.mutex_);
   ++pool_.complete_;
   ++pool_.measured_;
   pool_.thread_ms_ += to_ms(end - turned_to);
   ++pool_.computed_.microbatches;
   pool_.computed_.time += end - begin;
+  pool_.computed_.processor += processor;
 }
 
 void ComputePool::Worker::add_ready_buckets(std::size_t ready_from, std::size_t bucket_end) {

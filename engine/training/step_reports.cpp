@@ -97,6 +97,7 @@ elastic::Stages StepReports::stages(Instant now) {
   return {mean_ms(done.loaded.fetch - work_from_.loaded.fetch, loaded),
           mean_ms(done.loaded.prep - work_from_.loaded.prep, loaded),
           mean_ms(done.computed.time - work_from_.computed.time, computed),
+          mean_ms(done.computed.processor - work_from_.computed.processor, computed),
           static_cast<std::uint32_t>((done.loaded.bytes - work_from_.loaded.bytes) / loaded),
           static_cast<std::uint16_t>(options.threads),
           static_cast<std::uint16_t>(options.takers),

@@ -25,6 +25,7 @@ struct MemberStages {
   double fetch_ms = 0;
   double prep_ms = 0;
   double compute_ms = 0;
+  double compute_cpu_ms = 0;
   double bytes = 0;
   std::uint32_t load_threads = 0;
   std::uint32_t compute_threads = 0;

@@ -371,11 +371,15 @@ std::optional<MemberStages> stages_of(const json::object& record) {
     return static_cast<std::uint32_t>(whole(stages, name).value_or(0));
   };
   const json::value* yields = stages.if_contains("yields");
-  return MemberStages{
-      time("fetch_ms"),      time("prep_ms"),
-      time("compute_ms"),    time("bytes"),
-      count("load_threads"), count("compute_threads"),
-      count("ahead"),        yields != nullptr && yields->is_bool() && yields->get_bool()};
+  return MemberStages{time("fetch_ms"),
+                      time("prep_ms"),
+                      time("compute_ms"),
+                      time("compute_cpu_ms"),
+                      time("bytes"),
+                      count("load_threads"),
+                      count("compute_threads"),
+                      count("ahead"),
+                      yields != nullptr && yields->is_bool() && yields->get_bool()};
 }
 
 }  // namespace

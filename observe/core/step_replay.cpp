@@ -16,7 +16,7 @@ constexpr int kCalibrations = 12;
 constexpr double kYieldingWeight = 110.0 / 1024;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-enum class Doing { kNothing, kFetch, kPrepare, kWait, kCompute };
+enum class Doing { kNothing, kFetch, kPrepare, kWait, kCompute, kWaitForDevice };
 
 struct Entry {
   enum class State { kWaiting, kPreparing, kReady };
@@ -180,7 +180,8 @@ class Replay {
             go_on(thread, Doing::kCompute);
           }
           break;
-        case Doing::kCompute:
+        case Doing::kCompute: go_on(thread, Doing::kWaitForDevice); break;
+        case Doing::kWaitForDevice:
           worker.done += 1;
           if (step_ >= kFillingSteps) {
             worker.counted += 1;
@@ -213,6 +214,7 @@ class Replay {
         thread.left = facts.compute_ms;
         thread.since = now_;
         break;
+      case Doing::kWaitForDevice: thread.left = facts.wait_ms; break;
       case Doing::kNothing:
       case Doing::kWait: thread.left = 0; break;
     }
@@ -290,13 +292,11 @@ ReplayedStep replay(const Pipeline& pipeline) {
 
 void calibrate(Pipeline& pipeline, const std::vector<double>& computed_ms) {
   ENSURE(computed_ms.size() == pipeline.workers.size(), "one time for each worker");
-  for (std::size_t w = 0; w < computed_ms.size(); ++w) {
-    pipeline.workers[w].compute_ms = computed_ms[w];
-  }
   for (int round = 0; round < kCalibrations; ++round) {
     const ReplayedStep replayed = replay(pipeline);
     for (std::size_t w = 0; w < computed_ms.size(); ++w) {
-      pipeline.workers[w].compute_ms *= computed_ms[w] / replayed.computed_ms[w];
+      double& wait = pipeline.workers[w].wait_ms;
+      wait = std::max(0.0, wait + computed_ms[w] - replayed.computed_ms[w]);
     }
   }
 }

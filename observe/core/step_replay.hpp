@@ -26,6 +26,7 @@ struct PipelineWorker {
   std::uint32_t ahead = 2;             ///< microbatches that are prepared ahead at most
   bool yields = false;                 ///< loading threads have a low priority
   double compute_ms = 0;               ///< processor time of a computing thread
+  double wait_ms = 0;                  ///< then a computing thread waits, as for a device
   double fetch_ms = 0;                 ///< a loading thread waits for files
   double prep_ms = 0;                  ///< processor time of a loading thread
   double bytes = 0;                    ///< of its images where they are stored
@@ -42,15 +43,15 @@ struct Pipeline {
 
 struct ReplayedStep {
   double step_ms = 0;
-  std::vector<double> computed_ms;  ///< of a microbatch, by worker: longer than compute_ms if
-                                    ///< threads compete for cores
+  std::vector<double> computed_ms;  ///< of a microbatch, by worker: compute_ms, wait_ms and what
+                                    ///< the competition for cores adds
 };
 
 /// The mean of some steps after the buffers have filled.
 [[nodiscard]] ReplayedStep replay(const Pipeline& pipeline);
 
-/// Chooses compute_ms of each worker such that replay() gives these computed_ms, which were
-/// measured with all competition for cores in them. They are by worker and above 0.
+/// Chooses wait_ms of each worker such that replay() gives these computed_ms, as far as competition
+/// for cores leaves room for it. They are by worker.
 void calibrate(Pipeline& pipeline, const std::vector<double>& computed_ms);
 
 }  // namespace mayfly::observe

@@ -96,6 +96,7 @@ PipelineWorker mean_worker(const std::vector<PipelineWorker>& workers) {
     return sum / static_cast<double>(workers.size());
   };
   mean.compute_ms = of(&PipelineWorker::compute_ms);
+  mean.wait_ms = of(&PipelineWorker::wait_ms);
   mean.fetch_ms = of(&PipelineWorker::fetch_ms);
   mean.prep_ms = of(&PipelineWorker::prep_ms);
   mean.bytes = of(&PipelineWorker::bytes);
@@ -263,6 +264,7 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
                                       .load_threads = stages.load_threads,
                                       .ahead = std::max(1U, stages.ahead),
                                       .yields = stages.yields,
+                                      .compute_ms = stages.compute_cpu_ms,
                                       .fetch_ms = stages.fetch_ms,
                                       .prep_ms = stages.prep_ms,
                                       .bytes = stages.bytes,

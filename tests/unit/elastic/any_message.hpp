@@ -74,6 +74,7 @@ class AnyMessage {
     m.stages = {edges[random_.below(5)],
                 edges[random_.below(5)],
                 edges[random_.below(5)],
+                edges[random_.below(5)],
                 static_cast<std::uint32_t>(random_.below(1U << 31)),
                 static_cast<std::uint16_t>(random_.below(300)),
                 static_cast<std::uint16_t>(random_.below(300)),

@@ -81,19 +81,24 @@ TEST(StepReplay, AllWaitForTheSlowest) {
   EXPECT_NEAR(step.computed_ms[1], 25, 1e-6);
 }
 
-TEST(StepReplay, CalibrationFindsWhatWasComputed) {
-  const PipelineWorker fast = worker_of(7, 3, 6);
-  const PipelineWorker slow = worker_of(11, 30, 2);
+TEST(StepReplay, CalibrationFindsWhatIsNoComputing) {
+  PipelineWorker fast = worker_of(7, 3, 6);
+  PipelineWorker slow = worker_of(11, 30, 2);
+  fast.yields = slow.yields = true;
+  slow.wait_ms = 9;
   Pipeline pipeline{{fast, slow}, {{"a", 2}}, 4, 1};
-  pipeline.workers[0].yields = pipeline.workers[1].yields = true;
   const ReplayedStep truth = replay(pipeline);
-  for (PipelineWorker& worker : pipeline.workers) {
-    worker.compute_ms = 0;
-  }
+  pipeline.workers[1].wait_ms = 0;
   calibrate(pipeline, truth.computed_ms);
-  EXPECT_NEAR(pipeline.workers[0].compute_ms, 7, 0.35);
-  EXPECT_NEAR(pipeline.workers[1].compute_ms, 11, 0.55);
+  EXPECT_NEAR(pipeline.workers[0].wait_ms, 0, 0.2);
+  EXPECT_NEAR(pipeline.workers[1].wait_ms, 9, 0.2);
   EXPECT_NEAR(replay(pipeline).step_ms, truth.step_ms, 0.02 * truth.step_ms);
+}
+
+TEST(StepReplay, WaitingForADeviceTakesNoCore) {
+  PipelineWorker worker = worker_of(1, 0, 9);
+  worker.wait_ms = 9;
+  EXPECT_LT(replay({{worker}, {{"a", 1}}, 0, 0}).step_ms, 90) << "8 x 19 of one core otherwise";
 }
 
 }  // namespace

@@ -14,12 +14,13 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string member_line(int member, double t, double fetch_ms, double compute_ms) {
-  return fmt::format(R"({{"t": {}, "member": {}, "host": "a", "phase": "active", "joined": 0, )"
-                     R"("microbatches": 4, "microbatch_ms": 10, "stages": {{"fetch_ms": {}, )"
-                     R"("prep_ms": 0, "compute_ms": {}, "bytes": 100000, "load_threads": 1, )"
-                     R"("compute_threads": 1, "ahead": 4, "yields": false}}, "steps": 10, )"
-                     R"("samples": 80}})",
-                     t, member, fetch_ms, compute_ms);
+  return fmt::format(
+      R"({{"t": {}, "member": {}, "host": "a", "phase": "active", "joined": 0, )"
+      R"("microbatches": 4, "microbatch_ms": 10, "stages": {{"fetch_ms": {}, )"
+      R"("prep_ms": 0, "compute_ms": {}, "compute_cpu_ms": 2, "bytes": 100000, "load_threads": 1, )"
+      R"("compute_threads": 1, "ahead": 4, "yields": false}}, "steps": 10, )"
+      R"("samples": 80}})",
+      t, member, fetch_ms, compute_ms);
 }
 
 /// Two workers of 4 microbatches, which take 10 ms each to compute, and `fetch_ms` to load. Steps
