@@ -593,6 +593,14 @@ def injections(results):
                f"{one['named']:.1f} |")
 
 
+def what_if(results):
+    rows = {row["case"]: row for row in results.rows("what_if", row="summary")}
+    assert {row["rounds"] for row in rows.values()} == {3}
+    for case, row in rows.items():
+        yield (f"| {case} | {row['questions']} | {100 * row['median_error']:.1f} % | "
+               f"{100 * row['worst_error']:.1f} % (`{row['worst_question'].split(': ')[1]}`) |")
+
+
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
@@ -600,7 +608,7 @@ DOCUMENTS = {
                            "exchange": exchange, "compare": compare, "jpeg": jpeg,
                            "settings": settings, "elasticity": elasticity, "tls": tls,
                            "hosts": hosts, "cloud": cloud, "planner": planning,
-                           "injections": injections},
+                           "injections": injections, "what-if": what_if},
     "docs/planner_validation.md": {"planner": planner},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
