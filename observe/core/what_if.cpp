@@ -86,6 +86,11 @@ void share_out(std::vector<PipelineWorker>& workers, std::uint32_t microbatches)
   }
 }
 
+/// Of a worker's share of a step, in milliseconds.
+double time_to_compute(const PipelineWorker& worker) {
+  return (worker.compute_ms + worker.wait_ms) * worker.microbatches / worker.compute_threads;
+}
+
 PipelineWorker mean_worker(const std::vector<PipelineWorker>& workers) {
   PipelineWorker mean = workers.front();
   const auto of = [&workers](auto field) {
@@ -322,11 +327,12 @@ std::optional<Advice> advice(const RecordedSteps& steps) {
     change.cached = percent / 100.0;
     cached.push_back({change, std::to_string(percent) + " % of the images in memory", {}});
   }
-  for (const PipelineWorker& worker : steps.pipeline.workers) {
-    WhatIf change;
-    change.without = worker.member;
-    without.push_back({change, "going on without worker " + std::to_string(worker.member), {}});
-  }
+  // Only the one that computes longest can be worth it; a large view has too many to try all.
+  const std::uint64_t slowest =
+      std::ranges::max_element(steps.pipeline.workers, {}, time_to_compute)->member;
+  WhatIf change;
+  change.without = slowest;
+  without.push_back({change, "going on without worker " + std::to_string(slowest), {}});
   std::optional<Advice> best;
   for (const std::vector<Advice>* kind : {&loaders, &cached, &without}) {
     std::optional<Advice> found = smallest_good(steps, *kind);
