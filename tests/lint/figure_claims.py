@@ -586,11 +586,11 @@ def injections(results):
     yield "that was to be 60 % longer"
     for cause, what in (("slow", "computing"), ("delay", "messages"), ("fetch", "reading"),
                         ("prep", "preparing")):
-        one, all_of = rows[cause, "one"], rows[cause, "all"]
-        yield (f"| {what}, one worker / all | {100 * one['step_longer']:.0f} / "
-               f"{100 * all_of['step_longer']:.0f} % | {one['charged']:.2f} / "
-               f"{all_of['charged']:.2f} | {one['leak']:.2f} / {all_of['leak']:.2f} | "
-               f"{one['named']:.1f} |")
+        for scope, who in (("one", "one worker"), ("all", "all")):
+            if row := rows.get((cause, scope)):
+                named = f"{row['named']:.2f}" if scope == "one" else ""
+                yield (f"| {what}, {who} | {100 * row['step_longer']:.0f} % | "
+                       f"{row['charged']:.2f} | {row['leak']:.2f} | {named} |")
 
 
 def what_if(results):
