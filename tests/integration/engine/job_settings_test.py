@@ -101,18 +101,18 @@ def wrong_ones_are_told():
     """Without a token, or with that of another job: one line on either side, and nothing more."""
     job = cluster(1)
     done = subprocess.run([mayfly_run.BINARY, "worker", "--coordinator", job.endpoint()],
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=60, check=False, cwd=job.folder)
     expect(done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr)
     expect("needs the job's token: --token-file" in done.stderr, done.stderr)
     wrong = os.path.join(job.folder, "wrong")
     subprocess.run([mayfly_run.BINARY, "token", wrong], check=True)
     done = subprocess.run([mayfly_run.BINARY, "worker", "--coordinator", job.endpoint(),
                            "--token-file", wrong], capture_output=True, text=True, timeout=60,
-                          check=False)
+                          check=False, cwd=job.folder)
     expect(done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr)
     expect(f"the coordinator at {job.endpoint()} refuses this worker: wrong token" in done.stderr,
            done.stderr)
-    expect(not os.path.exists("runs"), "it has left a directory")
+    expect(not os.path.exists(os.path.join(job.folder, "runs")), "it has left a directory")
     job.start_worker(job.endpoint())
     expect(job.run.finish()["steps"] == STEPS, "the job was disturbed")
     remove(job)
