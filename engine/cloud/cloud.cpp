@@ -149,8 +149,10 @@ void Cloud::add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen) {
     one.server = evaluator.server;
     one.is_irreplaceable = true;  // not given up when there are too many workers
     seen.push_back(std::move(one));
-    const std::lock_guard lock(places_mutex_);  // it may have come to an earlier coordinator
-    if (!evaluators_.has(evaluator.server)) {
+    // It may have come to an earlier coordinator; or its server has ended, and the end of its
+    // connection is still to come: then the place is for the next one.
+    const std::lock_guard lock(places_mutex_);
+    if (!evaluators_.has(evaluator.server) && !ended_.contains(evaluator.server)) {
       (void)evaluators_.take(evaluator.server);
     }
   }
@@ -434,10 +436,12 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     places_.gone(fact.server);
     evaluators_.gone(fact.server);
     told_to_work_.erase(fact.server);
+    ended_.insert(fact.server);
   } else if (fact.kind == "server_granted" || fact.kind == "server_adopted") {
     {
       const std::lock_guard lock(places_mutex_);
       granted_[fact.server] = fact.for_evaluator;
+      ended_.erase(fact.server);  // a host of a list is granted under the same name again
     }
     granted_changed_.notify_all();
   }

@@ -71,6 +71,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::mutex places_mutex_;
   ServerPlaces places_;                  // guarded by places_mutex_
   ServerPlaces evaluators_;              // guarded by places_mutex_
+  std::set<std::string> ended_;          // guarded by places_mutex_; servers
   std::map<std::string, bool> granted_;  // guarded by places_mutex_; whether for an evaluator
   std::set<std::string> told_to_work_;   // machines; guarded by places_mutex_
   std::condition_variable granted_changed_;
