@@ -164,9 +164,9 @@ class Replay {
   }
 
   void end_what_is_done() {
-    constexpr double kRounding = 1e-9;
+    const double rounding = 1e-9 + 1e-12 * now_;  // less does not move now_
     for (Thread& thread : threads_) {
-      if (!is_timed(thread) || thread.left > kRounding) {
+      if (!is_timed(thread) || thread.left > rounding) {
         continue;
       }
       Worker& worker = workers_[thread.worker];

@@ -1,6 +1,7 @@
 #include "observe/core/what_if.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -17,6 +18,23 @@ constexpr const char* kExample = "loaders=4,cached=50%,storage=20MB/s,workers=6 
 constexpr double kWorthwhile = 0.03;
 constexpr double kNearlyTheSame = 0.02;
 constexpr std::uint32_t kLoadersMax = 32;
+/// Beyond these a record is damaged.
+constexpr std::uint32_t kThreadsMax = 4096;
+constexpr std::uint32_t kMicrobatchesMax = 65'536;
+constexpr double kStageMsMax = 1e7;
+constexpr std::size_t kExchange = 3;
+constexpr std::size_t kUpdate = 4;
+static_assert(std::string_view(kStepPartNames[kExchange]) == "exchange");
+static_assert(std::string_view(kStepPartNames[kUpdate]) == "update");
+
+bool is_plausible(const MemberMeasure& measure) {
+  const MemberStages& stages = *measure.stages;
+  const std::array<double, 4> times = {stages.fetch_ms, stages.prep_ms, stages.compute_ms,
+                                       stages.compute_cpu_ms};
+  return measure.microbatches <= kMicrobatchesMax && stages.load_threads <= kThreadsMax &&
+         stages.compute_threads <= kThreadsMax && stages.bytes >= 0 && stages.compute_ms > 0 &&
+         std::ranges::all_of(times, [](double ms) { return ms >= 0 && ms <= kStageMsMax; });
+}
 
 /// The number that a text begins with, and what follows it.
 std::pair<std::optional<double>, std::string_view> number_and_unit(std::string_view text) {
@@ -165,7 +183,6 @@ Result<Pipeline> changed(Pipeline pipeline, const WhatIf& change) {
   for (PipelineWorker& worker : pipeline.workers) {
     const double read = 1 - change.cached.value_or(0);
     worker.load_threads = change.loaders.value_or(worker.load_threads);
-    worker.ahead = std::max(worker.ahead, 2 * worker.load_threads);
     worker.fetch_ms *= read;
     worker.bytes *= read;
     worker.storage_rate = change.storage;
@@ -256,7 +273,12 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
     if (!measure) {
       continue;
     }
-    if (!measure->stages || measure->stages->compute_ms <= 0) {
+    if (measure->stages && !is_plausible(*measure)) {
+      return Error{Errc::kUnsupported, "members.jsonl is damaged: worker " +
+                                           std::to_string(lane.member) +
+                                           " has impossible times or counts in its stages"};
+    }
+    if (!measure->stages) {
       return Error{Errc::kUnsupported,
                    "members.jsonl does not say how worker " + std::to_string(lane.member) +
                        " loads its images: they were in memory, or the run is of an older version"};
@@ -281,14 +303,14 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
     }
   }
   const StepProfile& profile = run.step_profile();
-  if (computed_ms.empty() || profile.steps() == 0) {
+  if (computed_ms.empty() || profile.total() <= 0) {
     return Error{Errc::kUnsupported,
                  "no record tells what steps were spent on: the run was too short, used parameter "
                  "servers, or is of an older version"};
   }
   const auto count = static_cast<double>(profile.steps());
-  steps.pipeline.exchange_ms = 1000 * profile.seconds()[3] / count;
-  steps.pipeline.update_ms = 1000 * profile.seconds()[4] / count;
+  steps.pipeline.exchange_ms = 1000 * profile.seconds()[kExchange] / count;
+  steps.pipeline.update_ms = 1000 * profile.seconds()[kUpdate] / count;
   calibrate(steps.pipeline, computed_ms);
   steps.recorded_ms = 1000 * profile.total() / count;
   steps.replayed_ms = replay(steps.pipeline).step_ms;

@@ -31,6 +31,14 @@ def profile_of(run):
     return json.loads(shown.stdout)
 
 
+def in_memory(run):
+    """By how much a step would be shorter with all images in memory, as a factor."""
+    shown = subprocess.run([mayfly_run.BINARY, "profile", run.run_dir, "--json", "--what-if",
+                            "cached=100%"], capture_output=True, text=True, timeout=60)
+    as_recorded, cached = json.loads(shown.stdout)["answers"]
+    return as_recorded["step_ms"] / cached["step_ms"]
+
+
 def job(inject):
     """The profile of a job, which agrees with its records, the member that SLOWED was, and the
     digest of the job's end."""
@@ -47,6 +55,7 @@ def job(inject):
     for kind in KINDS:
         mean = sum(times[kind] for _, times in steps) / len(steps)
         expect(abs(profile["step"][kind] - mean) < 0.001 * mean + 0.001, f"{profile}")
+    profile["in_memory"] = in_memory(run)
     with open(f"{run.run_dir}/logs/worker-{SLOWED}.log") as log:
         slowed = int(re.search(r"as member (\d+)", log.read()).group(1))
     run.remove()
@@ -77,6 +86,8 @@ def slow_worker():
 
 def slow_fetch():
     before_the_exchange("fetch_ms", "fetch=300ms")
+    profile, _, _ = job("fetch=300ms")
+    expect(profile["in_memory"] > 1.5, f"{profile}")
 
 
 def slow_storage():

@@ -54,6 +54,14 @@ TEST(StepReplay, StorageOfARateServesOneMicrobatchAfterTheOther) {
   EXPECT_NEAR(step_ms(worker), 80, 1) << "instead of fetch_ms, however many threads wait";
 }
 
+TEST(StepReplay, VeryLongStepsEnd) {
+  PipelineWorker worker = worker_of(1.0 / 3, 0, 1.0 / 7);
+  worker.bytes = 1e9 / 3;
+  worker.storage_rate = 1000;
+  Pipeline pipeline{{worker, worker, worker}, {{"a", 1}}, 1.0 / 11, 0};
+  EXPECT_NEAR(replay(pipeline).step_ms, 8 * 1e9 / 3, 1e5);
+}
+
 TEST(StepReplay, ThreadsOfAHostShareItsCores) {
   Pipeline pipeline{{worker_of(10, 0, 0), worker_of(10, 0, 0)}, {{"a", 1}}, 0, 0};
   EXPECT_NEAR(replay(pipeline).step_ms, 160, 1e-6);

@@ -130,6 +130,11 @@ TEST(WhatIf, RecordsThatLackSomethingAreNamed) {
                     R"("microbatches": 4, "microbatch_ms": 10, "steps": 10, "samples": 80})",
                     0);
   EXPECT_THAT(recorded_steps(older.fold).error().detail, HasSubstr("worker 1"));
+  for (const auto& [fetch_ms, compute_ms] : {std::pair(-1.0, 10.0), {1e300, 10.0}, {2.0, 0.0}}) {
+    Feed damaged = run_of(2, 45);
+    damaged.fold.member(member_line(1, 2, fetch_ms, compute_ms), 0);
+    EXPECT_THAT(recorded_steps(damaged.fold).error().detail, HasSubstr("is damaged"));
+  }
 }
 
 }  // namespace
