@@ -29,7 +29,7 @@ namespace mayfly {
 [[nodiscard]] std::string own_program();
 
 /// The path of a file that belongs to the program (a module, an engine table, another program): in
-/// the program's own folder, or in ../lib/mayfly beside that. Empty if it is in neither.
+/// the program's own folder, or beside that in ../lib/mayfly or ../lib. Empty if it is in none.
 [[nodiscard]] std::string find_beside_program(const std::string& file);
 
 /// Creates a folder and its parents; succeeds if it already exists.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,32 @@ template <typename T>
 [[nodiscard]] std::optional<T> number_in(std::string_view text, T least, T most) {
   const std::optional<T> number = number_in<T>(text);
   return number && *number >= least && *number <= most ? number : std::nullopt;
+}
+
+/// A number of bytes with a unit, such as "8GiB", "1.5GB", "500MB" or "4096" (bytes). Nothing if
+/// the text is none, or is 2^62 bytes or more.
+[[nodiscard]] inline std::optional<std::uint64_t> bytes_in(std::string_view text) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},
+      {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"B", 1},        {"", 1}};
+  for (const auto& [unit, bytes] : kUnits) {
+    if (text.ends_with(unit)) {
+      text.remove_suffix(unit.size());
+      const std::optional<double> number = number_in<double>(text);
+      const double all = number.value_or(-1) * bytes;
+      return all >= 0 && all < 0x1p62 ? std::optional(static_cast<std::uint64_t>(all))
+                                      : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The same if the number lies within these bounds, both included.
+[[nodiscard]] inline std::optional<std::uint64_t> bytes_in(std::string_view text,
+                                                           std::uint64_t least,
+                                                           std::uint64_t most) {
+  const std::optional<std::uint64_t> bytes = bytes_in(text);
+  return bytes && *bytes >= least && *bytes <= most ? bytes : std::nullopt;
 }
 
 /// The text without the spaces, tabs and ends of lines around it.

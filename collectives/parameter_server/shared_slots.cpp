@@ -44,9 +44,8 @@ std::atomic<std::uint32_t>& mark_of(std::byte* memory, std::uint64_t slot) {
 
 Result<std::shared_ptr<SharedSlots>> SharedSlots::create(std::uint64_t payload_bytes) {
   UniqueFd fd;
-  TRY_ASSIGN(collectives::SealedMemory memory,
-             collectives::SealedMemory::create(bytes_of(payload_bytes), fd));
-  if (!collectives::reserve(fd.get(), 0, kPageBytes)) {
+  TRY_ASSIGN(SealedMemory memory, SealedMemory::create(bytes_of(payload_bytes), fd));
+  if (!reserve_memory(fd.get(), 0, kPageBytes)) {
     return Error{Errc::kIo, "no shared memory"};
   }
   return std::shared_ptr<SharedSlots>(
@@ -54,8 +53,7 @@ Result<std::shared_ptr<SharedSlots>> SharedSlots::create(std::uint64_t payload_b
 }
 
 Result<std::shared_ptr<SharedSlots>> SharedSlots::map(int fd, std::uint64_t payload_bytes) {
-  TRY_ASSIGN(collectives::SealedMemory memory,
-             collectives::SealedMemory::map(fd, bytes_of(payload_bytes)));
+  TRY_ASSIGN(SealedMemory memory, SealedMemory::map(fd, bytes_of(payload_bytes)));
   return std::shared_ptr<SharedSlots>(
       new SharedSlots(std::move(memory), UniqueFd(), payload_bytes));
 }
@@ -66,9 +64,8 @@ std::byte* SharedSlots::at(std::uint64_t slot) const {
 }
 
 bool SharedSlots::open(std::uint64_t slot) {
-  is_out_of_memory_ =
-      is_out_of_memory_ ||
-      !collectives::reserve(fd_.get(), offset_of(slot, payload_bytes_), payload_bytes_);
+  is_out_of_memory_ = is_out_of_memory_ ||
+                      !reserve_memory(fd_.get(), offset_of(slot, payload_bytes_), payload_bytes_);
   if (!is_out_of_memory_) {
     free(slot);
   }

@@ -19,10 +19,10 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "base/sealed_memory.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/parameter_server/message.hpp"
 #include "collectives/parameter_server/message_stream.hpp"
-#include "collectives/tcp/sealed_memory.hpp"
 
 namespace mayfly::parameter_server {
 
@@ -59,14 +59,14 @@ class SharedSlots {
   void free(std::uint64_t slot);
 
  private:
-  SharedSlots(collectives::SealedMemory memory, UniqueFd fd, std::uint64_t payload_bytes)
+  SharedSlots(SealedMemory memory, UniqueFd fd, std::uint64_t payload_bytes)
       : memory_(std::move(memory)), fd_(std::move(fd)), payload_bytes_(payload_bytes) {}
 
   [[nodiscard]] bool open(std::uint64_t slot);
   [[nodiscard]] bool write(std::uint64_t slot, ByteSpan payload);
   [[nodiscard]] std::byte* at(std::uint64_t slot) const;
 
-  const collectives::SealedMemory memory_;
+  const SealedMemory memory_;
   const UniqueFd fd_;
   const std::uint64_t payload_bytes_;
   bool is_out_of_memory_ = false;  // of the worker: no further slots

@@ -13,9 +13,9 @@
 #include "base/bytes.hpp"
 #include "base/net/sockets.hpp"
 #include "base/result.hpp"
+#include "base/sealed_memory.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
-#include "collectives/tcp/sealed_memory.hpp"
 
 namespace mayfly::collectives {
 

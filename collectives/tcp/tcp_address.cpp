@@ -47,7 +47,7 @@ Result<TcpAddress> parse_tcp_address(std::string_view text) {
       address.unix_name = value;
     } else if (key == "host") {
       address.host_id = value;
-    } else {
+    } else if (key != "images") {  // that is for others, see engine/processes/store_transport
       wrong = true;
     }
   }

@@ -18,7 +18,7 @@ struct TcpAddress {
 };
 
 [[nodiscard]] std::string to_string(const TcpAddress& address);
-/// Fails with kInvalidInput and the text if it is not one.
+/// Fails with kInvalidInput and the text if it is not one. A field "images:" is skipped.
 [[nodiscard]] Result<TcpAddress> parse_tcp_address(std::string_view text);
 
 /// Identifies the running kernel and the network namespace, which is how far abstract Unix-domain

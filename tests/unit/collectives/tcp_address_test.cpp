@@ -11,6 +11,9 @@ TEST(TcpAddress, SurvivesTheTripThroughText) {
         TcpAddress{"10.0.0.7", 65535, "@mayfly-1-ab", "0123abcd"},
         TcpAddress{"::1", 80, "/tmp/some where/s", "ff"}}) {
     const Result<TcpAddress> parsed = parse_tcp_address(to_string(address));
+    const auto with_store = parse_tcp_address(to_string(address) + ";images:[::1]:7/1f");
+    ASSERT_TRUE(with_store.ok()) << "the field of others is skipped";
+    EXPECT_EQ(to_string(with_store.value()), to_string(address));
     ASSERT_TRUE(parsed.ok()) << to_string(address);
     EXPECT_EQ(parsed.value().host, address.host);
     EXPECT_EQ(parsed.value().port, address.port);

@@ -1,4 +1,4 @@
-#include "collectives/tcp/sealed_memory.hpp"
+#include "base/sealed_memory.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-namespace mayfly::collectives {
+namespace mayfly {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -77,7 +77,7 @@ Result<SealedMemory> SealedMemory::map(int fd, std::size_t bytes) {
   return SealedMemory(memory, bytes);
 }
 
-bool reserve(int fd, std::size_t first, std::size_t bytes) {
+bool reserve_memory(int fd, std::size_t first, std::size_t bytes) {
   int failed = EINTR;
   while (failed == EINTR) {
     const int result = ::fallocate(fd, 0, static_cast<off_t>(first), static_cast<off_t>(bytes));
@@ -86,4 +86,4 @@ bool reserve(int fd, std::size_t first, std::size_t bytes) {
   return failed == 0;
 }
 
-}  // namespace mayfly::collectives
+}  // namespace mayfly

@@ -10,7 +10,7 @@
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 
-namespace mayfly::collectives {
+namespace mayfly {
 
 /// Mapped for reading and writing; unmapped when destroyed.
 class SealedMemory {
@@ -21,7 +21,7 @@ class SealedMemory {
   ~SealedMemory();
 
   /// So many bytes of zeros; `fd` is for the other side. They take up memory where they are
-  /// touched, or when reserve() says so. kIo if the system gives none.
+  /// touched, or when reserve_memory() says so. kIo if the system gives none.
   [[nodiscard]] static Result<SealedMemory> create(std::size_t bytes, UniqueFd& fd);
   /// Maps what the other side has made. kCorrupt if it is not sealed memory of that size.
   [[nodiscard]] static Result<SealedMemory> map(int fd, std::size_t bytes);
@@ -39,6 +39,6 @@ class SealedMemory {
 
 /// Takes the memory behind a part of it, so that touching it later cannot fail for want of some.
 /// False if the system has none.
-[[nodiscard]] bool reserve(int fd, std::size_t first, std::size_t bytes);
+[[nodiscard]] bool reserve_memory(int fd, std::size_t first, std::size_t bytes);
 
-}  // namespace mayfly::collectives
+}  // namespace mayfly

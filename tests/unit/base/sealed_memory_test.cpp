@@ -1,4 +1,4 @@
-#include "collectives/tcp/sealed_memory.hpp"
+#include "base/sealed_memory.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 #include "base/net/sockets.hpp"
 
-namespace mayfly::collectives {
+namespace mayfly {
 namespace {
 
 constexpr std::size_t kBytes = 3 * 4096;
@@ -74,9 +74,9 @@ TEST(SealedMemory, RefusesHugePages) {
 TEST(SealedMemory, CanBeReservedOnlyWhereItIs) {
   UniqueFd fd;
   const SealedMemory made = SealedMemory::create(kBytes, fd).value();
-  EXPECT_TRUE(reserve(fd.get(), 4096, 100));
-  EXPECT_FALSE(reserve(fd.get(), 0, kBytes + 4096));
-  EXPECT_FALSE(reserve(-1, 0, 4096));
+  EXPECT_TRUE(reserve_memory(fd.get(), 4096, 100));
+  EXPECT_FALSE(reserve_memory(fd.get(), 0, kBytes + 4096));
+  EXPECT_FALSE(reserve_memory(-1, 0, 4096));
 }
 
 /// The numbers of descriptors go up from the lowest that is free.
@@ -114,4 +114,4 @@ TEST(ReceiveWithDescriptor, LeavesNoneOpenThatNobodyKnowsOf) {
 }
 
 }  // namespace
-}  // namespace mayfly::collectives
+}  // namespace mayfly
