@@ -333,31 +333,47 @@ Result<void> fill_state(const Model& model, const Tensors& model_tensors,
 
 }  // namespace
 
+CheckpointFiles with_manifest(CheckpointFiles files, const CheckpointInfo& info) {
+  json::object entries;
+  for (const auto& [name, content] : files) {
+    entries[name] = file_entry(content);
+  }
+  json::object prints;
+  for (const auto& [key, text] : info.fingerprint) {
+    ENSURE(!prints.contains(key), "a fingerprint names each fact once");
+    prints[key] = text;
+  }
+  const std::string text = manifest_text({{"model", info.model},
+                                          {"classes", info.classes},
+                                          {"step", value(info.committed)},
+                                          {"seed", info.seed},
+                                          {"digest", to_string(info.digest)},
+                                          {"files", std::move(entries)},
+                                          {"fingerprint", std::move(prints)}});
+  const auto bytes = std::as_bytes(std::span(text));
+  files[kManifestFile] = Bytes(bytes.begin(), bytes.end());
+  return files;
+}
+
 CheckpointFiles encode_checkpoint(
     const Model& model, const ModelState& state, std::uint64_t seed,
     const std::vector<std::pair<std::string, std::string>>& fingerprint) {
   CheckpointFiles files;
   files[kModelFile] = encode_model_file(model, state);
   files[kOptimizerFile] = encode_optimizer_file(model, state);
-  json::object entries;
-  for (const auto& [name, content] : files) {
-    entries[name] = file_entry(content);
+  return with_manifest(std::move(files), {model.name, model.classes, state.committed, seed,
+                                          digest_of(state), fingerprint});
+}
+
+Result<CheckpointInfo> check_files(const CheckpointFiles& files) {
+  TRY_ASSIGN(const auto manifest, manifest_of(files));
+  for (const char* name : {kModelFile, kOptimizerFile}) {
+    const Result<ByteSpan> checked = checked_file(files, manifest, name);
+    if (!checked.ok()) {
+      return checked.error();
+    }
   }
-  json::object prints;
-  for (const auto& [key, text] : fingerprint) {
-    ENSURE(!prints.contains(key), "a fingerprint names each fact once");
-    prints[key] = text;
-  }
-  const std::string text = manifest_text({{"model", model.name},
-                                          {"classes", model.classes},
-                                          {"step", value(state.committed)},
-                                          {"seed", seed},
-                                          {"digest", to_string(digest_of(state))},
-                                          {"files", std::move(entries)},
-                                          {"fingerprint", std::move(prints)}});
-  const auto bytes = std::as_bytes(std::span(text));
-  files[kManifestFile] = Bytes(bytes.begin(), bytes.end());
-  return files;
+  return info_from(manifest);
 }
 
 Result<CheckpointInfo> decode_manifest(ByteSpan manifest) {

@@ -6,7 +6,6 @@
 // fingerprint, and last XXH3 of the manifest itself up to there). Encoding and checking are pure
 // (bytes in, bytes out); engine/run/checkpoint_store does the files.
 
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/result.hpp"
+#include "nn/checkpoint_files.hpp"
 #include "nn/model.hpp"
 #include "nn/model_state.hpp"
 
@@ -28,9 +28,6 @@ struct CheckpointInfo {
   std::vector<std::pair<std::string, std::string>> fingerprint;
 };
 
-/// The three files of a checkpoint, by name.
-using CheckpointFiles = std::map<std::string, Bytes>;
-
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kManifestFile = "manifest.json";
@@ -38,6 +35,13 @@ inline constexpr const char* kManifestFile = "manifest.json";
 [[nodiscard]] CheckpointFiles encode_checkpoint(
     const Model& model, const ModelState& state, std::uint64_t seed,
     const std::vector<std::pair<std::string, std::string>>& fingerprint);
+
+/// A checkpoint of a state that is not of one of our networks: adds the manifest, which is made of
+/// `info` and of the hashes of `files`. `info.classes` is 0.
+[[nodiscard]] CheckpointFiles with_manifest(CheckpointFiles files, const CheckpointInfo& info);
+/// The manifest of any checkpoint, once size and hash of all its files are what it says. kCorrupt
+/// with the file and the reason.
+[[nodiscard]] Result<CheckpointInfo> check_files(const CheckpointFiles& files);
 
 /// Reads only the manifest. kCorrupt with the reason if it is truncated, modified or of another
 /// format. A manifest without a hash of itself, as earlier builds wrote it, is accepted.

@@ -4,7 +4,7 @@
 // StepEngine. It may keep the training set, so that microbatches bring no images; it can leave
 // gradients on the device, for sums there; and it may keep weights and momentum and update them.
 // The trainer also has the state on the host and knows which of the two is newer
-// (engine/training/host_copy).
+// (engine/network/host_copy).
 
 #include <cstddef>
 #include <cstdint>

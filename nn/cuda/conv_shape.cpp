@@ -5,25 +5,11 @@
 #include <algorithm>
 
 namespace mayfly::nn::cuda {
-namespace {
-
-/// Whether a convolution's input is the ReLU of one norm that no other layer reads.
-bool is_inner(const Model& model, const ConvSpec& spec) {
-  return std::ranges::any_of(model.blocks, [&](const BlockSpec& block) {
-    const auto found = std::ranges::find(block.convs, &spec, [](const ConvSpec& c) { return &c; });
-    return found != block.convs.end() && found != block.convs.begin();
-  });
-}
-
-}  // namespace
-
 const char* to_string(ConvPass pass) {
   switch (pass) {
     case ConvPass::kForward: return "forward";
     case ConvPass::kInputGradient: return "input gradient";
     case ConvPass::kWeightGradient: return "weight gradient";
-    case ConvPass::kForwardSums: return "forward with sums";
-    case ConvPass::kInputGradientSums: return "input gradient with sums";
   }
   return "?";
 }
@@ -49,8 +35,7 @@ std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microba
   for (const ConvSpec* spec : convolutions_of(model)) {
     for (const ConvPass pass : kConvPasses) {
       const bool is_of_images = pass == ConvPass::kInputGradient && spec == &model.stem;
-      const bool is_behind_join = pass == ConvPass::kInputGradientSums && !is_inner(model, *spec);
-      if (!is_of_images && !is_behind_join && (!is_fused(pass) || dtype == kFusedDtype)) {
+      if (!is_of_images) {
         all.insert({dtype, ConvShape::of(*spec, microbatch), pass});
       }
     }

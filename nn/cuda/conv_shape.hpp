@@ -14,27 +14,15 @@
 
 namespace mayfly::nn::cuda {
 
-/// The three convolutions of a training step, one per row of the chain rule, and the two that cuDNN
-/// fuses with parts of batch norm, where it offers that.
+/// The three convolutions of a training step, one per row of the chain rule.
 enum class ConvPass {
   kForward,         ///< y from x and w
   kInputGradient,   ///< dx from dy and w
   kWeightGradient,  ///< dw from x and dy
-  kForwardSums,     ///< kForward, and the sums over all rows of y and of y * y
-  /// kInputGradient where x is ReLU(norm(r)): g, dx where that ReLU was active, and the sums over
-  /// all rows of g and of g * normalised r. Whether it was active is computed again from r.
-  kInputGradientSums,
 };
 
 inline constexpr ConvPass kConvPasses[] = {ConvPass::kForward, ConvPass::kInputGradient,
-                                           ConvPass::kWeightGradient, ConvPass::kForwardSums,
-                                           ConvPass::kInputGradientSums};
-
-/// Whether a pass is more than its convolution. Such a pass may be unavailable: then the
-/// convolution is computed alone, and Mayfly's kernels compute the rest.
-[[nodiscard]] constexpr bool is_fused(ConvPass pass) {
-  return pass == ConvPass::kForwardSums || pass == ConvPass::kInputGradientSums;
-}
+                                           ConvPass::kWeightGradient};
 
 [[nodiscard]] const char* to_string(ConvPass pass);
 
@@ -79,12 +67,8 @@ struct ConvKey {
   auto operator<=>(const ConvKey&) const = default;
 };
 
-/// The only type that cuDNN 9.19 offers fused passes for, on an H200.
-inline constexpr Dtype kFusedDtype = Dtype::kFp16;
-
 /// Every convolution that a training step of `model` may compute, once: all passes of all layers
-/// except the gradient of the images. Fused passes are among them in kFusedDtype only; cuDNN may
-/// offer some of them and not others.
+/// except the gradient of the images.
 [[nodiscard]] std::set<ConvKey> convolutions_of_step(const Model& model, std::uint32_t microbatch,
                                                      Dtype dtype);
 
@@ -98,10 +82,6 @@ struct ConvTensors {
   void* filter = nullptr;  ///< out channels, rows, columns, in channels
   void* y = nullptr;
   void* workspace = nullptr;
-  // Of fused passes:
-  float* sums = nullptr;         ///< two of each channel, first all first ones; norm_total_bytes()
-  const void* norm_x = nullptr;  ///< the r of kInputGradientSums, and its norm's
-  NormFactors norm = {};
 };
 
 }  // namespace mayfly::nn::cuda

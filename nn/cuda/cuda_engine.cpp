@@ -128,9 +128,6 @@ Result<void> CudaEngine::plan() {
   TRY_ASSIGN(conv_plans_, ConvPlans::choose(model_, microbatch_, request_.dtype, target));
   StepPlanOptions wanted{.dtype = request_.dtype, .keeps_state = request_.keeps_state};
   conv_plans_.describe(wanted, microbatch_);
-  if (!request_.fuses) {
-    wanted.has_fused = nullptr;
-  }
   if (request_.training_set != nullptr) {
     wanted.set = request_.training_set->resident;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 // What libmayfly_cuda.so exports: the CUDA engine as a module (base/module_file.hpp), because CUDA
-// and cuDNN are not on every machine. engine/training/device.hpp loads it for --device cuda.
+// and cuDNN are not on every machine. engine/network/device.hpp loads it for --device cuda.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,9 +29,6 @@ struct EngineRequest {
   std::size_t sums_bytes = 0;
   /// Whether the engine also keeps momentum, and therefore has an optimizer().
   bool keeps_state = false;
-  /// False: convolutions are not fused with batch norm, even where cuDNN offers that (ADR 29). For
-  /// comparisons; all workers of a job must compute alike.
-  bool fuses = true;
   /// To be copied to the device if there is room for it; null: images come from the host. Used
   /// only while the engine is made.
   const TrainingSet* training_set = nullptr;

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "base/check.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
@@ -20,12 +21,8 @@ Result<ConvPlans> ConvPlans::choose(const Model& model, std::uint32_t microbatch
   ConvPlans all;
   all.dtype_ = dtype;
   for (const ConvKey& key : convolutions_of_step(model, microbatch, dtype)) {
-    Result<cudnn::ConvPlan> plan = cudnn::ConvPlan::choose(key, target);
-    if (plan.ok()) {
-      all.plans_.emplace(key, std::move(plan).value());
-    } else if (!is_fused(key.pass)) {
-      return std::move(plan).error();
-    }
+    TRY_ASSIGN(auto plan, cudnn::ConvPlan::choose(key, target));
+    all.plans_.emplace(key, std::move(plan));
   }
   return all;
 }
@@ -39,13 +36,6 @@ void ConvPlans::describe(StepPlanOptions& options, std::uint32_t microbatch) con
   options.workspace_bytes = [this, as_planned](const ConvShape& shape, ConvPass pass) {
     return of(as_planned(shape), pass).workspace_bytes();
   };
-  options.has_fused = [this, as_planned](const ConvShape& shape, ConvPass pass) {
-    return has(as_planned(shape), pass);
-  };
-}
-
-bool ConvPlans::has(const ConvShape& shape, ConvPass pass) const {
-  return plans_.contains({dtype_, shape, pass});
 }
 
 const cudnn::ConvPlan& ConvPlans::of(const ConvShape& shape, ConvPass pass) const {

@@ -13,13 +13,12 @@ namespace mayfly::nn::cuda {
 /// How each convolution of a network is computed; equal ones share a plan.
 class ConvPlans {
  public:
-  /// Plans all passes of all layers, each by the engine that cudnn::ConvPlan chooses. A fused pass
-  /// is left out where cuDNN offers none; kUnsupported if any other pass has no engine.
+  /// Plans all passes of all layers, each by the engine that cudnn::ConvPlan chooses. kUnsupported
+  /// if one has none.
   [[nodiscard]] static Result<ConvPlans> choose(const Model& model, std::uint32_t microbatch,
                                                 Dtype dtype, const cudnn::PlanningTarget& target);
 
-  [[nodiscard]] bool has(const ConvShape& shape, ConvPass pass) const;
-  /// The plan of a pass that has() one, as every pass does that is not fused.
+  /// The plan of a pass of the network.
   [[nodiscard]] const cudnn::ConvPlan& of(const ConvShape& shape, ConvPass pass) const;
   /// Sets the options of a step plan that depend on the convolutions. The options must not outlive
   /// this object.

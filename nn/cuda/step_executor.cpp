@@ -30,17 +30,11 @@ ConvTensors StepExecutor::tensors_of(const Convolve& convolve) const {
   const TensorId filters = convolve.pass == ConvPass::kWeightGradient
                                ? plan_.resident.filter_gradients
                                : plan_.resident.filters;
-  const auto norm_channels =
-      static_cast<std::uint32_t>(plan_.layers[convolve.layer].conv.in_channels);
-  const NormFactors norm = norm_factors_at(at(convolve.norm_factors), norm_channels);
   const std::size_t offset = plan_.filters[convolve.layer].packed_offset * bytes_of(plan_.dtype);
   return {.x = at(convolve.x),
           .filter = static_cast<std::byte*>(at(filters)) + offset,
           .y = at(convolve.y),
-          .workspace = at(convolve.workspace),
-          .sums = floats(convolve.totals),
-          .norm_x = at(convolve.norm_x),
-          .norm = norm};
+          .workspace = at(convolve.workspace)};
 }
 
 /// One operation at a time; in the order in which they are declared.
@@ -123,16 +117,6 @@ struct StepExecutor::Step {
                                factors(op.layer, op.factors), statistics + norm.mean,
                                statistics + norm.variance, stream),
         "norm_measure");
-  }
-
-  Result<void> operator()(const MeasureNormTotals& op) const {
-    const Layer& norm = layer(op.layer);
-    float* statistics = self.floats(plan().resident.batch_statistics);
-    return started(
-        kernels().norm_measure_totals(norm.out, self.floats(op.totals), parameter(norm.scale),
-                                      parameter(norm.shift), factors(op.layer, op.factors),
-                                      statistics + norm.mean, statistics + norm.variance, stream),
-        "norm_measure_totals");
   }
 
   Result<void> operator()(const UseRunningNorm& op) const {
@@ -222,14 +206,6 @@ struct StepExecutor::Step {
     return started(kernels().norm_derive(norm.out, sums, loss_input(), own, gradient(norm.scale),
                                          gradient(norm.shift), stream),
                    "norm_derive");
-  }
-
-  Result<void> operator()(const DeriveNormTotals& op) const {
-    const Layer& norm = layer(op.layer);
-    return started(kernels().norm_derive_totals(norm.out, self.floats(op.totals), loss_input(),
-                                                factors(op.layer, op.factors), gradient(norm.scale),
-                                                gradient(norm.shift), stream),
-                   "norm_derive_totals");
   }
 
   Result<void> operator()(const ApplyNormGradient& op) const {

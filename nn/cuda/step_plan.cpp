@@ -103,8 +103,7 @@ struct Unit {
   TensorId input = kNoTensor;
   TensorId raw = kNoTensor;
   TensorId factors = kNoTensor;
-  TensorId mask = kNoTensor;    ///< kNoTensor: none is needed
-  TensorId totals = kNoTensor;  ///< of its gradient, if that was masked and summed by a fused pass
+  TensorId mask = kNoTensor;  ///< kNoTensor: none is needed
 };
 
 struct Block {
@@ -208,20 +207,6 @@ class StepPlanner {
   }
 
   // Forward
-  [[nodiscard]] bool has_fused(std::size_t layer, ConvPass pass) const {
-    return options_.has_fused && options_.has_fused(plan_.layers[layer].conv, pass);
-  }
-
-  /// Whether a layer's input gradient comes masked and summed for the norm before it.
-  [[nodiscard]] bool sums_gradient(std::size_t layer) const {
-    return has_fused(layer, ConvPass::kInputGradientSums);
-  }
-
-  TensorId add_totals(std::size_t layer) {
-    return tensors_.add(names_[layer] + " totals",
-                        norm_total_bytes(plan_.layers[layer].out.channels));
-  }
-
   void convolve(Convolve what) {
     const std::size_t bytes =
         options_.workspace_bytes
@@ -239,12 +224,6 @@ class StepPlanner {
     Unit unit{.layer = layer, .input = input};
     unit.raw = add_activation(names_[layer] + " raw", shape);
     unit.factors = tensors_.add(names_[layer] + " factors", norm_factor_bytes(shape.channels));
-    if (training_ && has_fused(layer, ConvPass::kForwardSums)) {
-      const TensorId totals = add_totals(layer);
-      convolve({layer, ConvPass::kForwardSums, input, unit.raw, kNoTensor, totals});
-      push(MeasureNormTotals{layer, totals, unit.factors});
-      return unit;
-    }
     convolve({layer, ConvPass::kForward, input, unit.raw});
     if (training_) {
       push(MeasureNorm{layer, unit.raw, add_sums(layer), unit.factors});
@@ -255,11 +234,11 @@ class StepPlanner {
   }
 
   /// Norm, the shortcut if there is one, and ReLU; returns the output.
-  TensorId finish_unit(Unit& unit, bool wants_mask = true, TensorId residual = kNoTensor,
+  TensorId finish_unit(Unit& unit, TensorId residual = kNoTensor,
                        TensorId residual_factors = kNoTensor) {
     const ActivationShape& shape = plan_.layers[unit.layer].out;
     const TensorId out = add_activation(names_[unit.layer] + " out", shape);
-    if (training_ && wants_mask) {
+    if (training_) {
       unit.mask = tensors_.add(names_[unit.layer] + " mask", mask_bytes(shape));
     }
     push(ApplyNorm{unit.layer, unit.raw, unit.factors, residual, residual_factors, out, unit.mask});
@@ -291,7 +270,7 @@ class StepPlanner {
     for (std::size_t i = 0; i < spec.convs.size(); ++i) {
       block.units.push_back(begin_unit(first_layer + i, x));
       if (i + 1 < spec.convs.size()) {
-        x = finish_unit(block.units.back(), !sums_gradient(first_layer + i + 1));
+        x = finish_unit(block.units.back());
       }
     }
     TensorId residual = input;
@@ -305,7 +284,7 @@ class StepPlanner {
                                 plan_.layers[block.units.back().layer].out);
       push(Downsample{block.input_shape, input, residual});
     }
-    const TensorId out = finish_unit(block.units.back(), true, residual, residual_factors);
+    const TensorId out = finish_unit(block.units.back(), residual, residual_factors);
     blocks_.push_back(std::move(block));
     return out;
   }
@@ -367,18 +346,11 @@ class StepPlanner {
     ready_from_ = ready;
   }
 
-  /// With `before`, which made the unit's input, masked and summed for it.
-  TensorId input_gradient(const Unit& unit, Unit* before = nullptr) {
+  TensorId input_gradient(const Unit& unit) {
     const ConvShape& conv = plan_.layers[unit.layer].conv;
     const TensorId gradient = tensors_.add(names_[unit.layer] + " input gradient",
                                            conv.input_elements() * bytes_of(options_.dtype));
-    if (before == nullptr) {
-      convolve({unit.layer, ConvPass::kInputGradient, gradient, unit.raw});
-      return gradient;
-    }
-    before->totals = add_totals(before->layer);
-    convolve({unit.layer, ConvPass::kInputGradientSums, gradient, unit.raw, kNoTensor,
-              before->totals, before->raw, before->factors});
+    convolve({unit.layer, ConvPass::kInputGradient, gradient, unit.raw});
     return gradient;
   }
 
@@ -407,18 +379,14 @@ class StepPlanner {
     TensorId gradient = out.main;
     for (std::size_t i = block.units.size(); i-- > 0;) {
       const Unit& unit = block.units[i];
-      const bool is_summed = unit.totals != kNoTensor;
       const bool is_last = i + 1 == block.units.size();
-      if (is_summed) {
-        push(DeriveNormTotals{unit.layer, unit.totals, unit.factors});
-      } else if (!is_last) {
+      if (!is_last) {
         sum_gradient(unit, {gradient}, unit.mask, kNoTensor);
       }
-      push(ApplyNormGradient{unit.layer, gradient, is_last || is_summed ? kNoTensor : unit.mask,
-                             unit.raw, unit.factors});
+      push(ApplyNormGradient{unit.layer, gradient, is_last ? kNoTensor : unit.mask, unit.raw,
+                             unit.factors});
       weight_gradient(unit);
-      const bool sums = i > 0 && sums_gradient(unit.layer);
-      gradient = input_gradient(unit, sums ? &block.units[i - 1] : nullptr);
+      gradient = input_gradient(unit);
     }
     return {gradient, shortcut};
   }

@@ -57,12 +57,7 @@ struct Convolve {
   ConvPass pass;
   TensorId x, y;
   TensorId workspace = kNoTensor;  ///< kNoTensor: none is needed
-  TensorId totals = kNoTensor;     ///< the sums of a fused pass
-  TensorId norm_x = kNoTensor;     ///< for ConvPass::kInputGradientSums
-  TensorId norm_factors = kNoTensor;
-  [[nodiscard]] std::array<TensorId, 6> tensors() const {
-    return {x, y, workspace, totals, norm_x, norm_factors};
-  }
+  [[nodiscard]] std::array<TensorId, 3> tensors() const { return {x, y, workspace}; }
 };
 
 /// The statistics of this microbatch, and the factors of its normalisation.
@@ -70,13 +65,6 @@ struct MeasureNorm {
   std::size_t layer;
   TensorId x, sums, factors;
   [[nodiscard]] std::array<TensorId, 3> tensors() const { return {x, sums, factors}; }
-};
-
-/// The same after a convolution that has computed the sums.
-struct MeasureNormTotals {
-  std::size_t layer;
-  TensorId totals, factors;
-  [[nodiscard]] std::array<TensorId, 2> tensors() const { return {totals, factors}; }
 };
 
 /// The factors of a normalisation by running statistics.
@@ -153,13 +141,6 @@ struct SumNormGradient {
   }
 };
 
-/// The same after a convolution that has masked its result and computed the sums.
-struct DeriveNormTotals {
-  std::size_t layer;
-  TensorId totals, factors;
-  [[nodiscard]] std::array<TensorId, 2> tensors() const { return {totals, factors}; }
-};
-
 /// The gradient of the norm's input, which overwrites that input.
 struct ApplyNormGradient {
   std::size_t layer;
@@ -182,11 +163,10 @@ struct UnpackFilterGradients {
   [[nodiscard]] std::array<TensorId, 0> tensors() const { return {}; }
 };
 
-using Operation =
-    std::variant<PackFilters, StoreImages, GatherImages, Convolve, MeasureNorm, MeasureNormTotals,
-                 UseRunningNorm, ApplyNorm, Downsample, DownsampleGradient, MaxPool,
-                 MaxPoolGradient, Classify, ClassifyGradient, SumNormGradient, ApplyNormGradient,
-                 DeriveNormTotals, AddGradient, UnpackFilterGradients>;
+using Operation = std::variant<PackFilters, StoreImages, GatherImages, Convolve, MeasureNorm,
+                               UseRunningNorm, ApplyNorm, Downsample, DownsampleGradient, MaxPool,
+                               MaxPoolGradient, Classify, ClassifyGradient, SumNormGradient,
+                               ApplyNormGradient, AddGradient, UnpackFilterGradients>;
 
 /// Operations [first, end) of a plan.
 struct OperationRange {
@@ -263,8 +243,6 @@ struct StepPlanOptions {
   std::size_t segment_elements = std::size_t{1} << 18;
   /// Bytes of scratch memory that a convolution needs; not set: none.
   std::function<std::size_t(const ConvShape&, ConvPass)> workspace_bytes = {};
-  /// Whether a fused pass is available; not set: none is.
-  std::function<bool(const ConvShape&, ConvPass)> has_fused = {};
 };
 
 /// Plans a network for microbatches of `microbatch` images (evaluation for as many or fewer). The

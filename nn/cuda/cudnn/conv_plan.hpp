@@ -21,8 +21,8 @@ inline constexpr std::size_t kWorkspaceBytesMax = std::size_t{1} << 30;
 class ConvPlan {
  public:
   /// Activations, filter and gradients are all of the key's type, sums are fp32. kUnsupported if
-  /// cuDNN offers no engine that meets the conditions above, which is common for a fused pass; the
-  /// text says for which convolution, how many engines were offered and why the last was left out.
+  /// cuDNN offers no engine that meets the conditions above; the text says for which convolution,
+  /// how many engines were offered and why the last was left out.
   [[nodiscard]] static Result<ConvPlan> choose(const ConvKey& key, const PlanningTarget& target);
 
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
@@ -39,8 +39,6 @@ class ConvPlan {
   static Result<ConvPlan> finalised(const Descriptor& configuration, const ConvKey& key,
                                     const PlanningTarget& target);
 
-  ConvShape shape_;
-  ConvPass pass_ = ConvPass::kForward;
   Descriptor plan_;
   std::size_t workspace_bytes_ = 0;
   std::size_t rank_ = 0;

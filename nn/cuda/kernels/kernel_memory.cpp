@@ -48,9 +48,6 @@ NormFactors norm_factors_at(void* memory, std::uint32_t channels) {
   out.shift = divider.take<float>(channels);
   out.centred_factor = divider.take<float>(channels);
   out.constant = divider.take<float>(channels);
-  out.inverse = divider.take<float>(channels);
-  out.gamma = divider.take<float>(channels);
-  out.beta = divider.take<float>(channels);
   return out;
 }
 

@@ -63,26 +63,17 @@ struct NormFactors {
   float* shift = nullptr;
   float* centred_factor = nullptr;  ///< of the gradient: scale * g + (centred_factor * (x - mean)
   float* constant = nullptr;        ///< + constant)
-  // For cuDNN's fused convolutions, which take a norm apart: (x - mean) * inverse * gamma + beta.
-  float* inverse = nullptr;  ///< inverse_deviation in fp32
-  float* gamma = nullptr;    ///< the norm's parameters
-  float* beta = nullptr;
 };
 
 /// Bytes of memory that norm_factors_at() divides.
 [[nodiscard]] constexpr std::size_t norm_factor_bytes(std::uint32_t channels) {
-  return std::size_t{channels} * (sizeof(double) + 8 * sizeof(float));
+  return std::size_t{channels} * (sizeof(double) + 5 * sizeof(float));
 }
 [[nodiscard]] NormFactors norm_factors_at(void* memory, std::uint32_t channels);
 
 /// Bytes of scratch that the sums of a norm need between norm_sums() and norm_measure(), and
 /// between norm_gradient_sums() and norm_derive().
 [[nodiscard]] std::size_t norm_sum_bytes(const ActivationShape& shape);
-/// Bytes of the sums that norm_measure_totals() and norm_derive_totals() read, and of three more
-/// numbers of each channel behind them that cuDNN writes and nobody reads.
-[[nodiscard]] constexpr std::size_t norm_total_bytes(std::uint32_t channels) {
-  return 5 * std::size_t{channels} * sizeof(float);
-}
 
 /// y = x * scale + shift (fused), + the residual, then ReLU.
 struct NormApply {
@@ -226,13 +217,6 @@ struct Kernels {
                       const float* shift, const NormFactors& factors, float* mean, float* variance,
                       Stream stream);
 
-  /// The same from sums over all rows in fp32, as cuDNN's fused convolutions take them: those of x,
-  /// then those of x * x. The variance is E[x^2] - E[x]^2, in double, at least 0. Nothing is
-  /// subtracted from x before, so the sums' own errors grow with E[x]^2 over the variance.
-  int (*norm_measure_totals)(const ActivationShape& shape, const float* totals, const float* scale,
-                             const float* shift, const NormFactors& factors, float* mean,
-                             float* variance, Stream stream);
-
   /// Inference: factors for norm_apply() from running statistics.
   int (*norm_use_running)(std::uint32_t channels, const float* scale, const float* shift,
                           const float* mean, const float* variance, const NormFactors& factors,
@@ -248,11 +232,6 @@ struct Kernels {
   int (*norm_derive)(const ActivationShape& shape, const double* sums, const LossInput* input,
                      const NormFactors& factors, float* scale_gradient, float* shift_gradient,
                      Stream stream);
-
-  /// The same from sums over all rows in fp32: those of g, then those of g * normalised x.
-  int (*norm_derive_totals)(const ActivationShape& shape, const float* totals,
-                            const LossInput* input, const NormFactors& factors,
-                            float* scale_gradient, float* shift_gradient, Stream stream);
 
   int (*norm_gradient_apply)(const ActivationShape& shape, Dtype dtype,
                              const NormGradientApply& arguments, const NormFactors& factors,

@@ -192,9 +192,6 @@ MAYFLY_HOST_DEVICE inline void fold_factors(const NormFactors& factors, std::uin
   factors.scale[c] = static_cast<float>(factor);
   factors.shift[c] = static_cast<float>(static_cast<double>(shift) -
                                         static_cast<double>(factors.mean[c]) * factor);
-  factors.inverse[c] = static_cast<float>(factors.inverse_deviation[c]);
-  factors.gamma[c] = scale;
-  factors.beta[c] = shift;
 }
 
 struct Measure {
@@ -238,28 +235,6 @@ struct Derive {
     const auto unscale = static_cast<double>(input->unscale);
     scale_gradient[c] = static_cast<float>(second * inverse * unscale);
     shift_gradient[c] = static_cast<float>(first * unscale);
-  }
-};
-
-/// The second sum is of g * (x - mean) / deviation.
-struct DeriveNormalised {
-  Derive then;
-
-  MAYFLY_HOST_DEVICE void operator()(std::uint32_t c, double first, double second,
-                                     double pivot) const {
-    then(c, first, second / then.factors.inverse_deviation[c], pivot);
-  }
-};
-
-/// Then, from totals that are there already: no parts are to be added, and nothing was taken off.
-template <typename Then>
-struct FromTotals {
-  const float* totals;
-  std::uint32_t channels;
-  Then then;
-
-  MAYFLY_HOST_DEVICE void operator()(std::uint32_t c) const {
-    then(c, static_cast<double>(totals[c]), static_cast<double>(totals[channels + c]), 0);
   }
 };
 
@@ -312,18 +287,6 @@ int norm_measure(const ActivationShape& shape, const double* sums, const float* 
   return launch_finish(shape, sums, Measure{count, scale, shift, factors, mean, variance}, stream);
 }
 
-int norm_measure_totals(const ActivationShape& shape, const float* totals, const float* scale,
-                        const float* shift, const NormFactors& factors, float* mean,
-                        float* variance, Stream stream) {
-  if (!has_rows(shape)) {
-    return kInvalidArguments;
-  }
-  const auto count = static_cast<double>(shape.rows());
-  return launch_each(
-      FromTotals<Measure>{totals, shape.channels, {count, scale, shift, factors, mean, variance}},
-      shape.channels, stream);
-}
-
 int norm_use_running(std::uint32_t channels, const float* scale, const float* shift,
                      const float* mean, const float* variance, const NormFactors& factors,
                      Stream stream) {
@@ -361,28 +324,14 @@ int norm_derive(const ActivationShape& shape, const double* sums, const LossInpu
                        stream);
 }
 
-int norm_derive_totals(const ActivationShape& shape, const float* totals, const LossInput* input,
-                       const NormFactors& factors, float* scale_gradient, float* shift_gradient,
-                       Stream stream) {
-  if (!has_rows(shape)) {
-    return kInvalidArguments;
-  }
-  const auto count = static_cast<double>(shape.rows());
-  const Derive derive{count, factors, input, scale_gradient, shift_gradient};
-  return launch_each(FromTotals<DeriveNormalised>{totals, shape.channels, {derive}}, shape.channels,
-                     stream);
-}
-
 }  // namespace
 
 void add_norm_sum_kernels(Kernels& table) {
   table.norm_sums = norm_sums;
   table.norm_measure = norm_measure;
-  table.norm_measure_totals = norm_measure_totals;
   table.norm_use_running = norm_use_running;
   table.norm_gradient_sums = norm_gradient_sums;
   table.norm_derive = norm_derive;
-  table.norm_derive_totals = norm_derive_totals;
 }
 
 int load_norm_sum_kernels() {
@@ -390,7 +339,7 @@ int load_norm_sum_kernels() {
       load_blocks<SumRows<Moments<float>>, SumRows<Moments<Bf16>>, SumRows<Moments<Fp16>>,
                   SumRows<GradientTerms<float>>, SumRows<GradientTerms<Bf16>>,
                   SumRows<GradientTerms<Fp16>>, FinishSums<Measure>, FinishSums<Derive>>(),
-      load_each<UseRunning, FromTotals<Measure>, FromTotals<DeriveNormalised>>());
+      load_each<UseRunning>());
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

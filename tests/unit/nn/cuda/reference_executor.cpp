@@ -75,46 +75,6 @@ void for_each_place(const ConvShape& shape, const Visit& visit) {
   }
 }
 
-/// Sums over the rows of a and of a * b, in fp32: of each tile of rows, then of the tiles, as a
-/// fused convolution takes them.
-void sum_rows(std::span<const float> a, std::span<const float> b, std::size_t channels, float* to) {
-  constexpr std::size_t kTile = 128;
-  std::fill_n(to, 2 * channels, 0.0F);
-  std::vector<float> tile(2 * channels);
-  for (std::size_t first = 0; first < a.size(); first += kTile * channels) {
-    std::ranges::fill(tile, 0.0F);
-    const std::size_t end = std::min(a.size(), first + kTile * channels);
-    for (std::size_t i = first; i < end; ++i) {
-      const std::size_t c = i % channels;
-      tile[c] += a[i];
-      tile[channels + c] += a[i] * b[i];
-    }
-    for (std::size_t i = 0; i < tile.size(); ++i) {
-      to[i] += tile[i];
-    }
-  }
-}
-
-/// As a fused convolution has a norm: an operation at a time, in fp32.
-std::vector<float> normalise(std::vector<float> x, const NormFactors& norm, std::size_t channels) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const float centred = x[i] - norm.mean[i % channels];
-    x[i] = centred * norm.inverse[i % channels];
-  }
-  return x;
-}
-
-/// Zeros where the norm's ReLU was not active.
-void mask(std::vector<float>& gradient, std::span<const float> normalised, const NormFactors& norm,
-          std::size_t channels) {
-  for (std::size_t i = 0; i < gradient.size(); ++i) {
-    const float scaled = normalised[i] * norm.gamma[i % channels];
-    if (!(scaled + norm.beta[i % channels] > 0)) {
-      gradient[i] = 0;
-    }
-  }
-}
-
 }  // namespace
 
 Result<void> NaiveConvolver::convolve(std::size_t /*operation*/, const Convolve& what,
@@ -127,9 +87,7 @@ Result<void> NaiveConvolver::convolve(std::size_t /*operation*/, const Convolve&
   std::vector<float> x = read_all(tensors.x, shape.input_elements(), dtype);
   std::vector<float> filter = read_all(tensors.filter, shape.filter_elements(), dtype);
   std::vector<float> y = read_all(tensors.y, shape.output_elements(), dtype);
-  const ConvPass pass = what.pass == ConvPass::kForwardSums         ? ConvPass::kForward
-                        : what.pass == ConvPass::kInputGradientSums ? ConvPass::kInputGradient
-                                                                    : what.pass;
+  const ConvPass pass = what.pass;
   std::vector<float>& result = pass == ConvPass::kForward         ? y
                                : pass == ConvPass::kInputGradient ? x
                                                                   : filter;
@@ -141,13 +99,11 @@ Result<void> NaiveConvolver::convolve(std::size_t /*operation*/, const Convolve&
       float& there = y[y_at + o];
       switch (pass) {
         case ConvPass::kForward:
-        case ConvPass::kForwardSums:
           for (std::size_t i = 0; i < in; ++i) {
             there += xs[i] * weights[i];
           }
           break;
         case ConvPass::kInputGradient:
-        case ConvPass::kInputGradientSums:
           for (std::size_t i = 0; i < in; ++i) {
             xs[i] += there * weights[i];
           }
@@ -163,19 +119,7 @@ Result<void> NaiveConvolver::convolve(std::size_t /*operation*/, const Convolve&
   void* const place = pass == ConvPass::kForward         ? tensors.y
                       : pass == ConvPass::kInputGradient ? tensors.x
                                                          : tensors.filter;
-  std::vector<float> normalised;
-  if (what.pass == ConvPass::kInputGradientSums) {
-    normalised = normalise(read_all(tensors.norm_x, x.size(), dtype), tensors.norm, in);
-    mask(result, normalised, tensors.norm, in);
-  }
   write_all(place, result, dtype);
-  if (what.pass == ConvPass::kInputGradientSums) {
-    sum_rows(read_all(tensors.x, x.size(), dtype), normalised, in, tensors.sums);
-  }
-  if (what.pass == ConvPass::kForwardSums) {
-    const std::vector<float> stored = read_all(tensors.y, shape.output_elements(), dtype);
-    sum_rows(stored, stored, out, tensors.sums);
-  }
   return {};
 }
 

@@ -50,36 +50,6 @@ TEST_P(StepExecutorOf, TrainsAndEvaluatesAsTheCpuDoes) {
   }
 }
 
-/// All fused passes, as if they were offered in fp32, but for the stem, as with cuDNN.
-bool offered_all(const ConvShape& shape, ConvPass /*pass*/) {
-  return shape.in_channels % 8 == 0;
-}
-
-TEST_P(StepExecutorOf, FusedItTrainsAsTheCpuDoes) {
-  problem.decide_relus();
-  const Outcome expected =
-      problem.train(*cpu::make_cpu_engine(problem.model, problem.images()).value());
-  ReferenceExecutor engine(problem.model, problem.images(),
-                           {.segment_elements = 10'000, .has_fused = offered_all});
-  const Outcome found = problem.train(engine);
-  // Of a handful of rows some channel's variance is tiny beside its mean, and E[x^2] - E[x]^2
-  // shows.
-  const bool few_rows = engine.plan().layers.back().conv.output_rows() < 8;
-  const double slack = few_rows ? 20 : 1;
-  EXPECT_NEAR(found.result.loss / expected.result.loss, 1.0, 1e-5 * slack);
-  EXPECT_EQ(found.result.correct, expected.result.correct);
-  EXPECT_LT(relative_error(found.gradient, expected.gradient), 1e-4 * slack);
-  EXPECT_LT(relative_error(found.statistics, expected.statistics), 1e-5 * slack);
-  const double noise = 1e-5 * norm_of(expected.gradient);
-  for (const TensorInfo& info : problem.model.parameters) {
-    const auto right = std::span(expected.gradient).subspan(info.offset, info.size);
-    EXPECT_LT(distance(std::span(found.gradient).subspan(info.offset, info.size), right),
-              1e-3 * slack * norm_of(right) + noise)
-        << info.name;
-  }
-  EXPECT_TRUE(problem.train(engine) == found) << "the same bits again";
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Networks, StepExecutorOf,
     testing::Values(std::tuple{"resnet20", 32, 4}, std::tuple{"resnet32", 20, 3},
@@ -141,28 +111,6 @@ TEST(StepExecutor, EvaluationOfASampleDoesNotDependOnItsCompany) {
     loss += engine.evaluate(problem.weights(), problem.batch(n, 1)).loss_sum;
   }
   EXPECT_DOUBLE_EQ(engine.evaluate(problem.weights(), problem.batch(0, 3)).loss_sum, loss);
-}
-
-/// The sums' last bits decide how some activation is rounded, and that how many others are, so the
-/// two have noise of their own: it is of one size.
-TEST(StepExecutor, InFp16FusedIsAsNearToFp32AsUnfused) {
-  for (const auto& [name, size] : {std::pair{"resnet20", 32}, std::pair{"resnet18", 32}}) {
-    Problem problem(name, size, 8);
-    problem.decide_relus();
-    ReferenceExecutor full(problem.model, 8);
-    const Outcome exact = problem.train(full);
-    problem.loss_scale = 0x1p10F;
-    ReferenceExecutor unfused(problem.model, 8, {.dtype = Dtype::kFp16});
-    ReferenceExecutor fused(problem.model, 8, {.dtype = Dtype::kFp16, .has_fused = offered_all});
-    const Outcome one = problem.train(unfused);
-    const Outcome other = problem.train(fused);
-    EXPECT_FALSE(one == other) << "nothing is fused";
-    for (const auto part : {&Outcome::gradient, &Outcome::statistics}) {
-      const double usual = relative_error(one.*part, exact.*part);
-      EXPECT_LT(usual, 0.04) << name;
-      EXPECT_LT(relative_error(other.*part, exact.*part), 2 * usual) << name;
-    }
-  }
 }
 
 TEST(StepExecutor, In16BitsItStaysNearFp32) {

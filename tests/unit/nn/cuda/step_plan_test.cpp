@@ -16,11 +16,6 @@ StepPlan plan_of(const std::string& name, int image_size, const StepPlanOptions&
   return make_step_plan(model, images, options);
 }
 
-/// As with cuDNN: every fused pass, but for images.
-bool offered(const ConvShape& shape, ConvPass /*pass*/) {
-  return shape.in_channels != kImageChannels;
-}
-
 std::vector<TensorId> tensors_of(const Operation& operation) {
   return std::visit(
       [](const auto& each) {
@@ -81,7 +76,6 @@ TEST(StepPlan, NoTwoTensorsInUseShareMemory) {
       plan_of("resnet20", 32, {.keeps_state = true, .set = ResidentSet{.samples = 100}})};
   for (const std::string& name : model_names()) {
     plans.push_back(plan_of(name, 32));
-    plans.push_back(plan_of(name, 32, {.has_fused = offered}));
   }
   for (const StepPlan& plan : plans) {
     const auto uses = uses_of(plan);
@@ -155,9 +149,6 @@ void expect_written_once(const std::string& name, const StepPlanOptions& options
     if (const auto* sums = std::get_if<SumNormGradient>(&plan.operations[i])) {
       note(plan.layers[sums->layer].scale, i);
       note(plan.layers[sums->layer].shift, i);
-    } else if (const auto* totals = std::get_if<DeriveNormTotals>(&plan.operations[i])) {
-      note(plan.layers[totals->layer].scale, i);
-      note(plan.layers[totals->layer].shift, i);
     } else if (std::holds_alternative<ClassifyGradient>(plan.operations[i])) {
       note(plan.classifier_weight, i);
       note(plan.classifier_bias, i);
@@ -180,7 +171,6 @@ void expect_written_once(const std::string& name, const StepPlanOptions& options
 TEST(StepPlan, EveryGradientIsWrittenOnceAndBeforeItsBorder) {
   for (const std::string& name : model_names()) {
     expect_written_once(name, {});
-    expect_written_once(name, {.has_fused = offered});
   }
 }
 
@@ -203,83 +193,6 @@ TEST(StepPlan, AWeightGradientIsComputedBeforeItIsUnpacked) {
   EXPECT_EQ(std::ranges::count(unpacked, true), static_cast<long>(plan.layers.size()));
 }
 
-TEST(StepPlan, WhereItIsOfferedANormIsMeasuredByItsConvolution) {
-  for (const std::string& name : model_names()) {
-    const StepPlan plan = plan_of(name, 32, {.has_fused = offered});
-    for (std::size_t i = 0; i < plan.operations.size(); ++i) {
-      const bool training = i < plan.evaluation.first;
-      if (const auto* conv = std::get_if<Convolve>(&plan.operations[i])) {
-        const bool fused = training && conv->layer != 0 && conv->pass == ConvPass::kForwardSums;
-        EXPECT_EQ(conv->totals != kNoTensor, is_fused(conv->pass));
-        EXPECT_FALSE(training && conv->layer != 0 && conv->pass == ConvPass::kForward);
-        const auto* measure = std::get_if<MeasureNormTotals>(&plan.operations[i + 1]);
-        ASSERT_EQ(measure != nullptr, fused);
-        if (fused) {
-          EXPECT_EQ(measure->layer, conv->layer);
-          EXPECT_EQ(measure->totals, conv->totals);
-        }
-      } else if (const auto* sums = std::get_if<MeasureNorm>(&plan.operations[i])) {
-        EXPECT_EQ(sums->layer, 0U) << "only the stem's";
-      }
-    }
-  }
-}
-
-/// Inside a block; at a join two gradients are added, and the gradient is masked there.
-TEST(StepPlan, WhereItIsOfferedANormsGradientIsSummedByTheConvolutionBehindIt) {
-  for (const std::string& name : model_names()) {
-    const Model model = make_usual_model(name, 32).value();
-    std::size_t inner = 0;
-    for (const BlockSpec& block : model.blocks) {
-      inner += block.convs.size() - 1;
-    }
-    const StepPlan plan = plan_of(name, 32, {.has_fused = offered});
-    std::map<TensorId, Convolve> summed;  // by totals
-    std::size_t derived = 0;
-    std::size_t masks = 0;
-    for (std::size_t i = 0; i < plan.evaluation.first; ++i) {
-      if (const auto* conv = std::get_if<Convolve>(&plan.operations[i]);
-          conv != nullptr && conv->pass == ConvPass::kInputGradientSums) {
-        summed.emplace(conv->totals, *conv);
-      } else if (const auto* derive = std::get_if<DeriveNormTotals>(&plan.operations[i])) {
-        ++derived;
-        ASSERT_TRUE(summed.contains(derive->totals)) << name;
-        const Convolve& by = summed.at(derive->totals);
-        EXPECT_EQ(by.layer, derive->layer + 1);
-        EXPECT_EQ(by.norm_factors, derive->factors);
-        const auto* apply = std::get_if<ApplyNormGradient>(&plan.operations[i + 1]);
-        ASSERT_NE(apply, nullptr);
-        EXPECT_EQ(apply->layer, derive->layer);
-        EXPECT_EQ(apply->gradient, by.x);
-        EXPECT_EQ(apply->x, by.norm_x);
-        EXPECT_EQ(apply->mask, kNoTensor) << "masked already";
-      } else if (const auto* norm = std::get_if<ApplyNorm>(&plan.operations[i])) {
-        masks += norm->mask == kNoTensor ? 0 : 1;
-      }
-    }
-    EXPECT_EQ(derived, inner) << name;
-    EXPECT_EQ(summed.size(), inner) << name;
-    EXPECT_EQ(masks, model.blocks.size() + (model.stem_pool ? 0 : 1)) << name;
-  }
-}
-
-/// The figures in docs/gpu.md: bytes of one image in 16 bits, by what is read or written less
-/// often.
-TEST(StepPlan, FusedPassesSpareAsManyBytesOfResNet50AsTheDocumentsSay) {
-  const StepPlan plan = plan_of("resnet50", 0, {.dtype = kFusedDtype, .has_fused = offered}, 1);
-  std::size_t outputs = 0;    // not read to be summed
-  std::size_t gradients = 0;  // nor these; twice as much to apply norms where they are read
-  for (const Operation& operation : plan.operations) {
-    if (const auto* conv = std::get_if<Convolve>(&operation)) {
-      const ConvShape& shape = plan.layers[conv->layer].conv;
-      outputs += conv->pass == ConvPass::kForwardSums ? 2 * shape.output_elements() : 0;
-      gradients += conv->pass == ConvPass::kInputGradientSums ? 2 * shape.input_elements() : 0;
-    }
-  }
-  EXPECT_EQ(outputs, 20'622'336U);
-  EXPECT_EQ(gradients, 6'573'056U);
-}
-
 TEST(ConvolutionsOfStep, AStepHasEachConvolutionOnceAndNoGradientOfImages) {
   const Model model = make_usual_model("resnet50").value();
   const std::set<ConvKey> all = convolutions_of_step(model, 16, Dtype::kBf16);
@@ -288,8 +201,6 @@ TEST(ConvolutionsOfStep, AStepHasEachConvolutionOnceAndNoGradientOfImages) {
   EXPECT_TRUE(all.contains({Dtype::kBf16, stem, ConvPass::kWeightGradient}));
   EXPECT_FALSE(all.contains({Dtype::kBf16, stem, ConvPass::kInputGradient}));
   EXPECT_LT(all.size(), 3 * convolutions_of(model).size()) << "equal layers share an entry";
-  EXPECT_TRUE(std::ranges::none_of(all, [](const ConvKey& key) { return is_fused(key.pass); }));
-  EXPECT_GT(convolutions_of_step(model, 16, kFusedDtype).size(), all.size());
 }
 
 TEST(StepPlan, ScratchIsThereWhileItsConvolutionRuns) {

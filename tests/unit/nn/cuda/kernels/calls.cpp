@@ -126,16 +126,6 @@ NormForward norm_forward(Machine& machine, const NormInput& input) {
   return apply(memory, input);
 }
 
-NormForward norm_forward_by_totals(Machine& machine, const NormInput& input,
-                                   const std::vector<float>& totals) {
-  NormMemory memory(machine, input);
-  const Array<float> sums(machine, totals);
-  expect_started(machine.kernels().norm_measure_totals(
-      input.shape, sums.data(), memory.scale.data(), memory.shift.data(), memory.factors,
-      memory.mean.data(), memory.variance.data(), machine.stream()));
-  return apply(memory, input);
-}
-
 NormForward norm_inference(Machine& machine, const NormInput& input, const std::vector<float>& mean,
                            const std::vector<float>& variance) {
   NormMemory memory(machine, input);
@@ -145,29 +135,6 @@ NormForward norm_inference(Machine& machine, const NormInput& input, const std::
       input.shape.channels, memory.scale.data(), memory.shift.data(), memory.mean.data(),
       memory.variance.data(), memory.factors, machine.stream()));
   return apply(memory, input);
-}
-
-NormBackward norm_backward_by_totals(Machine& machine, const NormInput& input,
-                                     const std::vector<float>& totals) {
-  NormMemory memory(machine, input);
-  memory.measure();
-  const Kernels& k = machine.kernels();
-  const Tensor gradient(machine, input.dtype, input.gradient);
-  const Tensor x_gradient(machine, input.dtype, input.x.size());
-  const Array<float> sums(machine, totals);
-  const Array<float> scale_gradient(machine, input.shape.channels);
-  const Array<float> shift_gradient(machine, input.shape.channels);
-  const Array<LossInput> loss_input(machine, {training_input(0, 1, input.scale_of_gradients)});
-  expect_started(k.norm_derive_totals(input.shape, sums.data(), loss_input.data(), memory.factors,
-                                      scale_gradient.data(), shift_gradient.data(),
-                                      machine.stream()));
-  NormGradientApply apply;
-  apply.gradient = gradient.data();
-  apply.x = memory.x.data();
-  apply.x_gradient = x_gradient.data();
-  expect_started(
-      k.norm_gradient_apply(input.shape, input.dtype, apply, memory.factors, machine.stream()));
-  return {scale_gradient.values(), shift_gradient.values(), x_gradient.values(), gradient.values()};
 }
 
 NormBackward norm_backward(Machine& machine, const NormInput& input,

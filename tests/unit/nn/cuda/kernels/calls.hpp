@@ -34,9 +34,6 @@ struct NormForward {
   [[nodiscard]] auto all() const { return std::tie(mean, variance, scale, shift, out, mask); }
 };
 [[nodiscard]] NormForward norm_forward(Machine& machine, const NormInput& input);
-/// Given the sums that a fused convolution takes.
-[[nodiscard]] NormForward norm_forward_by_totals(Machine& machine, const NormInput& input,
-                                                 const std::vector<float>& totals);
 /// With running statistics in place of the batch's.
 [[nodiscard]] NormForward norm_inference(Machine& machine, const NormInput& input,
                                          const std::vector<float>& mean,
@@ -50,10 +47,6 @@ struct NormBackward {
 };
 /// How the masked gradient gets from the sums to the second pass.
 enum class MaskedAt { kSums, kApply };
-/// Given the sums that a fused convolution takes, of what input.gradient is already masked to;
-/// after a forward pass over the same input.
-[[nodiscard]] NormBackward norm_backward_by_totals(Machine& machine, const NormInput& input,
-                                                   const std::vector<float>& totals);
 /// After a forward pass over the same input, with its mask.
 [[nodiscard]] NormBackward norm_backward(Machine& machine, const NormInput& input,
                                          const std::vector<std::uint8_t>& mask, MaskedAt masked_at);

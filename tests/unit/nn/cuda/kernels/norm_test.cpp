@@ -85,60 +85,6 @@ TEST_P(Norm, KeepsTheVarianceBesideAMeanAThousandDeviationsAway) {
   }
 }
 
-/// Sums of x and of x * x, rounded to fp32 once.
-std::vector<float> totals_of(const NormInput& input) {
-  const std::size_t channels = input.shape.channels;
-  const std::vector<float> x = as_stored(input.dtype, input.x);
-  std::vector<double> sums(2 * channels);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    sums[i % channels] += x[i];
-    sums[channels + i % channels] += double{x[i]} * x[i];
-  }
-  return {sums.begin(), sums.end()};
-}
-
-TEST_P(Norm, MeasuresByTheTotalsOfAFusedConvolution) {
-  for (const ActivationShape& shape : kShapes) {
-    NormInput input = random_norm_input(shape, GetParam(), 11);
-    input.residual.clear();
-    const std::vector<float> totals = totals_of(input);
-    const NormForward got =
-        on_host([&](Machine& m) { return norm_forward_by_totals(m, input, totals); });
-    const Moments want = moments_of(input);
-    for (std::size_t c = 0; c < shape.channels; ++c) {
-      EXPECT_NEAR(got.mean[c], want.mean[c], 1e-6 * (1 + std::fabs(want.mean[c])));
-      if (shape.rows() > 1) {
-        // Half a unit of either sum, which a mean of many deviations makes large beside the rest.
-        const double square = want.biased[c] + want.mean[c] * want.mean[c];
-        EXPECT_NEAR(got.variance[c], want.unbiased[c], 4e-7 * square + 1e-12);
-      }
-    }
-  }
-}
-
-/// What the totals cannot tell apart is a variance of 0, never less, and a NaN stays one.
-TEST_P(Norm, ByTotalsAVarianceIsNeverNegative) {
-  NormInput input = random_norm_input({4, 16, 8}, GetParam(), 12);
-  input.residual.clear();
-  std::vector<float> totals(16);
-  for (std::size_t c = 0; c < 8; ++c) {
-    totals[c] = 1024 * 1000.0F;
-    totals[8 + c] = 1024 * 999'999.0F;  // E[x^2] below E[x]^2, as rounding may leave it
-  }
-  totals[3] = std::nanf("");
-  const NormForward got =
-      on_host([&](Machine& m) { return norm_forward_by_totals(m, input, totals); });
-  for (std::size_t c = 0; c < 8; ++c) {
-    if (c == 3) {
-      EXPECT_TRUE(std::isnan(got.mean[c]) && std::isnan(got.variance[c]));
-    } else {
-      EXPECT_EQ(got.mean[c], 1000.0F);
-      EXPECT_EQ(got.variance[c], 0.0F);
-      EXPECT_NEAR(got.scale[c], input.scale[c] / std::sqrt(1e-5), std::fabs(got.scale[c]) * 1e-6);
-    }
-  }
-}
-
 TEST_P(Norm, AppliesNormResidualAndReluAndNotesWhereItWasActive) {
   for (const ActivationShape& shape : kShapes) {
     NormInput input = random_norm_input(shape, GetParam(), 3);
@@ -255,38 +201,6 @@ TEST_P(Norm, DerivesTheGradientsOfAMaskedSum) {
       expect_close(got.scale_gradient, want.scale_gradient, 1e-5);
       expect_close(got.x_gradient, want.x_gradient, 1e-5 + rounding_of(GetParam()));
       expect_close(got.masked, want.g, 1e-12);
-    }
-  }
-}
-
-TEST_P(Norm, DerivesByTheTotalsOfAFusedConvolution) {
-  for (const float scale : {1.0F, 0x1p10F}) {
-    for (const ActivationShape& shape : kShapes) {
-      if (shape.rows() < 4) {
-        continue;
-      }
-      NormInput input = random_norm_input(shape, GetParam(), 13);
-      input.addend.clear();
-      input.gradient = as_stored(GetParam(), input.gradient);
-      const NormReference want(input, std::vector<std::uint8_t>(mask_bytes(shape), 0xff));
-      std::vector<float> totals;
-      for (const std::vector<double>* sums : {&want.shift_gradient, &want.scale_gradient}) {
-        for (const double sum : *sums) {
-          totals.push_back(static_cast<float>(sum * double{scale}));
-        }
-      }
-      for (float& g : input.gradient) {
-        g *= scale;
-      }
-      input.scale_of_gradients = scale;
-      NormBackward got =
-          on_host([&](Machine& m) { return norm_backward_by_totals(m, input, totals); });
-      for (float& g : got.x_gradient) {
-        g /= scale;
-      }
-      expect_close(got.shift_gradient, want.shift_gradient, 1e-6);
-      expect_close(got.scale_gradient, want.scale_gradient, 1e-6);
-      expect_close(got.x_gradient, want.x_gradient, 1e-5 + rounding_of(GetParam()));
     }
   }
 }
