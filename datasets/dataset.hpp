@@ -15,6 +15,8 @@
 
 namespace mayfly::datasets {
 
+class PeerStores;
+
 /// The pass over the data set for which an image is read. Together with the sample's index it
 /// determines all random draws.
 struct EpochKey {
@@ -39,6 +41,9 @@ class Dataset {
   /// to apply when it normalises the pixels. A pure function of the key, the index and the image.
   [[nodiscard]] virtual Result<Augmentation> read_for_training(
       std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const;
+  /// These samples will be read next by the calling thread, in this epoch: what has to come from
+  /// other hosts is fetched together. Reading without it gives the same.
+  virtual void fetch_ahead(std::uint64_t epoch, std::span<const std::uint64_t> samples) const;
   [[nodiscard]] virtual std::uint16_t label(std::size_t index) const = 0;
   /// How many bytes of storage one reading takes: those of the JPEG, else of the pixels.
   [[nodiscard]] virtual std::uint64_t stored_bytes(std::size_t index) const;
@@ -57,6 +62,7 @@ struct DatasetPair {
   LeftOut left_out;
   /// Each read decodes a JPEG, so several loader threads are useful.
   bool encoded = false;
+  std::shared_ptr<PeerStores> peers;  ///< of OpenOptions::store_host; null = none. Also the set's
 };
 
 struct OpenOptions {
@@ -68,6 +74,11 @@ struct OpenOptions {
   /// Folder for the decoded form of an image folder or tar, so that each is decoded once; empty =
   /// none.
   std::string cache_dir;
+  /// Memory for encoded training images, which the processes of the host share (image_store.hpp),
+  /// in bytes; 0 = none. Images that are decoded once are in memory without it.
+  std::uint64_t store_bytes = 0;
+  /// With a store: the interface at which other hosts ask for its images; empty = they do not.
+  std::string store_host{};
 };
 
 /// Opens `spec`: a folder with CIFAR-10 or CIFAR-100 binary files (also inside the official

@@ -1,5 +1,7 @@
 #include "datasets/encoded_set.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
 #include "datasets/jpeg.hpp"
+#include "datasets/record_set.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -16,6 +19,8 @@ struct Scratch {
   JpegDecoder decoder;
   Resampler resampler;
   Bytes buffer;
+  const void* arrived_for = nullptr;  // the set that fetched the next ahead
+  std::vector<WantedImage> arrived;
 };
 
 Scratch& scratch() {
@@ -84,6 +89,11 @@ EncodedSet::EncodedSet(Options options, std::vector<std::string> class_names,
     sample.label = static_cast<std::uint16_t>(label - class_names_.begin());
     samples_.push_back(sample);
   }
+  if (options_.store != nullptr && samples_.front().content != nullptr) {
+    const auto& file = *static_cast<const MappedFile*>(owner_.get());
+    tar_begin_ = reinterpret_cast<const std::byte*>(file.bytes().data());
+    tar_ = UniqueFd(::open(options_.source.c_str(), O_RDONLY | O_CLOEXEC));
+  }
   ENSURE(names_.size() <= UINT32_MAX, "the names' places have 32 bits");
 }
 
@@ -95,16 +105,82 @@ std::string EncodedSet::name_of_sample(std::size_t index) const {
          class_names_[sample.label] + '/' + names_.substr(begin, sample.name_end - begin);
 }
 
+/// From where the set is stored, without leaving them in the page cache if there is a store.
+Result<ByteSpan> EncodedSet::read_sample(std::size_t index, Bytes& buffer) const {
+  const Sample& sample = samples_[index];
+  if (sample.content == nullptr) {
+    return read_image_file(name_of_sample(index), sample.size, buffer,
+                           options_.store != nullptr ? PageCache::kDropped : PageCache::kStays);
+  }
+  if (tar_.valid()) {
+    return read_image_at(tar_.get(), static_cast<std::uint64_t>(sample.content - tar_begin_),
+                         sample.size, name_of_sample(index), buffer);
+  }
+  return ByteSpan(sample.content, sample.size);
+}
+
+void EncodedSet::fetch_ahead(std::uint64_t epoch, std::span<const std::uint64_t> samples) const {
+  if (options_.peers == nullptr) {
+    return;
+  }
+  Scratch& own = scratch();
+  own.arrived_for = this;
+  own.arrived.clear();
+  for (const std::uint64_t sample : samples) {
+    if (options_.store->kept(sample).bytes.empty()) {
+      own.arrived.push_back({.image = sample, .size = samples_[sample].size, .bytes = {}});
+    }
+  }
+  options_.peers->fetch(epoch, own.arrived);
+  for (const WantedImage& image : own.arrived) {
+    if (image.is_damaged) {
+      log::warning(name_of_sample(image.image) +
+                   " came from the store of another host with another hash; it is read from "
+                   "storage. If this repeats, the memory or the network there is faulty");
+    }
+  }
+}
+
+/// Empty if the calling thread has not fetched it ahead, or in vain.
+ByteSpan EncodedSet::arrived_from_peer(std::size_t index) const {
+  const Scratch& own = scratch();
+  if (own.arrived_for != this) {
+    return {};
+  }
+  const auto image = std::ranges::find(own.arrived, index, &WantedImage::image);
+  if (image == own.arrived.end() || image->bytes.empty()) {
+    return {};
+  }
+  count_from_store(image->bytes.size());
+  return image->bytes;
+}
+
+Result<ByteSpan> EncodedSet::bytes_of_sample(std::size_t index, Bytes& buffer) const {
+  if (options_.store == nullptr) {
+    return read_sample(index, buffer);
+  }
+  const ImageStore::Found kept = options_.store->find(index, samples_[index].size);
+  if (!kept.bytes.empty()) {
+    return kept.bytes;
+  }
+  if (kept.is_damaged) {
+    log::warning(name_of_sample(index) +
+                 " has changed in the memory of this host's store (its hash is another); it is "
+                 "read from storage again. If this repeats, the memory is faulty");
+  }
+  if (const ByteSpan arrived = arrived_from_peer(index); !arrived.empty()) {
+    return arrived;
+  }
+  TRY_ASSIGN(const ByteSpan read, read_sample(index, buffer));
+  options_.store->keep(index, read);
+  return read;
+}
+
 Result<void> EncodedSet::decode_part(std::size_t index, const ImagePart& part,
                                      std::span<std::uint8_t> pixels) const {
   const Sample& sample = samples_[index];
   Scratch& own = scratch();
-  ByteSpan bytes(sample.content, sample.content == nullptr ? 0 : sample.size);
-  if (sample.content == nullptr) {
-    TRY_ASSIGN(const ByteSpan read,
-               read_image_file(name_of_sample(index), sample.size, own.buffer));
-    bytes = read;
-  }
+  TRY_ASSIGN(const ByteSpan bytes, bytes_of_sample(index, own.buffer));
   const int eighths = eighths_for(part, options_.image_size);
   const Result<RgbImage> image = own.decoder.decode(bytes, eighths);
   if (!image.ok()) {
@@ -173,11 +249,15 @@ DatasetPair make_encoded_pair(const EncodedSet::Options& options, MeasuredImages
   pair.mean = kImagenetMean;
   pair.deviation = kImagenetDeviation;
   pair.train = std::make_shared<EncodedSet>(options, measured.class_names, train);
-  pair.test = std::make_shared<EncodedSet>(options, measured.class_names, test);
+  EncodedSet::Options without_store = options;
+  without_store.store = nullptr;
+  without_store.peers = nullptr;
+  pair.test = std::make_shared<EncodedSet>(without_store, measured.class_names, test);
   pair.digest = digest_of_samples(train, measured.class_names);
   pair.class_names = std::move(measured.class_names);
   pair.left_out = std::move(measured.left_out);
   pair.encoded = true;
+  pair.peers = options.peers;
   return pair;
 }
 

@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/encoded_images.hpp"
+#include "datasets/image_store.hpp"
+#include "datasets/peer_stores.hpp"
 
 namespace mayfly::datasets {
 
@@ -27,6 +30,8 @@ class EncodedSet final : public Dataset {
     std::string source;  ///< the folder or the tar
     int image_size = 224;
     bool skip_corrupt = false;
+    std::shared_ptr<ImageStore> store = nullptr;  ///< of the training images; null = none
+    std::shared_ptr<PeerStores> peers = nullptr;  ///< other hosts' stores; null = none
   };
   /// `images` are the training or the test images; they are in files or mapped, and measured.
   EncodedSet(Options options, std::vector<std::string> class_names,
@@ -37,6 +42,7 @@ class EncodedSet final : public Dataset {
   [[nodiscard]] Result<void> read(std::size_t index, std::span<std::uint8_t> pixels) const override;
   [[nodiscard]] Result<Augmentation> read_for_training(
       std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const override;
+  void fetch_ahead(std::uint64_t epoch, std::span<const std::uint64_t> samples) const override;
   [[nodiscard]] std::uint16_t label(std::size_t index) const override {
     return samples_[index].label;
   }
@@ -58,6 +64,9 @@ class EncodedSet final : public Dataset {
   };
 
   [[nodiscard]] std::string name_of_sample(std::size_t index) const;
+  [[nodiscard]] Result<ByteSpan> bytes_of_sample(std::size_t index, Bytes& buffer) const;
+  [[nodiscard]] ByteSpan arrived_from_peer(std::size_t index) const;
+  [[nodiscard]] Result<ByteSpan> read_sample(std::size_t index, Bytes& buffer) const;
   [[nodiscard]] Result<void> decode_part(std::size_t index, const ImagePart& part,
                                          std::span<std::uint8_t> pixels) const;
   [[nodiscard]] Result<void> read_part(std::size_t index, const ImagePart& part,
@@ -68,6 +77,8 @@ class EncodedSet final : public Dataset {
   std::vector<std::string> class_names_;
   bool test_ = false;
   std::shared_ptr<const void> owner_;  // of a tar's bytes
+  UniqueFd tar_;                       // with a store: what is mapped would be in memory twice
+  const std::byte* tar_begin_ = nullptr;
   std::vector<Sample> samples_;
   std::string names_;  // the files' names, without their folders
 

@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <malloc.h>
 #include <sys/file.h>
 #include <algorithm>
@@ -18,7 +19,9 @@
 #include "datasets/decoded_images.hpp"
 #include "datasets/encoded_images.hpp"
 #include "datasets/encoded_set.hpp"
+#include "datasets/image_store.hpp"
 #include "datasets/jpeg.hpp"
+#include "datasets/peer_stores.hpp"
 #include "datasets/record_set.hpp"
 
 namespace mayfly::datasets {
@@ -150,6 +153,22 @@ Result<DatasetPair> keep_encoded(const Request& request, MeasuredImages measured
   options.image_size = request.options.image_size > 0 ? request.options.image_size
                                                       : request.options.usual_image_size;
   options.skip_corrupt = skip_corrupt;
+  if (request.options.store_bytes > 0) {
+    const auto training =
+        static_cast<std::uint64_t>(std::ranges::count(measured.images, false, &EncodedImage::test));
+    TRY_ASSIGN(options.store, ImageStore::join({.key = request.key,
+                                                .images = training,
+                                                .bytes_max = request.options.store_bytes,
+                                                .folder = {}}));
+    log::info(
+        fmt::format("{}: the workers of this host keep up to {:.3g} GiB of training images "
+                    "in memory, {:.3g} GiB now",
+                    request.source, static_cast<double>(options.store->bytes_max()) / 0x1p30,
+                    static_cast<double>(options.store->bytes_kept()) / 0x1p30));
+  }
+  if (options.store != nullptr && !request.options.store_host.empty()) {
+    TRY_ASSIGN(options.peers, PeerStores::start(options.store, request.options.store_host));
+  }
   DatasetPair pair = make_encoded_pair(options, std::move(measured));
   ::malloc_trim(0);  // the list with all names and paths
   return pair;

@@ -17,7 +17,8 @@ namespace mayfly::datasets {
 namespace {
 
 // Reads up to `size` bytes or to the end of the file, and returns the number of bytes read.
-Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& buffer) {
+Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& buffer,
+                            PageCache pages = PageCache::kStays) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) {
     return file_error("cannot open", path);
@@ -38,6 +39,9 @@ Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& 
       break;
     }
     done += static_cast<std::uint64_t>(n);
+  }
+  if (pages == PageCache::kDropped) {  // what is mapped or not written yet stays
+    (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
   }
   return ByteSpan(buffer).first(done);
 }
@@ -89,14 +93,15 @@ Duration& reading_files() {
 
 }  // namespace
 
-Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, Bytes& buffer) {
+Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, Bytes& buffer,
+                                 PageCache pages) {
   if (size > kJpegBytesMax) {
     return Error{Errc::kCorrupt, path + " has " + std::to_string(size) + " bytes, at most " +
                                      std::to_string(kJpegBytesMax) + " expected"};
   }
   const Instant begun = monotonic_now();
   // One byte more than expected, to see whether the file has grown.
-  const Result<ByteSpan> read = read_up_to(path, size + 1, buffer);
+  const Result<ByteSpan> read = read_up_to(path, size + 1, buffer, pages);
   reading_files() += monotonic_now() - begun;
   if (!read.ok()) {
     return read;
@@ -106,6 +111,31 @@ Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, By
                                      std::to_string(size) + " bytes"};
   }
   return read;
+}
+
+Result<ByteSpan> read_image_at(int fd, std::uint64_t offset, std::uint64_t size,
+                               const std::string& name, Bytes& buffer) {
+  const Instant begun = monotonic_now();
+  if (buffer.size() < size) {
+    buffer.resize(size);
+  }
+  for (std::uint64_t done = 0; done < size;) {
+    const ssize_t n =
+        ::pread(fd, buffer.data() + done, size - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      return n < 0
+                 ? file_error("cannot read", name)
+                 : Error{Errc::kCorrupt, name + " has changed while it was in use: it ends early"};
+    }
+    done += static_cast<std::uint64_t>(n);
+  }
+  (void)::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(size),
+                        POSIX_FADV_DONTNEED);
+  reading_files() += monotonic_now() - begun;
+  return ByteSpan(buffer).first(size);
 }
 
 Duration time_reading_files() {
@@ -140,6 +170,22 @@ Result<RgbImage> JpegDecoder::decode(ByteSpan jpeg, int eighths) {
   }
   image.pixels = pixels_;
   return image;
+}
+
+void encode_jpeg(const RgbImage& image, int quality, Bytes& jpeg) {
+  ENSURE(image.width > 0 && image.height > 0 && quality >= 1 && quality <= 100, "an image");
+  jpeg.resize(tjBufSize(image.width, image.height, TJSAMP_420));
+  auto* bytes = reinterpret_cast<unsigned char*>(jpeg.data());
+  unsigned long size = jpeg.size();
+  const tjhandle encoder = tjInitCompress();
+  ENSURE(encoder != nullptr, "libjpeg could not start");
+  // The accurate transform has the same result with and without vector instructions.
+  const int status =
+      tjCompress2(encoder, image.pixels.data(), image.width, 0, image.height, TJPF_RGB, &bytes,
+                  &size, TJSAMP_420, quality, TJFLAG_ACCURATEDCT | TJFLAG_NOREALLOC);
+  tjDestroy(encoder);
+  ENSURE(status == 0, "an image of this size can be encoded");
+  jpeg.resize(size);
 }
 
 }  // namespace mayfly::datasets

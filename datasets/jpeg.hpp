@@ -14,13 +14,23 @@ namespace mayfly::datasets {
 /// Larger JPEGs are refused.
 inline constexpr std::uint64_t kJpegBytesMax = std::uint64_t{64} << 20;
 
+/// What becomes of a file's pages in the kernel's cache when it was read.
+enum class PageCache {
+  kStays,
+  kDropped,  ///< for files whose content is kept elsewhere, so that it is not there twice
+};
+
 /// Reads a whole file of `size` bytes into `buffer`, whose memory is reused; the span points into
 /// it. kNotFound, kIo, or kCorrupt if the file has another size; the error names the file. Any
 /// thread, with a buffer of its own.
 [[nodiscard]] Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size,
-                                               Bytes& buffer);
+                                               Bytes& buffer, PageCache pages = PageCache::kStays);
+/// The same for `size` bytes of an open file, which begin at `offset`; their pages are dropped.
+/// `name` is for errors.
+[[nodiscard]] Result<ByteSpan> read_image_at(int fd, std::uint64_t offset, std::uint64_t size,
+                                             const std::string& name, Bytes& buffer);
 
-/// How long the calling thread has spent in read_image_file() so far.
+/// How long the calling thread has spent in read_image_file() and read_image_at() so far.
 [[nodiscard]] Duration time_reading_files();
 
 /// Reads at most the first `size_max` bytes; otherwise as read_image_file.
@@ -51,5 +61,10 @@ class JpegDecoder {
  private:
   std::vector<std::uint8_t> pixels_;
 };
+
+/// Encodes an image, with half the resolution for colours, replacing `jpeg`, whose memory is
+/// reused. `quality` is from 1 to 100. The bytes are a function of the image for one version of
+/// libjpeg-turbo. Any thread, with a buffer of its own.
+void encode_jpeg(const RgbImage& image, int quality, Bytes& jpeg);
 
 }  // namespace mayfly::datasets

@@ -14,6 +14,7 @@
 #include "base/check.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "datasets/core/sample_stream.hpp"
+#include "datasets/image_store.hpp"
 #include "datasets/jpeg.hpp"
 
 namespace mayfly::datasets {
@@ -67,6 +68,10 @@ class Preparer {
         (step - 1) * options_.global_batch + std::uint64_t{microbatch} * options_.microbatch;
     const std::span<std::uint8_t> pixels = scratch_pixels(image);
     const Duration reading_before = time_reading_files();
+    const std::uint64_t stores_before = bytes_from_stores();
+    if (with_images_ && !has_images) {
+      fetch_ahead(first);
+    }
     for (std::size_t i = 0; i < options_.microbatch; ++i) {
       const StreamEntry entry = stream_.at(first + i);
       if (with_images_ && !has_images) {
@@ -83,9 +88,19 @@ class Preparer {
       batch.samples[i] = static_cast<std::uint32_t>(entry.sample);
     }
     batch.fetched = time_reading_files() - reading_before;
+    batch.bytes_from_store = bytes_from_stores() - stores_before;
   }
 
  private:
+  void fetch_ahead(std::uint64_t first) const {
+    thread_local std::vector<std::uint64_t> samples;
+    samples.clear();
+    for (std::size_t i = 0; i < options_.microbatch; ++i) {
+      samples.push_back(stream_.at(first + i).sample);
+    }
+    train_.fetch_ahead(stream_.at(first).epoch, samples);
+  }
+
   Result<Augmentation> read(const StreamEntry& entry, std::span<std::uint8_t> pixels) const {
     if (options_.augment) {
       return train_.read_for_training(entry.sample, {options_.seed, entry.epoch}, pixels);
@@ -106,13 +121,13 @@ class Drag {
  public:
   Drag(const Dataset& train, LoaderPaceOf pace) : train_(train), pace_(std::move(pace)) {}
 
-  /// Bytes of its images where they are stored.
+  /// Bytes of its images that came from where they are stored.
   [[nodiscard]] std::uint64_t stored_bytes(const PreparedBatch& batch) const {
     std::uint64_t bytes = 0;
     for (const std::uint32_t sample : batch.samples) {
       bytes += train_.stored_bytes(sample);
     }
-    return bytes;
+    return bytes - std::min(bytes, batch.bytes_from_store);
   }
 
   /// A batch is ready; returns when it would have been.
@@ -295,7 +310,10 @@ class ThreadedLoader final : public Loader {
             Duration(prep_wait_ns_.load(std::memory_order_relaxed))};
   }
 
-  const LoaderOptions& options() const override { return preparer_.options(); }
+  FeedSettings settings() const override {
+    const LoaderOptions& options = preparer_.options();
+    return {options.threads, options.takers, options.prefetch_max, options.yield_cores};
+  }
 
   LoaderWork work() const override {
     const std::lock_guard lock(mutex_);
@@ -307,7 +325,7 @@ class ThreadedLoader final : public Loader {
     const Instant cpu_before = thread_cpu_now();
     preparer_.fill(step, microbatch, batch);
     drag_.hold_back(batch);
-    if (!options().reuse_images && !batch.failure) {
+    if (!preparer_.options().reuse_images && !batch.failure) {
       const Duration prep = thread_cpu_now() - cpu_before;
       const std::uint64_t bytes = drag_.stored_bytes(batch);
       const std::lock_guard lock(mutex_);

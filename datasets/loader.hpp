@@ -14,6 +14,7 @@
 #include "base/time.hpp"
 #include "datasets/core/sample_stream.hpp"
 #include "datasets/dataset.hpp"
+#include "datasets/feed.hpp"
 
 namespace mayfly::datasets {
 
@@ -43,23 +44,6 @@ struct LoaderOptions {
   LoaderPaceOf pace{};  ///< empty = as fast as it can
 };
 
-/// Time that callers of take() waited for a microbatch or prepared it themselves.
-struct LoaderWait {
-  Duration fetch{};  ///< which they would not have waited if images were in memory
-  Duration prep{};   ///< the rest: images were decoded and augmented, or no thread had time for it
-
-  [[nodiscard]] Duration total() const { return fetch + prep; }
-};
-
-/// What a loader's threads took to load microbatches, since the start. Images that are used again
-/// (`reuse_images`) do not count.
-struct LoaderWork {
-  std::uint64_t microbatches = 0;
-  std::uint64_t bytes = 0;  ///< of their images where they are stored
-  Duration fetch{};         ///< wall time of reading files; a tar is read while it is decoded
-  Duration prep{};          ///< processor time
-};
-
 /// One prepared microbatch. If `failure` is set, an image could not be read and the other fields
 /// are not valid.
 struct PreparedBatch {
@@ -70,15 +54,12 @@ struct PreparedBatch {
   std::vector<std::uint32_t> samples;  ///< sample ids, for the ledger
   std::vector<StreamEntry> entries;    ///< the same with their epochs, which determine the draws
   std::optional<Error> failure;
-  Duration fetched{};  ///< how long its images were read from files (of a tar: 0)
+  Duration fetched{};                  ///< how long its images were read from files (of a tar: 0)
+  std::uint64_t bytes_from_store = 0;  ///< of its images; these were not read from storage
 };
 
-class Loader {
+class Loader : public Feed {
  public:
-  virtual ~Loader() = default;
-  /// Announces microbatches that will be taken, in this order. At most prefetch_max are prepared
-  /// ahead; the others wait until one is taken. Any thread.
-  virtual void request(std::uint64_t step, std::span<const std::uint32_t> microbatches) = 0;
   /// Returns the microbatch. Waits if a thread prepares it; prepares it on the calling thread if it
   /// was never requested or is not begun. Any thread.
   [[nodiscard]] virtual std::unique_ptr<PreparedBatch> take(std::uint64_t step,
@@ -89,16 +70,9 @@ class Loader {
   [[nodiscard]] virtual std::unique_ptr<PreparedBatch> take_ahead() = 0;
   /// Returns a batch so that its memory is reused. Any thread.
   virtual void recycle(std::unique_ptr<PreparedBatch> batch) = 0;
-  /// Cancels all requests that are not taken, because the assignment changed. Any thread.
-  virtual void cancel_requests() = 0;
   /// Leaves `images` of all batches empty, for a device that holds the training set and looks
   /// images up itself. Before the first request.
   virtual void leave_images_out() = 0;
-  /// Since the start, of all callers of take() together. Any thread.
-  [[nodiscard]] virtual LoaderWait time_waited() const = 0;
-  /// Also by callers of take() that prepared one themselves. Any thread.
-  [[nodiscard]] virtual LoaderWork work() const = 0;
-  [[nodiscard]] virtual const LoaderOptions& options() const = 0;
 };
 
 /// `pair` must outlive the loader.

@@ -1,0 +1,57 @@
+#pragma once
+
+// The port of what has the samples of microbatches ready before they are computed, as the trainer
+// knows it: it announces them by number and asks how long others waited. Who computes takes them by
+// a way of its own; Loader implements the port for the built-in data sets.
+
+#include <cstdint>
+#include <span>
+
+#include "base/time.hpp"
+
+namespace mayfly::datasets {
+
+/// Time that those who compute waited for a microbatch or prepared it themselves.
+struct LoaderWait {
+  Duration fetch{};  ///< which they would not have waited if images were in memory
+  Duration prep{};   ///< the rest: images were decoded and augmented, or no thread had time for it
+
+  [[nodiscard]] Duration total() const { return fetch + prep; }
+};
+
+/// What it took to load microbatches, since the start. Images that are used again
+/// (LoaderOptions::reuse_images) do not count.
+struct LoaderWork {
+  std::uint64_t microbatches = 0;
+  std::uint64_t bytes = 0;  ///< of their images that came from where they are stored
+  Duration fetch{};         ///< wall time of reading files; a tar is read while it is decoded
+  Duration prep{};          ///< processor time
+};
+
+/// How microbatches are prepared; goes on record with the work.
+struct FeedSettings {
+  std::uint32_t threads = 0;       ///< that prepare; 0 = whoever takes a microbatch prepares it
+  std::uint32_t takers = 1;        ///< threads that take at the same time
+  std::uint32_t prefetch_max = 0;  ///< upper bound on microbatches prepared ahead
+  bool yield_cores = false;        ///< the preparing threads have low priority
+};
+
+/// Any thread.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+
+  /// Announces microbatches that will be taken, in this order. Only as many are prepared ahead as
+  /// there is room for; the others wait until one is taken. Does not block. One that cannot be
+  /// prepared fails when it is taken.
+  virtual void request(std::uint64_t step, std::span<const std::uint32_t> microbatches) = 0;
+  /// Cancels all requests that are not taken, because the assignment changed.
+  virtual void cancel_requests() = 0;
+  /// Since the start, of all who take microbatches together.
+  [[nodiscard]] virtual LoaderWait time_waited() const = 0;
+  /// Also of microbatches that whoever took them has prepared.
+  [[nodiscard]] virtual LoaderWork work() const = 0;
+  [[nodiscard]] virtual FeedSettings settings() const = 0;
+};
+
+}  // namespace mayfly::datasets

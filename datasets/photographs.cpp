@@ -1,0 +1,172 @@
+#include "datasets/photographs.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/lock_file.hpp"
+#include "base/try_assign.hpp"
+#include "base/unique_fd.hpp"
+#include "datasets/jpeg.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kTrainingPerTest = 25;
+
+/// Not durable by itself: the whole set is flushed once at the end.
+Result<void> write_new_file(const std::string& path, ByteSpan content) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) {
+    return file_error("cannot create", path);
+  }
+  while (!content.empty()) {
+    const ssize_t n = ::write(fd.get(), content.data(), content.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      return file_error("cannot write", path);
+    }
+    content = content.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+/// Writes the images of a set, several threads beside each other.
+class SetWriter {
+ public:
+  SetWriter(std::string folder, const PhotographSet& set)
+      : folder_(std::move(folder)), set_(set), all_(set.images + test_photographs(set.images)) {}
+
+  Result<MadePhotographs> write() {
+    for (const char* part : {"train", "test"}) {
+      for (const char* name : kShapeNames) {
+        TRY(make_directories(fmt::format("{}/{}/{}", folder_, part, name)));
+      }
+    }
+    std::vector<std::optional<Error>> failures(set_.threads);
+    std::vector<std::thread> threads;
+    for (std::optional<Error>& failure : failures) {
+      threads.emplace_back([this, &failure] { failure = write_some(); });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (std::optional<Error>& failure : failures) {
+      if (failure) {
+        return *std::move(failure);
+      }
+    }
+    return MadePhotographs{all_, bytes_};
+  }
+
+ private:
+  std::optional<Error> write_some() {
+    Bytes jpeg;
+    for (std::uint64_t number = next_++; number < all_ && !has_failed_; number = next_++) {
+      const Result<void> written = write_one(number, jpeg);
+      if (!written.ok()) {
+        has_failed_ = true;
+        return written.error();
+      }
+      bytes_ += jpeg.size();
+    }
+    return std::nullopt;
+  }
+
+  Result<void> write_one(std::uint64_t number, Bytes& jpeg) {
+    const bool is_test = number >= set_.images;
+    const std::uint64_t index = is_test ? number - set_.images : number;
+    const Photograph photograph = render_photograph(
+        set_.seed, is_test ? ShapePart::kTest : ShapePart::kTrain, index, set_.side);
+    encode_jpeg({photograph.width, photograph.height, photograph.pixels}, photograph.quality, jpeg);
+    return write_new_file(fmt::format("{}/{}/{}/{:08}.jpg", folder_, is_test ? "test" : "train",
+                                      kShapeNames[photograph.label], index),
+                          jpeg);
+  }
+
+  std::string folder_;
+  const PhotographSet& set_;
+  std::uint64_t all_ = 0;
+  std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<bool> has_failed_{false};
+};
+
+Result<void> refuse_content(const std::string& folder) {
+  std::error_code failure;
+  if (!fs::exists(folder, failure)) {
+    return {};
+  }
+  if (!fs::is_directory(folder, failure) || !fs::is_empty(folder, failure) || failure) {
+    return Error{Errc::kInvalidInput,
+                 folder + " is not an empty folder; name another, or remove it"};
+  }
+  return {};
+}
+
+/// After a power cut the set is there whole or not at all.
+Result<void> put_in_place(const std::string& made, const std::string& folder) {
+  const UniqueFd fd(::open(made.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() || ::syncfs(fd.get()) != 0) {
+    return file_error("cannot flush", made);
+  }
+  if (std::rename(made.c_str(), folder.c_str()) != 0) {
+    return file_error("cannot put the finished images in place as", folder);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t test_photographs(std::uint64_t training) {
+  return std::max<std::uint64_t>(kShapeClasses, training / kTrainingPerTest);
+}
+
+Result<MadePhotographs> make_photographs(const std::string& folder, const PhotographSet& set) {
+  ENSURE(set.images > 0 && set.threads > 0, "a set has images and somebody to make them");
+  fs::path path = fs::absolute(folder).lexically_normal();
+  if (!path.has_filename()) {
+    path = path.parent_path();  // the name ended in a slash
+  }
+  TRY(refuse_content(path.string()));
+  const std::string making = path.string() + ".making";
+  const std::string lock_path = making + ".lock";
+  Result<LockFile> lock = LockFile::take(lock_path);
+  if (!lock.ok()) {
+    return std::move(lock).error();
+  }
+  std::error_code ignored;
+  fs::remove_all(making, ignored);  // of a process that was killed
+  Result<MadePhotographs> made = refuse_content(path.string()).ok()
+                                     ? SetWriter(making, set).write()
+                                     : Error{Errc::kRefused, path.string() + " was made meanwhile"};
+  if (made.ok()) {
+    if (Result<void> placed = put_in_place(making, path.string()); !placed.ok()) {
+      made = std::move(placed).error();
+    }
+  }
+  if (!made.ok()) {
+    fs::remove_all(making, ignored);
+  }
+  (void)::unlink(lock_path.c_str());  // whoever waits for the lock makes it again
+  std::move(lock).value().discard();
+  return made;
+}
+
+}  // namespace mayfly::datasets

@@ -1,0 +1,167 @@
+#pragma once
+
+// How a host asks another one for images of its store (ADR 33).
+//
+//   reader -> host   StoreRequest, then the numbers of its images, a microbatch at once
+//   host -> reader   for each in turn a StoreAnswer, then the bytes; size 0: it does not have it
+//
+// or, with kStoreIndex in place of the number of images, what the host keeps: a StoreAnswer, then a
+// bit for each image of the set.
+//
+// A request carries the key of the reader's view, so a host answers only members of the view that
+// it is in; a connection with another key is closed. The answer has the hash that the image had
+// when it came from storage, and the reader compares it with what has arrived. Requests may follow
+// each other before they are answered. Bytes are not encrypted, like gradients.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/digest.hpp"
+#include "base/net/accept.hpp"
+#include "base/net/addresses.hpp"
+#include "base/net/wake_up.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "base/unique_fd.hpp"
+#include "datasets/image_store.hpp"
+
+namespace mayfly::datasets {
+
+/// The most images of one request.
+inline constexpr std::uint32_t kStoreRequestMax = 4096;
+
+/// In place of a number of images.
+inline constexpr std::uint32_t kStoreIndex = UINT32_MAX;
+
+/// Who may ask: the members of a view.
+struct StoreKey {
+  std::uint64_t view = 0;
+  std::uint64_t key = 0;
+  friend bool operator==(const StoreKey&, const StoreKey&) = default;
+};
+
+struct StoreRequest {
+  std::uint64_t magic = 0;
+  StoreKey key;
+  std::uint32_t images = 0;  ///< at most kStoreRequestMax, or kStoreIndex
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(StoreRequest) == 32);
+
+struct StoreAnswer {
+  std::uint64_t image = 0;
+  std::uint64_t size = 0;  ///< of the bytes that follow
+  Digest digest;           ///< of what storage gave
+};
+static_assert(sizeof(StoreAnswer) == 32);
+
+inline constexpr std::uint64_t kStoreMagic = 0x3130'6572'6f74'736dULL;  // "mstore01"
+
+/// Serves the images of a store to readers of other hosts, on a thread of its own with low
+/// priority: training goes first.
+class StoreServer {
+ public:
+  /// Listens on a free port of an interface (name or address). Until admit() nobody is answered.
+  /// kIo, kInvalidInput. The store outlives the server.
+  [[nodiscard]] static Result<std::unique_ptr<StoreServer>> start(const ImageStore& store,
+                                                                  const std::string& host);
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  /// Where readers connect; numeric.
+  [[nodiscard]] Endpoint endpoint() const;
+  /// From now on answers the members of this view only. Any thread.
+  void admit(const StoreKey& key);
+  /// Bytes of images sent so far. Any thread.
+  [[nodiscard]] std::uint64_t bytes_served() const { return bytes_served_; }
+
+ private:
+  class Connection;
+  using Connections = std::vector<std::unique_ptr<Connection>>;
+
+  StoreServer(const ImageStore& store, UniqueFd listener);
+  void serve();
+  [[nodiscard]] StoreKey admitted() const;
+  [[nodiscard]] bool accept_connections(Connections& connections);
+
+  const ImageStore& store_;
+  const UniqueFd listener_;
+  WakeUp wake_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> bytes_served_{0};
+  mutable std::mutex mutex_;
+  StoreKey admitted_;  // guarded by mutex_
+  RejectionLog log_{"image port"};
+  std::thread thread_;  // the last member: it uses the others
+};
+
+/// An image that a reader wants, and what became of it.
+struct WantedImage {
+  std::uint64_t image = 0;
+  std::uint64_t size = 0;   ///< in bytes, at least 1
+  Bytes bytes;              ///< after StoreReader::fetch(): empty if it has to come from storage
+  bool is_damaged = false;  ///< it arrived with another hash
+};
+
+/// A reader's connection to the store of one host. One thread.
+class StoreReader {
+ public:
+  /// Connects with the first request. `host` is numeric.
+  StoreReader(Endpoint host, const StoreKey& key);
+
+  /// Asks for all images at once and waits for them until the deadline, or until `stop` is raised
+  /// (any thread). Never fails: what has not arrived whole and with its hash by then is left
+  /// without bytes. Returns the number that have arrived. After a failure the connection is closed,
+  /// and for kRetryDelay nobody is asked, so that a host that is gone costs one deadline a second.
+  std::size_t fetch(std::span<WantedImage> wanted, Instant deadline, const AbortSignal& stop);
+
+  /// What the host keeps, of so many images: bit i % 64 of word i / 64. Empty if it has not
+  /// answered by the deadline. Otherwise as fetch().
+  [[nodiscard]] std::vector<std::uint64_t> fetch_index(std::uint64_t images, Instant deadline,
+                                                       const AbortSignal& stop);
+
+  static constexpr Duration kRetryDelay = seconds(1);
+
+ private:
+  [[nodiscard]] bool connect(Instant deadline, const AbortSignal& stop);
+  [[nodiscard]] bool ask(std::uint32_t images, std::span<const WantedImage> wanted,
+                         Instant deadline, const AbortSignal& stop);
+  void give_up();
+  [[nodiscard]] bool receive(WantedImage& image, Instant deadline, const AbortSignal& stop);
+  [[nodiscard]] bool wait(short events, Instant deadline, const AbortSignal& stop) const;
+  [[nodiscard]] bool receive_whole(std::span<std::byte> into, Instant deadline,
+                                   const AbortSignal& stop);
+
+  const Endpoint host_;
+  const StoreKey key_;
+  UniqueFd fd_;
+  Instant next_attempt_{};
+};
+
+/// How long to wait for the answers of one host: twice what 99 of 100 took, also of those that were
+/// waited for in vain, and between `least` and kMost. One thread.
+class AnswerTimes {
+ public:
+  static constexpr Duration kLeast = milliseconds(50);
+  static constexpr Duration kMost = seconds(1);
+
+  explicit AnswerTimes(Duration least = kLeast) : least_(least) {}
+
+  void add(Duration time);
+  [[nodiscard]] Duration patience() const;
+
+ private:
+  static constexpr std::size_t kRemembered = 128;
+  Duration least_;
+  std::vector<Duration> times_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace mayfly::datasets

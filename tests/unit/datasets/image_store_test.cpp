@@ -1,0 +1,224 @@
+#include "datasets/image_store.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+namespace mayfly::datasets {
+namespace {
+
+class ImageStoreTest : public testing::Test {
+ protected:
+  ImageStoreTest() {
+    std::string pattern = testing::TempDir() + "mayfly-store-XXXXXX";
+    options.folder = ::mkdtemp(pattern.data());
+    options.key = {1, 2};
+    options.images = 100;
+    options.bytes_max = 100'000;
+  }
+  ~ImageStoreTest() override { std::filesystem::remove_all(options.folder); }
+
+  static Bytes image(std::uint64_t number, std::size_t size) {
+    return Bytes(size, static_cast<std::byte>(number + 1));
+  }
+  static bool has(const ImageStore& store, std::uint64_t number, std::size_t size) {
+    const ByteSpan found = store.find(number, size).bytes;
+    const Bytes wanted = image(number, size);
+    return std::ranges::equal(found, wanted);
+  }
+  [[nodiscard]] std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(options.folder), {}));
+  }
+
+  ImageStore::Options options;
+};
+
+/// A child process that does this and ends.
+template <typename Work>
+::pid_t in_child(const Work& work) {
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(0);
+  }
+  return child;
+}
+
+void await_end(::pid_t child) {
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+}
+
+TEST_F(ImageStoreTest, KeepsImagesUntilItIsFullAndReplacesNone) {
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok()) << store.error().detail;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    EXPECT_TRUE(store.value()->find(i, 3001).bytes.empty());
+    store.value()->keep(i, image(i, 3001));
+  }
+  std::uint64_t kept = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    kept += has(*store.value(), i, 3001) ? 1 : 0;
+  }
+  EXPECT_EQ(kept, 100'000 / 3008) << "each begins at a multiple of eight bytes";
+  EXPECT_EQ(store.value()->bytes_kept(), kept * 3008);
+  store.value()->keep(99, image(99, 8));  // there is room for a small one
+  EXPECT_TRUE(has(*store.value(), 99, 8));
+  store.value()->keep(0, image(5, 3001));
+  EXPECT_TRUE(has(*store.value(), 0, 3001)) << "what is kept stays";
+}
+
+TEST_F(ImageStoreTest, ProcessesShareItAndItEndsWithTheLast) {
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok()) << store.error().detail;
+  store.value()->keep(7, image(7, 500));
+  await_end(in_child([&] {
+    auto same = ImageStore::join(options);
+    if (same.ok() && has(*same.value(), 7, 500)) {
+      same.value()->keep(8, image(8, 600));
+    }
+    ::_exit(0);  // without saying goodbye, as if it were killed
+  }));
+  EXPECT_TRUE(has(*store.value(), 8, 600));
+  // Who made it may go: another one has it.
+  auto other = ImageStore::join(options);
+  ASSERT_TRUE(other.ok());
+  store.value().reset();
+  EXPECT_TRUE(has(*other.value(), 8, 600));
+  auto third = ImageStore::join(options);
+  ASSERT_TRUE(third.ok());
+  EXPECT_TRUE(has(*third.value(), 7, 500));
+  EXPECT_EQ(third.value()->bytes_max(), 100'000U);
+  other.value().reset();
+  third.value().reset();
+  EXPECT_EQ(files(), 0U) << "nothing is left behind";
+  auto fresh = ImageStore::join(options);
+  ASSERT_TRUE(fresh.ok());
+  EXPECT_TRUE(fresh.value()->find(7, 500).bytes.empty());
+}
+
+TEST_F(ImageStoreTest, StoresOfOtherImagesAreOthers) {
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok());
+  store.value()->keep(7, image(7, 500));
+  ImageStore::Options other = options;
+  other.key = {1, 3};
+  auto of_others = ImageStore::join(other);
+  ASSERT_TRUE(of_others.ok());
+  EXPECT_TRUE(of_others.value()->find(7, 500).bytes.empty());
+  // A list that names a descriptor which is something else, or a process that is gone.
+  const int fd = ::open("/dev/null", O_RDWR);
+  std::ofstream(options.folder + "/images-" + to_string(Digest{1, 4}))
+      << ::getpid() << " " << fd << "\n999999999 3\nnonsense\n";
+  other.key = {1, 4};
+  auto in_spite = ImageStore::join(other);
+  ASSERT_TRUE(in_spite.ok()) << in_spite.error().detail;
+  EXPECT_TRUE(in_spite.value()->find(7, 500).bytes.empty());
+  ::close(fd);
+}
+
+TEST_F(ImageStoreTest, WhoDiesWhileItKeepsAnImageLeavesTheImageToOthers) {
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok());
+  // Processes that keep images as fast as they can are killed; whatever can be found afterwards is
+  // right, and what they had begun can be kept by others.
+  for (int round = 0; round < 20; ++round) {
+    const ::pid_t child = in_child([&] {
+      for (std::uint64_t i = 0;; i = (i + 1) % 100) {
+        store.value()->keep(i, image(i, 700 + i));
+      }
+    });
+    ::usleep(static_cast<::useconds_t>(100 * round));
+    ::kill(child, SIGKILL);
+    await_end(child);
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      EXPECT_TRUE(store.value()->find(i, 700 + i).bytes.empty() || has(*store.value(), i, 700 + i))
+          << i;
+    }
+  }
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    store.value()->keep(i, image(i, 700 + i));
+  }
+  std::uint64_t found = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    found += has(*store.value(), i, 700 + i) ? 1 : 0;
+  }
+  EXPECT_GE(found, 95U) << "at most what was begun by the killed takes up room";
+}
+
+TEST_F(ImageStoreTest, ThreadsMayKeepAndFindAtTheSameTime) {
+  options.images = 2000;
+  options.bytes_max = 1'000'000;
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok());
+  std::atomic<std::uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < 2000; ++i) {
+        const std::uint64_t number = (i * 7 + t * 501) % 2000;
+        store.value()->keep(number, image(number % 200, 400));
+        const ByteSpan found = store.value()->find(number, 400).bytes;
+        wrong += found.empty() || std::ranges::equal(found, image(number % 200, 400)) ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_EQ(store.value()->bytes_kept(), 2000 * 400U) << "each once";
+}
+
+TEST_F(ImageStoreTest, ADamagedImageIsNotHandedOverToAnotherProcess) {
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok());
+  store.value()->keep(7, image(7, 500));
+  store.value()->keep(8, image(8, 600));
+  const ByteSpan kept = store.value()->find(7, 500).bytes;
+  const_cast<std::byte&>(kept[499]) ^= std::byte{4};
+  auto other = ImageStore::join(options);  // another object knows as little as another process
+  ASSERT_TRUE(other.ok());
+  const ImageStore::Found found = other.value()->find(7, 500);
+  EXPECT_TRUE(found.is_damaged);
+  EXPECT_TRUE(found.bytes.empty());
+  EXPECT_TRUE(has(*other.value(), 8, 600)) << "the others are right";
+  const ImageStore::Found again = other.value()->find(7, 500);
+  EXPECT_TRUE(again.bytes.empty() && !again.is_damaged) << "it is no longer kept";
+  other.value()->keep(7, image(7, 500));  // from storage
+  EXPECT_TRUE(has(*other.value(), 7, 500));
+  EXPECT_TRUE(has(*store.value(), 7, 500));
+}
+
+TEST_F(ImageStoreTest, MoreThanTheMachineHasIsRefusedInOneLine) {
+  options.bytes_max = kStoreBytesMax;
+  const auto store = ImageStore::join(options);
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.error().code, Errc::kInvalidInput);
+  EXPECT_NE(store.error().detail.find("512.0 GiB is more than"), std::string::npos)
+      << store.error().detail;
+}
+
+TEST_F(ImageStoreTest, WhatAThreadFindsIsCounted) {
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok());
+  const std::uint64_t before = bytes_from_stores();
+  store.value()->keep(7, image(7, 500));
+  (void)store.value()->find(7, 500);
+  (void)store.value()->find(8, 500);
+  EXPECT_TRUE(store.value()->find(7, 499).bytes.empty()) << "the file has another size now";
+  EXPECT_EQ(bytes_from_stores() - before, 500U);
+}
+
+}  // namespace
+}  // namespace mayfly::datasets

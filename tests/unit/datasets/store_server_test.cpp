@@ -1,0 +1,258 @@
+#include "datasets/store_server.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "base/net/sockets.hpp"
+#include "base/random.hpp"
+
+namespace mayfly::datasets {
+namespace {
+
+constexpr StoreKey kView{.view = 3, .key = 0x1234};
+constexpr std::uint64_t kStored = 200;
+
+/// Far more than any answer takes, on any machine.
+Instant ample() {
+  return monotonic_now() + seconds(60);
+}
+
+class StoreServerTest : public testing::Test {
+ protected:
+  StoreServerTest() {
+    std::string pattern = testing::TempDir() + "mayfly-server-XXXXXX";
+    options.folder = ::mkdtemp(pattern.data());
+    options.key = {5, 6};
+    options.images = kStored;
+    options.bytes_max = 40'000'000;
+    store = ImageStore::join(options).value();
+  }
+  ~StoreServerTest() override {
+    store.reset();
+    std::filesystem::remove_all(options.folder);
+  }
+
+  static std::size_t size_of(std::uint64_t image) { return 1000 + 611 * (image % 150); }
+  static Bytes content(std::uint64_t image) {
+    Bytes bytes(size_of(image));
+    RandomStream random(CounterRandom(image).split("image"));
+    for (std::byte& byte : bytes) {
+      byte = static_cast<std::byte>(random.bits());
+    }
+    return bytes;
+  }
+  void keep(std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t image = first; image < last; ++image) {
+      store->keep(image, content(image));
+    }
+  }
+  static std::vector<WantedImage> want(std::uint64_t first, std::uint64_t last) {
+    std::vector<WantedImage> wanted;
+    for (std::uint64_t image = first; image < last; ++image) {
+      wanted.push_back({.image = image, .size = size_of(image), .bytes = {}});
+    }
+    return wanted;
+  }
+  [[nodiscard]] std::unique_ptr<StoreServer> serve() const {
+    auto server = StoreServer::start(*store, "127.0.0.1").value();
+    server->admit(kView);
+    return server;
+  }
+
+  ImageStore::Options options;
+  std::unique_ptr<ImageStore> store;
+  const AbortSignal stop;
+};
+
+TEST_F(StoreServerTest, AReaderGetsWhatTheHostKeepsAndNothingElse) {
+  keep(0, 100);
+  const auto server = serve();
+  StoreReader reader(server->endpoint(), kView);
+  std::vector<WantedImage> wanted = want(90, 110);
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 10U);
+  std::uint64_t bytes = 0;
+  for (const WantedImage& image : wanted) {
+    EXPECT_EQ(image.bytes, image.image < 100 ? content(image.image) : Bytes()) << image.image;
+    EXPECT_FALSE(image.is_damaged);
+    bytes += image.bytes.size();
+  }
+  EXPECT_EQ(server->bytes_served(), bytes);
+  keep(100, 200);  // what is kept later is served, too, over the same connection
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 20U);
+  std::vector<WantedImage> nothing;
+  EXPECT_EQ(reader.fetch(nothing, ample(), stop), 0U);
+}
+
+TEST_F(StoreServerTest, ManyReadersAreServedAtTheSameTime) {
+  keep(0, kStored);
+  const auto server = serve();
+  std::vector<std::thread> readers;
+  std::atomic<std::uint64_t> wrong{0};
+  for (std::uint64_t r = 0; r < 6; ++r) {
+    readers.emplace_back([&, r] {
+      StoreReader reader(server->endpoint(), kView);
+      for (std::uint64_t first = r; first + 30 < kStored; first += 17) {
+        std::vector<WantedImage> wanted = want(first, first + 30);
+        wrong += reader.fetch(wanted, ample(), stop) == 30 ? 0 : 1;
+        for (const WantedImage& image : wanted) {
+          wrong += image.bytes == content(image.image) ? 0 : 1;
+        }
+      }
+    });
+  }
+  for (std::thread& reader : readers) {
+    reader.join();
+  }
+  EXPECT_EQ(wrong, 0U);
+}
+
+TEST_F(StoreServerTest, DamagedBytesAreFoundByTheirHash) {
+  keep(0, 3);
+  const ByteSpan kept = store->find(1, size_of(1)).bytes;
+  const_cast<std::byte&>(kept[0]) ^= std::byte{1};
+  const auto server = serve();
+  StoreReader reader(server->endpoint(), kView);
+  std::vector<WantedImage> wanted = want(0, 3);
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 2U);
+  EXPECT_TRUE(wanted[1].is_damaged);
+  EXPECT_TRUE(wanted[1].bytes.empty());
+  EXPECT_EQ(wanted[2].bytes, content(2)) << "those behind it are right";
+}
+
+TEST_F(StoreServerTest, OnlyMembersOfTheViewAreAnswered) {
+  keep(0, 3);
+  const auto server = StoreServer::start(*store, "127.0.0.1").value();
+  std::vector<WantedImage> wanted = want(0, 3);
+  EXPECT_EQ(StoreReader(server->endpoint(), StoreKey{}).fetch(wanted, ample(), stop), 0U)
+      << "there is no view yet";
+  server->admit(kView);
+  EXPECT_EQ(StoreReader(server->endpoint(), StoreKey{3, 1}).fetch(wanted, ample(), stop), 0U);
+  EXPECT_EQ(StoreReader(server->endpoint(), StoreKey{2, 0x1234}).fetch(wanted, ample(), stop), 0U);
+  StoreReader member(server->endpoint(), kView);
+  EXPECT_EQ(member.fetch(wanted, ample(), stop), 3U);
+  server->admit({4, 77});
+  EXPECT_EQ(member.fetch(wanted, ample(), stop), 0U) << "its view is over";
+  EXPECT_EQ(StoreReader(server->endpoint(), StoreKey{4, 77}).fetch(wanted, ample(), stop), 3U);
+}
+
+TEST_F(StoreServerTest, WhoeverSendsSomethingElseIsCutOffAndOthersAreServed) {
+  keep(0, 3);
+  const auto server = serve();
+  RandomStream random(CounterRandom(1));
+  for (int round = 0; round < 20; ++round) {
+    const auto fd = connect_tcp(server->endpoint(), ample()).value();
+    StoreRequest request{.magic = kStoreMagic, .key = kView, .images = 1};
+    if (round % 4 == 0) {
+      request.images = kStoreRequestMax + 1;
+    } else if (round % 4 == 1) {
+      request.magic = random.bits();
+    }
+    const std::uint64_t image = round % 4 == 2 ? kStored : 1;  // the first beyond the set
+    ASSERT_TRUE(send_exactly(fd.get(), std::as_bytes(std::span(&request, 1)), ample()).ok());
+    const bool is_said = send_exactly(fd.get(), std::as_bytes(std::span(&image, 1)), ample()).ok();
+    StoreAnswer answer;
+    const bool is_answered =
+        is_said &&
+        receive_exactly(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), ample()).ok();
+    EXPECT_EQ(is_answered, round % 4 == 3) << round;
+  }
+  std::vector<WantedImage> wanted = want(0, 3);
+  EXPECT_EQ(StoreReader(server->endpoint(), kView).fetch(wanted, ample(), stop), 3U);
+}
+
+TEST_F(StoreServerTest, AHostThatDoesNotAnswerCostsOneDeadline) {
+  const auto silent = listen_tcp({"127.0.0.1", 0}).value();  // connections stand, nobody answers
+  StoreReader reader(bound_endpoint(silent.get()), kView);
+  std::vector<WantedImage> wanted = want(0, 3);
+  EXPECT_EQ(reader.fetch(wanted, monotonic_now() + milliseconds(20), stop), 0U);
+  const Instant begun = monotonic_now();
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 0U) << "it is not asked again at once";
+  EXPECT_LT(monotonic_now() - begun, seconds(30));
+}
+
+TEST_F(StoreServerTest, AFetchEndsWhenItIsStopped) {
+  const auto silent = listen_tcp({"127.0.0.1", 0}).value();
+  StoreReader reader(bound_endpoint(silent.get()), kView);
+  AbortSignal view_is_over;
+  std::thread other([&] { view_is_over.raise(); });
+  std::vector<WantedImage> wanted = want(0, 3);
+  const Instant begun = monotonic_now();
+  EXPECT_EQ(reader.fetch(wanted, ample(), view_is_over), 0U);
+  EXPECT_LT(monotonic_now() - begun, seconds(30));
+  other.join();
+}
+
+// A host is killed at any moment while it is asked; whatever arrives is right.
+TEST_F(StoreServerTest, AHostThatIsKilledCostsReadsFromStorageOnly) {
+  keep(0, kStored);
+  std::uint64_t arrived = 0;
+  std::uint64_t missing = 0;
+  for (int round = 0; round < 100; ++round) {
+    int port_pipe[2] = {-1, -1};
+    ASSERT_EQ(::pipe(port_pipe), 0);
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      const auto server = serve();
+      const std::uint16_t port = server->endpoint().port;
+      (void)!::write(port_pipe[1], &port, sizeof port);
+      ::pause();
+      ::_exit(0);
+    }
+    std::uint16_t port = 0;
+    ASSERT_EQ(::read(port_pipe[0], &port, sizeof port), static_cast<::ssize_t>(sizeof port));
+    std::thread killer([&] {
+      ::usleep(static_cast<::useconds_t>(40 * round));
+      ::kill(child, SIGKILL);
+    });
+    StoreReader reader({"127.0.0.1", port}, kView);
+    for (std::size_t got = 20; got == 20;) {
+      std::vector<WantedImage> wanted = want(0, 20);
+      got = reader.fetch(wanted, ample(), stop);
+      arrived += got;
+      missing += 20 - got;
+      for (const WantedImage& image : wanted) {
+        ASSERT_TRUE(image.bytes.empty() || image.bytes == content(image.image)) << image.image;
+        ASSERT_FALSE(image.is_damaged);
+      }
+    }
+    killer.join();
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ::close(port_pipe[0]);
+    ::close(port_pipe[1]);
+  }
+  EXPECT_GT(arrived, 0U);
+  EXPECT_GT(missing, 0U);
+}
+
+TEST(AnswerTimes, PatienceIsTwiceWhatNinetyNineOfAHundredTook) {
+  AnswerTimes times;
+  EXPECT_EQ(times.patience(), AnswerTimes::kLeast);
+  for (int i = 0; i < 100; ++i) {
+    times.add(milliseconds(1));
+  }
+  EXPECT_EQ(times.patience(), AnswerTimes::kLeast);
+  times.add(seconds(5));  // one slow answer among a hundred is an exception
+  EXPECT_EQ(times.patience(), AnswerTimes::kLeast);
+  for (int i = 0; i < 20; ++i) {
+    times.add(milliseconds(100));
+  }
+  EXPECT_EQ(times.patience(), milliseconds(200));
+  for (int i = 0; i < 20; ++i) {
+    times.add(seconds(3));
+  }
+  EXPECT_EQ(times.patience(), AnswerTimes::kMost);
+  for (int i = 0; i < 128; ++i) {
+    times.add(milliseconds(2));  // what is long ago is forgotten
+  }
+  EXPECT_EQ(times.patience(), AnswerTimes::kLeast);
+}
+
+}  // namespace
+}  // namespace mayfly::datasets
