@@ -6,8 +6,6 @@
 #include <limits>
 #include <set>
 
-#include "base/parse.hpp"
-#include "base/statistics.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::planner {
@@ -15,6 +13,9 @@ namespace {
 
 /// Bends that are averaged over.
 constexpr double kBends[] = {2.5, 3, 4, 5, 6, 8, 10, 12};
+/// Relative errors of one measured speed that are averaged over.
+constexpr double kNoises[] = {0.015, 0.025, 0.04, 0.06};
+constexpr double kLeastWeight = 1e-3;  // of a fit that counts, beside the best one
 /// Standard deviations of logarithms before any measurement.
 constexpr double kWaitShare = 0.8;  // of 1/K, that a worker waits for its own update
 constexpr double kWaitShareSd = 0.4;
@@ -28,8 +29,7 @@ constexpr double kSecondServerSd = 0.3;
 constexpr double kKnownCeilingSd = 0.15;
 constexpr double kDegrees = 8;
 constexpr double kExchangeShare =
-    0.15;                         // of one worker's step, by which an exchange makes it longer
-constexpr double kNoise = 0.025;  // of one measured speed
+    0.15;  // of one worker's step, by which an exchange makes it longer
 constexpr double kSplitCampaign = 0.15;  // relative spread of runs that had losses among them
 
 double saturated(double log_sum, double log_ceiling, double bend) {
@@ -74,41 +74,6 @@ double megabytes(const Network& network) {
 }
 
 }  // namespace
-
-Result<std::vector<WorkerGroup>> parse_cluster(const std::string& text) {
-  std::vector<WorkerGroup> groups;
-  for (const std::string_view part : split(cut(text, ' ').first, '+')) {
-    const auto [count, gpu] = cut(part, 'x');
-    const auto workers = number_in<int>(count, 1, 1'000'000);
-    if (!workers || gpu.empty()) {
-      return Error{Errc::kInvalidInput, "cluster '" + text + "' is not written like 2xK80+1xV100"};
-    }
-    groups.push_back({std::string(gpu), static_cast<double>(*workers), 0});
-  }
-  if (groups.empty()) {
-    return Error{Errc::kInvalidInput, "the cluster has no workers"};
-  }
-  return groups;
-}
-
-std::optional<JobSize> job_size(const Calibration& calibration) {
-  std::vector<double> steps;
-  std::string model;
-  for (const TrainingJobRow& job : calibration.training_jobs) {
-    const auto groups = parse_cluster(job.cluster);
-    if (!groups.ok() || groups.value().size() != 1) {
-      continue;
-    }
-    for (const ClusterSpeedRow& row : calibration.cluster_speeds) {
-      if (row.kind == kWholeJob && row.gpu == groups.value()[0].gpu && row.workers == job.workers &&
-          row.parameter_servers == job.parameter_servers) {
-        steps.push_back(row.steps_per_s * job.duration_s);
-        model = row.model;
-      }
-    }
-  }
-  return steps.empty() ? std::nullopt : std::optional(JobSize{median(steps), model});
-}
 
 ClusterSpeeds::ClusterSpeeds(const Calibration& calibration, const StepTimes& step_times,
                              const Networks& networks)
@@ -277,6 +242,29 @@ double ClusterSpeeds::sum_of_workers(const Single& single, const Numbers& parame
   return 1 / std::max(step_s / effective + exchange_s, step_s / effective / 2);
 }
 
+/// Its weight is still the logarithm of the evidence.
+ClusterSpeeds::Fit ClusterSpeeds::fit_with(double bend, double noise) const {
+  const Residuals residuals = [&](const Numbers& parameters) {
+    Numbers errors;
+    errors.reserve(observations_.size());
+    for (const Observation& seen : observations_) {
+      double log_speed =
+          std::log(sum_of_workers(seen.single, parameters, seen.workers, seen.effective, 0, 0));
+      if (seen.ceiling) {
+        log_speed = saturated(log_speed, parameters[*seen.ceiling], bend);
+      }
+      errors.push_back((log_speed - seen.log_speed) / std::hypot(noise, seen.sd));
+    }
+    return errors;
+  };
+  Fit fit{bend, noise, 0, fit_posterior(priors_, residuals)};
+  fit.weight = fit.posterior.log_evidence;
+  for (const Observation& seen : observations_) {
+    fit.weight -= std::log(std::hypot(noise, seen.sd));
+  }
+  return fit;
+}
+
 void ClusterSpeeds::fit_all() {
   if (observations_.empty()) {
     return;
@@ -284,26 +272,17 @@ void ClusterSpeeds::fit_all() {
   fits_.clear();
   double best = -std::numeric_limits<double>::infinity();
   for (const double bend : kBends) {
-    const Residuals residuals = [this, bend](const Numbers& parameters) {
-      Numbers errors;
-      errors.reserve(observations_.size());
-      for (const Observation& seen : observations_) {
-        double log_speed =
-            std::log(sum_of_workers(seen.single, parameters, seen.workers, seen.effective, 0, 0));
-        if (seen.ceiling) {
-          log_speed = saturated(log_speed, parameters[*seen.ceiling], bend);
-        }
-        errors.push_back((log_speed - seen.log_speed) / std::hypot(kNoise, seen.sd));
-      }
-      return errors;
-    };
-    fits_.push_back({bend, 0, fit_posterior(priors_, residuals)});
-    fits_.back().weight = fits_.back().posterior.log_evidence;
-    best = std::max(best, fits_.back().weight);
+    for (const double noise : kNoises) {
+      fits_.push_back(fit_with(bend, noise));
+      best = std::max(best, fits_.back().weight);
+    }
   }
   double sum = 0;
   for (Fit& fit : fits_) {
     fit.weight = std::exp(fit.weight - best);
+  }
+  std::erase_if(fits_, [](const Fit& fit) { return fit.weight < kLeastWeight; });
+  for (const Fit& fit : fits_) {
     sum += fit.weight;
   }
   for (Fit& fit : fits_) {
@@ -420,6 +399,39 @@ Result<std::vector<ClusterSpeeds::Part>> ClusterSpeeds::parts_of(const Cluster& 
   return parts;
 }
 
+Result<Forecast> ClusterSpeeds::synchronous_speed(const Cluster& cluster) const {
+  constexpr double kInterval90 = 3.29;  // standard deviations between the quantiles 5 and 95 %
+  std::string because;
+  TRY_ASSIGN(const std::vector<Part> parts, parts_of(cluster, because));
+  const auto fitted = index_.find(ceiling_name(cluster.network.model, cluster.parameter_servers));
+  const Prior inferred = ceiling_prior(cluster.network, cluster.parameter_servers);
+  if (parts.empty() || fits_.empty() || cluster.parameter_servers == 0 ||
+      (fitted == index_.end() && inferred.sd >= kUnknownCeiling)) {
+    return Error{Errc::kNotFound, "the limit of the parameter servers is not known"};
+  }
+  const Numbers& best = fits_.front().posterior.mean;
+  double slowest_s = 0;
+  double workers = 0;
+  for (const Part& part : parts) {
+    const double speed =
+        sum_of_workers(part.single, best, 1, 1, part.log_outside, part.further_step_s);
+    slowest_s = std::max(slowest_s, 1 / speed);
+    workers += part.workers;
+  }
+  const double served_s =
+      std::exp(-(fitted != index_.end() ? best[fitted->second] : inferred.mean));
+  const double longest_s = slowest_s + (workers - 1) * served_s;
+  const double shortest_s = std::max(slowest_s, workers * served_s);
+  TRY_ASSIGN(const Forecast asynchronous, speed(cluster));
+  const Estimate spread = asynchronous.summary();
+  const double sd = std::hypot(std::log(spread.high / spread.low),
+                               std::max(0.0, std::log(longest_s / shortest_s))) /
+                    kInterval90;
+  because += "rounds of the slowest worker and the servers, which is derived and not measured";
+  return relative_forecast(workers / std::sqrt(longest_s * shortest_s), sd, kDegrees,
+                           {"steps/s", because});
+}
+
 Result<Forecast> ClusterSpeeds::speed(const Cluster& cluster) const {
   std::string because;
   TRY_ASSIGN(const std::vector<Part> parts, parts_of(cluster, because));
@@ -433,7 +445,8 @@ Result<Forecast> ClusterSpeeds::speed(const Cluster& cluster) const {
   because += !is_limited              ? "no limit of parameter servers"
              : fitted != index_.end() ? "limit of the servers from measured clusters"
                                       : "limit of the servers from other networks' tensors and MB";
-  static const std::vector<Fit> kNoFit = {{kBends[std::size(kBends) / 2], 1, {}}};
+  static const std::vector<Fit> kNoFit = {
+      {kBends[std::size(kBends) / 2], kNoises[std::size(kNoises) / 2], 1, {}}};
   double mean = 0, square = 0, variance = 0;
   for (const Fit& fit : fits_.empty() ? kNoFit : fits_) {
     const auto log_speed = [&](const Numbers& parameters, double ceiling_shift,
@@ -458,9 +471,9 @@ Result<Forecast> ClusterSpeeds::speed(const Cluster& cluster) const {
     }
     mean += fit.weight * at;
     square += fit.weight * at * at;
-    variance += fit.weight * around;
+    variance += fit.weight * (around + fit.noise * fit.noise);
   }
-  variance += std::max(square - mean * mean, 0.0) + kNoise * kNoise + kGroupEffect * kGroupEffect;
+  variance += std::max(square - mean * mean, 0.0) + kGroupEffect * kGroupEffect;
   return relative_forecast(std::exp(mean), std::sqrt(variance), kDegrees, {"steps/s", because});
 }
 

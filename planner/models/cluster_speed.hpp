@@ -66,6 +66,13 @@ class ClusterSpeeds {
   /// the network is in no table.
   [[nodiscard]] Result<Forecast> speed(const Cluster& cluster) const;
 
+  /// The same of workers that wait for each other at every step, in updates of one worker per
+  /// second: each round takes as long as the slowest worker, and then at most as long again as the
+  /// servers need for all updates, at least nothing if they work meanwhile and are fast enough. The
+  /// median is the geometric mean of these bounds, and the interval contains both. No measurement
+  /// is of such jobs. kNotFound, also without a known limit of the parameter servers.
+  [[nodiscard]] Result<Forecast> synchronous_speed(const Cluster& cluster) const;
+
  private:
   using Group =
       std::tuple<std::string, std::string, int, std::string>;  // gpu, model, servers, kind
@@ -84,9 +91,10 @@ class ClusterSpeeds {
     Single single{};
     std::optional<std::size_t> ceiling{};
   };
-  /// One fit with a fixed bend.
+  /// One fit with a fixed bend, and a fixed relative error of a measured speed.
   struct Fit {
     double bend = 0;
+    double noise = 0;
     double weight = 0;
     Posterior posterior;
   };
@@ -113,6 +121,7 @@ class ClusterSpeeds {
   /// How workers of this type share steps of the network; of another one if it was not measured.
   [[nodiscard]] const WorkSharing* sharing_of(const std::string& gpu,
                                               const std::string& model) const;
+  [[nodiscard]] Fit fit_with(double bend, double noise) const;
   void fit_all();
   void fit_ceilings(const Networks& networks);
   [[nodiscard]] Result<std::vector<Part>> parts_of(const Cluster& cluster,

@@ -137,7 +137,7 @@ void Lifetimes::add_servers(const Calibration& calibration) {
 
 void Lifetimes::measure_pool() {
   pool_.assign(cap_h_, 0);
-  Numbers counts, expected, region_counts, region_expected;
+  Numbers counts, expected;
   double revoked_in_all = 0;
   double hours_in_all = 0;
   Numbers revoked(cap_h_, 0), hours(cap_h_, 0);
@@ -154,23 +154,11 @@ void Lifetimes::measure_pool() {
     // A little of the overall hazard, so that no hour is without any.
     pool_[h] = hours[h] > 0 ? (revoked[h] + 0.5 * overall) / (hours[h] + 0.5) : overall;
   }
-  // The level of a region after the hours with the first half of all losses: the early ones vary by
-  // causes of their own.
-  std::size_t early = 0;
-  for (double sum = 0; early < cap_h_ && 2 * sum < revoked_in_all; ++early) {
-    sum += revoked[early];
-  }
   for (const auto& [key, exposure] : groups_) {
-    double late_counts = 0;
-    double late_expected = 0;
     for (std::size_t h = 0; h < cap_h_; ++h) {
       counts.push_back(exposure.revoked[h]);
       expected.push_back(exposure.server_hours[h] * pool_[h]);
-      late_counts += h >= early ? counts.back() : 0;
-      late_expected += h >= early ? expected.back() : 0;
     }
-    region_counts.push_back(late_counts);
-    region_expected.push_back(late_expected);
   }
   // By hour, with the weight of an average hour on all hours together.
   const double all = shape_of(counts, expected);
@@ -185,7 +173,6 @@ void Lifetimes::measure_pool() {
     shapes_.push_back(beyond <= 0 ? kMostShape
                                   : std::clamp(squares / beyond, kLeastShape, kMostShape));
   }
-  region_shape_ = shape_of(region_counts, region_expected);
 }
 
 const Exposure* Lifetimes::find(const std::string& gpu, const std::string& region) const {
@@ -243,14 +230,43 @@ std::string Lifetimes::because(const std::string& gpu, const std::string& region
          std::to_string(groups_.size()) + " types and regions";
 }
 
+/// How far the hazard of these hours together may be from the pool's in one region or month: its
+/// relative variance, from as many as were seen then. Each counts by its expected losses, so that
+/// the largest do not decide alone; the pool's own error is part of it.
+double Lifetimes::variance_between_regions(const Numbers& parts_of_hours) const {
+  double squares = 0, losses = 0, all_expected = 0, count = 0;
+  for (const auto& [key, exposure] : groups_) {
+    double lost = 0, expected = 0;
+    for (std::size_t h = 0; h < cap_h_; ++h) {
+      lost += parts_of_hours[h] * exposure.revoked[h];
+      expected += parts_of_hours[h] * exposure.server_hours[h] * pool_[h];
+    }
+    if (expected > 0) {
+      squares += (lost - expected) * (lost - expected) / expected;
+      losses += lost;
+      all_expected += expected;
+      count += 1;
+    }
+  }
+  if (count < 2) {  // nobody has seen regions that differ
+    return 1 / kMostShape;
+  }
+  const double beyond = (squares * count / (count - 1) - count) / all_expected;
+  // Of a spread that is known from few, a new value lies outside more often.
+  const double wider = student_quantile(0.95, count - 1) / kHalfOf90;
+  return std::clamp(beyond, 1 / kMostShape, 1 / kLeastShape) * (1 + 1 / count) * wider * wider +
+         1 / std::max(losses, 1.0);
+}
+
 Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::string& region,
                                           double from_h, double to_h, double servers) const {
   TRY_ASSIGN(const Numbers central, hazards(gpu, region));
   const Exposure* own = find(gpu, region);
   // The cumulative hazard as a gamma distribution with the same mean and variance. Hours that were
-  // seen here are uncertain by themselves; for others the level of the region, or of the month, is
-  // one factor.
+  // seen here are uncertain by themselves; for all others together regions, or months, differ as
+  // much as those do in which these hours were seen.
   double mean = 0, variance = 0, unseen = 0;
+  Numbers unseen_parts(cap_h_, 0);
   for (std::size_t h = 0; h < cap_h_; ++h) {
     const double begin = static_cast<double>(h);
     const double part = std::clamp(to_h - begin, 0.0, 1.0) - std::clamp(from_h - begin, 0.0, 1.0);
@@ -260,6 +276,7 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
       variance += hazard * hazard / (shapes_[h] + own->revoked[h]);
     } else {
       unseen += hazard;
+      unseen_parts[h] = std::max(part, 0.0);
     }
   }
   if (!is_capped_ && !central.empty()) {
@@ -267,8 +284,9 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
     const double beyond = std::max(0.0, to_h - std::max(from_h, known)) * central.back();
     mean += beyond;
     unseen += beyond;
+    unseen_parts.back() = 1;  // the last hour goes on
   }
-  variance += unseen * unseen / region_shape_;
+  variance += unseen * unseen * variance_between_regions(unseen_parts);
   const Reason reason{"share", because(gpu, region)};
   if (mean <= 0) {
     return absolute_forecast(0, 0, 1, 0, 1, reason);

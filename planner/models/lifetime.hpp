@@ -68,12 +68,12 @@ class Lifetimes {
                                                     const std::string& region) const;
   /// The counts of this machine type and region; null if there are none.
   [[nodiscard]] const Exposure* find(const std::string& gpu, const std::string& region) const;
+  [[nodiscard]] double variance_between_regions(const std::vector<double>& parts_of_hours) const;
   [[nodiscard]] std::string because(const std::string& gpu, const std::string& region) const;
 
   std::map<Key, Exposure> groups_;
   std::vector<double> pool_;    ///< hazards per hour of age
   std::vector<double> shapes_;  ///< of the gamma prior of a region's hazard, by hour of age
-  double region_shape_ = 1;     ///< of a region's whole level
   std::size_t cap_h_ = 0;       ///< as far as anything is known
   bool is_capped_ = false;      ///< no server lives longer; else the last hazard goes on
   std::vector<double> hour_losses_, hour_expected_;  ///< by hour of the day

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -24,8 +25,10 @@ constexpr double kErrorOutside = 0.10;
 /// No error that is measured on a few points is taken as smaller.
 constexpr double kLeastError = 0.012;
 constexpr double kErrorOfLatency = 0.25;
-constexpr double kErrorOfLatencyElsewhere = 0.5;
+constexpr double kUnknownLatency = 1.5;  // standard deviation of a logarithm before measurements
+constexpr double kTypesApart = 0.15;     // of the factor of a machine type on the cost of latency
 constexpr double kSlackLatencyMs = 1;
+constexpr std::size_t kOverlapLeast = 5;  // measurements of a family, on all machine types
 
 double log_mean(const Numbers& values) {
   Numbers logs;
@@ -46,7 +49,9 @@ std::string count_of(std::size_t count, const std::string& what) {
 
 }  // namespace
 
-StepTimes::StepTimes(const Calibration& calibration) {
+StepTimes::StepTimes(const Calibration& calibration) : StepTimes(calibration, true) {}
+
+StepTimes::StepTimes(const Calibration& calibration, bool may_overlap) {
   base_latency_ms_ = calibration.step_times.empty() ? 0 : std::numeric_limits<double>::max();
   for (const StepTimeRow& row : calibration.step_times) {
     base_latency_ms_ = std::min(base_latency_ms_, row.network_latency_ms);
@@ -58,14 +63,15 @@ StepTimes::StepTimes(const Calibration& calibration) {
   }
   for (const auto& [gpu, rows] : measured_) {
     std::map<std::pair<std::string, std::string>, Numbers> times;
-    std::map<std::string, double> gflops;
+    std::map<std::string, double> gflops, tensors;
     for (const StepTimeRow& row : rows) {
       times[{row.family, row.model}].push_back(row.step_s);
       gflops[row.model] = row.gflops;
+      tensors[row.model] = row.tensors.value_or(0);
     }
     for (const auto& [key, values] : times) {
-      points_[gpu][key.first].push_back(
-          {key.second, gflops[key.second], log_mean(values), static_cast<int>(values.size())});
+      points_[gpu][key.first].push_back({key.second, gflops[key.second], log_mean(values),
+                                         static_cast<int>(values.size()), tensors[key.second]});
     }
   }
   for (const StepTimeRow& row : calibration.step_times) {
@@ -80,6 +86,11 @@ StepTimes::StepTimes(const Calibration& calibration) {
   }
   measure_day_spread(calibration);
   choose_forms();
+  for (const auto& [family, has_root] : has_root_) {
+    if (may_overlap) {
+      try_overlap(calibration, family);
+    }
+  }
 }
 
 void StepTimes::measure_day_spread(const Calibration& calibration) {
@@ -135,6 +146,66 @@ void StepTimes::choose_forms() {
     }
     has_root_[family] = gain > 0;
   }
+}
+
+/// Each network that is left out of one machine type is predicted by the lines of the types, chosen
+/// without it, and by the overlap; the better way counts from then on. The only network of a type
+/// says nothing about either.
+void StepTimes::try_overlap(const Calibration& calibration, const std::string& family) {
+  std::vector<FamilyPoint> all;
+  std::vector<std::string> models;
+  for (const auto& [gpu, by_family] : points_) {
+    for (const StepPoint& point : points(gpu, family)) {
+      if (point.tensors <= 0 || point.gflops <= 0) {
+        return;
+      }
+      all.push_back({gpu, point.gflops, point.tensors, point.step_s});
+      models.push_back(point.model);
+    }
+  }
+  if (all.size() < kOverlapLeast) {
+    return;
+  }
+  const Numbers left_out = leave_one_out(all, day_spread_);
+  Numbers of_lines, of_overlap;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::ranges::count(all, all[i].gpu, &FamilyPoint::gpu) < 2) {
+      continue;
+    }
+    Calibration rest;
+    rest.cluster_speeds = calibration.cluster_speeds;
+    std::ranges::copy_if(
+        calibration.step_times, std::back_inserter(rest.step_times),
+        [&](const StepTimeRow& row) { return row.gpu != all[i].gpu || row.model != models[i]; });
+    const Result<Forecast> line =
+        StepTimes(rest, false)
+            .step(all[i].gpu, {models[i], family, all[i].gflops, {}, all[i].tensors, {}, {}});
+    if (line.ok()) {
+      of_lines.push_back(std::log(line.value().quantile(0.5) / all[i].step_s));
+      of_overlap.push_back(left_out[i]);
+    }
+  }
+  const auto count = static_cast<double>(of_lines.size());
+  const double gain = count * std::log(std::max(root_mean_square(of_lines), kLeastError) /
+                                       std::max(root_mean_square(of_overlap), kLeastError));
+  if (count > 0 && gain > std::log(count)) {  // the price of its two further coefficients (BIC)
+    overlaps_.emplace(family, Overlap{OverlappedSteps(all, day_spread_),
+                                      root_mean_square(of_overlap), all.size()});
+  }
+}
+
+std::optional<StepTimes::Candidate> StepTimes::from_overlap(const std::string& gpu,
+                                                            const Network& network) const {
+  const auto overlap = overlaps_.find(network.family);
+  if (overlap == overlaps_.end() || points(gpu, network.family).empty() || !network.tensors ||
+      *network.tensors <= 0 || *network.gflops <= 0) {
+    return std::nullopt;
+  }
+  const FamilyPoint point{gpu, *network.gflops, *network.tensors, 0};
+  return Candidate{overlap->second.steps.step_s(point),
+                   std::hypot(overlap->second.error, overlap->second.steps.log_sd(point)), 1,
+                   std::to_string(overlap->second.networks) + " measurements of " + network.family +
+                       " networks: launching and computing overlap"};
 }
 
 const StepTimes::Points& StepTimes::points(const std::string& gpu,
@@ -311,8 +382,12 @@ Result<Forecast> StepTimes::step(const std::string& gpu, const Network& network,
     return Error{Errc::kNotFound,
                  "nothing is known of network '" + network.model + "': give family and gflops"};
   }
-  std::vector<Candidate> candidates =
-      from_family(gpu, network.family, network.model, *network.gflops);
+  std::vector<Candidate> candidates;
+  if (const std::optional<Candidate> overlap = from_overlap(gpu, network)) {
+    candidates.push_back(*overlap);
+  } else {
+    candidates = from_family(gpu, network.family, network.model, *network.gflops);
+  }
   if (candidates.empty()) {
     candidates = from_other_families(gpu, network);
   }
@@ -340,45 +415,56 @@ Result<Forecast> StepTimes::step(const std::string& gpu, const Network& network,
   return relative_forecast(std::exp(log_step), sd, 5, {"s", because});
 }
 
+/// One line in the parameters for all machine types, as it is the network that is slow; types
+/// differ by a factor that is near one.
 Result<Forecast> StepTimes::latency_cost(const std::string& gpu, const Network& network,
                                          double further_ms) const {
   if (latencies_.empty() || !network.params) {
     return Error{Errc::kNotFound,
                  "the cost of latency needs rows of step_time.csv with two latencies, and params"};
   }
-  // The line of the type with most points, scaled to the own points; from three own points on, or
-  // averaged with it for two, their own line.
-  const auto most = std::max_element(
-      latencies_.begin(), latencies_.end(),
-      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  const auto line_of = [&](const std::vector<LatencyPoint>& points, double params) {
-    std::vector<Numbers> rows;
-    Numbers costs;
-    for (const LatencyPoint& point : points) {
-      rows.push_back({1, point.params});
+  struct Point {
+    std::size_t type;
+    double params, log_cost;
+  };
+  std::vector<Point> points;
+  std::vector<std::string> types;
+  Numbers per_parameter, costs;
+  for (const auto& [type, list] : latencies_) {
+    for (const LatencyPoint& point : list) {
+      points.push_back({types.size(), point.params, std::log(point.cost_s_per_ms)});
+      per_parameter.push_back(point.cost_s_per_ms / point.params);
       costs.push_back(point.cost_s_per_ms);
     }
-    const double line = costs.size() == 1 ? costs[0] : dot({1, params}, relative_fit(rows, costs));
-    return std::max(line, *std::min_element(costs.begin(), costs.end()) / 2);
+    types.push_back(type);
+  }
+  // Half of a typical cost depends on the parameters, before more is known.
+  enum : std::size_t { kConstant, kSlope, kFirstType };
+  std::vector<Prior> priors = {{std::log(log_mean(costs) / 2), kUnknownLatency},
+                               {std::log(log_mean(per_parameter) / 2), kUnknownLatency}};
+  priors.resize(kFirstType + types.size(), {0, kTypesApart});
+  const auto log_cost = [](const Numbers& at, std::optional<std::size_t> type, double params) {
+    return std::log(std::exp(at[kConstant]) + std::exp(at[kSlope]) * params) +
+           (type ? at[kFirstType + *type] : 0);
   };
-  const auto own = latencies_.find(gpu);
-  double per_ms = line_of(most->second, *network.params);
-  double error = kErrorOfLatencyElsewhere;
-  std::string because =
-      count_of(most->second.size(), "network") + " with further latency on " + most->first;
-  if (own != latencies_.end() && own != most) {
-    Numbers ratios;
-    for (const LatencyPoint& point : own->second) {
-      ratios.push_back(point.cost_s_per_ms / line_of(most->second, point.params));
+  const Posterior fit = fit_posterior(priors, [&](const Numbers& at) {
+    Numbers errors;
+    for (const Point& point : points) {
+      errors.push_back((log_cost(at, point.type, point.params) - point.log_cost) / kErrorOfLatency);
     }
-    per_ms *= log_mean(ratios);
-    because += ", " + std::to_string(own->second.size()) + " on " + gpu;
-  }
-  if (own != latencies_.end() && own->second.size() > 1) {
-    per_ms = std::sqrt(per_ms * line_of(own->second, *network.params));
-    error = kErrorOfLatency;
-  }
-  return relative_forecast(per_ms * further_ms, error, 5, {"s", because});
+    return errors;
+  });
+  const auto own = std::ranges::find(types, gpu);
+  const bool is_known = own != types.end();
+  const std::optional<std::size_t> type =
+      is_known ? std::optional(static_cast<std::size_t>(own - types.begin())) : std::nullopt;
+  const double sd = std::hypot(
+      fit.deviation_of([&](const Numbers& at) { return log_cost(at, type, *network.params); }),
+      kErrorOfLatency, is_known ? 0 : kTypesApart);
+  return relative_forecast(
+      std::exp(log_cost(fit.mean, type, *network.params)) * further_ms, sd, 5,
+      {"s", count_of(points.size(), "measurement") + " with further latency, " +
+                std::to_string(is_known ? latencies_.at(gpu).size() : 0) + " of them on " + gpu});
 }
 
 Result<Forecast> StepTimes::step_with_latency(const std::string& gpu, const Network& network,

@@ -6,7 +6,8 @@
 // relative errors (CM-DARE, ICDCS 2020, fits one line for each type; families differ). A family
 // whose time also grows with the width of its layers has a term in the square root as well. A type
 // with few measured networks takes the shape of the curve from other types, as Habitat (ATC 2021)
-// does for single operations.
+// does for single operations. A family of which overlapped_steps.hpp predicts left-out networks
+// better than these lines is predicted by that, for all machine types together.
 
 #include <map>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "planner/calibration/calibration.hpp"
 #include "planner/estimate.hpp"
 #include "planner/models/networks.hpp"
+#include "planner/models/overlapped_steps.hpp"
 
 namespace mayfly::planner {
 
@@ -25,6 +27,7 @@ struct StepPoint {
   double gflops = 0;
   double step_s = 0;  ///< geometric mean of the campaigns
   int campaigns = 0;
+  double tensors = 0;  ///< 0 = unknown
 };
 
 class StepTimes {
@@ -65,8 +68,12 @@ class StepTimes {
     double cost_s_per_ms = 0;
   };
 
+  StepTimes(const Calibration& calibration, bool may_overlap);
   void measure_day_spread(const Calibration& calibration);
   void choose_forms();
+  void try_overlap(const Calibration& calibration, const std::string& family);
+  [[nodiscard]] std::optional<Candidate> from_overlap(const std::string& gpu,
+                                                      const Network& network) const;
   [[nodiscard]] const Points& points(const std::string& gpu, const std::string& family) const;
   [[nodiscard]] std::vector<double> features(const std::string& family, double gflops) const;
   /// The time on a type with enough points of the family: measured, or else from its own fit.
@@ -83,7 +90,14 @@ class StepTimes {
   std::map<std::string, std::map<std::string, Points>> points_;  ///< by machine type and family
   std::map<std::string, std::vector<StepTimeRow>> measured_;     ///< by machine type
   std::map<std::string, bool> has_root_;                         ///< by family
-  std::map<std::string, std::vector<LatencyPoint>> latencies_;   ///< by machine type
+  /// A family that is predicted as overlapped, and the error for left-out networks.
+  struct Overlap {
+    OverlappedSteps steps;
+    double error = 0;
+    std::size_t networks = 0;
+  };
+  std::map<std::string, Overlap> overlaps_;                     ///< by family
+  std::map<std::string, std::vector<LatencyPoint>> latencies_;  ///< by machine type
   double day_spread_ = 0;
   double base_latency_ms_ = 0;
 };

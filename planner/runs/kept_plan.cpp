@@ -43,14 +43,21 @@ PlannedOffer planned_offer(const Market& market, const JobModel& job, std::size_
   return offer;
 }
 
+/// Of 1, 2, ... workers on this offer; with a composition, of so many together in its proportions.
 PlannedSpeeds planned_speeds(const Market& market, const JobModel& job, std::size_t index,
-                             std::uint32_t workers, double work_per_step) {
+                             const Candidate& candidate, double work_per_step) {
   PlannedSpeeds speeds;
-  const OfferModel& model = market.offers[index];
-  speeds.machine = model.offer.machine_type;
-  std::vector<std::uint32_t> counts(market.machines, 0);
-  for (std::uint32_t count = 1; count <= workers; ++count) {
-    counts[model.machine] = count;
+  speeds.machine = market.offers[index].offer.machine_type;
+  const cloud_hooks::OfferCatalog catalog(terms_of(market, job, candidate), {});
+  for (std::uint32_t count = 1; count <= candidate.workers; ++count) {
+    std::vector<std::uint32_t> counts(market.machines, 0);
+    const std::vector<std::uint32_t> wanted = catalog.wanted_of(count);
+    for (std::size_t place = 0; place < wanted.size(); ++place) {
+      counts[market.offers[candidate.offers[place]].machine] += wanted[place];
+    }
+    if (!catalog.has_composition()) {
+      counts[market.offers[index].machine] = count;
+    }
     speeds.steps_per_s.push_back(job.speed(counts) / work_per_step);
   }
   return speeds;
@@ -88,10 +95,11 @@ const PlannedOffer* KeptPlan::find_offer(const std::string& text) const {
   return found == offers.end() ? nullptr : &*found;
 }
 
-KeptPlan kept_plan(const Market& market, const JobModel& job, const Row& row,
+KeptPlan kept_plan(const Market& market, const JobModel& whole, const Row& row,
                    double work_per_step) {
   ENSURE(row.is_simulated, "only a simulated plan predicts times");
   const Candidate& candidate = row.candidate;
+  const JobModel job = served(whole, candidate);
   KeptPlan plan;
   plan.plan = describe(market, candidate);
   plan.steps = job.work / work_per_step;
@@ -100,7 +108,7 @@ KeptPlan kept_plan(const Market& market, const JobModel& job, const Row& row,
     plan.offers.push_back(planned_offer(market, job, index));
     const std::string& machine = plan.offers.back().machine;
     if (std::ranges::find(plan.speeds, machine, &PlannedSpeeds::machine) == plan.speeds.end()) {
-      plan.speeds.push_back(planned_speeds(market, job, index, candidate.workers, work_per_step));
+      plan.speeds.push_back(planned_speeds(market, job, index, candidate, work_per_step));
     }
   }
   plan.speed_log_sd = job.speed_log_sd;

@@ -50,7 +50,7 @@ struct PlannedOffer {
   }
 };
 
-/// Of workers on one machine type.
+/// Of workers on one machine type; of a composition, together in its proportions.
 struct PlannedSpeeds {
   std::string machine;
   std::vector<double> steps_per_s;  ///< of 1, 2, ... workers
@@ -73,6 +73,9 @@ struct KeptPlan {
   std::vector<PlannedSpeeds> speeds;  ///< of each machine type; the one that is asked for first
   double speed_log_sd = 0;            ///< of all speeds together, as JobModel has it
   double recovery_s = 0, checkpoint_s = 0, checkpoint_every_s = 0;
+  std::string checkpoint_because;     ///< if the plan has chosen the interval
+  std::optional<double> deadline_s;   ///< that was asked for, since the job's begin
+  bool is_fastest = false;            ///< the goal: the least time, not the least cost
   PlannedRange time_s, cost, losses;  ///< of the whole job
   double starting_s = 0, missing_s = 0,
          stopped_s = 0;  ///< mean lost times, as PathOutcome has them
@@ -99,6 +102,9 @@ struct KeptPlan {
     io("recovery_s", r.recovery_s);
     io("checkpoint_s", r.checkpoint_s);
     io("checkpoint_every_s", r.checkpoint_every_s);
+    io.newer("checkpoint_because", r.checkpoint_because);
+    io.newer("deadline_s", r.deadline_s);
+    io.newer("is_fastest", r.is_fastest);
     io("time_s", r.time_s);
     io("cost", r.cost);
     io("losses", r.losses);
@@ -109,7 +115,8 @@ struct KeptPlan {
 };
 
 /// What a simulated row of a plan predicts. `work_per_step`: of JobModel::work. The caller adds
-/// what only it knows: `rests_on`, `inputs`, `model`, `global_batch`.
+/// what only it knows: `rests_on`, `inputs`, `model`, `global_batch`, `deadline_s`, `is_fastest`,
+/// `checkpoint_because`.
 [[nodiscard]] KeptPlan kept_plan(const Market& market, const JobModel& job, const Row& row,
                                  double work_per_step);
 

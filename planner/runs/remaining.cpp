@@ -154,6 +154,11 @@ double expected_losses(const PlannedOffer& offer, double age_s, double seconds) 
          rounds * (lifetime.hazard(cap) + 1) + lifetime.hazard(later - rounds * cap);
 }
 
+double up_share(const PlannedOffer& offer, double age_s) {
+  const double losses = expected_losses(offer, age_s, kSecondsPerHour);
+  return 1 / (1 + losses * offer.start_s.median / kSecondsPerHour);
+}
+
 Result<Remaining> remaining(const RestOfJob& rest, const KeptPlan* plan) {
   Remaining left;
   if (rest.price_per_hour) {

@@ -45,6 +45,10 @@ struct Remaining {
 /// loss the hazard goes on as if there were none.
 [[nodiscard]] double expected_losses(const PlannedOffer& offer, double age_s, double seconds);
 
+/// The share of the next hour in which the place of a server of this offer that is `age_s` old now
+/// has a worker, if each loss leaves it without one for the time that a server takes to start.
+[[nodiscard]] double up_share(const PlannedOffer& offer, double age_s);
+
 /// `plan` may be null. Losses of servers are taken as independent; what else befalls a job is in
 /// the spread of the plan's simulated jobs. kNotFound if neither a plan nor enough of the run says
 /// how fast it is.

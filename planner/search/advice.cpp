@@ -171,12 +171,19 @@ std::vector<std::string> Adviser::changes() const {
 /// The chosen plan's first offer in each zone that has it.
 void Adviser::compare_zones(Advice& advice) const {
   const OfferModel& first = market_.offers[chosen_.candidate.offers.front()];
+  const bool mixes_machines = std::ranges::any_of(chosen_.candidate.offers, [&](std::size_t offer) {
+    return market_.offers[offer].machine != first.machine;
+  });
+  if (mixes_machines && !chosen_.candidate.composition.empty()) {
+    return;
+  }
   for (std::size_t offer = 0; offer < market_.offers.size(); ++offer) {
     const OfferModel& model = market_.offers[offer];
     if (model.machine == first.machine && model.offer.market == first.offer.market) {
       Candidate here = chosen_.candidate;
       here.offers = {offer};
       here.on_demand_floor = 0;
+      here.composition.clear();
       here.falls_back = false;
       advice.zones.push_back({model.offer.zone, evaluated(here)});
     }
@@ -217,6 +224,7 @@ void Adviser::compare_on_demand(Advice& advice) const {
     return;
   }
   mixed.falls_back = false;
+  mixed.composition.clear();
   const std::uint32_t step = std::max<std::uint32_t>(1, mixed.workers / 8);
   for (std::uint32_t floor = 0; floor <= mixed.workers; floor += step) {
     mixed.on_demand_floor = floor;
@@ -296,6 +304,20 @@ CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job,
   });
   advice.best_s = best->row.candidate.checkpoint_every_s;
   return advice;
+}
+
+void space_checkpoints(const Market& market, const JobModel& job, const Question& question,
+                       Answer& answer, Advice& advice) {
+  ENSURE(answer.chosen() != nullptr, "something was chosen");
+  if (!advice.checkpoints) {
+    return;
+  }
+  constexpr double kLeast = 60;
+  constexpr double kMost = 7200;
+  advice.checkpoints->chosen_s = std::clamp(advice.checkpoints->daly_s, kLeast, kMost);
+  Row& row = answer.rows.front();
+  row.candidate.checkpoint_every_s = *advice.checkpoints->chosen_s;
+  row.summary = evaluate(market, job, question, row.candidate, row.summary.paths).summary;
 }
 
 Advice advise(const Market& market, const JobModel& job, const Question& question,

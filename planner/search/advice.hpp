@@ -4,6 +4,7 @@
 // larger clusters, checkpoint intervals, shares on demand, and what would change the choice. Each
 // comparison is simulated with the same random numbers as the choice. Pure; any thread.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct CheckpointAdvice {
   bool is_bound = false;      ///< no path lost all: with 95 % the mean time is longer
   double young_s = 0;
   double daly_s = 0;
-  double best_s = 0;  ///< the simulated optimum, of the intervals in `tried`
+  double best_s = 0;               ///< the simulated optimum, of the intervals in `tried`
+  std::optional<double> chosen_s;  ///< what space_checkpoints() has given the plan
   std::vector<Alternative> tried;
 };
 
@@ -45,5 +47,10 @@ struct Advice {
 [[nodiscard]] CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job,
                                                   const Question& question,
                                                   const Candidate& candidate, std::uint64_t paths);
+
+/// Gives the chosen row Daly's interval, from a minute to two hours, and simulates it anew. Nothing
+/// changes if a checkpoint costs nothing.
+void space_checkpoints(const Market& market, const JobModel& job, const Question& question,
+                       Answer& answer, Advice& advice);
 
 }  // namespace mayfly::planner

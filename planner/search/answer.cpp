@@ -38,8 +38,9 @@ struct Trial {
   double least_cost = kNever;
 };
 
-Trial begin_trial(const Market& market, const JobModel& job, const Question& question,
+Trial begin_trial(const Market& market, const JobModel& whole, const Question& question,
                   const Candidate& candidate) {
+  const JobModel job = served(whole, candidate);
   constexpr double kBestLuck = 3;  // standard deviations
   Trial trial;
   trial.row.candidate = candidate;
@@ -81,7 +82,8 @@ Obstacle obstacle_of(const Trial& trial, const Question& question) {
   if (summary.reached.value >= question.probability) {
     return Obstacle::kNone;
   }
-  if (question.budget && summary.in_budget.value < summary.in_time.value) {
+  const double missed = 1 - summary.reached.value;
+  if (summary.in_budget.value < summary.in_time.value || summary.stopped.value > missed / 2) {
     return Obstacle::kPrice;
   }
   std::vector<PathOutcome> late;
@@ -123,15 +125,17 @@ void extend(Trial& trial, const Market& market, const JobModel& job, const Quest
   if (!trial.row.is_simulated || count <= trial.paths.size()) {
     return;
   }
-  const auto more = simulate(market, job, trial.row.candidate, trial.horizon_s, question.seed,
-                             trial.paths.size(), count - trial.paths.size());
+  const auto more =
+      simulate(market, served(job, trial.row.candidate), trial.row.candidate, trial.horizon_s,
+               question.seed, trial.paths.size(), count - trial.paths.size());
   trial.paths.insert(trial.paths.end(), more.begin(), more.end());
   judge(trial, question);
 }
 
-JobModel with_deadline(const JobModel& job, const Question& question) {
+JobModel with_limits(const JobModel& job, const Question& question) {
   JobModel changed = job;
   changed.deadline_s = question.deadline_s;
+  changed.budget = question.budget;
   return changed;
 }
 
@@ -257,22 +261,22 @@ const char* to_string(Obstacle obstacle) {
 
 Row evaluate(const Market& market, const JobModel& job, const Question& question,
              const Candidate& candidate, std::uint64_t count) {
-  const JobModel timed = with_deadline(job, question);
-  Trial trial = begin_trial(market, timed, question, candidate);
+  const JobModel limited = with_limits(job, question);
+  Trial trial = begin_trial(market, limited, question, candidate);
   trial.row.is_simulated = true;
-  extend(trial, market, timed, question, count);
+  extend(trial, market, limited, question, count);
   return trial.row;
 }
 
 Result<Answer> answer(const Market& market, const JobModel& job, const Question& question,
                       const std::vector<Candidate>& candidates) {
   ENSURE(!candidates.empty() && question.sweep_paths > 0, "there is something to choose from");
-  const JobModel timed = with_deadline(job, question);
+  const JobModel limited = with_limits(job, question);
   std::vector<Trial> trials(candidates.size());
   for_each(question, trials.size(), [&](std::size_t i) {
-    trials[i] = begin_trial(market, timed, question, candidates[i]);
+    trials[i] = begin_trial(market, limited, question, candidates[i]);
     if (trials[i].row.is_simulated) {
-      extend(trials[i], market, timed, question, question.sweep_paths);
+      extend(trials[i], market, limited, question, question.sweep_paths);
     } else {
       trials[i].row.obstacle = obstacle_of(trials[i], question);
     }
@@ -286,7 +290,7 @@ Result<Answer> answer(const Market& market, const JobModel& job, const Question&
     for_each(question, open.size(), [&](std::size_t i) {
       Trial& trial = trials[open[i]];
       if (!is_settled(trial.row.summary, kShareError)) {
-        extend(trial, market, timed, question, paths);
+        extend(trial, market, limited, question, paths);
       }
     });
     rank(trials, question);

@@ -1,11 +1,13 @@
 // Which candidates there are, and what they are called.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "base/check.hpp"
 #include "planner/search/question.hpp"
+#include "planner/simulation/working_set.hpp"
 
 namespace mayfly::planner {
 namespace {
@@ -72,6 +74,66 @@ void add_mixtures(const Market& market, const Candidate& spot, std::vector<Candi
   }
 }
 
+/// Compositions of `one.workers`: spot servers of each machine type spread evenly over its zones,
+/// and one, half or all but one of them of another type, each type from its cheapest offer.
+void add_compositions(const Market& market, const Candidate& one,
+                      std::vector<Candidate>& candidates) {
+  std::map<std::size_t, std::vector<std::size_t>> of_machine;
+  for (std::size_t offer = 0; offer < market.offers.size(); ++offer) {
+    if (is_spot(market.offers[offer])) {
+      of_machine[market.offers[offer].machine].push_back(offer);
+    }
+  }
+  const auto add = [&](std::vector<std::size_t> offers, std::vector<std::uint32_t> counts) {
+    Candidate composed = one;
+    composed.offers = std::move(offers);
+    composed.composition = std::move(counts);
+    candidates.push_back(std::move(composed));
+  };
+  std::vector<std::size_t> cheapest;  // of each machine type
+  for (auto& [machine, offers] : of_machine) {
+    std::ranges::stable_sort(
+        offers, {}, [&](std::size_t offer) { return market.offers[offer].price_per_hour; });
+    cheapest.push_back(offers.front());
+    const auto zones = static_cast<std::uint32_t>(offers.size());
+    if (zones > 1 && one.workers >= zones) {
+      std::vector<std::uint32_t> counts(zones, one.workers / zones);
+      std::fill_n(counts.begin(), one.workers % zones, one.workers / zones + 1);
+      add(offers, counts);
+    }
+  }
+  for (std::size_t a = 0; a < cheapest.size(); ++a) {
+    for (std::size_t b = a + 1; b < cheapest.size(); ++b) {
+      for (const std::uint32_t of_a : std::set{1U, one.workers / 2, one.workers - 1}) {
+        if (of_a > 0 && of_a < one.workers) {
+          add({cheapest[a], cheapest[b]}, {of_a, one.workers - of_a});
+        }
+      }
+    }
+  }
+}
+
+/// "2 x a, spot in z1 + 1 x b, spot in z2".
+std::string describe_composition(const Market& market, const Candidate& candidate) {
+  std::string text;
+  for (std::size_t place = 0; place < candidate.offers.size(); ++place) {
+    Candidate part;
+    part.offers = {candidate.offers[place]};
+    part.workers = candidate.composition[place];
+    text += part.workers == 0 ? "" : (text.empty() ? "" : " + ") + describe(market, part);
+  }
+  return text;
+}
+
+/// Spares, and how parameter servers are used.
+std::string rest_of(const Candidate& candidate) {
+  std::string text;
+  if (candidate.spares > 0) {
+    text = ", " + std::to_string(candidate.spares) + (candidate.spares == 1 ? " spare" : " spares");
+  }
+  return text + (candidate.serving_words.empty() ? "" : ", " + candidate.serving_words);
+}
+
 }  // namespace
 
 std::vector<Candidate> candidates_of(const Market& market, const Question& question) {
@@ -93,11 +155,41 @@ std::vector<Candidate> candidates_of(const Market& market, const Question& quest
         add_mixtures(market, one, candidates);
       }
     }
+    if (question.has_mixtures) {
+      add_compositions(market, one, candidates);
+    }
   }
   return candidates;
 }
 
+std::vector<Candidate> with_servings(const JobModel& job,
+                                     const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> all = job.servings.empty() ? candidates : std::vector<Candidate>();
+  for (std::size_t i = 0; i < job.servings.size(); ++i) {
+    for (Candidate one : candidates) {
+      one.serving = i;
+      one.serving_words = job.servings[i].words;
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
+std::vector<Candidate> take_unknown_speeds(const Market& market, const JobModel& job,
+                                           std::vector<Candidate>& candidates) {
+  const auto unknown = std::ranges::stable_partition(candidates, [&](const Candidate& candidate) {
+    const double speed = WorkingSet(market, served(job, candidate), candidate).full_speed();
+    return std::isfinite(speed) && speed > 0;
+  });
+  std::vector<Candidate> taken(unknown.begin(), unknown.end());
+  candidates.erase(unknown.begin(), unknown.end());
+  return taken;
+}
+
 std::string describe(const Market& market, const Candidate& candidate) {
+  if (!candidate.composition.empty()) {
+    return describe_composition(market, candidate) + rest_of(candidate);
+  }
   const auto list = [&](bool of_spot, bool zones) {
     std::vector<std::string> names;
     for (const std::size_t index : candidate.offers) {
@@ -128,11 +220,7 @@ std::string describe(const Market& market, const Candidate& candidate) {
     text +=
         candidate.falls_back ? ", else on demand, and from the last moment" : ", else on demand";
   }
-  if (candidate.spares > 0) {
-    text +=
-        ", " + std::to_string(candidate.spares) + (candidate.spares == 1 ? " spare" : " spares");
-  }
-  return text;
+  return text + rest_of(candidate);
 }
 
 }  // namespace mayfly::planner

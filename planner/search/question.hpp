@@ -73,8 +73,17 @@ struct Answer {
 
 /// The ways to run a job: each offer, all spot offers of a machine, all spot offers, each of the
 /// latter with on-demand offers of the same machines as well (none, one or half of the servers on
-/// demand at least), for numbers of workers within the limits.
+/// demand at least), and compositions: spot servers of a machine spread evenly over its zones, or
+/// of two machines in three proportions. All for numbers of workers within the limits.
 [[nodiscard]] std::vector<Candidate> candidates_of(const Market& market, const Question& question);
+
+/// Each candidate with each of the job's ways to use parameter servers, if it has some.
+[[nodiscard]] std::vector<Candidate> with_servings(const JobModel& job,
+                                                   const std::vector<Candidate>& candidates);
+
+/// Takes out the candidates whose workers together have no known speed (0), and returns them.
+[[nodiscard]] std::vector<Candidate> take_unknown_speeds(const Market& market, const JobModel& job,
+                                                         std::vector<Candidate>& candidates);
 
 /// One candidate on `count` paths.
 [[nodiscard]] Row evaluate(const Market& market, const JobModel& job, const Question& question,

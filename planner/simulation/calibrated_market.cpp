@@ -75,9 +75,9 @@ ZoneModel calibrated_zone(const FittedModels& models, const std::string& region)
 }
 
 ClusterSpeed calibrated_speed(const FittedModels& models, Cluster job,
-                              std::vector<std::string> gpus) {
-  return [&models, job = std::move(job),
-          gpus = std::move(gpus)](std::span<const std::uint32_t> workers) {
+                              std::vector<std::string> gpus, bool is_synchronous) {
+  return [&models, job = std::move(job), gpus = std::move(gpus),
+          is_synchronous](std::span<const std::uint32_t> workers) {
     Cluster cluster = job;
     cluster.workers.clear();
     for (std::size_t machine = 0; machine < workers.size(); ++machine) {
@@ -85,9 +85,38 @@ ClusterSpeed calibrated_speed(const FittedModels& models, Cluster job,
         cluster.workers.push_back({gpus[machine], static_cast<double>(workers[machine])});
       }
     }
-    const Result<Forecast> speed = models.cluster_speeds.speed(cluster);
+    const Result<Forecast> speed = is_synchronous ? models.cluster_speeds.synchronous_speed(cluster)
+                                                  : models.cluster_speeds.speed(cluster);
     return speed.ok() ? speed.value().quantile(0.5) : 0;
   };
+}
+
+ParameterServing calibrated_serving(const FittedModels& models, Cluster job,
+                                    const std::vector<std::string>& gpus, bool is_synchronous,
+                                    double price_per_hour) {
+  ParameterServing serving;
+  serving.servers = static_cast<std::uint32_t>(job.parameter_servers);
+  serving.is_synchronous = is_synchronous;
+  serving.cost_per_hour = price_per_hour * job.parameter_servers;
+  serving.words = std::string(is_synchronous ? "BSP" : "ASP") + " with " +
+                  std::to_string(serving.servers) + " parameter server" +
+                  (serving.servers == 1 ? "" : "s");
+  const bool is_measured =
+      std::ranges::any_of(models.calibration.cluster_speeds, [&](const ClusterSpeedRow& row) {
+        return row.parameter_servers == job.parameter_servers && row.workers > 1;
+      });
+  serving.words += is_synchronous ? " (speed derived, not measured)"
+                   : !is_measured ? " (no cluster with so many was measured)"
+                                  : "";
+  Cluster one = job;
+  one.workers = {{gpus.front(), 1}};
+  const Result<Forecast> known = is_synchronous ? models.cluster_speeds.synchronous_speed(one)
+                                                : models.cluster_speeds.speed(one);
+  // At most a factor of two lies between the bounds of synchronous workers, whatever their number.
+  const double bounds = is_synchronous ? std::log(2) / kInterval90 : 0;
+  serving.speed_log_sd = known.ok() ? std::hypot(log_sd(known.value()), bounds) : bounds;
+  serving.speed = calibrated_speed(models, std::move(job), gpus, is_synchronous);
+  return serving;
 }
 
 }  // namespace mayfly::planner

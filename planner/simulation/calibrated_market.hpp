@@ -26,8 +26,16 @@ namespace mayfly::planner {
 
 /// Steps per second by the numbers of workers of each machine type, `gpus`; `job` has the rest of
 /// the cluster. 0 for a cluster whose speed is not known. Each call asks the models anew. `models`
-/// must outlive it.
+/// must outlive it. `is_synchronous`: of workers that wait for each other, in updates of one.
 [[nodiscard]] ClusterSpeed calibrated_speed(const FittedModels& models, Cluster job,
-                                            std::vector<std::string> gpus);
+                                            std::vector<std::string> gpus,
+                                            bool is_synchronous = false);
+
+/// Jobs with that many parameter servers, asynchronous or synchronous; `job` has the network, and
+/// `price_per_hour` is that of one server. The words name what the calibration does not know: a
+/// number of servers that it has no cluster with, or any synchronous job.
+[[nodiscard]] ParameterServing calibrated_serving(const FittedModels& models, Cluster job,
+                                                  const std::vector<std::string>& gpus,
+                                                  bool is_synchronous, double price_per_hour);
 
 }  // namespace mayfly::planner

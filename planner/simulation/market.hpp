@@ -60,6 +60,16 @@ struct Billing {
   double least_s = 60;
 };
 
+/// One way in which a job's workers exchange their updates through parameter servers.
+struct ParameterServing {
+  std::string words;  ///< for people: the policy, the servers, and what is not known of them
+  std::uint32_t servers = 1;
+  bool is_synchronous = false;
+  ClusterSpeed speed;
+  double speed_log_sd = 0;
+  double cost_per_hour = 0;  ///< of all these servers
+};
+
 struct JobModel {
   double work = 0;
   ClusterSpeed speed;
@@ -75,7 +85,10 @@ struct JobModel {
   double other_cost_per_hour = 0;  ///< of parameter servers, evaluators, storage
   double server_lifetime_s = 0;    ///< after which the product gives a server up; 0 = never
   std::optional<double> deadline_s;  ///< for falling back to on demand
+  std::optional<double> budget;      ///< of all servers: the policy stops the job in time for it
   Billing billing;
+  /// What candidates choose from; each has its own speed and cost. Empty: those above.
+  std::vector<ParameterServing> servings;
 };
 
 struct Candidate {
@@ -83,18 +96,27 @@ struct Candidate {
   std::uint32_t workers = 1;        ///< that compute
   std::uint32_t spares = 0;         ///< further servers that wait for a place
   std::uint32_t on_demand_floor = 0;
+  /// Workers on each of `offers`; empty = on the best ones. Then there is no floor. With another
+  /// number of servers it is in proportion, as cloud_hooks/core/offer_catalog says.
+  std::vector<std::uint32_t> composition{};
   double checkpoint_every_s = 0;  ///< 0 = none
   /// Once the rest of the work at the speed of on-demand servers takes as long as the rest of the
   /// time until the deadline, lost servers are replaced on demand.
   bool falls_back = false;
+  std::size_t serving = 0;    ///< of JobModel::servings, if there are some
+  std::string serving_words;  ///< those of that one
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
+/// The job as the candidate's parameter servers make it.
+[[nodiscard]] JobModel served(const JobModel& job, const Candidate& candidate);
+
 /// What one path of a job came to.
 struct PathOutcome {
-  double finish_s = kNever;    ///< from the first request; kNever if the horizon came first
-  double cost = 0;             ///< of all servers until then
+  double finish_s = kNever;  ///< from the first request; kNever if the horizon came first
+  double cost = 0;           ///< of all servers until then
+  bool stopped_by_budget = false;
   std::uint32_t losses = 0;    ///< servers taken while they worked
   std::uint32_t all_lost = 0;  ///< moments at which no worker was left
   std::uint32_t refusals = 0;

@@ -2,9 +2,9 @@
 
 // One path of a job, fast: events are losses, joins and ends only, so a path costs O(losses). It
 // keeps the rules of cloud_hooks/core/ReplacementPolicy, with the product's own OfferCatalog, for
-// what a job without a budget meets: requests, refusals, bursts, ends of lifetimes, on-demand
-// servers in place of spot servers and back. simulation/policy_path runs the policy itself; tests
-// compare both path by path. Pure; one thread for each runner.
+// what a job meets: requests, refusals, bursts, ends of lifetimes, compositions, on-demand servers
+// in place of spot servers and back, a budget for the whole job. simulation/policy_path runs the
+// policy itself; tests compare both path by path. Pure; one thread for each runner.
 
 #include <cstdint>
 #include <limits>
@@ -28,6 +28,7 @@ struct PolicyRules {
   double leave_before_end_s;  ///< of a server's lifetime
   double shun_after_burst_s;
   double back_to_spot_after_s;
+  double stop_margin_s;  ///< the job is stopped so long before the end of its budget
 };
 /// As ReplacementOptions says.
 [[nodiscard]] PolicyRules default_rules();
@@ -46,6 +47,7 @@ class PathRunner {
   struct Server {
     std::size_t offer = 0;  // of the candidate
     double asked_s = 0;
+    std::uint64_t order = 0;  // of the grants
     ServerFate fate;
     double leaves_s = kNever;  // by the policy: at the end of its lifetime, or given up
     bool works = false;
@@ -54,6 +56,11 @@ class PathRunner {
   struct Exchange {
     std::uint64_t old_serial = 0;  // on demand, until its successor works
     std::uint64_t new_serial = 0;
+  };
+  /// A request that will be refused, from when it is sent until the policy hears of it.
+  struct Refusal {
+    std::size_t offer = 0;
+    std::uint32_t count = 0;
   };
   struct PossibleExchange {
     std::size_t server = 0;
@@ -72,9 +79,12 @@ class PathRunner {
   void remove(std::size_t index);
   void ask_later();
   void ask();
-  std::uint32_t request(std::uint32_t wanted, bool is_on_demand_only);
-  [[nodiscard]] bool is_refused(std::size_t offer);
-  std::uint64_t grant(std::size_t offer);
+  void ask_for_missing(std::vector<Refusal>& refusals);
+  void request(std::uint32_t wanted, const std::vector<std::uint32_t>& most,
+               std::vector<Refusal>& refusals);
+  [[nodiscard]] bool is_out_of_stock(std::size_t offer);
+  void refuse(std::size_t offer);
+  std::uint64_t grant(std::size_t offer, double lifetime_s);
   void shun_bursts();
   void update();
   void plan_exchange();
@@ -83,10 +93,23 @@ class PathRunner {
   void plan_fall_back();
   [[nodiscard]] std::uint32_t target() const { return candidate_.workers + candidate_.spares; }
   [[nodiscard]] std::uint32_t missing() const;
+  [[nodiscard]] std::vector<std::uint32_t> present() const;
   [[nodiscard]] std::uint32_t on_demand_present() const;
+  [[nodiscard]] std::vector<std::uint32_t> lacking() const;
+  [[nodiscard]] bool may_give_way(const Server& server,
+                                  const std::vector<std::uint32_t>& present_now) const;
+  [[nodiscard]] bool is_better(std::size_t offer, std::size_t than) const;
   [[nodiscard]] bool is_on_demand(std::size_t offer) const;
   [[nodiscard]] const OfferModel& model(std::size_t offer) const;
   [[nodiscard]] double cost_of(const Server& server) const;
+  [[nodiscard]] double billed(std::size_t offer, double asked_s) const;
+  [[nodiscard]] double spent() const;
+  [[nodiscard]] double per_hour() const;
+  [[nodiscard]] double budget_alarm_s() const;
+  [[nodiscard]] bool is_budget_used_up() const;
+  [[nodiscard]] std::uint32_t affordable(std::size_t offer, std::uint32_t wanted,
+                                         const std::vector<Refusal>& refusals) const;
+  [[nodiscard]] double lifetime_of(std::size_t offer, const std::vector<Refusal>& refusals) const;
 
   const Market& market_;
   const JobModel& job_;
@@ -95,7 +118,7 @@ class PathRunner {
   const PolicyRules rules_;
   const cloud_hooks::OfferCatalog fresh_catalog_;
   WorkingSet set_;
-  bool has_exchanges_ = false;      // spot and on-demand offers that may take each other's place
+  bool has_exchanges_ = false;      // offers that may take each other's place
   std::vector<std::size_t> zones_;  // of the spot offers, those with shocks
 
   // Of the present path.
@@ -107,6 +130,7 @@ class PathRunner {
   double now_s_ = 0;
   std::vector<Server> servers_;
   std::vector<ShockStream> shocks_;      // of zones_
+  std::uint64_t granted_ = 0;            // servers
   std::vector<std::uint64_t> grants_;    // by offer
   std::vector<std::uint64_t> requests_;  // by offer
   std::vector<double> out_until_s_;      // by offer: without capacity
@@ -121,6 +145,8 @@ class PathRunner {
   PossibleExchange next_exchange_;
   int exchange_failures_ = 0;
   double exchange_due_s_ = 0;
+  double exchange_poor_until_s_ = 0;  // the budget does not allow it
+  double closed_bill_ = 0;            // of servers that are gone, as the policy bills them
 };
 
 }  // namespace mayfly::planner

@@ -1,12 +1,12 @@
 #include "planner/simulation/policy_path.hpp"
 
-#include <cmath>
 #include <map>
 #include <queue>
 #include <tuple>
 
 #include "cloud_hooks/core/replacement_policy.hpp"
 #include "planner/simulation/draws.hpp"
+#include "planner/simulation/instants.hpp"
 #include "planner/simulation/progress.hpp"
 #include "planner/simulation/working_set.hpp"
 
@@ -23,23 +23,18 @@ namespace policy_event = cloud_hooks::policy_event;
 constexpr std::uint32_t kCountMax = 1'000'000;  // one request for all servers of a batch
 constexpr Duration kRarely = seconds(1'000'000'000);
 
-double to_s(Instant at) {
-  return static_cast<double>(at.ns) / 1e9;
-}
-
 /// The policy's options for the candidate. Its lists are answered when there is something new, not
 /// at intervals.
 cloud_hooks::ReplacementOptions options_for(const Market& market, const JobModel& job,
-                                            const Candidate& candidate,
-                                            std::optional<double> budget) {
+                                            const Candidate& candidate) {
   cloud_hooks::ReplacementOptions options;
   options.target = options.max = candidate.workers + candidate.spares;
   options.on_demand_floor = candidate.on_demand_floor;
   options.offers = terms_of(market, job, candidate);
   options.provider.count_max = kCountMax;
-  options.budget = budget;
-  options.lifetime_max = Duration(std::llround(job.server_lifetime_s * 1e9));
-  options.billed_at_least = Duration(std::llround(job.billing.least_s * 1e9));
+  options.budget = job.budget;
+  options.lifetime_max = duration_of(job.server_lifetime_s);
+  options.billed_at_least = duration_of(job.billing.least_s);
   options.list_every = kRarely;
   return options;
 }
@@ -47,7 +42,7 @@ cloud_hooks::ReplacementOptions options_for(const Market& market, const JobModel
 class PolicyPath {
  public:
   PolicyPath(const Market& market, const JobModel& job, const Candidate& candidate,
-             double horizon_s, const PathDraws& draws, std::optional<double> budget)
+             double horizon_s, const PathDraws& draws)
       : market_(market),
         job_(job),
         candidate_(candidate),
@@ -56,7 +51,7 @@ class PolicyPath {
         set_(market, job, candidate),
         speed_factor_(draws.factor("speed", 0, job.speed_log_sd)),
         progress_(job, candidate.checkpoint_every_s, set_.full_speed() * speed_factor_),
-        policy_(options_for(market, job, candidate, budget)),
+        policy_(options_for(market, job, candidate)),
         grants_(candidate.offers.size(), 0),
         requests_(candidate.offers.size(), 0),
         out_until_s_(candidate.offers.size(), 0) {
@@ -114,7 +109,6 @@ class PolicyPath {
   std::queue<PolicyEvent> answers_;
   double now_s_ = 0;
   bool is_feeding_ = false;
-  bool stopped_ = false;
   bool lost_all_ = false;
   bool has_been_full_ = false;
   PathOutcome outcome_;
@@ -127,13 +121,13 @@ PathOutcome PolicyPath::run() {
     const std::size_t zone = next_zone();
     const double coming = queue_.empty() ? kNever : std::get<0>(queue_.top());
     const double shock = zone < shocks_.size() ? shocks_[zone].next().at_s : kNever;
-    const double wake = policy_.next_wake() ? to_s(*policy_.next_wake()) : kNever;
+    const double wake = policy_.next_wake() ? seconds_of(*policy_.next_wake()) : kNever;
     const double change = std::min({coming, shock, wake, horizon_s_});
     const double finish = progress_.finish_s();
     now_s_ = std::min(finish, change);
     progress_.advance(now_s_);
-    if (finish <= change || stopped_ || change >= horizon_s_) {
-      outcome_.finish_s = finish <= change && !stopped_ ? now_s_ : kNever;
+    if (finish <= change || change >= horizon_s_) {
+      outcome_.finish_s = finish <= change ? now_s_ : kNever;
       break;
     }
     if (coming <= change) {
@@ -145,11 +139,14 @@ PathOutcome PolicyPath::run() {
     } else {
       feed(policy_event::Tick{});
     }
+    if (outcome_.stopped_by_budget) {
+      break;
+    }
     update();
   }
   feed(policy_event::Closing{});
   feed(policy_event::Ended{});
-  const Instant now{std::llround(now_s_ * 1e9)};
+  const Instant now = instant_of(now_s_);
   outcome_.cost = policy_.status(now).spent + job_.other_cost_per_hour * now_s_ / kSecondsPerHour;
   progress_.report(outcome_);
   return outcome_;
@@ -176,7 +173,7 @@ void PolicyPath::feed(const PolicyEvent& event) {
   while (!answers_.empty()) {
     const PolicyEvent next = std::move(answers_.front());
     answers_.pop();
-    const Instant now{std::llround(now_s_ * 1e9)};
+    const Instant now = instant_of(now_s_);
     for (const PolicyEffect& effect : policy_.handle(now, next)) {
       carry_out(effect);
     }
@@ -200,7 +197,7 @@ void PolicyPath::carry_out(const PolicyEffect& effect) {
   } else if (std::holds_alternative<policy_effect::List>(effect)) {
     tell_list();
   } else if (std::holds_alternative<policy_effect::StopJob>(effect)) {
-    stopped_ = true;
+    outcome_.stopped_by_budget = true;
   }
 }
 
@@ -338,9 +335,8 @@ void PolicyPath::update() {
 }  // namespace
 
 PathOutcome run_policy_path(const Market& market, const JobModel& job, const Candidate& candidate,
-                            double horizon_s, std::uint64_t seed, std::uint64_t path,
-                            std::optional<double> budget) {
-  return PolicyPath(market, job, candidate, horizon_s, PathDraws(seed, path), budget).run();
+                            double horizon_s, std::uint64_t seed, std::uint64_t path) {
+  return PolicyPath(market, job, candidate, horizon_s, PathDraws(seed, path)).run();
 }
 
 }  // namespace mayfly::planner

@@ -50,6 +50,7 @@ Summary summarise(std::span<const PathOutcome> paths, std::optional<double> dead
   std::size_t in_time = 0;
   std::size_t in_budget = 0;
   std::size_t reached = 0;
+  std::size_t stopped = 0;
   for (const PathOutcome& path : paths) {
     const bool finished = path.finish_s < kNever;
     const bool timely = finished && (!deadline_s || path.finish_s <= *deadline_s);
@@ -62,6 +63,7 @@ Summary summarise(std::span<const PathOutcome> paths, std::optional<double> dead
     in_time += timely ? 1 : 0;
     in_budget += cheap ? 1 : 0;
     reached += timely && cheap ? 1 : 0;
+    stopped += path.stopped_by_budget ? 1 : 0;
     summary.losses += weight * path.losses;
     summary.all_lost += weight * path.all_lost;
     summary.refusals += weight * path.refusals;
@@ -75,6 +77,7 @@ Summary summarise(std::span<const PathOutcome> paths, std::optional<double> dead
   summary.in_time = share_of(in_time, paths.size());
   summary.in_budget = share_of(in_budget, paths.size());
   summary.reached = share_of(reached, paths.size());
+  summary.stopped = share_of(stopped, paths.size());
   summary.time_s = spread_of(times);
   summary.cost = spread_of(costs);
   summary.taken = spread_of(taken);

@@ -40,6 +40,7 @@ struct Summary {
   Share in_time;      ///< finished by the deadline; 1 without one
   Share in_budget;    ///< finished, at a cost within the budget; 1 without one
   Share reached;      ///< both
+  Share stopped;      ///< by the policy, because the budget was used up
   Spread taken;       ///< servers taken while they worked, of all paths
   double losses = 0;  ///< means over all paths, as in PathOutcome
   double all_lost = 0;

@@ -12,10 +12,23 @@ constexpr std::size_t kKnownMax = 1 << 16;  // sets of workers whose speed is ke
 
 }  // namespace
 
+JobModel served(const JobModel& job, const Candidate& candidate) {
+  JobModel own = job;
+  if (!job.servings.empty()) {
+    const ParameterServing& serving = job.servings.at(candidate.serving);
+    own.speed = serving.speed;
+    own.speed_log_sd = serving.speed_log_sd;
+    own.other_cost_per_hour += serving.cost_per_hour;
+    own.servings.clear();
+  }
+  return own;
+}
+
 std::vector<cloud_hooks::OfferTerms> terms_of(const Market& market, const JobModel& job,
                                               const Candidate& candidate) {
   std::vector<cloud_hooks::OfferTerms> terms;
-  for (const std::size_t offer : candidate.offers) {
+  for (std::size_t place = 0; place < candidate.offers.size(); ++place) {
+    const std::size_t offer = candidate.offers[place];
     const OfferModel& model = market.offers.at(offer);
     std::vector<std::uint32_t> one(market.machines, 0);
     one.at(model.machine) = 1;
@@ -24,6 +37,7 @@ std::vector<cloud_hooks::OfferTerms> terms_of(const Market& market, const JobMod
     terms.push_back({{std::to_string(model.machine), std::to_string(offer), model.offer.market},
                      model.price_per_hour,
                      speed});
+    terms.back().wanted = candidate.composition.empty() ? 0 : candidate.composition.at(place);
   }
   return terms;
 }
@@ -56,18 +70,31 @@ WorkingSet::WorkingSet(const Market& market, const JobModel& job, const Candidat
   known_.assign(sets <= kKnownMax ? sets : 0, -1);
   counts_.assign(machine_id_.size(), 0);
 
+  full_speed_ = computed(first_counts(terms, candidate));
+}
+
+/// By machine: the candidate's workers if no request is refused.
+std::vector<std::uint32_t> WorkingSet::first_counts(
+    const std::vector<cloud_hooks::OfferTerms>& terms, const Candidate& candidate) const {
   const cloud_hooks::OfferCatalog catalog(terms, {});
+  std::vector<std::uint32_t> counts(machine_id_.size(), 0);
+  if (catalog.has_composition()) {
+    const std::vector<std::uint32_t> wanted = catalog.wanted_of(workers_);
+    for (std::size_t offer = 0; offer < wanted.size(); ++offer) {
+      counts[machine_[offer]] += wanted[offer];
+    }
+    return counts;
+  }
   const std::vector<std::size_t> ranking = catalog.ranking({});
   const auto on_demand = std::ranges::find_if(ranking, [&](std::size_t offer) {
     return terms[offer].offer.market == cloud_hooks::Market::kOnDemand;
   });
   const std::uint32_t floor = on_demand == ranking.end() ? 0 : candidate.on_demand_floor;
-  std::vector<std::uint32_t> counts(machine_id_.size(), 0);
   counts[machine_[ranking.front()]] += workers_ - std::min(workers_, floor);
   if (floor > 0) {
     counts[machine_[*on_demand]] += std::min(workers_, floor);
   }
-  full_speed_ = computed(counts);
+  return counts;
 }
 
 void WorkingSet::join(std::size_t offer) {

@@ -34,6 +34,8 @@ class WorkingSet {
   [[nodiscard]] double speed_of_one(std::size_t offer) const { return one_.at(offer); }
 
  private:
+  [[nodiscard]] std::vector<std::uint32_t> first_counts(
+      const std::vector<cloud_hooks::OfferTerms>& terms, const Candidate& candidate) const;
   [[nodiscard]] double computed(std::vector<std::uint32_t> counts) const;
 
   ClusterSpeed speed_;

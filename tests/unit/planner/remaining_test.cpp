@@ -168,6 +168,8 @@ TEST(Remaining, ServersAreReplacedAtTheEndOfTheLongestLifetime) {
   EXPECT_NEAR(expected_losses(offer, 12 * kHour, 24 * kHour), 0.25 + 1 + 0.25, 1e-9);
   offer.shocks_per_s = 1 / kHour;
   EXPECT_NEAR(expected_losses(offer, 0, kHour), 1 + 0.5 / 24, 1e-9);
+  offer.start_s = {360, 360, 360};
+  EXPECT_NEAR(up_share(offer, 0), 1 / (1 + (1 + 0.5 / 24) / 10), 1e-9) << "a tenth of an hour each";
 }
 
 }  // namespace

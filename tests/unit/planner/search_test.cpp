@@ -60,6 +60,41 @@ TEST(Search, WithoutLossesTheBestPlanIsThatOfArithmetic) {
   }
 }
 
+TEST(Search, ComposesTwoMachinesWhereOneAloneIsTooSlowOrTooDear) {
+  // 24 worker-hours within 4 h: five of machine 0 are too slow, and more than five are not allowed.
+  // Four of them and one of machine 1, which is twice as fast and three times as dear, are just
+  // enough.
+  const Market market = market_of(
+      {spot_offer(0.3, LifetimeTable(), 0, 0, 0), spot_offer(0.9, LifetimeTable(), 0, 0, 1)}, 1, 2);
+  Question question = by_deadline(4);
+  question.workers_most = 5;
+  const auto result = answer(market, job_of(24), question, candidates_of(market, question));
+  ASSERT_TRUE(result.ok());
+  const Row* chosen = result.value().chosen();
+  ASSERT_NE(chosen, nullptr);
+  EXPECT_EQ(chosen->candidate.composition, (std::vector<std::uint32_t>{4, 1}));
+  EXPECT_NEAR(chosen->summary.time_s.mean, 4 * kHour, 1e-6);
+  EXPECT_NEAR(chosen->summary.cost.mean, 4 * (4 * 0.3 + 0.9), 1e-6);
+  EXPECT_EQ(describe(market, chosen->candidate), "4 x m0, spot in z0 + 1 x m1, spot in z0");
+}
+
+TEST(Search, SpreadOverZonesFewerAreLostAtOnce) {
+  Market market = market_of(
+      {spot_offer(0.3, LifetimeTable(), 0, 0), spot_offer(0.3, LifetimeTable(), 0, 1)}, 2);
+  for (ZoneModel& zone : market.zones) {
+    zone.shocks = {0.5, 1.0, {}, 0};
+  }
+  const JobModel job = job_of(40);
+  Candidate spread = workers_on({0, 1}, 4);
+  spread.composition = {2, 2};
+  Question question;
+  const std::vector<Candidate> candidates = candidates_of(market, question);
+  EXPECT_NE(std::ranges::find(candidates, spread), candidates.end());
+  const Row together = evaluate(market, job, question, workers_on({0, 1}, 4), 400);
+  const Row apart = evaluate(market, job, question, spread, 400);
+  EXPECT_LT(apart.summary.all_lost, 0.5 * together.summary.all_lost);
+}
+
 TEST(Search, ChosenPlanIsNearTheBestInHindsight) {
   // The truth: every candidate on many paths with other random numbers.
   const Market market = two_by_two();
@@ -171,6 +206,42 @@ TEST(Search, ObstaclesAreNamed) {
                      workers_on({0}, 2), 400)
                 .obstacle,
             Obstacle::kPrice);
+}
+
+TEST(Search, JobWithABudgetMayBeStoppedByItAndNeverCostsMore) {
+  // Four workers for 10 h at 0.25 cost 10; each loss costs work since the last checkpoint.
+  Market market = market_of({spot_offer(0.25, LifetimeTable::exponential(4 * kHour), 300)});
+  market.zones[0].shocks = {0.1, 1.0, {}, 0};
+  Question question;
+  question.checkpoint_every_s = 3600;
+  question.budget = 11;
+  Candidate candidate = workers_on({0}, 4);
+  candidate.checkpoint_every_s = question.checkpoint_every_s;
+  const Row row = evaluate(market, job_of(40), question, candidate, 800);
+  EXPECT_GT(row.summary.stopped.value, 0.1);
+  EXPECT_LT(row.summary.stopped.value, 0.9);
+  EXPECT_NEAR(row.summary.stopped.value + row.summary.finished.value, 1, 1e-9);
+  EXPECT_EQ(row.obstacle, Obstacle::kPrice);
+  EXPECT_LE(row.summary.cost.high, 11);
+  question.budget = 100;
+  EXPECT_EQ(evaluate(market, job_of(40), question, candidate, 800).summary.stopped.value, 0);
+}
+
+TEST(Search, CandidatesWithoutASpeedAreTakenOut) {
+  const Market market = two_by_two();
+  JobModel job = job_of(24);
+  job.speed = [known = job.speed](std::span<const std::uint32_t> workers) {
+    return workers[1] > 2 ? 0.0 : known(workers);
+  };
+  std::vector<Candidate> candidates = candidates_of(market, by_deadline(4));
+  const std::size_t before = candidates.size();
+  const std::vector<Candidate> unknown = take_unknown_speeds(market, job, candidates);
+  EXPECT_FALSE(unknown.empty());
+  EXPECT_EQ(candidates.size() + unknown.size(), before);
+  for (const Candidate& candidate : unknown) {
+    EXPECT_GT(candidate.workers, 2U);
+  }
+  EXPECT_TRUE(answer(market, job, by_deadline(8), candidates).ok());
 }
 
 TEST(Search, FallingBackKeepsADeadlineThatSpotAloneMisses) {

@@ -100,6 +100,31 @@ TEST(Lifetimes, ARegionIsFollowedWhereItWasSeenAndThePoolElsewhere) {
   EXPECT_FALSE(Lifetimes({}).curve("A1", "east").ok());
 }
 
+TEST(Lifetimes, RegionsThatDifferMuchLaterMakeThatUncertain) {
+  // Half of the regions lose nothing after two hours, half lose half of the servers.
+  const auto later = [](double lost_in_some, double lost_in_others) {
+    Calibration calibration;
+    for (int region = 0; region < 8; ++region) {
+      const double lost = region % 2 == 0 ? lost_in_some : lost_in_others;
+      for (const auto& [hours, share] :
+           {std::pair(1.0, 0.1), std::pair(2.0, 0.2), std::pair(12.0, 0.2 + 0.8 * lost)}) {
+        calibration.lifetimes_by_hour.push_back(
+            {"A1", "r" + std::to_string(region), 40, hours, 40 * share});
+      }
+    }
+    for (const double hours : {1.0, 2.0}) {
+      calibration.lifetimes_by_hour.push_back({"A1", "new", 40, hours, 4 * hours});
+    }
+    return Lifetimes(calibration).revoked_share("A1", "new", 2, 12, 32).value().summary();
+  };
+  const Estimate apart = later(0, 0.5);
+  EXPECT_LE(apart.low, 0.01);
+  EXPECT_GE(apart.high, 0.5);
+  const Estimate alike = later(0.25, 0.25);
+  EXPECT_GT(alike.low, 0.08);
+  EXPECT_LT(alike.high, 0.45);
+}
+
 TEST(Lifetimes, ACensoredServerCountsOnlyForTheTimeItWasSeen) {
   Calibration calibration;
   for (int i = 0; i < 100; ++i) {

@@ -63,6 +63,65 @@ TEST(StepTimes, AFamilyWithARootTermIsFoundOut) {
   expect_near(StepTimes(calibration).step("A1", {"new", "wide", 7, {}, {}, {}, {}}), time(7), 0.02);
 }
 
+TEST(StepTimes, AFamilyWhoseLaunchesOverlapIsFoundOut) {
+  // On the fast type the two smallest networks take as long as the host needs to launch them.
+  const auto time = [](double g, double launch, double speed) {
+    const double width = std::sqrt(g / 200);
+    return 200 * std::max(launch, (width + 4 * width * width) / speed);
+  };
+  Calibration calibration;
+  const auto add = [&](const std::string& gpu, double g, double launch, double speed) {
+    calibration.step_times.push_back(
+        {gpu, "w" + std::to_string(g), "wide", g, 1e6 * g, 0.3, 200, 10, {}, 0, "models"});
+    calibration.step_times.back().step_s = time(g, launch, speed);
+  };
+  for (const double g : {0.5, 2.0, 6.0, 20.0}) {
+    add("slow", g, 0.0006, 80);
+    if (g != 6.0) {
+      add("fast", g, 0.0007, 240);
+    }
+  }
+  const Network small = {"new", "wide", 1.0, 1e6, 200, {}, {}};
+  const Network large = {"new", "wide", 10.0, 1e7, 200, {}, {}};
+  expect_near(StepTimes(calibration).step("fast", small), time(1.0, 0.0007, 240), 0.06);
+  expect_near(StepTimes(calibration).step("fast", large), time(10.0, 0.0007, 240), 0.06);
+  expect_near(StepTimes(calibration).step("slow", small), time(1.0, 0.0006, 80), 0.06);
+}
+
+TEST(StepTimes, LatencyOfOneNetworkIsNotThatOfAllNetworks) {
+  Calibration calibration;
+  const auto add = [&](const std::string& gpu, double params, double latency_ms, double step_s) {
+    calibration.step_times.push_back({gpu,
+                                      "n" + std::to_string(params),
+                                      "plain",
+                                      params / 1e6,
+                                      params,
+                                      latency_ms,
+                                      100,
+                                      10,
+                                      {},
+                                      step_s,
+                                      "models"});
+  };
+  for (const double params : {1e6, 1e7}) {
+    add("A", params, 0.3, 0.1);
+    add("B", params, 0.3, 0.05);
+  }
+  add("A", 1e6, 30.3, 0.1 + 0.06);
+  const StepTimes times(calibration);
+  const Network large = {"large", "plain", 10, 1e7, 100, {}, {}};
+  const Network small = {"small", "plain", 1, 1e6, 100, {}, {}};
+  const auto of = [&](const std::string& gpu, const Network& network) {
+    return times.latency_cost(gpu, network, 30).value().summary();
+  };
+  EXPECT_NEAR(of("A", small).median, 0.06, 0.003);
+  EXPECT_GT(of("A", large).median, 2 * of("A", small).median);
+  EXPECT_LT(of("A", large).low, 0.06) << "one measurement does not say how it grows";
+  EXPECT_GT(of("A", large).high, 0.6);
+  EXPECT_NEAR(of("B", small).median, 0.06, 0.003) << "it is the network that is slow";
+  EXPECT_LT(of("B", small).low, of("A", small).low);
+}
+
 TEST(StepTimes, LatencyCostsMoreTheMoreParametersThereAre) {
   const StepTimes times(invented_calibration());
   const Networks networks(invented_calibration());
@@ -95,6 +154,32 @@ TEST(ClusterSpeeds, TheLimitOfAnUnmeasuredNetworkFollowsFromTensorsAndBytes) {
   const Speeds speeds(invented_calibration());
   expect_near(speeds.cluster_speeds.speed(speeds.cluster({{"B2", 16, 0}}, "net-40", 1)),
               limited(16 / 0.18, 25), 0.08);
+}
+
+TEST(ClusterSpeeds, WorkersThatWaitForEachOtherAreBetweenNoOverlapAndAFullOne) {
+  const Speeds speeds(invented_calibration());
+  const double ceiling = 1000 / (0.1 * 100 + 1.25 * 8);  // net-20
+  for (const double n : {1.0, 2.0, 4.0, 8.0, 16.0}) {
+    const auto waiting =
+        speeds.cluster_speeds.synchronous_speed(speeds.cluster({{"B2", n, 0}}, "net-20", 1));
+    ASSERT_TRUE(waiting.ok()) << waiting.error().detail;
+    const Estimate estimate = waiting.value().summary();
+    const auto free = speeds.cluster_speeds.speed(speeds.cluster({{"B2", n, 0}}, "net-20", 1));
+    const double one = 0.1;  // seconds per step
+    const double none = n / (one + (n - 1) / ceiling);
+    const double full = std::min(n / one, ceiling);
+    EXPECT_GT(estimate.median, 0.93 * none) << n;
+    EXPECT_LT(estimate.median, 1.07 * full) << n;
+    EXPECT_LT(estimate.low, none) << n;
+    EXPECT_GT(estimate.high, full) << n;
+    EXPECT_LT(estimate.median, 1.1 * free.value().summary().median) << n;
+  }
+  // A slow worker sets the pace of a synchronous cluster only.
+  const Cluster mixed = speeds.cluster({{"B2", 1, 0}, {"A1", 1, 0}}, "net-20", 1);
+  EXPECT_LT(speeds.cluster_speeds.synchronous_speed(mixed).value().summary().median,
+            0.85 * speeds.cluster_speeds.speed(mixed).value().summary().median);
+  EXPECT_FALSE(
+      speeds.cluster_speeds.synchronous_speed(speeds.cluster({{"B2", 2, 0}}, "net-20", 0)).ok());
 }
 
 TEST(ClusterSpeeds, AWholeJobIsSlowerThanItsSteadyPart) {

@@ -1,0 +1,135 @@
+#pragma once
+
+// Whether a running job should have other servers: compares its present ones with one more, one
+// fewer, and one exchanged for the offer that would be asked for next. A pure state machine: facts
+// with their time go in, a proposal and the number of workers to want come out. One thread. Times
+// in seconds; money in the currency of the prices.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.hpp"
+#include "planner/runs/kept_plan.hpp"
+
+namespace mayfly::planner {
+
+struct ReplanOptions {
+  Duration every = seconds(60);  ///< between two comparisons
+  bool acts = false;             ///< otherwise it only proposes
+  std::uint32_t microbatches = 0;
+  std::uint32_t workers_most = 1;
+  std::optional<double> budget;           ///< for the whole job
+  std::optional<double> budget_per_hour;  ///< for all servers together
+  std::optional<KeptPlan> plan;           ///< that the job was started from
+};
+
+/// A server, there or to be asked for.
+struct ReplanServer {
+  std::string offer;  ///< as PlannedOffer has it
+  double price_per_hour = 0;
+  double speed = 0;         ///< of its worker, in a unit that is the same for all; above 0
+  bool is_measured = true;  ///< that speed, of a worker on this machine type
+  double age_s = 0;
+};
+
+struct ReplanFacts {
+  double steps_done = 0;
+  double steps_left = 0;
+  double elapsed_s = 0;               ///< since the job began
+  std::vector<ReplanServer> servers;  ///< whose workers are members
+  std::optional<ReplanServer> next;   ///< that would be asked for now
+  std::uint32_t wanted = 0;           ///< workers
+  bool is_settled = false;            ///< as many work as are wanted, and none is coming or leaving
+  double spent = 0;
+};
+
+enum class Change : std::uint8_t { kMore, kFewer, kOther };
+
+struct Proposal {
+  Change change = Change::kMore;
+  std::string offer;     ///< that comes, or with kFewer goes
+  PlannedRange gain;     ///< with its central 90 %
+  bool is_time = false;  ///< the gain: seconds that the job ends earlier; otherwise money
+  std::string because;   ///< one sentence
+};
+
+struct ReplanEffects {
+  std::optional<Proposal> proposal;      ///< a new one, for records
+  std::optional<std::uint32_t> workers;  ///< to want from now on
+};
+
+/// A change is proposed if its gain, with the central 90 %, is above 0 and at least 2 % of what is
+/// left, in three comparisons in a row; the same one is proposed once. The gain is money, for a
+/// plan with the goal `fastest` time. It must not make the job end later than its plan's deadline,
+/// or without one than the present servers would, nor cost more than the budgets; if the deadline
+/// is at risk, time is what is gained. After a change that it made, it waits for ten comparisons.
+class Replanner {
+ public:
+  explicit Replanner(ReplanOptions options) : options_(std::move(options)) {}
+
+  /// Call it when the members change, and several times between two comparisons. Times of
+  /// successive calls never decrease.
+  [[nodiscard]] ReplanEffects handle(Instant now, const ReplanFacts& facts);
+
+ private:
+  struct Speed {
+    double steps_per_s = 0;
+    double log_sd = 0;
+  };
+  struct Measured {
+    std::vector<ReplanServer> servers;  // as they were last
+    std::deque<double> speeds;          // steps per second
+  };
+  struct Outlook {
+    double time_s = 0;
+    double cost = 0;
+    double log_sd = 0;     // of its speed, beyond what is common to all
+    double wait_sd = 0;    // of the time until a new server works
+    double log_level = 0;  // of all speeds together
+  };
+  struct Candidate {
+    Change change;
+    std::string offer;
+    std::vector<ReplanServer> servers;
+    std::optional<ReplanServer> added;
+  };
+  void measure(Instant now, const ReplanFacts& facts);
+  [[nodiscard]] std::optional<Proposal> best_change(const ReplanFacts& facts) const;
+  [[nodiscard]] std::vector<Candidate> candidates(const ReplanFacts& facts) const;
+  [[nodiscard]] std::vector<ReplanServer> without_least_missed(
+      const std::vector<ReplanServer>& servers, std::string& offer) const;
+  [[nodiscard]] std::optional<Proposal> judged(const ReplanFacts& facts, const Outlook& present,
+                                               const Candidate& candidate,
+                                               const Outlook& outlook) const;
+  [[nodiscard]] std::optional<Speed> measured_speed(const std::string& composition) const;
+  [[nodiscard]] std::optional<Speed> speed_of(const std::vector<ReplanServer>& servers) const;
+  [[nodiscard]] std::optional<Outlook> outlook_of(const ReplanFacts& facts,
+                                                  const std::vector<ReplanServer>& servers,
+                                                  const std::optional<ReplanServer>& added) const;
+  [[nodiscard]] double expected_ratio(const std::vector<ReplanServer>& servers,
+                                      const std::vector<ReplanServer>& others) const;
+  [[nodiscard]] double error_of_ratios(const Speed& known) const;
+  [[nodiscard]] double available(const std::vector<ReplanServer>& servers) const;
+  [[nodiscard]] const PlannedOffer* planned(const ReplanServer& server) const;
+  [[nodiscard]] bool keeps_budgets(const ReplanFacts& facts, const Candidate& candidate,
+                                   const Outlook& outlook) const;
+  void act(Instant now, const ReplanFacts& facts, ReplanEffects& effects);
+
+  ReplanOptions options_;
+  std::map<std::string, Measured> measured_;  // by composition
+  std::vector<ReplanServer> reference_;       // whose speed was measured last
+  std::string composition_;                   // at the last comparison
+  double steps_then_ = 0;
+  std::optional<Instant> then_;
+  std::optional<Instant> rests_until_;
+  std::optional<Proposal> last_;  // of the comparisons in a row
+  int in_a_row_ = 0;
+  std::string proposed_;                        // what was proposed, for which composition
+  std::optional<std::uint32_t> going_back_to_;  // workers, once the one that was added works
+};
+
+}  // namespace mayfly::planner

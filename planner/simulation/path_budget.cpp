@@ -1,0 +1,85 @@
+// The part of PathRunner that keeps the budget of the whole job, as
+// cloud_hooks/core/replacement_requests does. Money is what the policy bills: from each request.
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/simulation/path.hpp"
+
+namespace mayfly::planner {
+namespace {
+
+constexpr double kLifetimeLeastS = 60;
+constexpr double kAlarmLeastS = 0.001;
+
+}  // namespace
+
+double PathRunner::billed(std::size_t offer, double asked_s) const {
+  return model(offer).price_per_hour * std::max(now_s_ - asked_s, job_.billing.least_s) /
+         kSecondsPerHour;
+}
+
+double PathRunner::spent() const {
+  double sum = closed_bill_;
+  for (const Server& server : servers_) {
+    sum += billed(server.offer, server.asked_s);
+  }
+  return sum;
+}
+
+double PathRunner::per_hour() const {
+  double sum = 0;
+  for (const Server& server : servers_) {
+    sum += model(server.offer).price_per_hour;
+  }
+  return sum;
+}
+
+/// When the job may have to be stopped, if nothing changes before.
+double PathRunner::budget_alarm_s() const {
+  const double rate = job_.budget ? per_hour() : 0;
+  return rate <= 0 ? kNever
+                   : std::max(now_s_ + (*job_.budget - spent()) / rate * kSecondsPerHour -
+                                  rules_.stop_margin_s,
+                              now_s_ + kAlarmLeastS);
+}
+
+bool PathRunner::is_budget_used_up() const {
+  const double rate = job_.budget ? per_hour() : 0;
+  return rate > 0 && spent() + rate * rules_.stop_margin_s / kSecondsPerHour >= *job_.budget;
+}
+
+/// Of so many wanted servers. Requests that will be refused are on the bill until they are.
+std::uint32_t PathRunner::affordable(std::size_t offer, std::uint32_t wanted,
+                                     const std::vector<Refusal>& refusals) const {
+  const double price = model(offer).price_per_hour;
+  if (!job_.budget || price <= 0) {
+    return wanted;
+  }
+  const double useful_s = rules_.stop_margin_s + job_.billing.least_s;
+  double left = *job_.budget - spent() - per_hour() * useful_s / kSecondsPerHour;
+  for (const Refusal& one : refusals) {
+    left -= one.count * (billed(one.offer, now_s_) +
+                         model(one.offer).price_per_hour * useful_s / kSecondsPerHour);
+  }
+  const double most = left / (price * (useful_s + job_.billing.least_s) / kSecondsPerHour);
+  return static_cast<std::uint32_t>(std::floor(std::clamp(most, 0.0, static_cast<double>(wanted))));
+}
+
+/// The lifetime of a new server; 0 = no limit.
+double PathRunner::lifetime_of(std::size_t offer, const std::vector<Refusal>& refusals) const {
+  const double price = model(offer).price_per_hour;
+  if (!job_.budget || price <= 0) {
+    return job_.server_lifetime_s;
+  }
+  double left = *job_.budget - spent();
+  for (const Refusal& one : refusals) {
+    left -= one.count * billed(one.offer, now_s_);
+  }
+  const double paid_for_s = left / price * kSecondsPerHour;
+  const double shortest =
+      job_.server_lifetime_s > 0 ? std::min(job_.server_lifetime_s, paid_for_s) : paid_for_s;
+  return std::floor(std::max(shortest, kLifetimeLeastS));
+}
+
+}  // namespace mayfly::planner
