@@ -244,6 +244,17 @@ class ProviderDriver::Impl {
     return status_;
   }
 
+  std::optional<Composition> composition() {
+    std::optional<Composition> last;
+    {
+      const std::lock_guard lock(mutex_);
+      last = composition_;
+      composition_wanted_ = true;
+    }
+    changed_.notify_all();
+    return last;
+  }
+
  private:
   void run();
   void step(Instant when, const PolicyEvent& event);
@@ -269,6 +280,8 @@ class ProviderDriver::Impl {
   Instant seen_at_{};
   bool stopping_ = false, ended_ = false, settled_ = false;
   PolicyStatus status_;
+  std::optional<Composition> composition_;  // as it was when it was last wanted
+  bool composition_wanted_ = false;
 
   // Used by the deciding thread only:
   ReplacementPolicy policy_;
@@ -290,7 +303,9 @@ void ProviderDriver::Impl::run() {
   while (!stopping_) {
     const Instant now = monotonic_now();
     const Instant wake = std::min(policy_.next_wake().value_or(now + kIdleWait), cost_due_);
-    const auto has_news = [this] { return stopping_ || !inbox_.empty() || seen_.has_value(); };
+    const auto has_news = [this] {
+      return stopping_ || !inbox_.empty() || seen_.has_value() || composition_wanted_;
+    };
     if (!has_news() && wake > now) {
       changed_.wait_for(lock, wake - now, has_news);
     }
@@ -310,6 +325,9 @@ void ProviderDriver::Impl::run() {
     step(monotonic_now(), policy_event::Tick{});
     tell_cost(monotonic_now());
     lock.lock();
+    if (std::exchange(composition_wanted_, false)) {
+      composition_ = policy_.composition(last_);
+    }
   }
 }
 
@@ -397,7 +415,11 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Release& effect) {
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::List&) {
-  looks_.give([this](Provider& provider) { hear(policy_event::Listed{provider.list()}); });
+  looks_.give([this](Provider& provider) {
+    Answer<std::vector<ServerStatus>> listed = provider.list();
+    const std::uint32_t wanted_back = provider.wanted_back();
+    hear(policy_event::Listed{std::move(listed), wanted_back});
+  });
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::Tell& effect) {
@@ -448,8 +470,14 @@ void ProviderDriver::workers(std::vector<WorkerSeen> seen, Instant heard) {
 void ProviderDriver::scale(std::uint32_t target) {
   impl_->hear(policy_event::Scaled{target});
 }
+void ProviderDriver::give_up(std::uint32_t servers) {
+  impl_->hear(policy_event::WantedBack{servers});
+}
 PolicyStatus ProviderDriver::status() const {
   return impl_->status();
+}
+std::optional<Composition> ProviderDriver::composition() {
+  return impl_->composition();
 }
 void ProviderDriver::close() {
   impl_->hear(policy_event::Closing{});

@@ -77,7 +77,10 @@ class ProviderDriver {
   /// coordinator learned of the change.
   void workers(std::vector<WorkerSeen> seen, Instant heard);
   void scale(std::uint32_t target);
+  void give_up(std::uint32_t servers);
   [[nodiscard]] PolicyStatus status() const;
+  /// As it was soon after the call before; nothing at first.
+  [[nodiscard]] std::optional<Composition> composition();
 
   /// The job has ended and its last members finish. Workers that leave from now on are not
   /// replaced.

@@ -18,6 +18,7 @@
 #include <span>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -34,21 +35,22 @@ namespace fs = std::filesystem;
 
 constexpr Duration kPackTimeout = seconds(300);
 
-// The search costs some milliseconds, and only where there is a GPU module and the loader does not
-// know the library. Packages for Python bring them in folders that no loader looks into.
+// The program finds its libraries by itself (cli/CMakeLists.txt), so that a user's program, which
+// it may become, has those of the machine. The search for NVIDIA's costs some milliseconds, and
+// only where there is a GPU module and the loader does not know the library. Packages for Python
+// bring them in folders that no loader looks into.
 constexpr const char* kStarter = R"sh(#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
-LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 known=
 find_library() {
   case $known in *"$1"*) return ;; esac
-  for folder in $(printf %s "$LD_LIBRARY_PATH" | tr : ' ') /usr/local/cuda/lib64 \
+  for folder in "$here/lib" $(printf %s "${LD_LIBRARY_PATH-}" | tr : ' ') /usr/local/cuda/lib64 \
     /usr/local/cuda/lib "${CONDA_PREFIX:-/opt/conda}"/lib \
     "${VIRTUAL_ENV:-/opt/conda}"/lib/python3*/site-packages/nvidia/*/lib \
     "${HOME:-/root}"/.local/lib/python3*/site-packages/nvidia/*/lib \
     /usr/local/lib/python3*/*-packages/nvidia/*/lib /usr/lib/python3*/*-packages/nvidia/*/lib; do
     if [ -e "$folder/$1" ]; then
-      LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder
+      export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
       return
     fi
   done
@@ -58,7 +60,9 @@ if [ -e "$here/bin/libmayfly_cuda.so" ]; then
   find_library libcudnn.so.9
   find_library libnccl.so.2
 fi
-export LD_LIBRARY_PATH
+if [ -d "$here/program" ]; then
+  export MAYFLY_PROGRAM_DIR="$here/program"
+fi
 exec "$here/bin/mayfly" "$@"
 )sh";
 
@@ -184,8 +188,102 @@ std::error_code place_program(const fs::path& program, const fs::path& copy) {
   return failure;
 }
 
-/// Lays out what is packed; files of the system are links.
-Result<void> lay_out(const fs::path& folder, NvidiaLibraries nvidia) {
+/// libmayfly finds the libraries that it needs in the folder above (library/CMakeLists.txt), so
+/// that the programs that load it, such as Python, have those of their machine.
+void place_library(const fs::path& folder, std::error_code& failure) {
+  const std::string library = find_beside_program("libmayfly.so.0");
+  const std::string package = find_beside_program("python/mayfly/__init__.py");
+  const std::string installed = find_beside_program("python3/dist-packages/mayfly/__init__.py");
+  if (!library.empty() && !failure) {
+    fs::create_directories(folder / "lib/mayfly", failure);
+    failure = place_program(library, folder / "lib/mayfly/libmayfly.so.0");
+  }
+  if (const fs::path first = package.empty() ? installed : package; !first.empty() && !failure) {
+    fs::create_directories(folder / "lib/python", failure);
+    fs::create_symlink(fs::canonical(first.parent_path()), folder / "lib/python/mayfly", failure);
+  }
+}
+
+/// What git, Python and jobs leave in a user's folder. Archives are made in kPartsPrefix; a folder
+/// with kRunMark is a run directory, with checkpoints and a token.
+constexpr std::array<std::string_view, 4> kLeftBehind = {".git", ".venv", ".cache", "__pycache__"};
+constexpr const char* kRunMark = "events.jsonl";
+constexpr const char* kPartsPrefix = ".bundle-";
+
+bool stays_behind(const fs::path& path) {
+  const std::string name = path.filename();
+  std::error_code absent;
+  return std::ranges::find(kLeftBehind, std::string_view(name)) != kLeftBehind.end() ||
+         name.starts_with(kPartsPrefix) || fs::exists(path / kRunMark, absent);
+}
+
+/// The files of a user's folder that are packed, in order.
+Result<std::vector<fs::path>> files_of_folder(const fs::path& folder) {
+  std::error_code failure;
+  if (!fs::is_directory(folder, failure)) {
+    return Error{Errc::kNotFound, folder.string() + " is no folder"};
+  }
+  std::vector<fs::path> files;
+  std::uint64_t bytes = 0;
+  auto entry = fs::recursive_directory_iterator(
+      folder, fs::directory_options::follow_directory_symlink, failure);
+  for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
+    struct stat about {};
+    if (stays_behind(entry->path())) {
+      entry.disable_recursion_pending();
+    } else if (::stat(entry->path().c_str(), &about) == 0 && S_ISREG(about.st_mode)) {
+      bytes += static_cast<std::uint64_t>(about.st_size);
+      files.push_back(entry->path());
+    }
+    if (bytes > kProgramDirBytesMax) {
+      return Error{
+          Errc::kInvalidInput,
+          fmt::format("the folder {} has more than {} MiB, too much to copy to every "
+                      "server; name one with the program alone (--program-dir), and read "
+                      "the data from where the servers have it",
+                      fs::absolute(folder).lexically_normal().string(), kProgramDirBytesMax >> 20)};
+    }
+  }
+  if (failure) {
+    return Error{Errc::kIo, folder.string() + ": " + failure.message()};
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+/// A line for each of the files, which changes with the file.
+std::string facts_of(const std::vector<fs::path>& files) {
+  std::string facts;
+  for (const fs::path& file : files) {
+    struct stat about {};
+    if (::stat(file.c_str(), &about) == 0) {
+      facts += fmt::format("{} {} {}.{:09}\n", file.string(), about.st_size, about.st_mtim.tv_sec,
+                           about.st_mtim.tv_nsec);
+    }
+  }
+  return facts;
+}
+
+/// Links to the files of a user's folder, but for an archive of before that is written into it.
+Result<void> place_user_files(const fs::path& user, const fs::path& copy, const fs::path& output) {
+  const fs::path from = fs::absolute(user).lexically_normal();
+  TRY_ASSIGN(const std::vector<fs::path> files, files_of_folder(from));
+  std::error_code failure;
+  fs::create_directories(copy, failure);
+  for (const fs::path& file : files) {
+    const fs::path link = copy / fs::relative(file, from, failure);
+    if (!failure && file != output) {
+      fs::create_directories(link.parent_path(), failure);
+      fs::create_symlink(file, link, failure);
+    }
+  }
+  return failure ? Result<void>(Error{Errc::kIo, copy.string() + ": " + failure.message()})
+                 : Result<void>();
+}
+
+/// Lays out what is packed; files of the system and of the user are links.
+Result<void> lay_out(const fs::path& folder, const BundleContents& contents,
+                     const fs::path& output) {
   const fs::path executable = own_executable();
   Libraries libraries = loaded_libraries();
   std::error_code failure;
@@ -198,7 +296,7 @@ Result<void> lay_out(const fs::path& folder, NvidiaLibraries nvidia) {
     if (!failure) {
       failure = place_program(module, folder / "bin" / module.filename());
     }
-    if (nvidia == NvidiaLibraries::kPacked && module.filename() != "libmayfly_mpi.so") {
+    if (contents.nvidia == NvidiaLibraries::kPacked && module.filename() != "libmayfly_mpi.so") {
       TRY(add_nvidia_libraries(module, libraries));
     }
   }
@@ -206,6 +304,10 @@ Result<void> lay_out(const fs::path& folder, NvidiaLibraries nvidia) {
     if (!failure) {
       fs::create_symlink(path, folder / "lib" / name, failure);
     }
+  }
+  place_library(folder, failure);
+  if (!contents.program_dir.empty() && !failure) {
+    TRY(place_user_files(contents.program_dir, folder / "program", output));
   }
   if (failure) {
     return Error{Errc::kIo, folder.string() + ": " + failure.message()};
@@ -252,16 +354,17 @@ Result<std::string> hash_of(int fd, std::uint64_t bytes, const std::string& path
 
 }  // namespace
 
-Result<void> pack_own_program(const std::string& output, NvidiaLibraries nvidia) {
+Result<void> pack_own_program(const std::string& output, const BundleContents& contents) {
   const fs::path parent = fs::absolute(output).parent_path();
   std::error_code failure;
   fs::create_directories(parent, failure);
-  std::string parts = (parent / ".bundle-XXXXXX").string();
+  std::string parts = (parent / kPartsPrefix).string() + "XXXXXX";
   if (failure || ::mkdtemp(parts.data()) == nullptr) {
     return Error{Errc::kIo, "cannot write into " + parent.string()};
   }
   const std::string packed = parts + "/packed";
-  Result<void> done = lay_out(fs::path(parts) / "mayfly", nvidia);
+  Result<void> done =
+      lay_out(fs::path(parts) / "mayfly", contents, fs::absolute(output).lexically_normal());
   if (done.ok()) {
     done = run_to_end({"tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
                        "--numeric-owner", "--mode=u+rwX,go+rX,go-w", "--dereference",
@@ -277,26 +380,24 @@ Result<void> pack_own_program(const std::string& output, NvidiaLibraries nvidia)
   return done;
 }
 
-Result<std::string> packed_own_program(const std::string& folder) {
+Result<std::string> packed_own_program(const std::string& folder, const std::string& program_dir) {
   std::vector<fs::path> files = own_modules();
   files.push_back(own_executable());
   for (const auto& [name, path] : loaded_libraries()) {
     files.push_back(path);
   }
-  std::string facts;
-  for (const fs::path& file : files) {
-    struct stat facts_of {};
-    if (::stat(file.c_str(), &facts_of) == 0) {
-      facts += fmt::format("{} {} {}.{:09}\n", file.string(), facts_of.st_size,
-                           facts_of.st_mtim.tv_sec, facts_of.st_mtim.tv_nsec);
-    }
+  if (!program_dir.empty()) {
+    TRY_ASSIGN(const std::vector<fs::path> of_user,
+               files_of_folder(fs::absolute(program_dir).lexically_normal()));
+    files.insert(files.end(), of_user.begin(), of_user.end());
   }
+  const std::string facts = facts_of(files);
   const std::string path = folder + "/program-" +
                            to_string(digest_of(std::as_bytes(std::span(facts)))).substr(0, 16) +
                            ".tar.gz";
   std::error_code failure;
   if (!fs::exists(path, failure)) {
-    TRY(pack_own_program(path, NvidiaLibraries::kOfTheServer));
+    TRY(pack_own_program(path, {.program_dir = program_dir}));
   }
   return path;
 }

@@ -16,18 +16,32 @@ enum class NvidiaLibraries {
   kPacked,       ///< they come along: about 1 GB more
 };
 
+/// What else an archive has.
+struct BundleContents {
+  NvidiaLibraries nvidia = NvidiaLibraries::kOfTheServer;
+  /// The folder of a program of the user's own, which is started in its copy; empty = none.
+  std::string program_dir = {};
+};
+
+/// Of the files of a user's folder together; training data travels otherwise.
+inline constexpr std::uint64_t kProgramDirBytesMax = std::uint64_t{256} << 20;
+
 /// Writes a gzipped tar with one folder, `mayfly`, in which the script `mayfly` starts this program
-/// with its modules (libmayfly_*.so) and the shared libraries that it has
-/// loaded, but for those of the C library, which belong to the machine's kernel loader: it needs a
-/// glibc that is no older than ours. The same files give the same archive. Needs tar and gzip;
-/// debugging information is left out where strip is there. kNotFound if a library that is to be
-/// packed is not here, kIo with the reason; nothing half-written is left. Takes some ten seconds,
-/// with NVIDIA's libraries a minute or two. Any thread.
-[[nodiscard]] Result<void> pack_own_program(const std::string& output, NvidiaLibraries nvidia);
+/// with its modules (libmayfly_*.so), libmayfly and its Python package, and the shared libraries
+/// that the program has loaded, but for those of the C library, which belong to the machine's
+/// kernel loader: it needs a glibc that is no older than ours. The same files give the same
+/// archive. Of the user's folder, what git, Python and runs leave there stays behind (.git,
+/// .venv, __pycache__, .cache, run directories). Needs tar and gzip; debugging information is left
+/// out where strip is there. kNotFound if a library or the user's folder is not here, kInvalidInput
+/// if that has more than kProgramDirBytesMax, kIo with the reason; nothing half-written is left.
+/// Takes some ten seconds, with NVIDIA's libraries a minute or two. Any thread.
+[[nodiscard]] Result<void> pack_own_program(const std::string& output,
+                                            const BundleContents& contents);
 
 /// The archive of this program in `folder`, without NVIDIA's libraries; `folder` is made if need
-/// be. Packed anew only when the program, a module or a library has changed.
-[[nodiscard]] Result<std::string> packed_own_program(const std::string& folder);
+/// be. Packed anew only when the program, a module, a library or the user's folder has changed.
+[[nodiscard]] Result<std::string> packed_own_program(const std::string& folder,
+                                                     const std::string& program_dir);
 
 /// Whether an archive of pack_own_program() has the module for --device cuda. kIo if it cannot be
 /// read. Reads all of it.

@@ -37,6 +37,11 @@ double Bill::cost(const std::string& item, Instant now) const {
   return found == items_.end() ? 0 : cost(found->second, now);
 }
 
+double Bill::price_per_hour(const std::string& item) const {
+  const auto found = items_.find(item);
+  return found == items_.end() ? 0 : found->second.price_per_hour;
+}
+
 double Bill::spent(Instant now) const {
   double sum = closed_;
   for (const auto& [name, item] : items_) {

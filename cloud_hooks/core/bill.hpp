@@ -30,6 +30,8 @@ class Bill {
   [[nodiscard]] double spent(Instant now) const;
   /// The cost of one open item until now; 0 if it is not open.
   [[nodiscard]] double cost(const std::string& item, Instant now) const;
+  /// The hourly cost of one open item; 0 if it is not open.
+  [[nodiscard]] double price_per_hour(const std::string& item) const;
   /// The hourly cost of all open items.
   [[nodiscard]] double per_hour() const;
 

@@ -1,6 +1,7 @@
 #include "cloud_hooks/core/offer_catalog.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.hpp"
 
@@ -34,6 +35,39 @@ std::optional<std::size_t> OfferCatalog::find(const Offer& offer) const {
   return std::nullopt;
 }
 
+bool OfferCatalog::has_composition() const {
+  return std::ranges::any_of(entries_, [](const Entry& entry) { return entry.terms.wanted > 0; });
+}
+
+std::vector<std::uint32_t> OfferCatalog::wanted_of(std::uint32_t servers) const {
+  std::vector<std::uint32_t> counts(entries_.size(), 0);
+  std::uint64_t sum = 0;
+  for (const Entry& entry : entries_) {
+    sum += entry.terms.wanted;
+  }
+  if (sum == 0) {
+    return counts;
+  }
+  std::uint32_t left = servers;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    counts[i] = static_cast<std::uint32_t>(entries_[i].terms.wanted * std::uint64_t{servers} / sum);
+    left -= counts[i];
+  }
+  std::vector<std::size_t> order(entries_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater<>{}, [&](std::size_t i) {
+    return entries_[i].terms.wanted * std::uint64_t{servers} % sum;
+  });
+  for (std::size_t i = 0; i < left; ++i) {
+    ++counts[order[i]];
+  }
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const std::uint32_t most = entries_[i].terms.workers_most;
+    counts[i] = most == 0 ? counts[i] : std::min(counts[i], most);
+  }
+  return counts;
+}
+
 double OfferCatalog::measured_per_stated_speed() const {
   double sum = 0;
   int count = 0;
@@ -46,12 +80,22 @@ double OfferCatalog::measured_per_stated_speed() const {
   return count == 0 ? 1 : sum / count;
 }
 
-double OfferCatalog::price_per_speed(std::size_t offer) const {
-  const Entry& entry = entries_.at(offer);
+double OfferCatalog::speed(std::optional<std::size_t> offer) const {
   // Configured speeds have a unit of their own; offers with a measured speed give the conversion.
-  const double speed = entry.measured_speed > 0 ? entry.measured_speed
-                                                : entry.terms.speed * measured_per_stated_speed();
-  return entry.terms.price_per_hour / speed;
+  if (!offer) {
+    return measured_per_stated_speed();
+  }
+  const Entry& entry = entries_.at(*offer);
+  return entry.measured_speed > 0 ? entry.measured_speed
+                                  : entry.terms.speed * measured_per_stated_speed();
+}
+
+bool OfferCatalog::is_measured(std::size_t offer) const {
+  return entries_.at(offer).measured_speed > 0;
+}
+
+double OfferCatalog::price_per_speed(std::size_t offer) const {
+  return entries_.at(offer).terms.price_per_hour / speed(offer);
 }
 
 bool OfferCatalog::is_doubtful(const Entry& entry, Instant now) {
@@ -174,6 +218,10 @@ void OfferCatalog::forgive() {
     entry.at_quota = false;
     entry.stopped = false;
   }
+}
+
+void OfferCatalog::priced(std::size_t offer, double price_per_hour) {
+  entries_.at(offer).terms.price_per_hour = price_per_hour;
 }
 
 void OfferCatalog::measured(std::size_t offer, double speed) {

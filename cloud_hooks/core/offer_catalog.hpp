@@ -3,6 +3,7 @@
 // The offers of a job: which ones may be requested at a given time, and in which order. Pure.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct OfferTerms {
   double price_per_hour = 0;   ///< of one server, in the budget's currency; not negative
   double speed = 1;            ///< of one worker, relative to the other offers; above 0
   bool for_evaluator = false;  ///< requested only for evaluators, which then use no other offer
+  std::uint32_t wanted = 0;    ///< of a composition: so many servers; 0 = only in place of others
+  std::uint32_t workers_most = 0;  ///< servers at once; 0 = no limit
 };
 
 struct BackoffOptions {
@@ -37,8 +40,17 @@ class OfferCatalog {
   /// the list. Offers that just lost many servers, or whose last server never had a worker in the
   /// job, come last.
   [[nodiscard]] std::vector<std::size_t> ranking(Instant now) const;
+  /// Whether a composition says how many servers of each offer are wanted.
+  [[nodiscard]] bool has_composition() const;
+  /// Servers of each offer that the composition wants of so many together: its own numbers if they
+  /// add up to that, otherwise in proportion, largest remainders first; never above an offer's
+  /// limit. All 0 without a composition.
+  [[nodiscard]] std::vector<std::uint32_t> wanted_of(std::uint32_t servers) const;
   /// The hourly price of a unit of speed, with measured speeds where available.
   [[nodiscard]] double price_per_speed(std::size_t offer) const;
+  /// The speed of a worker of this offer, measured if possible; none: of stated speed 1.
+  [[nodiscard]] double speed(std::optional<std::size_t> offer) const;
+  [[nodiscard]] bool is_measured(std::size_t offer) const;
   /// The next time after `now` at which ranking() contains more offers without any further event.
   [[nodiscard]] std::optional<Instant> next_change(Instant now) const;
   /// The time at which an offer will have had no refusal, and no burst of losses, for the given
@@ -67,6 +79,8 @@ class OfferCatalog {
   void shun(std::size_t offer, Instant until);
   /// An operator wants another attempt: no offer is stopped, waits or is at its quota any more.
   void forgive();
+  /// The price that the provider takes for servers of this offer now.
+  void priced(std::size_t offer, double price_per_hour);
   /// A worker's speed, in any unit that is the same for all calls; above 0.
   void measured(std::size_t offer, double speed);
 

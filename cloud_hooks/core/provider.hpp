@@ -198,6 +198,9 @@ class Provider {
   /// Every server with this job's label that the provider still knows, in order of start if it
   /// knows the order.
   [[nodiscard]] virtual Answer<std::vector<ServerStatus>> list() = 0;
+  /// Of the servers of the last list(), how many the provider wants back; which ones is for the
+  /// job to choose. Those that are ending already count.
+  [[nodiscard]] virtual std::uint32_t wanted_back() const { return 0; }
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
 
   /// The text that request() would send, for --cloud-dry-run. Sends nothing.

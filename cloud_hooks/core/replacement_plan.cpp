@@ -101,7 +101,7 @@ void ReplacementPolicy::on(Instant, const policy_event::Measured& event) {
   if (member == members_.end()) {
     return;
   }
-  member->second.is_measured = true;
+  member->second.speed = event.speed;
   const auto found = servers_.find(member->second.server);
   if (found != servers_.end() && found->second.offer) {
     catalog_.measured(*found->second.offer, event.speed);
@@ -204,6 +204,7 @@ void ReplacementPolicy::plan(Instant now) {
   repeat_requests(now);
   watch_exchange(now);
   give_up_surplus(now);
+  keep_hourly_budget(now);
   ask_for_missing(now);
   request_list(now);
 }
@@ -246,18 +247,24 @@ std::uint32_t ReplacementPolicy::evaluators_missing() const {
   return options_.evaluators - std::min(options_.evaluators, have);
 }
 
-std::uint32_t ReplacementPolicy::on_demand_present() const {
-  const auto is_on_demand = [this](std::size_t offer) {
-    const OfferTerms& terms = catalog_.terms(offer);
-    return terms.offer.market == Market::kOnDemand && !terms.for_evaluator;
-  };
+/// Servers of the offer that are to stay or may still appear.
+std::uint32_t ReplacementPolicy::present(std::size_t offer) const {
   std::uint32_t count = 0;
   for (const auto& [id, server] : servers_) {
-    const bool counts = server.is_used() && !is_exchanged(id);
-    count += counts && server.offer && is_on_demand(*server.offer) ? 1 : 0;
+    count += server.is_used() && !is_exchanged(id) && server.offer == offer ? 1 : 0;
   }
   for (const auto& [id, pending] : pending_) {
-    count += !pending.unsettled && is_on_demand(pending.offer) ? pending.missing() : 0;
+    count += !pending.unsettled && pending.offer == offer ? pending.missing() : 0;
+  }
+  return count;
+}
+
+std::uint32_t ReplacementPolicy::on_demand_present() const {
+  std::uint32_t count = 0;
+  for (std::size_t offer = 0; offer < catalog_.size(); ++offer) {
+    const OfferTerms& terms = catalog_.terms(offer);
+    const bool counts = terms.offer.market == Market::kOnDemand && !terms.for_evaluator;
+    count += counts ? present(offer) : 0;
   }
   return count;
 }
@@ -339,87 +346,6 @@ void ReplacementPolicy::request_list(Instant now) {
     list_asked_ = now;
     effects_.emplace_back(policy_effect::List{});
   }
-}
-
-// --- Too many ---
-
-void ReplacementPolicy::give_up_surplus(Instant now) {
-  const std::uint32_t present = staying();
-  if (present <= target_ || is_closing_) {
-    surplus_since_.reset();
-    shrinks_ = shrinks_ && present + coming() > target_;
-    return;
-  }
-  if (!surplus_since_) {
-    surplus_since_ = now;
-  }
-  const bool at_once = shrinks_ || present + coming() > options_.max;
-  if (!at_once && now < *surplus_since_ + options_.surplus_patience) {
-    return;
-  }
-  std::uint32_t surplus = present - target_;
-  for (const std::string& id : least_wanted()) {
-    if (surplus == 0) {
-      return;
-    }
-    tell("server_given_up", describe(servers_.at(id)) + ": more than wanted", id);
-    let_go(now, id);
-    --surplus;
-  }
-  for (auto& [id, member] : members_) {  // workers that were started by hand
-    const bool stays = !member.leaves && !member.server_is_gone;
-    if (surplus > 0 && stays && !member.is_irreplaceable && !servers_.contains(member.server)) {
-      member.leaves = true;
-      effects_.emplace_back(policy_effect::Drain{id});
-      --surplus;
-    }
-  }
-  surplus_since_ = now;  // servers that cannot be given up now are checked again later
-}
-
-bool ReplacementPolicy::is_irreplaceable(const Server& server) const {
-  return server.member && members_.at(*server.member).is_irreplaceable;
-}
-
-/// Servers that may be given up: first those without a worker, then the most expensive for their
-/// speed, then the newest; on-demand ones only above their floor.
-std::vector<std::string> ReplacementPolicy::least_wanted() const {
-  struct Candidate {
-    bool works;
-    double price_per_speed;
-    std::uint32_t order;
-    std::string id;
-  };
-  std::vector<Candidate> all;
-  for (const auto& [id, server] : servers_) {
-    if (server.stays() && !is_exchanged(id) && !is_irreplaceable(server) &&
-        !is_for_evaluator(server)) {
-      const double price =
-          server.offer ? catalog_.price_per_speed(*server.offer) : price_of(server);
-      all.push_back({server.stage == Stage::kWorking, price, server.order, id});
-    }
-  }
-  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.works != b.works) {
-      return b.works;
-    }
-    return a.price_per_speed != b.price_per_speed ? a.price_per_speed > b.price_per_speed
-                                                  : a.order > b.order;
-  });
-  const std::uint32_t floor = std::min(options_.on_demand_floor, target_);
-  std::uint32_t on_demand = on_demand_present();
-  std::vector<std::string> ids;
-  for (const Candidate& candidate : all) {
-    const Server& server = servers_.at(candidate.id);
-    if (server.offer && catalog_.terms(*server.offer).offer.market == Market::kOnDemand) {
-      if (on_demand <= floor) {
-        continue;
-      }
-      --on_demand;
-    }
-    ids.push_back(candidate.id);
-  }
-  return ids;
 }
 
 // --- Time ---

@@ -21,6 +21,8 @@ ReplacementPolicy::ReplacementPolicy(ReplacementOptions options)
   ENSURE(!options_.offers.empty(), "something that may be asked for");
   ENSURE(options_.provider.count_max > 0, "a request asks for something");
   ENSURE(options_.min <= options_.max, "bounds in order");
+  ENSURE(!catalog_.has_composition() || options_.on_demand_floor == 0,
+         "a composition says itself what is on demand");
   const auto is_for_evaluator = [](const OfferTerms& terms) { return terms.for_evaluator; };
   ENSURE(!std::ranges::all_of(options_.offers, is_for_evaluator), "workers need an offer");
   ENSURE(options_.evaluators == 0 || std::ranges::any_of(options_.offers, is_for_evaluator),
@@ -80,6 +82,10 @@ void ReplacementPolicy::on(Instant, const policy_event::Scaled& event) {
   target_ = wanted;
   catalog_.forgive();
   told_exhausted_ = false;
+}
+
+void ReplacementPolicy::on(Instant now, const policy_event::WantedBack& event) {
+  give_back(now, event.count, "an operator gave up " + std::to_string(event.count));
 }
 
 // --- Answers ---
@@ -205,6 +211,12 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
   list_due_ = now + options_.list_every;
   (void)bill_.close(kEarlierServers, now);
   reconcile(now, event.answer.value());
+  std::uint32_t ending = 0;
+  for (const auto& [id, server] : servers_) {
+    ending += server.stage == Stage::kLeaving || server.stage == Stage::kReleasing ? 1 : 0;
+  }
+  give_back(now, event.wanted_back - std::min(event.wanted_back, ending),
+            "the provider wants " + std::to_string(event.wanted_back) + " back");
   // Requests that an earlier process sent just before it ended may appear in lists only later.
   const Duration unsure = options_.restarted ? options_.absence_grace : Duration(0);
   if (!may_ask_ && list_asked_ < begun_ + unsure) {
@@ -312,6 +324,7 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   server.request_id = status.request_id;
   server.offer = pending != nullptr ? pending->offer : catalog_.find(status.offer);
   server.seen = now;
+  server.born = now - status.uptime.value_or(Duration(0));
   server.asked = pending != nullptr ? pending->sent : Instant{};
   server.order = servers_seen_++;
   Instant since = now;  // of what an earlier process left: it is in spent_before until now
@@ -328,6 +341,7 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
       server.ends = request.sent + request.request.lifetime_max;
     }
   }
+  note_price(server, status, price_of(server));
   bill_.open(status.id, status.price_per_hour.value_or(price_of(server)), since);
   server.deadline = now + options_.start_timeout;
   const auto member = std::find_if(members_.begin(), members_.end(), [&](const auto& entry) {
@@ -347,8 +361,18 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   refresh(now, kept, status);
 }
 
+/// A price that is news is the one of its offer from now on. Servers may keep an old one.
+void ReplacementPolicy::note_price(const Server& server, const ServerStatus& status,
+                                   double before) {
+  const double price = status.price_per_hour.value_or(before);
+  if (server.offer && price != before && price >= 0) {
+    catalog_.priced(*server.offer, price);
+  }
+}
+
 void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus& status) {
   if (status.price_per_hour) {
+    note_price(server, status, bill_.price_per_hour(status.id));
     bill_.open(status.id, *status.price_per_hour, now);
   }
   if (status.state == ServerState::kRunning && !server.runs) {

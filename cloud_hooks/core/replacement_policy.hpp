@@ -9,6 +9,9 @@
 // - The hourly cost of all servers stays within the hourly budget. The job is stopped, and then
 //   every server released, early enough that the total budget is not exceeded as long as releasing
 //   takes no longer than `release_margin`.
+// - With a composition, missing servers are requested of the offers that have fewer than it wants,
+//   and in place of those that are refused, of the others. Later they are exchanged.
+// - No offer has more servers, that are to stay or may still appear, than its own limit.
 // - A request without a known answer is only repeated unchanged, with the same id, until it is
 //   answered or list() shows what became of it.
 // - The job never waits for a replacement; it continues with the workers that it has.
@@ -16,6 +19,7 @@
 //   run on it.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,6 +31,7 @@
 #include "base/random.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/core/bill.hpp"
+#include "cloud_hooks/core/least_missed.hpp"
 #include "cloud_hooks/core/offer_catalog.hpp"
 #include "cloud_hooks/core/provider.hpp"
 
@@ -45,6 +50,10 @@ struct ReplacementOptions {
   std::vector<std::pair<std::string, std::string>> labels;  ///< of every request
   std::string startup_text;                                 ///< of every request
   Capabilities provider;
+  std::uint32_t microbatches = 0;  ///< of a step; 0 = unknown
+  /// The share of the time to come in which a server of this age, or its replacement, works; a pure
+  /// function. Empty: it is the same for all.
+  std::function<double(const Offer& offer, Duration age)> up_share;
 
   std::optional<double> budget;           ///< for the whole job
   std::optional<double> budget_per_hour;  ///< for all servers together
@@ -65,8 +74,9 @@ struct ReplacementOptions {
   Duration rejoin_patience = seconds(15);  ///< for a lost worker to join again on its server
   Duration leave_timeout = seconds(120);   ///< from the order to leave to the release
   Duration surplus_patience = seconds(60);  ///< before servers beyond the target are given up
-  /// An on-demand server is exchanged for a spot server of an offer without refusals and bursts of
-  /// losses for this long; 0 = never.
+  /// An on-demand server is exchanged for a spot server, and one that a composition does not want
+  /// for one that it wants, of an offer without refusals and bursts of losses for this long; 0 =
+  /// never.
   Duration back_to_spot_after = seconds(900);
   Duration shun_after_burst = seconds(120);  ///< an offer that lost many servers at once is last
   Duration list_every = seconds(15);         ///< reconciliation
@@ -83,12 +93,16 @@ struct Tick {};   ///< the time of next_wake() is reached
 struct Scaled {   ///< an operator sets the number of workers; stopped offers may be used again
   std::uint32_t target;
 };
+struct WantedBack {  ///< an operator gives up so many more servers, which are replaced
+  std::uint32_t count;
+};
 struct Answered {  ///< to effect Request
   std::string request_id;
   RequestOutcome outcome;
 };
 struct Listed {  ///< to effect List
   Answer<std::vector<ServerStatus>> answer;
+  std::uint32_t wanted_back = 0;  ///< see Provider::wanted_back
 };
 struct ReleaseAnswered {  ///< to effect Release
   std::string server;
@@ -119,10 +133,10 @@ struct Ended {};    ///< all members have left: every server is released
 
 using PolicyEvent =
     std::variant<policy_event::Begin, policy_event::Tick, policy_event::Scaled,
-                 policy_event::Answered, policy_event::Listed, policy_event::ReleaseAnswered,
-                 policy_event::Joined, policy_event::Irreplaceable, policy_event::Leaving,
-                 policy_event::Gone, policy_event::Measured, policy_event::Closing,
-                 policy_event::Ended>;
+                 policy_event::WantedBack, policy_event::Answered, policy_event::Listed,
+                 policy_event::ReleaseAnswered, policy_event::Joined, policy_event::Irreplaceable,
+                 policy_event::Leaving, policy_event::Gone, policy_event::Measured,
+                 policy_event::Closing, policy_event::Ended>;
 
 namespace policy_effect {
 struct Request {  ///< to be answered by Answered
@@ -143,9 +157,9 @@ struct StopJob {  ///< with a checkpoint
 /// An event for records and messages.
 struct Tell {
   std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
-                     ///< server_adopted, server_given_up, request_given_up, worker_unnamed,
-                     ///< release_failed, list_failed, offer_stopped, offers_exhausted, budget,
-                     ///< back_to_spot
+                     ///< server_adopted, server_given_up, servers_chosen, request_given_up,
+                     ///< worker_unnamed, release_failed, list_failed, offer_stopped,
+                     ///< offers_exhausted, budget, back_to_spot, back_to_composition
   std::string detail;
   std::string server;          ///< empty = none in particular
   std::optional<double> cost;  ///< total cost, if a server or request has ended
@@ -167,6 +181,20 @@ struct PolicyStatus {
   double per_hour = 0;
 };
 
+/// The servers that compute, for decisions about how many there should be.
+struct Composition {
+  struct Part {
+    Offer offer;
+    double price_per_hour = 0;
+    double speed = 0;          ///< in the unit of policy_event::Measured, as soon as there is one
+    bool is_measured = false;  ///< that speed, of a worker on this machine type
+    Duration age{};            ///< since it was granted
+  };
+  std::vector<Part> working;  ///< without evaluators and what is irreplaceable
+  std::optional<Part> next;   ///< what would be asked for now, if the budget allows one more
+  bool is_settled = false;    ///< as many as wanted are there, and none is coming or leaving
+};
+
 class ReplacementPolicy {
  public:
   explicit ReplacementPolicy(ReplacementOptions options);
@@ -176,6 +204,7 @@ class ReplacementPolicy {
   /// The time of the next Tick, if no other event happens before; none = never.
   [[nodiscard]] std::optional<Instant> next_wake() const { return wake_; }
   [[nodiscard]] PolicyStatus status(Instant now) const;
+  [[nodiscard]] Composition composition(Instant now) const;
   /// After Ended: no known server is billed any more, no answer is missing, and the servers of
   /// earlier processes are known.
   [[nodiscard]] bool settled() const;
@@ -194,6 +223,7 @@ class ReplacementPolicy {
     std::string request_id;
     Stage stage = Stage::kAwaited;
     Instant seen;                     // when we first heard of it
+    Instant born;                     // when its provider granted it
     Instant asked;                    // no worker on it can have joined us earlier
     bool runs = false;                // it was seen running
     std::optional<Instant> deadline;  // of the stage
@@ -211,7 +241,7 @@ class ReplacementPolicy {
     bool leaves = false;
     bool server_is_gone = false;
     bool has_presumed_server = false;  // if it does not say: a server was taken for its own
-    bool is_measured = false;
+    double speed = 0;                  // 0 = not measured yet
     bool is_irreplaceable = false;
   };
   struct Pending {
@@ -234,6 +264,7 @@ class ReplacementPolicy {
   void on(Instant now, const policy_event::Begin& event);
   void on(Instant now, const policy_event::Tick& event);
   void on(Instant now, const policy_event::Scaled& event);
+  void on(Instant now, const policy_event::WantedBack& event);
   void on(Instant now, const policy_event::Answered& event);
   void on(Instant now, const policy_event::Listed& event);
   void on(Instant now, const policy_event::ReleaseAnswered& event);
@@ -248,6 +279,7 @@ class ReplacementPolicy {
   void bill_the_missing(const Pending& pending);
   void track(Instant now, const ServerStatus& status, const Pending* pending);
   void refresh(Instant now, Server& server, const ServerStatus& status);
+  void note_price(const Server& server, const ServerStatus& status, double before);
   void never_joined(Instant now, const std::string& id, const Server& server);
   void failed_to_start(Instant now, std::size_t offer, const std::string& id,
                        const std::string& what);
@@ -274,21 +306,41 @@ class ReplacementPolicy {
   void stage_is_over(Instant now, const std::string& id, Server& server);
   void release_all(Instant now);
   void request_list(Instant now);
-  void give_up_surplus(Instant now);
-  [[nodiscard]] std::vector<std::string> least_wanted() const;
-  [[nodiscard]] bool is_irreplaceable(const Server& server) const;
   void let_go(Instant now, const std::string& id);
   void release(Instant now, const std::string& id);
   [[nodiscard]] bool is_for_evaluator(const Server& server) const;
   [[nodiscard]] std::uint32_t staying() const;
   [[nodiscard]] std::uint32_t coming() const;
   [[nodiscard]] std::uint32_t evaluators_missing() const;
+  [[nodiscard]] std::uint32_t present(std::size_t offer) const;
   [[nodiscard]] std::uint32_t on_demand_present() const;
   [[nodiscard]] std::optional<Instant> find_next_wake(Instant now) const;
 
-  // replacement_requests.cpp: back to spot.
+  // replacement_surplus.cpp: giving up.
+  void give_up_surplus(Instant now);
+  void keep_hourly_budget(Instant now);
+  void give_back(Instant now, std::uint32_t count, const std::string& why);
+  void give_up(Instant now, const std::vector<std::string>& ids, const std::string& why);
+  /// Which servers a choice is between.
+  using IsAmong = std::function<bool(const std::string& id, const Server& server)>;
+  [[nodiscard]] std::vector<std::string> least_wanted(Instant now, std::uint32_t count) const;
+  [[nodiscard]] std::vector<std::string> least_wanted_among(Instant now, std::uint32_t count,
+                                                            const IsAmong& is_among) const;
+  [[nodiscard]] std::vector<std::string> least_missed_workers(Instant now, std::size_t count,
+                                                              std::size_t on_demand_most,
+                                                              const IsAmong& is_among) const;
+  [[nodiscard]] std::string reason_of_choice(Instant now,
+                                             const std::vector<std::string>& ids) const;
+  [[nodiscard]] ServerWorth worth_of(Instant now, const std::string& id,
+                                     const Server& server) const;
+  [[nodiscard]] double speed_of(const Server& server) const;
+  [[nodiscard]] bool may_be_given_up(const std::string& id, const Server& server) const;
+  [[nodiscard]] bool is_irreplaceable(const Server& server) const;
+  [[nodiscard]] bool is_on_demand(const Server& server) const;
+
+  // replacement_exchange.cpp: back to spot, and to the composition.
   struct Exchange {
-    std::string server;      // on demand, until its successor works
+    std::string server;      // that gives way, until its successor works
     std::string request_id;  // of the successor
   };
   struct PossibleExchange {
@@ -300,6 +352,8 @@ class ReplacementPolicy {
   void begin_exchange(Instant now);
   void end_exchange(Instant now);
   [[nodiscard]] std::optional<PossibleExchange> find_exchange() const;
+  [[nodiscard]] bool may_give_way(const Server& server) const;
+  [[nodiscard]] bool is_better(std::size_t offer, std::size_t than) const;
   [[nodiscard]] std::optional<Instant> next_exchange_wake(Instant now) const;
   [[nodiscard]] bool is_exchanged(const std::string& id) const;
   [[nodiscard]] bool is_at_work(Instant now, const Server& server) const;
@@ -310,8 +364,13 @@ class ReplacementPolicy {
   void repeat_requests(Instant now);
   void ask_for_missing(Instant now);
   void shun_bursts(Instant now);
-  enum class Purpose { kWork, kWorkOnDemand, kEvaluate };
-  std::uint32_t ask(Instant now, std::uint32_t wanted, Purpose purpose);
+  void tell_exhausted(Instant now, std::uint32_t missing, bool lacks_workers);
+  std::uint32_t ask_for_workers(Instant now, std::uint32_t missing);
+  /// The most servers that may be asked for of an offer.
+  using MostOf = std::function<std::uint32_t(std::size_t offer)>;
+  std::uint32_t ask(Instant now, std::uint32_t wanted, const MostOf& most_of);
+  [[nodiscard]] std::uint32_t room(std::size_t offer) const;
+  [[nodiscard]] std::vector<std::uint32_t> lacking() const;
   std::string send_request(Instant now, std::size_t offer, std::uint32_t count);
   [[nodiscard]] std::uint32_t affordable(Instant now, std::size_t offer,
                                          std::uint32_t wanted) const;

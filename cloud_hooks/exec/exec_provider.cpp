@@ -144,6 +144,11 @@ ExecAnswer answer_of(const json::value& value) {
     }
     answer.findings.push_back({ok->get_bool(), text_of(finding, "text", kTextCharactersMax)});
   }
+  const double wanted_back = number_of(object, "give_up").value_or(0);
+  if (wanted_back > kServersMax || wanted_back != std::floor(wanted_back)) {
+    throw Malformed{"'give_up' is not a whole number of at most " + std::to_string(kServersMax)};
+  }
+  answer.wanted_back = static_cast<std::uint32_t>(wanted_back);
   if (const json::value* error = member(object, "error")) {
     answer.error = error_of(object_of(*error, "'error'"));
   }
@@ -245,11 +250,14 @@ class ExecProvider final : public Provider {
 
   Answer<std::vector<ServerStatus>> list() override {
     ExecAnswer answer = ask(exec::plain_text(options_.job, "list"));
+    wanted_back_ = answer.error ? 0 : answer.wanted_back;
     if (answer.error) {
       return *std::move(answer.error);
     }
     return std::move(answer.servers);
   }
+
+  std::uint32_t wanted_back() const override { return wanted_back_; }
 
   Capabilities capabilities() const override {
     Capabilities can;
@@ -313,6 +321,7 @@ class ExecProvider final : public Provider {
   }
 
   const ExecProviderOptions options_;
+  std::uint32_t wanted_back_ = 0;  // of the last list
 };
 
 }  // namespace

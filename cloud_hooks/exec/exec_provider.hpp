@@ -24,6 +24,7 @@ namespace mayfly::cloud_hooks::exec {
 struct ExecAnswer {
   std::vector<ServerStatus> servers;
   std::vector<Finding> findings;
+  std::uint32_t wanted_back = 0;  ///< "give_up": see Provider::wanted_back
   std::optional<ProviderError> error;
 };
 

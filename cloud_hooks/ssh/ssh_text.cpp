@@ -31,6 +31,9 @@ runs() { # 2: the host was restarted since
     *) return 1 ;;
   esac
 }
+# The process is noted only after the server's folder is there: one of a start that is under way is
+# waited for, or it would count as gone.
+await_start() { [ -e "$1/process" ] || flock -s -w 20 "$folder/lock" true; }
 # What a worker saved to which no coordinator came back is nowhere else: FOLDER SERVER.
 keep_left_alone() {
   [ ! -e "$2/run/left_alone" ] ||
@@ -51,6 +54,7 @@ echo "mayfly-host $(uname -s)/$(uname -m) $((${free:-0} / 1024))$missing"
 for server in "$folder/servers/$label".*; do
   [ -d "$server" ] || continue
   id=${server#"$folder/servers/$label."}
+  await_start "$server"
   request=$(cat "$server/request" 2>/dev/null)
   runs "$server"
   case $? in
@@ -108,6 +112,7 @@ cd "$server" || fail "cannot use $folder"
 MAYFLY_SERVER=$id setsid nohup sh ./start "$program" "$slots" >log 2>&1 </dev/null 9>&- &
 pid=$!
 born=$(birth "$pid")
+born=${born:-Z 0} # it has ended, and the shell has noticed
 echo "$pid ${born#* } $(cat /proc/sys/kernel/random/boot_id)" >process
 echo mayfly-done
 )sh";
@@ -115,6 +120,7 @@ echo mayfly-done
 constexpr const char* kRelease = R"sh(
 server=$folder/servers/$label.$id
 if [ ! -d "$server" ]; then echo mayfly-done; exit 0; fi
+await_start "$server"
 if runs "$server"; then
   kill -TERM "$pid" 2>/dev/null
   tries=0

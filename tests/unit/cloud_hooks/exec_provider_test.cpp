@@ -119,6 +119,16 @@ TEST(ExecProvider, ListsReleasesAndExamines) {
   EXPECT_EQ(provider->examine(), (std::vector<Finding>{{false, "no login"}}));
 }
 
+TEST(ExecProvider, AListMaySayHowManyServersAreWantedBack) {
+  const auto provider = script(R"(echo '{"servers":[{"id":"a","state":"running"}],"give_up":1}')");
+  EXPECT_EQ(provider->wanted_back(), 0u) << "before the first list";
+  ASSERT_TRUE(provider->list().ok());
+  EXPECT_EQ(provider->wanted_back(), 1u);
+  for (const char* bad : {"-1", "1.5", "20000", "true", "[]"}) {
+    EXPECT_FALSE(exec::parse_answer(std::string(R"({"give_up":)") + bad + "}").ok()) << bad;
+  }
+}
+
 TEST(ExecProvider, AMissingProgramIsAConfigurationError) {
   ExecProviderOptions options;
   options.argv = {"/no/such/program"};

@@ -223,7 +223,10 @@ void MarketWorld::take_list() {
         servers.push_back(describe(id));
       }
     }
-    feed(policy_event::Listed{servers});
+    constexpr double kWantedBack = 0.03;
+    const bool wants_some = !calm_ && wants_back_.unit() < kWantedBack;
+    const auto wanted_back = wants_some ? 1 + static_cast<std::uint32_t>(wants_back_.below(3)) : 0;
+    feed(policy_event::Listed{servers, wanted_back});
   });
 }
 

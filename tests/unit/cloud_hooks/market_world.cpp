@@ -14,8 +14,11 @@ constexpr Duration kEndTime = std::chrono::minutes(20);
 }  // namespace
 
 MarketWorld::MarketWorld(std::uint64_t seed, Sabotage sabotage)
-    : random_(CounterRandom(seed).split("market")), sabotage_(sabotage) {
+    : random_(CounterRandom(seed).split("market")),
+      wants_back_(CounterRandom(seed).split("wants back")),
+      sabotage_(sabotage) {
   set_up();
+  compose(seed);
   constexpr double kUnnamedShare = 0.05;
   is_unnamed_ = RandomStream(CounterRandom(seed).split("names")).unit() < kUnnamedShare;
   result_.is_unnamed = is_unnamed_;
@@ -74,6 +77,19 @@ void MarketWorld::set_up() {
   release_errors_ = chance(0.3) ? 0.3 : 0;
   hazard_per_hour_ = 2 * random_.unit();
   wanted_ = options_.target;
+}
+
+/// Some jobs want a composition: in place of a floor, so many servers of each offer.
+void MarketWorld::compose(std::uint64_t seed) {
+  constexpr double kComposedShare = 0.2;
+  RandomStream random(CounterRandom(seed).split("composition"));
+  if (random.unit() >= kComposedShare) {
+    return;
+  }
+  options_.on_demand_floor = 0;
+  for (std::uint32_t i = 0; i < options_.target; ++i) {
+    ++options_.offers[random.below(options_.offers.size())].wanted;
+  }
 }
 
 void MarketWorld::begin_policy(const PolicyStatus& before, bool restarted) {
@@ -177,7 +193,7 @@ void MarketWorld::carry_out(const PolicyEffect& effect) {
     job_stopped_ = true;
     ++result_.stopped_by_budget;
   } else if (const auto* tell = std::get_if<policy_effect::Tell>(&effect)) {
-    result_.exchanges += tell->kind == "back_to_spot" ? 1 : 0;
+    result_.exchanges += tell->kind.starts_with("back_to_") ? 1 : 0;
   }
 }
 

@@ -2,9 +2,10 @@
 
 // A simulated market of servers and a job that lives on it, driven by one seed: offers run out and
 // come back, quotas, refusals, lost answers, late lists, servers that are taken away one by one or
-// many at once, with and without a notice, workers that crash and come back or never come,
-// operators that change their mind, coordinators that are started again. ReplacementPolicy decides;
-// the market knows the truth, and checks it against what the policy promises.
+// many at once, with and without a notice, providers that want a number of them back, workers that
+// crash and come back or never come, operators that change their mind, coordinators that are
+// started again. ReplacementPolicy decides; the market knows the truth, and checks it against what
+// the policy promises.
 
 #include <cstdint>
 #include <functional>
@@ -36,7 +37,7 @@ struct MarketResult {
   int restarts = 0;  // of the coordinator
   int repeats = 0;
   int stopped_by_budget = 0;
-  int exchanges = 0;  // of a server on demand for a spot server, begun
+  int exchanges = 0;  // of a server for one that is wanted in its place, begun
   bool is_unnamed = false;
 };
 
@@ -76,6 +77,7 @@ class MarketWorld {
 
   [[nodiscard]] static std::string pool_key(const Offer& offer);
   void set_up();
+  void compose(std::uint64_t seed);
   void begin_policy(const PolicyStatus& before, bool restarted);
   void after(Duration delay, std::function<void()> act);
   Duration between(Duration least, Duration most);
@@ -108,6 +110,7 @@ class MarketWorld {
   [[nodiscard]] std::vector<std::string> alive() const;
 
   RandomStream random_;
+  RandomStream wants_back_;  // the provider
   Sabotage sabotage_;
   ReplacementOptions options_;
   std::optional<double> budget_;

@@ -75,7 +75,14 @@ class PolicyHarness {
     }
   }
   [[nodiscard]] PolicyStatus status() const { return policy_.status(now); }
+  [[nodiscard]] Composition composition() const { return policy_.composition(now); }
   [[nodiscard]] bool settled() const { return policy_.settled(); }
+  /// Of the last event of this kind; empty = none.
+  [[nodiscard]] std::string text_of(const std::string& kind) const {
+    const auto found = std::find(told.rbegin(), told.rend(), kind);
+    return found == told.rend() ? ""
+                                : details.at(static_cast<std::size_t>(told.rend() - found) - 1);
+  }
   [[nodiscard]] bool was_told(const std::string& kind) const {
     return std::find(told.begin(), told.end(), kind) != told.end();
   }
@@ -86,6 +93,7 @@ class PolicyHarness {
   std::vector<std::string> releases;
   std::vector<MemberId> drains;
   std::vector<std::string> told;
+  std::vector<std::string> details;  // of `told`
   bool stopped = false;
 
  private:
@@ -94,6 +102,7 @@ class PolicyHarness {
     releases.clear();
     drains.clear();
     told.clear();
+    details.clear();
     stopped = false;
   }
   void feed_more(const PolicyEvent& event) {
@@ -106,6 +115,7 @@ class PolicyHarness {
         drains.push_back(drain->member);
       } else if (const auto* tell = std::get_if<policy_effect::Tell>(&effect)) {
         told.push_back(tell->kind);
+        details.push_back(tell->detail);
       } else if (std::holds_alternative<policy_effect::StopJob>(effect)) {
         stopped = true;
       }

@@ -78,7 +78,9 @@ class SshProviderTest : public ::testing::Test {
     const std::string program = (folder_ / "ssh").string();
     std::ofstream(program) << "#!/bin/sh\ncd " << folder_.string()
                            << "/\"$1\" && [ ! -e off ] || { echo 'No route to host' >&2; exit 255; "
-                              "}\nexport HOME=$PWD; shift; exec sh -c \"$*\"\n";
+                              "}\nexport HOME=$PWD; shift\n"
+                           << "[ -e slow ] || exec sh -c \"$*\"\n"
+                           << "sed \"s/^pid=.*/&; sleep 0.2/\" | sh -c \"$*\"\n";
     ::chmod(program.c_str(), 0755);
     options_.hosts = {{"a", 1}, {"b", 1}};
     options_.words = {program};
@@ -169,6 +171,30 @@ TEST_F(SshProviderTest, OneThatEndsAtOnceHasFailedAndItsHostRests) {
   const RequestOutcome next = provider()->request(request_);
   ASSERT_TRUE(next.error);
   EXPECT_EQ(next.error->detail, "a: its last worker ended at once: mayfly: no data set");
+}
+
+TEST_F(SshProviderTest, OneThatEndsBeforeItIsNotedHasFailedToo) {
+  options_.hosts = {{"a", 1}};
+  std::ofstream(folder_ / "a/slow") << "";
+  request_.startup_text = "exit 2\n";
+  ASSERT_EQ(provider()->request(request_).servers.size(), 1u);
+  const std::vector<ServerStatus> servers = listed();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].state, ServerState::kGone);
+  EXPECT_TRUE(servers[0].failed);
+}
+
+TEST_F(SshProviderTest, AServerWhoseStartIsUnderWayIsWaitedFor) {
+  options_.hosts = {{"a", 1}};
+  std::ofstream(folder_ / "a/slow") << "";
+  std::thread start([this] { EXPECT_EQ(provider()->request(request_).servers.size(), 1u); });
+  std::vector<ServerStatus> servers;
+  for (int tries = 0; tries < 1000 && servers.empty(); ++tries) {
+    servers = listed();
+  }
+  start.join();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_TRUE(servers[0].alive());
 }
 
 TEST_F(SshProviderTest, AHostThatDoesNotAnswerKeepsItsServerForAWhile) {
