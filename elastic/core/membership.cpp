@@ -269,7 +269,7 @@ void Membership::progressed(MemberId id, const Progress& progress, Instant now) 
   member.committed = std::max(member.committed, progress.committed);
   committed_ = std::max(committed_, progress.committed);
   member.speed.add(now, progress.microbatch_ms, progress.microbatches, speed_sample_);
-  member.stages = progress.stages.bytes > 0 ? progress.stages : member.stages;
+  member.stages = progress.stages.compute_threads > 0 ? progress.stages : member.stages;
 }
 
 bool Membership::caught_up(MemberId id, Instant now) {

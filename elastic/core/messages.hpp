@@ -204,11 +204,11 @@ struct Stages {
   float prep_ms = 0;         ///< processor time of loading it
   float compute_ms = 0;      ///< from when it is prepared until it is in the sums
   float compute_cpu_ms = 0;  ///< processor time of that
-  std::uint32_t bytes = 0;   ///< of its images where they are stored; 0 = nothing was loaded
+  std::uint32_t bytes = 0;   ///< of its images that came from where they are stored
   std::uint16_t load_threads = 0;
-  std::uint16_t compute_threads = 0;
-  std::uint32_t ahead = 0;  ///< microbatches that are prepared ahead at most
-  bool yields = false;      ///< loading threads have a low priority
+  std::uint16_t compute_threads = 0;  ///< 0 = nothing was loaded, and the rest means nothing
+  std::uint32_t ahead = 0;            ///< microbatches that are prepared ahead at most
+  bool yields = false;                ///< loading threads have a low priority
   friend bool operator==(const Stages&, const Stages&) = default;
 };
 /// The first commit of a view, then at most every 100 ms.

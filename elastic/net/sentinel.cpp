@@ -1,6 +1,8 @@
 #include "elastic/net/sentinel.hpp"
 
+#include <spawn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,11 +15,14 @@
 
 #include "base/check.hpp"
 #include "base/try_assign.hpp"
+#include "base/unique_fd.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel_process.hpp"
 
 namespace mayfly::elastic {
 namespace {
+
+constexpr int kMemoryDescriptor = 3;  // of the shared memory, in a process that was spawned
 
 struct Unmap {
   void operator()(SentinelShared* shared) const { ::munmap(shared, sizeof(SentinelShared)); }
@@ -38,9 +43,10 @@ int init_robust_mutex(pthread_mutex_t& mutex) {
   return rc;
 }
 
-Result<SharedPage> make_shared_page() {
-  void* memory = ::mmap(nullptr, sizeof(SentinelShared), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+/// `fd`: of the memory; -1 = anonymous.
+Result<SharedPage> make_shared_page(int fd) {
+  const int kind = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  void* memory = ::mmap(nullptr, sizeof(SentinelShared), PROT_READ | PROT_WRITE, kind, fd, 0);
   if (memory == MAP_FAILED) {
     return os_error("cannot map memory for the sentinel", errno);
   }
@@ -116,7 +122,7 @@ ForkedSentinel::~ForkedSentinel() {
 }  // namespace
 
 Result<std::unique_ptr<Sentinel>> fork_sentinel() {
-  TRY_ASSIGN(SharedPage shared, make_shared_page());
+  TRY_ASSIGN(SharedPage shared, make_shared_page(-1));
   prepare_proofs();
   // Before the fork, so that the child never finds the mutex free while the worker lives.
   const int rc = ::pthread_mutex_lock(&shared->alive);
@@ -129,6 +135,41 @@ Result<std::unique_ptr<Sentinel>> fork_sentinel() {
     run_sentinel(*shared);
   }
   return std::unique_ptr<Sentinel>(std::make_unique<ForkedSentinel>(std::move(shared), child));
+}
+
+Result<std::unique_ptr<Sentinel>> spawn_sentinel(const std::string& program) {
+  const UniqueFd memory(::memfd_create("mayfly-sentinel", MFD_CLOEXEC));
+  if (!memory.valid() || ::ftruncate(memory.get(), sizeof(SentinelShared)) != 0) {
+    return os_error("cannot make memory for the sentinel", errno);
+  }
+  TRY_ASSIGN(SharedPage shared, make_shared_page(memory.get()));
+  const int rc = ::pthread_mutex_lock(&shared->alive);
+  ENSURE(rc == 0, "a fresh mutex can be locked");
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, memory.get(), kMemoryDescriptor);
+  std::string words[] = {program, kSentinelCommand};
+  char* const arguments[] = {words[0].data(), words[1].data(), nullptr};
+  pid_t child = -1;
+  const int failure = ::posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) {
+    return os_error(("cannot start " + program).c_str(), failure);
+  }
+  return std::unique_ptr<Sentinel>(std::make_unique<ForkedSentinel>(std::move(shared), child));
+}
+
+void run_spawned_sentinel() {
+  void* memory = ::mmap(nullptr, sizeof(SentinelShared), PROT_READ | PROT_WRITE, MAP_SHARED,
+                        kMemoryDescriptor, 0);
+  auto* const shared = static_cast<SentinelShared*>(memory);
+  struct stat info {};
+  const bool is_whole = memory != MAP_FAILED && ::fstat(kMemoryDescriptor, &info) == 0 &&
+                        info.st_size == sizeof(SentinelShared);
+  if (is_whole && shared->bytes == sizeof(SentinelShared)) {
+    prepare_proofs();
+    run_sentinel(*shared);
+  }
 }
 
 }  // namespace mayfly::elastic

@@ -47,4 +47,14 @@ class Sentinel {
 /// robust mutex). The child closes every inherited descriptor and ends with its worker.
 [[nodiscard]] Result<std::unique_ptr<Sentinel>> fork_sentinel();
 
+/// Starts the sentinel as a process of its own, for a worker that is large or has threads:
+/// `program` is this product's, and is called with the one word kSentinelCommand. The calling
+/// thread must live as long as the sentinel (it holds the robust mutex). kIo with the program.
+[[nodiscard]] Result<std::unique_ptr<Sentinel>> spawn_sentinel(const std::string& program);
+inline constexpr const char* kSentinelCommand = "sentinel";
+
+/// What such a process does. Returns only if it was not started by spawn_sentinel() of the same
+/// version.
+void run_spawned_sentinel();
+
 }  // namespace mayfly::elastic

@@ -15,10 +15,11 @@
 
 namespace mayfly::elastic {
 
-/// Anonymous shared memory. The worker writes the plain fields before it sets `armed`, and never
+/// Shared memory. The worker writes the plain fields before it sets `armed`, and never
 /// again.
 struct SentinelShared {
-  pthread_mutex_t alive;  ///< robust; held by the worker as long as it lives
+  std::size_t bytes = sizeof(SentinelShared);  ///< tells one of another version
+  pthread_mutex_t alive;                       ///< robust; held by the worker as long as it lives
   std::atomic<bool> armed{false};
   std::atomic<bool> ended_well{false};  ///< the worker's end is not a death
   ProgressBoard board;

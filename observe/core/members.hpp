@@ -42,6 +42,7 @@ struct MemberMeasure {
   std::uint64_t samples = 0;
   std::uint32_t cores = 0;             ///< that it may use; 0: unknown
   std::optional<MemberStages> stages;  ///< nothing: not known, or nothing is loaded
+  bool is_going = false;               ///< it was told to leave, or had left
 };
 
 struct MemberLane {

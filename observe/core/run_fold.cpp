@@ -1,8 +1,10 @@
 #include "observe/core/run_fold.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "observe/core/records_json.hpp"
 
@@ -382,6 +384,13 @@ std::optional<MemberStages> stages_of(const json::object& record) {
                       yields != nullptr && yields->is_bool() && yields->get_bool()};
 }
 
+/// Phases of members that stay (elastic::name_of), and that of older records.
+bool is_of_one_that_goes(const std::string& phase) {
+  constexpr std::array<std::string_view, 6> kStaying = {"loading", "ready",     "observing",
+                                                        "active",  "returning", ""};
+  return std::ranges::find(kStaying, phase) == kStaying.end();
+}
+
 }  // namespace
 
 void RunFold::member(std::string_view line, std::uint64_t offset) {
@@ -395,7 +404,8 @@ void RunFold::member(std::string_view line, std::uint64_t offset) {
       *id, {*t, number(*record, "microbatch_ms").value_or(0),
             static_cast<std::uint32_t>(whole(*record, "microbatches").value_or(0)),
             whole(*record, "steps").value_or(0), whole(*record, "samples").value_or(0),
-            static_cast<std::uint32_t>(whole(*record, "cores").value_or(0)), stages_of(*record)});
+            static_cast<std::uint32_t>(whole(*record, "cores").value_or(0)), stages_of(*record),
+            is_of_one_that_goes(text(*record, "phase"))});
 }
 
 void RunFold::undo_from(std::size_t row) {

@@ -208,6 +208,16 @@ class StateWriter {
     return head;
   }
 
+  /// Steps from and to, milliseconds of a step by kind, the member that was ready last most often.
+  [[nodiscard]] static json::value stretch_of(const StepProfile::Stretch& stretch) {
+    json::array out = {stretch.first, stretch.last};
+    for (const double seconds : stretch.seconds) {
+      out.push_back(std::round(1e6 * seconds / static_cast<double>(stretch.steps)) / 1000);
+    }
+    out.push_back(stretch.slowest());
+    return out;
+  }
+
   /// What the time of steps was spent on, as `mayfly profile` prints it.
   [[nodiscard]] json::object profile() const {
     const StepProfile& profile = fold_.step_profile();
@@ -225,6 +235,7 @@ class StateWriter {
     }
     return {{"steps", profile.steps()},
             {"kinds", std::move(kinds)},
+            {"stretches", array_of(profile.stretches(), stretch_of)},
             {"slowest", std::move(slowest)},
             {"held_up", std::move(held_up)}};
   }

@@ -5,14 +5,17 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/check.hpp"
 
 namespace mayfly::observe {
 namespace {
 
-constexpr std::array<const char*, kCells> kKinds = {"compute", "contention", "interconnect", "prep",
-                                                    "fetch"};
+/// The cells as each builds on the one before, and what it adds.
+constexpr std::pair<Cell, const char*> kOrder[] = {
+    {Cell::kAlone, "compute"}, {Cell::kTogether, "contention"}, {Cell::kExchange, "interconnect"},
+    {Cell::kHosts, "network"}, {Cell::kWarm, "prep"},           {Cell::kWhole, "fetch"}};
 
 double mean_of_values(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -39,7 +42,7 @@ double mean_of(std::span<const CellRound> rounds, Cell cell) {
   ENSURE(!rounds.empty(), "there is a round");
   double sum = 0;
   for (const CellRound& round : rounds) {
-    sum += round[static_cast<std::size_t>(cell)];
+    sum += round.at(cell);
   }
   return sum / static_cast<double>(rounds.size());
 }
@@ -47,31 +50,42 @@ double mean_of(std::span<const CellRound> rounds, Cell cell) {
 std::vector<StepDifference> step_differences(std::span<const CellRound> rounds, double confidence) {
   ENSURE(!rounds.empty() && confidence > 0 && confidence < 1, "there is a round, and a confidence");
   std::vector<StepDifference> differences;
-  for (std::size_t cell = 0; cell < kCells; ++cell) {
+  std::optional<Cell> before;
+  for (const auto& [cell, kind] : kOrder) {
+    if (!rounds.front().contains(cell)) {
+      continue;
+    }
     std::vector<double> values;
     for (const CellRound& round : rounds) {
-      values.push_back(round[cell] - (cell == 0 ? 0 : round[cell - 1]));
+      values.push_back(round.at(cell) - (before ? round.at(*before) : 0));
     }
     const double mean = mean_of_values(values);
     const double half = half_interval(values, confidence);
-    differences.push_back({kKinds[cell], mean, mean - half, mean + half});
+    const bool has_both = cell == Cell::kWhole && before == Cell::kHosts;
+    differences.push_back({has_both ? "data" : kind, mean, mean - half, mean + half});
+    before = cell;
   }
   return differences;
 }
 
 OtherTools as_other_tools(std::span<const CellRound> rounds, std::size_t samples_per_step) {
   const double exchange = mean_of(rounds, Cell::kExchange);
-  const double warm = mean_of(rounds, Cell::kWarm);
-  const double reading = mean_of(rounds, Cell::kCold) - warm;
-  const double samples = 1000 * static_cast<double>(samples_per_step);
   OtherTools tools;
   tools.stash_interconnect_ms = std::max(0.0, exchange - mean_of(rounds, Cell::kAlone));
   tools.stash_interconnect_share = tools.stash_interconnect_ms / exchange;
-  tools.dsa_ingestion = samples / exchange;
-  tools.dsa_preparation = samples / warm;
-  tools.dsa_fetch = reading > 0 ? std::optional(samples / reading) : std::nullopt;
-  tools.dsa_speed = std::min(
-      {tools.dsa_ingestion, tools.dsa_preparation, tools.dsa_fetch.value_or(tools.dsa_ingestion)});
+  if (rounds.front().contains(Cell::kHosts)) {
+    tools.stash_network_ms = std::max(0.0, mean_of(rounds, Cell::kHosts) - exchange);
+    tools.stash_network_share = *tools.stash_network_ms / exchange;
+    return tools;
+  }
+  const double warm = mean_of(rounds, Cell::kWarm);
+  const double reading = mean_of(rounds, Cell::kWhole) - warm;
+  const double samples = 1000 * static_cast<double>(samples_per_step);
+  AnalyzerRates rates{.ingestion = samples / exchange, .preparation = samples / warm};
+  rates.fetch = reading > 0 ? std::optional(samples / reading) : std::nullopt;
+  rates.speed =
+      std::min({rates.ingestion, rates.preparation, rates.fetch.value_or(rates.ingestion)});
+  tools.analyzer = rates;
   return tools;
 }
 

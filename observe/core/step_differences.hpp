@@ -6,31 +6,34 @@
 // 2021) and Stash (Sharma et al., ICDCS 2023), with a cell for what workers lose because they share
 // a host, and with intervals. Pure; any thread.
 
-#include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace mayfly::observe {
 
-/// The cells, each with the work of one worker for the same number of samples.
-enum class Cell : std::size_t {
-  kAlone,     ///< A: one worker, images in memory, no exchange
-  kTogether,  ///< B: all workers of the host at the same time, otherwise as A
-  kExchange,  ///< C: one job of all of them, images in memory
-  kWarm,      ///< D: the same with images that are prepared, from files in the page cache
-  kCold,      ///< E: the same with files that are read from storage
+/// The cells, each with the work of one worker for the same number of samples. On one host all but
+/// kHosts are run; over hosts all but kWarm, because the page caches of other hosts are not ours.
+enum class Cell : char {
+  kAlone = 'A',     ///< one worker, images in memory, no exchange
+  kTogether = 'B',  ///< as many as the job has, on one host at the same time, otherwise as A
+  kExchange = 'C',  ///< one job of all of them, images in memory
+  kWarm = 'D',      ///< the same with images that are prepared, from files in the page cache
+  kWhole = 'E',     ///< the job; on one host its files are read from storage
+  kHosts = 'N',     ///< as C, over the hosts of the job
 };
-inline constexpr std::size_t kCells = 5;
 
-/// Milliseconds of a step in each cell, from runs that followed each other.
-using CellRound = std::array<double, kCells>;
+/// Milliseconds of a step in each cell that was run, from runs that followed each other.
+using CellRound = std::map<Cell, double>;
 
 /// Part of a step.
 struct StepDifference {
-  const char* kind = "";  ///< compute, contention, interconnect, prep or fetch
-  double ms = 0;          ///< mean over the rounds of cell minus the cell before
+  /// Of A, B - A, C - B, D - C and E - D: compute, contention, interconnect, prep, fetch. Of N - C:
+  /// network. Of E - N: data, which is both prep and fetch.
+  const char* kind = "";
+  double ms = 0;  ///< mean over the rounds of cell minus the cell before
   // The interval in which it is with the confidence asked for (Student's t of the paired
   // differences). Infinite with one round.
   double low = 0;
@@ -40,24 +43,34 @@ struct StepDifference {
   [[nodiscard]] bool is_measurable() const { return low > 0; }
 };
 
-/// Mean of a cell over the rounds, in milliseconds. There is at least one round.
+/// Mean of a cell over the rounds, in milliseconds. There is at least one round, and all rounds
+/// have the same cells.
 [[nodiscard]] double mean_of(std::span<const CellRound> rounds, Cell cell);
-/// In the order of the cells; together they are the mean of the last one. There is at least one
-/// round; `confidence` is between 0 and 1.
+/// In the order in which the cells build on each other; together they are the mean of the last one,
+/// E. There is at least one round, all rounds have the same cells, A among them, and `confidence`
+/// is between 0 and 1.
 [[nodiscard]] std::vector<StepDifference> step_differences(std::span<const CellRound> rounds,
                                                            double confidence = 0.95);
+
+/// What DS-Analyzer reports, in samples per second: G of images in memory, P with preparation, F of
+/// reading alone (none if E is not slower than D), and the least of them, at which it expects the
+/// job.
+struct AnalyzerRates {
+  double ingestion = 0;
+  double preparation = 0;
+  std::optional<double> fetch = {};
+  double speed = 0;
+};
 
 /// What the two tools report for the same cells.
 struct OtherTools {
   // Stash: C - A, not below 0, which includes contention; and its share of C.
   double stash_interconnect_ms = 0;
   double stash_interconnect_share = 0;
-  // DS-Analyzer, samples per second: G of images in memory, P with preparation, F of reading alone
-  // (none if the cold cell is not slower), and the least of them, at which it expects the job.
-  double dsa_ingestion = 0;
-  double dsa_preparation = 0;
-  std::optional<double> dsa_fetch;
-  double dsa_speed = 0;
+  // Over hosts: N - C, not below 0, and its share of C.
+  std::optional<double> stash_network_ms;
+  double stash_network_share = 0;
+  std::optional<AnalyzerRates> analyzer;  ///< on one host
 };
 [[nodiscard]] OtherTools as_other_tools(std::span<const CellRound> rounds,
                                         std::size_t samples_per_step);

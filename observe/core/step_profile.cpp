@@ -1,9 +1,12 @@
 #include "observe/core/step_profile.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/check.hpp"
 #include "observe/core/records_json.hpp"
 
 namespace mayfly::observe {
@@ -11,6 +14,18 @@ namespace {
 
 constexpr std::size_t kPrep = 2;
 static_assert(std::string_view(kStepPartNames[kPrep]) == "prep");
+
+/// Two successive stretches as one.
+void join(StepProfile::Stretch& into, const StepProfile::Stretch& next) {
+  into.last = next.last;
+  into.steps += next.steps;
+  for (std::size_t part = 0; part < kStepParts; ++part) {
+    into.seconds[part] += next.seconds[part];
+  }
+  for (const auto& [member, steps] : next.ready_last) {
+    into.ready_last[member] += steps;
+  }
+}
 
 }  // namespace
 
@@ -21,15 +36,19 @@ void StepProfile::add(const boost::json::object& record) {
   }
   const boost::json::object& before = field->get_object();
   const std::optional<std::uint64_t> member = whole(before, "slowest");
-  if (!member) {
+  const std::optional<std::uint64_t> step = whole(record, "step");
+  if (!member || !step) {
     return;
   }
+  Stretch& stretch = stretch_for(*step);
+  ++stretch.ready_last[*member];
   Slowest& slowest = slowest_[*member];
   ++slowest.steps;
   ++steps_;
   const auto add = [&](std::size_t part, const std::string& name) {
     const double seconds = std::max(0.0, number(before, name).value_or(0)) / 1000;
     slowest.seconds[part] += seconds;
+    stretch.seconds[part] += seconds;
     seconds_[part] += seconds;
   };
   for (std::size_t part = 0; part < kStepParts; ++part) {
@@ -45,6 +64,37 @@ void StepProfile::add(const boost::json::object& record) {
       held.seconds += std::max(0.0, number(late->get_object(), "ms").value_or(0)) / 1000;
     }
   }
+}
+
+/// The stretch to which a step is to be added, with that step counted.
+StepProfile::Stretch& StepProfile::stretch_for(std::uint64_t step) {
+  while (!stretches_.empty() && stretches_.back().first >= step) {
+    stretches_.pop_back();
+  }
+  const bool goes_back = !stretches_.empty() && stretches_.back().last >= step;
+  if (goes_back) {
+    stretches_.back().last = step - 1;  // its times stay a mean of the steps that it had
+  }
+  if (stretches_.empty() || goes_back || stretches_.back().steps >= steps_of_stretch_) {
+    if (stretches_.size() == kStretchesMax) {
+      for (std::size_t i = 0; i < kStretchesMax / 2; ++i) {
+        stretches_[i] = std::move(stretches_[2 * i]);
+        join(stretches_[i], stretches_[2 * i + 1]);
+      }
+      stretches_.resize(kStretchesMax / 2);
+      steps_of_stretch_ *= 2;
+    }
+    stretches_.emplace_back().first = step;
+  }
+  stretches_.back().last = step;
+  ++stretches_.back().steps;
+  return stretches_.back();
+}
+
+std::uint64_t StepProfile::Stretch::slowest() const {
+  ENSURE(!ready_last.empty(), "a stretch has a step");
+  return std::ranges::max_element(ready_last, {}, [](const auto& each) { return each.second; })
+      ->first;
 }
 
 double StepProfile::Slowest::until_ready() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace mayfly::observe {
 
@@ -33,7 +34,21 @@ class StepProfile {
     double seconds = 0;       ///< so much longer than it the others waited in those exchanges
   };
 
-  /// A line of metrics.jsonl; one without times is left out.
+  /// Successive steps, so many that a whole run consists of at most kStretchesMax stretches.
+  struct Stretch {
+    std::uint64_t first = 0;  ///< step
+    std::uint64_t last = 0;
+    std::uint64_t steps = 0;  ///< with times, also some after `last` that are undone
+    StepSeconds seconds{};    ///< of these steps
+    std::map<std::uint64_t, std::uint64_t> ready_last;  ///< by member: in how many of them
+
+    /// The member that was ready last in most of these steps.
+    [[nodiscard]] std::uint64_t slowest() const;
+  };
+  static constexpr std::size_t kStretchesMax = 160;
+
+  /// A line of metrics.jsonl; one without times is left out. Steps from this one on that were added
+  /// before are undone: the stretches do not have them any more.
   void add(const boost::json::object& record);
 
   /// Steps whose times are known.
@@ -44,12 +59,18 @@ class StepProfile {
   /// By member.
   [[nodiscard]] const std::map<std::uint64_t, Slowest>& slowest() const { return slowest_; }
   [[nodiscard]] const std::map<std::uint64_t, HeldUp>& held_up() const { return held_up_; }
+  /// In the order of steps, which do not overlap.
+  [[nodiscard]] const std::vector<Stretch>& stretches() const { return stretches_; }
 
  private:
+  Stretch& stretch_for(std::uint64_t step);
+
   std::uint64_t steps_ = 0;
   StepSeconds seconds_{};
   std::map<std::uint64_t, Slowest> slowest_;
   std::map<std::uint64_t, HeldUp> held_up_;
+  std::vector<Stretch> stretches_;
+  std::uint64_t steps_of_stretch_ = 1;
 };
 
 }  // namespace mayfly::observe

@@ -202,17 +202,18 @@ WhatIfAnswer answer_of(const RecordedSteps& steps, double step_ms, std::size_t w
   return answer;
 }
 
-/// The last measure of a worker that was at work until the end, or is.
+/// The last measure of a worker that was at work until the end, or is. One that is told that the
+/// job is done has no share of a step any more.
 std::optional<MemberMeasure> measure_at_end(const Members& members, const MemberLane& lane) {
   // At the end of a job its members disconnect.
   if (!lane.end.empty() && lane.end != "ended" && lane.end != "disconnected") {
     return std::nullopt;
   }
   const std::vector<MemberMeasure> measures = members.measures_of(lane);
-  if (measures.empty() || measures.back().microbatches == 0) {
-    return std::nullopt;
-  }
-  return measures.back();
+  const auto last = std::find_if(measures.rbegin(), measures.rend(), [](const auto& measure) {
+    return measure.microbatches > 0 || !measure.is_going;
+  });
+  return last == measures.rend() || last->microbatches == 0 ? std::nullopt : std::optional(*last);
 }
 
 double price_of_worker(const Servers& servers) {

@@ -21,8 +21,8 @@ class Board {
     this.ruler = new Ruler(this);
     this.tracks = [this.ruler, new MemberTrack(this), new CurveTrack(this, CURVES[0]),
                    ...CURVES.slice(1).map(curve => new CurveTrack(this, curve)),
-                   new SpeedTrack(this), new TimeTrack(this), new MoneyTrack(this), new RequestTrack(this),
-                   new MarkTrack(this)];
+                   new SpeedTrack(this), new TimeTrack(this), new StepTrack(this),
+                   new MoneyTrack(this), new RequestTrack(this), new MarkTrack(this)];
     for (const track of this.tracks) {
       track.setFolded(track.id === 'rate');
       track.figure.addEventListener('pointerenter', () => { this.hovered = track.id; });

@@ -761,6 +761,7 @@ class TimeTrack extends Track {
 
   drawAbove(u) {
     this.within(u, c => {
+      const fills = new Map(this.kinds.map(kind => [kind, fillOf(c, kind)]));
       for (const [x0, x1, seconds, all] of this.bins) {
         const left = Math.round(u.valToPos(x0, 'x', true));
         const right = Math.round(u.valToPos(x1, 'x', true));
@@ -769,7 +770,7 @@ class TimeTrack extends Track {
           if (!seconds[kind]) continue;
           const share = 100 * seconds[kind] / all;
           const top = u.valToPos(below + share, 'y', true);
-          c.fillStyle = fillOf(c, kind);
+          c.fillStyle = fills.get(kind);
           c.fillRect(left, top, right - left, u.valToPos(below, 'y', true) - top);
           below += share;
         }
@@ -803,6 +804,80 @@ class TimeTrack extends Track {
         [`ready last: member ${member}`, ms(s, count), ofSteps(count)]))
       .concat(heldUp.map(([member, count, s]) =>
         [`late in the exchange: member ${member}`, `${ms(s, count)} longer`, ofSteps(count)]));
+  }
+}
+
+// What a step took, stacked by kind: means of the stretches into which the run is divided.
+class StepTrack extends Track {
+  constructor(board) {
+    super(board, 'step', 'Time of a step (ms)', 110);
+    this.kinds = [];
+  }
+
+  data() {
+    const run = this.board.run, {stretches, kinds} = run.state.profile;
+    const present = kinds.map((kind, i) => [kind[0], i]).filter(([, i]) => kinds[i][1] > 0);
+    if (present.map(kind => kind[0]).join() !== this.kinds.map(kind => kind[0]).join()) {
+      this.kinds = present;
+      this.legendOf(present.map(kind => kind[0]));
+    }
+    this.shown = stretches.map(([first, last, ...rest]) => {
+      const member = rest.pop();
+      return {from: this.place(first - 1), to: this.place(last), first, last, ms: rest, member,
+              all: rest.reduce((sum, ms) => sum + ms, 0)};
+    });
+    return super.data();
+  }
+
+  // Where the end of a step lies on the axis.
+  place(step) {
+    const run = this.board.run;
+    return run.axis === 'step' ? step : run.xOf(run.tOf(step, 'step'));
+  }
+
+  scaleY() {
+    const [from, to] = this.board.view();
+    const seen = this.shown.filter(s => s.to > from && s.from < to).map(s => s.all);
+    this.chart.setScale('y', {min: 0, max: 1.08 * Math.max(1e-3, ...seen)});
+  }
+
+  drawAbove(u) {
+    const [from, to] = this.board.view();
+    this.within(u, c => {
+      const fills = new Map(this.kinds.map(([kind]) => [kind, fillOf(c, kind)]));
+      for (const stretch of this.shown) {
+        if (stretch.to <= from || stretch.from >= to) continue;
+        const left = Math.round(u.valToPos(stretch.from, 'x', true));
+        const right = Math.max(left + 1, Math.round(u.valToPos(stretch.to, 'x', true)));
+        let below = 0;
+        for (const [kind, i] of this.kinds) {
+          const top = u.valToPos(below + stretch.ms[i], 'y', true);
+          c.fillStyle = fills.get(kind);
+          c.fillRect(left, top, right - left, u.valToPos(below, 'y', true) - top);
+          below += stretch.ms[i];
+        }
+      }
+    });
+  }
+
+  static steps({first, last}) {
+    return first === last ? `step ${first}` : `steps ${first}\u2013${last}`;
+  }
+
+  read(x) {
+    const stretch = (this.shown || []).find(s => s.from <= x && x < s.to);
+    if (!stretch) return '';
+    return `${StepTrack.steps(stretch)}: ` +
+      this.kinds.map(([kind, i]) => `${kind} ${number(stretch.ms[i], 2)}`).join(', ') +
+      ` ms; ready last: member ${stretch.member}`;
+  }
+
+  text() {
+    const kinds = this.board.run.state.profile.kinds.map(kind => kind[0]);
+    return [['steps', ...kinds.map(kind => kind + ', ms'), 'most often ready last'],
+            (this.shown || []).map(s => [`${s.first} to ${s.last}`,
+                                         ...s.ms.map(ms => number(ms, 3)),
+                                         `member ${s.member}`])];
   }
 }
 

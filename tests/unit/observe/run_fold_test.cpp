@@ -137,6 +137,51 @@ TEST(RunFold, TimesOfStepsAreAddedByKindAndByTheirSlowestMember) {
   EXPECT_DOUBLE_EQ(profile.held_up().at(2).seconds, 0.0015);
 }
 
+json::object step_with_times(std::uint64_t step, std::uint64_t slowest, double compute_ms) {
+  return {{"step", step},
+          {"before", {{"slowest", slowest}, {"compute_ms", compute_ms}, {"update_ms", 1}}}};
+}
+
+TEST(StepProfile, StretchesHaveEveryStepOnceHoweverManyThereAre) {
+  for (const std::uint64_t steps : {1U, 159U, 160U, 161U, 320U, 321U, 10'007U}) {
+    StepProfile profile;
+    for (std::uint64_t step = 1; step <= steps; ++step) {
+      profile.add(step_with_times(step, step % 10 == 0 ? 7 : 2, step == 100 ? 500 : 10));
+    }
+    const std::vector<StepProfile::Stretch>& stretches = profile.stretches();
+    ASSERT_LE(stretches.size(), StepProfile::kStretchesMax);
+    ASSERT_GE(stretches.size(), std::min<std::size_t>(steps, StepProfile::kStretchesMax / 2));
+    std::uint64_t next = 1;
+    StepSeconds sum{};
+    for (const StepProfile::Stretch& stretch : stretches) {
+      EXPECT_EQ(stretch.first, next);
+      EXPECT_EQ(stretch.steps, stretch.last - stretch.first + 1);
+      next = stretch.last + 1;
+      for (std::size_t part = 0; part < kStepParts; ++part) {
+        sum[part] += stretch.seconds[part];
+      }
+    }
+    EXPECT_EQ(next, steps + 1);
+    for (std::size_t part = 0; part < kStepParts; ++part) {
+      EXPECT_NEAR(sum[part], profile.seconds()[part], 1e-9 * (1 + sum[part]));
+    }
+    EXPECT_EQ(stretches.back().slowest(), steps == 160 ? 7U : 2U) << steps;
+  }
+}
+
+TEST(StepProfile, StepsThatAreUndoneAreInNoStretch) {
+  StepProfile profile;
+  for (std::uint64_t step = 1; step <= 400; ++step) {
+    profile.add(step_with_times(step, 1, 10));
+  }
+  profile.add(step_with_times(250, 2, 30));  // the job has gone back
+  const std::vector<StepProfile::Stretch>& stretches = profile.stretches();
+  EXPECT_EQ(stretches.back().first, 250U);
+  EXPECT_EQ(stretches.back().slowest(), 2U);
+  EXPECT_LT(stretches[stretches.size() - 2].last, 250U);
+  EXPECT_EQ(profile.steps(), 401U) << "time that was spent all the same";
+}
+
 TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   Feed feed;
   feed.event(event_line(100, "started", "\"metrics_bytes\": 0, \"t\": 0"));

@@ -13,14 +13,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string member_line(int member, double t, double fetch_ms, double compute_ms) {
+std::string member_line(int member, double t, double fetch_ms, double compute_ms,
+                        const char* phase = "active", int microbatches = 4) {
   return fmt::format(
-      R"({{"t": {}, "member": {}, "host": "a", "phase": "active", "joined": 0, )"
-      R"("microbatches": 4, "microbatch_ms": 10, "stages": {{"fetch_ms": {}, )"
+      R"({{"t": {}, "member": {}, "host": "a", "phase": "{}", "joined": 0, )"
+      R"("microbatches": {}, "microbatch_ms": 10, "stages": {{"fetch_ms": {}, )"
       R"("prep_ms": 0, "compute_ms": {}, "compute_cpu_ms": 2, "bytes": 100000, "load_threads": 1, )"
       R"("compute_threads": 1, "ahead": 4, "yields": false}}, "steps": 10, )"
       R"("samples": 80}})",
-      t, member, fetch_ms, compute_ms);
+      t, member, phase, microbatches, fetch_ms, compute_ms);
 }
 
 /// Two workers of 4 microbatches, which take 10 ms each to compute, and `fetch_ms` to load. Steps
@@ -120,6 +121,19 @@ TEST(WhatIf, OneThatIsLateIsWorthGoingWithout) {
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->change.without, 2U);
   EXPECT_NEAR(found->answer.step_ms, 81, 2);
+}
+
+TEST(WhatIf, TheShareIsThatOfBeforeTheEndOfTheJob) {
+  Feed run = run_of(2, 45);
+  for (const int member : {1, 2}) {
+    run.fold.member(member_line(member, 2, 2, 10, "leaving", 0), 0);
+    run.fold.member(member_line(member, 3, 2, 10, "ended", 0), 0);
+  }
+  ASSERT_TRUE(recorded_steps(run.fold).ok()) << recorded_steps(run.fold).error().detail;
+  EXPECT_EQ(recorded_steps(run.fold).value().pipeline.workers.size(), 2U);
+  // One that watches has no share, and had none of late.
+  run.fold.member(member_line(1, 4, 2, 10, "observing", 0), 0);
+  EXPECT_EQ(recorded_steps(run.fold).value().pipeline.workers.size(), 1U);
 }
 
 TEST(WhatIf, RecordsThatLackSomethingAreNamed) {
