@@ -95,7 +95,9 @@ std::string joined(const CLI::Option* option) {
 class Parser {
  public:
   explicit Parser(const CommandSpec& command)
-      : app_(command.help, command.name), has_groups_(command.all_settings) {
+      : app_(command.help, command.name),
+        has_groups_(command.all_settings),
+        hidden_(command.hidden_settings) {
     app_.formatter(std::make_shared<UsageFormatter>(command.positionals));
     app_.allow_extras();
     if (has_groups_) {
@@ -115,11 +117,11 @@ class Parser {
   }
 
   std::string help(bool all) {
-    for (const auto& [name, option] : settings_) {
-      hide(option, has_groups_ && !all && !engine::find_setting(name)->is_common);
-    }
-    for (const auto& [name, option] : negatives_) {
-      hide(option, has_groups_ && !all && !engine::find_setting(name)->is_common);
+    for (const auto* options : {&settings_, &negatives_}) {
+      for (const auto& [name, option] : *options) {
+        const bool is_rare = has_groups_ && !all && !engine::find_setting(name)->is_common;
+        hide(option, is_rare || hidden_.contains(name));
+      }
     }
     return app_.help();
   }
@@ -182,6 +184,7 @@ class Parser {
 
   CLI::App app_;
   bool has_groups_;
+  const std::set<std::string> hidden_;
   std::vector<std::string> names_;
   std::map<std::string, CLI::Option*> options_;
   std::map<std::string, CLI::Option*> switches_;
@@ -203,9 +206,6 @@ Result<void> Parser::judge_extras(ParsedArguments& parsed) {
   for (const std::string& word : app_.remaining()) {
     if (word.size() < 2 || word.front() != '-') {
       parsed.positionals.push_back(word);
-      continue;
-    }
-    if (word == "--") {
       continue;
     }
     const std::string flag = word.substr(0, word.find('='));
@@ -249,6 +249,10 @@ Result<void> Parser::collect(ParsedArguments& parsed) {
 
 Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
   ParsedArguments parsed;
+  // The parser does not end at "--" after a switch that may have a value.
+  const auto dashes = std::ranges::find(words, "--");
+  const std::vector<std::string> after(dashes == words.end() ? dashes : dashes + 1, words.end());
+  words.erase(dashes, words.end());
   std::reverse(words.begin(), words.end());  // the parser takes words from the back
   try {
     app_.parse(words);
@@ -263,6 +267,7 @@ Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
                  std::string(failure.what()) + " (see mayfly " + app_.get_name() + " --help)"};
   }
   TRY(judge_extras(parsed));
+  parsed.positionals.insert(parsed.positionals.end(), after.begin(), after.end());
   TRY(collect(parsed));
   return parsed;
 }

@@ -33,6 +33,7 @@ struct CommandSpec {
   /// Settings that are flags here, by name; `all_settings` stands for the whole list.
   std::vector<std::string> settings;
   bool all_settings = false;
+  std::set<std::string> hidden_settings{};  ///< that the help does not show
 };
 
 struct ParsedArguments {

@@ -128,6 +128,19 @@ std::string text_of(const engine::LoadedCheckpoint& checkpoint,
   return text;
 }
 
+/// With the digest of its state, which was compared with the state; of a program's, whose state
+/// only the program knows, the hashes of the files were compared.
+Result<engine::LoadedCheckpoint> checked_checkpoint(const std::string& path) {
+  TRY_ASSIGN(engine::LoadedCheckpoint loaded, engine::load_checkpoint(path));
+  if (loaded.info.model == engine::kProgramModel) {
+    const Result<nn::CheckpointInfo> checked = nn::check_files(loaded.files);
+    return checked.ok() ? Result<engine::LoadedCheckpoint>(std::move(loaded))
+                        : Error{checked.error().code, loaded.path + ": " + checked.error().detail};
+  }
+  TRY_ASSIGN(OpenCheckpoint opened, open_checkpoint(path));
+  return std::move(opened.loaded);
+}
+
 }  // namespace
 
 Result<std::vector<TensorEntry>> read_safetensors_header(ByteSpan file) {
@@ -158,6 +171,12 @@ Result<std::string> checkpoint_argument(const std::string& command,
 Result<OpenCheckpoint> open_checkpoint(const std::string& path) {
   TRY_ASSIGN(engine::LoadedCheckpoint loaded, engine::load_checkpoint(path));
   const nn::CheckpointInfo& info = loaded.info;
+  if (info.model == engine::kProgramModel) {
+    return Error{Errc::kInvalidInput,
+                 loaded.path +
+                     " is of a program of its own, not of a network; its weights are in "
+                     "model.safetensors there, by the program's names"};
+  }
   Result<nn::Model> model = nn::make_model(info.model, info.classes);
   if (!model.ok()) {
     return Error{model.error().code, loaded.path + ": " + model.error().detail};
@@ -205,13 +224,13 @@ int digest(const ParsedArguments& arguments, Context& context) {
   if (!path.ok()) {
     return context.complain(path.error());
   }
-  const Result<OpenCheckpoint> opened = open_checkpoint(path.value());
-  if (!opened.ok()) {
-    return context.complain(opened.error());
+  const Result<engine::LoadedCheckpoint> loaded = checked_checkpoint(path.value());
+  if (!loaded.ok()) {
+    return context.complain(loaded.error());
   }
-  const nn::CheckpointInfo& info = opened.value().loaded.info;
+  const nn::CheckpointInfo& info = loaded.value().info;
   if (arguments.has("json")) {
-    context.out << engine::json_text({{"path", opened.value().loaded.path},
+    context.out << engine::json_text({{"path", loaded.value().path},
                                       {"step", value(info.committed)},
                                       {"digest", to_string(info.digest)}})
                 << "\n";

@@ -14,6 +14,8 @@ namespace {
 
 const OptionSpec kAsJson = {"json", "", "print JSON"};
 const OptionSpec kConfig = {"config", "FILE", "settings from a TOML file"};
+const OptionSpec kProgramDir = {"program-dir", "DIR",
+                                "folder of your program, which is copied to each server (.)"};
 const OptionSpec kRunDir = {"run-dir", "DIR",
                             "take the endpoint and token from this run directory"};
 const OptionSpec kTokenFile = {"token-file", "FILE", "the job's token"};
@@ -22,6 +24,28 @@ const OptionSpec kTimeout = {"timeout", "SECONDS", "how long to wait for an answ
 Subcommand launch(std::string name, std::string help,
                   int (*run)(const ParsedArguments&, Context&)) {
   return {{std::move(name), std::move(help), "", {kConfig}, {}, true}, run};
+}
+
+Subcommand run_command() {
+  return {{"run",
+           "train a program of your own (see docs/library.md) with elastic workers, on this "
+           "machine, on --hosts, or on the servers of a --cloud-provider",
+           "[flags] -- PROGRAM [ARGUMENTS]",
+           {kConfig, kProgramDir},
+           {},
+           true,
+           settings_of_networks()},
+          run_program};
+}
+
+Subcommand worker_command() {
+  return {{"worker",
+           "run one worker that joins --coordinator HOST:PORT",
+           "[flags] [-- PROGRAM [ARGUMENTS]]",
+           {kConfig},
+           {},
+           true},
+          worker};
 }
 
 /// A command for a running job; `number` is what it is told besides the job, if anything.
@@ -212,6 +236,20 @@ Subcommand dashboard_command() {
           dashboard};
 }
 
+Subcommand data_command() {
+  return {{"data",
+           "make a folder of synthetic photographs with the sizes of ImageNet's, to measure with",
+           "make FOLDER",
+           {{"images", "N", "training images (default 5000); a 25th as many test images"},
+            {"size", "PIXELS", "longer side of most images, 32 to 4096 (default 500)"},
+            {"seed", "S", "other images (default 1)"},
+            {"threads", "N", "at once (default: one per core)"},
+            kAsJson},
+           {},
+           false},
+          data};
+}
+
 Subcommand digest_command() {
   return {{"digest",
            "verify a checkpoint and print the digest of its state",
@@ -239,7 +277,9 @@ Subcommand bundle_command() {
   return {{"bundle",
            "pack this program and its libraries into one archive, for machines that have neither",
            "FILE",
-           {{"nvidia-libraries", "", "cuDNN and NCCL, too, for servers with a bare driver"}},
+           {{"nvidia-libraries", "", "cuDNN and NCCL, too, for servers with a bare driver"},
+            {"program-dir", "DIR",
+             "folder of a program of your own, which is started there (cloud_program)"}},
            {},
            false},
           bundle};
@@ -292,11 +332,13 @@ int Context::complain(const Error& error) const {
 const std::vector<Subcommand>& subcommands() {
   static const std::vector<Subcommand> list = {
       launch("train", "train a model with elastic local workers, or join a running job", train),
-      launch("worker", "run one worker that joins --coordinator HOST:PORT", worker),
+      run_command(),
+      worker_command(),
       launch("ps-server", "run one parameter server of a job with --sync or --phases", ps_server),
       launch("coordinator", "run the coordinator alone", coordinator),
       status_command(),
       order("scale", "change the number of workers of a running job", "WORKERS", scale),
+      order("give-up", "give up servers of a provider and replace them", "SERVERS", give_up),
       order("drain", "let one worker leave at the next step boundary", "MEMBER", drain),
       order("pause", "pause a running job", "", pause),
       order("resume", "resume a paused job", "", resume),
@@ -325,6 +367,7 @@ const std::vector<Subcommand>& subcommands() {
         {"model", "image_size", "microbatch", "isa", "dtype", "conv_kernels"},
         false},
        inspect},
+      data_command(),
       digest_command(),
       {{"export",
         "write a checkpoint's weights as safetensors with torchvision's names",
@@ -393,7 +436,8 @@ int run_cli(const std::vector<std::string>& words, Context& context) {
 }
 
 bool starts_a_worker(const std::vector<std::string>& words, bool in_launcher) {
-  return !words.empty() &&
+  const bool is_program = std::ranges::find(words, "--") != words.end();  // it has one of its own
+  return !words.empty() && !is_program &&
          (words[0] == "worker" || words[0] == "ps-server" || (words[0] == "train" && in_launcher));
 }
 

@@ -2,6 +2,7 @@
 
 // The subcommands, one function each; cli.cpp lists them with what they accept.
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ namespace mayfly::cli {
 
 // launch_commands.cpp: processes of a job, and comparisons of jobs.
 int train(const ParsedArguments& arguments, Context& context);
+int run_program(const ParsedArguments& arguments, Context& context);
+/// Settings that run_program() refuses: what they say, a program says or does itself.
+[[nodiscard]] const std::set<std::string>& settings_of_networks();
 int worker(const ParsedArguments& arguments, Context& context);
 int ps_server(const ParsedArguments& arguments, Context& context);
 int coordinator(const ParsedArguments& arguments, Context& context);
@@ -25,6 +29,7 @@ int bundle(const ParsedArguments& arguments, Context& context);
 // operator_commands.cpp: questions and orders to a running job.
 int status(const ParsedArguments& arguments, Context& context);
 int scale(const ParsedArguments& arguments, Context& context);
+int give_up(const ParsedArguments& arguments, Context& context);
 int drain(const ParsedArguments& arguments, Context& context);
 int pause(const ParsedArguments& arguments, Context& context);
 int resume(const ParsedArguments& arguments, Context& context);
@@ -54,6 +59,9 @@ int dashboard(const ParsedArguments& arguments, Context& context);
 
 // plan_command.cpp: predictions from measurements.
 int plan(const ParsedArguments& arguments, Context& context);
+
+// data_command.cpp: synthetic data sets.
+int data(const ParsedArguments& arguments, Context& context);
 
 // documentation.cpp: manual pages and shell completions.
 int documentation(const ParsedArguments& arguments, Context& context);

@@ -18,7 +18,7 @@
 #include "engine/compare/compare_plan.hpp"
 #include "engine/compare/difference_runs.hpp"
 #include "engine/launch/launch.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::cli {
 
@@ -32,11 +32,19 @@ struct Context;
 /// (elastic/net/coordinator_server.hpp).
 struct Services {
   std::function<int(const engine::JobConfig&, engine::RunListener&)> train;
+  std::function<int(const engine::JobConfig&, const std::vector<std::string>& command,
+                    engine::RunListener&)>
+      program;
   std::function<int(const engine::JobConfig&, engine::RunListener&)> coordinator;
   std::function<int(const engine::JobConfig&, std::unique_ptr<elastic::Sentinel>)> worker;
   std::function<int(const engine::JobConfig&, engine::RunListener&,
-                    std::unique_ptr<elastic::Sentinel>)>
+                    std::unique_ptr<elastic::Sentinel>, const std::vector<std::string>& command)>
       launched_rank;
+  /// Becomes a program of the user's own (engine/launch/program_command.hpp).
+  std::function<int(const engine::JobConfig& own,
+                    const std::vector<std::pair<std::string, std::string>>& given,
+                    const std::string& job_file, const std::vector<std::string>& command)>
+      become_program;
   std::function<bool()> inside_launcher;
   std::function<Result<std::unique_ptr<elastic::Sentinel>>()> fork_sentinel;
   std::function<Result<elastic::CommandReply>(const std::string& endpoint, ByteSpan token,
@@ -51,7 +59,7 @@ struct Services {
   std::function<int(const std::vector<std::string>& words, Context& context)> bench;
   std::function<int(const std::vector<std::string>& words, Context& context)> simulate;
   /// Asks the coordinators that `own` names for the settings of their job
-  /// (engine/processes/job_settings.hpp).
+  /// (engine/membership/job_settings.hpp).
   std::function<Result<engine::JobConfig>(const engine::JobConfig& own)> ask_for_job_settings;
 };
 

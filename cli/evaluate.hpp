@@ -10,7 +10,7 @@
 #include "cli/arguments.hpp"
 #include "cli/checkpoint_commands.hpp"
 #include "datasets/dataset.hpp"
-#include "engine/training/accuracy.hpp"
+#include "engine/network/accuracy.hpp"
 
 namespace mayfly::cli {
 

@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::cli {
 

@@ -2,8 +2,10 @@
 // `compare` and `tune-switch`, which run many jobs; `token` and `bundle`, which prepare them.
 
 #include <filesystem>
+#include <set>
 
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "cli/arguments.hpp"
 #include "cli/cli.hpp"
 #include "cli/job_listener.hpp"
@@ -11,6 +13,7 @@
 #include "cloud_hooks/bundle/program_bundle.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
+#include "engine/membership/run_place.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
@@ -77,7 +80,19 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
     return context.complain(sentinel.error());
   }
   JobListener listener = make_listener(config, context);
-  return context.services.launched_rank(config, listener, std::move(sentinel).value());
+  return context.services.launched_rank(config, listener, std::move(sentinel).value(), {});
+}
+
+/// Where the job is that a process joins: the setting, or what its run directory says.
+Result<std::string> coordinator_of(const char* what, const engine::JobConfig& own) {
+  if (own.coordinator.empty() && !own.run_dir.empty()) {
+    return endpoint_of_run(own.run_dir);
+  }
+  if (own.coordinator.empty()) {
+    return Error{Errc::kInvalidInput,
+                 std::string(what) + " needs --coordinator HOST:PORT[,HOST:PORT...]"};
+  }
+  return own.coordinator;
 }
 
 /// A process that joins a running job takes every setting that its command line leaves open from
@@ -89,18 +104,11 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
   if (!own.ok()) {
     return context.complain(own.error());
   }
-  std::string coordinator = own.value().coordinator;
-  if (coordinator.empty() && !own.value().run_dir.empty()) {
-    Result<std::string> endpoint = endpoint_of_run(own.value().run_dir);
-    if (!endpoint.ok()) {
-      return context.complain(endpoint.error());
-    }
-    coordinator = std::move(endpoint).value();
+  const Result<std::string> found = coordinator_of(what, own.value());
+  if (!found.ok()) {
+    return context.complain(found.error());
   }
-  if (coordinator.empty()) {
-    return context.complain(std::string(what) + " needs --coordinator HOST:PORT[,HOST:PORT...]",
-                            kExitUsage);
-  }
+  const std::string& coordinator = found.value();
   engine::JobConfig job;
   const bool needs_place =
       own.value().launched && !own.value().server.empty() &&
@@ -137,6 +145,16 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
 
 }  // namespace
 
+const std::set<std::string>& settings_of_networks() {
+  static const std::set<std::string> names = {
+      "data",          "data_from",      "image_size",   "augment",
+      "skip_corrupt",  "loader_threads", "store",        "store_peers",
+      "steps",         "epochs",         "lr",           "lr_schedule",
+      "warmup_epochs", "momentum",       "weight_decay", "label_smoothing",
+      "global_batch",  "microbatch",     "dtype",        "conv_kernels"};
+  return names;
+}
+
 int train(const ParsedArguments& arguments, Context& context) {
   const Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (own.ok() && !own.value().coordinator.empty()) {
@@ -167,7 +185,118 @@ int train(const ParsedArguments& arguments, Context& context) {
   return context.services.train(config.value(), listener);
 }
 
+namespace {
+
+/// A program of the user's own takes the place of this process.
+int join_with_program(const ParsedArguments& arguments, Context& context) {
+  Result<engine::JobConfig> own = collect_settings(arguments, context);
+  if (!own.ok()) {
+    return context.complain(own.error());
+  }
+  Result<std::string> coordinator = coordinator_of("worker", own.value());
+  if (!coordinator.ok()) {
+    return context.complain(coordinator.error());
+  }
+  own.value().coordinator = std::move(coordinator).value();
+  return context.services.become_program(own.value(), arguments.settings,
+                                         arguments.option("config"), arguments.positionals);
+}
+
+/// A shell's words for the command.
+std::string quoted(const std::vector<std::string>& command) {
+  std::string text;
+  for (const std::string& word : command) {
+    text += (text.empty() ? "" : " ") + shell_quoted(word);
+  }
+  return text;
+}
+
+/// Runs the coordinator in this process; servers get a bundle with the user's folder.
+int run_program_on_servers(engine::JobConfig config, const ParsedArguments& arguments,
+                           Context& context) {
+  const bool has_hosts = !(config.hosts.empty() && config.hostfile.empty());
+  if (has_hosts && !config.cloud_provider.empty() && config.cloud_provider != "ssh") {
+    return context.complain("--hosts needs no --cloud-provider", kExitUsage);
+  }
+  if (!config.chaos.empty()) {
+    return context.complain("--chaos is for workers on this machine", kExitUsage);
+  }
+  config.cloud_provider = has_hosts ? "ssh" : config.cloud_provider;
+  config.cloud_program = quoted(arguments.positionals);
+  const bool sees_our_files = config.cloud_provider == "local" || config.cloud_provider == "exec";
+  if (config.cloud_bundle.empty() && config.remote_program.empty() && !sees_our_files) {
+    engine::JobConfig resolved = config;
+    engine::resolve_defaults(resolved);
+    Result<std::string> packed =
+        cloud_hooks::packed_own_program(resolved.cache_dir, arguments.option("program-dir", "."));
+    if (!packed.ok()) {
+      return context.complain(packed.error());
+    }
+    config.cloud_bundle = std::move(packed).value();
+  }
+  JobListener listener = make_listener(config, context);
+  return context.services.coordinator(config, listener);
+}
+
+Result<void> check_settings(const ParsedArguments& arguments) {
+  for (const auto& [name, value] : arguments.settings) {
+    if (settings_of_networks().contains(name)) {
+      return Error{Errc::kInvalidInput,
+                   engine::flag_name(*engine::find_setting(name)).insert(0, "--") +
+                       " is for the networks of mayfly; a program says or does that itself"};
+    }
+  }
+  return {};
+}
+
+bool has_servers(const engine::JobConfig& config) {
+  return !(config.hosts.empty() && config.hostfile.empty() && config.cloud_provider.empty());
+}
+
+}  // namespace
+
+int run_program(const ParsedArguments& arguments, Context& context) {
+  if (arguments.positionals.empty()) {
+    return context.complain("run expects a program: mayfly run --workers 4 -- python3 train.py",
+                            kExitUsage);
+  }
+  if (Result<void> checked = check_settings(arguments); !checked.ok()) {
+    return context.complain(checked.error());
+  }
+  constexpr std::uint32_t kProgramHangMaxMs = 60000;  // it may do more between its steps than we do
+  engine::JobConfig start;
+  start.model = engine::kProgramModel;
+  start.hang_max_ms = kProgramHangMaxMs;
+  start.cloud_program = quoted(arguments.positionals);
+  Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(start));
+  if (!config.ok()) {
+    return context.complain(config.error());
+  }
+  if (!engine::is_program(config.value())) {
+    return context.complain("--model is for the networks of mayfly; a program brings its own",
+                            kExitUsage);
+  }
+  if (!config.value().coordinator.empty()) {
+    return context.complain(
+        "run starts a job of its own; for one that runs, use `mayfly worker --coordinator "
+        "HOST:PORT "
+        "--token-file FILE -- PROGRAM`",
+        kExitUsage);
+  }
+  if (has_servers(config.value())) {
+    return run_program_on_servers(std::move(config).value(), arguments, context);
+  }
+  JobListener listener = make_listener(config.value(), context);
+  if (context.services.inside_launcher()) {
+    return context.services.launched_rank(config.value(), listener, nullptr, arguments.positionals);
+  }
+  return context.services.program(config.value(), arguments.positionals, listener);
+}
+
 int worker(const ParsedArguments& arguments, Context& context) {
+  if (!arguments.positionals.empty()) {
+    return join_with_program(arguments, context);
+  }
   return join_as("worker", false, arguments, context);
 }
 
@@ -217,10 +346,11 @@ int bundle(const ParsedArguments& arguments, Context& context) {
                             kExitUsage);
   }
   const std::string& path = arguments.positionals.front();
-  const auto nvidia = arguments.has("nvidia-libraries")
-                          ? cloud_hooks::NvidiaLibraries::kPacked
-                          : cloud_hooks::NvidiaLibraries::kOfTheServer;
-  if (Result<void> packed = cloud_hooks::pack_own_program(path, nvidia); !packed.ok()) {
+  const cloud_hooks::BundleContents contents{
+      .nvidia = arguments.has("nvidia-libraries") ? cloud_hooks::NvidiaLibraries::kPacked
+                                                  : cloud_hooks::NvidiaLibraries::kOfTheServer,
+      .program_dir = arguments.option("program-dir")};
+  if (Result<void> packed = cloud_hooks::pack_own_program(path, contents); !packed.ok()) {
     return context.complain(packed.error());
   }
   const Result<cloud_hooks::BundleFile> file = cloud_hooks::open_bundle(path);

@@ -15,7 +15,8 @@
 #include "elastic/net/handshake.hpp"
 #include "engine/compare/compare.hpp"
 #include "engine/compare/difference_runs.hpp"
-#include "engine/processes/job_settings.hpp"
+#include "engine/launch/program_command.hpp"
+#include "engine/membership/job_settings.hpp"
 
 extern char** environ;
 
@@ -68,9 +69,11 @@ int run_simulator(const std::vector<std::string>& words, cli::Context& context) 
 
 cli::Services real_services() {
   return {engine::run_train,
+          engine::run_program,
           engine::run_coordinator,
           engine::run_worker,
           engine::run_launched_rank,
+          engine::become_program,
           engine::inside_launcher,
           elastic::fork_sentinel,
           elastic::send_command,
@@ -84,6 +87,9 @@ cli::Services real_services() {
 }
 
 int run(const std::vector<std::string>& words) {
+  if (words == std::vector<std::string>{elastic::kSentinelCommand}) {
+    elastic::run_spawned_sentinel();
+  }
   cli::Context context{std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {},
                        {},        nullptr,   ::isatty(STDOUT_FILENO) == 1, &std::cin};
   if (cli::starts_a_worker(words, engine::inside_launcher())) {

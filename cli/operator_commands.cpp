@@ -292,6 +292,9 @@ int status(const ParsedArguments& arguments, Context& context) {
 int scale(const ParsedArguments& arguments, Context& context) {
   return order("scale", {"WORKERS"}, arguments, context);
 }
+int give_up(const ParsedArguments& arguments, Context& context) {
+  return order("give-up", {"SERVERS"}, arguments, context);
+}
 int drain(const ParsedArguments& arguments, Context& context) {
   return order("drain", {"MEMBER"}, arguments, context);
 }

@@ -22,13 +22,17 @@ using planner::Forecast;
 
 constexpr double kTimesMeasured = 3;  // times the operations of the largest measured network
 constexpr int kServersMost = 8;
+constexpr const char* kAsp = "asp";
+constexpr const char* kBsp = "bsp";
 
 /// The models of the folder, and what is asked of them.
 struct Study {
   explicit Study(planner::Calibration tables) : models(std::move(tables)) {}
 
   planner::FittedModels models;
-  planner::Cluster job;  ///< without workers
+  planner::Cluster job;  ///< without workers, with the first number of servers
+  std::vector<int> servers;
+  std::vector<std::string> policies;  ///< if there are servers
 };
 
 /// A speed that is computed once for each set of workers, for all threads; it keeps the study,
@@ -84,6 +88,41 @@ std::map<std::string, std::set<std::string>> regions_of(const planner::Calibrati
   return regions;
 }
 
+/// "1", or several with commas.
+Result<std::vector<int>> parameter_servers_of(const ParsedArguments& arguments) {
+  const std::string text = arguments.option("parameter-servers", "1");
+  std::set<int> counts;
+  for (const std::string_view part : split(text, ',')) {
+    const auto count = number_in<int>(part, 0, kServersMost);
+    if (!count) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("--parameter-servers {}: expects 0 to {}, or several such as 1,2",
+                               text, kServersMost)};
+    }
+    counts.insert(*count);
+  }
+  if (counts.contains(0) && counts.size() > 1) {
+    return Error{Errc::kInvalidInput,
+                 "--parameter-servers " + text +
+                     ": steps without parameter servers are of all workers, others of one worker; "
+                     "plan 0 by itself"};
+  }
+  return std::vector<int>(counts.begin(), counts.end());
+}
+
+Result<std::vector<std::string>> policies_of(const ParsedArguments& arguments) {
+  const std::string text = arguments.option("policies", kAsp);
+  std::set<std::string> policies;
+  for (const std::string_view part : split(text, ',')) {
+    if (part != kAsp && part != kBsp) {
+      return Error{Errc::kInvalidInput,
+                   "--policies " + text + ": expects asp, bsp, or both with a comma"};
+    }
+    policies.insert(std::string(part));
+  }
+  return std::vector<std::string>(policies.begin(), policies.end());
+}
+
 Result<std::shared_ptr<const Study>> read_study(const ParsedArguments& arguments) {
   TRY_ASSIGN(CalibrationFolder folder, read_calibration(arguments.option("calibration")));
   auto study = std::make_shared<Study>(std::move(folder.calibration));
@@ -101,14 +140,40 @@ Result<std::shared_ptr<const Study>> read_study(const ParsedArguments& arguments
                  "with --gflops"};
   }
   study->job.network = study->models.networks.completed(network);
-  const std::string servers = arguments.option("parameter-servers", "1");
-  const auto count = number_in<int>(servers, 0, kServersMost);
-  if (!count) {
+  TRY_ASSIGN(study->servers, parameter_servers_of(arguments));
+  TRY_ASSIGN(study->policies, policies_of(arguments));
+  if (study->servers.front() == 0 && !arguments.option("policies").empty()) {
     return Error{Errc::kInvalidInput,
-                 fmt::format("--parameter-servers {}: expects 0 to {}", servers, kServersMost)};
+                 "--policies is for jobs with parameter servers; --parameter-servers 0 has none"};
   }
-  study->job.parameter_servers = *count;
+  study->job.parameter_servers = study->servers.front();
   return std::shared_ptr<const Study>(study);
+}
+
+/// Each policy with each number of servers.
+Result<void> add_servings(const std::shared_ptr<const Study>& study,
+                          const std::vector<std::string>& gpus, planner::JobModel& job) {
+  if (study->servers.front() == 0) {
+    return {};
+  }
+  TRY_ASSIGN(const double price, study->models.prices.parameter_server());
+  for (const std::string& policy : study->policies) {
+    for (const int servers : study->servers) {
+      planner::Cluster cluster = study->job;
+      cluster.parameter_servers = servers;
+      job.servings.push_back(planner::calibrated_serving(study->models, cluster, gpus,
+                                                         policy == kBsp, price * kSecondsPerHour));
+      job.servings.back().speed = remembered(study, job.servings.back().speed);
+    }
+  }
+  return {};
+}
+
+std::string job_words(const Study& study, double steps) {
+  const std::string& model = study.job.network.model;
+  return fmt::format("{:.0f} steps of {}{}", steps,
+                     model.empty() ? study.job.network.family : model,
+                     study.servers.front() == 0 ? " without parameter servers" : "");
 }
 
 /// A network far beyond the measured ones is planned with, and the warning says so.
@@ -128,7 +193,10 @@ void warn_of_size(const Study& study, std::vector<std::string>& warnings) {
 
 void add_offers(const Study& study, PlanSource& source, std::vector<std::string>& gpus) {
   for (const auto& [gpu, regions] : regions_of(study.models.calibration)) {
-    const Result<Forecast> speed = speed_of_one(study, gpu);
+    Result<Forecast> speed = speed_of_one(study, gpu);
+    if (speed.ok() && !(speed.value().quantile(0.5) > 0)) {
+      speed = Error{Errc::kNotFound, "no speed above 0 follows for one " + gpu + " worker"};
+    }
     std::vector<cloud_hooks::Offer> offers;
     for (const std::string& region : regions) {
       offers.push_back({gpu, region, cloud_hooks::Market::kSpot});
@@ -188,26 +256,26 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
       recovery.ok()) {
     source.job.recovery_s = recovery.value().quantile(0.5);
   }
-  if (study->job.parameter_servers > 0) {
-    TRY_ASSIGN(const double price, study->models.prices.parameter_server());
-    source.job.other_cost_per_hour = price * kSecondsPerHour * study->job.parameter_servers;
+  if (const Result<Forecast> checkpoint = study->models.checkpoints.stored(study->job.network);
+      checkpoint.ok()) {
+    source.job.checkpoint_s = checkpoint.value().quantile(0.5);
   }
+  TRY(add_servings(study, gpus, source.job));
   for (const planner::ClusterSpeedRow& row : study->models.calibration.cluster_speeds) {
     source.measured_most =
         std::max(source.measured_most, static_cast<std::uint32_t>(kTimesMeasured * row.workers));
   }
   if (planner::asynchronous_accuracy(study->models.calibration, 1).ok()) {
-    source.accuracy = [study](const planner::Candidate& candidate) -> std::optional<double> {
+    source.accuracy = [study, servings = source.job.servings](
+                          const planner::Candidate& candidate) -> std::optional<double> {
+      const bool waits = !servings.empty() && servings[candidate.serving].is_synchronous;
       const auto accuracy =
-          planner::asynchronous_accuracy(study->models.calibration, candidate.workers);
+          planner::asynchronous_accuracy(study->models.calibration, waits ? 1 : candidate.workers);
       return accuracy.ok() ? std::optional(accuracy.value().quantile(0.5)) : std::nullopt;
     };
   }
   warn_of_size(*study, source.warnings);
-  source.job_text = fmt::format(
-      "{:.0f} steps of {} with {} parameter server{}", source.job.work,
-      study->job.network.model.empty() ? study->job.network.family : study->job.network.model,
-      study->job.parameter_servers, study->job.parameter_servers == 1 ? "" : "s");
+  source.job_text = job_words(*study, source.job.work);
   source.priced = source.calibrated = "the study in " + arguments.option("calibration");
   return source;
 }

@@ -10,8 +10,8 @@
 #include "base/try_assign.hpp"
 #include "cli/calibration_folder.hpp"
 #include "cli/plan_fit.hpp"
-#include "cli/plan_keep.hpp"
 #include "cli/run_facts.hpp"
+#include "engine/cloud/kept_plan.hpp"
 #include "engine/run/plan_file.hpp"
 #include "engine/run/record_json.hpp"
 #include "planner/runs/plan_check.hpp"
@@ -115,7 +115,7 @@ Result<PlanCheck> compared(const std::string& path, const RunRecord& record,
                      " keeps no plan: start jobs from the file of `mayfly plan --write`, or "
                      "give --calibration DIR, the measurements to plan the run with"};
   }
-  TRY_ASSIGN(const planner::KeptPlan plan, read_plan(engine::plan_path(path)));
+  TRY_ASSIGN(const planner::KeptPlan plan, engine::read_kept_plan(engine::plan_path(path)));
   return planner::check_kept_plan(record.facts, record.course, plan);
 }
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "base/try_assign.hpp"
+#include "base/time.hpp"
 #include "engine/run/plan_file.hpp"
 #include "engine/run/record_json.hpp"
 
@@ -21,6 +21,14 @@ planner::KeptPlan plan_to_keep(const ParsedArguments& arguments, const engine::J
       planner::kept_plan(planned.market, planned.job, chosen, planned.work_per_step);
   plan.model = config.model;
   plan.global_batch = config.global_batch;
+  plan.deadline_s = report.question.deadline_s;
+  plan.is_fastest = report.question.goal == planner::Goal::kFastest;
+  if (const auto& checkpoints = report.advice->checkpoints; checkpoints && checkpoints->chosen_s) {
+    plan.checkpoint_because =
+        fmt::format("{:.2g} s each, {}{:.3g} h between losses of all workers, by Daly's formula",
+                    planned.job.checkpoint_s, checkpoints->is_bound ? "at least " : "",
+                    checkpoints->mean_to_loss_s / kSecondsPerHour);
+  }
   const std::string market = arguments.option("market");
   plan.rests_on = fmt::format("{}prices of {}, calibration of {}; {} simulated jobs, seed {}",
                               market.empty() ? "" : market + ": ", report.priced, report.calibrated,
@@ -36,19 +44,6 @@ planner::KeptPlan plan_to_keep(const ParsedArguments& arguments, const engine::J
 
 std::string text_of_plan(const planner::KeptPlan& plan) {
   return engine::plan_file_text(engine::json_text(engine::object_of(plan)));
-}
-
-Result<planner::KeptPlan> read_plan(const std::string& path) {
-  TRY_ASSIGN(const std::string text, engine::read_plan_file(path));
-  planner::KeptPlan plan;
-  TRY(engine::with_object("plan " + path + " is of another version", text,
-                          [&plan](const boost::json::object& object) {
-                            plan = engine::record_of<planner::KeptPlan>(object);
-                            for (const planner::PlannedSpeeds& speeds : plan.speeds) {
-                              (void)speeds.steps_per_s.at(0);
-                            }
-                          }));
-  return plan;
 }
 
 }  // namespace mayfly::cli

@@ -1,11 +1,10 @@
 #pragma once
 
-// The file of a plan (engine/run/plan_file.hpp): what `mayfly plan --write` puts into it, and how
-// it is read. Any thread.
+// The file of a plan (engine/run/plan_file.hpp): what `mayfly plan --write` puts into it. Any
+// thread.
 
 #include <string>
 
-#include "base/result.hpp"
 #include "cli/arguments.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/plan_source.hpp"
@@ -17,15 +16,12 @@ namespace mayfly::cli {
 /// Where the plan of a job file lies: beside job.toml, job.plan.json.
 [[nodiscard]] std::string plan_beside(const std::string& job_file);
 
-/// The chosen plan of a report.
+/// The chosen plan of a report, which needs one.
 [[nodiscard]] planner::KeptPlan plan_to_keep(const ParsedArguments& arguments,
                                              const engine::JobConfig& config,
                                              const PlanSource& planned, const PlanReport& report);
 
 /// Its file's text.
 [[nodiscard]] std::string text_of_plan(const planner::KeptPlan& plan);
-
-/// The plan in a file; the errors of engine::read_plan_file().
-[[nodiscard]] Result<planner::KeptPlan> read_plan(const std::string& path);
 
 }  // namespace mayfly::cli

@@ -37,11 +37,18 @@ bool is_extrapolated(const PlanReport& report, const Row& row) {
   return report.workers_measured_most > 0 && row.candidate.workers > report.workers_measured_most;
 }
 
+/// What a row of a plan with a budget says of it.
+std::string stopped_text(const Row& row) {
+  const double share = row.summary.stopped.value;
+  return share > 0 ? fmt::format(" (stopped by the budget: {:.1f} %)", 100 * share) : "";
+}
+
 std::string row_text(const planner::Market& market, const PlanReport& report, const Row& row,
                      const std::string& rank) {
   const std::string accuracy = row.accuracy ? fmt::format(", accuracy {:.3f}", *row.accuracy) : "";
   const std::string name = describe(market, row.candidate) + accuracy +
-                           (is_extrapolated(report, row) ? " (more workers than measured)" : "");
+                           (is_extrapolated(report, row) ? " (more workers than measured)" : "") +
+                           stopped_text(row);
   const std::string obstacle = row.obstacle == planner::Obstacle::kNone
                                    ? ""
                                    : fmt::format("  [{}]", to_string(row.obstacle));
@@ -92,10 +99,12 @@ std::string alternatives_text(const std::string& title, const std::vector<Altern
 
 std::string checkpoints_text(const planner::CheckpointAdvice& advice) {
   return fmt::format(
-      "checkpoints: {}{:.1f} h between losses of all workers; best interval {:.1f} min by "
-      "simulation, {:.1f} by Young, {:.1f} by Daly\n",
-      advice.is_bound ? "at least " : "", in_hours(advice.mean_to_loss_s), advice.best_s / 60,
-      advice.young_s / 60, advice.daly_s / 60);
+             "checkpoints: {}{:.1f} h between losses of all workers; best interval {:.1f} min by "
+             "simulation, {:.1f} by Young, {:.1f} by Daly",
+             advice.is_bound ? "at least " : "", in_hours(advice.mean_to_loss_s),
+             advice.best_s / 60, advice.young_s / 60, advice.daly_s / 60) +
+         (advice.chosen_s ? fmt::format("; the plan's is {:.1f} min\n", *advice.chosen_s / 60)
+                          : "\n");
 }
 
 /// How the rows of the plan fare when something is changed.
@@ -105,7 +114,11 @@ std::string changed_text(const planner::Market& market, const PlanReport& report
   const std::vector<Row>& before = report.answer.rows;
   for (std::size_t i = 0; i < std::min(rows, report.changed->rows.size()); ++i) {
     const Row& row = report.changed->rows[i];
-    const auto was = std::ranges::find(before, row.candidate, &Row::candidate);
+    const auto was = std::ranges::find_if(before, [&row](const Row& other) {
+      planner::Candidate same = other.candidate;  // only the chosen one has its own interval
+      same.checkpoint_every_s = row.candidate.checkpoint_every_s;
+      return same == row.candidate;
+    });
     std::string difference;
     if (was != before.end() && was->is_simulated && row.is_simulated) {
       difference =
@@ -145,12 +158,18 @@ json::object row_json(const planner::Market& market, const PlanReport& report, c
   for (const std::size_t offer : candidate.offers) {
     offers.push_back(json::value(cloud_hooks::to_string(market.offers[offer].offer).c_str()));
   }
+  json::array composition;
+  for (const std::uint32_t count : candidate.composition) {
+    composition.push_back(count);
+  }
   json::object object = {{"plan", describe(market, candidate)},
                          {"offers", std::move(offers)},
                          {"workers", candidate.workers},
+                         {"composition", std::move(composition)},
                          {"spares", candidate.spares},
                          {"on_demand_floor", candidate.on_demand_floor},
                          {"falls_back", candidate.falls_back},
+                         {"parameter_servers", json::value(candidate.serving_words.c_str())},
                          {"checkpoint_every_s", candidate.checkpoint_every_s},
                          {"undisturbed_s", row.undisturbed_s},
                          {"simulated", row.is_simulated},
@@ -170,6 +189,7 @@ json::object row_json(const planner::Market& market, const PlanReport& report, c
     object["in_time"] = share_json(summary.in_time);
     object["in_budget"] = share_json(summary.in_budget);
     object["kept"] = share_json(summary.reached);
+    object["stopped_by_budget"] = share_json(summary.stopped);
     object["losses"] = summary.losses;
     object["all_lost"] = summary.all_lost;
     object["refusals"] = summary.refusals;
@@ -227,6 +247,7 @@ void add_advice(const planner::Market& market, const PlanReport& report, json::o
                              {"young_s", checkpoints.young_s},
                              {"daly_s", checkpoints.daly_s},
                              {"best_s", checkpoints.best_s},
+                             {"chosen_s", engine::value_of(checkpoints.chosen_s)},
                              {"tried", alternatives_json(market, report, checkpoints.tried)}};
   }
 }

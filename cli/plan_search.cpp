@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "base/file.hpp"
@@ -14,6 +15,7 @@
 #include "cli/plan_keep.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/plan_source.hpp"
+#include "engine/config/cloud_offers.hpp"
 #include "engine/config/job_file.hpp"
 
 namespace mayfly::cli {
@@ -137,6 +139,15 @@ Result<Question> read_question(const ParsedArguments& arguments, const engine::J
   return question;
 }
 
+/// Whether a flag, the environment or a file says how often checkpoints are written.
+Result<bool> has_checkpoint_minutes(const ParsedArguments& arguments, const Context& context) {
+  constexpr double kNotGiven = -1;
+  engine::JobConfig unset;
+  unset.checkpoint_minutes = kNotGiven;
+  TRY_ASSIGN(const engine::JobConfig config, collect_settings(arguments, context, unset));
+  return config.checkpoint_minutes != kNotGiven;
+}
+
 /// The settings of a job that is run as the candidate says.
 engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
                           const Question& question, const planner::Candidate& candidate) {
@@ -146,15 +157,25 @@ engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
   config.cloud_on_demand_floor = candidate.on_demand_floor;
   config.cloud_budget = question.budget.value_or(0);
   config.checkpoint_minutes = candidate.checkpoint_every_s / 60;
+  if (!planned.job.servings.empty()) {
+    const planner::ParameterServing& serving = planned.job.servings[candidate.serving];
+    config.sync = serving.is_synchronous ? "bsp" : "asp";
+    config.ps = serving.servers;
+  }
   config.cloud_offers.clear();
+  config.cloud_composition.clear();
   const double first = planned.speeds[candidate.offers.front()];
-  for (const std::size_t offer : candidate.offers) {
+  for (std::size_t place = 0; place < candidate.offers.size(); ++place) {
+    const std::size_t offer = candidate.offers[place];
     const planner::OfferModel& model = planned.market.offers[offer];
-    const std::string zone = model.offer.zone.empty() ? "" : "@" + model.offer.zone;
-    config.cloud_offers +=
-        fmt::format("{}{}{}:{}={}*{:.4g}", config.cloud_offers.empty() ? "" : ",",
-                    model.offer.machine_type, zone, cloud_hooks::to_string(model.offer.market),
-                    model.price_per_hour, planned.speeds[offer] / first);
+    const std::string name = engine::offer_name(model.offer);
+    config.cloud_offers += fmt::format("{}{}={}*{:.4g}", config.cloud_offers.empty() ? "" : ",",
+                                       name, model.price_per_hour, planned.speeds[offer] / first);
+    if (!candidate.composition.empty() && candidate.composition[place] > 0) {
+      config.cloud_composition +=
+          fmt::format("{}{} x {}", config.cloud_composition.empty() ? "" : " + ",
+                      candidate.composition[place], name);
+    }
   }
   return config;
 }
@@ -194,6 +215,24 @@ Result<void> write_job(const std::string& path, engine::JobConfig config, const 
   return written;
 }
 
+/// Of the candidates on the same offers, the one with fewest workers is named.
+Result<void> leave_out_unknown(const PlanSource& planned,
+                               std::vector<planner::Candidate>& candidates, PlanReport& report) {
+  std::set<std::vector<std::size_t>> named;
+  for (const planner::Candidate& one :
+       take_unknown_speeds(planned.market, planned.job, candidates)) {
+    if (named.insert(one.offers).second) {
+      report.left_out.push_back({describe(planned.market, one) + " and what is like it",
+                                 "the speed of these workers together is not known"});
+    }
+  }
+  if (candidates.empty()) {
+    return Error{Errc::kInvalidInput,
+                 "plan knows the speed of no set of workers: " + report.left_out.back().offer};
+  }
+  return {};
+}
+
 Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   TRY_ASSIGN(const engine::JobConfig config, resolve_config(arguments, context));
   const bool has_market = !arguments.option("market").empty();
@@ -221,10 +260,16 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   report.question = question;
   report.left_out = planned.left_out;
   report.workers_measured_most = planned.measured_most;
-  const auto candidates = candidates_of(planned.market, question);
+  std::vector<planner::Candidate> candidates =
+      with_servings(planned.job, candidates_of(planned.market, question));
+  TRY(leave_out_unknown(planned, candidates, report));
   TRY_ASSIGN(report.answer, answer(planned.market, planned.job, question, candidates));
   if (report.answer.chosen() != nullptr) {
     report.advice = advise(planned.market, planned.job, question, report.answer);
+    TRY_ASSIGN(const bool is_given, has_checkpoint_minutes(arguments, context));
+    if (!is_given) {
+      space_checkpoints(planned.market, planned.job, question, report.answer, *report.advice);
+    }
   }
   if (scenario.changes_anything()) {
     TRY_ASSIGN(report.changed, answer(changed(planned.market, scenario),
@@ -254,7 +299,8 @@ std::vector<OptionSpec> plan_options() {
           {"network", "NAME", "with --calibration: the network, as the tables name it"},
           {"family", "NAME", "with --calibration: the family of a network that was not measured"},
           {"gflops", "N", "with --calibration: its relative operations"},
-          {"parameter-servers", "N", "with --calibration: how many there are (1)"},
+          {"parameter-servers", "N,N...", "with --calibration: numbers of them to choose from (1)"},
+          {"policies", "asp,bsp", "with parameter servers: policies to choose from (asp)"},
           {"deadline", "TIME", "the job must finish within it: 6h, 90m, 45s"},
           {"budget", "MONEY", "the job must cost no more (default: that of the [cloud] table)"},
           {"probability", "P", "with which both must be kept (0.95)"},
@@ -277,8 +323,17 @@ std::vector<OptionSpec> plan_options() {
 }
 
 std::vector<std::string> plan_settings() {
-  return {"model",      "data",           "epochs",       "steps",         "global_batch",
-          "microbatch", "cloud_provider", "cloud_offers", "cloud_command", "run_dir"};
+  return {"model",
+          "data",
+          "epochs",
+          "steps",
+          "global_batch",
+          "microbatch",
+          "cloud_provider",
+          "cloud_offers",
+          "cloud_command",
+          "run_dir",
+          "checkpoint_minutes"};
 }
 
 int plan_job(const ParsedArguments& arguments, Context& context) {

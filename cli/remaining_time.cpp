@@ -9,7 +9,7 @@
 
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
-#include "cli/plan_keep.hpp"
+#include "engine/cloud/kept_plan.hpp"
 #include "engine/run/plan_file.hpp"
 #include "engine/run/record_json.hpp"
 #include "planner/runs/remaining.hpp"
@@ -165,8 +165,9 @@ Result<RemainingTime> RemainingTime::open(const std::string& run_dir,
                                           const std::string& plan_file) {
   RemainingTime time;
   if (!plan_file.empty()) {
-    TRY_ASSIGN(time.plan_, read_plan(plan_file));
-  } else if (Result<planner::KeptPlan> kept = read_plan(engine::plan_path(run_dir)); kept.ok()) {
+    TRY_ASSIGN(time.plan_, engine::read_kept_plan(plan_file));
+  } else if (Result<planner::KeptPlan> kept = engine::read_kept_plan(engine::plan_path(run_dir));
+             kept.ok()) {
     time.plan_ = std::move(kept).value();
   }
   Result<std::unique_ptr<observe::RunFollower>> records = observe::RunFollower::open(run_dir);

@@ -13,6 +13,7 @@
 #include "cloud_hooks/http/message.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
+#include "engine/cloud/kept_plan.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/run/record_json.hpp"
@@ -42,7 +43,7 @@ std::vector<std::string> local_command(const JobConfig& config, const std::strin
                                    "--launched",
                                    "--server",
                                    "{id}"};
-  Result<std::vector<std::string>> more = split_words(config.cloud_worker_args);
+  Result<std::vector<std::string>> more = split_words(worker_words(config));
   if (more.ok()) {
     argv.insert(argv.end(), more.value().begin(), more.value().end());
   }
@@ -80,10 +81,12 @@ Cloud::Cloud(CoordinatorProcess& process)
       evaluators_wanted_(process.config().evaluator_offers.empty() ? process.config().evaluators
                                                                    : 0) {
   process_.tell_machines([this](const std::string& machine) { return place_of(machine); });
+  process_.give_up_with([this](std::uint32_t count) { return give_up(count); });
 }
 
 Cloud::~Cloud() {
   process_.tell_machines(nullptr);
+  process_.give_up_with(nullptr);
 }
 
 /// The settings that tell a machine its role. After the job's first view no machine becomes a
@@ -172,6 +175,10 @@ Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
   }
   std::unique_ptr<Cloud> cloud(new Cloud(process));
   TRY(cloud->prepare());
+  cloud->begin_replanning();
+  if (const std::string text = planned_interval(process.config()); !text.empty()) {
+    process.note("checkpoint_interval", text);
+  }
   cloud->look();
   return cloud;
 }
@@ -235,6 +242,8 @@ void Cloud::take_charge() {
       replacement_options(process_.config(), providers_[0]->capabilities());
   ENSURE(options.ok(), "prepare() has looked at the settings");
   options.value().startup_text = startup_text_;
+  options.value().microbatches = process_.job().microbatches;
+  options.value().up_share = planned_up_share(process_.config().run_dir);
   remember({0, 0, 0, 0, options.value().spent_before, options.value().per_hour_before});
   const auto provider = [this](std::size_t thread) {
     return providers_[thread % providers_.size()].get();
@@ -304,6 +313,7 @@ void Cloud::look() {
   // would give up another server. It requests nothing meanwhile, since it waits for further losses.
   driver_->workers(std::move(seen), status.news);
   follow_servers(status.members);
+  replan(status);
 }
 
 bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) {
@@ -342,6 +352,16 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   workers_wanted_ = workers;
   driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
   return fmt::format("going to {} workers", workers);
+}
+
+Result<std::string> Cloud::give_up(std::uint32_t servers) {
+  const std::lock_guard lock(driver_mutex_);
+  if (driver_ == nullptr) {
+    return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
+  }
+  driver_->give_up(servers);
+  return fmt::format("giving up {} of the servers, and replacing {}", servers,
+                     servers == 1 ? "it" : "them");
 }
 
 void Cloud::close() {

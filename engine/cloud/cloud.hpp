@@ -20,6 +20,7 @@
 #include "cloud_hooks/provider_driver.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/server_roles/ps_roles.hpp"
+#include "planner/runs/replan.hpp"
 
 namespace mayfly::engine {
 
@@ -37,6 +38,10 @@ class Cloud final : public cloud_hooks::DriverListener {
   /// Sets the number of workers and returns a sentence for the operator. kRefused above the limit,
   /// or if this coordinator is not in charge. Any thread.
   [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
+  /// Gives up that many servers, those that are missed least, and replaces them like lost ones.
+  /// Returns a sentence for the operator. kRefused if this coordinator is not in charge. Any
+  /// thread.
+  [[nodiscard]] Result<std::string> give_up(std::uint32_t servers);
   /// The job has ended. Its members still report and write a last checkpoint; none of them is
   /// replaced.
   void close();
@@ -66,6 +71,11 @@ class Cloud final : public cloud_hooks::DriverListener {
   void add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen);
   [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun);
   void follow_servers(const std::vector<elastic::MemberStatus>& members);
+  // cloud_replan.cpp: other servers than the present ones.
+  void begin_replanning();
+  void replan(const elastic::JobStatus& status);
+  [[nodiscard]] planner::ReplanFacts replan_facts(const elastic::JobStatus& status,
+                                                  const cloud_hooks::Composition& present);
 
   CoordinatorProcess& process_;
   std::mutex places_mutex_;
@@ -87,6 +97,8 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
   std::unique_ptr<cloud_hooks::BundleServer> bundle_;
   std::optional<Instant> not_in_charge_since_;
+  std::optional<planner::Replanner> replanner_;  // of look()
+  Instant replan_due_{};
   std::mutex driver_mutex_;  // guards the pointer; the thread of look() also uses its object
   std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before what it uses
 };

@@ -19,8 +19,8 @@
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/run_place.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/run_place.hpp"
 #include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
@@ -66,7 +66,7 @@ namespace {
 /// The offers for workers, then those for evaluators. kInvalidInput if one cannot be read or has no
 /// price although there is a budget.
 Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config) {
-  TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> offers, parse_offers(config.cloud_offers));
+  TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> offers, worker_offers(config));
   if (offers.empty()) {
     offers.emplace_back().price_per_hour = config.price_per_hour;  // whatever the provider has
   }

@@ -178,6 +178,11 @@ std::string worker_coordinators(const JobConfig& config, const std::string& own)
   return config.cloud_coordinators.empty() ? own : config.cloud_coordinators;
 }
 
+std::string worker_words(const JobConfig& config) {
+  return config.cloud_program.empty() ? config.cloud_worker_args
+                                      : config.cloud_worker_args + " -- " + config.cloud_program;
+}
+
 Result<std::string> token_text(const JobConfig& config) {
   TRY_ASSIGN(std::string read, read_text_file(config.token_file, kTokenBytesMax));
   return read.substr(0, read.find('\n'));
@@ -189,13 +194,13 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
     TRY_ASSIGN(std::string text, users_script(config));
     return filled(text, {{"{coordinator}", coordinators},
                          {"{run_dir}", absolute(config.run_dir)},
-                         {"{worker_args}", config.cloud_worker_args},
+                         {"{worker_args}", worker_words(config)},
                          {"{token}", token}});
   }
   if (config.cloud_provider == "ssh") {
     return filled(kOnHost, {{"{token}", shell_quoted(token)},
                             {"{coordinators}", shell_quoted(coordinators)},
-                            {"{worker_args}", config.cloud_worker_args}});
+                            {"{worker_args}", worker_words(config)}});
   }
   if (is_machine_of_a_cloud(config)) {
     return Error{Errc::kInvalidInput, "cloud_provider " + config.cloud_provider +
@@ -215,7 +220,7 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
       "exec {} worker --config {} --coordinator {} --token-file {} --bind-host {} {}\n",
       shell_quoted(own_program()), shell_quoted(absolute(config.run_dir) + "/config.toml"),
       shell_quoted(coordinators), shell_quoted(absolute(config.token_file)), host,
-      config.cloud_worker_args);
+      worker_words(config));
 }
 
 Result<std::string> served_start(const JobConfig& config, const std::string& coordinators,
@@ -229,7 +234,7 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
     }
     return filled(text, {{"{coordinator}", coordinators},
                          {"{run_dir}", absolute(config.run_dir)},
-                         {"{worker_args}", config.cloud_worker_args},
+                         {"{worker_args}", worker_words(config)},
                          {"{bundle_sha256}", bundle_sha256}});
   }
   const bool is_gce = config.cloud_provider == "gce";
@@ -246,7 +251,7 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
                          {"{notice}", is_gce   ? "--notice gce "
                                       : is_ec2 ? "--notice ec2 "
                                                : ""},
-                         {"{worker_args}", config.cloud_worker_args}});
+                         {"{worker_args}", worker_words(config)}});
 }
 
 std::string fetching_text(const JobConfig& config, const std::string& address,

@@ -43,6 +43,10 @@ std::string worker_args(const JobConfig& config) {
   if (config.loader_threads != 0 && !says(config, "--loader-threads")) {
     args += fmt::format(" --loader-threads {}", config.loader_threads);
   }
+  if (!config.store.empty() && !says(config, "--store")) {
+    args += " --store " + config.store;
+    args += config.store_peers && !says(config, "--store-peers") ? " --store-peers" : "";
+  }
   if (!config.data.starts_with(kProcedural) && !says(config, "--data ") &&
       !says(config, "--data=")) {
     args += " --data " + shell_quoted(std::filesystem::absolute(config.data).string());
@@ -125,7 +129,7 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
   job.cloud_max_workers = slots - servers;
   job.cloud_worker_args = worker_args(config);
   if (job.remote_program.empty() && job.cloud_bundle.empty()) {
-    Result<std::string> packed = cloud_hooks::packed_own_program(cache_dir);
+    Result<std::string> packed = cloud_hooks::packed_own_program(cache_dir, "");
     if (!packed.ok()) {
       return Error{Errc::kIo,
                    "the program cannot be packed for the hosts: " + packed.error().detail};

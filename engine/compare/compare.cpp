@@ -10,7 +10,7 @@
 #include "engine/compare/run_set.hpp"
 #include "engine/compare/switch_search.hpp"
 #include "engine/launch/launch.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "engine/run/records.hpp"
 
 namespace mayfly::engine {

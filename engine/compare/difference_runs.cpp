@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <thread>
 
@@ -12,12 +11,12 @@
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 #include "datasets/dataset.hpp"
+#include "engine/cloud/hosts.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/faults/injection_plan.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "engine/run/record_json.hpp"
-#include "observe/core/step_differences.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -26,12 +25,26 @@ namespace fs = std::filesystem;
 using observe::Cell;
 using observe::CellRound;
 
-constexpr std::array<const char*, observe::kCells> kMeanings = {
-    "one worker, images in memory", "all workers, no exchange", "all workers with exchange",
-    "images prepared, files in the page cache", "files read from storage"};
+struct Meaning {
+  Cell cell;
+  const char* on_one_host;
+  const char* over_hosts;  ///< null: the cell is not run
+};
+constexpr Meaning kMeanings[] = {
+    {Cell::kAlone, "one worker, images in memory", "one worker, images in memory"},
+    {Cell::kTogether, "all workers, no exchange", "as many on one host, no exchange"},
+    {Cell::kExchange, "all workers with exchange", "as many on one host with exchange"},
+    {Cell::kHosts, nullptr, "the same over the hosts"},
+    {Cell::kWarm, "images prepared, files in the page cache", nullptr},
+    {Cell::kWhole, "files read from storage", "the job, images read and prepared"}};
+
+char letter(Cell cell) {
+  return static_cast<char>(cell);
+}
 constexpr Duration kRunPoll = milliseconds(100);
 
 enum class Left { kAll, kNoStorage, kMemory, kAlone };
+enum class Place { kOfJob, kOneHost };
 
 /// The rules that still hold with parts of the job left out.
 std::string injections_left(const std::string& inject, Left left) {
@@ -48,11 +61,12 @@ std::string injections_left(const std::string& inject, Left left) {
   return text;
 }
 
-std::vector<SettingValue> cell_settings(const DifferenceOptions& options, Left left) {
+std::vector<SettingValue> cell_settings(const DifferenceOptions& options, Left left,
+                                        Place place = Place::kOfJob) {
   const JobConfig& job = options.job;
   const bool alone = left == Left::kAlone;
   const bool in_memory = alone || left == Left::kMemory;
-  return {
+  std::vector<SettingValue> settings = {
       {"workers", alone ? "1" : std::to_string(job.workers)},
       {"global_batch", std::to_string(alone ? job.global_batch / job.workers : job.global_batch)},
       {"threads", std::to_string(job.threads)},
@@ -70,6 +84,11 @@ std::vector<SettingValue> cell_settings(const DifferenceOptions& options, Left l
       {"trace", ""},
       {"dashboard", ""},
       {"report", ""}};
+  if (!options.one_host.empty() && place == Place::kOneHost) {
+    settings.emplace_back("hosts", fmt::format("{}:{}", options.one_host, alone ? 1 : job.workers));
+    settings.emplace_back("hostfile", "");
+  }
+  return settings;
 }
 
 /// What is in the page cache of these files leaves it, without privileges.
@@ -117,8 +136,9 @@ class DifferenceRuns {
       CellRound& times = rounds.emplace_back();
       for (const DifferenceCell& cell : cells_) {
         TRY_ASSIGN(const double ms, run_cell(cell, round));
-        times[static_cast<std::size_t>(cell.name.front() - 'A')] = ms;
-        fmt::print(stderr, "round {} of {}: {} {:.3f} ms\n", round, options_.rounds, cell.name, ms);
+        times[cell.cell] = ms;
+        fmt::print(stderr, "round {} of {}: {} {:.3f} ms\n", round, options_.rounds,
+                   letter(cell.cell), ms);
       }
     }
     return rounds;
@@ -134,7 +154,7 @@ class DifferenceRuns {
     std::vector<ChildProcess> jobs;
     for (std::uint32_t i = 0; i < cell.jobs; ++i) {
       const std::string run_dir =
-          fmt::format("{}/{}-{}-{}", options_.folder, round, cell.name, i + 1);
+          fmt::format("{}/{}-{}-{}", options_.folder, round, letter(cell.cell), i + 1);
       std::vector<std::string> words = {
           own_program(), "train", "--quiet", "--config", options_.folder + "/job.toml",
           "--run-dir",   run_dir};
@@ -149,10 +169,10 @@ class DifferenceRuns {
       }
       const Result<RunResult> result = read_run_result(run_dirs[i]);
       if (!result.ok() || result.value().outcome != elastic::Outcome::kDone) {
-        return Error{Errc::kIo,
-                     fmt::format("a run of cell {} did not end as it should: {} (see "
-                                 "{}.log)",
-                                 cell.name, last_line_of(run_dirs[i] + ".log"), run_dirs[i])};
+        return Error{Errc::kIo, fmt::format("a run of cell {} did not end as it should: {} (see "
+                                            "{}.log)",
+                                            letter(cell.cell), last_line_of(run_dirs[i] + ".log"),
+                                            run_dirs[i])};
       }
       TRY_ASSIGN(const double ms, step_ms_of(run_dirs[i]));
       total += ms;
@@ -166,10 +186,10 @@ class DifferenceRuns {
 
 json::object to_json(const DifferenceOptions& options, const std::vector<CellRound>& rounds) {
   json::object cells;
-  for (std::size_t cell = 0; cell < observe::kCells; ++cell) {
-    json::array& times = cells[std::string(1, static_cast<char>('A' + cell))].emplace_array();
+  for (const auto& [cell, first] : rounds.front()) {
+    json::array& times = cells[std::string(1, letter(cell))].emplace_array();
     for (const CellRound& round : rounds) {
-      times.push_back(rounded(round[cell], 3));
+      times.push_back(rounded(round.at(cell), 3));
     }
   }
   json::object kinds;
@@ -180,19 +200,26 @@ json::object to_json(const DifferenceOptions& options, const std::vector<CellRou
                                     {"measurable", part.is_measurable()}};
   }
   const observe::OtherTools tools = observe::as_other_tools(rounds, options.job.global_batch);
-  json::object analyzer = {{"ingestion", rounded(tools.dsa_ingestion, 1)},
-                           {"preparation", rounded(tools.dsa_preparation, 1)},
-                           {"speed", rounded(tools.dsa_speed, 1)}};
-  if (tools.dsa_fetch) {
-    analyzer["fetch"] = rounded(*tools.dsa_fetch, 1);
+  json::object stash = {{"interconnect_ms", rounded(tools.stash_interconnect_ms, 3)},
+                        {"interconnect_share", rounded(tools.stash_interconnect_share, 4)}};
+  if (tools.stash_network_ms) {
+    stash["network_ms"] = rounded(*tools.stash_network_ms, 3);
+    stash["network_share"] = rounded(tools.stash_network_share, 4);
   }
-  return {{"rounds", rounds.size()},
-          {"cells_ms", std::move(cells)},
-          {"kinds", std::move(kinds)},
-          {"stash",
-           {{"interconnect_ms", rounded(tools.stash_interconnect_ms, 3)},
-            {"interconnect_share", rounded(tools.stash_interconnect_share, 4)}}},
-          {"ds_analyzer_images_per_second", std::move(analyzer)}};
+  json::object all = {{"rounds", rounds.size()},
+                      {"cells_ms", std::move(cells)},
+                      {"kinds", std::move(kinds)},
+                      {"stash", std::move(stash)}};
+  if (tools.analyzer) {
+    json::object analyzer = {{"ingestion", rounded(tools.analyzer->ingestion, 1)},
+                             {"preparation", rounded(tools.analyzer->preparation, 1)},
+                             {"speed", rounded(tools.analyzer->speed, 1)}};
+    if (tools.analyzer->fetch) {
+      analyzer["fetch"] = rounded(*tools.analyzer->fetch, 1);
+    }
+    all["ds_analyzer_images_per_second"] = std::move(analyzer);
+  }
+  return all;
 }
 
 std::string part_line(const observe::StepDifference& part, double step_ms, double per_hour) {
@@ -210,24 +237,51 @@ std::string as_text(const DifferenceOptions& options, const std::vector<CellRoun
   const JobConfig& job = options.job;
   std::string out =
       fmt::format("cells, mean of {} rounds                          ms a step\n", rounds.size());
-  for (std::size_t cell = 0; cell < observe::kCells; ++cell) {
-    out += fmt::format("  {}  {:<40} {:>12.3f}\n", static_cast<char>('A' + cell), kMeanings[cell],
-                       observe::mean_of(rounds, static_cast<Cell>(cell)));
+  for (const Meaning& meaning : kMeanings) {
+    const char* const text = options.one_host.empty() ? meaning.on_one_host : meaning.over_hosts;
+    if (text != nullptr) {
+      out += fmt::format("  {}  {:<40} {:>12.3f}\n", letter(meaning.cell), text,
+                         observe::mean_of(rounds, meaning.cell));
+    }
   }
   const double per_hour = job.price_per_hour * job.workers;
   out += fmt::format("of a step           ms  95 % interval           of E{}\n",
                      per_hour > 0 ? "      an hour" : "");
   for (const observe::StepDifference& part : observe::step_differences(rounds)) {
-    out += part_line(part, observe::mean_of(rounds, Cell::kCold), per_hour);
+    out += part_line(part, observe::mean_of(rounds, Cell::kWhole), per_hour);
   }
   const observe::OtherTools tools = observe::as_other_tools(rounds, job.global_batch);
   out += fmt::format("Stash: interconnect {:.3f} ms, {:.1f} % (C - A, so with contention)\n",
                      tools.stash_interconnect_ms, 100 * tools.stash_interconnect_share);
-  out += fmt::format("DS-Analyzer, images/s: G {:.1f} (C), P {:.1f} (D), F {} (E - D), so {:.1f}\n",
-                     tools.dsa_ingestion, tools.dsa_preparation,
-                     tools.dsa_fetch ? fmt::format("{:.1f}", *tools.dsa_fetch) : "unbounded",
-                     tools.dsa_speed);
+  if (tools.stash_network_ms) {
+    out += fmt::format("Stash: network {:.3f} ms, {:.1f} % of one host's (N - C)\n",
+                       *tools.stash_network_ms, 100 * tools.stash_network_share);
+  }
+  if (tools.analyzer) {
+    const observe::AnalyzerRates& rates = *tools.analyzer;
+    out +=
+        fmt::format("DS-Analyzer, images/s: G {:.1f} (C), P {:.1f} (D), F {} (E - D), so {:.1f}\n",
+                    rates.ingestion, rates.preparation,
+                    rates.fetch ? fmt::format("{:.1f}", *rates.fetch) : "unbounded", rates.speed);
+  }
   return out;
+}
+
+/// Where the job's workers are, if they are on hosts: the first host, and how many there are.
+Result<void> place_on_hosts(DifferenceOptions& options) {
+  JobConfig& job = options.job;
+  if (job.hosts.empty() && job.hostfile.empty()) {
+    return {};
+  }
+  TRY_ASSIGN(const auto hosts, hosts_of(job));
+  if (job.workers == JobConfig().workers) {  // as `mayfly train --hosts` does
+    job.workers = 0;
+    for (const auto& host : hosts) {
+      job.workers += host.slots;
+    }
+  }
+  options.one_host = hosts.front().name;
+  return {};
 }
 
 }  // namespace
@@ -237,9 +291,13 @@ Result<std::vector<DifferenceCell>> difference_cells(const DifferenceOptions& op
   const auto refused = [](std::string_view why) {
     return Error{Errc::kInvalidInput, fmt::format("profile --difference: {}", why)};
   };
-  if (uses_parameter_servers(job) || !job.coordinator.empty() || !job.cloud_provider.empty() ||
-      !job.hosts.empty()) {
+  if (uses_parameter_servers(job) || !job.coordinator.empty() || !job.cloud_provider.empty()) {
     return refused("the job is one of all-reduce, whose workers this machine starts");
+  }
+  if (!options.one_host.empty() && job.threads == 0) {
+    return refused(
+        "over hosts the job says how many threads a worker has, so that a lone one does "
+        "not take the others' cores");
   }
   if (!job.resume.empty() || options.rounds == 0 || options.steps <= kWarmUpSteps) {
     return refused("the job begins anew, with a round or more");
@@ -250,17 +308,30 @@ Result<std::vector<DifferenceCell>> difference_cells(const DifferenceOptions& op
                     "of microbatches (global batch {}, microbatch {}, workers {})",
                     job.global_batch, job.microbatch, job.workers));
   }
-  return std::vector<DifferenceCell>{
-      {"A", 1, false, cell_settings(options, Left::kAlone)},
-      {"B", job.workers, false, cell_settings(options, Left::kAlone)},
-      {"C", 1, false, cell_settings(options, Left::kMemory)},
-      {"E", 1, true, cell_settings(options, Left::kAll)},
-      {"D", 1, false, cell_settings(options, Left::kNoStorage)}};
+  const auto alone = cell_settings(options, Left::kAlone, Place::kOneHost);
+  std::vector<DifferenceCell> cells = {
+      {Cell::kAlone, 1, false, alone},
+      {Cell::kTogether, job.workers, false, alone},
+      {Cell::kExchange, 1, false, cell_settings(options, Left::kMemory, Place::kOneHost)}};
+  const DifferenceCell whole{Cell::kWhole, 1, options.one_host.empty(),
+                             cell_settings(options, Left::kAll)};
+  if (options.one_host.empty()) {
+    cells.insert(cells.end(),
+                 {whole, {Cell::kWarm, 1, false, cell_settings(options, Left::kNoStorage)}});
+  } else {
+    cells.insert(cells.end(),
+                 {{Cell::kHosts, 1, false, cell_settings(options, Left::kMemory)}, whole});
+  }
+  return cells;
 }
 
 int run_difference_profile(const DifferenceOptions& options) {
   DifferenceOptions usual = options;
-  if (usual.job.threads == 0) {  // a lone worker must not take the others' cores
+  if (const Result<void> placed = place_on_hosts(usual); !placed.ok()) {
+    return refuse(placed.error(), kExitUsage);
+  }
+  if (usual.job.threads == 0 && usual.one_host.empty()) {
+    // A lone worker must not take the others' cores.
     usual.job.threads = std::max(1U, std::thread::hardware_concurrency() / usual.job.workers);
   }
   Result<std::vector<DifferenceCell>> cells = difference_cells(usual);

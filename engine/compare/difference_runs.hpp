@@ -11,11 +11,15 @@
 #include "base/result.hpp"
 #include "engine/compare/compare_plan.hpp"
 #include "engine/config/config.hpp"
+#include "observe/core/step_differences.hpp"
 
 namespace mayfly::engine {
 
 struct DifferenceOptions {
-  JobConfig job;       ///< validated
+  JobConfig job;  ///< validated; over hosts with the number of workers
+  /// Where the job's workers are on several hosts: the one that computes what one host computes, as
+  /// the setting `hosts` names it. Empty: all workers are on this machine.
+  std::string one_host;
   std::string folder;  ///< for the runs; must not exist, or be empty
   std::uint32_t rounds = 5;
   std::uint64_t steps = 70;  ///< of each run; the first ten are not measured
@@ -27,15 +31,15 @@ inline constexpr std::uint64_t kWarmUpSteps = 10;
 
 /// Jobs that run at the same time, and what sets them apart from the job that was asked for.
 struct DifferenceCell {
-  std::string name;        ///< A to E, for the folder of its runs
+  observe::Cell cell = observe::Cell::kAlone;
   std::uint32_t jobs = 1;  ///< equal ones
   bool is_cold = false;    ///< files of the data set leave the page cache before
   std::vector<SettingValue> settings;
 };
 
-/// The cells of a round in the order of running: E is before D, which then finds in the page cache
-/// what E has read. kInvalidInput if the work cannot be divided among lone workers, or if the job
-/// has settings that this does not apply to. Pure.
+/// The cells of a round in the order of running: on one host E is before D, which then finds in the
+/// page cache what E has read. kInvalidInput if the work cannot be divided among lone workers, or
+/// if the job has settings that this does not apply to. Pure.
 [[nodiscard]] Result<std::vector<DifferenceCell>> difference_cells(
     const DifferenceOptions& options);
 

@@ -12,7 +12,7 @@
 #include "base/file.hpp"
 #include "base/process/child_process.hpp"
 #include "base/try_assign.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_directory.hpp"

@@ -16,6 +16,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kOffersMax = 1000;
+constexpr std::uint32_t kWorkersMost = 1'000'000;
 
 /// Cuts what follows the last `mark` off `text`; none if there is no mark.
 std::optional<std::string> cut_behind(std::string& text, char mark) {
@@ -40,6 +41,13 @@ Result<double> number(const std::string& text, bool may_be_zero, const std::stri
 Result<cloud_hooks::OfferTerms> parse_offer(const std::string& whole) {
   cloud_hooks::OfferTerms terms;
   std::string text = whole;
+  if (const std::optional<std::string> most = cut_behind(text, '#')) {
+    const auto parsed = number_in<std::uint32_t>(*most, 1U, kWorkersMost);
+    if (!parsed) {
+      return Error{Errc::kInvalidInput, "limit '" + *most + "' is not a number from 1 to 1000000"};
+    }
+    terms.workers_most = *parsed;
+  }
   if (const std::optional<std::string> speed = cut_behind(text, '*')) {
     TRY_ASSIGN(const double parsed, number(*speed, false, "speed"));
     terms.speed = parsed;
@@ -62,7 +70,93 @@ Result<cloud_hooks::OfferTerms> parse_offer(const std::string& whole) {
   return terms;
 }
 
+/// Whether a name such as "a", "a@zone", "@zone" or "a:spot" fits the offer.
+bool names(const std::string& whole, const cloud_hooks::Offer& offer) {
+  std::string text = whole;
+  const std::optional<std::string> market = cut_behind(text, ':');
+  const std::optional<std::string> zone = cut_behind(text, '@');
+  return (text.empty() || text == offer.machine_type) && (!zone || *zone == offer.zone) &&
+         (!market || *market == cloud_hooks::to_string(offer.market));
+}
+
+Error bad_composition(const std::string& text) {
+  return {Errc::kInvalidInput, "cloud_composition: " + text};
+}
+
+/// One part, "N x TYPE@ZONE:MARKET".
+Result<void> add_part(const std::string& part, std::vector<cloud_hooks::OfferTerms>& offers) {
+  const std::size_t at = part.find('x');
+  const auto count = number_in<std::uint32_t>(trimmed(part.substr(0, at)), 1U, kWorkersMost);
+  const std::string name(at == std::string::npos ? "" : trimmed(part.substr(at + 1)));
+  if (!count || name.empty()) {
+    return bad_composition(fmt::format(
+        "'{}': expects N x TYPE@ZONE:MARKET + N x ..., as in 2 x a@zone + 1 x b", trimmed(part)));
+  }
+  cloud_hooks::OfferTerms* found = nullptr;
+  for (cloud_hooks::OfferTerms& terms : offers) {
+    if (!names(name, terms.offer)) {
+      continue;
+    }
+    if (found != nullptr) {
+      return bad_composition(
+          fmt::format("'{}' may be {} or {} of cloud_offers; add :MARKET or @ZONE", name,
+                      offer_name(found->offer), offer_name(terms.offer)));
+    }
+    found = &terms;
+  }
+  if (found == nullptr) {
+    return bad_composition("'" + name + "' is none of cloud_offers");
+  }
+  if (found->wanted > 0) {
+    return bad_composition("'" + offer_name(found->offer) + "' is there twice");
+  }
+  if (found->workers_most > 0 && *count > found->workers_most) {
+    return bad_composition(fmt::format("{} x {} is above that offer's max_workers {}", *count, name,
+                                       found->workers_most));
+  }
+  found->wanted = *count;
+  return {};
+}
+
+/// Empty if it fits the other settings.
+std::string fault_of_composition(const JobConfig& config, std::uint32_t workers) {
+  if (workers != config.workers) {
+    return fmt::format("has {} workers, but workers is {}; give both the same number", workers,
+                       config.workers);
+  }
+  if (config.cloud_on_demand_floor > 0) {
+    return "says itself how many are on demand; leave out on_demand_floor";
+  }
+  if (config.cloud_replan != "off") {
+    return "says which servers are wanted, and replan would choose others; give one of them";
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string offer_name(const cloud_hooks::Offer& offer) {
+  return fmt::format("{}{}{}:{}", offer.machine_type, offer.zone.empty() ? "" : "@", offer.zone,
+                     cloud_hooks::to_string(offer.market));
+}
+
+Result<std::vector<cloud_hooks::OfferTerms>> worker_offers(const JobConfig& config) {
+  TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> offers, parse_offers(config.cloud_offers));
+  if (trimmed(config.cloud_composition).empty()) {
+    return offers;
+  }
+  std::uint32_t workers = 0;
+  for (const std::string_view part : split(config.cloud_composition, '+')) {
+    TRY(add_part(std::string(part), offers));
+  }
+  for (const cloud_hooks::OfferTerms& terms : offers) {
+    workers += terms.wanted;
+  }
+  if (const std::string fault = fault_of_composition(config, workers); !fault.empty()) {
+    return bad_composition(fault);
+  }
+  return offers;
+}
 
 Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& text,
                                                           const std::string& setting) {
@@ -74,9 +168,9 @@ Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& tex
     const std::string whole(part);
     Result<cloud_hooks::OfferTerms> one = parse_offer(whole);
     if (!one.ok() || whole.empty()) {
-      return Error{Errc::kInvalidInput,
-                   setting + ": offer '" + whole + "': " +
-                       (one.ok() ? "expects TYPE@ZONE:MARKET=PRICE*SPEED" : one.error().detail)};
+      return Error{Errc::kInvalidInput, setting + ": offer '" + whole + "': " +
+                                            (one.ok() ? "expects TYPE@ZONE:MARKET=PRICE*SPEED#MOST"
+                                                      : one.error().detail)};
     }
     for (const cloud_hooks::OfferTerms& other : offers) {
       if (other.offer == one.value().offer) {

@@ -24,8 +24,11 @@ struct JobConfig {
   /// small size, else the model's usual one (32 or 224).
   std::uint32_t image_size = 0;
   bool skip_corrupt = false;
-  std::string cache_dir;  ///< of decoded images; empty = .cache beside the run directory
+  std::string cache_dir;     ///< of decoded images; empty = .cache beside the run directory
+  std::string store;         ///< memory for encoded images of a host, such as 8GiB; empty = none
+  bool store_peers = false;  ///< hosts ask each other for images of their stores
   std::uint64_t seed = 1;
+  std::uint64_t data_seed = 0;  ///< of sample order and augmentation; 0 = seed
   /// Fine-tuning: a weight file (nn/weight_file.hpp), checkpoint folder or run directory whose
   /// weights and statistics step 0 has; ignored with `resume`, which brings its own.
   std::string init_from;
@@ -119,6 +122,7 @@ struct JobConfig {
   std::string
       cloud_provider;        ///< local, exec, slurm, ...; empty = none: workers come by themselves
   std::string cloud_offers;  ///< what may be asked for; see engine/config/cloud_offers.hpp
+  std::string cloud_composition;            ///< how many of which of them; empty = by their prices
   std::uint32_t evaluators = 0;             ///< servers that measure checkpoints, beside workers
   std::string evaluator_offers;             ///< for them, as cloud_offers; empty = the same
   bool evaluator = false;                   ///< told to a worker: this process is one of them
@@ -131,13 +135,17 @@ struct JobConfig {
   double cloud_lifetime_hours = 24;  ///< of a server; 0 = no limit
   double cloud_start_timeout = 600;  ///< seconds from asked for to running, then to joined
   double cloud_back_to_spot = 900;   ///< seconds of calm before on demand gives way; 0 = never
-  std::string cloud_job;             ///< label of the servers; empty = the run directory's name
-  std::string cloud_command;         ///< of exec: program and arguments
-  std::string cloud_sbatch;          ///< of slurm: more options for sbatch
-  std::string cloud_options;         ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
-  std::string cloud_worker_args;     ///< more arguments for the workers that are started
-  std::string cloud_startup;  ///< file with the script that a server runs; empty = made by us
-  std::string cloud_bundle;   ///< archive that new servers fetch from us; empty = none
+  /// "off", "propose" or "act": whether other servers are compared with the present ones.
+  std::string cloud_replan = "off";
+  double cloud_replan_every = 60;  ///< seconds between two comparisons
+  std::string cloud_job;           ///< label of the servers; empty = the run directory's name
+  std::string cloud_command;       ///< of exec: program and arguments
+  std::string cloud_sbatch;        ///< of slurm: more options for sbatch
+  std::string cloud_options;       ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
+  std::string cloud_worker_args;   ///< more arguments for the workers that are started
+  std::string cloud_program;       ///< command that they run (`mayfly run`); empty = ours
+  std::string cloud_startup;       ///< file with the script that a server runs; empty = made by us
+  std::string cloud_bundle;        ///< archive that new servers fetch from us; empty = none
   std::uint16_t cloud_bundle_port = 0;  ///< on which we serve it; 0 = any free
   std::string cloud_coordinators;       ///< of a job with standbys: all, for its servers' workers
   bool cloud_dry_run = false;           ///< print what would be asked for, and end
@@ -173,6 +181,21 @@ struct JobConfig {
   bool launched = false;     ///< a launcher's child: Ctrl-C is for the launcher to handle
 };
 
+/// The model of a job whose workers are programs of the user's own, which compute by a model that
+/// the engine does not know (`mayfly run`, engine/program).
+inline constexpr const char* kProgramModel = "program";
+/// Environment of such a program: the file with the job's settings, from who starts it on the
+/// coordinator's host, the library (libmayfly.so) that it should load, and this program, which that
+/// starts its sentinel with.
+inline constexpr const char* kJobFileVariable = "MAYFLY_JOB_FILE";
+inline constexpr const char* kLibraryVariable = "MAYFLY_LIBRARY";
+inline constexpr const char* kProgramVariable = "MAYFLY_PROGRAM";
+/// The folder that came with a bundle, in which the program is started.
+inline constexpr const char* kProgramDirVariable = "MAYFLY_PROGRAM_DIR";
+[[nodiscard]] inline bool is_program(const JobConfig& config) {
+  return config.model == kProgramModel;
+}
+
 /// Where a setting's value came from, for error texts ("flag --lr", "environment MAYFLY_LR",
 /// "job.toml line 7").
 using SettingSource = std::string;
@@ -191,7 +214,7 @@ struct Setting {
   std::function<std::string(const JobConfig&)> get;
   bool repeats = false;  ///< a flag given again adds to it, with a semicolon
   /// It is about one process or its machine. All others are the job's: a worker takes them from its
-  /// coordinator (engine/processes/job_settings.hpp).
+  /// coordinator (engine/membership/job_settings.hpp).
   bool is_own = false;
   const char* group = "";  ///< its heading in the help
   /// One of the few that most users need: in `--help`; the others are in `--help-all`.
@@ -206,7 +229,7 @@ struct Setting {
                                       const std::string& file_name);
 /// Applies MAYFLY_... variables from a copy of the environment; unknown MAYFLY_ names are errors
 /// except those reserved for launchers, scripts and tests (MAYFLY_LAUNCHER_PID, MAYFLY_CIFAR10_DIR,
-/// MAYFLY_CIFAR100_DIR, MAYFLY_SIM_SEEDS, MAYFLY_TEST_...).
+/// MAYFLY_CIFAR100_DIR, MAYFLY_SIM_SEEDS, MAYFLY_TEST_...) and for programs of the user's own.
 [[nodiscard]] Result<void> apply_environment(JobConfig& config,
                                              const std::map<std::string, std::string>& environment);
 /// One setting by name, with the source for the error text.
@@ -224,6 +247,13 @@ struct Setting {
 /// Whether enough of config.workers are left when config.spares are not counted. Not a part of
 /// validate(): under mpirun the number of workers is known later.
 [[nodiscard]] Result<void> check_spares(const JobConfig& config);
+
+/// The seed of sample order and augmentation.
+[[nodiscard]] constexpr std::uint64_t seed_of_samples(const JobConfig& config) {
+  return config.data_seed != 0 ? config.data_seed : config.seed;
+}
+/// The seeds as a property that must be equal on all workers.
+[[nodiscard]] std::string describe_seeds(const JobConfig& config);
 
 /// The elements of config.coordinator, in order.
 [[nodiscard]] std::vector<std::string> coordinator_endpoints(const JobConfig& config);

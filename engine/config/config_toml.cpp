@@ -98,14 +98,15 @@ Result<void> apply_entry(JobConfig& config, const std::string& name, const toml:
 
 /// The text of one [[cloud.offer]] table, in the form of the setting cloud_offers.
 Result<std::string> offer_text(const toml::table& table, const std::string& file_name) {
-  std::map<std::string, std::string> parts = {
-      {"type", ""}, {"zone", ""}, {"market", "spot"}, {"price", "0"}, {"speed", "1"}};
+  std::map<std::string, std::string> parts = {{"type", ""},   {"zone", ""},   {"market", "spot"},
+                                              {"price", "0"}, {"speed", "1"}, {"max_workers", ""}};
   for (auto&& [key, node] : table) {
     const std::string name(key.str());
-    const bool is_number = name == "price" || name == "speed";
+    const bool is_number = name == "price" || name == "speed" || name == "max_workers";
     const auto text = text_of(node, is_number ? SettingKind::kReal : SettingKind::kText);
     if (!parts.contains(name)) {
-      const std::string nearest = suggestion(name, {"type", "zone", "market", "price", "speed"});
+      const std::string nearest =
+          suggestion(name, {"type", "zone", "market", "price", "speed", "max_workers"});
       return Error{Errc::kInvalidInput, place(file_name, key.source()) + ": unknown key '" + name +
                                             "' of an offer" + nearest};
     }
@@ -117,7 +118,9 @@ Result<std::string> offer_text(const toml::table& table, const std::string& file
     parts[name] = *text;
   }
   const std::string zone = parts["zone"].empty() ? "" : "@" + parts["zone"];
-  return parts["type"] + zone + ":" + parts["market"] + "=" + parts["price"] + "*" + parts["speed"];
+  const std::string most = parts["max_workers"].empty() ? "" : "#" + parts["max_workers"];
+  return parts["type"] + zone + ":" + parts["market"] + "=" + parts["price"] + "*" +
+         parts["speed"] + most;
 }
 
 Result<void> apply_offers(JobConfig& config, const toml::key& key, const toml::node& node,
@@ -232,9 +235,10 @@ std::string line_of(const Setting& setting, const JobConfig& config, std::size_t
 
 std::string offer_table(const cloud_hooks::OfferTerms& terms) {
   return fmt::format(
-      "\n[[cloud.offer]]\ntype = {}\nzone = {}\nmarket = {}\nprice = {}\nspeed = {}\n",
+      "\n[[cloud.offer]]\ntype = {}\nzone = {}\nmarket = {}\nprice = {}\nspeed = {}\n{}",
       quoted(terms.offer.machine_type), quoted(terms.offer.zone),
-      quoted(cloud_hooks::to_string(terms.offer.market)), terms.price_per_hour, terms.speed);
+      quoted(cloud_hooks::to_string(terms.offer.market)), terms.price_per_hour, terms.speed,
+      terms.workers_most == 0 ? "" : fmt::format("max_workers = {}\n", terms.workers_most));
 }
 
 }  // namespace

@@ -140,9 +140,34 @@ Complaint check_dtype(const JobConfig& c) {
                     "; use device cuda, or dtype bf16 or fp32");
 }
 
+/// Of a job whose workers are programs of the user's own.
+Complaint check_program(const JobConfig& c) {
+  const std::pair<bool, const char*> unfit[] = {
+      {uses_parameter_servers(c), "parameter servers"},
+      {uses_cuda(c.device), "device cuda"},
+      {c.backend != "tcp" && c.backend != "gloo", "this backend"},
+      {!c.init_from.empty(), "init_from"},
+      {!c.cloud_provider.empty() && c.cloud_startup.empty() && c.cloud_program.empty(),
+       "cloud_provider without cloud_program or cloud_startup"},
+      {c.evaluators > 0, "evaluators"},
+      {c.standby, "standby"}};
+  for (const auto& [is_set, what] : unfit) {
+    if (is_set) {
+      return std::string(what) + " is not for programs of your own (model " + kProgramModel + ")";
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> all_model_names() {
+  std::vector<std::string> names = nn::model_names();
+  names.emplace_back(kProgramModel);
+  return names;
+}
+
 Complaint check_names(const JobConfig& c) {
   for (const Complaint& complaint :
-       {one_of("model", c.model, nn::model_names()),
+       {one_of("model", c.model, all_model_names()),
         one_of("lr_schedule", c.lr_schedule, {"constant", "cosine", "step"}), check_nccl(c),
         one_of("backend", c.backend, {"tcp", "gloo", "mpi", "nccl"}),
         one_of("reduction", c.reduction, {"exact", "fp32"}), check_device(c),
@@ -151,6 +176,9 @@ Complaint check_names(const JobConfig& c) {
     if (complaint) {
       return complaint;
     }
+  }
+  if (is_program(c)) {
+    return check_program(c);
   }
   if (c.image_size > 0) {
     constexpr int kAnyClasses = 2;
@@ -222,6 +250,14 @@ Complaint check_workers(const JobConfig& c) {
   }
   if (!(c.starved_max_ms >= 0 && c.starved_max_ms <= 86'400'000)) {
     return "starved_max_ms " + shown(c.starved_max_ms) + " is not between 0 and a day";
+  }
+  constexpr std::uint64_t kStoreMax = std::uint64_t{1} << 39;
+  if (c.store_peers && (c.store.empty() || uses_parameter_servers(c))) {
+    return c.store.empty() ? "store_peers needs store, the memory for images of this host"
+                           : "store_peers works with all-reduce, not with parameter servers";
+  }
+  if (!c.store.empty() && !bytes_in(c.store, 1, kStoreMax)) {
+    return "store " + c.store + " is no size from 1B to 512GiB, such as 8GiB";
   }
   if (c.loader_threads > 1024) {
     return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
@@ -307,6 +343,18 @@ std::string fault_of_evaluator_offers(const JobConfig& c) {
   return {};
 }
 
+Complaint check_replan(const JobConfig& c) {
+  if (!(c.cloud_replan_every >= 1 && c.cloud_replan_every <= 1e6)) {
+    return "cloud_replan_every " + shown(c.cloud_replan_every) + " is not between 1 and 1e6";
+  }
+  if (c.cloud_replan != "off" && uses_parameter_servers(c)) {
+    return std::string(
+        "cloud_replan is for jobs without parameter servers, whose speed is not that of their "
+        "workers alone");
+  }
+  return one_of("cloud_replan", c.cloud_replan, {"off", "propose", "act"});
+}
+
 Complaint check_cloud(const JobConfig& c) {
   constexpr std::size_t kServerCharactersMax = 128;
   if (c.server.size() > kServerCharactersMax) {
@@ -323,7 +371,7 @@ Complaint check_cloud(const JobConfig& c) {
   if (!(c.cloud_start_timeout >= 1 && c.cloud_start_timeout <= 1e6)) {
     return "cloud_start_timeout " + shown(c.cloud_start_timeout) + " is not between 1 and 1e6";
   }
-  const auto offers = parse_offers(c.cloud_offers);
+  const auto offers = worker_offers(c);
   if (!offers.ok()) {
     return offers.error().detail;
   }
@@ -396,6 +444,11 @@ Result<void> check_spares(const JobConfig& config) {
   return {};
 }
 
+std::string describe_seeds(const JobConfig& config) {
+  const std::string seed = std::to_string(config.seed);
+  return config.data_seed == 0 ? seed : seed + ", of the data " + std::to_string(config.data_seed);
+}
+
 std::vector<std::string> coordinator_endpoints(const JobConfig& config) {
   return listed_endpoints(config.coordinator);
 }
@@ -406,8 +459,9 @@ bool has_standbys(const JobConfig& config) {
 
 Result<void> validate(const JobConfig& config) {
   TRY(check_batches(config) ? Result<void>() : check_parameter_servers(config));
-  for (const auto& check : {check_batches, check_optimizer, check_names, check_exchange,
-                            check_workers, check_injections, check_cloud, check_records}) {
+  for (const auto& check :
+       {check_batches, check_optimizer, check_names, check_exchange, check_workers,
+        check_injections, check_cloud, check_replan, check_records}) {
     if (const Complaint complaint = check(config)) {
       return Error{Errc::kInvalidInput, *complaint};
     }

@@ -21,6 +21,28 @@ namespace mayfly::engine {
 /// What must be equal on all workers of a job, as (name, value) in a fixed order.
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 
+/// What a job takes from a program of the user's own (is_program()), and what must be equal in all
+/// of its workers.
+struct ProgramFacts {
+  std::uint64_t steps = 0;  ///< of the whole job; 0 = the job is not a program's
+  std::uint32_t global_batch = 0;
+  std::uint32_t microbatch = 0;
+  std::uint64_t test_samples = 0;                           ///< 0 = nothing is evaluated
+  std::vector<std::string> tensors;                         ///< parts of the state, for people
+  std::vector<std::pair<std::string, std::string>> equals;  ///< (name, text)
+
+  /// Their description for JSON; see engine/run/records.hpp.
+  static void fields(auto& io, auto& r) {
+    io("steps", r.steps);
+    io("global_batch", r.global_batch);
+    io("microbatch", r.microbatch);
+    io("test_samples", r.test_samples);
+    io("tensors", r.tensors);
+    io("equals", r.equals);
+  }
+  friend bool operator==(const ProgramFacts&, const ProgramFacts&) = default;
+};
+
 /// What a job takes from the data set and from the machine that computes it, not from its settings.
 struct JobFacts {
   std::string data;  ///< datasets::DatasetPair::name
@@ -32,6 +54,7 @@ struct JobFacts {
   std::string device;        ///< device_identity() of the one that computes
   std::string isa;           ///< instruction set the arithmetic is fixed to
   std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), or cuDNN's
+  ProgramFacts program;
 
   /// Their description for JSON; see engine/run/records.hpp.
   static void fields(auto& io, auto& r) {
@@ -44,6 +67,7 @@ struct JobFacts {
     io("device", r.device);
     io("isa", r.isa);
     io("conv_kernels", r.conv_kernels);
+    io.unless(ProgramFacts(), "program", r.program);
   }
 };
 

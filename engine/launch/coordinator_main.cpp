@@ -13,10 +13,10 @@
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/hosts.hpp"
 #include "engine/launch/launch.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/membership/signal_watcher.hpp"
 #include "engine/processes/coordinator_process.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/run_place.hpp"
-#include "engine/processes/signal_watcher.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/run/run_directory.hpp"
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/config/config.hpp"
 #include "engine/processes/worker.hpp"
@@ -23,14 +24,20 @@ namespace mayfly::engine {
 /// checkpoint, twice = at once.
 int run_train(const JobConfig& config, RunListener& listener);
 
+/// `mayfly run`: the same with `command`, a program of the user's own, in place of our workers.
+/// They are told by their environment where the job is.
+int run_program(const JobConfig& config, const std::vector<std::string>& command,
+                RunListener& listener);
+
 /// `mayfly coordinator`: the coordinator alone; workers come from elsewhere.
 int run_coordinator(const JobConfig& config, RunListener& listener);
 
 /// `mayfly train` as one of several that mpirun, mpiexec or srun started: rank 0 also starts a
-/// coordinator process; every rank is a worker of one elastic job. Refuses to begin if the launcher
-/// does not say which of them this is.
+/// coordinator process; every rank is a worker of one elastic job, or, with a `command`, a program
+/// of the user's own is. Refuses to begin if the launcher does not say which of them this is.
 int run_launched_rank(const JobConfig& config, RunListener& listener,
-                      std::unique_ptr<elastic::Sentinel> sentinel);
+                      std::unique_ptr<elastic::Sentinel> sentinel,
+                      const std::vector<std::string>& command);
 /// True if the environment says that a launcher started this process as one of several.
 [[nodiscard]] bool inside_launcher();
 

@@ -30,15 +30,16 @@
 #include "engine/config/ps_settings.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/launch/launched_by.hpp"
+#include "engine/launch/program_command.hpp"
 #include "engine/launch/rank_channel.hpp"
 #include "engine/launch/rank_marks.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/network/prepare_job.hpp"
 #include "engine/processes/coordinator_process.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/run_place.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/training/backend.hpp"
-#include "engine/training/prepare_job.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -228,12 +229,14 @@ class HostNamer final : public RunListener {
 /// One rank on its way into the job.
 class LaunchedRank {
  public:
+  /// `command`: of a program of the user's own; empty = the worker is this process.
   LaunchedRank(LaunchedBy self, const JobConfig& requested, RunListener& listener,
-               std::unique_ptr<elastic::Sentinel> sentinel)
+               std::unique_ptr<elastic::Sentinel> sentinel, std::vector<std::string> command)
       : self_(std::move(self)),
         config_(config_of(self_, requested)),
         listener_(listener),
-        sentinel_(std::move(sentinel)) {}
+        sentinel_(std::move(sentinel)),
+        command_(std::move(command)) {}
 
   int run();
 
@@ -246,12 +249,14 @@ class LaunchedRank {
   Result<Meeting> meet_as_first();
   Result<Meeting> meet_as_other();
   int join(const Meeting& meeting);
+  [[nodiscard]] int run_program() const;
   [[nodiscard]] int wait_for_coordinator() const;
 
   LaunchedBy self_;
   JobConfig config_;
   RunListener& listener_;
   std::unique_ptr<elastic::Sentinel> sentinel_;
+  std::vector<std::string> command_;
   std::unique_ptr<RankChannel> channel_;  // null = the run directory is shared
   bool has_own_token_ = false;            // the user named the file
   pid_t coordinator_ = 0;
@@ -357,11 +362,22 @@ int LaunchedRank::join(const Meeting& meeting) {
       return refuse(kept.error(), kExitFailed);
     }
     token = std::move(kept).value();
-    config_.token_file = fmt::format("/proc/self/fd/{}", token.get());
+    config_.token_file = fmt::format("/proc/{}/fd/{}", ::getpid(), token.get());
   }
-  const int code = run_worker(config_, std::move(sentinel_));
+  const int code = command_.empty() ? run_worker(config_, std::move(sentinel_)) : run_program();
   const int end = wait_for_coordinator();
   return code != kExitDone ? code : end;
+}
+
+int LaunchedRank::run_program() const {
+  const auto run_dir = std::filesystem::absolute(config_.run_dir);
+  return run_command(command_at({.coordinator = config_.coordinator,
+                                 .number = self_.rank,
+                                 .job_file = {},
+                                 .run_dir = run_dir,
+                                 .token_file = config_.token_file,
+                                 .bind_host = config_.bind_host},
+                                command_));
 }
 
 /// srun ends what its tasks leave behind, and the coordinator still writes the summary; it may go
@@ -400,13 +416,14 @@ bool inside_launcher() {
 }
 
 int run_launched_rank(const JobConfig& requested, RunListener& listener,
-                      std::unique_ptr<elastic::Sentinel> sentinel) {
+                      std::unique_ptr<elastic::Sentinel> sentinel,
+                      const std::vector<std::string>& command) {
   const Result<std::optional<LaunchedBy>> found = launched_by(variable);
   if (!found.ok()) {
     return refuse(found.error(), kExitUsage);
   }
   ENSURE(found.value().has_value(), "asked only where a launcher has started this process");
-  return LaunchedRank(*found.value(), requested, listener, std::move(sentinel)).run();
+  return LaunchedRank(*found.value(), requested, listener, std::move(sentinel), command).run();
 }
 
 }  // namespace mayfly::engine

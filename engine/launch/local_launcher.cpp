@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <thread>
 
@@ -13,8 +14,9 @@
 #include "base/process/child_process.hpp"
 #include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/signal_watcher.hpp"
+#include "engine/launch/program_command.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/signal_watcher.hpp"
 #include "engine/run/member_logs.hpp"
 #include "engine/run/network_interface.hpp"
 
@@ -120,9 +122,14 @@ int LocalLauncher::run() {
 /// hour later must compute by the settings that the job began with.
 Result<void> LocalLauncher::start_worker() {
   const auto number = static_cast<std::uint32_t>(workers_.size());
-  std::vector<std::string> argv = command_of("worker");
-  argv.insert(argv.end(), {"--chaos", chaos_of_worker(plan_, number), "--worker-number",
-                           std::to_string(number)});
+  std::vector<std::string> argv;
+  if (command_.empty()) {
+    argv = command_of("worker");
+    argv.insert(argv.end(), {"--chaos", chaos_of_worker(plan_, number), "--worker-number",
+                             std::to_string(number)});
+  } else {
+    argv = command_of_user(number);
+  }
   if (on_start_) {
     TRY(on_start_(number, argv));
   }
@@ -138,6 +145,17 @@ std::vector<std::string> LocalLauncher::command_of(const char* what) const {
           "--config",      process_->config().run_dir + "/config.toml",
           "--coordinator", process_->server().endpoint(),
           "--launched"};
+}
+
+std::vector<std::string> LocalLauncher::command_of_user(std::uint32_t number) const {
+  const auto run_dir = std::filesystem::absolute(process_->config().run_dir);
+  return command_at({.coordinator = process_->server().endpoint(),
+                     .number = number,
+                     .job_file = run_dir / "config.toml",
+                     .run_dir = {},
+                     .token_file = {},
+                     .bind_host = {}},
+                    command_);
 }
 
 Result<void> LocalLauncher::start_server(std::uint32_t index) {
@@ -386,7 +404,9 @@ void LocalLauncher::follow_signals() {
 /// The job has ended and its members were told: they write what they were asked to and end by
 /// themselves. What still runs at the deadline is killed with the provider.
 void LocalLauncher::wait_for_workers() {
-  const Instant deadline = monotonic_now() + kWorkersExitTimeout;
+  // A program of the user's own may have more to do when it has trained.
+  const Instant deadline =
+      command_.empty() ? monotonic_now() + kWorkersExitTimeout : Instant{INT64_MAX};
   const auto any_running = [this] {
     return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.running; });
   };
@@ -413,6 +433,25 @@ std::vector<std::size_t> LocalLauncher::running_workers() const {
 
 Result<void> LocalLauncher::signal_worker(std::size_t worker, int signal) {
   return provider_.signal(workers_[worker].id, signal);
+}
+
+int run_program(const JobConfig& config, const std::vector<std::string>& command,
+                RunListener& listener) {
+  Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
+  if (!chaos.ok()) {
+    return refuse(chaos.error(), kExitUsage);
+  }
+  for (const ChaosEvent& event : chaos.value()) {
+    if (is_of_worker(event.kind)) {
+      return refuse({Errc::kInvalidInput,
+                     "--chaos: programs of your own can be killed, stopped, "
+                     "drained and joined, but not hung or falsified"},
+                    kExitUsage);
+    }
+  }
+  LocalLauncher launcher(config, listener, std::move(chaos).value());
+  launcher.use_command(command);
+  return launcher.run();
 }
 
 int run_train(const JobConfig& config, RunListener& listener) {

@@ -33,6 +33,8 @@ class LocalLauncher {
   void on_start(StartHook hook) { on_start_ = std::move(hook); }
   /// Before run(): what workers and parameter servers run, if not the program that this is.
   void use_program(std::string program) { program_ = std::move(program); }
+  /// Before run(): the command of a program of the user's own, of which workers are made.
+  void use_command(std::vector<std::string> command) { command_ = std::move(command); }
   /// Runs the job to its end and returns the exit code.
   int run();
 
@@ -71,6 +73,7 @@ class LocalLauncher {
 
   Result<void> start_server(std::uint32_t index);
   [[nodiscard]] std::vector<std::string> command_of(const char* what) const;
+  [[nodiscard]] std::vector<std::string> command_of_user(std::uint32_t number) const;
   void poll_workers();
   /// Starts another in place of a worker that has just died, as often as --max-restarts allows.
   /// True if one was started.
@@ -100,7 +103,8 @@ class LocalLauncher {
   PollHook on_poll_;
   StartHook on_start_;
   std::string program_ = "/proc/self/exe";
-  std::atomic<int> interrupts_ = 0;  // Ctrl-C and SIGTERM so far
+  std::vector<std::string> command_;  // empty: workers are our own
+  std::atomic<int> interrupts_ = 0;   // Ctrl-C and SIGTERM so far
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
   std::optional<Instant> scale_waits_since_;

@@ -20,6 +20,7 @@
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/run/records.hpp"
 #include "engine/server_roles/ps_servers.hpp"
@@ -246,7 +247,7 @@ std::set<MemberId> workers_of(const elastic::View& view) {
 
 struct PsServer::Parts {
   Parts(const Job& j, PsJob p, ServerPlace at)
-      : job(j), ps(std::move(p)), layout(j.model), place(at), servers(j.config) {}
+      : job(j), ps(std::move(p)), layout(layout_of(j.model)), place(at), servers(j.config) {}
 
   Result<void> host(parameter_server::ShardOptions options, const nn::ModelState& initial);
   void follow(const elastic::View& view);

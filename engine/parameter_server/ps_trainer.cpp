@@ -15,6 +15,7 @@
 #include "elastic/net/member_client.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "engine/run/records.hpp"
 
 namespace mayfly::engine {
@@ -69,6 +70,7 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
       recorded_(initial.committed) {
   held_ = blank_state();
   fresh_ = blank_state();
+  parts_.pool.compute_with(held_);
   parts_.pool.state_replaced();  // adoptions are counted anew
 }
 
@@ -99,7 +101,7 @@ elastic::member_effect::Leave PsTrainer::run() {
   if (leave.write_checkpoint && !over_ && clients_ != nullptr) {
     parts_.board.enter(elastic::Activity::kCheckpoint, Step{});
     if (const std::optional<nn::ModelState> state = fetch_state()) {
-      parts_.checkpoints.write_now(*state);
+      parts_.checkpoints.write_now(state->committed, checkpoint_of(parts_.job, *state));
     }
   }
   clients_.reset();  // no server waits for us any more
@@ -275,7 +277,7 @@ bool PsTrainer::compute_slice(const MicrobatchSlice& slice) {
   wait_until_sent();  // the sums of the slice before
   parts_.loader.request(slice.step, microbatches);
   parts_.board.enter(elastic::Activity::kCompute, Step{slice.step});
-  parts_.pool.begin_step(slice.step, held_, {});
+  parts_.pool.begin_step(slice.step, {}, {});
   parts_.pool.add_microbatches(microbatches);
   if (!parts_.pool.wait_for_step()) {
     if (const std::optional<Error> failure = parts_.pool.failure()) {
@@ -460,13 +462,13 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
   parts_.client.send_report(encode_record(StateRecord{step, to_string(nn::digest_of(*state))}));
   parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});
   if (is_last) {
-    parts_.checkpoints.write_now(*state);
+    parts_.checkpoints.write_now(state->committed, checkpoint_of(parts_.job, *state));
     (void)parts_.checkpoints.wait_until_home(kReportTimeout, [this] { return is_told_to_leave(); });
     if (const std::optional<elastic::View> view = link_.view()) {
       (void)elastic::wait_for_reports(parts_.client, view->id, monotonic_now() + kReportTimeout);
     }
   } else if (parts_.ps.checkpoints.contains(step)) {
-    parts_.checkpoints.write_later(*state);
+    parts_.checkpoints.write_later(state->committed, checkpoint_of(parts_.job, *state));
   }
   recorded_ = state->committed;
   recorded_version_ = fetched_version_;
@@ -475,14 +477,15 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
 
 void PsTrainer::evaluate(const nn::ModelState& state) {
   parts_.board.enter(elastic::Activity::kEvaluate, state.committed);
-  const std::size_t size = parts_.job.config.microbatch;
-  std::vector<std::uint32_t> chunks((parts_.job.data.test->size() + size - 1) / size);
+  std::vector<std::uint32_t> chunks(parts_.pool.test_chunks());
   std::iota(chunks.begin(), chunks.end(), 0);
   nn::ModelState weights = blank_state();
   std::ranges::copy(state.parameters.span(), weights.parameters.data());
   std::ranges::copy(state.statistics.span(), weights.statistics.data());
   weights.committed = Step{++adoptions_};
-  const EvaluationSums sums = parts_.pool.evaluate(weights, chunks);
+  parts_.pool.compute_with(weights);
+  const EvaluationSums sums = parts_.pool.evaluate(chunks);
+  parts_.pool.compute_with(held_);
   if (const std::optional<Error> failure = parts_.pool.failure()) {
     fail(failure->detail);
     return;

@@ -14,13 +14,13 @@
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "elastic/net/member_client.hpp"
 #include "elastic/net/progress_board.hpp"
+#include "engine/network/compute_pool.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "engine/server_roles/ps_servers.hpp"
-#include "engine/training/compute_pool.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {

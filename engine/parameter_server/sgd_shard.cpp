@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/check.hpp"
-#include "engine/training/commit.hpp"
+#include "engine/network/commit.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::engine {

@@ -1,10 +1,10 @@
-// What operators ask a coordinator: its status, and another number of workers.
+// What operators ask a coordinator: its status, another number of workers, other servers.
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/parse.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/run/record_json.hpp"
@@ -16,18 +16,31 @@ elastic::CommandReply CoordinatorProcess::answer(const elastic::CoordinatorServe
   if (command.verb == "status") {
     return {true, status_json(server)};
   }
-  if (command.verb == "scale") {
-    std::uint32_t count = 0;
-    const char* end = command.argument.data() + command.argument.size();
-    const auto parsed = std::from_chars(command.argument.data(), end, count);
-    if (parsed.ec != std::errc() || parsed.ptr != end || count == 0) {
-      return {false, fmt::format("'{}' is not a number of workers", command.argument)};
+  if (command.verb == "scale" || command.verb == "give-up") {
+    const auto count = number_in<std::uint32_t>(command.argument);
+    if (!count || *count == 0) {
+      return {false, fmt::format("'{}' is not a number of {}", command.argument,
+                                 command.verb == "scale" ? "workers" : "servers")};
     }
-    Result<std::string> scaled = on_scale_(count);
-    return scaled.ok() ? elastic::CommandReply{true, scaled.value()}
-                       : elastic::CommandReply{false, scaled.error().detail};
+    const Result<std::string> done = command.verb == "scale" ? on_scale_(*count) : give_up(*count);
+    return done.ok() ? elastic::CommandReply{true, done.value()}
+                     : elastic::CommandReply{false, done.error().detail};
   }
   return {false, fmt::format("the coordinator knows no command '{}'", command.verb)};
+}
+
+void CoordinatorProcess::give_up_with(ScaleHandler give_up) {
+  const std::lock_guard lock(give_up_mutex_);
+  on_give_up_ = std::move(give_up);
+}
+
+Result<std::string> CoordinatorProcess::give_up(std::uint32_t count) {
+  const std::lock_guard lock(give_up_mutex_);
+  if (!on_give_up_) {
+    return Error{Errc::kUnsupported,
+                 "this coordinator has no servers of a provider; drain a worker instead"};
+  }
+  return on_give_up_(count);
 }
 
 namespace {
@@ -65,6 +78,11 @@ void add_role(json::object& member, const std::optional<PsRole>& role) {
 
 }  // namespace
 
+void CoordinatorProcess::propose(const std::string& sentence) {
+  const std::lock_guard lock(proposal_mutex_);
+  proposal_ = sentence;
+}
+
 std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& server) const {
   const elastic::JobStatus status = server.status();
   json::array members;
@@ -93,6 +111,12 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
   if (const std::optional<Spending> spending = recorder_->spending()) {
     shown["cost"] = spending->spent;
     shown["cost_per_hour"] = spending->per_hour;
+  }
+  {
+    const std::lock_guard lock(proposal_mutex_);
+    if (!proposal_.empty()) {
+      shown["proposal"] = proposal_;
+    }
   }
   if (const auto evaluators = evaluations_->evaluators(); !evaluators.empty()) {
     shown["evaluators"] = value_of(evaluators);

@@ -13,10 +13,11 @@
 #include "elastic/net/job_token.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/job_settings.hpp"
-#include "engine/processes/run_place.hpp"
-#include "engine/reduction/reduction_layout.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/job_settings.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/network/prepare_job.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/job_facts.hpp"
 #include "engine/run/network_interface.hpp"
@@ -27,7 +28,6 @@
 #include "engine/state/starting_state.hpp"
 #include "engine/state/state_parts.hpp"
 #include "engine/training/backend.hpp"
-#include "engine/training/prepare_job.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -60,12 +60,13 @@ Result<void> take_over(JobConfig& config) {
 }
 
 /// Every worker would refuse wrong starting weights; says so before anything is started. Returns
-/// what the user should know about them.
+/// what the user should know about them. Those of a program are checked by it.
 Result<std::string> try_starting_state(const Job& job) {
-  const ReductionLayout layout(job.model);
-  Result<StartingState> start = starting_state(job, layout);
-  return start.ok() ? Result<std::string>(std::move(start).value().remark)
-                    : Result<std::string>(start.error());
+  if (is_program(job.config)) {
+    return std::string();
+  }
+  TRY_ASSIGN(StartingState start, starting_state(job, layout_of(job.model)));
+  return std::move(start.remark);
 }
 
 /// What the coordinator's machine is told of a job. `is_standby`: it waits until the coordinator in
@@ -81,7 +82,8 @@ elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
   core.min_workers = config.min_workers;
   core.min_workers_timeout = Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
   core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
-  core.state_part_names = StateParts(job.model).names();
+  core.state_part_names =
+      is_program(config) ? job.facts.program.tensors : StateParts(job.model).names();
   core.rebalance.enabled = config.rebalance;
   core.stragglers.factor = config.evict_stragglers;
   core.stragglers.after = Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
@@ -92,9 +94,10 @@ elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
   core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
   core.stalls.evict_floor = milliseconds(config.hang_max_ms);
   core.stalls.report_only = config.hang_max_ms == 0;
-  if (!job.bucket_size.tuned) {
-    core.bucket_names =
-        bucket_names(job.model, ReductionLayout(job.model, job.bucket_size.elements));
+  if (is_program(config)) {
+    core.observe_from_bytes = UINT64_MAX;  // its update is code that works on one state
+  } else if (!job.bucket_size.tuned) {
+    core.bucket_names = layout_of(job.model, job.bucket_size.elements).bucket_names();
   }
   if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
     if (!carries_servers(config)) {
@@ -208,15 +211,15 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   Result<std::unique_ptr<Job>> job = prepare_job(config);
   if (job.ok()) {
     job_ = std::move(job).value();
-  } else if (facts_ == Facts::kHere || !lacks_data_or_device(config)) {
+  } else if (!lacks_data_or_device(config) || (facts_ == Facts::kHere && !is_program(config))) {
     return std::move(job).error();
-  } else if (Result<void> begun = prepare_without_data(config, job.error()); !begun.ok()) {
-    return begun;
+  } else {
+    TRY(prepare_without_data(config, job.error()));
   }
-  if (Result<void> usable = check_copies(); !usable.ok() || lacks_facts_) {
-    return usable;
+  TRY(check_copies());
+  if (!lacks_facts_) {
+    TRY_ASSIGN(start_remark_, try_starting_state(*job_));
   }
-  TRY_ASSIGN(start_remark_, try_starting_state(*job_));
   return {};
 }
 
@@ -224,6 +227,10 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
 /// nothing, and a job that was under way must have them on record.
 Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, const Error& lack) {
   TRY_ASSIGN(job_, begin_job(config));
+  lacks_facts_ = is_program(config) && !goes_on_;  // it may want more steps than when it began
+  if (lacks_facts_) {
+    return {};
+  }
   Result<JobFacts> facts = facts_on_record(config.run_dir, goes_on_ ? "" : config.resume);
   if (facts.ok()) {
     return complete_job(*job_, std::move(facts).value());
@@ -237,7 +244,6 @@ Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, c
   return {};
 }
 
-/// For the coordinator that goes on with the job.
 Result<void> CoordinatorProcess::keep_facts(const JobFacts& facts) const {
   return write_file_atomic(facts_path(job_->config.run_dir), to_json(facts) + "\n");
 }
@@ -260,8 +266,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   if (!is_complete) {
     return Error{Errc::kRefused, "the job is over"};
   }
-  recorder_->note("data", fmt::format("the job's data set is {}, {} training images of {} classes",
-                                      facts.data, facts.train_samples, facts.classes));
+  recorder_->note("data", sentence_of(facts, job_->config.workers));
   return {};
 }
 
@@ -465,10 +470,6 @@ void CoordinatorProcess::announce_return() {
                               "members",
                               log.job, value(log.view->id), recorder_->last_step(), members)
                 : "resuming a job that has had no members yet");
-}
-
-void CoordinatorProcess::note(const std::string& kind, const std::string& detail) {
-  recorder_->note(kind, detail);
 }
 
 int CoordinatorProcess::finish(JobEnd end) {

@@ -12,9 +12,9 @@
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/view_log_file.hpp"
 #include "engine/job/job.hpp"
+#include "engine/processes/data_transfer.hpp"
 #include "engine/run/checkpoint_copier.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
-#include "engine/run/data_transfer.hpp"
 #include "engine/run/evaluations.hpp"
 #include "engine/run/run_listener.hpp"
 #include "engine/run/run_recorder.hpp"
@@ -64,12 +64,16 @@ class CoordinatorProcess {
   CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;
 
   /// An event of the launcher itself, for events.jsonl and the terminal.
-  void note(const std::string& kind, const std::string& detail);
+  void note(const std::string& kind, const std::string& detail) { recorder_->note(kind, detail); }
+  /// A sentence that `mayfly status` shows from now on: what other servers would bring. Any thread.
+  void propose(const std::string& sentence);
 
   /// What is told to a machine that asks for the job's settings, besides them, as TOML: from now on
   /// by this function, on any thread; null: nothing. Returns when the one before is not called any
   /// more.
   void tell_machines(std::function<std::string(const std::string& machine)> tell);
+  /// What the command give-up does with its number of servers; null: it is refused. Any thread.
+  void give_up_with(ScaleHandler give_up);
 
   /// As if it had not been started, for a command that is refused after all.
   static void undo(std::unique_ptr<CoordinatorProcess> process);
@@ -106,6 +110,7 @@ class CoordinatorProcess {
   // On the server's thread, which may run before server_ is set:
   elastic::CommandReply answer(const elastic::CoordinatorServer& server,
                                const elastic::Command& command);
+  [[nodiscard]] Result<std::string> give_up(std::uint32_t count);
   [[nodiscard]] std::string status_json(const elastic::CoordinatorServer& server) const;
 
   LockFile lock_;  // of the run directory; goes last
@@ -127,6 +132,10 @@ class CoordinatorProcess {
   std::unique_ptr<elastic::CoordinatorServer> server_;
   std::unique_ptr<CheckpointCopier> copier_;  // null without --checkpoint-to
   std::unique_ptr<DataSender> data_sender_;
+  mutable std::mutex proposal_mutex_;
+  std::string proposal_;      // guarded by proposal_mutex_; empty = none
+  std::mutex give_up_mutex_;  // not tell_mutex_, which is held while a machine waits
+  ScaleHandler on_give_up_;   // guarded by give_up_mutex_
   mutable std::mutex tell_mutex_;
   std::function<std::string(const std::string& machine)> tell_machine_;  // guarded by tell_mutex_
   std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none

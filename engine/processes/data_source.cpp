@@ -25,9 +25,9 @@
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/derived_settings.hpp"
-#include "engine/processes/run_place.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/processes/data_transfer.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
-#include "engine/run/data_transfer.hpp"
 
 namespace mayfly::engine {
 namespace {

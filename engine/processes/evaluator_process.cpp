@@ -10,12 +10,12 @@
 #include "base/thread_priority.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/net/handshake.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/run_place.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/network/accuracy.hpp"
+#include "engine/network/prepare_job.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/evaluations.hpp"
-#include "engine/training/accuracy.hpp"
-#include "engine/training/prepare_job.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/config/config.hpp"
-#include "engine/processes/worker_join.hpp"
+#include "engine/membership/worker_join.hpp"
 
 namespace mayfly::engine {
 

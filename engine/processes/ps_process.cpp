@@ -6,13 +6,14 @@
 #include "base/log.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/job_settings.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/membership/worker_join.hpp"
+#include "engine/network/prepare_job.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/job_settings.hpp"
-#include "engine/processes/run_place.hpp"
-#include "engine/processes/worker_join.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/state/starting_state.hpp"
-#include "engine/training/prepare_job.hpp"
 
 namespace mayfly::engine {
 Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
@@ -69,7 +70,7 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
   if (!job.ok()) {
     return fail(job.error(), kExitUsage);
   }
-  const ReductionLayout layout(job.value()->model, job.value()->bucket_size.elements);
+  const ReductionLayout layout = layout_of(job.value()->model, job.value()->bucket_size.elements);
   const Result<StartingState> start = starting_state(*job.value(), layout);
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);

@@ -7,11 +7,11 @@
 #include "collectives/group_engine.hpp"
 #include "datasets/loader.hpp"
 #include "elastic/net/progress_board.hpp"
+#include "engine/membership/worker_join.hpp"
+#include "engine/network/compute_pool.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
-#include "engine/processes/worker_join.hpp"
-#include "engine/training/compute_pool.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {

@@ -25,23 +25,26 @@
 #include "engine/config/derived_settings.hpp"
 #include "engine/faults/chaos_plan.hpp"
 #include "engine/faults/injector.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/job_settings.hpp"
+#include "engine/membership/membership.hpp"
+#include "engine/membership/peer_reach.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/membership/worker_join.hpp"
+#include "engine/network/prepare_job.hpp"
+#include "engine/network/sgd_keeper.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/data_source.hpp"
 #include "engine/processes/evaluator_process.hpp"
-#include "engine/processes/exit_codes.hpp"
-#include "engine/processes/job_settings.hpp"
-#include "engine/processes/peer_reach.hpp"
 #include "engine/processes/ps_process.hpp"
-#include "engine/processes/run_place.hpp"
+#include "engine/processes/store_transport.hpp"
 #include "engine/processes/worker.hpp"
-#include "engine/processes/worker_join.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/server_roles/ps_servers.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/backend.hpp"
-#include "engine/training/prepare_job.hpp"
-#include "engine/training/trainer.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
@@ -66,7 +69,7 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
   const auto side = static_cast<std::size_t>(job.model.image_size);
   const std::size_t batch_bytes = config.microbatch * 3 * side * side * sizeof(float);
   datasets::LoaderOptions options;
-  options.seed = config.seed;
+  options.seed = seed_of_samples(config);
   options.global_batch = config.global_batch;
   options.microbatch = config.microbatch;
   options.augment = config.augment;
@@ -177,9 +180,9 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     // First, because MPI starts only when every rank has come to this.
     TRY_ASSIGN(parts.transport, make_transport(config, delay_of(config, parts)));
   }
-  TRY_ASSIGN(parts.job, prepare_job(config));
-  parts.layout =
-      std::make_unique<ReductionLayout>(parts.job->model, parts.job->bucket_size.elements);
+  TRY_ASSIGN(parts.job, prepare_job(config, DataUse::kTraining));
+  parts.layout = std::make_unique<ReductionLayout>(
+      layout_of(parts.job->model, parts.job->bucket_size.elements));
   if (config.ledger) {
     parts.ledger = std::make_unique<Ledger>(config.run_dir + "/ledger");
   }
@@ -199,6 +202,9 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   }
   parts.pool->slow_down(parts.injector.get());
   TRY(move_sums_to_device(config, parts));
+  if (parts.job->data.peers != nullptr) {
+    parts.transport = make_store_transport(std::move(parts.transport), parts.job->data.peers);
+  }
   return plan_faults(config, parts);
 }
 
@@ -210,26 +216,10 @@ struct Part {
   std::vector<std::string> unproven_peers{};  ///< see Trainer
 };
 
-/// What this worker knows of the job's steps that the coordinator may not know. It outlives a
-/// membership: the job may go on from steps that only a worker has reported that was cut off.
-struct Untold {
-  elastic::ReportQueue reports;
-  std::deque<StepRecord> steps;  ///< the last ones
-};
-
-/// No coordinator came back, so what this worker has just saved is nowhere else. Whoever cleans up
-/// behind it (cloud_hooks/ssh) keeps a folder that has this file.
-void mark_as_left_alone(const JobConfig& config) {
-  std::ofstream file(config.run_dir + "/left_alone");
-  if (!(file << "No coordinator has the newest checkpoint.\n").flush()) {
-    log::warning(config.run_dir + "/left_alone cannot be written; copy the checkpoint elsewhere");
-  }
-}
-
 /// From the moment this worker is a member until it leaves; `server` is what it carries, or null.
-Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
-               elastic::MemberClient& client, nn::ModelState initial,
-               std::deque<StepRecord>& recent_records, PsServer* server, LeaveSignals& signals) {
+Part be_member(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
+               elastic::MemberClient& client, nn::ModelState initial, Untold& untold,
+               PsServer* server, LeaveSignals& signals) {
   std::optional<LogSender> log_sender;  // goes last, and sends the last lines
   if (!config.launched) {
     log_sender.emplace(client);
@@ -243,65 +233,13 @@ Part take_part(const JobConfig& config, const WorkerParts& parts, const Bytes& t
         server != nullptr && server->is_late() && leave.reason == elastic::DismissReason::kDrained;
     return {std::move(leave), std::move(initial), comes_back};
   }
-  WorkerLink link(*parts.transport, *parts.pool, client);
-  CheckpointUploader uploader(coordinator_endpoints(config), token);
-  CheckpointWriter checkpoints(
-      *parts.job, config.run_dir + "/checkpoints",
-      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); },
-      &uploader);
-  if (parts.trace != nullptr) {
-    if (Result<void> opened = parts.trace->open(config.run_dir + "/trace", client.id());
-        !opened.ok()) {
-      log::warning("no trace: " + opened.error().detail);
-    }
-  }
-  const Step committed = initial.committed;
-  const std::uint64_t state_bytes = nn::packed_state_size(initial);
-  Trainer trainer({*parts.job, *parts.layout, *parts.loader, *parts.pool, *parts.transport, client,
-                   link, checkpoints, *parts.board, token, recent_records, parts.trace.get(),
-                   parts.faults.get(), parts.device.parts.sums.get()},
-                  std::move(initial));
-  client.start(link);
-  if (client.joins_late()) {
-    trainer.prepare_to_observe();
-  }
-  signals.tell(&client);
-  if (client.joins_late()) {  // else no member is at work that a broken link would stop
-    parts.peer_reach->wait([&link](Duration most) { return link.wait_for_order(most); });
-  }
-  client.post(elastic::member_event::Loaded{committed, state_bytes});
-  log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
-  elastic::member_effect::Leave leave = trainer.run();
-  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
-  if (leave.write_checkpoint && leave.reason == elastic::DismissReason::kJobFailed) {
-    mark_as_left_alone(config);
-  }
-  signals.tell(nullptr);
-  client.send_report(encode_record(
-      WorkerRecord{to_ms(parts.loader->time_waited().total()), value(trainer.committed())}));
-  std::vector<std::string> unproven_peers = trainer.unproven_peers(leave.reason);
-  return {std::move(leave), trainer.take_state(), false, std::move(unproven_peers)};
-}
-
-/// Waits until the worker may join again; false if it should not: no job wants it, it was asked to
-/// go, or it is evicted again and again.
-bool may_rejoin(const Part& part, RejoinLimit& limit, const LeaveSignals& signals) {
-  if (part.comes_back) {
-    log::info("joining again without the parameter server");
-    return !signals.asked();
-  }
-  if (!part.leave.may_rejoin || signals.asked()) {
-    return false;
-  }
-  const std::optional<Duration> wait = limit.evicted(monotonic_now());
-  if (!wait) {
-    log::error(fmt::format("evicted {} times within a minute, giving up: {}",
-                           RejoinLimit::kEvictionsMax, part.leave.detail));
-    return false;
-  }
-  std::this_thread::sleep_for(*wait);
-  log::info(part.leave.former ? "joining again" : "joining again as a new member");
-  return !signals.asked();
+  SgdKeeper state(*parts.job, *parts.layout, *parts.pool, std::move(initial));
+  MembershipEnd end = take_part(
+      {*parts.job, *parts.layout, parts.loader.get(), *parts.pool, state, *parts.transport,
+       *parts.board, *parts.peer_reach, token, untold, signals, parts.trace.get(),
+       [&] { state.spoil(*parts.faults); }, parts.device.parts.sums.get()},
+      client);
+  return {std::move(end.leave), state.take(), false, std::move(end.unproven_peers)};
 }
 
 /// What a worker starts with that has taken no part yet. With parameter servers it is read at once.
@@ -407,11 +345,14 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       state = std::move(settled).value();
       first.reset();
     }
-    Part part = take_part(config, parts, token.value(), *joined.value(), std::move(state),
-                          untold.steps, server.value().get(), signals);
+    Part part = be_member(config, parts, token.value(), *joined.value(), std::move(state), untold,
+                          server.value().get(), signals);
     joined.value().reset();  // sends the last messages
     server.value().reset();  // what it held is of no use to the job any more
-    if (!may_rejoin(part, limit, signals)) {
+    if (part.comes_back) {
+      log::info("joining again without the parameter server");
+    }
+    if (part.comes_back ? signals.asked() : !may_rejoin(part.leave, limit, signals)) {
       return exit_code_of(part.leave);
     }
     parts.peer_reach->evicted(part.unproven_peers, monotonic_now());

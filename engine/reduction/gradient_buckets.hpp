@@ -25,7 +25,7 @@ namespace mayfly::engine {
 struct SlowestMember {
   Rank rank{};
   std::uint32_t ready_us = 0;  ///< from the commit before until it was ready
-  // Of it, its compute threads waited for data, in the mean (datasets/loader.hpp, LoaderWait):
+  // Of it, its compute threads waited for data, in the mean (datasets/feed.hpp, LoaderWait):
   std::uint32_t fetch_us = 0;
   std::uint32_t prep_us = 0;
 };

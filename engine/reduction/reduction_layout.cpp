@@ -2,17 +2,23 @@
 
 #include <algorithm>
 
-#include "base/check.hpp"
-
 namespace mayfly::engine {
 namespace {
 
-std::vector<std::size_t> tensor_sizes(const nn::Model& model) {
+std::size_t element_count_of(const std::vector<SummedTensor>& tensors) {
+  std::size_t count = 0;
+  for (const SummedTensor& tensor : tensors) {
+    count += tensor.size;
+  }
+  return count;
+}
+
+std::vector<std::size_t> tensor_sizes(const SummedTensors& tensors) {
   std::vector<std::size_t> sizes = {ReductionLayout::kLossElements};
-  for (const nn::TensorInfo& tensor : model.statistics) {
+  for (const SummedTensor& tensor : tensors.statistics) {
     sizes.push_back(tensor.size);
   }
-  for (const nn::TensorInfo& tensor : model.parameters) {
+  for (const SummedTensor& tensor : tensors.parameters) {
     sizes.push_back(tensor.size);
   }
   return sizes;
@@ -20,12 +26,14 @@ std::vector<std::size_t> tensor_sizes(const nn::Model& model) {
 
 }  // namespace
 
-ReductionLayout::ReductionLayout(const nn::Model& model, std::size_t bucket_elements)
-    : parameters_offset_(kLossElements + model.statistic_count), blocks_(tensor_sizes(model)) {
-  ENSURE(element_count() == parameters_offset_ + model.parameter_count,
-         "the vector holds exactly the loss, the statistics and the parameters");
-  for (const nn::TensorInfo& tensor : model.parameters) {
-    borders_.push_back(parameters_offset_ + tensor.offset);
+ReductionLayout::ReductionLayout(const SummedTensors& tensors, std::size_t bucket_elements)
+    : parameters_offset_(kLossElements + element_count_of(tensors.statistics)),
+      blocks_(tensor_sizes(tensors)) {
+  std::size_t border = parameters_offset_;
+  for (const SummedTensor& tensor : tensors.parameters) {
+    borders_.push_back(border);
+    names_.push_back(tensor.name);
+    border += tensor.size;
   }
   cut_buckets(bucket_elements);
 }
@@ -66,16 +74,15 @@ ReductionLayout::Bucket ReductionLayout::host_part(std::size_t bucket) const {
   return part;
 }
 
-std::vector<std::string> bucket_names(const nn::Model& model, const ReductionLayout& layout) {
+std::vector<std::string> ReductionLayout::bucket_names() const {
   std::vector<std::string> names;
-  for (const ReductionLayout::Bucket& bucket : layout.buckets()) {
+  for (const Bucket& bucket : buckets_) {
     std::string first;
     std::string last;
-    for (const nn::TensorInfo& tensor : model.parameters) {
-      const std::size_t begin = layout.parameters_offset() + tensor.offset;
-      if (begin >= bucket.first && begin < bucket.last) {
-        first = first.empty() ? tensor.name : first;
-        last = tensor.name;
+    for (std::size_t i = 0; i < borders_.size(); ++i) {
+      if (borders_[i] >= bucket.first && borders_[i] < bucket.last) {
+        first = first.empty() ? names_[i] : first;
+        last = names_[i];
       }
     }
     names.push_back(first == last ? first : first + " to " + last);

@@ -8,9 +8,20 @@
 #include <vector>
 
 #include "collectives/plan/exact_sum.hpp"
-#include "nn/model.hpp"
 
 namespace mayfly::engine {
+
+struct SummedTensor {
+  std::string name;      ///< for people
+  std::size_t size = 0;  ///< in elements, at least one
+};
+
+/// What a step's reduction sums besides the loss. Of parameters that is the gradient; those whose
+/// gradients are ready first come last.
+struct SummedTensors {
+  std::vector<SummedTensor> statistics;  ///< may be empty
+  std::vector<SummedTensor> parameters;
+};
 
 /// One step's reduction sums a flat vector of tensors:
 ///   [ loss | batch statistics | parameters' gradients ]
@@ -31,7 +42,8 @@ class ReductionLayout {
   /// Smaller buckets start earlier but cost a round of latencies each (ADR 11).
   static constexpr std::size_t kBucketElements = std::size_t{128} << 10;
 
-  explicit ReductionLayout(const nn::Model& model, std::size_t bucket_elements = kBucketElements);
+  explicit ReductionLayout(const SummedTensors& tensors,
+                           std::size_t bucket_elements = kBucketElements);
 
   /// Cuts the vector into new buckets of at least `bucket_elements` elements, at borders of
   /// tensors. Only between steps, when no thread reads the buckets.
@@ -52,17 +64,16 @@ class ReductionLayout {
   [[nodiscard]] const collectives::BlockLayout& blocks() const { return blocks_; }
   /// In the order in which they become ready.
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// The content of each bucket, human-readable: "layer3.2.conv1.weight to fc.bias".
+  [[nodiscard]] std::vector<std::string> bucket_names() const;
 
  private:
   std::size_t parameters_offset_;
   std::vector<std::size_t> borders_;  // elements where a parameter's tensor starts, rising
+  std::vector<std::string> names_;    // of these tensors
   collectives::BlockLayout blocks_;
   std::size_t bucket_elements_ = 0;  // the size for which buckets_ were cut
   std::vector<Bucket> buckets_;
 };
-
-/// The content of each bucket, human-readable: "layer3.2.conv1.weight to fc.bias".
-[[nodiscard]] std::vector<std::string> bucket_names(const nn::Model& model,
-                                                    const ReductionLayout& layout);
 
 }  // namespace mayfly::engine

@@ -247,8 +247,10 @@ Result<void> CheckpointReceiver::save(const Transfer& transfer, Instant began,
                  fmt::format("the checkpoint of step {} on {} says that it is of step {}",
                              value(step), transfer.host, value(info.committed))};
   }
-  if (const Result<nn::ModelState> state = nn::decode_checkpoint(job_.model, files); !state.ok()) {
-    return state.error();
+  if (is_program(job_.config)) {
+    TRY(nn::check_files(files));
+  } else {
+    TRY(nn::decode_checkpoint(job_.model, files));
   }
   TRY_ASSIGN(std::string saved,
              save_checkpoint(folder_, files, step, job_.config.keep_checkpoints));

@@ -207,6 +207,10 @@ std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step commit
   return folder_of(checkpoints_dir, value(committed)).string();
 }
 
+nn::CheckpointFiles checkpoint_of(const Job& job, const nn::ModelState& state) {
+  return nn::encode_checkpoint(job.model, state, job.config.seed, job.fingerprint);
+}
+
 Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
                                     const nn::CheckpointFiles& files, Step committed,
                                     std::uint32_t keep) {

@@ -13,7 +13,9 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "engine/job/job.hpp"
 #include "nn/checkpoint.hpp"
+#include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
@@ -30,6 +32,9 @@ struct LoadedCheckpoint {
 /// which the one named by `latest` is taken. kNotFound if there is none; kCorrupt if the manifest
 /// is torn or a file is missing, with the name.
 [[nodiscard]] Result<LoadedCheckpoint> load_checkpoint(const std::string& path);
+
+/// The checkpoint of a state of this job. The state is drawn. Pure.
+[[nodiscard]] nn::CheckpointFiles checkpoint_of(const Job& job, const nn::ModelState& state);
 
 /// Writes a checkpoint, makes it the latest and removes all but the `keep` newest (at least 1).
 /// Returns its folder. On failure (a full disk) everything is as it was: the checkpoints before

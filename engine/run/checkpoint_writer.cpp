@@ -254,22 +254,21 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::write_later(const nn::ModelState& state) {
-  Pending pending = encode(state);
+void CheckpointWriter::write_later(Step committed, nn::CheckpointFiles files) {
   {
     const std::lock_guard lock(mutex_);
-    pending_ = std::move(pending);
+    pending_ = Pending{std::move(files), committed, ++given_};
   }
   changed_.notify_all();
 }
 
-bool CheckpointWriter::write_now(const nn::ModelState& state) {
-  return write(encode(state));
-}
-
-CheckpointWriter::Pending CheckpointWriter::encode(const nn::ModelState& state) const {
-  return {nn::encode_checkpoint(job_.model, state, job_.config.seed, job_.fingerprint),
-          state.committed};
+bool CheckpointWriter::write_now(Step committed, nn::CheckpointFiles files) {
+  std::uint64_t order = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    order = ++given_;
+  }
+  return write({std::move(files), committed, order});
 }
 
 void CheckpointWriter::run() {
@@ -294,9 +293,10 @@ Result<void> CheckpointWriter::wait_until_home(Duration patience,
 
 bool CheckpointWriter::write(Pending pending) {
   const std::lock_guard lock(write_mutex_);
-  if (last_written_ == pending.committed) {
+  if (pending.order < order_written_ || last_written_ == pending.committed) {
     return true;
   }
+  order_written_ = pending.order;
   const Result<std::string> written =
       save_checkpoint(folder_, pending.files, pending.committed, job_.config.keep_checkpoints);
   CheckpointRecord record{value(pending.committed), written.ok(),

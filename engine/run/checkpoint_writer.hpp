@@ -21,8 +21,7 @@
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/records.hpp"
-#include "nn/checkpoint.hpp"
-#include "nn/model_state.hpp"
+#include "nn/checkpoint_files.hpp"
 
 namespace mayfly::engine {
 
@@ -103,11 +102,11 @@ class CheckpointWriter {
   /// Waits for a write in progress.
   ~CheckpointWriter();
 
-  /// Encodes the state now and writes it in the background; replaces an older one that still waits.
-  void write_later(const nn::ModelState& state);
+  /// Writes the checkpoint of this step in the background; replaces an older one that still waits.
+  void write_later(Step committed, nn::CheckpointFiles files);
   /// Writes it before returning, after any write in progress; not again if it is on disk already.
   /// Whether it is there now.
-  bool write_now(const nn::ModelState& state);
+  bool write_now(Step committed, nn::CheckpointFiles files);
   /// Waits until the coordinator has what was written last, for `patience` after the last byte that
   /// moved. kAborted once `is_over` says so, kDeadline, kRefused.
   [[nodiscard]] Result<void> wait_until_home(Duration patience,
@@ -117,10 +116,10 @@ class CheckpointWriter {
   struct Pending {
     nn::CheckpointFiles files;
     Step committed{};
+    std::uint64_t order = 0;  ///< in which they were given: an earlier one must not be the latest
   };
   void run();
   bool write(Pending pending);
-  [[nodiscard]] Pending encode(const nn::ModelState& state) const;
 
   const Job& job_;
   std::string folder_;
@@ -128,10 +127,12 @@ class CheckpointWriter {
   CheckpointUploader* const uploader_;  // null = none
   std::mutex write_mutex_;              // one write at a time
   std::optional<Step> last_written_;    // guarded by write_mutex_
+  std::uint64_t order_written_ = 0;     // guarded by write_mutex_
   SaidFailure failures_;                // guarded by write_mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Pending> pending_;  // guarded by mutex_
+  std::uint64_t given_ = 0;         // guarded by mutex_
   bool stopping_ = false;           // guarded by mutex_
   std::thread thread_;
 };

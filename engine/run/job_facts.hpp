@@ -3,6 +3,7 @@
 // The facts of a job (JobFacts) as a text: what a worker tells a coordinator that has no data set,
 // and the file `facts.json` of a run directory, from which a coordinator goes on without asking.
 
+#include <cstdint>
 #include <string>
 
 #include "base/result.hpp"
@@ -12,6 +13,10 @@ namespace mayfly::engine {
 
 /// One line of JSON.
 [[nodiscard]] std::string to_json(const JobFacts& facts);
+
+/// What is trained on, for the log; and that some of so many workers will have nothing to compute,
+/// if a program's steps have fewer microbatches.
+[[nodiscard]] std::string sentence_of(const JobFacts& facts, std::uint32_t workers);
 
 /// kCorrupt if the text does not say all of them, or one that cannot be.
 [[nodiscard]] Result<JobFacts> parse_facts(const std::string& text);

@@ -13,7 +13,7 @@ struct StagesRecord {
   double prep_ms = 0;         ///< processor time of loading one
   double compute_ms = 0;      ///< of one thread, from when it is prepared until it is in the sums
   double compute_cpu_ms = 0;  ///< processor time of that
-  std::uint64_t bytes = 0;    ///< of its images where they are stored
+  std::uint64_t bytes = 0;    ///< of its images that came from where they are stored
   std::uint32_t load_threads = 0;
   std::uint32_t compute_threads = 0;
   std::uint32_t ahead = 0;  ///< microbatches that are prepared ahead at most

@@ -62,6 +62,18 @@ struct StepTimes {
   }
 };
 
+/// A figure of the user's own program, the mean over the microbatches of a step.
+struct OwnMetric {
+  std::string name;
+  double value = 0;
+
+  static void fields(auto& io, auto& r) {
+    io("name", r.name);
+    io("value", r.value);
+  }
+  friend bool operator==(const OwnMetric&, const OwnMetric&) = default;
+};
+
 /// One committed step: a report, and a line of metrics.jsonl.
 struct StepRecord {
   std::uint64_t step = 0;
@@ -85,6 +97,7 @@ struct StepRecord {
   std::optional<double> t;  ///< when it was committed, on the time axis; filled in by the receiver
   Instant committed_at;     ///< the same by the reporter's clock; on no record
   std::optional<StepTimes> before;  ///< of the step before, if its slowest member is known
+  std::vector<OwnMetric> own;       ///< of a program of the user's own
 
   static void fields(auto& io, auto& r) {
     io("step", r.step);
@@ -105,6 +118,7 @@ struct StepRecord {
     io.unless(1U, "attempts", r.attempts);
     io.unless(0.0, "checkpoint_ms", r.checkpoint_ms);
     io.unless(std::nullopt, "before", r.before);
+    io.unless(std::vector<OwnMetric>(), "own", r.own);
   }
 };
 

@@ -86,10 +86,11 @@ constexpr std::size_t kLogBytesMax = std::size_t{256} << 20;
 
 /// Settings of this process and not of the job, and paths, which may be written in many ways.
 bool may_differ(const std::string& name) {
-  constexpr std::array<std::string_view, 15> kOfTheProcess = {
+  constexpr std::array<std::string_view, 16> kOfTheProcess = {
       "bind_host", "port",      "quiet",        "launched",          "token_file",
       "run_dir",   "cache_dir", "cloud_bundle", "cloud_bundle_port", "checkpoint_to",
-      "data_from", "dashboard", "report",       "price_per_hour",    "plan"};
+      "data_from", "dashboard", "report",       "price_per_hour",    "plan",
+      "store"};
   return std::find(kOfTheProcess.begin(), kOfTheProcess.end(), name) != kOfTheProcess.end();
 }
 
@@ -155,12 +156,15 @@ void RunDirectory::metric(const StepRecord& record) {
   StepRecord r = record;
   r.t = r.t ? r.t : seconds_at(monotonic_now());
   report(metrics_->append(json_text(object_of(r))));
-  const tensorboard::Scalar scalars[] = {
+  std::vector<tensorboard::Scalar> scalars = {
       {"train/loss", static_cast<float>(r.loss)},
       {"train/accuracy", static_cast<float>(r.accuracy)},
       {"train/learning_rate", static_cast<float>(r.learning_rate)},
       {"train/images_per_second", static_cast<float>(r.images_per_second)},
       {"train/members", static_cast<float>(r.members)}};
+  for (const OwnMetric& metric : r.own) {
+    scalars.push_back({metric.name, static_cast<float>(metric.value)});
+  }
   add_curves(r.step, scalars);
 }
 

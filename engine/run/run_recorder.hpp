@@ -82,6 +82,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] std::uint64_t last_step() const;
   /// Writes down what has changed of the members; at most every kLookInterval, so call it often.
   void look_at_members(const elastic::CoordinatorServer& server);
+  /// RunDirectory::seconds_at(). Any thread.
+  [[nodiscard]] double seconds_at(Instant when) const { return directory_.seconds_at(when); }
   /// What the job's servers have cost so far, in the unit of their prices.
   void costs(const Spending& spending);
   /// Nothing if they have no price.

@@ -19,7 +19,6 @@
 #include "base/unique_fd.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
-#include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -248,7 +247,7 @@ Result<void> StateDonor::listen() {
   return {};
 }
 
-Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, const nn::ModelState& state,
+Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, PackFunction pack,
                                        PartRange part) {
   TRY(listen());
   if (copier_.joinable()) {
@@ -262,13 +261,14 @@ Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, const nn
     copying_ = true;
     copies_[since] = made;
   }
-  copier_ = std::thread([this, &state, first = part.first, made] { copy(state, first, *made); });
+  copier_ = std::thread(
+      [this, pack = std::move(pack), first = part.first, made] { copy(pack, first, *made); });
   return address_;
 }
 
-void StateDonor::copy(const nn::ModelState& state, std::size_t first, Copy& copy) {
+void StateDonor::copy(const PackFunction& pack, std::size_t first, Copy& copy) {
   pthread_setname_np(pthread_self(), "state-copy");
-  nn::pack_state_part(state, first, copy.bytes.span());
+  pack(first, copy.bytes.span());
   {
     const std::lock_guard lock(mutex_);
     copying_ = false;

@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,6 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
-#include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
@@ -114,6 +114,9 @@ struct WantedPart {
                                        const std::vector<WantedPart>& parts, int stop_fd,
                                        Duration idle_max, ByteSpan token = {});
 
+/// Copies the bytes of a packed state from `first` on, as many as `out` has room for.
+using PackFunction = std::function<void(std::size_t first, std::span<std::byte> out)>;
+
 /// The sending side. A short-lived thread makes a copy while compute threads only read the weights;
 /// another thread sends copies to members that know the view's key: with low priority to observers,
 /// which receive it in the background, with usual priority to a member for which all wait.
@@ -127,11 +130,12 @@ class StateDonor {
   ~StateDonor();
 
   // Trainer thread:
-  /// Begins to copy a part of `state`, which must not change before wait_until_copied() returns.
+  /// Begins to copy a part of a state with `pack`, on another thread; the state must not change
+  /// before wait_until_copied() returns.
   /// Returns the address from which members that know (since, key) can fetch the copy. kIo without
   /// a socket.
-  [[nodiscard]] Result<DonorAddress> offer(ViewId since, std::uint64_t key,
-                                           const nn::ModelState& state, PartRange part);
+  [[nodiscard]] Result<DonorAddress> offer(ViewId since, std::uint64_t key, PackFunction pack,
+                                           PartRange part);
   /// Usually returns at once: a copy takes less time than a step.
   void wait_until_copied();
   /// Frees the copies of other views than these. Transfers that have begun are completed.
@@ -150,7 +154,7 @@ class StateDonor {
   using Connections = std::vector<std::unique_ptr<Connection>>;
 
   [[nodiscard]] Result<void> listen();
-  void copy(const nn::ModelState& state, std::size_t first, Copy& copy);
+  void copy(const PackFunction& pack, std::size_t first, Copy& copy);
   void serve();
   [[nodiscard]] bool accept_connections(Connections& connections);
   [[nodiscard]] bool make_place(Connections& connections);

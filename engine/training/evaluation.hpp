@@ -11,7 +11,7 @@
 #include "base/time.hpp"
 #include "collectives/group.hpp"
 #include "elastic/core/view.hpp"
-#include "engine/training/compute_pool.hpp"
+#include "engine/training/computer.hpp"
 
 namespace mayfly::engine {
 

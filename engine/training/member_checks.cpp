@@ -33,13 +33,13 @@ std::optional<std::uint32_t> MemberChecks::audit_check(const elastic::View& view
   if (!microbatch.has_value()) {
     return std::nullopt;
   }
-  audited_hash_ = pool_.audited_hash();
+  audited_hash_ = computer_.audited_hash();
   if (!audited_hash_ &&
       auditor_of(view, *microbatch, work_.step(), part_.is_first_step()) == part_.rank) {
     const TraceSpan traced = activity_.span("audit", {"microbatch", *microbatch});
     activity_.turn_to(elastic::Activity::kCompute);
-    if (pool_.wait_for_step()) {
-      audited_hash_ = pool_.recompute(*microbatch);
+    if (computer_.wait_for_step()) {
+      audited_hash_ = computer_.recompute(*microbatch);
     }
   }
   return audited_hash_ ? std::optional(static_cast<std::uint32_t>(*audited_hash_)) : std::nullopt;
@@ -71,7 +71,7 @@ Error MemberChecks::results_differ() {
     dispute_ = elastic::Dispute::kMicrobatch;
   } else if (microbatch.has_value()) {
     activity_.turn_to(elastic::Activity::kCompute);
-    const std::optional<std::uint64_t> hash = pool_.recompute(*microbatch);
+    const std::optional<std::uint64_t> hash = computer_.recompute(*microbatch);
     if (hash.has_value()) {
       dispute_ = elastic::Dispute::kMicrobatch;
       hashes_ = {*hash};

@@ -19,7 +19,7 @@
 #include "elastic/core/member.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/job/job.hpp"
-#include "engine/training/compute_pool.hpp"
+#include "engine/training/computer.hpp"
 #include "engine/training/state_keeper.hpp"
 #include "engine/training/step_work.hpp"
 #include "engine/training/view_part.hpp"
@@ -29,9 +29,14 @@ namespace mayfly::engine {
 class MemberChecks {
  public:
   /// All arguments outlive it.
-  MemberChecks(const Job& job, ComputePool& pool, StateKeeper& state, const StepWork& work,
+  MemberChecks(const Job& job, Computer& computer, StateKeeper& state, const StepWork& work,
                const ViewPart& part, const TrainerActivity& activity)
-      : job_(job), pool_(pool), state_(state), work_(work), part_(part), activity_(activity) {}
+      : job_(job),
+        computer_(computer),
+        state_(state),
+        work_(work),
+        part_(part),
+        activity_(activity) {}
 
   /// Forgets the differences that were found in earlier views.
   void begin_view();
@@ -62,7 +67,7 @@ class MemberChecks {
 
  private:
   const Job& job_;
-  ComputePool& pool_;
+  Computer& computer_;
   StateKeeper& state_;
   const StepWork& work_;
   const ViewPart& part_;

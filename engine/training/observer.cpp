@@ -8,9 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/state/state_parts.hpp"
 #include "engine/state/state_transfer.hpp"
-#include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -19,32 +17,22 @@ constexpr std::size_t kStepsAlwaysKept = 4;
 constexpr std::size_t kBlanksMax = 2;
 constexpr std::size_t kPageBytes = 4096;
 
-nn::ModelState blank_like(const nn::ModelState& like) {
-  nn::ModelState state;
-  state.parameters = AlignedBuffer<float>(like.parameters.size());
-  state.momentum = AlignedBuffer<float>(like.momentum.size());
-  state.statistics = AlignedBuffer<float>(like.statistics.size());
-  state.exponents.resize(like.exponents.size());
-  state.loss_scale = like.loss_scale;
-  return state;
-}
-
 }  // namespace
 
-ObserverMemory::ObserverMemory(const nn::ModelState& like, const Committer& committer)
-    : state(blank_like(like)), packed(nn::packed_state_size(like)) {
-  for (std::size_t at = 0; at < packed.size(); at += kPageBytes) {
-    packed.span()[at] = std::byte{0};
+ObserverMemory make_observer_memory(StateKeeper& state, const StepMeans& means) {
+  ObserverMemory memory{state.make_observed(), PackedBytes(state.packed_size()), {}};
+  for (std::size_t at = 0; at < memory.packed.size(); at += kPageBytes) {
+    memory.packed.span()[at] = std::byte{0};
   }
   for (std::size_t i = 0; i < kBlanksMax; ++i) {
-    blanks.push_back(committer.blank());
+    memory.blanks.push_back(means.blank());
   }
+  return memory;
 }
 
-Observer::Observer(ObserverMemory memory, const Committer& committer, StateSource source,
-                   std::uint64_t queue_bytes_max, CaughtUpFunction on_caught_up)
-    : committer_(committer),
-      source_(std::move(source)),
+Observer::Observer(ObserverMemory memory, StateSource source, std::uint64_t queue_bytes_max,
+                   CaughtUpFunction on_caught_up)
+    : source_(std::move(source)),
       queue_bytes_max_(queue_bytes_max),
       on_caught_up_(std::move(on_caught_up)),
       state_(std::move(memory.state)),
@@ -118,15 +106,15 @@ Step Observer::observed() const {
   return failure_.has_value() ? Step{} : last_;
 }
 
-nn::ModelState Observer::take_state() {
+void Observer::hand_over() {
   const std::lock_guard lock(mutex_);
   ENSURE(caught_up_, "the state is there");
   for (const ObservedStep& step : queue_) {
-    committer_.apply(step, state_);
+    state_->apply(step);
   }
   queue_.clear();
-  ENSURE(state_.committed == last_, "every sum is applied");
-  return std::move(state_);
+  ENSURE(state_->committed() == last_, "every sum is applied");
+  state_->hand_over();
 }
 
 std::optional<Observer::Failure> Observer::failure() const {
@@ -165,21 +153,19 @@ Result<void> Observer::receive() {
         {source_.donors[i], packed_.span().subspan(range.first, range.last - range.first)});
   }
   TRY(fetch_parts(source_.since, source_.key, parts, stop_.fd(), kStateIdleMax, source_.token));
-  TRY(nn::unpack_state(packed_.span(), state_));
+  TRY(state_->unpack(packed_.span()));
   packed_ = {};
-  if (state_.committed != source_.committed) {
+  if (state_->committed() != source_.committed) {
     return Error{Errc::kCorrupt,
                  fmt::format("the donors sent the state after step {} instead of {}",
-                             value(state_.committed), value(source_.committed))};
+                             value(state_->committed()), value(source_.committed))};
   }
   return {};
 }
 
 /// Compares it with the hash on which the members agreed in the first step of the view.
 Result<void> Observer::compare_state() {
-  const std::uint64_t whole =
-      StateParts::joined(StateParts::rest_hash(state_), StateParts::turn_hash(state_));
-  const auto check = static_cast<std::uint32_t>(whole) & 0x7fffffffU;
+  const std::uint32_t check = state_->check() & 0x7fffffffU;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return expected_.has_value() || stopping_; });
   if (stopping_) {
@@ -204,7 +190,7 @@ void Observer::replay() {
     ObservedStep step = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    committer_.apply(step, state_);
+    state_->apply(step);
     lock.lock();
     if (blanks_.size() < kBlanksMax) {
       blanks_.push_back(std::move(step));

@@ -13,19 +13,19 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/aligned_buffer.hpp"
 #include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "engine/state/state_transfer.hpp"
-#include "engine/training/commit.hpp"
-#include "nn/model_state.hpp"
+#include "engine/training/state_keeper.hpp"
+#include "engine/training/step_means.hpp"
 
 namespace mayfly::engine {
 
@@ -41,23 +41,21 @@ struct StateSource {
 /// The memory that an observer writes to. The kernel has to clear such memory first, which takes
 /// long (0.2 s per 100 MB were seen), so a joining worker allocates it before members wait for it.
 struct ObserverMemory {
-  /// With the layout of `like`. Touches every page.
-  ObserverMemory(const nn::ModelState& like, const Committer& committer);
-
-  nn::ModelState state;
-  PackedBytes packed;
+  std::unique_ptr<ObservedState> state;
+  PackedBytes packed;  ///< as large as every packed state of the job, each page touched
   std::vector<ObservedStep> blanks;
 };
+[[nodiscard]] ObserverMemory make_observer_memory(StateKeeper& state, const StepMeans& means);
 
 class Observer {
  public:
   /// Called on the observer's thread when it has caught up with the last step added.
   using CaughtUpFunction = std::function<void(Step committed)>;
 
-  /// `memory` is for a state with the layout of the one that will come. `committer` must outlive
-  /// the observer. At most `queue_bytes_max` bytes of sums are kept, but always four steps.
-  Observer(ObserverMemory memory, const Committer& committer, StateSource source,
-           std::uint64_t queue_bytes_max, CaughtUpFunction on_caught_up);
+  /// `memory` is of the keeper of this worker, which outlives the observer. At most
+  /// `queue_bytes_max` bytes of sums are kept, but always four steps.
+  Observer(ObserverMemory memory, StateSource source, std::uint64_t queue_bytes_max,
+           CaughtUpFunction on_caught_up);
   ~Observer();
 
   // Trainer thread:
@@ -73,8 +71,8 @@ class Observer {
   /// The last step whose sum is kept or applied; 0 after a failure.
   [[nodiscard]] Step observed() const;
   [[nodiscard]] bool caught_up() const { return caught_up_; }
-  /// After caught_up(): the state after observed().
-  [[nodiscard]] nn::ModelState take_state();
+  /// After caught_up(), once: the keeper takes the state after observed().
+  void hand_over();
   /// Why the state cannot be received, and since when.
   struct Failure {
     Error error;
@@ -90,13 +88,13 @@ class Observer {
   void replay();
   void fail_locked(Error error);
 
-  const Committer& committer_;
   const StateSource source_;
   const std::uint64_t queue_bytes_max_;
   const CaughtUpFunction on_caught_up_;
-  nn::ModelState state_;  // used by the thread until it has caught up, then by the trainer
-  PackedBytes packed_;    // used by the thread only
-  WakeUp stop_;           // notified when the thread is to end
+  std::unique_ptr<ObservedState>
+      state_;           // used by the thread until it has caught up, then by the trainer
+  PackedBytes packed_;  // used by the thread only
+  WakeUp stop_;         // notified when the thread is to end
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -28,19 +28,20 @@ std::string host_of(const JobConfig& config) {
 
 }  // namespace
 
-StateExchange::StateExchange(const Job& job, const Bytes& token, elastic::MemberClient& client,
-                             ComputePool& pool, StateKeeper& state, StepWork& work,
-                             GradientBuckets& buckets, BucketTuner& tuner, ViewPart& part,
-                             const TrainerActivity& activity)
+StateExchange::StateExchange(const Job& job, const ReductionLayout& layout, const Bytes& token,
+                             elastic::MemberClient& client, Computer& computer, StateKeeper& state,
+                             StepWork& work, GradientBuckets& buckets, BucketTuner& tuner,
+                             ViewPart& part, const TrainerActivity& activity)
     : token_(token),
       client_(client),
-      pool_(pool),
+      computer_(computer),
       state_(state),
       work_(work),
       buckets_(buckets),
       tuner_(tuner),
       part_(part),
       activity_(activity),
+      means_(layout, job.microbatches),
       donor_(host_of(job.config), StateDonor::Priority::kLow, token),
       sender_(host_of(job.config), StateDonor::Priority::kUsual, token) {}
 
@@ -108,9 +109,9 @@ DonorAddress StateExchange::offer_to_members_behind(const elastic::View& view) {
   if (place == senders.end()) {
     return {};
   }
-  const Result<DonorAddress> address = sender_.offer(
-      view.id, view.key, state_.whole(),
-      part_of(bytes, static_cast<std::size_t>(place - senders.begin()), senders.size()));
+  const Result<DonorAddress> address =
+      offer(sender_, view,
+            part_of(bytes, static_cast<std::size_t>(place - senders.begin()), senders.size()));
   if (!address.ok()) {  // a member that is behind fails, and the view ends
     log::warning("no state for a member that is behind: " + address.error().detail);
     return {};
@@ -163,9 +164,17 @@ Result<DonorAddress> StateExchange::offer_to_observers(const elastic::View& view
   if (place == donors.end()) {
     return DonorAddress{};
   }
-  return donor_.offer(view.id, view.key, state_.whole(),
-                      part_of(state_.packed_size(),
-                              static_cast<std::size_t>(place - donors.begin()), donors.size()));
+  return offer(donor_, view,
+               part_of(state_.packed_size(), static_cast<std::size_t>(place - donors.begin()),
+                       donors.size()));
+}
+
+Result<DonorAddress> StateExchange::offer(StateDonor& donor, const elastic::View& view,
+                                          PartRange part) {
+  state_.prepare_to_pack();
+  return donor.offer(
+      view.id, view.key,
+      [this](std::size_t first, std::span<std::byte> out) { state_.pack(first, out); }, part);
 }
 
 void StateExchange::begin_observer(const elastic::View& view,
@@ -177,12 +186,11 @@ void StateExchange::begin_observer(const elastic::View& view,
   expects_check_ = true;
   std::optional<ObserverMemory> memory = std::exchange(observer_memory_, std::nullopt);
   if (!memory.has_value()) {
-    memory.emplace(state_.on_host(), state_.committer());
+    memory = make_observer_memory(state_, means_);
   }
-  observer_.emplace(std::move(*memory), state_.committer(), std::move(source), kQueueBytesMax,
-                    [this](Step committed) {
-                      client_.post(elastic::member_event::StateCaughtUp{observed_view_, committed});
-                    });
+  observer_.emplace(std::move(*memory), std::move(source), kQueueBytesMax, [this](Step committed) {
+    client_.post(elastic::member_event::StateCaughtUp{observed_view_, committed});
+  });
 }
 
 void StateExchange::before_commit() {
@@ -215,10 +223,10 @@ double StateExchange::observe(const ReducedStep& reduced) {
   step.is_skipped = skips;
   if (skips) {
     observer_->add(std::move(step));
-    return state_.committer().loss_of_skipped(buckets_, exponents);
+    return means_.loss(buckets_, exponents);
   }
   buckets_.fetch_sums();
-  state_.committer().observe(buckets_, exponents, pool_, step);
+  means_.observe(buckets_, exponents, computer_, step);
   observed_exponents_ = step.next_exponents;
   const double loss = step.means[0];
   observer_->add(std::move(step));
@@ -229,7 +237,7 @@ void StateExchange::take_state_if_caught_up() {
   if (!part_.observes || !observer_.has_value() || !observer_->caught_up()) {
     return;
   }
-  state_.replace(observer_->take_state());
+  observer_->hand_over();
   observer_.reset();
   part_.observes = false;
   work_.forget();  // it was begun with the memory of the state before

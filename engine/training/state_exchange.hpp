@@ -21,9 +21,10 @@
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
 #include "engine/state/state_transfer.hpp"
-#include "engine/training/compute_pool.hpp"
+#include "engine/training/computer.hpp"
 #include "engine/training/observer.hpp"
 #include "engine/training/state_keeper.hpp"
+#include "engine/training/step_means.hpp"
 #include "engine/training/step_work.hpp"
 #include "engine/training/view_part.hpp"
 
@@ -33,12 +34,13 @@ class StateExchange {
  public:
   /// All arguments outlive it. It writes `part.observes` and `part.position` when this worker
   /// receives or loses the state; `token` is the job's.
-  StateExchange(const Job& job, const Bytes& token, elastic::MemberClient& client,
-                ComputePool& pool, StateKeeper& state, StepWork& work, GradientBuckets& buckets,
-                BucketTuner& tuner, ViewPart& part, const TrainerActivity& activity);
+  StateExchange(const Job& job, const ReductionLayout& layout, const Bytes& token,
+                elastic::MemberClient& client, Computer& computer, StateKeeper& state,
+                StepWork& work, GradientBuckets& buckets, BucketTuner& tuner, ViewPart& part,
+                const TrainerActivity& activity);
 
   /// Allocates the memory that a joining worker needs, before members wait for it. Takes a while.
-  void prepare_to_observe() { observer_memory_.emplace(state_.on_host(), state_.committer()); }
+  void prepare_to_observe() { observer_memory_ = make_observer_memory(state_, means_); }
   /// Waits until no part of the state is being copied, so that it may change. Usually returns at
   /// once.
   void wait_until_copied();
@@ -66,7 +68,7 @@ class StateExchange {
   [[nodiscard]] const std::vector<std::int32_t>& exponents() const {
     return part_.observes ? observed_exponents_ : state_.exponents();
   }
-  [[nodiscard]] const std::optional<nn::LossScale>& loss_scale() const {
+  [[nodiscard]] std::optional<nn::LossScale> loss_scale() const {
     return part_.observes ? observed_scale_ : state_.loss_scale();
   }
   /// The step up to which an observer has all sums; step 0 for any other member.
@@ -81,6 +83,8 @@ class StateExchange {
   Result<void> catch_up(const elastic::View& view, collectives::Group& group, int stop_fd,
                         Instant deadline);
   [[nodiscard]] DonorAddress offer_to_members_behind(const elastic::View& view);
+  [[nodiscard]] Result<DonorAddress> offer(StateDonor& donor, const elastic::View& view,
+                                           PartRange part);
   Result<void> take_state(const elastic::View& view, const std::vector<DonorAddress>& senders,
                           int stop_fd);
   void begin_observer(const elastic::View& view, const std::vector<DonorAddress>& donors);
@@ -88,13 +92,14 @@ class StateExchange {
 
   const Bytes& token_;
   elastic::MemberClient& client_;
-  ComputePool& pool_;
+  Computer& computer_;
   StateKeeper& state_;
   StepWork& work_;
   GradientBuckets& buckets_;
   BucketTuner& tuner_;
   ViewPart& part_;
   const TrainerActivity& activity_;
+  const StepMeans means_;
 
   // While this member does not have the state:
   std::vector<std::int32_t> observed_exponents_;  // of the next step

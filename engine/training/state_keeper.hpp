@@ -1,83 +1,109 @@
 #pragma once
 
-// The state of a worker that trains a network with SGD: parameters, momentum, statistics, exponents
-// of the next step, loss scale, and the number of the step. Where a GPU updates the state,
-// parameters and momentum are fetched when they are read (host_copy.hpp). Trainer thread only.
+// The port of a worker's state: what a committed step changes, and what members are equal in after
+// it. The trainer commits steps, compares states, and sends and receives them through this port,
+// and knows neither tensors nor the optimizer. SgdKeeper implements it for the built-in networks. A
+// keeper and the Computer that computes with its state are made together.
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/digest.hpp"
+#include "base/ids.hpp"
 #include "base/result.hpp"
-#include "engine/faults/chaos_plan.hpp"
-#include "engine/job/job.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
-#include "engine/reduction/reduction_layout.hpp"
-#include "engine/state/state_parts.hpp"
-#include "engine/training/commit.hpp"
-#include "engine/training/compute_pool.hpp"
-#include "engine/training/host_copy.hpp"
-#include "nn/checkpoint.hpp"
+#include "engine/run/records.hpp"
+#include "engine/training/step_means.hpp"
+#include "nn/checkpoint_files.hpp"
 #include "nn/dtype.hpp"
-#include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
+/// The state of the job while it comes to a member that observes: received as bytes, brought
+/// forward by the steps since, and last put in the place of the keeper's own. Meanwhile the keeper
+/// is not touched. One thread at a time: the observer's, then the trainer's.
+class ObservedState {
+ public:
+  virtual ~ObservedState() = default;
+
+  /// Fills it with what another keeper has packed. kCorrupt, and then it must not be used.
+  [[nodiscard]] virtual Result<void> unpack(ByteSpan packed) = 0;
+  /// The last step in it.
+  [[nodiscard]] virtual Step committed() const = 0;
+  /// StateKeeper::check() of this state when it covers the whole.
+  [[nodiscard]] virtual std::uint32_t check() const = 0;
+  /// Applies the step after committed(), to the bits of StateKeeper::apply().
+  virtual void apply(const ObservedStep& step) = 0;
+  /// The keeper takes this state in place of its own. Trainer thread, once, as the last call;
+  /// nothing may be computed meanwhile.
+  virtual void hand_over() = 0;
+};
+
+/// Equal calls give equal bits on all workers of a job. Trainer thread only, unless stated
+/// otherwise.
 class StateKeeper {
  public:
-  /// All references outlive it. `initial` is complete; `pool` may still have the state of another
-  /// keeper.
-  StateKeeper(const Job& job, const ReductionLayout& layout, ComputePool& pool,
-              nn::ModelState initial);
-  StateKeeper(const StateKeeper&) = delete;
-  StateKeeper& operator=(const StateKeeper&) = delete;
+  virtual ~StateKeeper() = default;
 
-  [[nodiscard]] Step committed() const { return state_.committed; }
-  [[nodiscard]] const std::vector<std::int32_t>& exponents() const { return state_.exponents; }
-  [[nodiscard]] const std::optional<nn::LossScale>& loss_scale() const { return state_.loss_scale; }
-  /// Bytes of the state in the format in which members send it to each other.
-  [[nodiscard]] std::size_t packed_size() const { return nn::packed_state_size(state_); }
-  /// The host's copy: with a GPU that updates, its parameters and momentum may be old.
-  [[nodiscard]] const nn::ModelState& on_host() const { return state_; }
-  /// The complete state, fetched to the host if necessary.
-  [[nodiscard]] const nn::ModelState& whole();
-  /// The arithmetic of a commit, for a member that does not have the state yet.
-  [[nodiscard]] const Committer& committer() const { return committer_; }
+  // What the next step begins with:
+  /// The last step in the state.
+  [[nodiscard]] virtual Step committed() const = 0;
+  /// Of the exact sum's blocks; empty in fp32 reduction.
+  [[nodiscard]] virtual const std::vector<std::int32_t>& exponents() const = 0;
+  /// Nothing if gradients are not scaled; then a step whose gradients are not finite ends the job.
+  [[nodiscard]] virtual std::optional<nn::LossScale> loss_scale() const = 0;
+  /// With which the step committed() was made, for records; 0 = none that the engine knows.
+  [[nodiscard]] virtual double learning_rate() const = 0;
+  /// Figures of the user's own for the step committed(), for records.
+  [[nodiscard]] virtual std::vector<OwnMetric> own_metrics() const { return {}; }
+  /// Generates the state of step 0 if it has been put off until it is needed. Called before the
+  /// state is first used or packed, and may be called at any time.
+  virtual void draw_weights() = 0;
+  /// Whether a device updates the state and computes with it. Reading it there takes long, but
+  /// microbatches may be running meanwhile.
+  [[nodiscard]] virtual bool is_on_device() const = 0;
 
-  /// Generates the weights of step 0, if they are needed for the first time.
-  void draw_weights();
   /// Commits the reduced step, which was quantised with `exponents`: an update, or none if its
-  /// gradients are not finite (`skips`). Returns the mean loss.
-  double apply(const GradientBuckets& reduced, std::span<const std::int32_t> exponents, bool skips);
-  /// Takes another state in place of this one.
-  void replace(nn::ModelState&& state);
-  /// The same from the format in which members send it. kCorrupt. Nothing may be computed
-  /// meanwhile.
-  [[nodiscard]] Result<void> unpack(ByteSpan packed);
-  /// Damages the state, as a scripted fault.
-  void spoil(StateFaults& faults);
-  /// Returns the state; afterwards this keeper must not be used.
-  [[nodiscard]] nn::ModelState take();
+  /// gradients are not finite (`skips`, only with a loss scale). committed() grows by one, and
+  /// exponents() are those that `reduced` gives for the next step. Returns the mean loss. Must not
+  /// fail. No microbatch is being computed.
+  virtual double apply(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
+                       bool skips) = 0;
 
-  // For comparison with the states of other members (state_parts.hpp):
+  // For members that lack the state:
+  /// Bytes of the packed state, the same on all members and after every step.
+  [[nodiscard]] virtual std::size_t packed_size() const = 0;
+  /// Before pack(): fetches what is on a device.
+  virtual void prepare_to_pack() = 0;
+  /// Copies the bytes of the packed state from `first` on, as many as `out` has room for. Any
+  /// thread, while the state does not change.
+  virtual void pack(std::size_t first, std::span<std::byte> out) const = 0;
+  /// Takes a packed state in place of this one. kCorrupt, and then the state must not be used
+  /// before another one is taken. Nothing may be computed meanwhile.
+  [[nodiscard]] virtual Result<void> unpack(ByteSpan packed) = 0;
+  /// Memory for the state of the job, every page of it touched: joining workers allocate it before
+  /// members wait for them. Null if this state cannot be observed: then the job must not have
+  /// observers (CoordinatorOptions::observe_from_bytes).
+  [[nodiscard]] virtual std::unique_ptr<ObservedState> make_observed() = 0;
+
+  /// The state as files of a checkpoint.
+  [[nodiscard]] virtual nn::CheckpointFiles checkpoint() = 0;
+
+  // For comparison with the states of other members (ADR 18):
   /// The hash of everything that check() leaves out in most steps. Takes long for a large state.
-  [[nodiscard]] std::uint64_t rest_hash();
-  /// Low bits of the hash that this step compares; with `rest` it covers the whole state.
-  [[nodiscard]] std::uint32_t check(std::optional<std::uint64_t> rest);
-  [[nodiscard]] Digest digest();
+  [[nodiscard]] virtual std::uint64_t rest_hash() = 0;
+  /// Bits of the hash that this step compares, of which the low 31 count: of all that determines
+  /// the step's gradients, at least. With `rest` it covers the whole state.
+  [[nodiscard]] virtual std::uint32_t check(std::optional<std::uint64_t> rest) = 0;
+  /// Of the whole state; goes on record.
+  [[nodiscard]] virtual Digest digest() = 0;
   /// The hash of each part, to find out where states differ.
-  [[nodiscard]] std::vector<std::uint64_t> part_hashes();
-
- private:
-  const Job& job_;
-  ComputePool& pool_;
-  nn::ModelState state_;
-  HostCopy host_copy_;  // of state_
-  Committer committer_;
-  StateParts parts_;
+  [[nodiscard]] virtual std::vector<std::uint64_t> part_hashes() = 0;
 };
 
 }  // namespace mayfly::engine

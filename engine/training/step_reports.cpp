@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::size_t kRecentRecords = 64;
 constexpr Duration kProgressInterval = milliseconds(100);
-constexpr Duration kStagesInterval = milliseconds(2000);
 
 std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", lanes[3], lanes[2], lanes[1], lanes[0]);
@@ -40,7 +39,8 @@ void StepReports::committed(const elastic::View& view, const ViewPart& part,
   }
   record.skipped = reduced.skips_update();
   record.attempts = facts.attempts;
-  record.learning_rate = nn::learning_rate_at(job_.schedule, record.step);
+  record.learning_rate = state_.learning_rate();
+  record.own = state_.own_metrics();
   const Instant now = monotonic_now();
   record.before = clock_.committed(now, waited(), view);
   // By this member's clock: its reports may arrive in bursts.
@@ -73,36 +73,33 @@ void StepReports::send_progress(const elastic::View& view, const ViewPart& part)
   if (!part.is_first_step() && now - last_progress_ < kProgressInterval) {
     return;
   }
-  const ComputeSpeed speed = pool_.take_speed();
+  const ComputeSpeed speed = computer_.take_speed();
   client_.send_progress({view.id, part.position, static_cast<float>(speed.microbatch_ms),
                          speed.microbatches, stages(now)});
   last_progress_ = now;
 }
 
 elastic::Stages StepReports::stages(Instant now) {
-  const WorkDone done{loader_.work(), pool_.computed()};
-  if (now - work_marked_at_ >= kStagesInterval) {
-    work_from_ = std::exchange(work_mark_, done);
-    work_marked_at_ = now;
+  if (feed_ == nullptr) {
+    return {};
   }
-  const std::uint64_t loaded = done.loaded.microbatches - work_from_.loaded.microbatches;
-  const std::uint64_t computed = done.computed.microbatches - work_from_.computed.microbatches;
-  if (loaded == 0 || computed == 0) {
+  const auto [loaded, computed] = recent_work_.until(now, {feed_->work(), computer_.computed()});
+  if (loaded.microbatches == 0 || computed.microbatches == 0) {
     return {};
   }
   const auto mean_ms = [](Duration all, std::uint64_t count) {
     return static_cast<float>(to_ms(all) / static_cast<double>(count));
   };
-  const datasets::LoaderOptions& options = loader_.options();
-  return {mean_ms(done.loaded.fetch - work_from_.loaded.fetch, loaded),
-          mean_ms(done.loaded.prep - work_from_.loaded.prep, loaded),
-          mean_ms(done.computed.time - work_from_.computed.time, computed),
-          mean_ms(done.computed.processor - work_from_.computed.processor, computed),
-          static_cast<std::uint32_t>((done.loaded.bytes - work_from_.loaded.bytes) / loaded),
-          static_cast<std::uint16_t>(options.threads),
-          static_cast<std::uint16_t>(options.takers),
-          options.prefetch_max,
-          options.yield_cores};
+  const datasets::FeedSettings settings = feed_->settings();
+  return {mean_ms(loaded.fetch, loaded.microbatches),
+          mean_ms(loaded.prep, loaded.microbatches),
+          mean_ms(computed.time, computed.microbatches),
+          mean_ms(computed.processor, computed.microbatches),
+          static_cast<std::uint32_t>(loaded.bytes / loaded.microbatches),
+          static_cast<std::uint16_t>(settings.threads),
+          static_cast<std::uint16_t>(settings.takers),
+          settings.prefetch_max,
+          settings.yield_cores};
 }
 
 void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums, Duration took) {
@@ -145,8 +142,9 @@ std::uint32_t StepReports::previous_step_us(const ViewPart& part) const {
 }
 
 MemberWaits StepReports::waited() const {
-  const datasets::LoaderWait all = loader_.time_waited();
-  const auto threads = static_cast<std::int64_t>(std::max<std::size_t>(1, pool_.thread_count()));
+  const datasets::LoaderWait all = feed_ != nullptr ? feed_->time_waited() : datasets::LoaderWait{};
+  const auto threads =
+      static_cast<std::int64_t>(std::max<std::size_t>(1, computer_.thread_count()));
   return {all.fetch / threads, all.prep / threads};
 }
 

@@ -12,13 +12,14 @@
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
-#include "datasets/loader.hpp"
+#include "datasets/feed.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
 #include "engine/job/job.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
 #include "engine/run/records.hpp"
-#include "engine/training/compute_pool.hpp"
+#include "engine/training/computer.hpp"
+#include "engine/training/recent_work.hpp"
 #include "engine/training/state_keeper.hpp"
 #include "engine/training/step_clock.hpp"
 #include "engine/training/view_part.hpp"
@@ -35,14 +36,15 @@ struct StepFacts {
 
 class StepReports {
  public:
-  /// All arguments outlive it. `recent` has the last steps of an earlier membership of this worker.
-  StepReports(const Job& job, elastic::MemberClient& client, const datasets::Loader& loader,
-              ComputePool& pool, StateKeeper& state, StepClock& clock,
+  /// All arguments outlive it; `feed` may be null. `recent` has the last steps of an earlier
+  /// membership of this worker.
+  StepReports(const Job& job, elastic::MemberClient& client, const datasets::Feed* feed,
+              Computer& computer, StateKeeper& state, StepClock& clock,
               std::deque<StepRecord>& recent)
       : job_(job),
         client_(client),
-        loader_(loader),
-        pool_(pool),
+        feed_(feed),
+        computer_(computer),
         state_(state),
         clock_(clock),
         recent_(recent) {}
@@ -75,24 +77,17 @@ class StepReports {
   [[nodiscard]] MemberWaits waited() const;
 
  private:
-  struct WorkDone {
-    datasets::LoaderWork loaded;
-    ComputeWork computed;
-  };
   [[nodiscard]] elastic::Stages stages(Instant now);
 
   const Job& job_;
   elastic::MemberClient& client_;
-  const datasets::Loader& loader_;
-  ComputePool& pool_;
+  const datasets::Feed* feed_;  // null = none
+  Computer& computer_;
   StateKeeper& state_;
   StepClock& clock_;
   std::deque<StepRecord>& recent_;
   Instant last_progress_;
-  // stages() is of the time since `work_from_`: one or two intervals.
-  WorkDone work_from_;
-  WorkDone work_mark_;
-  Instant work_marked_at_;
+  RecentWork recent_work_;
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
 };
 

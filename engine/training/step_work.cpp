@@ -8,32 +8,40 @@ namespace mayfly::engine {
 
 void StepWork::begin_view() {
   prefetched_ = {};
-  loader_.cancel_requests();
+  if (feed_ != nullptr) {
+    feed_->cancel_requests();
+  }
 }
 
 void StepWork::begin() {
-  pool_.begin_step(value(step_), state_.on_host(), exponents_, audited());
+  computer_.begin_step(value(step_), exponents_, audited());
 }
 
 void StepWork::compute(Step step, const elastic::MicrobatchSet& share,
                        const std::vector<std::int32_t>& exponents, std::size_t bucket_elements) {
   const bool keep = step_ == step && held_.minus(share).empty();
   if (!keep) {
-    pool_.discard();
+    computer_.discard();
     step_ = step;
     attempt_ = 0;
     held_ = {};
     exponents_ = exponents;
-    layout_.cut_buckets(bucket_elements);  // no thread reads it: the pool is idle
+    layout_.cut_buckets(bucket_elements);  // no thread reads it: the computer is idle
     begin();
   }
   const std::vector<std::uint32_t> missing = share.minus(held_).list();
   if (prefetched_ < step) {
-    loader_.request(value(step), missing);
-    prefetched_ = step;
+    request(step, missing);
   }
-  pool_.add_microbatches(missing);
+  computer_.add_microbatches(missing);
   held_ = share;
+}
+
+void StepWork::request(Step step, const std::vector<std::uint32_t>& microbatches) {
+  if (feed_ != nullptr) {
+    feed_->request(value(step), microbatches);
+  }
+  prefetched_ = step;
 }
 
 bool StepWork::may_begin(Step step, const elastic::MicrobatchSet& share) const {
@@ -43,8 +51,7 @@ bool StepWork::may_begin(Step step, const elastic::MicrobatchSet& share) const {
 
 void StepWork::prefetch(Step step, const elastic::MicrobatchSet& share) {
   if (prefetched_ < step && value(step) <= job_.total_steps) {
-    loader_.request(value(step), share.list());
-    prefetched_ = step;
+    request(step, share.list());
   }
 }
 
@@ -57,12 +64,12 @@ void StepWork::try_again(std::vector<std::int32_t> exponents) {
 }
 
 void StepWork::discard() {
-  pool_.discard();
+  computer_.discard();
   step_ = {};
 }
 
 void StepWork::drop_queued() {
-  pool_.drop_queued();
+  computer_.drop_queued();
   step_ = {};
 }
 

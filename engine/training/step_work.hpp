@@ -10,23 +10,22 @@
 #include <optional>
 #include <vector>
 
-#include "datasets/loader.hpp"
+#include "datasets/feed.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/job/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
-#include "engine/training/compute_pool.hpp"
-#include "engine/training/state_keeper.hpp"
+#include "engine/training/computer.hpp"
 
 namespace mayfly::engine {
 
 class StepWork {
  public:
-  /// All arguments outlive it. Only this class cuts `layout` into buckets, between steps.
-  StepWork(const Job& job, ReductionLayout& layout, datasets::Loader& loader, ComputePool& pool,
-           const StateKeeper& state)
-      : job_(job), layout_(layout), loader_(loader), pool_(pool), state_(state) {}
+  /// All arguments outlive it; `feed` may be null. Only this class cuts `layout` into buckets,
+  /// between steps.
+  StepWork(const Job& job, ReductionLayout& layout, datasets::Feed* feed, Computer& computer)
+      : job_(job), layout_(layout), feed_(feed), computer_(computer) {}
 
-  /// Cancels what the loader was asked for in the view before.
+  /// Cancels what the feed was asked for in the view before.
   void begin_view();
   /// Lets the compute threads work until the sums of `step` contain `share`. Sums that exist
   /// already are kept if they are of this step and contain only microbatches of the share;
@@ -37,7 +36,7 @@ class StepWork {
   /// Whether compute() could begin at once: no microbatch is being computed that has to be
   /// discarded first, which takes as long as computing it.
   [[nodiscard]] bool may_begin(Step step, const elastic::MicrobatchSet& share) const;
-  /// Lets the loader prepare what a later step will need.
+  /// Lets the feed prepare what a later step will need.
   void prefetch(Step step, const elastic::MicrobatchSet& share);
   /// Gradients were too large for their exponents: computes the same step from the beginning.
   void try_again(std::vector<std::int32_t> exponents);
@@ -63,17 +62,17 @@ class StepWork {
 
  private:
   void begin();
+  void request(Step step, const std::vector<std::uint32_t>& microbatches);
 
   const Job& job_;
   ReductionLayout& layout_;
-  datasets::Loader& loader_;
-  ComputePool& pool_;
-  const StateKeeper& state_;
+  datasets::Feed* feed_;  // null = none
+  Computer& computer_;
   Step step_{};                          // 0 = none
   std::uint32_t attempt_ = 0;            // how often its exponents were raised
   elastic::MicrobatchSet held_;          // in the sums, or being computed
   std::vector<std::int32_t> exponents_;  // with which it is quantised
-  Step prefetched_{};                    // that was last requested from the loader
+  Step prefetched_{};                    // that was last requested from the feed
 };
 
 }  // namespace mayfly::engine

@@ -52,20 +52,20 @@ std::vector<std::size_t> candidate_sizes(const BucketSize& size, const Reduction
 
 }  // namespace
 
-Trainer::Trainer(TrainerParts parts, nn::ModelState initial)
+Trainer::Trainer(TrainerParts parts)
     : parts_(parts),
-      state_(parts.job, parts.layout, parts.pool, std::move(initial)),
+      state_(parts.state),
       activity_(parts.trace, parts.board, part_, state_),
       buckets_(parts.layout, parts.job.wire, parts.job.microbatches, parts.trace, &parts.board,
                parts.device_sums),
       tuner_(candidate_sizes(parts.job.bucket_size, parts.layout)),
-      work_(parts.job, parts.layout, parts.loader, parts.pool, state_),
-      checks_(parts.job, parts.pool, state_, work_, part_, activity_),
+      work_(parts.job, parts.layout, parts.feed, parts.computer),
+      checks_(parts.job, parts.computer, state_, work_, part_, activity_),
       schedule_(parts.job, state_.committed()),
-      reports_(parts.job, parts.client, parts.loader, parts.pool, state_, clock_,
+      reports_(parts.job, parts.client, parts.feed, parts.computer, state_, clock_,
                parts.recent_records),
-      exchange_(parts.job, parts.token, parts.client, parts.pool, state_, work_, buckets_, tuner_,
-                part_, activity_) {
+      exchange_(parts.job, parts.layout, parts.token, parts.client, parts.computer, state_, work_,
+                buckets_, tuner_, part_, activity_) {
   part_.position = state_.committed();
 }
 
@@ -74,10 +74,11 @@ elastic::member_effect::Leave Trainer::run() {
     activity_.turn_to(elastic::Activity::kIdle);
     const WorkerLink::Order order = parts_.link.next_order();
     if (const auto* leave = std::get_if<elastic::member_effect::Leave>(&order)) {
-      parts_.pool.discard();
+      parts_.computer.discard();
       if (leave->write_checkpoint) {
         save_before_leaving();
       }
+      exchange_.wait_until_copied();  // the last view may just have begun
       return *leave;
     }
     const auto& view = std::get<elastic::View>(order);
@@ -92,19 +93,14 @@ elastic::member_effect::Leave Trainer::run() {
 void Trainer::save_before_leaving() {
   activity_.turn_to(elastic::Activity::kCheckpoint);
   state_.draw_weights();
-  if (parts_.checkpoints.write_now(state_.whole())) {
+  if (parts_.checkpoints.write_now(state_.committed(), state_.checkpoint())) {
     log::info(fmt::format("the state of step {} is in {}/checkpoints", value(state_.committed()),
                           parts_.job.config.run_dir));
   }
 }
 
-nn::ModelState Trainer::take_state() {
-  exchange_.wait_until_copied();  // whose threads read it; the last view may just have begun
-  return state_.take();
-}
-
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
-  parts_.pool.clear_interrupt();
+  parts_.computer.clear_interrupt();
   exchange_.wait_until_copied();
   if (parts_.link.is_over(view.id)) {
     return {false, Error{Errc::kAborted, "the view was over before it began"}};
@@ -188,7 +184,7 @@ void Trainer::work_ahead(const elastic::View& view) {
 void Trainer::work_on(const elastic::View& ended) {
   const elastic::MicrobatchSet share = elastic::work_at_boundary(
       ended.members[value(part_.rank)], !part_.observes && parts_.link.stays_after(ended.id),
-      static_cast<std::uint32_t>(parts_.pool.thread_count()));
+      static_cast<std::uint32_t>(parts_.computer.thread_count()));
   if (!share.empty() && value(part_.position) < parts_.job.total_steps &&
       work_.may_begin(next(part_.position), share)) {
     compute(share);
@@ -284,7 +280,7 @@ Result<bool> Trainer::run_step(const elastic::View& view, collectives::Group& gr
       if (part_.is_reporter) {
         reports_.fatal(
             fmt::format("the loss or a gradient became infinite or NaN in step {}; a "
-                        "lower --lr or a longer warm-up may help",
+                        "lower learning rate or a longer warm-up may help",
                         value(next(part_.position))));
       }
       return Error{Errc::kDiverged, "the loss is not finite"};
@@ -303,7 +299,7 @@ void Trainer::compute(const elastic::MicrobatchSet& share) {
 
 Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Group& group) {
   const std::optional<std::uint64_t> rest = checks_.rest_of_state();  // while threads are busy
-  const bool on_device = parts_.pool.updates_on_device();
+  const bool on_device = state_.is_on_device();
   std::optional<std::uint32_t> check;
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
@@ -315,19 +311,19 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
     if (!computed(b)) {
       group.abort();
       (void)buckets_.finish(work_.exponents(), monotonic_now());
-      TRY(check_pool());
+      TRY(check_computer());
       return Error{Errc::kAborted, "the view is over"};
     }
     const TraceSpan traced =
         activity_.span("start all-reduce", {"bucket", static_cast<std::int64_t>(b)});
-    buckets_.start(group, b, parts_.pool.sums());
+    buckets_.start(group, b, parts_.computer.sums());
   }
   if (!on_device) {
     check = checks_.state_check(rest);
   }
   MemberWaits waits = reports_.waited();
   waits.members = group.time_waited();
-  buckets_.start_signals(group, parts_.pool.sums(),
+  buckets_.start_signals(group, parts_.computer.sums(),
                          {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_),
                           check, checks_.audit_check(view),
                           clock_.ready(monotonic_now(), waits, part_.rank, part_.is_first_step())});
@@ -342,11 +338,11 @@ bool Trainer::computed(std::size_t bucket) {
   const TraceSpan traced =
       activity_.span("wait for compute", {"bucket", static_cast<std::int64_t>(bucket)});
   activity_.turn_to(elastic::Activity::kCompute, static_cast<std::uint32_t>(bucket));
-  return parts_.pool.wait_for_bucket(bucket);
+  return parts_.computer.wait_for_bucket(bucket);
 }
 
 bool Trainer::goes_on_after(const ReducedStep& reduced) const {
-  const std::optional<nn::LossScale>& scale = exchange_.loss_scale();
+  const std::optional<nn::LossScale> scale = exchange_.loss_scale();
   return !reduced.skips_update() || (scale.has_value() && scale->after_step(true).has_value());
 }
 
@@ -354,7 +350,7 @@ bool Trainer::goes_on_after(const ReducedStep& reduced) const {
 void Trainer::write_checkpoint_if_due() {
   if (!part_.observes && schedule_.take(state_.committed(), part_) && part_.is_reporter) {
     const Instant begun = monotonic_now();
-    parts_.checkpoints.write_later(state_.whole());
+    parts_.checkpoints.write_later(state_.committed(), state_.checkpoint());
     clock_.copied_state(monotonic_now() - begun);
   }
 }
@@ -371,8 +367,8 @@ void Trainer::commit(const elastic::View& view, const ReducedStep& reduced) {
   tune_buckets(reduced);
   facts.attempts = work_.finish();
   reports_.committed(view, part_, reduced, facts);
-  if (parts_.faults != nullptr && !part_.observes && parts_.faults->due(state_.committed())) {
-    state_.spoil(*parts_.faults);
+  if (parts_.after_commit && !part_.observes) {
+    parts_.after_commit();
   }
   reports_.send_progress(view, part_);
   ++part_.steps;
@@ -390,8 +386,8 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
   }
 }
 
-Result<void> Trainer::check_pool() {
-  if (const std::optional<Error> failure = parts_.pool.failure()) {
+Result<void> Trainer::check_computer() {
+  if (const std::optional<Error> failure = parts_.computer.failure()) {
     reports_.fatal(failure->detail);  // only this member knows
     return *failure;
   }
@@ -402,21 +398,21 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   const TraceSpan traced = activity_.span("evaluate");
   activity_.turn_to(elastic::Activity::kEvaluate);
   const Instant begun = monotonic_now();
-  const std::size_t size = parts_.job.config.microbatch;
-  const std::size_t chunk_count = (parts_.job.data.test->size() + size - 1) / size;
-  const std::vector<std::uint32_t> own = evaluation_chunks(view, part_.rank, chunk_count);
-  if (work_.is_under_way() && !parts_.pool.wait_for_step()) {  // sums kept from the view before
-    TRY(check_pool());
+  const std::vector<std::uint32_t> own =
+      evaluation_chunks(view, part_.rank, parts_.computer.test_chunks());
+  if (work_.is_under_way() && !parts_.computer.wait_for_step()) {  // sums kept from the view before
+    TRY(check_computer());
     return Error{Errc::kAborted, "the view is over"};
   }
-  const EvaluationSums sums = parts_.pool.evaluate(state_.on_host(), own);
-  TRY(check_pool());
+  const EvaluationSums sums = parts_.computer.evaluate(own);
+  TRY(check_computer());
   activity_.turn_to(elastic::Activity::kExchange);
   TRY_ASSIGN(const auto all, sum_of_members(group, sums, monotonic_now() + kStepTimeout));
   const Duration took = monotonic_now() - begun;
   clock_.evaluated(took);
   evaluated_ = part_.position;
   reports_.evaluated(part_, all, took);
+  parts_.computer.evaluated_by_all(all);
   return {};
 }
 
@@ -428,7 +424,7 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   TRY(checks_.compare_last_state(group, monotonic_now() + kStepTimeout));
   if (part_.is_reporter) {
     activity_.turn_to(elastic::Activity::kCheckpoint);
-    parts_.checkpoints.write_now(state_.whole());
+    parts_.checkpoints.write_now(state_.committed(), state_.checkpoint());
     TRY(bring_home(view));
     TRY(wait_for_reports(view));
   }

@@ -2,11 +2,13 @@
 
 // The training loop of one worker. It runs one view at a time: it forms the group, brings all
 // members to the same state, and computes step after step until the view ends; then it reports and
-// waits for the next order. The parts of this have classes of their own.
+// waits for the next order. The parts of this have classes of their own. What is trained, it
+// reaches only through the ports Feed, Computer and StateKeeper.
 //
 // The flow of a step:
 //   StepWork        the step that is being computed, from one view to the next
-//   ComputePool     the threads that compute microbatches
+//   Feed            prepares samples ahead
+//   Computer        computes microbatches and adds their gradients to sums
 //   GradientBuckets the all-reduce of their sums
 //   MemberChecks    comparison of states and results between members
 //   StateKeeper     the state, and the commit that changes it
@@ -19,6 +21,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,16 +30,16 @@
 #include "base/net/wake_up.hpp"
 #include "base/result.hpp"
 #include "collectives/group.hpp"
+#include "datasets/feed.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/member_client.hpp"
 #include "elastic/net/progress_board.hpp"
-#include "engine/faults/chaos_plan.hpp"
 #include "engine/job/job.hpp"
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/records.hpp"
-#include "engine/training/compute_pool.hpp"
+#include "engine/training/computer.hpp"
 #include "engine/training/member_checks.hpp"
 #include "engine/training/state_exchange.hpp"
 #include "engine/training/state_keeper.hpp"
@@ -45,7 +48,6 @@
 #include "engine/training/step_work.hpp"
 #include "engine/training/view_part.hpp"
 #include "engine/training/worker_link.hpp"
-#include "nn/model_state.hpp"
 
 namespace mayfly::engine {
 
@@ -53,8 +55,9 @@ namespace mayfly::engine {
 struct TrainerParts {
   const Job& job;
   ReductionLayout& layout;  ///< only the trainer's StepWork cuts it, between steps
-  datasets::Loader& loader;
-  ComputePool& pool;
+  datasets::Feed* feed;     ///< null = whoever computes needs no samples ahead
+  Computer& computer;
+  StateKeeper& state;  ///< with which `computer` computes
   collectives::Transport& transport;
   elastic::MemberClient& client;
   WorkerLink& link;
@@ -63,9 +66,11 @@ struct TrainerParts {
   const Bytes& token;  ///< the job's
   /// Records of the last steps, which a new reporter repeats; kept from one membership to the next.
   std::deque<StepRecord>& recent_records;
-  Trace* trace = nullptr;                          ///< null = none
-  StateFaults* faults = nullptr;                   ///< null = none
-  collectives::DeviceSums* device_sums = nullptr;  ///< those of `pool`; null = in host memory
+  Trace* trace = nullptr;  ///< null = none
+  /// Called when a commit of this member's state is on record, between two steps; empty = nothing
+  /// is done. For scripted faults.
+  std::function<void()> after_commit{};
+  collectives::DeviceSums* device_sums = nullptr;  ///< those of `computer`; null = in host memory
 };
 
 /// A backstop only: the coordinator ends a view long before it passes, because it hears of a lost
@@ -74,9 +79,10 @@ inline constexpr Duration kStepTimeout = seconds(300);
 
 class Trainer {
  public:
-  Trainer(TrainerParts parts, nn::ModelState initial);
+  explicit Trainer(TrainerParts parts);
 
-  /// Carries out orders until the order to leave, which it returns.
+  /// Carries out orders until the order to leave, which it returns. Then no thread of the trainer
+  /// reads the state any more.
   elastic::member_effect::Leave run();
 
   /// Allocates the memory that a joining worker needs. Takes a while; to be called before members
@@ -92,8 +98,6 @@ class Trainer {
     const bool is_in_doubt = part_.steps == 0 || reason == elastic::DismissReason::kUnreachable;
     return is_in_doubt ? peers_ : std::vector<std::string>();
   }
-  /// The state, for the next membership of the same worker. After run().
-  [[nodiscard]] nn::ModelState take_state();
 
  private:
   /// Why a view ended for this member.
@@ -129,7 +133,7 @@ class Trainer {
   void commit(const elastic::View& view, const ReducedStep& reduced);
   void tune_buckets(const ReducedStep& reduced);
   /// If this worker cannot compute its share, ends the job and returns the reason.
-  [[nodiscard]] Result<void> check_pool();
+  [[nodiscard]] Result<void> check_computer();
 
   // Beside training:
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
@@ -142,7 +146,7 @@ class Trainer {
   ViewPart part_;
   std::vector<std::string> peers_;  // the others of this view
   std::optional<Step> evaluated_;   // last step evaluated in this view
-  StateKeeper state_;
+  StateKeeper& state_;
   TrainerActivity activity_;
   GradientBuckets buckets_;
   BucketTuner tuner_;

@@ -26,7 +26,7 @@ void WorkerLink::abort_group(ViewId view) {
       over_signal_->raise();
     }
   }
-  pool_.interrupt();
+  computer_.interrupt();
 }
 
 void WorkerLink::ask_for_boundary(const elastic::member_effect::AskForBoundary& ask) {

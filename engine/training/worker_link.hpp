@@ -14,7 +14,7 @@
 #include "collectives/group.hpp"
 #include "elastic/core/member.hpp"
 #include "elastic/net/member_client.hpp"
-#include "engine/training/compute_pool.hpp"
+#include "engine/training/computer.hpp"
 
 namespace mayfly::engine {
 
@@ -24,8 +24,8 @@ class WorkerLink final : public elastic::MemberHandler {
   using Order = std::variant<elastic::View, elastic::member_effect::Leave>;
 
   /// All arguments outlive it.
-  WorkerLink(collectives::Transport& transport, ComputePool& pool, elastic::MemberClient& client)
-      : transport_(transport), pool_(pool), client_(client) {}
+  WorkerLink(collectives::Transport& transport, Computer& computer, elastic::MemberClient& client)
+      : transport_(transport), computer_(computer), client_(client) {}
 
   // Control thread:
   void run_view(const elastic::View& view) override;
@@ -53,7 +53,7 @@ class WorkerLink final : public elastic::MemberHandler {
 
  private:
   collectives::Transport& transport_;
-  ComputePool& pool_;
+  Computer& computer_;
   elastic::MemberClient& client_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

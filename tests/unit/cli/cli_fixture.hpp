@@ -29,6 +29,11 @@ class CliTest : public ::testing::Test {
   CliTest() {
     Services& s = context_.services;
     s.train = [this](const engine::JobConfig& c, engine::RunListener&) { return note("train", c); };
+    s.program = [this](const engine::JobConfig& c, const std::vector<std::string>& command,
+                       engine::RunListener&) {
+      command_ = command;
+      return note("program", c);
+    };
     s.coordinator = [this](const engine::JobConfig& c, engine::RunListener&) {
       return note("coordinator", c);
     };
@@ -37,9 +42,19 @@ class CliTest : public ::testing::Test {
       return note("worker", c);
     };
     s.launched_rank = [this](const engine::JobConfig& c, engine::RunListener&,
-                             std::unique_ptr<elastic::Sentinel> sentinel) {
-      EXPECT_NE(sentinel, nullptr);
+                             std::unique_ptr<elastic::Sentinel> sentinel,
+                             const std::vector<std::string>& command) {
+      EXPECT_EQ(sentinel == nullptr, !command.empty()) << "a program has one of its own";
+      command_ = command;
       return note("launched_rank", c);
+    };
+    s.become_program = [this](const engine::JobConfig& own, const auto& given,
+                              const std::string& job_file,
+                              const std::vector<std::string>& command) {
+      command_ = command;
+      given_ = given;
+      job_file_ = job_file;
+      return note("become_program", own);
     };
     s.simulate = sim::run_simulator;
     s.inside_launcher = [this] { return inside_launcher_; };
@@ -74,6 +89,9 @@ class CliTest : public ::testing::Test {
   engine::JobConfig config_;  // and with what
   int exit_code_ = 0;         // what services return
   bool inside_launcher_ = false;
+  std::vector<std::string> command_;  // of a program of the user's own
+  std::vector<std::pair<std::string, std::string>> given_;
+  std::string job_file_;
   int sentinels_forked_ = 0;
   std::string asked_;
   std::string settings_asked_of_;  // endpoints

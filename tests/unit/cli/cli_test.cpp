@@ -217,5 +217,64 @@ TEST_F(CliTest, BenchmarksAreAProgramOfTheirOwnThatGetsItsWordsAsTheyAre) {
   EXPECT_EQ(started, (std::vector<std::string>{"step", "--no-such-flag"}));
 }
 
+TEST_F(CliTest, RunStartsAProgramWithAllItsWords) {
+  EXPECT_EQ(run({"run", "--workers", "3", "--", "python3", "train.py", "--workers", "7"}), 0);
+  EXPECT_EQ(started_, "program");
+  EXPECT_EQ(config_.workers, 3u);
+  EXPECT_TRUE(engine::is_program(config_));
+  EXPECT_EQ(command_, (std::vector<std::string>{"python3", "train.py", "--workers", "7"}));
+}
+
+TEST_F(CliTest, RunInsideALauncherIsOneRank) {
+  inside_launcher_ = true;
+  EXPECT_EQ(run({"run", "--", "./train"}), 0);
+  EXPECT_EQ(started_, "launched_rank");
+  EXPECT_EQ(command_, (std::vector<std::string>{"./train"}));
+}
+
+TEST_F(CliTest, AllAfterTheDashesIsThePrograms) {
+  EXPECT_EQ(run({"run", "--quiet", "--", "./train", "--epochs", "4", "--", "x"}), 0) << err();
+  EXPECT_TRUE(config_.quiet);
+  EXPECT_EQ(command_, (std::vector<std::string>{"./train", "--epochs", "4", "--", "x"}));
+}
+
+TEST_F(CliTest, RunOnHostsIsACoordinatorWhoseWorkersAreTheProgram) {
+  EXPECT_EQ(run({"run", "--hosts", "a:2,b", "--remote-program", "/m", "--", "./t", "it's"}), 0);
+  EXPECT_EQ(started_, "coordinator");
+  EXPECT_EQ(config_.cloud_provider, "ssh");
+  EXPECT_EQ(config_.cloud_program, R"('./t' 'it'\''s')");
+  EXPECT_EQ(run({"run", "--hosts", "a", "--cloud-provider", "gce", "--", "./t"}), 2);
+  EXPECT_EQ(run({"run", "--hosts", "a", "--chaos", "kill@step=3", "--", "./t"}), 2);
+  EXPECT_EQ(run({"run", "--hosts", "a", "--program-dir", "/absent", "--", "./t"}), 2);
+  EXPECT_THAT(err(), HasSubstr("/absent is no folder"));
+}
+
+TEST_F(CliTest, AWorkerBecomesAProgramWithItsSettings) {
+  EXPECT_FALSE(starts_a_worker({"worker", "--", "./t"}, false)) << "it has a sentinel of its own";
+  EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--notice", "gce", "--", "./t", "-x"}), 0);
+  EXPECT_EQ(started_, "become_program");
+  EXPECT_EQ(config_.coordinator, "h:1");
+  EXPECT_EQ(command_, (std::vector<std::string>{"./t", "-x"}));
+  EXPECT_THAT(given_, ::testing::Contains(std::pair<std::string, std::string>{"notice", "gce"}));
+  EXPECT_EQ(run({"worker", "--", "./t"}), 2);
+  EXPECT_THAT(err(), HasSubstr("--coordinator"));
+}
+
+TEST_F(CliTest, SettingsOfNetworksAreNotForPrograms) {
+  EXPECT_EQ(run({"run", "--help-all"}), 0);
+  EXPECT_THAT(out(), ::testing::Not(HasSubstr("--global-batch")));
+  EXPECT_THAT(out(), HasSubstr("--reduction"));
+  EXPECT_EQ(run({"run", "--global-batch", "32", "--", "./t"}), 2);
+  EXPECT_THAT(err(), HasSubstr("--global-batch is for the networks of mayfly"));
+}
+
+TEST_F(CliTest, RunWithoutAProgramOrWithANetworkIsRefused) {
+  EXPECT_EQ(run({"run", "--workers", "3"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("run expects a program"));
+  EXPECT_EQ(run({"run", "--model", "resnet20", "--", "./train"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--model is for the networks of mayfly"));
+  EXPECT_EQ(started_, "");
+}
+
 }  // namespace
 }  // namespace mayfly::cli

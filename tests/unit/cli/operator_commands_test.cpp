@@ -41,6 +41,8 @@ TEST_F(OperatorTest, ScaleAndDrainTakeANumber) {
   EXPECT_EQ(asked_, "host:7 drain 3");
   EXPECT_EQ(run({"scale", folder_.path(), "7"}), 0) << err();
   EXPECT_EQ(asked_, "127.0.0.1:4242 scale 7");
+  EXPECT_EQ(run({"give-up", folder_.path(), "2"}), 0) << err();
+  EXPECT_EQ(asked_, "127.0.0.1:4242 give-up 2");
   asked_.clear();
   EXPECT_EQ(run({"scale", folder_ / "nothing", "6"}), 2);
   EXPECT_THAT(err(), HasSubstr("nothing is not a run directory"));

@@ -5,10 +5,12 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "cli/plan_keep.hpp"
 #include "cli/plan_market.hpp"
+#include "engine/cloud/kept_plan.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
@@ -93,6 +95,7 @@ TEST_F(PlanTest, PrintsARankedTableWithReasonsAndDates) {
   EXPECT_THAT(out(), HasSubstr("is the cheapest of the"));
   EXPECT_THAT(out(), HasSubstr("A deadline below"));
   EXPECT_THAT(out(), HasSubstr("by Young"));
+  EXPECT_THAT(out(), HasSubstr("by Daly; the plan's is "));
   EXPECT_THAT(out(), Not(HasSubstr("warning")));
 }
 
@@ -127,12 +130,17 @@ TEST_F(PlanTest, JobFileIsOneThatTheCoordinatorTakes) {
   EXPECT_EQ(config_.cloud_budget, 9);
   EXPECT_EQ(config_.steps, 800000U);
   EXPECT_EQ(config_.plan, folder_ / "job.plan.json") << "beside the job file";
-  const auto kept = read_plan(config_.plan);
+  const auto kept = engine::read_kept_plan(config_.plan);
   ASSERT_TRUE(kept.ok()) << kept.error().detail;
   EXPECT_EQ(kept.value().plan, chosen.at("plan").as_string().c_str());
   EXPECT_EQ(kept.value().steps, 800000);
   EXPECT_EQ(kept.value().time_s.median, chosen.at("time_s").at("median").to_number<double>());
   EXPECT_GT(kept.value().speed("small", 1), 0);
+  const boost::json::object& checkpoints = plan.at("checkpoints").as_object();
+  EXPECT_EQ(checkpoints.at("chosen_s"), checkpoints.at("daly_s"));
+  EXPECT_EQ(kept.value().checkpoint_every_s, checkpoints.at("chosen_s").to_number<double>());
+  EXPECT_THAT(kept.value().checkpoint_because, HasSubstr("0.5 s each, "));
+  EXPECT_NEAR(60 * config_.checkpoint_minutes, kept.value().checkpoint_every_s, 1e-6);
   const auto offers = engine::parse_offers(config_.cloud_offers);
   ASSERT_TRUE(offers.ok());
   ASSERT_EQ(offers.value().size(), chosen.at("offers").as_array().size());
@@ -147,6 +155,47 @@ TEST_F(PlanTest, JobFileIsOneThatTheCoordinatorTakes) {
   EXPECT_EQ(plan_with({"--cloud-provider", "local", "--write", path}), 2);
   EXPECT_THAT(err(), HasSubstr("job.plan.json exists already"));
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(PlanTest, JobFileHasTheCompositionOfTheChosenRow) {
+  std::string text(kMarket);
+  text.replace(text.rfind("price = 0.15"), 12, "price = 0.40\nimages_per_second = 2600");
+  write("market.toml", text);
+  const std::string path = folder_ / "job.toml";
+  ASSERT_EQ(plan_with({"--deadline", "8h", "--max-workers", "3", "--min-workers", "3",
+                       "--cloud-provider", "local", "--write", path, "--json"}),
+            0)
+      << err();
+  const boost::json::object plan = boost::json::parse(out()).as_object();
+  const boost::json::object& chosen = plan.at("chosen").as_object();
+  EXPECT_EQ(boost::json::serialize(chosen.at("composition")), "[2,1]") << out();
+  ASSERT_EQ(run({"coordinator", "--config", path}), 0) << err();
+  EXPECT_EQ(config_.workers, 3U);
+  EXPECT_EQ(config_.cloud_composition, "2 x small@a:spot + 1 x big@a:spot");
+  const auto kept = engine::read_kept_plan(config_.plan);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(kept.value().speed("small", 3), kept.value().speed("big", 3)) << "of all together";
+}
+
+TEST_F(PlanTest, AnIntervalBetweenCheckpointsThatIsGivenStays) {
+  write("given.toml", "checkpoint_minutes = 5\n");
+  const std::string path = folder_ / "job.toml";
+  for (const std::vector<std::string>& given :
+       {std::vector<std::string>{"--checkpoint-minutes", "7"},
+        {"--config", folder_ / "given.toml"}}) {
+    std::vector<std::string> words = {"--deadline", "10h",     "--cloud-provider",
+                                      "local",      "--write", path};
+    words.insert(words.end(), given.begin(), given.end());
+    ASSERT_EQ(plan_with(words), 0) << err();
+    EXPECT_THAT(out(), Not(HasSubstr("the plan's is")));
+    ASSERT_EQ(run({"coordinator", "--config", path}), 0) << err();
+    EXPECT_EQ(config_.checkpoint_minutes, given[1] == "7" ? 7 : 5);
+    const auto kept = engine::read_kept_plan(config_.plan);
+    ASSERT_TRUE(kept.ok()) << kept.error().detail;
+    EXPECT_EQ(kept.value().checkpoint_because, "");
+    std::filesystem::remove(path);
+    std::filesystem::remove(config_.plan);
+  }
 }
 
 TEST_F(PlanTest, OffersOfTheJobHaveItsPrices) {
@@ -240,6 +289,45 @@ TEST_F(PlanTest, StudiesAreMarketsToo) {
   large.insert(large.end(), {"--family", "plain", "--gflops", "60", "--steps", "2000"});
   EXPECT_EQ(run(large), 0) << err();
   EXPECT_THAT(out(), HasSubstr("times the operations of the largest measured one"));
+}
+
+TEST_F(PlanTest, ChoosesParameterServersAndPolicy) {
+  const std::string path = folder_ / "job.toml";
+  const auto plan = [this](std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan",    "--calibration", MAYFLY_INVENTED_DIR,
+                                      "--steps", "100000",        "--max-workers",
+                                      "6",       "--network",     "net-20"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  ASSERT_EQ(plan({"--parameter-servers", "1,2,3", "--policies", "asp,bsp", "--goal", "fastest",
+                  "--cloud-provider", "local", "--write", path, "--json"}),
+            0)
+      << err();
+  const boost::json::object result = boost::json::parse(out()).as_object();
+  std::set<std::string> words;
+  for (const boost::json::value& row : result.at("rows").as_array()) {
+    words.insert(row.as_object().at("parameter_servers").as_string().c_str());
+  }
+  EXPECT_EQ(words, (std::set<std::string>{
+                       "ASP with 1 parameter server", "ASP with 2 parameter servers",
+                       "ASP with 3 parameter servers (no cluster with so many was measured)",
+                       "BSP with 1 parameter server (speed derived, not measured)",
+                       "BSP with 2 parameter servers (speed derived, not measured)",
+                       "BSP with 3 parameter servers (speed derived, not measured)"}));
+  EXPECT_THAT(result.at("chosen").as_object().at("plan").as_string().c_str(),
+              HasSubstr(", ASP with 3 parameter servers"))
+      << "more servers are faster";
+  ASSERT_EQ(run({"coordinator", "--config", path}), 0) << err();
+  EXPECT_EQ(config_.sync, "asp");
+  EXPECT_EQ(config_.ps, 3U);
+  EXPECT_EQ(plan({"--parameter-servers", "0,1"}), 2);
+  EXPECT_THAT(err(), HasSubstr("plan 0 by itself"));
+  EXPECT_EQ(plan({"--policies", "ssp"}), 2);
+  EXPECT_THAT(err(), HasSubstr("expects asp, bsp"));
+  EXPECT_EQ(plan({"--parameter-servers", "0", "--policies", "bsp"}), 2);
+  EXPECT_EQ(plan({"--parameter-servers", "9"}), 2);
+  EXPECT_THAT(err(), HasSubstr("expects 0 to 8"));
 }
 
 TEST(MarketFile, FaultsHaveAPlace) {

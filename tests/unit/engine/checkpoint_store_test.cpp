@@ -154,5 +154,20 @@ TEST(UploadPace, IsAnEighthOfTheIntervalWithinBounds) {
   EXPECT_DOUBLE_EQ(upload_bytes_per_second(1 << 20, seconds(86400)), 2 * kMiB);
 }
 
+TEST_F(CheckpointStore, AnOlderOneThatWaitsIsNotWrittenAfterTheLast) {
+  Job job;
+  for (std::uint64_t first = 10; first < 200; first += 10) {
+    {
+      CheckpointWriter writer(
+          job, folder_.path(), [](const CheckpointRecord&) {}, nullptr);
+      nn::CheckpointFiles older = files_at(first);
+      nn::CheckpointFiles last = files_at(first + 1);
+      writer.write_later(Step{first}, std::move(older));  // its thread has to wake up first
+      EXPECT_TRUE(writer.write_now(Step{first + 1}, std::move(last)));
+    }
+    EXPECT_EQ(step_loaded(folder_.path()), first + 1);
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::engine

@@ -13,12 +13,12 @@
 #include "base/net/sockets.hpp"
 #include "base/random.hpp"
 #include "elastic/net/frame.hpp"
-#include "engine/reduction/reduction_layout.hpp"
+#include "engine/network/prepare_job.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/job_facts.hpp"
 #include "engine/state/starting_state.hpp"
-#include "engine/training/prepare_job.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -124,7 +124,7 @@ class Receiving : public ::testing::Test {
   }
 
   nn::CheckpointFiles files(std::uint64_t step) const {
-    const ReductionLayout layout(job->model);
+    const ReductionLayout layout = layout_of(job->model);
     nn::ModelState state = starting_state(*job, layout).value().state;
     state.committed = Step{step};
     return nn::encode_checkpoint(job->model, state, job->config.seed, job->fingerprint);
@@ -243,7 +243,7 @@ TEST_F(Receiving, WhatIsNotWhatWasOfferedIsNotKept) {
 }
 
 TEST_F(Receiving, RefusesAnotherJobsCheckpoint) {
-  const ReductionLayout layout(job->model);
+  const ReductionLayout layout = layout_of(job->model);
   nn::ModelState state = starting_state(*job, layout).value().state;
   state.committed = Step{20};
   Fingerprint other = job->fingerprint;

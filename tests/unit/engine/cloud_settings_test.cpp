@@ -32,6 +32,70 @@ TEST(CloudOffers, WhatIsWrongIsNamed) {
   }
 }
 
+TEST(CloudOffers, MayHaveALimit) {
+  EXPECT_EQ(parse_offers("a=1*2#3").value()[0].workers_most, 3u);
+  for (const char* bad : {"a#0", "a#-1", "a#x", "a#1.5", "a#"}) {
+    EXPECT_FALSE(parse_offers(bad).ok()) << bad;
+  }
+}
+
+JobConfig composed(const std::string& composition) {
+  JobConfig config;
+  config.workers = 3;
+  config.cloud_provider = "ec2";
+  config.cloud_offers = "a@z=1#2,a@y=1,b=2,b:on_demand=3";
+  config.cloud_composition = composition;
+  return config;
+}
+
+TEST(CloudComposition, NamesOffersAsBrieflyAsItCan) {
+  const auto offers = worker_offers(composed("1 x a@z:spot+ 1x b:on_demand + 1 x @y"));
+  ASSERT_TRUE(offers.ok()) << offers.error().detail;
+  std::vector<std::uint32_t> wanted;
+  for (const cloud_hooks::OfferTerms& terms : offers.value()) {
+    wanted.push_back(terms.wanted);
+  }
+  EXPECT_EQ(wanted, (std::vector<std::uint32_t>{1, 1, 0, 1}));
+  EXPECT_EQ(offer_name(offers.value()[3].offer), "b:on_demand");
+  const JobConfig config = composed("2 x a@z + 1 x b:spot");
+  EXPECT_TRUE(validate(config).ok());
+  JobConfig read;
+  ASSERT_TRUE(apply_toml(read, to_job_file(config), "job.toml").ok());
+  EXPECT_EQ(read.cloud_composition, config.cloud_composition);
+  EXPECT_EQ(parse_offers(read.cloud_offers).value()[0].workers_most, 2u);
+}
+
+std::string refusal_of(const JobConfig& config) {
+  const Result<void> valid = validate(config);
+  return valid.ok() ? "" : valid.error().detail;
+}
+
+TEST(CloudComposition, WhatIsWrongIsOneLine) {
+  EXPECT_EQ(refusal_of(composed("2 a@z")),
+            "cloud_composition: '2 a@z': expects N x TYPE@ZONE:MARKET + N x ..., as in 2 x a@zone "
+            "+ 1 x b");
+  EXPECT_EQ(refusal_of(composed("3 x c")), "cloud_composition: 'c' is none of cloud_offers");
+  EXPECT_EQ(refusal_of(composed("3 x b")),
+            "cloud_composition: 'b' may be b:spot or b:on_demand of cloud_offers; add :MARKET or "
+            "@ZONE");
+  EXPECT_EQ(refusal_of(composed("3 x a@z")),
+            "cloud_composition: 3 x a@z is above that offer's max_workers 2");
+  EXPECT_EQ(refusal_of(composed("1 x a@y + 2 x a@y")),
+            "cloud_composition: 'a@y:spot' is there twice");
+  EXPECT_EQ(refusal_of(composed("2 x a@y")),
+            "cloud_composition: has 2 workers, but workers is 3; give both the same number");
+  for (const char* bad : {"0 x a@y", "x a@y", "3 x", "+", "3 x a@y +", "-3 x a@y", "1e9 x a@y"}) {
+    EXPECT_NE(refusal_of(composed(bad)), "") << bad;
+  }
+  JobConfig other = composed("3 x a@y");
+  EXPECT_EQ(refusal_of(other), "");
+  other.cloud_on_demand_floor = 1;
+  EXPECT_NE(refusal_of(other), "");
+  other = composed("3 x a@y");
+  other.cloud_replan = "propose";
+  EXPECT_NE(refusal_of(other), "");
+}
+
 std::string refusal_of(JobConfig config, const std::string& offers) {
   config.cloud_provider = "ec2";
   config.cloud_offers = offers;

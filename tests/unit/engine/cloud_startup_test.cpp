@@ -123,6 +123,13 @@ TEST(CloudStartup, WithoutABundleACloudNeedsAScriptAndOthersSeeOurFiles) {
   EXPECT_FALSE(holds(text, "secret"));
 }
 
+TEST(CloudStartup, AProgramOfTheUsersEndsTheArgumentsOfAWorker) {
+  JobConfig config = config_for("gce");
+  config.cloud_program = "'python3' 'train.py'";
+  EXPECT_TRUE(holds(served_start(config, "c:1", "hash").value(),
+                    "--data /data --threads 8 -- 'python3' 'train.py'\n"));
+}
+
 TEST(CloudStartup, WhatIsFilledInIsNotReadAgain) {
   JobConfig config = config_for("exec");
   config.cloud_worker_args = "{bundle_sha256}{name}";

@@ -241,6 +241,17 @@ TEST(ApplySetting, NamesTheSourceOfABadValue) {
   }
 }
 
+TEST(Seeds, ThatOfTheDataIsThatOfTheJobUnlessItIsSet) {
+  JobConfig config;
+  config.seed = 7;
+  EXPECT_EQ(seed_of_samples(config), 7U);
+  EXPECT_EQ(describe_seeds(config), "7");
+  ASSERT_TRUE(apply_setting(config, "data-seed", "9", "flag --data-seed").ok());
+  EXPECT_EQ(seed_of_samples(config), 9U);
+  EXPECT_EQ(config.seed, 7U);
+  EXPECT_EQ(describe_seeds(config), "7, of the data 9");
+}
+
 TEST(Validate, AcceptsTheDefaults) {
   EXPECT_TRUE(validate(JobConfig{}).ok());
 }

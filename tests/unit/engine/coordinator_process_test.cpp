@@ -18,7 +18,7 @@
 #include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "engine/run/run_directory.hpp"
 #include "tests/unit/engine/nobody_listens.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"

@@ -1,7 +1,7 @@
 // A data set on its way from the coordinator to a worker. Whole jobs are in
 // tests/integration/engine/data_from_test.py.
 
-#include "engine/run/data_transfer.hpp"
+#include "engine/processes/data_transfer.hpp"
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>

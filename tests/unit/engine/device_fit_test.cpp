@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/reduction/model_layout.hpp"
 #include "engine/training/backend.hpp"
 #include "nn/cuda/device_choice.hpp"
 #include "tests/unit/collectives/nccl/fake_sum_device.hpp"
@@ -40,7 +41,7 @@ TEST(DeviceFit, AWorkerFitsExactlyIfItIsSaidTo) {
   for (const std::string name : {"resnet20", "resnet56"}) {
     const nn::Model model = nn::make_usual_model(name, 32).value();
     const nn::cuda::StepPlan plan = nn::cuda::make_step_plan(model, kMicrobatch, {});
-    const ReductionLayout layout(model);
+    const ReductionLayout layout = layout_of(model);
     for (const bool exact : {true, false}) {
       const std::size_t sums = device_sums_bytes(layout, exact);
       EXPECT_GE(sums, 2 * model.parameter_count * sizeof(float)) << "sums, and a copy for the wire";

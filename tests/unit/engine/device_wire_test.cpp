@@ -10,6 +10,7 @@
 #include "base/random.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 #include "engine/reduction/gradient_wire.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/training/backend.hpp"
 #include "tests/unit/collectives/nccl/host_sum_calls.hpp"
 
@@ -157,7 +158,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
 
   collectives::test::HostSumCalls calls;
   nn::Model model = nn::make_model("resnet20", 10).value();
-  ReductionLayout layout{model};
+  ReductionLayout layout = layout_of(model);
   std::vector<std::int32_t> exponents = std::vector<std::int32_t>(layout.blocks().block_count(), 3);
   std::size_t spoil = 0;  // an element that is infinite in microbatch 1; 0 = none
 };

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/random.hpp"
+#include "engine/reduction/model_layout.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -30,7 +31,7 @@ class GradientSumsTest : public testing::Test {
   }
 
   nn::Model model = nn::make_model("resnet20", 10).value();
-  ReductionLayout layout{model};
+  ReductionLayout layout = layout_of(model);
   std::vector<std::int32_t> exponents = std::vector<std::int32_t>(layout.blocks().block_count(), 0);
 };
 

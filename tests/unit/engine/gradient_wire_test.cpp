@@ -11,6 +11,7 @@
 
 #include "base/random.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
+#include "engine/reduction/model_layout.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -139,7 +140,7 @@ class WireTest : public ::testing::Test {
   }
 
   nn::Model model = nn::make_model("resnet20", 10).value();
-  ReductionLayout layout{model};
+  ReductionLayout layout = layout_of(model);
   std::vector<std::int32_t> exponents = std::vector<std::int32_t>(layout.blocks().block_count(), 3);
   float scale = 1;
 };

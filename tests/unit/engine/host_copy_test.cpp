@@ -1,4 +1,4 @@
-#include "engine/training/host_copy.hpp"
+#include "engine/network/host_copy.hpp"
 
 #include <gtest/gtest.h>
 

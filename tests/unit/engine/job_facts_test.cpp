@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "engine/training/prepare_job.hpp"
+#include "engine/network/prepare_job.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -34,6 +34,19 @@ TEST(JobFacts, MakeTheSameJobAsTheData) {
   EXPECT_EQ(job->fingerprint, worker->fingerprint);
   EXPECT_EQ(job->total_steps, 12u);
   EXPECT_EQ(job->epochs_at(4), 1);
+}
+
+TEST(JobFacts, SayThatWorkersWillHaveNothingToCompute) {
+  JobFacts facts;
+  facts.train_samples = 100;
+  facts.data = "Mine";
+  facts.program.steps = 5;
+  facts.program.global_batch = 32;
+  facts.program.microbatch = 16;
+  EXPECT_EQ(sentence_of(facts, 2),
+            "the program trains 5 steps of 32 samples in microbatches of 16, out of 100 samples of "
+            "Mine");
+  EXPECT_THAT(sentence_of(facts, 3), HasSubstr("2 microbatches, so 1 of 3 workers"));
 }
 
 TEST(JobFacts, OfWhichNoModelCanBeAreRefused) {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/processes/worker_join.hpp"
-#include "engine/training/device.hpp"
+#include "engine/membership/worker_join.hpp"
+#include "engine/network/device.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -47,7 +47,7 @@ class ObserverTest : public ::testing::Test {
     for (std::size_t i = 0; i < count; ++i) {
       donors.push_back(std::make_unique<StateDonor>("127.0.0.1"));
       const Result<DonorAddress> address =
-          donors.back()->offer(kView, kKey, state, part_of(nn::packed_state_size(state), i, count));
+          donors.back()->offer(kView, kKey, pack, part_of(nn::packed_state_size(state), i, count));
       EXPECT_TRUE(address.ok());
       addresses.push_back(address.value());
     }
@@ -65,6 +65,9 @@ class ObserverTest : public ::testing::Test {
   }
 
   nn::ModelState state;
+  const PackFunction pack = [this](std::size_t first, std::span<std::byte> out) {
+    nn::pack_state_part(state, first, out);
+  };
   WakeUp stop;
   std::vector<std::unique_ptr<StateDonor>> donors;
 };

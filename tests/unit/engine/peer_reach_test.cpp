@@ -1,4 +1,4 @@
-#include "engine/processes/peer_reach.hpp"
+#include "engine/membership/peer_reach.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

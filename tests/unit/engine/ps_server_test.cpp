@@ -8,9 +8,10 @@
 #include <latch>
 #include <thread>
 
+#include "engine/network/prepare_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/state/starting_state.hpp"
-#include "engine/training/prepare_job.hpp"
 #include "tests/unit/engine/silent_client.hpp"
 
 namespace mayfly::engine {
@@ -38,7 +39,7 @@ elastic::member_effect::Leave evicted() {
 TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
   const Result<std::unique_ptr<Job>> job = prepare_job(two_shards_with_followers());
   ASSERT_TRUE(job.ok()) << job.error().detail;
-  const ReductionLayout layout(job.value()->model);
+  const ReductionLayout layout = layout_of(job.value()->model);
   const Result<StartingState> start = starting_state(*job.value(), layout);
   ASSERT_TRUE(start.ok());
   for (int round = 0; round < 5; ++round) {

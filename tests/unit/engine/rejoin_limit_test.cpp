@@ -1,4 +1,4 @@
-#include "engine/processes/worker_join.hpp"
+#include "engine/membership/worker_join.hpp"
 
 #include <gtest/gtest.h>
 

@@ -81,7 +81,10 @@ class Member {
     const std::size_t bytes = nn::packed_state_size(state);
     DonorAddress own;
     if (!is_behind && rank == senders_of(view, bytes).front()) {
-      own = donor.offer(view.id, view.key, state, part_of(bytes, 0, 1)).value();
+      const auto pack = [this](std::size_t first, std::span<std::byte> out) {
+        nn::pack_state_part(state, first, out);
+      };
+      own = donor.offer(view.id, view.key, pack, part_of(bytes, 0, 1)).value();
     }
     const auto addresses = exchange_senders(*group.value(), view, own, is_behind, tuner, deadline);
     if (!addresses.ok()) {

@@ -9,8 +9,9 @@
 #include <thread>
 
 #include "collectives/tcp/tcp_transport.hpp"
-#include "engine/reduction/reduction_layout.hpp"
-#include "engine/training/prepare_job.hpp"
+#include "engine/network/compute_pool.hpp"
+#include "engine/network/prepare_job.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "tests/unit/engine/silent_client.hpp"
 
 namespace mayfly::engine {
@@ -27,7 +28,7 @@ JobConfig small_job() {
 
 TEST(WorkerLink, MayBeDestroyedByWhoHasTheOrderToLeave) {
   const std::unique_ptr<Job> job = prepare_job(small_job()).value();
-  const ReductionLayout layout(job->model);
+  const ReductionLayout layout = layout_of(job->model);
   const std::unique_ptr<datasets::Loader> loader =
       datasets::make_loader(job->data, datasets::LoaderOptions{});
   const std::unique_ptr<ComputePool> pool =

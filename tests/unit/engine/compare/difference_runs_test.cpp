@@ -33,16 +33,40 @@ TEST(DifferenceRuns, EachWorkerHasTheSameWorkInEveryCell) {
   ASSERT_TRUE(cells.ok());
   std::string names;
   for (const DifferenceCell& cell : cells.value()) {
-    names += cell.name;
-    const bool alone = cell.name == "A" || cell.name == "B";
-    EXPECT_EQ(cell.jobs, cell.name == "B" ? 4U : 1U) << cell.name;
-    EXPECT_EQ(value_in(cell, "workers"), alone ? "1" : "4") << cell.name;
-    EXPECT_EQ(value_in(cell, "global_batch"), alone ? "16" : "64") << cell.name;
+    const char name = static_cast<char>(cell.cell);
+    names += name;
+    const bool alone = name == 'A' || name == 'B';
+    EXPECT_EQ(cell.jobs, name == 'B' ? 4U : 1U) << name;
+    EXPECT_EQ(value_in(cell, "workers"), alone ? "1" : "4") << name;
+    EXPECT_EQ(value_in(cell, "global_batch"), alone ? "16" : "64") << name;
     EXPECT_EQ(value_in(cell, "threads"), "2");
-    EXPECT_EQ(value_in(cell, "reuse_images"), alone || cell.name == "C" ? "true" : "false");
-    EXPECT_EQ(cell.is_cold, cell.name == "E");
+    EXPECT_EQ(value_in(cell, "reuse_images"), alone || name == 'C' ? "true" : "false");
+    EXPECT_EQ(value_in(cell, "hosts"), "not said");
+    EXPECT_EQ(cell.is_cold, name == 'E');
   }
   EXPECT_EQ(names, "ABCED") << "D reads what E has brought into the page cache";
+}
+
+TEST(DifferenceRuns, OverHostsOneHostComputesWhatIsNotOfTheNetwork) {
+  DifferenceOptions options = options_of("");
+  options.job.hosts = "u@a:2,b:2";
+  options.one_host = "u@a";
+  const auto cells = difference_cells(options);
+  ASSERT_TRUE(cells.ok());
+  std::string names;
+  for (const DifferenceCell& cell : cells.value()) {
+    const char name = static_cast<char>(cell.cell);
+    names += name;
+    EXPECT_EQ(value_in(cell, "hosts"), name == 'C'                  ? "u@a:4"
+                                       : name == 'A' || name == 'B' ? "u@a:1"
+                                                                    : "not said")
+        << name;
+    EXPECT_EQ(value_in(cell, "reuse_images"), name == 'E' ? "false" : "true") << name;
+    EXPECT_FALSE(cell.is_cold) << "other hosts keep what is in their page caches";
+  }
+  EXPECT_EQ(names, "ABCNE");
+  options.job.threads = 0;
+  EXPECT_NE(complaint_about(options).find("how many threads"), std::string::npos);
 }
 
 TEST(DifferenceRuns, AnInjectedEffectHoldsWhereItsPartIsNotLeftOut) {
@@ -51,7 +75,7 @@ TEST(DifferenceRuns, AnInjectedEffectHoldsWhereItsPartIsNotLeftOut) {
   ASSERT_TRUE(cells.ok());
   for (const DifferenceCell& cell : cells.value()) {
     const std::string left = value_in(cell, "inject");
-    const char name = cell.name.front();
+    const char name = static_cast<char>(cell.cell);
     EXPECT_EQ(left, name == 'E'   ? "delay=5ms;slow=2x;slow=3x,worker=1;fetch=2ms;storage=20MB/s;"
                                     "prep=4ms,worker=2"
                     : name == 'D' ? "delay=5ms;slow=2x;slow=3x,worker=1;prep=4ms,worker=2"

@@ -11,11 +11,13 @@
 #include "elastic/core/member.hpp"
 #include "elastic/net/member_client.hpp"
 #include "elastic/net/progress_board.hpp"
+#include "engine/network/compute_pool.hpp"
+#include "engine/network/prepare_job.hpp"
+#include "engine/network/sgd_keeper.hpp"
+#include "engine/reduction/model_layout.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "engine/state/starting_state.hpp"
-#include "engine/training/prepare_job.hpp"
 #include "engine/training/trainer.hpp"
-#include "nn/checkpoint.hpp"
 
 namespace mayfly::test_support {
 namespace {
@@ -157,7 +159,7 @@ class WatchedLoader final : public datasets::Loader {
   void leave_images_out() override { inner_->leave_images_out(); }
   datasets::LoaderWait time_waited() const override { return inner_->time_waited(); }
   datasets::LoaderWork work() const override { return inner_->work(); }
-  const datasets::LoaderOptions& options() const override { return inner_->options(); }
+  datasets::FeedSettings settings() const override { return inner_->settings(); }
 
  private:
   const std::unique_ptr<datasets::Loader> inner_;
@@ -168,23 +170,35 @@ class WatchedLoader final : public datasets::Loader {
 
 }  // namespace
 
-/// What engine/processes/worker builds, on one thread of this process.
+WorkerKit make_network_kit(const engine::JobConfig& config,
+                           const std::function<void()>& unrequested) {
+  WorkerKit kit;
+  kit.job = engine::prepare_job(config).value();
+  kit.layout = std::make_unique<engine::ReductionLayout>(
+      engine::layout_of(kit.job->model, kit.job->bucket_size.elements));
+  datasets::LoaderOptions options;
+  options.seed = config.seed;
+  options.global_batch = config.global_batch;
+  options.microbatch = config.microbatch;
+  options.augment = config.augment;
+  options.threads = 0;
+  auto loader =
+      std::make_unique<WatchedLoader>(datasets::make_loader(kit.job->data, options), unrequested);
+  auto pool = engine::ComputePool::start(*kit.job, *kit.layout, *loader, nullptr, 1).value();
+  kit.state = std::make_unique<engine::SgdKeeper>(
+      *kit.job, *kit.layout, *pool, engine::starting_state(*kit.job, *kit.layout).value().state);
+  kit.feed = std::move(loader);
+  kit.computer = std::move(pool);
+  return kit;
+}
+
+/// A worker, on one thread of this process.
 class TrainingWorld::Worker {
  public:
   Worker(TrainingWorld& world, std::uint32_t number) : world_(world), number_(number) {
     engine::JobConfig config = world.config_;
     config.run_dir = world.folder_ / ("worker-" + std::to_string(number));
-    job_ = engine::prepare_job(config).value();
-    layout_ = std::make_unique<engine::ReductionLayout>(job_->model, job_->bucket_size.elements);
-    datasets::LoaderOptions options;
-    options.seed = config.seed;
-    options.global_batch = config.global_batch;
-    options.microbatch = config.microbatch;
-    options.augment = config.augment;
-    options.threads = 0;
-    loader_ = std::make_unique<WatchedLoader>(datasets::make_loader(job_->data, options),
-                                              [&world] { world.note_unrequested(); });
-    pool_ = engine::ComputePool::start(*job_, *layout_, *loader_, nullptr, 1).value();
+    kit_ = world.make_kit_(config, [&world] { world.note_unrequested(); });
     transport_ = world.hub_.make_transport("worker " + std::to_string(number));
   }
   ~Worker() {
@@ -202,25 +216,22 @@ class TrainingWorld::Worker {
   [[nodiscard]] Client& client() { return *client_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] std::string address() const { return transport_->address(); }
-  [[nodiscard]] const engine::Job& job() const { return *job_; }
 
  private:
   void train() {
-    engine::StartingState start = engine::starting_state(*job_, *layout_).value();
-    engine::WorkerLink link(*transport_, *pool_, *client_);
+    engine::WorkerLink link(*transport_, *kit_.computer, *client_);
     engine::CheckpointWriter checkpoints(
-        *job_, job_->config.run_dir + "/checkpoints",
+        *kit_.job, kit_.job->config.run_dir + "/checkpoints",
         [this](const engine::CheckpointRecord& record) {
           client_->send_report(engine::encode_record(record));
         },
         nullptr);
-    const Step committed = start.state.committed;
-    const std::uint64_t state_bytes = nn::packed_state_size(start.state);
+    const Step committed = kit_.state->committed();
+    const std::uint64_t state_bytes = kit_.state->packed_size();
     std::deque<engine::StepRecord> recent;
     const Bytes token;
-    engine::Trainer trainer({*job_, *layout_, *loader_, *pool_, *transport_, *client_, link,
-                             checkpoints, board_, token, recent},
-                            std::move(start.state));
+    engine::Trainer trainer({*kit_.job, *kit_.layout, kit_.feed.get(), *kit_.computer, *kit_.state,
+                             *transport_, *client_, link, checkpoints, board_, token, recent});
     client_->start(link);
     if (client_->joins_late()) {
       trainer.prepare_to_observe();
@@ -232,10 +243,7 @@ class TrainingWorld::Worker {
 
   TrainingWorld& world_;
   const std::uint32_t number_;
-  std::unique_ptr<engine::Job> job_;
-  std::unique_ptr<engine::ReductionLayout> layout_;
-  std::unique_ptr<datasets::Loader> loader_;
-  std::unique_ptr<engine::ComputePool> pool_;
+  WorkerKit kit_;
   std::unique_ptr<collectives::Transport> transport_;
   std::unique_ptr<Client> client_;
   elastic::ProgressBoard board_;
@@ -244,6 +252,7 @@ class TrainingWorld::Worker {
 
 TrainingWorld::TrainingWorld(const engine::JobConfig& config, const WorldOptions& options)
     : config_(config),
+      make_kit_(options.make_kit),
       hub_([this](MemberId member) { return fate_of(member); },
            [this](MemberId member) { has_died(member); }) {
   elastic::CoordinatorOptions core;

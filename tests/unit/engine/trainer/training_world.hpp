@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,19 +19,40 @@
 #include <thread>
 #include <vector>
 
+#include "datasets/feed.hpp"
 #include "elastic/core/coordinator.hpp"
 #include "engine/config/config.hpp"
 #include "engine/job/job.hpp"
+#include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/records.hpp"
+#include "engine/training/computer.hpp"
+#include "engine/training/state_keeper.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 #include "tests/unit/engine/trainer/memory_hub.hpp"
 
 namespace mayfly::test_support {
 
+/// What the trainer of one worker trains with.
+struct WorkerKit {
+  std::unique_ptr<engine::Job> job;
+  std::unique_ptr<engine::ReductionLayout> layout;
+  std::unique_ptr<datasets::Feed> feed;  ///< null = none
+  std::unique_ptr<engine::Computer> computer;
+  std::unique_ptr<engine::StateKeeper> state;
+};
+/// Makes that of one more worker. `unrequested` is to be called when a microbatch is computed that
+/// was not requested from the feed.
+using KitMaker = std::function<WorkerKit(const engine::JobConfig& config,
+                                         const std::function<void()>& unrequested)>;
+/// One of the engine's own networks, as engine/processes/worker makes it.
+[[nodiscard]] WorkerKit make_network_kit(const engine::JobConfig& config,
+                                         const std::function<void()>& unrequested);
+
 struct WorldOptions {
   std::uint32_t workers = 1;  ///< the job begins with so many
   /// A joiner whose state is larger takes it while the others train.
   std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
+  KitMaker make_kit = make_network_kit;
 };
 
 /// What became of a job.
@@ -43,8 +65,8 @@ struct WorldEnd {
   std::uint64_t views = 0;
   std::map<std::string, std::uint32_t> notes;    ///< of the coordinator, by kind
   std::map<MemberId, std::uint64_t> operations;  ///< so many were begun by each member
-  /// Microbatches that were computed without having been requested from the loader, so that no
-  /// thread could prepare them ahead.
+  /// Microbatches that were computed without having been requested from the feed, so that nobody
+  /// could prepare them ahead.
   std::uint64_t unrequested = 0;
 };
 
@@ -79,6 +101,7 @@ class TrainingWorld {
   void has_died(MemberId member);
 
   const engine::JobConfig config_;
+  const KitMaker make_kit_;
   const TemporaryFolder folder_;
   MemoryHub hub_;
   struct Fate {

@@ -1,0 +1,147 @@
+#include "engine/launch/program_command.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <set>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/process/spawn.hpp"
+#include "cloud_hooks/local_provider.hpp"
+#include "engine/config/config.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/signal_watcher.hpp"
+
+extern char** environ;
+
+namespace mayfly::engine {
+namespace {
+
+constexpr const char* kLibraryFile = "libmayfly.so.0";
+
+std::string text_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? "" : text;
+}
+
+/// The variable of a setting: "bind-host" and "bind_host" are MAYFLY_BIND_HOST.
+std::string variable_of(std::string name) {
+  for (char& c : name) {
+    c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return "MAYFLY_" + name;
+}
+
+/// What the user's variable names, and after that `folder`.
+std::string path_with(const char* variable, const std::string& folder) {
+  const std::string before = text_of(variable);
+  return before.empty() || folder.empty() ? before + folder : before + ":" + folder;
+}
+
+/// Where Python finds the package beside ours, which a build and a bundle have; an installed one
+/// lies where Python looks anyway. Empty = nothing to add.
+std::string python_path() {
+  const std::filesystem::path package = find_beside_program("python/mayfly/__init__.py");
+  return package.empty() ? "" : path_with("PYTHONPATH", package.parent_path().parent_path());
+}
+
+std::string absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).string();
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) {
+    words.push_back(const_cast<char*>(word.c_str()));
+  }
+  words.push_back(nullptr);
+  return words;
+}
+
+}  // namespace
+
+std::vector<std::string> command_at(const ProgramPlace& place,
+                                    const std::vector<std::string>& command) {
+  std::vector<std::string> words = {"/usr/bin/env"};
+  if (!place.folder.empty()) {
+    words.insert(words.end(), {"-C", place.folder});
+  }
+  words.emplace_back("MAYFLY_CHAOS=");
+  const auto add = [&words](const char* name, const std::string& value) {
+    if (!value.empty()) {
+      words.push_back(fmt::format("{}={}", name, value));
+    }
+  };
+  if (place.is_launched) {
+    add("MAYFLY_LAUNCHED", "true");
+    add("MAYFLY_WORKER_NUMBER", std::to_string(place.number));
+  }
+  add("MAYFLY_COORDINATOR", place.coordinator);
+  add(kJobFileVariable, place.job_file);
+  add("MAYFLY_RUN_DIR", place.run_dir);
+  add("MAYFLY_TOKEN_FILE", place.token_file);
+  add("MAYFLY_BIND_HOST", place.bind_host);
+  for (const auto& [name, value] : place.settings) {
+    add(variable_of(name).c_str(), value);
+  }
+  if (const std::filesystem::path library = find_beside_program(kLibraryFile); !library.empty()) {
+    add(kLibraryVariable, library);
+    add(kProgramVariable, own_program());
+    const std::filesystem::path folder = library.parent_path();
+    // Of a build or a bundle, for compiled programs. An installed library lies among others.
+    add("LD_LIBRARY_PATH", folder.filename() == "lib" ? "" : path_with("LD_LIBRARY_PATH", folder));
+  }
+  add("PYTHONPATH", python_path());
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+int run_command(const std::vector<std::string>& command) {
+  ::setenv(cloud_hooks::kLauncherPidVariable, std::to_string(::getpid()).c_str(), 1);
+  const std::vector<char*> words = pointers_to(command);
+  pid_t child = -1;
+  if (const int failure = ::posix_spawnp(&child, words[0], nullptr, nullptr, words.data(), environ);
+      failure != 0) {
+    log::error(fmt::format("{}: {}", command.front(), std::strerror(failure)));
+    return kExitFailed;
+  }
+  const SignalWatcher signals({SIGTERM, SIGUSR1}, [child](int signal) { ::kill(child, signal); });
+  const ProcessEnd end = wait_for_end(child);
+  return end.signal != 0 ? kExitFailed : end.exit_code;
+}
+
+int become_program(const JobConfig& own,
+                   const std::vector<std::pair<std::string, std::string>>& given,
+                   const std::string& job_file, const std::vector<std::string>& command) {
+  ProgramPlace place;
+  place.is_launched = own.launched;
+  place.number = own.worker_number;
+  place.coordinator = own.coordinator;
+  place.job_file = absolute(job_file);
+  // The program starts in another folder.
+  place.run_dir = absolute(own.run_dir);
+  place.token_file = absolute(own.token_file);
+  place.bind_host = own.bind_host == JobConfig().bind_host ? "" : own.bind_host;
+  place.settings = {{"resume", absolute(own.resume)}};
+  const std::set<std::string> placed = {"coordinator", "launched",  "worker_number", "run_dir",
+                                        "token_file",  "bind_host", "resume"};
+  std::ranges::copy_if(given, std::back_inserter(place.settings),
+                       [&](const auto& one) { return !placed.contains(one.first); });
+  place.folder = text_of(kProgramDirVariable);
+  const std::vector<std::string> words = command_at(place, command);
+  ::execv(words.front().c_str(), pointers_to(words).data());
+  log::error(fmt::format("{}: {}", words.front(), std::strerror(errno)));
+  return kExitFailed;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,49 @@
+#pragma once
+
+// How a program of the user's own (engine/program) is started as a worker: its environment says
+// where the job is.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+
+/// What the program's library is told. Empty texts are left out.
+struct ProgramPlace {
+  std::string coordinator;   ///< HOST:PORT
+  std::uint32_t number = 0;  ///< of the worker
+  std::string job_file;      ///< the job's settings, on the coordinator's host
+  std::string run_dir;       ///< where there is no job file
+  std::string token_file;    ///< the same
+  std::string bind_host;     ///< the same
+  bool is_launched = true;   ///< by this host's launcher, with which it ends
+  /// Further settings of the worker's own, by name.
+  std::vector<std::pair<std::string, std::string>> settings{};
+  std::string folder{};  ///< in which it is started; empty = this process's
+};
+
+/// The command that runs `command` with that environment. Names the library and the program beside
+/// ours, and has the Python package beside ours on Python's path, if they are there.
+[[nodiscard]] std::vector<std::string> command_at(const ProgramPlace& place,
+                                                  const std::vector<std::string>& command);
+
+/// Runs a command to its end as a child that dies with this process, passes SIGTERM and SIGUSR1 on
+/// to it, and returns its exit code (kExitFailed if a signal has ended it, or if it cannot be
+/// started, which is logged).
+[[nodiscard]] int run_command(const std::vector<std::string>& command);
+
+/// `mayfly worker ... -- COMMAND`: this process becomes the program, which joins as a worker with
+/// the settings `own`; those of `given` by their names, as on our command line, are settled here
+/// and not by the job. `job_file` as in ProgramPlace; empty = none. Starts in the folder that came
+/// with the bundle, if one did. Returns the exit code only if it cannot be started, which is
+/// logged.
+[[nodiscard]] int become_program(const JobConfig& own,
+                                 const std::vector<std::pair<std::string, std::string>>& given,
+                                 const std::string& job_file,
+                                 const std::vector<std::string>& command);
+
+}  // namespace mayfly::engine

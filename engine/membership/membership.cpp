@@ -1,0 +1,71 @@
+#include "engine/membership/membership.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <optional>
+
+#include "base/log.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/run/checkpoint_writer.hpp"
+#include "engine/run/network_interface.hpp"
+#include "engine/training/trainer.hpp"
+#include "engine/training/worker_link.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+/// No coordinator came back, so what this worker has just saved is nowhere else. Whoever cleans up
+/// behind it (cloud_hooks/ssh) keeps a folder that has this file.
+void mark_as_left_alone(const JobConfig& config) {
+  std::ofstream file(config.run_dir + "/left_alone");
+  if (!(file << "No coordinator has the newest checkpoint.\n").flush()) {
+    log::warning(config.run_dir + "/left_alone cannot be written; copy the checkpoint elsewhere");
+  }
+}
+
+}  // namespace
+
+MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& client,
+                        bool can_observe) {
+  const JobConfig& config = parts.job.config;
+  WorkerLink link(parts.transport, parts.computer, client);
+  CheckpointUploader uploader(coordinator_endpoints(config), parts.token);
+  CheckpointWriter checkpoints(
+      parts.job, config.run_dir + "/checkpoints",
+      [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); },
+      &uploader);
+  if (parts.trace != nullptr) {
+    if (Result<void> opened = parts.trace->open(config.run_dir + "/trace", client.id());
+        !opened.ok()) {
+      log::warning("no trace: " + opened.error().detail);
+    }
+  }
+  const Step committed = parts.state.committed();
+  const std::uint64_t state_bytes = parts.state.packed_size();
+  Trainer trainer({parts.job, parts.layout, parts.feed, parts.computer, parts.state,
+                   parts.transport, client, link, checkpoints, parts.board, parts.token,
+                   parts.untold.steps, parts.trace, parts.after_commit, parts.device_sums});
+  client.start(link);
+  if (client.joins_late() && can_observe) {
+    trainer.prepare_to_observe();
+  }
+  parts.signals.tell(&client);
+  if (client.joins_late()) {  // else no member is at work that a broken link would stop
+    parts.peer_reach.wait([&link](Duration most) { return link.wait_for_order(most); });
+  }
+  client.post(elastic::member_event::Loaded{committed, state_bytes});
+  log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
+  elastic::member_effect::Leave leave = trainer.run();
+  log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
+  if (leave.write_checkpoint && leave.reason == elastic::DismissReason::kJobFailed) {
+    mark_as_left_alone(config);
+  }
+  parts.signals.tell(nullptr);
+  const double waited_ms = parts.feed == nullptr ? 0 : to_ms(parts.feed->time_waited().total());
+  client.send_report(encode_record(WorkerRecord{waited_ms, value(trainer.committed())}));
+  std::vector<std::string> unproven_peers = trainer.unproven_peers(leave.reason);
+  return {std::move(leave), std::move(unproven_peers)};
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,63 @@
+#pragma once
+
+// One membership of a worker that trains by all-reduce: from the moment when the coordinator has
+// taken it in until it leaves. What it trains, it knows only through the trainer's ports.
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "collectives/group.hpp"
+#include "datasets/feed.hpp"
+#include "elastic/net/member_client.hpp"
+#include "elastic/net/progress_board.hpp"
+#include "elastic/net/reconnect.hpp"
+#include "engine/job/job.hpp"
+#include "engine/membership/peer_reach.hpp"
+#include "engine/membership/worker_join.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "engine/run/records.hpp"
+#include "engine/run/trace.hpp"
+#include "engine/training/computer.hpp"
+#include "engine/training/state_keeper.hpp"
+
+namespace mayfly::engine {
+
+/// What this worker knows of the job's steps that the coordinator may not know. It outlives a
+/// membership: the job may go on from steps that only a worker has reported that was cut off.
+struct Untold {
+  elastic::ReportQueue reports;
+  std::deque<StepRecord> steps;  ///< the last ones
+};
+
+/// All of it outlives the membership.
+struct MembershipParts {
+  const Job& job;
+  ReductionLayout& layout;
+  datasets::Feed* feed;  ///< null = none
+  Computer& computer;
+  StateKeeper& state;  ///< with which `computer` computes
+  collectives::Transport& transport;
+  elastic::ProgressBoard& board;
+  PeerReach& peer_reach;
+  const Bytes& token;
+  Untold& untold;
+  LeaveSignals& signals;
+  Trace* trace = nullptr;                ///< null = none
+  std::function<void()> after_commit{};  ///< see TrainerParts
+  collectives::DeviceSums* device_sums = nullptr;
+};
+
+struct MembershipEnd {
+  elastic::member_effect::Leave leave;
+  std::vector<std::string> unproven_peers;  ///< see Trainer
+};
+
+/// Trains as the member that `client` has become. The state may be observed while members train
+/// (StateKeeper::make_observed) only if `can_observe`.
+[[nodiscard]] MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& client,
+                                      bool can_observe = true);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,47 @@
+#pragma once
+
+// Prepares a job from a configuration: its data set, its network, and everything that must be equal
+// on all workers.
+
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "engine/config/config.hpp"
+#include "engine/job/job.hpp"
+
+namespace mayfly::engine {
+
+/// What a process reads of the data set.
+enum class DataUse { kFacts, kTraining };
+
+/// Opens the data, builds the model for its images, and derives the rest; in `config` of the result
+/// init_from is the folder that "latest" means now. Only who trains joins the host's store of
+/// images. Also fixes the process's instruction set and convolution kernels (nn::cpu::select_isa,
+/// select_conv_kernels). The user can correct all errors: exit code 2.
+[[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config,
+                                                       DataUse use = DataUse::kFacts);
+
+/// What the job's checkpoints are measured with: the network and the data set.
+struct TestSet {
+  nn::Model model;
+  datasets::DatasetPair data;
+};
+/// Opens it for a process that computes on the CPU and takes no part in training. Also fixes the
+/// process's instruction set and convolution kernels.
+[[nodiscard]] Result<TestSet> open_test_set(const JobConfig& config);
+
+/// Whether the data set, the GPU or the user's program (is_program()) is not in this process, so
+/// that prepare_job() would fail here but perhaps not elsewhere.
+[[nodiscard]] bool lacks_data_or_device(const JobConfig& config);
+
+/// Prepares a job in a coordinator that has neither the data set nor the device that computes, as
+/// far as that is possible. Before complete_job() only its `config` and `microbatches` may be used.
+[[nodiscard]] Result<std::unique_ptr<Job>> begin_job(const JobConfig& config);
+
+/// Derives the rest from the facts that a worker reports of its own job. `job.config` stays as it
+/// is, except that a program says how long its job is and how large its batches are: steps,
+/// global_batch, microbatch, evaluate. kInvalidInput if such a job is impossible.
+[[nodiscard]] Result<void> complete_job(Job& job, JobFacts facts);
+
+}  // namespace mayfly::engine

@@ -1,0 +1,272 @@
+#include "engine/processes/data_transfer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/net/sockets.hpp"
+#include "base/thread_priority.hpp"
+#include "base/try_assign.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/record_wire.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kVisitsMax = 8;
+constexpr std::size_t kPathBytesMax = 4096;
+constexpr std::size_t kDataChunkBytes = 256U << 10;
+
+Error io_error(const std::string& what, const std::string& path) {
+  return {Errc::kIo,
+          fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(errno))};
+}
+
+Error changed_error() {
+  return {Errc::kCorrupt, "the coordinator's data set is not what it was when this began"};
+}
+
+/// The name and size of what comes, or its hash.
+Result<void> send_file_head(int fd, const std::string& name, std::uint64_t bytes) {
+  WireWriter out;
+  out.put_string(name);
+  out.put(bytes);
+  return send_frame(fd, out.take());
+}
+
+Result<void> send_digest(int fd, const Digest& digest) {
+  WireWriter out;
+  out.put(digest.high);
+  out.put(digest.low);
+  return send_frame(fd, out.take());
+}
+
+/// The whole file is read, so that its hash is right; what the worker has is not sent.
+Result<void> send_file(int fd, const std::string& root, const std::string& name,
+                       std::uint64_t first) {
+  const std::string path = root + "/" + name;
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const off_t size = file.valid() ? ::lseek(file.get(), 0, SEEK_END) : -1;
+  if (size < 0 || ::lseek(file.get(), 0, SEEK_SET) < 0) {
+    return io_error("read", path);
+  }
+  TRY(send_file_head(fd, name, static_cast<std::uint64_t>(size)));
+  Digester digester;
+  Bytes chunk(kDataChunkBytes);
+  for (std::uint64_t at = 0; at < static_cast<std::uint64_t>(size);) {
+    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+    if (got <= 0) {
+      return got < 0 ? io_error("read", path) : changed_error();
+    }
+    const auto count = static_cast<std::uint64_t>(got);
+    const ByteSpan bytes = ByteSpan(chunk).first(count);
+    digester.add(bytes);
+    const std::uint64_t skipped = std::min(count, first - std::min(first, at));
+    const Result<void> sent = send_exactly(fd, bytes.subspan(skipped), transfer_deadline());
+    if (!sent.ok()) {
+      return sent;
+    }
+    at += count;
+  }
+  return send_digest(fd, digester.finish());
+}
+
+Result<void> write_all(int fd, ByteSpan bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) {
+      return io_error("write", path);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Bytes encode(const DataHead& head) {
+  return bytes_of(head, kPathBytesMax);
+}
+
+Result<DataHead> decode_data_head(ByteSpan bytes) {
+  const auto head = message_in<DataHead>(bytes, kPathBytesMax);
+  const bool is_sound = head && (head->file.empty() || (is_inside(head->file) && head->files == 1));
+  return is_sound ? Result<DataHead>(*head) : Error{Errc::kCorrupt, "not the head of a data set"};
+}
+
+bool is_inside(const std::string& name) {
+  const fs::path path(name);
+  return !name.empty() && name.find('\0') == std::string::npos && path.is_relative() &&
+         std::none_of(path.begin(), path.end(), [](const fs::path& part) {
+           return part == ".." || part == "." || part.empty();
+         });
+}
+
+Result<DataHead> receive_data_head(int fd) {
+  const Result<Bytes> heard = receive_frame(fd);
+  return heard.ok() ? decode_data_head(heard.value()) : heard.error();
+}
+
+// --- the coordinator's side
+
+DataSender::DataSender(std::string data, const Digest& digest)
+    : data_(std::move(data)), digest_(digest) {}
+
+DataSender::~DataSender() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closing_ = true;
+    for (const Visit& visit : visits_) {
+      ::shutdown(visit.socket.get(), SHUT_RDWR);
+    }
+  }
+  for (Visit& visit : visits_) {
+    visit.thread.join();
+  }
+}
+
+void DataSender::take(UniqueFd socket, std::string host) {
+  const std::lock_guard lock(mutex_);
+  visits_.remove_if([](Visit& visit) {
+    if (visit.is_over) {
+      visit.thread.join();
+    }
+    return visit.is_over.load();
+  });
+  if (is_closing_) {
+    return;
+  }
+  if (visits_.size() == kVisitsMax) {
+    (void)send_frame(socket.get(), encode(TransferAnswer{}));
+    return;
+  }
+  Visit& visit = visits_.emplace_back();
+  visit.socket = std::move(socket);
+  visit.host = std::move(host);
+  visit.thread = std::thread([this, &visit] { serve(visit); });
+}
+
+void DataSender::serve(Visit& visit) {
+  pthread_setname_np(pthread_self(), "data");
+  run_with_low_priority();
+  if (const Result<void> sent = send_to(visit.socket.get()); !sent.ok()) {
+    log::info(fmt::format("data set for {}: {}", visit.host, sent.error().detail));
+  }
+  ::shutdown(visit.socket.get(), SHUT_RDWR);
+  visit.is_over = true;
+}
+
+void DataSender::look_at_files() {
+  files_ = datasets::files_of_dataset(data_);
+  if (!files_->ok()) {
+    return;
+  }
+  for (const std::string& name : files_->value().names) {
+    std::error_code unknown;
+    const auto size = fs::file_size(files_->value().root + "/" + name, unknown);
+    bytes_ += unknown ? 0 : size;
+  }
+}
+
+Result<void> DataSender::send_to(int fd) {
+  TransferAnswer answer;
+  DataHead head;
+  std::call_once(looked_, [this] { look_at_files(); });
+  if (!files_->ok()) {
+    answer.verdict = TransferAnswer::Verdict::kRefused;
+    answer.text = "it has no data set to send: " + files_->error().detail;
+    return send_frame(fd, encode(answer));
+  }
+  const datasets::DatasetFiles& files = files_->value();
+  head = {digest_, files.is_file ? files.names.front() : "", files.names.size(), bytes_};
+  answer.verdict = TransferAnswer::Verdict::kTransfer;
+  TRY(send_frame(fd, encode(answer)));
+  TRY(send_frame(fd, encode(head)));
+  const Result<Bytes> heard = receive_frame(fd);
+  if (!heard.ok()) {
+    return heard.error().code == Errc::kPeerLost ? Result<void>() : heard.error();
+  }
+  WireReader in(heard.value());
+  const auto complete = in.get<std::uint64_t>();
+  std::uint64_t first = in.get<std::uint64_t>();
+  for (std::uint64_t i = complete; i < files.names.size(); ++i) {
+    TRY(send_file(fd, files.root, files.names[i], std::exchange(first, 0)));
+  }
+  return send_file_head(fd, "", 0);
+}
+
+// --- the worker's side
+
+Result<void> IncomingData::receive(int fd, const DataHead& head,
+                                   const std::function<void(std::uint64_t)>& on_progress) {
+  if (head_ && *head_ != head) {
+    return changed_error();
+  }
+  head_ = head;
+  WireWriter out;
+  out.put(position_.files);
+  out.put(position_.bytes);
+  TRY(send_frame(fd, out.take()));
+  while (true) {
+    TRY_ASSIGN(const bool more, receive_file(fd, on_progress));
+    if (!more) {
+      return position_.files == head.files ? Result<void>() : changed_error();
+    }
+  }
+}
+
+/// False: there are no more.
+Result<bool> IncomingData::receive_file(int fd,
+                                        const std::function<void(std::uint64_t)>& on_progress) {
+  TRY_ASSIGN(const Bytes heard, receive_frame(fd));
+  WireReader in(heard);
+  const std::string name = in.get_string(kPathBytesMax);
+  const auto size = in.get<std::uint64_t>();
+  if (!in.complete() || (!name.empty() && !is_inside(name)) || size < position_.bytes) {
+    return Error{Errc::kCorrupt, "not a file of a data set"};
+  }
+  if (name.empty()) {
+    return false;
+  }
+  const std::string path = folder_ + "/" + name;
+  TRY(make_directories(fs::path(path).parent_path().string()));
+  const int mode = position_.bytes == 0 ? O_TRUNC : O_APPEND;
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644));
+  if (!file.valid()) {
+    return io_error("write", path);
+  }
+  Bytes chunk(kDataChunkBytes);
+  while (position_.bytes < size) {
+    const std::uint64_t count = std::min<std::uint64_t>(size - position_.bytes, chunk.size());
+    const std::span<std::byte> target = std::span(chunk).first(count);
+    TRY(receive_exactly(fd, target, transfer_deadline()));
+    TRY(write_all(file.get(), target, path));
+    digester_->add(target);
+    position_.bytes += count;
+    received_ += count;
+    on_progress(received_);
+  }
+  TRY_ASSIGN(const Bytes said, receive_frame(fd));
+  WireReader digest(said);
+  const Digest expected{digest.get<std::uint64_t>(), digest.get<std::uint64_t>()};
+  if (digester_->finish() != expected) {
+    return Error{Errc::kCorrupt, name + " did not arrive as it was sent"};
+  }
+  position_ = {position_.files + 1, 0};
+  digester_ = std::make_unique<Digester>();
+  return true;
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,118 @@
+#pragma once
+
+// The Computer of a worker whose program computes (Mailbox): it puts the program's results into the
+// sums of the step.
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "datasets/core/sample_stream.hpp"
+#include "engine/job/job.hpp"
+#include "engine/program/mailbox.hpp"
+#include "engine/program/program_state.hpp"
+#include "engine/reduction/gradient_sums.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "engine/training/computer.hpp"
+
+namespace mayfly::engine {
+
+/// What the program says of a microbatch.
+struct MicrobatchResult {
+  /// Of each parameter, in the order in which they were registered; null = all zeros.
+  std::span<const float* const> gradients;
+  std::span<const double> metrics;  ///< in the order in which they were registered
+  float loss = 0;                   ///< mean over the microbatch
+  std::uint32_t correct = 0;
+  float weight = 1;  ///< of loss and gradients in the means of the step; at least 0
+};
+
+/// What an evaluation of the whole test set has found.
+struct ProgramEvaluation {
+  std::uint64_t step = 0;  ///< after which it was made
+  std::uint64_t samples = 0;
+  std::uint64_t correct = 0;
+  double loss_sum = 0;
+};
+
+class ProgramComputer final : public Computer {
+ public:
+  /// All arguments outlive it. `test_chunk`: samples of the test set that are evaluated at once.
+  ProgramComputer(const Job& job, const ReductionLayout& layout, const ProgramTensors& tensors,
+                  ProgramState& state, Mailbox& mailbox, std::uint32_t test_chunk);
+
+  // The program's thread:
+  /// Which samples a microbatch or a chunk has, in its order, and in which pass over the data set
+  /// each is used (0 for chunks).
+  struct Samples {
+    std::vector<std::uint64_t> ids;
+    std::vector<std::uint64_t> epochs;
+  };
+  [[nodiscard]] Samples samples_of(const ProgramTask& task) const;
+  /// A seed of the microbatch alone, whoever computes it.
+  [[nodiscard]] std::uint64_t seed_of(const ProgramTask& task) const;
+  /// The program begins with the task at hand.
+  void begins() { taken_ = monotonic_now(); }
+  /// Adds the result of the microbatch at hand.
+  void add(const MicrobatchResult& result);
+  /// The result of the chunk at hand: how many predictions were right, and the sum of the losses.
+  void evaluated(std::uint64_t correct, double loss_sum);
+  /// Whether the first microbatch of the step was computed here, which is so for one worker of the
+  /// job's in each step. While the program updates.
+  [[nodiscard]] bool has_first() const { return has_first_; }
+  /// The last evaluation in which this worker took part, once.
+  [[nodiscard]] std::optional<ProgramEvaluation> take_evaluation();
+
+  void begin_step(std::uint64_t step, std::span<const std::int32_t> exponents,
+                  std::optional<std::uint32_t> audited) override;
+  void add_microbatches(std::span<const std::uint32_t> microbatches) override;
+  [[nodiscard]] bool wait_for_bucket(std::size_t bucket) override;
+  [[nodiscard]] bool wait_for_step() override { return mailbox_.wait_until_done(); }
+  [[nodiscard]] const GradientSums& sums() const override { return sums_; }
+  [[nodiscard]] std::optional<std::uint64_t> audited_hash() const override { return audited_hash_; }
+  [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch) override;
+  void discard() override { mailbox_.discard(); }
+  void drop_queued() override { mailbox_.drop_queued(); }
+  void interrupt() override { mailbox_.interrupt(); }
+  void clear_interrupt() override { mailbox_.clear_interrupt(); }
+  [[nodiscard]] std::optional<Error> failure() const override { return std::nullopt; }
+  [[nodiscard]] std::size_t test_chunks() const override;
+  [[nodiscard]] EvaluationSums evaluate(std::span<const std::uint32_t> chunks) override;
+  void evaluated_by_all(const EvaluationSums& sums) override;
+  void run_parts(const PartFunction& function) override { function(0, 1); }
+  [[nodiscard]] std::size_t thread_count() const override { return 1; }
+  [[nodiscard]] ComputeSpeed take_speed() override;
+  [[nodiscard]] ComputeWork computed() const override;
+
+ private:
+  void fill(const MicrobatchResult& result);
+
+  const Job& job_;
+  const ReductionLayout& layout_;
+  const ProgramTensors& tensors_;
+  ProgramState& state_;
+  Mailbox& mailbox_;
+  const std::uint32_t test_chunk_;
+  const datasets::SampleStream stream_;
+  GradientSums sums_;
+  AlignedBuffer<float> vector_;  // of the microbatch at hand
+  std::uint64_t step_ = 0;
+  std::optional<std::uint32_t> audited_;
+  std::optional<std::uint64_t> audited_hash_;
+  std::optional<std::uint64_t> repeated_hash_;
+  bool has_first_ = false;
+  EvaluationSums evaluation_;  // of the chunk at hand
+  std::mutex mutex_;
+  std::optional<ProgramEvaluation> evaluated_;  // guarded by mutex_
+  std::optional<Instant> taken_;                // when the program came for the microbatch at hand
+  std::atomic<std::uint64_t> microbatches_{0};
+  std::atomic<std::int64_t> computed_ns_{0};
+  std::uint64_t microbatches_told_ = 0;
+  std::int64_t computed_ns_told_ = 0;
+};
+
+}  // namespace mayfly::engine

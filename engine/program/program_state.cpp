@@ -1,0 +1,493 @@
+#include "engine/program/program_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/try_assign.hpp"
+#include "collectives/plan/exact_sum.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::uint64_t kPackedMagic = 0x314d4752504d464dULL;
+// In the optimizer's file of a checkpoint, beside the program's own tensors.
+constexpr const char* kExponentsName = "mayfly.exponents";
+constexpr const char* kBlobName = "mayfly.blob";
+
+/// Of an element of a buffer.
+template <typename T>
+void put_changes(std::span<const std::byte> now, std::span<const std::byte> before,
+                 std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    T a{};
+    T b{};
+    std::memcpy(&a, now.data() + i * sizeof(T), sizeof(T));
+    std::memcpy(&b, before.data() + i * sizeof(T), sizeof(T));
+    out[i] = static_cast<float>(a - b);
+  }
+}
+
+template <typename T>
+T changed_by(T before, float change) {
+  if constexpr (std::is_integral_v<T>) {
+    return before + static_cast<T>(std::llround(change));
+  } else {
+    return before + static_cast<T>(change);
+  }
+}
+
+template <typename T>
+void add_changes(std::span<const float> changes, std::span<std::byte> to) {
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    T element{};
+    std::memcpy(&element, to.data() + i * sizeof(T), sizeof(T));
+    element = changed_by(element, changes[i]);
+    std::memcpy(to.data() + i * sizeof(T), &element, sizeof(T));
+  }
+}
+
+void add_tensor(Digester& digester, const ProgramTensor& tensor, ByteSpan content) {
+  digester.add(std::as_bytes(std::span(tensor.name)));
+  digester.add(content);
+}
+
+std::uint64_t hash_of_bytes(ByteSpan content) {
+  return digest_of(content).low;
+}
+
+Error misfit(const ProgramTensor& wanted, const std::string& found) {
+  return {Errc::kInvalidInput, fmt::format("tensor {}: expected {} {}, found {}", wanted.name,
+                                           wanted.type, nn::shape_text(wanted.shape), found)};
+}
+
+Result<ByteSpan> find(const std::map<std::string, nn::TensorView>& tensors,
+                      const ProgramTensor& wanted) {
+  const auto found = tensors.find(wanted.name);
+  if (found == tensors.end()) {
+    return misfit(wanted, "none of this name");
+  }
+  const nn::TensorView& tensor = found->second;
+  if (tensor.type != wanted.type || tensor.shape != wanted.shape) {
+    return misfit(wanted, tensor.type + " " + nn::shape_text(tensor.shape));
+  }
+  return tensor.bytes;
+}
+
+/// Moves a read position over bytes whose sizes are known.
+ByteSpan take_front(ByteSpan& bytes, std::size_t size) {
+  const ByteSpan front = bytes.first(size);
+  bytes = bytes.subspan(size);
+  return front;
+}
+
+}  // namespace
+
+SummedTensors ProgramTensors::summed() const {
+  SummedTensors all;
+  for (const ProgramTensor& buffer : buffers) {
+    if (buffer.is_summable()) {
+      all.statistics.push_back({buffer.name, buffer.elements});
+    }
+  }
+  for (const std::string& metric : metrics) {
+    all.statistics.push_back({metric, 1});
+  }
+  for (const ProgramTensor& parameter : parameters) {
+    all.parameters.push_back({parameter.name, parameter.elements});
+  }
+  return all;
+}
+
+std::vector<std::string> ProgramTensors::part_names() const {
+  std::vector<std::string> names;
+  for (const auto* tensors : {&parameters, &buffers}) {
+    for (const ProgramTensor& tensor : *tensors) {
+      names.push_back(tensor.name);
+    }
+  }
+  names.emplace_back("state of the optimizer");
+  names.emplace_back("exponents");
+  return names;
+}
+
+Digest ProgramTensors::layout_digest() const {
+  Digester digester;
+  for (const auto* tensors : {&parameters, &buffers}) {
+    digester.add_value(tensors->size());
+    for (const ProgramTensor& tensor : *tensors) {
+      const std::string text = tensor.name + '\n' + tensor.type + nn::shape_text(tensor.shape);
+      digester.add(std::as_bytes(std::span(text)));
+    }
+  }
+  for (const std::string& metric : metrics) {
+    digester.add(std::as_bytes(std::span(metric)));
+  }
+  return digester.finish();
+}
+
+Digest ProgramTensors::content_digest() const {
+  Digester digester;
+  for (const auto* tensors : {&parameters, &buffers}) {
+    for (const ProgramTensor& tensor : *tensors) {
+      add_tensor(digester, tensor, tensor.content());
+    }
+  }
+  return digester.finish();
+}
+
+ProgramState::ProgramState(const Job& job, const ReductionLayout& layout, ProgramTensors tensors,
+                           std::size_t optimizer_bytes_max, Mailbox& mailbox)
+    : job_(job),
+      layout_(layout),
+      tensors_(std::move(tensors)),
+      rest_bytes_max_(optimizer_bytes_max),
+      mailbox_(mailbox),
+      step_means_(layout, job.microbatches),
+      exponents_(job.exact() ? layout.blocks().block_count() : 0, collectives::kUnsetExponent),
+      means_(step_means_.blank()) {
+  for (const ProgramTensor& buffer : tensors_.buffers) {
+    buffers_.emplace_back(buffer.content().begin(), buffer.content().end());
+  }
+}
+
+Result<void> ProgramState::set_optimizer_state(std::vector<ProgramTensor> tensors, Bytes blob,
+                                               double learning_rate) {
+  optimizer_ = std::move(tensors);
+  blob_ = std::move(blob);
+  learning_rate_ = learning_rate;
+  constexpr std::size_t kBytesOfEach = 128;  // of the header of the container, beside the name
+  std::size_t bytes = blob_.size() + 2 * kBytesOfEach;
+  for (const ProgramTensor& tensor : optimizer_) {
+    bytes += tensor.bytes + tensor.name.size() + kBytesOfEach;
+  }
+  if (bytes > rest_bytes_max_) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("the state of the optimizer and of what else was given has {} bytes, "
+                             "and {} were reserved for it when the job began",
+                             bytes, rest_bytes_max_)};
+  }
+  return {};
+}
+
+void ProgramState::restore_buffers() {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    std::ranges::copy(buffers_[i], tensors_.buffers[i].data);
+  }
+}
+
+template <typename Function>
+void ProgramState::for_all_summed_buffers(const Function& function) const {
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < tensors_.buffers.size(); ++i) {
+    if (tensors_.buffers[i].is_summable()) {
+      function(i, first);
+      first += tensors_.buffers[i].elements;
+    }
+  }
+}
+
+void ProgramState::put_buffer_changes(std::span<float> statistics) const {
+  for_all_summed_buffers([&](std::size_t i, std::size_t first) {
+    const ProgramTensor& buffer = tensors_.buffers[i];
+    const std::span<float> out = statistics.subspan(first, buffer.elements);
+    if (buffer.type == "F32") {
+      put_changes<float>(buffer.content(), buffers_[i], out);
+    } else if (buffer.type == "F64") {
+      put_changes<double>(buffer.content(), buffers_[i], out);
+    } else {
+      put_changes<std::int64_t>(buffer.content(), buffers_[i], out);
+    }
+  });
+}
+
+void ProgramState::commit_buffers(std::span<const float> changes) {
+  for_all_summed_buffers([&](std::size_t i, std::size_t first) {
+    const ProgramTensor& buffer = tensors_.buffers[i];
+    const std::span<const float> own = changes.subspan(first, buffer.elements);
+    if (buffer.type == "F32") {
+      add_changes<float>(own, buffers_[i]);
+    } else if (buffer.type == "F64") {
+      add_changes<double>(own, buffers_[i]);
+    } else {
+      add_changes<std::int64_t>(own, buffers_[i]);
+    }
+  });
+}
+
+std::size_t ProgramState::buffer_elements() const {
+  std::size_t count = 0;
+  for_all_summed_buffers(
+      [&](std::size_t i, std::size_t first) { count = first + tensors_.buffers[i].elements; });
+  return count;
+}
+
+std::span<const float> ProgramState::mean_gradients() const {
+  return means_.means.span().subspan(layout_.parameters_offset());
+}
+
+double ProgramState::apply(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
+                           bool skips) {
+  ENSURE(!skips, "without a loss scale no update is skipped");
+  means_.step = next(committed_);
+  step_means_.observe(reduced, exponents, *computer_, means_);
+  const std::span<const float> statistics =
+      means_.means.span().subspan(layout_.statistics_offset());
+  commit_buffers(statistics);
+  const std::span<const float> metrics = statistics.subspan(buffer_elements());
+  own_metrics_.clear();
+  for (std::size_t i = 0; i < tensors_.metrics.size(); ++i) {
+    own_metrics_.push_back({tensors_.metrics[i], metrics[i]});
+  }
+  // The mean of weights that are all 1 may be off by a rounding.
+  constexpr float kRounding = 1e-6F;
+  double loss = step_means_.loss(reduced, exponents);
+  const float weight = means_.means.span()[kWeight];
+  if (weight > 0 && std::abs(weight - 1) > kRounding) {
+    for (float& mean : means_.means.span().subspan(layout_.parameters_offset())) {
+      mean /= weight;
+    }
+    loss /= weight;
+  }
+  mailbox_.ask({ProgramTask::Kind::kUpdate, value(means_.step), 0, false, loss});
+  committed_ = means_.step;
+  exponents_ = means_.next_exponents;
+  return loss;
+}
+
+// ---- packed
+
+std::size_t ProgramState::packed_size() const {
+  std::size_t size = 3 * sizeof(std::uint64_t) + exponents_.size() * sizeof(std::int32_t);
+  for (const auto* tensors : {&tensors_.parameters, &tensors_.buffers}) {
+    for (const ProgramTensor& tensor : *tensors) {
+      size += tensor.bytes;
+    }
+  }
+  return size + rest_bytes_max_;
+}
+
+Bytes ProgramState::packed_rest() const {
+  std::vector<nn::NamedTensor> all;
+  for (const ProgramTensor& tensor : optimizer_) {
+    all.push_back(tensor.view());
+  }
+  all.push_back({kBlobName, {"U8", {static_cast<std::int64_t>(blob_.size())}, ByteSpan(blob_)}});
+  return nn::encode_safetensors(all);
+}
+
+Result<void> ProgramState::split_rest(ByteSpan rest, LoadedState& into) const {
+  TRY_ASSIGN(const auto tensors, nn::decode_safetensors(rest));
+  for (const auto& [name, tensor] : tensors) {
+    if (name == kBlobName) {
+      into.blob = tensor.bytes;
+    } else if (name != kExponentsName) {
+      into.tensors.push_back({name, tensor});
+    }
+  }
+  return {};
+}
+
+void ProgramState::prepare_to_pack() {
+  rest_ = packed_rest();
+  ENSURE(rest_.size() <= rest_bytes_max_, "checked when the program gave it");
+  WireWriter head;
+  head.put(kPackedMagic);
+  head.put(value(committed_));
+  head.put(static_cast<std::uint64_t>(rest_.size()));
+  for (const std::int32_t exponent : exponents_) {
+    head.put(exponent);
+  }
+  head_ = head.take();
+}
+
+void ProgramState::pack(std::size_t first, std::span<std::byte> out) const {
+  const auto put = [&first, &out](ByteSpan part) {
+    if (first >= part.size()) {
+      first -= part.size();
+      return;
+    }
+    const std::size_t size = std::min(part.size() - first, out.size());
+    std::ranges::copy(part.subspan(first, size), out.begin());
+    out = out.subspan(size);
+    first = 0;
+  };
+  put(head_);
+  for (const ProgramTensor& parameter : tensors_.parameters) {
+    put(parameter.content());
+  }
+  for (const Bytes& buffer : buffers_) {
+    put(buffer);
+  }
+  put(rest_);
+  std::ranges::fill(out, std::byte{0});
+}
+
+Result<void> ProgramState::unpack(ByteSpan packed) {
+  if (packed.size() != packed_size()) {
+    return Error{Errc::kCorrupt, "a state of another size"};
+  }
+  const auto number = [&packed] {
+    std::uint64_t read = 0;
+    std::memcpy(&read, take_front(packed, sizeof read).data(), sizeof read);
+    return read;
+  };
+  Incoming incoming;
+  const std::uint64_t magic = number();
+  incoming.committed = Step{number()};
+  const std::uint64_t rest_bytes = number();
+  if (magic != kPackedMagic || rest_bytes > rest_bytes_max_) {
+    return Error{Errc::kCorrupt, "not the state of a program"};
+  }
+  incoming.exponents.resize(exponents_.size());
+  const ByteSpan exponents = take_front(packed, exponents_.size() * sizeof(std::int32_t));
+  if (!exponents.empty()) {
+    std::memcpy(incoming.exponents.data(), exponents.data(), exponents.size());
+  }
+  for (const ProgramTensor& parameter : tensors_.parameters) {
+    incoming.parameters.push_back(take_front(packed, parameter.bytes));
+  }
+  for (const ProgramTensor& buffer : tensors_.buffers) {
+    incoming.buffers.push_back(take_front(packed, buffer.bytes));
+  }
+  TRY(split_rest(packed.first(rest_bytes), incoming.rest));
+  hand_in(std::move(incoming));
+  return {};
+}
+
+void ProgramState::hand_in(Incoming incoming) {
+  incoming_ = std::move(incoming);
+  mailbox_.ask({ProgramTask::Kind::kLoad, value(incoming_.committed)});
+  committed_ = incoming_.committed;
+  exponents_ = std::move(incoming_.exponents);
+  incoming_ = {};
+}
+
+const LoadedState& ProgramState::take_loaded() {
+  for (std::size_t i = 0; i < incoming_.parameters.size(); ++i) {
+    std::ranges::copy(incoming_.parameters[i], tensors_.parameters[i].data);
+  }
+  for (std::size_t i = 0; i < incoming_.buffers.size(); ++i) {
+    buffers_[i].assign(incoming_.buffers[i].begin(), incoming_.buffers[i].end());
+  }
+  restore_buffers();
+  return incoming_.rest;
+}
+
+// ---- checkpoints
+
+nn::CheckpointFiles ProgramState::checkpoint() {
+  std::vector<nn::NamedTensor> model;
+  for (const ProgramTensor& parameter : tensors_.parameters) {
+    model.push_back(parameter.view());
+  }
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const ProgramTensor& buffer = tensors_.buffers[i];
+    model.push_back({buffer.name, {buffer.type, buffer.shape, ByteSpan(buffers_[i])}});
+  }
+  std::vector<nn::NamedTensor> rest;
+  for (const ProgramTensor& tensor : optimizer_) {
+    rest.push_back(tensor.view());
+  }
+  rest.push_back({kBlobName, {"U8", {static_cast<std::int64_t>(blob_.size())}, ByteSpan(blob_)}});
+  rest.push_back({kExponentsName,
+                  {"I32",
+                   {static_cast<std::int64_t>(exponents_.size())},
+                   std::as_bytes(std::span(exponents_))}});
+  nn::CheckpointFiles files;
+  files[nn::kModelFile] = nn::encode_safetensors(model);
+  files[nn::kOptimizerFile] = nn::encode_safetensors(rest);
+  return nn::with_manifest(std::move(files), {job_.config.model, 0, committed_, job_.config.seed,
+                                              digest(), job_.fingerprint});
+}
+
+Result<void> ProgramState::load(const nn::CheckpointFiles& files) {
+  TRY_ASSIGN(const nn::CheckpointInfo info, nn::check_files(files));
+  TRY_ASSIGN(const auto model, nn::decode_safetensors(files.at(nn::kModelFile)));
+  const ByteSpan rest(files.at(nn::kOptimizerFile));
+  TRY_ASSIGN(const auto all, nn::decode_safetensors(rest));
+  Incoming incoming;
+  incoming.committed = info.committed;
+  for (const ProgramTensor& parameter : tensors_.parameters) {
+    TRY_ASSIGN(const ByteSpan content, find(model, parameter));
+    incoming.parameters.push_back(content);
+  }
+  for (const ProgramTensor& buffer : tensors_.buffers) {
+    TRY_ASSIGN(const ByteSpan content, find(model, buffer));
+    incoming.buffers.push_back(content);
+  }
+  const auto exponents = all.find(kExponentsName);
+  if (exponents == all.end() ||
+      exponents->second.bytes.size() != exponents_.size() * sizeof(std::int32_t)) {
+    return Error{Errc::kInvalidInput,
+                 "the checkpoint was written with another --reduction or by another program"};
+  }
+  incoming.exponents.resize(exponents_.size());
+  if (!exponents_.empty()) {
+    std::memcpy(incoming.exponents.data(), exponents->second.bytes.data(),
+                exponents->second.bytes.size());
+  }
+  TRY(split_rest(rest, incoming.rest));
+  hand_in(std::move(incoming));
+  return {};
+}
+
+// ---- hashes
+
+std::uint64_t ProgramState::rest_hash() {
+  Digester digester;
+  for (const ProgramTensor& tensor : optimizer_) {
+    add_tensor(digester, tensor, tensor.content());
+  }
+  return digester.finish().low;
+}
+
+std::uint32_t ProgramState::check(std::optional<std::uint64_t> rest) {
+  Digester digester;
+  digester.add_value(rest.value_or(0));
+  digester.add(std::as_bytes(std::span(exponents_)));
+  for (const ProgramTensor& parameter : tensors_.parameters) {
+    digester.add(parameter.content());
+  }
+  for (const Bytes& buffer : buffers_) {
+    digester.add(buffer);
+  }
+  return static_cast<std::uint32_t>(digester.finish().low);
+}
+
+Digest ProgramState::digest() {
+  Digester digester;
+  digester.add_value(value(committed_));
+  digester.add(std::as_bytes(std::span(exponents_)));
+  for (const ProgramTensor& parameter : tensors_.parameters) {
+    add_tensor(digester, parameter, parameter.content());
+  }
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    add_tensor(digester, tensors_.buffers[i], buffers_[i]);
+  }
+  for (const ProgramTensor& tensor : optimizer_) {
+    add_tensor(digester, tensor, tensor.content());
+  }
+  return digester.finish();
+}
+
+std::vector<std::uint64_t> ProgramState::part_hashes() {
+  std::vector<std::uint64_t> hashes;
+  for (const ProgramTensor& parameter : tensors_.parameters) {
+    hashes.push_back(hash_of_bytes(parameter.content()));
+  }
+  for (const Bytes& buffer : buffers_) {
+    hashes.push_back(hash_of_bytes(buffer));
+  }
+  hashes.push_back(rest_hash());
+  hashes.push_back(hash_of_bytes(std::as_bytes(std::span(exponents_))));
+  return hashes;
+}
+
+}  // namespace mayfly::engine

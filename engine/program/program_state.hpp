@@ -1,0 +1,148 @@
+#pragma once
+
+// The state of a worker whose model is the program's own: parameters, buffers, what the program's
+// optimizer keeps, and a blob of what is no tensor. Parameters and the optimizer's tensors are read
+// and written where the program has them. Buffers change while the program computes, so the values
+// that the last step has committed are kept here, and the program's are set to them before each
+// microbatch; what a microbatch has changed in them is summed as gradients are, and the mean is
+// committed.
+//
+// The program's thread reads and changes the state only in answer to what it was asked for
+// (Mailbox), which orders it before and after what the trainer's thread does.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.hpp"
+#include "base/bytes.hpp"
+#include "engine/job/job.hpp"
+#include "engine/program/mailbox.hpp"
+#include "engine/program/program_tensor.hpp"
+#include "engine/reduction/reduction_layout.hpp"
+#include "engine/training/state_keeper.hpp"
+#include "engine/training/step_means.hpp"
+
+namespace mayfly::engine {
+
+/// What a program registers before its job begins.
+struct ProgramTensors {
+  std::vector<ProgramTensor> parameters;  ///< of any type; their gradients are of 32 bits
+  std::vector<ProgramTensor> buffers;     ///< constants, unless ProgramTensor::is_summable()
+  std::vector<std::string> metrics{};     ///< names of figures of which means go on record
+
+  /// What the reduction of a step sums. The last parameter's gradients are ready first.
+  [[nodiscard]] SummedTensors summed() const;
+  /// Names of the parts of ProgramState::part_hashes().
+  [[nodiscard]] std::vector<std::string> part_names() const;
+  /// Of names, types and shapes.
+  [[nodiscard]] Digest layout_digest() const;
+  /// Of the content.
+  [[nodiscard]] Digest content_digest() const;
+};
+
+/// Of a state that has come, what the program takes itself: the optimizer's tensors and the blob.
+/// Valid until its next task.
+struct LoadedState {
+  std::vector<nn::NamedTensor> tensors;
+  ByteSpan blob;
+};
+
+class ProgramState final : public StateKeeper {
+ public:
+  /// Where a step's vector has the weight of a microbatch: beside the loss, in its padded slot, and
+  /// so in a block of the exact sum without larger numbers.
+  static constexpr std::size_t kWeight = 1;
+
+  /// The references outlive it. `optimizer_bytes_max` bounds the optimizer's tensors and the blob.
+  ProgramState(const Job& job, const ReductionLayout& layout, ProgramTensors tensors,
+               std::size_t optimizer_bytes_max, Mailbox& mailbox);
+  ProgramState(const ProgramState&) = delete;
+  ProgramState& operator=(const ProgramState&) = delete;
+
+  /// Before the first step: who runs the parts of an update (Computer::run_parts).
+  void update_with(Computer& computer) { computer_ = &computer; }
+
+  // The program's thread, while it has a task:
+  /// The optimizer's tensors and the blob from now on. kInvalidInput if they are larger than was
+  /// said at the beginning, with both sizes.
+  [[nodiscard]] Result<void> set_optimizer_state(std::vector<ProgramTensor> tensors, Bytes blob,
+                                                 double learning_rate);
+  /// Sets the program's buffers to the committed values.
+  void restore_buffers();
+  /// Writes what a microbatch has changed in the buffers.
+  void put_buffer_changes(std::span<float> statistics) const;
+  /// How many elements that are.
+  [[nodiscard]] std::size_t buffer_elements() const;
+  /// The means over all microbatches of the step that is updated: gradients, in the order of the
+  /// parameters.
+  [[nodiscard]] std::span<const float> mean_gradients() const;
+  /// In the task kLoad: puts parameters and buffers in their place and returns the rest.
+  [[nodiscard]] const LoadedState& take_loaded();
+
+  // The trainer's thread:
+  /// Takes the state of a checkpoint. kCorrupt, or kInvalidInput with the tensor that does not fit.
+  [[nodiscard]] Result<void> load(const nn::CheckpointFiles& files);
+
+  [[nodiscard]] Step committed() const override { return committed_; }
+  [[nodiscard]] const std::vector<std::int32_t>& exponents() const override { return exponents_; }
+  [[nodiscard]] std::optional<nn::LossScale> loss_scale() const override { return std::nullopt; }
+  [[nodiscard]] double learning_rate() const override { return learning_rate_; }
+  [[nodiscard]] std::vector<OwnMetric> own_metrics() const override { return own_metrics_; }
+  void draw_weights() override {}
+  [[nodiscard]] bool is_on_device() const override { return false; }
+  double apply(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
+               bool skips) override;
+  [[nodiscard]] std::size_t packed_size() const override;
+  void prepare_to_pack() override;
+  void pack(std::size_t first, std::span<std::byte> out) const override;
+  [[nodiscard]] Result<void> unpack(ByteSpan packed) override;
+  [[nodiscard]] std::unique_ptr<ObservedState> make_observed() override { return nullptr; }
+  [[nodiscard]] nn::CheckpointFiles checkpoint() override;
+  [[nodiscard]] std::uint64_t rest_hash() override;
+  [[nodiscard]] std::uint32_t check(std::optional<std::uint64_t> rest) override;
+  [[nodiscard]] Digest digest() override;
+  [[nodiscard]] std::vector<std::uint64_t> part_hashes() override;
+
+ private:
+  /// A state that has come, before the program has taken it.
+  struct Incoming {
+    Step committed{};
+    std::vector<std::int32_t> exponents;
+    std::vector<ByteSpan> parameters;
+    std::vector<ByteSpan> buffers;
+    LoadedState rest;
+  };
+  /// Calls `function` with each buffer that is no constant: its place among the buffers, and that
+  /// of its first element among the statistics.
+  template <typename Function>
+  void for_all_summed_buffers(const Function& function) const;
+  [[nodiscard]] Bytes packed_rest() const;
+  [[nodiscard]] Result<void> split_rest(ByteSpan rest, LoadedState& into) const;
+  void commit_buffers(std::span<const float> changes);
+  void hand_in(Incoming incoming);
+
+  const Job& job_;
+  const ReductionLayout& layout_;
+  const ProgramTensors tensors_;
+  const std::size_t rest_bytes_max_;
+  Mailbox& mailbox_;
+  Computer* computer_ = nullptr;
+  const StepMeans step_means_;
+  Step committed_{};
+  std::vector<std::int32_t> exponents_;
+  std::vector<Bytes> buffers_;  // the committed values
+  std::vector<ProgramTensor> optimizer_;
+  Bytes blob_;
+  double learning_rate_ = 0;
+  std::vector<OwnMetric> own_metrics_;
+  ObservedStep means_;
+  Incoming incoming_;
+  Bytes head_;  // of the packed state
+  Bytes rest_;  // of the packed state, without the padding
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,297 @@
+#include "engine/program/program_worker.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/try_assign.hpp"
+#include "cloud_hooks/local_provider.hpp"
+#include "elastic/net/handshake.hpp"
+#include "engine/job/derive_job.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/membership/job_settings.hpp"
+#include "engine/membership/run_place.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/checkpoint_writer.hpp"
+#include "engine/run/network_interface.hpp"
+#include "engine/training/backend.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kJobFileBytesMax = std::size_t{1} << 20;
+
+/// Of the coordinator that `environment` names, with the worker's own in place of them.
+Result<JobConfig> settings_of(const std::map<std::string, std::string>& environment) {
+  JobConfig own;
+  TRY(apply_environment(own, environment));
+  JobConfig config;
+  if (const auto file = environment.find(kJobFileVariable); file != environment.end()) {
+    TRY_ASSIGN(const std::string text, read_text_file(file->second, kJobFileBytesMax));
+    TRY(apply_toml(config, text, file->second));
+  } else if (own.coordinator.empty()) {
+    return Error{Errc::kNotFound, "no coordinator is named (MAYFLY_COORDINATOR)"};
+  } else {
+    TRY_ASSIGN(config, ask_for_job_settings(own));
+  }
+  TRY(apply_environment(config, environment));
+  if (!is_program(config)) {
+    return Error{Errc::kRefused,
+                 fmt::format("the job at {} trains the network {}, not programs; start it with "
+                             "`mayfly run` or `mayfly coordinator --model {}`",
+                             config.coordinator, config.model, kProgramModel)};
+  }
+  return config;
+}
+
+JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
+  JobFacts facts;
+  facts.data = program.data_name;
+  facts.train_samples = program.train_samples;
+  facts.program.steps = program.steps;
+  facts.program.global_batch = program.global_batch;
+  facts.program.microbatch = program.microbatch;
+  facts.program.test_samples = program.test_samples;
+  facts.program.tensors = tensors.part_names();
+  facts.program.equals = program.equals;
+  facts.program.equals.emplace_back("tensors", to_string(tensors.layout_digest()));
+  facts.program.equals.emplace_back("initial values (seed the model alike on all workers)",
+                                    to_string(tensors.content_digest()));
+  facts.program.equals.emplace_back("bytes of the optimizer",
+                                    fmt::format("{}", program.optimizer_bytes_max));
+  facts.program.equals.emplace_back("test chunk", fmt::format("{}", program.test_chunk));
+  return facts;
+}
+
+Result<void> check(const ProgramJob& program, const ProgramTensors& tensors) {
+  const std::pair<bool, const char*> lacks[] = {
+      {program.steps == 0, "steps must be at least 1"},
+      {program.train_samples == 0, "the data set has no samples"},
+      {program.global_batch == 0 || program.microbatch == 0,
+       "the batch and the microbatch must be at least 1"},
+      {program.test_chunk == 0, "the chunks of the test set must have at least one sample"},
+      {tensors.parameters.empty(), "the model has no parameters"}};
+  for (const auto& [is_so, why] : lacks) {
+    if (is_so) {
+      return Error{Errc::kInvalidInput, why};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProgramWorker>> ProgramWorker::open(
+    const std::map<std::string, std::string>& environment) {
+  TRY_ASSIGN(JobConfig config, settings_of(environment));
+  if (config.launched) {
+    cloud_hooks::die_with_launcher();
+  }
+  resolve_defaults(config);
+  config.bind_host = worker_host(config);
+  TRY(check_backend(config));
+  TRY(check_reachable_host(config.bind_host));
+  const bool is_child = environment.contains(cloud_hooks::kLauncherPidVariable);
+  return std::unique_ptr<ProgramWorker>(new ProgramWorker(std::move(config), is_child));
+}
+
+ProgramWorker::~ProgramWorker() {
+  if (thread_.joinable()) {
+    ENSURE(is_over_, "a worker ends with its part in the job");
+    thread_.join();
+  }
+}
+
+Result<void> ProgramWorker::prepare(const ProgramJob& program, ProgramTensors tensors) {
+  TRY(check(program, tensors));
+  TRY_ASSIGN(const cloud_hooks::NoticeSetting notice,
+             cloud_hooks::parse_notice_setting(config_.notice));
+  TRY_ASSIGN(token_, read_job_token(config_));
+  tensors_ = std::move(tensors);
+  TRY_ASSIGN(job_, begin_program(config_));
+  job_->facts = facts_of(program, tensors_);
+  TRY(derive_program(*job_));
+  if (job_->config.microbatch * std::uint64_t{job_->microbatches} != job_->config.global_batch) {
+    return Error{Errc::kInvalidInput, "the batch is not a multiple of the microbatch"};
+  }
+  layout_ = std::make_unique<ReductionLayout>(tensors_.summed(), job_->bucket_size.elements);
+  TRY_ASSIGN(transport_, make_transport(config_, {}));
+  state_ = std::make_unique<ProgramState>(*job_, *layout_, tensors_, program.optimizer_bytes_max,
+                                          mailbox_);
+  computer_ = std::make_unique<ProgramComputer>(*job_, *layout_, tensors_, *state_, mailbox_,
+                                                program.test_chunk);
+  // Ctrl-C reaches the launcher, too, which stops the job with a checkpoint.
+  signals_ = std::make_unique<LeaveSignals>(
+      config_.launched, notice,
+      is_child_ ? std::initializer_list<int>{SIGTERM, SIGUSR1, SIGINT}
+                : std::initializer_list<int>{SIGTERM, SIGUSR1});
+  return {};
+}
+
+Result<void> ProgramWorker::start(const ProgramJob& job, ProgramTensors tensors,
+                                  OptimizerState optimizer, const std::string& sentinel_program) {
+  log::open("worker", "", log::Level::kInfo);
+  if (!config_.launched) {
+    log::keep_lines(LogSender::kKeptBytes);
+  }
+  TRY(prepare(job, std::move(tensors)));
+  TRY(state_->set_optimizer_state(std::move(optimizer.tensors), std::move(optimizer.blob),
+                                  optimizer.learning_rate));
+  TRY(tell_facts(config_, job_->facts));
+  std::promise<Result<void>> promise;
+  std::future<Result<void>> joined = promise.get_future();
+  thread_ = std::thread([this, sentinel_program, promise = std::move(promise)]() mutable {
+    pthread_setname_np(pthread_self(), "trainer");
+    run(sentinel_program, std::move(promise));
+  });
+  Result<void> begun = joined.get();
+  if (!begun.ok()) {
+    thread_.join();
+  }
+  return begun;
+}
+
+Result<std::unique_ptr<elastic::MemberClient>> ProgramWorker::join(
+    elastic::Sentinel* sentinel, std::optional<elastic::Former> former, Duration timeout) {
+  Result<std::unique_ptr<elastic::MemberClient>> joined =
+      join_job(config_,
+               {transport_->address(), job_->fingerprint, token_, sentinel, std::move(former),
+                &untold_.reports},
+               timeout);
+  return joined.ok()
+             ? std::move(joined)
+             : Result<std::unique_ptr<elastic::MemberClient>>(with_advice(config_, joined.error()));
+}
+
+/// The newest checkpoint of the job, or that which it is resumed from, if no member has the state.
+Result<void> ProgramWorker::settle_first_state(const elastic::MemberClient& client) {
+  if (!client.joins_late() && config_.launched && config_.resume.empty()) {
+    return {};
+  }
+  TransferQuestion question;
+  TRY_ASSIGN(auto files, ask_for_better_state(coordinator_endpoints(config_), token_, question));
+  if (!files) {
+    return {};
+  }
+  TRY(state_->load(*files));
+  log::info(fmt::format("starting with the coordinator's checkpoint of step {}",
+                        value(state_->committed())));
+  return {};
+}
+
+void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result<void>> joined) {
+  Result<std::unique_ptr<elastic::Sentinel>> sentinel = elastic::spawn_sentinel(sentinel_program);
+  if (!sentinel.ok()) {
+    joined.set_value(sentinel.error());
+    return;
+  }
+  bool is_first = true;
+  RejoinLimit limit;
+  Duration timeout = kJoinTimeout;
+  std::optional<elastic::Former> former;
+  while (true) {
+    Result<std::unique_ptr<elastic::MemberClient>> client =
+        join(sentinel.value().get(), std::move(former), timeout);
+    if (!client.ok()) {
+      if (is_first) {
+        joined.set_value(client.error());
+        return;
+      }
+      return finish({elastic::DismissReason::kEvicted, client.error().detail, kExitFailed});
+    }
+    std::optional<LogSender> log_sender;  // goes last, and sends the last lines
+    if (!config_.launched) {
+      log_sender.emplace(*client.value());
+    }
+    if (is_first) {
+      joined.set_value({});
+      if (Result<void> settled = settle_first_state(*client.value()); !settled.ok()) {
+        return finish({elastic::DismissReason::kJobFailed, settled.error().detail, kExitUsage});
+      }
+      is_first = false;
+    }
+    use(client.value().get());
+    MembershipEnd part =
+        take_part({*job_, *layout_, &feed_, *computer_, *state_, *transport_,
+                   sentinel.value()->board(), peer_reach_, token_, untold_, *signals_},
+                  *client.value(), false);
+    use(nullptr);
+    log_sender.reset();
+    client.value().reset();  // sends the last messages
+    // Another state cannot be made here but by starting the program again: its first values are
+    // gone.
+    const bool keeps_state =
+        job_->exact() && part.leave.reason != elastic::DismissReason::kCorrupted;
+    if (!keeps_state || !may_rejoin(part.leave, limit, *signals_)) {
+      return finish({part.leave.reason, part.leave.detail, exit_code_of(part.leave)});
+    }
+    peer_reach_.evicted(part.unproven_peers, monotonic_now());
+    former = std::move(part.leave.former);
+    timeout = Duration(static_cast<std::int64_t>(config_.coordinator_timeout * 1e9));
+  }
+}
+
+void ProgramWorker::finish(ProgramEnd end) {
+  signals_->has_left();
+  end_ = std::move(end);
+  mailbox_.end();
+}
+
+std::optional<ProgramTask> ProgramWorker::next(Duration patience) {
+  const std::optional<ProgramTask> task = mailbox_.next(patience);
+  if (!task) {
+    return task;
+  }
+  state_->restore_buffers();
+  computer_->begins();
+  if (task->kind == ProgramTask::Kind::kMicrobatch) {
+    feed_.taken(task->step, task->number);
+  }
+  is_over_ = task->kind == ProgramTask::Kind::kEnd;
+  return task;
+}
+
+void ProgramWorker::use(elastic::MemberClient* client) {
+  const std::lock_guard lock(client_mutex_);
+  client_ = client;
+}
+
+void ProgramWorker::leave(const std::string& reason) {
+  const std::lock_guard lock(client_mutex_);
+  if (client_ != nullptr) {
+    client_->post(elastic::member_event::LeaveAsked{reason});
+  }
+}
+
+Result<void> ProgramWorker::stop() {
+  constexpr Duration kStopTimeout = seconds(5);
+  Error failure{Errc::kNotFound, "no coordinator is named"};
+  for (const std::string& endpoint : coordinator_endpoints(config_)) {
+    const Result<elastic::CommandReply> reply =
+        elastic::send_command(endpoint, token_, {"stop", ""}, kStopTimeout);
+    if (reply.ok() && reply.value().ok) {
+      return {};
+    }
+    failure = reply.ok() ? Error{Errc::kRefused, reply.value().text} : reply.error();
+  }
+  return failure;
+}
+
+void ProgramWorker::note(const std::string& kind, const std::string& text) {
+  const std::lock_guard lock(client_mutex_);
+  if (client_ != nullptr) {
+    client_->send_report(encode_record(NoteRecord{kind, text}));
+  }
+}
+
+void ProgramWorker::abandon(const std::string& why) {
+  mailbox_.abandon();
+  note("program_failed", why);
+}
+
+}  // namespace mayfly::engine

@@ -1,0 +1,17 @@
+#pragma once
+
+// The vector that a step's reduction sums for one of the built-in networks. Pure.
+
+#include <cstddef>
+
+#include "engine/reduction/reduction_layout.hpp"
+#include "nn/model.hpp"
+
+namespace mayfly::engine {
+
+/// The statistics and parameters of `model`, in its order. Offsets in the flat arrays of the model
+/// are offsets from statistics_offset() and parameters_offset() of the layout.
+[[nodiscard]] ReductionLayout layout_of(
+    const nn::Model& model, std::size_t bucket_elements = ReductionLayout::kBucketElements);
+
+}  // namespace mayfly::engine

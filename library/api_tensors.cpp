@@ -1,0 +1,70 @@
+#include "library/api_tensors.hpp"
+
+#include <iterator>
+
+namespace mayfly::library {
+namespace {
+
+using engine::ProgramTensor;
+
+struct TypeFacts {
+  const char* name;
+  std::size_t bytes;
+};
+constexpr TypeFacts kTypes[] = {{"F32", 4}, {"F64", 8}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+                                {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
+constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40;
+
+Result<ProgramTensor> tensor_of(const mf_tensor& given) {
+  if (given.name == nullptr || *given.name == '\0') {
+    return Error{Errc::kInvalidInput, "a tensor has no name"};
+  }
+  const auto type = static_cast<std::size_t>(given.type);
+  if (type >= std::size(kTypes)) {
+    return Error{Errc::kInvalidInput, std::string("tensor ") + given.name + ": unknown type"};
+  }
+  ProgramTensor tensor;
+  tensor.name = given.name;
+  tensor.type = kTypes[type].name;
+  std::uint64_t elements = 1;
+  for (std::size_t i = 0; i < given.dimensions; ++i) {
+    tensor.shape.push_back(given.shape[i]);
+    const auto size = static_cast<std::uint64_t>(given.shape[i]);
+    if (given.shape[i] < 0 || (size > 0 && elements > kElementsMax / size)) {
+      return Error{Errc::kInvalidInput, tensor.name + ": a shape of such a size is impossible"};
+    }
+    elements *= size;
+  }
+  tensor.elements = elements;
+  tensor.bytes = elements * kTypes[type].bytes;
+  tensor.data = static_cast<std::byte*>(given.data);
+  if (tensor.data == nullptr && tensor.bytes > 0) {
+    return Error{Errc::kInvalidInput, "tensor " + tensor.name + " has no memory"};
+  }
+  return tensor;
+}
+
+}  // namespace
+
+Result<std::vector<ProgramTensor>> tensors_of(const mf_tensor* given, std::size_t count) {
+  std::vector<ProgramTensor> tensors;
+  for (std::size_t i = 0; i < count; ++i) {
+    Result<ProgramTensor> tensor = tensor_of(given[i]);
+    if (!tensor.ok()) {
+      return tensor.error();
+    }
+    tensors.push_back(std::move(tensor).value());
+  }
+  return tensors;
+}
+
+mf_type type_named(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kTypes); ++i) {
+    if (name == kTypes[i].name) {
+      return static_cast<mf_type>(i);
+    }
+  }
+  return MF_U8;  // bytes that the program knows
+}
+
+}  // namespace mayfly::library

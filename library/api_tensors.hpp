@@ -1,0 +1,22 @@
+#pragma once
+
+// Tensors as the C interface has them, and as the engine has them.
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/program/program_tensor.hpp"
+#include "library/include/mayfly/mayfly.h"
+
+namespace mayfly::library {
+
+/// Copies names and shapes, not the memory. kInvalidInput with the tensor that cannot be.
+[[nodiscard]] Result<std::vector<engine::ProgramTensor>> tensors_of(const mf_tensor* given,
+                                                                    std::size_t count);
+
+/// Of a name as in safetensors.
+[[nodiscard]] mf_type type_named(std::string_view name);
+
+}  // namespace mayfly::library

@@ -1,0 +1,292 @@
+// Mayfly for C++20: the loop over steps and microbatches on top of the C interface (mayfly.h),
+// header only, so that compiler and standard library need not be those of libmayfly.so. No
+// exceptions: what can fail returns whether it has worked, and error() has one line about the last
+// failure. One thread.
+//
+//   mayfly::Job job;
+//   job.parameters({{"weight", MF_F32, {10}, weight}});
+//   if (!job.start(options)) {
+//     return complain(job.error());
+//   }
+//   while (auto step = job.next_step()) {
+//     while (auto microbatch = step->next_microbatch()) {
+//       compute(microbatch->samples, gradient);
+//       step->add({gradient}, loss);
+//     }
+//     update(step->gradient(0));  // the mean over the batch, the same bits on all workers
+//   }
+//
+// Where to find the job, what is promised and when: docs/library.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <mayfly/mayfly.h>
+
+namespace mayfly {
+
+/// In the program's memory, contiguous; see mf_tensor.
+struct Tensor {
+  std::string name;
+  mf_type type = MF_F32;
+  std::vector<std::int64_t> shape;
+  void* data = nullptr;
+};
+
+/// See mf_options.
+struct Options {
+  std::string data_name = "data of its own";
+  std::uint64_t train_samples = 0;
+  std::uint64_t test_samples = 0;  ///< with on_evaluate()
+  std::uint32_t test_chunk = 256;
+  std::uint64_t steps = 0;
+  std::uint32_t global_batch = 0;
+  std::uint32_t microbatch = 0;
+  std::uint64_t optimizer_bytes = 64 << 10;
+};
+
+/// Pointers are valid until the next call of next_microbatch() or next_step().
+struct Microbatch {
+  std::uint64_t step = 0;
+  std::uint32_t number = 0;
+  std::uint64_t seed = 0;  ///< the same whoever computes it
+  std::span<const std::uint64_t> samples;
+  std::span<const std::uint64_t> epochs;
+};
+
+/// How many predictions were right, and the sum of the losses, over the samples of a chunk.
+struct Evaluation {
+  std::uint64_t correct = 0;
+  double loss_sum = 0;
+};
+
+class Job;
+
+/// One step; made by Job::next_step().
+class Step {
+ public:
+  /// Of the step that is computed; a state that comes in between may make it a later one.
+  [[nodiscard]] std::uint64_t number() const;
+  /// This worker's next microbatch; more of them come after a loss. Nothing once the gradients are
+  /// the means, if the job has ended meanwhile, or after a failure.
+  [[nodiscard]] std::optional<Microbatch> next_microbatch();
+  /// The result of the microbatch at hand: the gradients of its mean loss, one for each parameter
+  /// in their order; null = zeros.
+  /// `weight`: of both in the means, such as the number of tokens that the loss is a mean over.
+  bool add(std::span<const float* const> gradients, double loss, std::uint32_t correct = 0,
+           double weight = 1);
+  bool add(std::initializer_list<const float*> gradients, double loss, std::uint32_t correct = 0,
+           double weight = 1) {
+    return add(std::span(gradients.begin(), gradients.size()), loss, correct, weight);
+  }
+  /// Whether all microbatches are done. If not, nothing must be updated: the job is over.
+  [[nodiscard]] bool updates() const;
+  /// The mean over the batch, of a parameter by its place; once updates().
+  [[nodiscard]] const float* gradient(std::size_t parameter) const;
+  /// The mean loss over the batch; once updates().
+  [[nodiscard]] double loss() const;
+  /// On one worker of the job, for what is to be printed once; once updates().
+  [[nodiscard]] bool speaks() const;
+
+ private:
+  friend class Job;
+  explicit Step(Job& job) : job_(&job) {}
+  Job* job_;
+};
+
+class Job {
+ public:
+  /// Finds the job and asks for its settings; ok() says whether that has worked.
+  Job() : task_{} {
+    char text[1000];
+    mf_job* job = nullptr;
+    code_ = mf_open(&job, text, sizeof text);
+    handle_.reset(job);
+    error_ = code_ == MF_OK ? "" : text;
+    task_.size = sizeof task_;
+  }
+
+  [[nodiscard]] bool ok() const { return code_ == MF_OK; }
+  [[nodiscard]] mf_code code() const { return code_; }
+  [[nodiscard]] const std::string& error() const { return error_; }
+  [[nodiscard]] std::uint64_t seed() const { return mf_seed(handle_.get()); }
+
+  // Before start(); see the functions of mayfly.h.
+  bool require_equal(const std::string& name, const std::string& value) {
+    return take(mf_require_equal(handle_.get(), name.c_str(), value.c_str()));
+  }
+  bool parameters(const std::vector<Tensor>& tensors) {
+    return take(with(tensors, mf_register_parameters));
+  }
+  bool buffers(const std::vector<Tensor>& tensors) {
+    return take(with(tensors, mf_register_buffers));
+  }
+  /// Also when they are others, between the last microbatch and the next step.
+  bool optimizer_state(const std::vector<Tensor>& tensors, const std::string& blob = {},
+                       double learning_rate = 0) {
+    return take(with(tensors, [&](mf_job* job, const mf_tensor* all, std::size_t count) {
+      return mf_set_optimizer_state(job, all, count, blob.data(), blob.size(), learning_rate);
+    }));
+  }
+  /// Takes the optimizer's tensors and the blob of a state that has come; parameters and buffers
+  /// are in their place already.
+  void on_load(std::function<void(const mf_loaded_state&)> take_state) {
+    on_load_ = std::move(take_state);
+  }
+  /// Evaluates samples of the test set.
+  void on_evaluate(std::function<Evaluation(std::span<const std::uint64_t>)> evaluate) {
+    on_evaluate_ = std::move(evaluate);
+  }
+  /// Joins the job.
+  bool start(const Options& options) {
+    mf_options given{};
+    given.size = sizeof given;
+    given.data_name = options.data_name.c_str();
+    given.train_samples = options.train_samples;
+    given.test_samples = on_evaluate_ ? options.test_samples : 0;
+    given.test_chunk = options.test_chunk;
+    given.steps = options.steps;
+    given.global_batch = options.global_batch;
+    given.microbatch = options.microbatch;
+    given.optimizer_bytes = options.optimizer_bytes;
+    return take(mf_start(handle_.get(), &given));
+  }
+
+  /// The next step in which this worker takes part; nothing at the end, or after a failure (ok()).
+  [[nodiscard]] std::optional<Step> next_step() {
+    return advance() && task_.kind != MF_END ? std::optional(Step(*this)) : std::nullopt;
+  }
+  /// How this process's part has ended, after the last step.
+  [[nodiscard]] mf_outcome outcome() const { return task_.outcome; }
+  /// Why, for people.
+  [[nodiscard]] std::string detail() const { return task_.detail == nullptr ? "" : task_.detail; }
+
+  /// Asks the job to let this worker go at the next step. Any thread.
+  void leave(const std::string& reason) { mf_leave(handle_.get(), reason.c_str()); }
+  /// Asks the coordinator to stop the whole job, with a checkpoint, for early stopping.
+  bool stop() { return take(mf_stop(handle_.get())); }
+  /// The last evaluation of the whole test set in which this worker took part, once.
+  [[nodiscard]] std::optional<mf_evaluation> take_evaluation() {
+    mf_evaluation found{};
+    found.size = sizeof found;
+    return mf_take_evaluation(handle_.get(), &found) == MF_OK ? std::optional(found) : std::nullopt;
+  }
+  /// An event for the job's record.
+  bool note(const std::string& kind, const std::string& text) {
+    return take(mf_note(handle_.get(), kind.c_str(), text.c_str()));
+  }
+
+ private:
+  friend class Step;
+  struct Close {
+    void operator()(mf_job* job) const { mf_close(job); }
+  };
+  static constexpr std::uint32_t kWaitMs = 1000;
+
+  bool take(mf_code code) {
+    code_ = code;
+    error_ = code == MF_OK ? "" : mf_error(handle_.get());
+    return code == MF_OK;
+  }
+
+  template <typename Function>
+  mf_code with(const std::vector<Tensor>& tensors, const Function& function) {
+    std::vector<mf_tensor> all;
+    for (const Tensor& tensor : tensors) {
+      all.push_back({tensor.name.c_str(), tensor.type, tensor.shape.data(), tensor.shape.size(),
+                     tensor.data});
+    }
+    return function(handle_.get(), all.data(), all.size());
+  }
+
+  /// To the next task that is the loop's: a microbatch, an update or the end.
+  bool advance() {
+    while (true) {
+      const mf_code code = mf_next(handle_.get(), &task_, kWaitMs);
+      if (code == MF_TIMEOUT) {
+        continue;
+      }
+      if (!take(code)) {
+        return false;
+      }
+      if (task_.kind == MF_LOAD) {
+        mf_loaded_state state{};
+        state.size = sizeof state;
+        if (!take(mf_loaded(handle_.get(), &state))) {
+          return false;
+        }
+        if (on_load_) {
+          on_load_(state);
+        }
+      } else if (task_.kind == MF_EVALUATE) {
+        const Evaluation sums = on_evaluate_(std::span(task_.samples, task_.sample_count));
+        if (!take(mf_evaluated(handle_.get(), sums.correct, sums.loss_sum))) {
+          return false;
+        }
+      } else {
+        is_new_ = true;
+        return true;
+      }
+    }
+  }
+
+  std::unique_ptr<mf_job, Close> handle_;
+  mf_code code_ = MF_OK;
+  std::string error_;
+  mf_task task_;
+  bool is_new_ = false;  // the step has not given it out yet
+  std::function<void(const mf_loaded_state&)> on_load_;
+  std::function<Evaluation(std::span<const std::uint64_t>)> on_evaluate_;
+};
+
+inline std::uint64_t Step::number() const {
+  return job_->task_.step;
+}
+
+inline std::optional<Microbatch> Step::next_microbatch() {
+  if (!job_->is_new_ && (updates() || !job_->advance())) {
+    return std::nullopt;
+  }
+  job_->is_new_ = false;
+  const mf_task& task = job_->task_;
+  if (task.kind != MF_MICROBATCH) {
+    return std::nullopt;
+  }
+  return Microbatch{task.step, task.number, task.seed, std::span(task.samples, task.sample_count),
+                    std::span(task.epochs, task.sample_count)};
+}
+
+inline bool Step::add(std::span<const float* const> gradients, double loss, std::uint32_t correct,
+                      double weight) {
+  if (!job_->take(mf_set_weight(job_->handle_.get(), weight))) {
+    return false;
+  }
+  return job_->take(mf_add(job_->handle_.get(), gradients.data(), loss, correct));
+}
+
+inline bool Step::updates() const {
+  return job_->ok() && job_->task_.kind == MF_UPDATE;
+}
+
+inline double Step::loss() const {
+  return job_->task_.loss;
+}
+
+inline bool Step::speaks() const {
+  return job_->task_.speaks == 1;
+}
+
+inline const float* Step::gradient(std::size_t parameter) const {
+  return job_->task_.gradients[parameter];
+}
+
+}  // namespace mayfly

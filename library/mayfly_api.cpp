@@ -1,0 +1,483 @@
+// The C interface (library/include/mayfly/mayfly.h) over engine/program.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/job/job.hpp"
+#include "engine/program/program_worker.hpp"
+#include "library/api_tensors.hpp"
+#include "library/include/mayfly/mayfly.h"
+#include "library/process_facts.hpp"
+
+using mayfly::Errc;
+using mayfly::Error;
+using mayfly::Result;
+using mayfly::engine::LoadedState;
+using mayfly::engine::MicrobatchResult;
+using mayfly::engine::ProgramComputer;
+using mayfly::engine::ProgramJob;
+using mayfly::engine::ProgramTask;
+using mayfly::engine::ProgramTensor;
+using mayfly::engine::ProgramTensors;
+using mayfly::engine::ProgramWorker;
+using mayfly::library::environment;
+using mayfly::library::find_program;
+using mayfly::library::tensors_of;
+
+/// Everything behind the handle. What mf_next() and mf_loaded() point to is here.
+struct mf_job {
+  std::unique_ptr<ProgramWorker> worker;
+  std::string error;
+  ProgramJob job;
+  ProgramTensors tensors;
+  std::set<std::string> names;               // of parameters and buffers
+  mayfly::engine::OptimizerState optimizer;  // before mf_start()
+  bool started = false;
+  std::optional<ProgramTask::Kind> at_hand;
+  ProgramComputer::Samples samples;
+  std::vector<const float*> gradients;
+  std::vector<mf_tensor> loaded;
+  const LoadedState* loaded_state = nullptr;
+  std::vector<std::size_t> parameter_elements;
+  std::vector<double> metrics;  // of the microbatch at hand
+  float weight = 1;             // the same
+};
+
+namespace {
+
+// Less than a message has room for (elastic/core/messages).
+constexpr std::size_t kEqualsMax = 128;
+constexpr std::size_t kEqualNameBytesMax = 100;
+constexpr std::size_t kEqualValueBytesMax = 1000;
+
+mf_code code_of(const Error& error) {
+  switch (error.code) {
+    case Errc::kNotFound: return MF_ABSENT;
+    case Errc::kInvalidInput:
+    case Errc::kUnsupported:
+    case Errc::kRefused: return MF_REFUSED;
+    default: return MF_FAILED;
+  }
+}
+
+mf_code fail(mf_job& job, mf_code code, std::string text) {
+  job.error = std::move(text);
+  return code;
+}
+
+mf_code answer(mf_job& job, const Result<void>& result) {
+  return result.ok() ? MF_OK : fail(job, code_of(result.error()), result.error().detail);
+}
+
+/// Runs `body`; what it throws becomes a failure.
+template <typename Body>
+mf_code guarded(mf_job* job, const Body& body) {
+  if (job == nullptr) {
+    return MF_REFUSED;
+  }
+  try {
+    return body(*job);
+  } catch (const std::exception& failure) {
+    return fail(*job, MF_FAILED, failure.what());
+  }
+}
+
+/// For parameters and buffers.
+Result<void> register_tensors(mf_job& job, const mf_tensor* given, std::size_t count,
+                              bool are_buffers) {
+  if (job.started) {
+    return Error{Errc::kInvalidInput, "tensors are registered before mf_start()"};
+  }
+  Result<std::vector<ProgramTensor>> tensors = tensors_of(given, count);
+  if (!tensors.ok()) {
+    return tensors.error();
+  }
+  for (ProgramTensor& tensor : tensors.value()) {
+    if (tensor.elements == 0) {
+      return Error{Errc::kInvalidInput, "tensor " + tensor.name + " is empty"};
+    }
+    if (!job.names.insert(tensor.name).second) {
+      return Error{Errc::kInvalidInput, "tensor " + tensor.name + " is registered twice"};
+    }
+    (are_buffers ? job.tensors.buffers : job.tensors.parameters).push_back(std::move(tensor));
+  }
+  return {};
+}
+
+mf_outcome outcome_of(mayfly::elastic::DismissReason reason) {
+  using enum mayfly::elastic::DismissReason;
+  switch (reason) {
+    case kJobDone: return MF_DONE;
+    case kDrained: return MF_DRAINED;
+    case kJobStopped: return MF_STOPPED;
+    default: return MF_LOST;
+  }
+}
+
+mf_task_kind kind_of(ProgramTask::Kind kind) {
+  using enum ProgramTask::Kind;
+  switch (kind) {
+    case kMicrobatch: return MF_MICROBATCH;
+    case kUpdate: return MF_UPDATE;
+    case kLoad: return MF_LOAD;
+    case kEvaluate: return MF_EVALUATE;
+    case kEnd: break;
+  }
+  return MF_END;
+}
+
+void describe(mf_job& job, const ProgramTask& task, mf_task& out) {
+  const std::size_t size = out.size;
+  out = {};
+  out.size = size;
+  out.kind = kind_of(task.kind);
+  out.step = task.step;
+  out.number = task.number;
+  out.detail = "";
+  ProgramComputer& computer = job.worker->computer();
+  if (task.kind == ProgramTask::Kind::kMicrobatch || task.kind == ProgramTask::Kind::kEvaluate) {
+    job.samples = computer.samples_of(task);
+    out.samples = job.samples.ids.data();
+    out.epochs = job.samples.epochs.data();
+    out.sample_count = job.samples.ids.size();
+    out.seed = computer.seed_of(task);
+  } else if (task.kind == ProgramTask::Kind::kUpdate) {
+    const float* means = job.worker->state().mean_gradients().data();
+    job.gradients.clear();
+    for (const std::size_t elements : job.parameter_elements) {
+      job.gradients.push_back(means);
+      means += elements;
+    }
+    out.gradients = job.gradients.data();
+    out.loss = task.loss;
+    out.speaks = computer.has_first() ? 1 : 0;
+  } else if (task.kind == ProgramTask::Kind::kLoad) {
+    job.loaded_state = &job.worker->state().take_loaded();
+  } else {
+    out.outcome = outcome_of(job.worker->end().reason);
+    out.detail = job.worker->end().detail.c_str();
+  }
+}
+
+/// What the caller has room for must be all that this version writes or reads.
+mf_code check_size(mf_job& job, std::size_t given, std::size_t known) {
+  return given >= known ? MF_OK
+                        : fail(job, MF_REFUSED,
+                               "a structure's size is not set, or is that of an older mayfly.h");
+}
+
+mf_code expect(mf_job& job, ProgramTask::Kind kind, const char* what) {
+  return job.at_hand == kind ? MF_OK : fail(job, MF_REFUSED, what);
+}
+
+}  // namespace
+
+unsigned mf_abi_version(void) {
+  return MF_ABI_VERSION;
+}
+
+const char* mf_version(void) {
+  return mayfly::engine::kVersion;
+}
+
+mf_code mf_open(mf_job** job, char* error, size_t error_bytes) {
+  const auto complain = [&](const std::string& text) {
+    if (error != nullptr && error_bytes > 0) {
+      const std::size_t size = std::min(text.size(), error_bytes - 1);
+      std::memcpy(error, text.data(), size);
+      error[size] = '\0';
+    }
+  };
+  *job = nullptr;
+  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
+  try {
+    Result<std::unique_ptr<ProgramWorker>> worker = ProgramWorker::open(environment());
+    if (!worker.ok()) {
+      complain(worker.error().detail);
+      return code_of(worker.error());
+    }
+    auto made = std::make_unique<mf_job>();
+    made->worker = std::move(worker).value();
+    *job = made.release();
+    return MF_OK;
+  } catch (const std::exception& failure) {
+    complain(failure.what());
+    return MF_FAILED;
+  }
+}
+
+const char* mf_error(const mf_job* job) {
+  return job == nullptr ? "there is no job" : job->error.c_str();
+}
+
+uint64_t mf_seed(const mf_job* job) {
+  return job == nullptr ? 0 : job->worker->settings().seed;
+}
+
+mf_code mf_require_equal(mf_job* job, const char* name, const char* value) {
+  return guarded(job, [&](mf_job& j) {
+    if (j.job.equals.size() >= kEqualsMax || std::strlen(name) > kEqualNameBytesMax ||
+        std::strlen(value) > kEqualValueBytesMax) {
+      return fail(
+          j, MF_REFUSED,
+          "at most 128 things are compared between workers, with names of 100 and values of "
+          "1000 bytes at most");
+    }
+    j.job.equals.emplace_back(name, value);
+    return MF_OK;
+  });
+}
+
+mf_code mf_register_parameters(mf_job* job, const mf_tensor* tensors, size_t count) {
+  return guarded(job,
+                 [&](mf_job& j) { return answer(j, register_tensors(j, tensors, count, false)); });
+}
+
+mf_code mf_register_buffers(mf_job* job, const mf_tensor* tensors, size_t count) {
+  return guarded(job,
+                 [&](mf_job& j) { return answer(j, register_tensors(j, tensors, count, true)); });
+}
+
+mf_code mf_register_metrics(mf_job* job, const char* const* names, size_t count) {
+  return guarded(job, [&](mf_job& j) {
+    if (j.started) {
+      return fail(j, MF_REFUSED, "metrics are registered before mf_start()");
+    }
+    j.tensors.metrics.assign(names, names + count);
+    j.metrics.assign(count, 0.0);
+    return MF_OK;
+  });
+}
+
+mf_code mf_set_metric(mf_job* job, size_t metric, double value) {
+  return guarded(job, [&](mf_job& j) {
+    if (metric >= j.metrics.size()) {
+      return fail(j, MF_REFUSED, "no such metric was registered");
+    }
+    j.metrics[metric] = value;
+    return MF_OK;
+  });
+}
+
+mf_code mf_set_weight(mf_job* job, double weight) {
+  constexpr double kWeightMax = 1e9;
+  return guarded(job, [&](mf_job& j) {
+    if (!(weight >= 0 && weight <= kWeightMax)) {
+      return fail(j, MF_REFUSED, "the weight of a microbatch must be a number from 0 to 1e9");
+    }
+    j.weight = static_cast<float>(weight);
+    return MF_OK;
+  });
+}
+
+mf_code mf_set_optimizer_state(mf_job* job, const mf_tensor* tensors, size_t count,
+                               const void* blob, size_t blob_bytes, double learning_rate) {
+  return guarded(job, [&](mf_job& j) {
+    Result<std::vector<ProgramTensor>> given = tensors_of(tensors, count);
+    if (!given.ok()) {
+      return answer(j, given.error());
+    }
+    const auto* const first = static_cast<const std::byte*>(blob);
+    mayfly::Bytes copy(first, first + blob_bytes);
+    if (!j.started) {
+      j.optimizer = {std::move(given).value(), std::move(copy), learning_rate};
+      return MF_OK;
+    }
+    if (j.at_hand != ProgramTask::Kind::kUpdate && j.at_hand != ProgramTask::Kind::kLoad) {
+      return fail(j, MF_REFUSED, "the state is changed in MF_UPDATE and MF_LOAD only");
+    }
+    return answer(j, j.worker->state().set_optimizer_state(std::move(given).value(),
+                                                           std::move(copy), learning_rate));
+  });
+}
+
+mf_code mf_start(mf_job* job, const mf_options* options) {
+  return guarded(job, [&](mf_job& j) {
+    if (j.started) {
+      return fail(j, MF_REFUSED, "the job has been started already");
+    }
+    if (check_size(j, options->size, sizeof(mf_options)) != MF_OK) {
+      return MF_REFUSED;
+    }
+    j.job.data_name = options->data_name == nullptr ? "data of its own" : options->data_name;
+    j.job.train_samples = options->train_samples;
+    j.job.test_samples = options->test_samples;
+    j.job.test_chunk = options->test_samples == 0 ? 1 : options->test_chunk;
+    j.job.steps = options->steps;
+    j.job.global_batch = options->global_batch;
+    j.job.microbatch = options->microbatch;
+    j.job.optimizer_bytes_max = options->optimizer_bytes;
+    for (const ProgramTensor& parameter : j.tensors.parameters) {
+      j.parameter_elements.push_back(parameter.elements);
+    }
+    const Result<std::string> program = find_program();
+    if (!program.ok()) {
+      return fail(j, MF_REFUSED, program.error().detail);
+    }
+    const Result<void> begun =
+        j.worker->start(j.job, j.tensors, std::move(j.optimizer), program.value());
+    j.started = begun.ok();
+    return answer(j, begun);
+  });
+}
+
+mf_code mf_next(mf_job* job, mf_task* task, uint32_t timeout_ms) {
+  return guarded(job, [&](mf_job& j) {
+    if (!j.started) {
+      return fail(j, MF_REFUSED, "mf_start() comes first");
+    }
+    if (check_size(j, task->size, sizeof(mf_task)) != MF_OK) {
+      return MF_REFUSED;
+    }
+    if (j.at_hand == ProgramTask::Kind::kMicrobatch || j.at_hand == ProgramTask::Kind::kEvaluate) {
+      return fail(j, MF_REFUSED, "the result of the task before was not given");
+    }
+    const auto next = j.worker->next(std::chrono::milliseconds(timeout_ms));
+    if (!next) {
+      j.at_hand.reset();
+      return MF_TIMEOUT;
+    }
+    j.at_hand = next->kind;
+    describe(j, *next, *task);
+    return MF_OK;
+  });
+}
+
+mf_code mf_peek(mf_job* job, mf_upcoming* upcoming, size_t max, size_t* count) {
+  return guarded(job, [&](mf_job& j) {
+    *count = 0;
+    if (!j.started) {
+      return fail(j, MF_REFUSED, "mf_start() comes first");
+    }
+    for (const auto& [step, number] : j.worker->feed().upcoming()) {
+      if (*count < max) {
+        const ProgramTask task{ProgramTask::Kind::kMicrobatch, step, number};
+        upcoming[(*count)++] = {step, number, j.worker->computer().seed_of(task)};
+      }
+    }
+    return MF_OK;
+  });
+}
+
+mf_code mf_samples(mf_job* job, uint64_t step, uint32_t number, uint64_t* samples,
+                   uint64_t* epochs) {
+  return guarded(job, [&](mf_job& j) {
+    if (!j.started || step == 0 || number >= j.job.global_batch / j.job.microbatch) {
+      return fail(j, MF_REFUSED, "the job has no such microbatch");
+    }
+    const auto found =
+        j.worker->computer().samples_of({ProgramTask::Kind::kMicrobatch, step, number});
+    std::ranges::copy(found.ids, samples);
+    std::ranges::copy(found.epochs, epochs);
+    return MF_OK;
+  });
+}
+
+mf_code mf_add(mf_job* job, const float* const* gradients, double loss, uint32_t correct) {
+  return guarded(job, [&](mf_job& j) {
+    const mf_code code = expect(j, ProgramTask::Kind::kMicrobatch,
+                                "a microbatch has one result, and this one has its result already");
+    if (code == MF_OK) {
+      j.worker->computer().add({std::span(gradients, j.parameter_elements.size()), j.metrics,
+                                static_cast<float>(loss), correct, j.weight});
+      std::ranges::fill(j.metrics, 0.0);
+      j.weight = 1;
+      j.at_hand.reset();
+    }
+    return code;
+  });
+}
+
+mf_code mf_evaluated(mf_job* job, uint64_t correct, double loss_sum) {
+  return guarded(job, [&](mf_job& j) {
+    const mf_code code = expect(j, ProgramTask::Kind::kEvaluate, "nothing was to be evaluated");
+    if (code == MF_OK) {
+      j.worker->computer().evaluated(correct, loss_sum);
+      j.at_hand.reset();
+    }
+    return code;
+  });
+}
+
+mf_code mf_take_evaluation(mf_job* job, mf_evaluation* evaluation) {
+  return guarded(job, [&](mf_job& j) {
+    if (!j.started) {
+      return fail(j, MF_REFUSED, "mf_start() comes first");
+    }
+    if (check_size(j, evaluation->size, sizeof(mf_evaluation)) != MF_OK) {
+      return MF_REFUSED;
+    }
+    const auto found = j.worker->computer().take_evaluation();
+    if (!found) {
+      return MF_TIMEOUT;
+    }
+    *evaluation = {evaluation->size, found->step, found->samples, found->correct, found->loss_sum};
+    return MF_OK;
+  });
+}
+
+mf_code mf_loaded(mf_job* job, mf_loaded_state* state) {
+  return guarded(job, [&](mf_job& j) {
+    if (check_size(j, state->size, sizeof(mf_loaded_state)) != MF_OK ||
+        expect(j, ProgramTask::Kind::kLoad, "no state has come") != MF_OK) {
+      return MF_REFUSED;
+    }
+    j.loaded.clear();
+    for (const mayfly::nn::NamedTensor& tensor : j.loaded_state->tensors) {
+      j.loaded.push_back({tensor.name.c_str(), mayfly::library::type_named(tensor.tensor.type),
+                          tensor.tensor.shape.data(), tensor.tensor.shape.size(),
+                          const_cast<std::byte*>(tensor.tensor.bytes.data())});
+    }
+    state->tensors = j.loaded.data();
+    state->tensor_count = j.loaded.size();
+    state->blob = j.loaded_state->blob.data();
+    state->blob_bytes = j.loaded_state->blob.size();
+    return MF_OK;
+  });
+}
+
+mf_code mf_leave(mf_job* job, const char* reason) {
+  return guarded(job, [&](mf_job& j) {
+    j.worker->leave(reason);
+    return MF_OK;
+  });
+}
+
+mf_code mf_stop(mf_job* job) {
+  return guarded(job, [&](mf_job& j) {
+    return j.started ? answer(j, j.worker->stop()) : fail(j, MF_REFUSED, "mf_start() comes first");
+  });
+}
+
+mf_code mf_note(mf_job* job, const char* kind, const char* text) {
+  return guarded(job, [&](mf_job& j) {
+    j.worker->note(kind, text);
+    return MF_OK;
+  });
+}
+
+mf_code mf_fail(mf_job* job, const char* why) {
+  return guarded(job, [&](mf_job& j) {
+    j.worker->abandon(why);
+    return MF_OK;
+  });
+}
+
+void mf_close(mf_job* job) {
+  if (job != nullptr && job->started && !job->worker->is_over()) {
+    (void)mf_fail(job, "the program has closed its job before its end");
+    return;  // its threads use it until the process ends
+  }
+  delete job;
+}

@@ -1,0 +1,11 @@
+"""Elastic data-parallel training: workers vanish and join, and the weights do not notice.
+
+`mayfly.torch.Job` trains PyTorch modules, `mayfly.ArrayJob` whatever computes gradients as NumPy
+arrays. Programs are started by `mayfly run --workers 4 -- python3 train.py`; see docs/library.md.
+"""
+
+from ._abi import MayflyError, Refused
+from ._arrays import ArrayJob
+from ._job import Evaluation, Outcome
+
+__all__ = ["ArrayJob", "Evaluation", "MayflyError", "Outcome", "Refused"]

@@ -1,0 +1,108 @@
+"""A program that nobody has started as a worker is a job of one worker, with a coordinator of its
+own: the same loop, the same bits, and others may join it."""
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from ._abi import Refused
+
+WAIT_SECONDS = 30
+
+
+def find_program():
+    """The program mayfly: named, beside the library, or where the shell finds it."""
+    if named := os.environ.get("MAYFLY_PROGRAM"):
+        return named
+    here = os.path.dirname(os.path.abspath(__file__))
+    beside = [os.path.join(os.path.dirname(os.environ.get("MAYFLY_LIBRARY", "")), "mayfly"),
+              os.path.join(here, "..", "..", "..", "..", "bin", "mayfly"),
+              os.path.join(here, "..", "..", "..", "build", "release", "mayfly")]
+    for path in beside:
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return os.path.abspath(path)
+    found = shutil.which("mayfly")
+    if found is None:
+        raise Refused("the program mayfly is not installed; install it, or name it with "
+                      "MAYFLY_PROGRAM")
+    return found
+
+
+def _free_run_dir():
+    script = os.path.splitext(os.path.basename(sys.argv[0] or "program"))[0] or "program"
+    base = os.path.join("runs", f"{script}-{time.strftime('%Y%m%d-%H%M%S')}")
+    path = base
+    copy = 2
+    while os.path.exists(path):
+        path = f"{base}-{copy}"
+        copy += 1
+    return path
+
+
+def start_coordinator():
+    """Starts it and names it to the library; returns its process, which ends with the job."""
+    program = find_program()
+    run_dir = os.environ.get("MAYFLY_RUN_DIR") or _free_run_dir()
+    command = [program, "coordinator", "--model", "program", "--run-dir", run_dir, "--workers", "1",
+               "--bind-host", "127.0.0.1", "--hang-max-ms", "60000"]
+    own = {name: value for name, value in os.environ.items() if name != "MAYFLY_RUN_DIR"}
+    process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, start_new_session=True)
+    atexit.register(_stop, process)
+    place = os.path.join(run_dir, "coordinator")
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not os.path.exists(place):
+        if process.poll() is not None:
+            raise Refused(f"the coordinator has ended with exit code {process.returncode}")
+        if time.monotonic() > deadline:
+            process.kill()
+            raise Refused(f"the coordinator has not begun within {WAIT_SECONDS} s")
+        time.sleep(0.01)
+    with open(place, encoding="utf-8") as file:
+        os.environ["MAYFLY_COORDINATOR"] = file.read().strip()
+    os.environ["MAYFLY_JOB_FILE"] = os.path.abspath(os.path.join(run_dir, "config.toml"))
+    os.environ["MAYFLY_LAUNCHED"] = "true"
+    return process
+
+
+class StopSignals:
+    """Ctrl-C and SIGTERM of a program that is alone stop its job with a checkpoint; a second one
+    ends it at once. Does nothing for one that others have started (`coordinator` None), beside
+    handlers of the program's own, and in threads, in which Python takes no signals."""
+
+    def __init__(self, coordinator):
+        self._coordinator = coordinator
+        mine = (coordinator is not None
+                and threading.current_thread() is threading.main_thread())
+        plain = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+        self._taken = {number: handler for number, handler in plain.items()
+                       if mine and signal.getsignal(number) == handler}
+
+    def begin(self):
+        for number in self._taken:
+            signal.signal(number, self._stop)
+
+    def end(self):
+        for number, handler in self._taken.items():
+            signal.signal(number, handler)
+        self._taken = {}
+
+    def _stop(self, number, frame):
+        self.end()
+        print("mayfly: stopping with a checkpoint; once more ends the program at once",
+              file=sys.stderr, flush=True)
+        self._coordinator.send_signal(signal.SIGINT)
+
+
+def _stop(process):
+    """Of a program that ends before its job."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -1,0 +1,99 @@
+"""Jobs of whatever computes gradients as NumPy arrays."""
+
+import ctypes
+import json
+
+from . import _abi
+from ._abi import Refused
+from ._job import BaseJob, BaseStep, microbatch_of, steps_of
+
+_TYPES = {"float32": _abi.F32, "float64": _abi.F64, "float16": _abi.F16, "int64": _abi.I64,
+          "int32": _abi.I32, "int16": _abi.I16, "int8": _abi.I8, "uint8": _abi.U8,
+          "bool": _abi.BOOL}
+
+
+def _described(arrays):
+    described = []
+    for name, array in arrays.items():
+        if not array.flags["C_CONTIGUOUS"] or array.dtype.name not in _TYPES:
+            raise Refused(f"array {name} is not contiguous, or is of the type {array.dtype}")
+        described.append((name, _TYPES[array.dtype.name], array.shape, array.ctypes.data))
+    return described
+
+
+class ArrayJob(BaseJob):
+    """Trains arrays in place.
+
+    parameters  name -> array; whatever has a gradient
+    buffers     name -> array; what computing a microbatch changes, such as running means
+    state       name -> array; what else the update reads and changes, such as momentum
+    samples     in the training set
+    batch, microbatch, steps or epochs
+    metrics     names of figures; their means over a step go on record
+
+        for step in job.steps():
+            for mb in step:                      # mb.samples, mb.epochs, mb.seed
+                step.add(gradients, loss)        # name -> array of float32
+            for name, gradient in step.gradients.items():
+                parameters[name] -= 0.1 * gradient
+    """
+
+    def __init__(self, parameters, *, samples, batch, microbatch=None, steps=None, epochs=None,
+                 buffers=None, state=None, metrics=(), data_name="arrays"):
+        super().__init__()
+        self.parameters = parameters
+        self.state = state or {}
+        self._core.register(_described(parameters), _described(buffers or {}))
+        self._core.register_metrics(metrics)
+        self._set_state()
+        state_bytes = sum(array.nbytes for array in self.state.values())
+        microbatch = microbatch_of(batch, microbatch)
+        self._options = {
+            "data_name": data_name.encode(), "train_samples": samples,
+            "steps": steps_of(samples, batch, epochs, steps), "global_batch": batch,
+            "microbatch": microbatch,
+            "optimizer_bytes": state_bytes + 1024 * (len(self.state) + 8)}
+
+    def _step_of(self, task):
+        return ArrayStep(self, task)
+
+    def _set_state(self):
+        self._core.set_optimizer_state(_described(self.state), json.dumps({}).encode(), 0.0)
+
+    def _answer(self, task):
+        for name, _, _, content in self._core.loaded()[0]:
+            ctypes.memmove(self.state[name].ctypes.data, content, len(content))
+
+
+class ArrayStep(BaseStep):
+    """One step: its microbatches, and then `gradients`, the means by name."""
+
+    def __init__(self, job, task):
+        super().__init__(job, task)
+        self.gradients = {}
+
+    def __iter__(self):
+        return self.microbatches()
+
+    def _take_means(self, task):
+        import numpy
+        for i, (name, parameter) in enumerate(self._job.parameters.items()):
+            flat = numpy.ctypeslib.as_array(task.gradients[i], (parameter.size,))
+            self.gradients[name] = flat.reshape(parameter.shape)
+
+    def add(self, gradients, loss, correct=0, metrics=None, weight=1):
+        """The result of the microbatch at hand: name -> array of float32, of its mean loss;
+        `metrics`: name -> value, of those that the job was made with; `weight`: of loss and
+        gradients in the means of the step, such as the number of tokens."""
+        addresses = []
+        for name, parameter in self._job.parameters.items():
+            gradient = gradients.get(name)
+            if gradient is None:
+                addresses.append(None)
+                continue
+            if gradient.dtype.name != "float32" or not gradient.flags["C_CONTIGUOUS"] or (
+                    gradient.size != parameter.size):
+                raise Refused(f"the gradient of {name} is not a contiguous array of float32 with "
+                              "the parameter's shape")
+            addresses.append(gradient.ctypes.data)
+        self._add(addresses, loss, correct, metrics, weight)

@@ -1,0 +1,421 @@
+"""What every job has, whatever computes: the library's tasks, how long it is, how it ends."""
+
+import atexit
+import ctypes
+import enum
+import math
+import os
+import sys
+import traceback
+
+from . import _abi, _alone
+from ._abi import MayflyError, Refused
+
+WAIT_MS = 100  # at most, before Python sees its signals
+
+
+class Outcome(enum.Enum):
+    """How this process's part has ended."""
+
+    DONE = _abi.DONE        # the job has made its last step
+    DRAINED = _abi.DRAINED  # this worker was asked to leave; others may go on
+    STOPPED = _abi.STOPPED  # the job was stopped; it can be resumed
+
+
+class Evaluation:
+    """What an evaluation of the whole test set has found, on all workers together."""
+
+    def __init__(self, step, samples, correct, loss):
+        self.step = step        # after which it was made
+        self.samples = samples
+        self.correct = correct  # right predictions
+        self.loss = loss        # mean over the samples
+
+    def __repr__(self):
+        return (f"Evaluation(step={self.step}, samples={self.samples}, correct={self.correct}, "
+                f"loss={self.loss:.6g})")
+
+
+class Microbatch:
+    """One microbatch: which samples, and a seed that is the same whoever computes it."""
+
+    def __init__(self, step, number, seed, samples, epochs):
+        self.step = step
+        self.number = number
+        self.seed = seed
+        self.samples = samples
+        self.epochs = epochs
+
+    @classmethod
+    def of_task(cls, task):
+        count = task.sample_count
+        return cls(task.step, task.number, task.seed, task.samples[:count], task.epochs[:count])
+
+
+class Core:
+    """The library's job. One in a process."""
+
+    _open = None
+
+    def __init__(self):
+        if Core._open is not None:
+            raise Refused("a process has one job; this one has its second")
+        self.library = _abi.load()
+        self._handle = ctypes.c_void_p()
+        self._coordinator = None
+        self._task = _abi.Task()
+        self.outcome = None
+        self._has_failed = False
+        self._stops = None
+        self._connect()
+        Core._open = self
+
+    def _connect(self):
+        text = ctypes.create_string_buffer(2000)
+        code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
+        if code == _abi.ABSENT:
+            self._coordinator = _alone.start_coordinator()
+            code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
+        if code != _abi.OK:
+            self._end_coordinator()
+            self._raise(code, text.value.decode())
+
+    def _raise(self, code, text=None):
+        text = text or self.library.mf_error(self._handle).decode()
+        raise (Refused if code in (_abi.REFUSED, _abi.ABSENT) else MayflyError)(text)
+
+    def _check(self, code):
+        if code != _abi.OK:
+            self._raise(code)
+
+    @property
+    def seed(self):
+        return self.library.mf_seed(self._handle)
+
+    def require_equal(self, name, value):
+        self._check(self.library.mf_require_equal(self._handle, name.encode(),
+                                                  str(value).encode()))
+
+    def register(self, parameters, buffers):
+        for described, function in ((parameters, self.library.mf_register_parameters),
+                                    (buffers, self.library.mf_register_buffers)):
+            array, kept = _abi.tensors(described)
+            self._check(function(self._handle, array, len(described)))
+            del kept
+        self._gradients = (ctypes.c_void_p * len(parameters))()
+
+    def register_metrics(self, names):
+        encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
+        self._check(self.library.mf_register_metrics(self._handle, encoded, len(names)))
+        self._metrics = {name: place for place, name in enumerate(names)}
+
+    def set_metrics(self, values):
+        for name, value in values.items():
+            if name not in self._metrics:
+                raise Refused(f"the metric {name} was not named when the job was made")
+            self._check(self.library.mf_set_metric(self._handle, self._metrics[name],
+                                                   float(value)))
+
+    def set_optimizer_state(self, described, blob, learning_rate):
+        array, kept = _abi.tensors(described)
+        self._check(self.library.mf_set_optimizer_state(self._handle, array, len(described), blob,
+                                                        len(blob), learning_rate))
+        del kept
+
+    def start(self, **options):
+        given = _abi.Options(size=ctypes.sizeof(_abi.Options), **options)
+        stops = _alone.StopSignals(self._coordinator)
+        self._check(self.library.mf_start(self._handle, ctypes.byref(given)))
+        self._stops = stops
+        stops.begin()  # now, as the library takes SIGTERM for its worker's leave
+
+    def next(self):
+        """The next task. Waits, and lets Python handle its signals meanwhile."""
+        task = self._task
+        task.size = ctypes.sizeof(_abi.Task)
+        while True:
+            code = self.library.mf_next(self._handle, ctypes.byref(task), WAIT_MS)
+            if code == _abi.OK:
+                return task
+            if code != _abi.TIMEOUT:
+                self._raise(code)
+
+    def upcoming(self, most, size):
+        """The next microbatches, of `size` samples each, that will probably be asked for."""
+        found = (_abi.Upcoming * most)()
+        count = ctypes.c_size_t()
+        self._check(self.library.mf_peek(self._handle, found, most, ctypes.byref(count)))
+        numbers = ctypes.c_uint64 * size
+        ahead = []
+        for one in found[:count.value]:
+            samples, epochs = numbers(), numbers()
+            self._check(self.library.mf_samples(self._handle, one.step, one.number, samples,
+                                                epochs))
+            ahead.append(Microbatch(one.step, one.number, one.seed, list(samples), list(epochs)))
+        return ahead
+
+    def add(self, addresses, loss, correct, weight):
+        """The gradients of the microbatch at hand by their addresses; None = zeros."""
+        self._check(self.library.mf_set_weight(self._handle, weight))
+        for i, address in enumerate(addresses):
+            self._gradients[i] = address
+        self._check(self.library.mf_add(self._handle, self._gradients, loss, correct))
+
+    def evaluated(self, correct, loss_sum):
+        self._check(self.library.mf_evaluated(self._handle, correct, loss_sum))
+
+    def loaded(self):
+        """(tensors as (name, type, shape, bytes), blob) of the state that has come."""
+        state = _abi.LoadedState(size=ctypes.sizeof(_abi.LoadedState))
+        self._check(self.library.mf_loaded(self._handle, ctypes.byref(state)))
+        found = []
+        for tensor in state.tensors[:state.tensor_count]:
+            shape = tuple(tensor.shape[:tensor.dimensions])
+            size = math.prod(shape) * _abi.ELEMENT_BYTES[tensor.type]
+            content = ctypes.string_at(tensor.data, size) if size else b""
+            found.append((tensor.name.decode(), tensor.type, shape, content))
+        blob = ctypes.string_at(state.blob, state.blob_bytes) if state.blob_bytes else b""
+        return found, blob
+
+    def take_evaluation(self):
+        """The newest one, once; else None."""
+        found = _abi.EvaluationResult(size=ctypes.sizeof(_abi.EvaluationResult))
+        code = self.library.mf_take_evaluation(self._handle, ctypes.byref(found))
+        if code == _abi.TIMEOUT:
+            return None
+        self._check(code)
+        return Evaluation(found.step, found.samples, found.correct,
+                          found.loss_sum / max(1, found.samples))
+
+    def stop(self):
+        self._check(self.library.mf_stop(self._handle))
+
+    def leave(self, reason):
+        self._check(self.library.mf_leave(self._handle, reason.encode()))
+
+    def note(self, kind, text):
+        self._check(self.library.mf_note(self._handle, kind.encode(), text.encode()))
+
+    def failed(self, why):
+        """The program cannot go on; the others take over when its process ends."""
+        if self._handle and not self._has_failed:
+            self._has_failed = True
+            self.library.mf_fail(self._handle, why[-2000:].encode())
+
+    def ended(self, task):
+        """After the last task: raises if the job has failed."""
+        detail = task.detail.decode() if task.detail else ""
+        outcome = task.outcome
+        self.close()
+        if outcome == _abi.LOST:
+            raise MayflyError(detail or "the job has failed")
+        self.outcome = Outcome(outcome)
+
+    def close(self):
+        if self._handle:
+            self.library.mf_close(self._handle)
+            self._handle = ctypes.c_void_p()
+        if self._stops is not None:
+            self._stops.end()
+        self._end_coordinator()
+        Core._open = None
+
+    def _end_coordinator(self):
+        if self._coordinator is not None:
+            self._coordinator.wait()
+            self._coordinator = None
+
+
+class BaseJob:
+    """The loop of a job, whatever computes. A derived class sets `_options` for Core.start()."""
+
+    def __init__(self):
+        self._core = Core()
+        self._options = {}
+        self._has_begun = False
+        self.evaluations = []  # mayfly.Evaluation of those in which this worker took part, in order
+
+    @property
+    def total_steps(self):
+        """Of the whole job: for a schedule of the learning rate."""
+        return self._options["steps"]
+
+    @property
+    def seed(self):
+        """The job's (the setting --seed)."""
+        return self._core.seed
+
+    @property
+    def outcome(self):
+        """How this process's part has ended (mayfly.Outcome), after the loop."""
+        return self._core.outcome
+
+    def leave(self, reason="asked by the program"):
+        """Asks the job to let this worker go at the next step. Any thread."""
+        self._core.leave(reason)
+
+    def stop(self):
+        """Stops the whole job after the step at hand, with a checkpoint, on all workers: for early
+        stopping. The loop then ends by itself, and `outcome` is STOPPED."""
+        self._core.stop()
+
+    def note(self, kind, text):
+        """An event for events.jsonl of the run directory."""
+        self._core.note(kind, text)
+
+    def steps(self):
+        """The steps in which this worker takes part: each is iterated, and then the program
+        updates its parameters."""
+        if self._has_begun:
+            raise Refused("the loop over a job's steps is one loop, and this is a second one")
+        self._has_begun = True
+        self._prepare()
+        self._core.start(**self._options)
+        while True:
+            task = self._core.next()
+            self._take_evaluation()
+            if task.kind == _abi.END:
+                break
+            if task.kind in (_abi.LOAD, _abi.EVALUATE):
+                self._answer(task)
+                continue
+            step = self._step_of(task)
+            yield step
+            if not step.is_over:
+                raise Refused(f"the loop has left step {step.number} before all of its "
+                              "microbatches were done; each step is iterated to its end")
+            if step.updates:
+                self._updated()
+        self._ended()
+        self._core.ended(task)
+
+    def _take_evaluation(self):
+        found = self._core.take_evaluation()
+        if found is not None:
+            self.evaluations.append(found)
+
+    def _prepare(self):
+        """The loop is about to begin."""
+
+    def _ended(self):
+        """The loop is over."""
+
+    def _answer(self, task):
+        """Takes a state that has come, or evaluates a chunk."""
+        raise NotImplementedError
+
+    def _step_of(self, task):
+        """The step that begins with this task."""
+        raise NotImplementedError
+
+    def _updated(self):
+        """The program has updated its parameters."""
+
+
+class BaseStep:
+    """One step: its microbatches, and then the mean gradients.
+
+    number   from 1; while the step is iterated it may become a later one, if a state comes
+    updates  whether all microbatches are done, and the gradients are the means over the batch
+    loss     the mean loss over the batch, then: the same on all workers
+    speaks   true on one worker of the job, then: for what is to be printed once
+    """
+
+    def __init__(self, job, task):
+        self._job = job
+        self._task = task
+        self._at_hand = None  # the microbatch that has no result yet
+        self.number = task.step
+        self.updates = False
+        self.is_over = False
+        self.loss = None
+        self.speaks = False
+
+    def microbatches(self):
+        """This member's, as Microbatch: `samples`, `epochs`, `seed`, `number`."""
+        task = self._task
+        while True:
+            self.number = task.step
+            if task.kind == _abi.UPDATE:
+                self._take_means(task)
+                self.loss = task.loss
+                self.speaks = bool(task.speaks)
+                self.updates = self.is_over = True
+                return
+            if task.kind == _abi.END:  # in mid-step: this worker leaves, and nothing is updated
+                self.is_over = True
+                self._left()
+                return
+            if task.kind in (_abi.LOAD, _abi.EVALUATE):
+                self._job._answer(task)
+            else:
+                self._at_hand = Microbatch.of_task(task)
+                yield self._at_hand
+                if self._at_hand is not None:
+                    raise Refused(f"microbatch {self._at_hand.number} of step {self.number} has "
+                                  "no result: the loop gave none to the step")
+            task = self._job._core.next()
+            self._job._take_evaluation()
+
+    def _add(self, addresses, loss, correct, metrics=None, weight=1):
+        self._job._core.set_metrics(metrics or {})
+        self._job._core.add(addresses, float(loss), int(correct), float(weight))
+        self._at_hand = None
+
+    def _take_means(self, task):
+        raise NotImplementedError
+
+    def _left(self):
+        """There is nothing to update with."""
+
+
+def _on_uncaught(kind, error, trace):
+    """What no handler of the program takes: on record, and a refusal is one line."""
+    if Core._open is not None:
+        Core._open.failed("".join(traceback.format_exception(kind, error, trace)))
+    if not issubclass(kind, Refused):
+        return _hook_before(kind, error, trace)
+    sys.stdout.flush()
+    print(f"mayfly: {error}", file=sys.stderr, flush=True)
+    os._exit(2)
+
+
+def _at_exit():
+    """Of a program that ends without having ended its loop."""
+    if Core._open is not None:
+        Core._open.failed("the program has ended before its loop over job.steps() was over; "
+                          "job.stop() ends a job early, with a checkpoint")
+
+
+def _forget_in_child():
+    """A forked process has no threads of the library, and its end is not the worker's."""
+    if Core._open is not None:
+        Core._open._handle = ctypes.c_void_p()
+        Core._open = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+_hook_before = sys.excepthook
+sys.excepthook = _on_uncaught
+atexit.register(_at_exit)
+
+
+def steps_of(samples, batch, epochs, steps):
+    """How many steps the job has: given, or as many as so many passes over the data need."""
+    if batch < 1 or samples < 1:
+        raise Refused(f"batch {batch} of {samples} samples: both must be at least 1")
+    if (steps is None) == (epochs is None):
+        raise Refused("say how long the job is: epochs=10 or steps=1000, one of them")
+    return max(1, round(epochs * samples / batch)) if steps is None else steps
+
+
+def microbatch_of(batch, microbatch):
+    """The microbatch: given, or the largest of at most 32 samples that divides the batch into four
+    microbatches at least, so that as many workers have work."""
+    if microbatch is None:
+        most = min(32, max(1, batch // 4))
+        microbatch = next(size for size in range(most, 0, -1) if batch % size == 0)
+    if microbatch < 1 or batch % microbatch != 0:
+        raise Refused(f"batch {batch} is not a multiple of microbatch {microbatch}")
+    return microbatch
+

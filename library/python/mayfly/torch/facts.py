@@ -1,0 +1,36 @@
+"""What the bits of a microbatch depend on besides the program: equal on all workers."""
+
+import os
+
+import torch
+
+
+def facts(optimizer):
+    found = {
+        "torch": f"{torch.__version__} {torch.version.git_version}",
+        "threads of torch": torch.get_num_threads(),
+        "optimizer": type(optimizer).__name__,
+        "denormals": torch.set_flush_denormal(False),
+    }
+    capability = getattr(torch.backends.cpu, "get_cpu_capability", None) if hasattr(
+        torch.backends, "cpu") else None
+    found["instruction set"] = capability() if capability else _line("CPU capability usage")
+    found["BLAS"] = _libraries("blas", "mkl")
+    return {name: str(value) for name, value in found.items()}
+
+
+def _libraries(*words):
+    """The files of this process's libraries that have one of the words in their names."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        paths = {line.split(None, 5)[5].strip() for line in maps if "/" in line}
+    names = {os.path.basename(os.path.realpath(path)) for path in paths}
+    return " ".join(sorted(name for name in names
+                           if ".so" in name and any(word in name for word in words)))
+
+
+def _line(word):
+    """The line of torch's own description that has the word."""
+    for line in torch.__config__.show().splitlines():
+        if word in line:
+            return line.strip(" -")
+    return ""

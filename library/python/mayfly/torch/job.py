@@ -1,0 +1,394 @@
+"""`mayfly.torch.Job`: the loop stays the user's; who computes what, losses, joins and states that
+are sent happen inside its two iterators."""
+
+import copy
+import hashlib
+import io
+import json
+import random
+
+import numpy
+import torch
+
+from .. import _abi
+from .._abi import Refused
+from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
+from .checkpoint import trusting
+from .facts import facts
+from .loader import Loader
+
+TYPES = {torch.float32: _abi.F32, torch.float64: _abi.F64, torch.float16: _abi.F16,
+         torch.bfloat16: _abi.BF16, torch.int64: _abi.I64, torch.int32: _abi.I32,
+         torch.int16: _abi.I16, torch.int8: _abi.I8, torch.uint8: _abi.U8, torch.bool: _abi.BOOL}
+OF_TYPE = {number: kind for kind, number in TYPES.items()}
+BLOB_BYTES = 64 << 10  # at least, for what is no tensor
+HASH_NAME = "mayfly.hash"  # of what is no tensor of the optimizer: members compare it
+
+
+def _describe(name, tensor):
+    if tensor.device.type != "cpu":
+        raise Refused(f"{name} is on {tensor.device}; only tensors on the CPU are trained")
+    if tensor.is_sparse or tensor.layout != torch.strided:
+        raise Refused(f"{name} is sparse; only dense tensors are trained")
+    if tensor.dtype not in TYPES:
+        raise Refused(f"{name} is of the type {tensor.dtype}, which is not known")
+    if not tensor.is_contiguous():
+        raise Refused(f"{name} is not contiguous; call .contiguous() before the job is made")
+    return name, TYPES[tensor.dtype], tuple(tensor.shape), tensor.data_ptr()
+
+
+def _owned(items):
+    """Tensors that are registered, those with two names once."""
+    seen = set()
+    for name, tensor in items:
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            yield name, tensor
+
+
+class Job(BaseJob):
+    """An elastic job that trains `model`.
+
+    model       a torch.nn.Module on the CPU, made alike on all workers (seed it)
+    optimizer   any optimizer of its parameters with a state_dict
+    scheduler   steps once a step; None = none
+    data        a data set with len() and [index]; order and shuffling are the job's
+    batch       samples of a step, over all workers, whoever is alive
+    microbatch  samples that are computed at once (the largest up to 32 that divides the batch into
+                four at least)
+    epochs      passes over the data, rounded to whole steps; or `steps`, of the whole job
+    extra       name -> what else has state_dict() and load_state_dict(), such as mean weights
+    collate     makes a batch of samples (torch's default)
+    metrics     names of figures of each microbatch; their means over a step go on record
+    num_workers processes that read samples ahead; 0 = this one reads them when it needs them
+
+        for step in job.steps():
+            for x, y in step:                # this member's microbatches
+                loss = F.cross_entropy(model(x), y)
+                step.backward(loss)          # zero_grad, backward, exact sum
+            optimizer.step()                 # .grad is the mean over the batch
+            scheduler.step()
+            if step.speaks:                  # on one worker
+                print(step.number, step.loss)
+
+    evaluations, total_steps, seed, outcome, evaluation(), check(), leave(), stop() and note(): see
+    each. What a step has: mayfly.torch.job.Step.
+    """
+
+    def __init__(self, model, optimizer, scheduler=None, *, data, batch, microbatch=None,
+                 epochs=None, steps=None, extra=None, collate=None, num_workers=0, metrics=(),
+                 data_name=None):
+        if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+            raise Refused("data has no length or no index: the samples of a step are chosen by "
+                          "their number; index the records of a stream")
+        for module in model.modules():
+            if isinstance(module, torch.nn.SyncBatchNorm):
+                raise Refused("SyncBatchNorm exchanges statistics by itself; use BatchNorm, whose "
+                              "statistics the job averages")
+        super().__init__()
+        self.model = model
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self._extra = dict(extra or {})
+        self._parameters = [(name, p) for name, p in _owned(model.named_parameters())
+                            if p.requires_grad]
+        kept = {name for name in model.state_dict()}
+        others = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
+        buffers = [(name, b) for name, b in _owned(list(model.named_buffers()) + others)
+                   if name in kept]
+        first_names = {id(tensor): name for name, tensor in self._parameters + buffers}
+        self._tied = {name: first_names[id(tensor)]
+                      for name, tensor in model.state_dict(keep_vars=True).items()
+                      if first_names.get(id(tensor), name) != name}
+        self._check_ids()
+        self._core.register([_describe(n, p) for n, p in self._parameters],
+                            [_describe(n, b) for n, b in buffers])
+        self._core.register_metrics(metrics)
+        for name, value in facts(self.optimizer).items():
+            self._core.require_equal(name, value)
+        self._microbatch = microbatch_of(batch, microbatch)
+        self._loader = Loader(data, collate, num_workers)
+        self._evaluation = None
+        self._hand_over_state()
+        self._options = {
+            "data_name": (data_name or type(data).__name__).encode(), "train_samples": len(data),
+            "steps": steps_of(len(data), batch, epochs, steps), "global_batch": batch,
+            "microbatch": self._microbatch, "optimizer_bytes": self._state_bytes_max()}
+
+    def evaluation(self, data, chunk=None, collate=None):
+        """Decorates f(x, y) -> (right predictions, sum of the losses) over a batch of `data`, which
+        is called for this member's share of it, without gradients, with the model and the modules
+        of `extra` in eval mode, and with seeds that depend on the samples alone. It is tried on the
+        first batch when the loop begins. `evaluations` has what was found."""
+        def take(function):
+            self._evaluation = (Loader(data, collate), function)
+            self._options["test_samples"] = len(data)
+            self._options["test_chunk"] = chunk or min(len(data), 4 * self._microbatch)
+            return function
+        return take
+
+    def check(self, loss_of, times=2):
+        """Computes a microbatch `times` times, with other samples in between, and raises Refused
+        with the first parameter whose gradients are not the same bits. `loss_of(x, y)`: what the
+        loop gives to step.backward(). Before the loop; the state is afterwards as before."""
+        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        count = min(self._microbatch, self._options["train_samples"])
+        samples, others = list(range(count)), list(range(count))[::-1]
+        found = []
+        for _ in range(times):
+            for chosen in (others, samples):
+                self.model.load_state_dict(before)
+                batch = self._loader.batch(Microbatch(0, 0, 0, chosen, [0] * count), self.seed)
+                seed(self.seed)
+                for _, p in self._parameters:
+                    p.grad = None
+                loss_of(*batch).backward()
+            found.append([None if p.grad is None else p.grad.clone() for _, p in self._parameters])
+        self.model.load_state_dict(before)
+        for _, p in self._parameters:
+            p.grad = None
+        for other in found[1:]:
+            for (name, _), a, b in zip(self._parameters, found[0], other):
+                if (a is None) != (b is None) or (a is not None and not torch.equal(a, b)):
+                    raise Refused(f"the gradient of {name} is another one each time the same "
+                                  "microbatch is computed: something in the model is neither a "
+                                  "function of its state nor drawn from torch, numpy or random")
+
+    def _step_of(self, task):
+        return Step(self, task)
+
+    def _prepare(self):
+        self._hand_over_state()  # a scheduler may have been made since
+        if self._evaluation:  # a mistake in it would be found after hours of training
+            count = self._options["test_chunk"]
+            self._sums_of(Microbatch(0, 0, self.seed, list(range(count)), [0] * count))
+
+    def _updated(self):
+        self._hand_over_state()
+
+    def _ended(self):
+        self._loader.close()
+
+    def _batch(self, microbatch):
+        """The samples of a microbatch, after those of the next ones were asked for."""
+        if self._loader.workers:
+            ahead = self._core.upcoming(2 * self._loader.workers, self._microbatch)
+            self._loader.read_ahead(ahead, self.seed)
+        return self._loader.batch(microbatch, self.seed)
+
+    def _check_ids(self):
+        """The optimizer's parameters must be the model's, and all that are trained among them."""
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        if held - names.keys():
+            raise Refused(f"the optimizer has {len(held - names.keys())} parameters that the model "
+                          "has not; make it after the model's last layer was added or replaced")
+        missing = [name for name, p in self._parameters if id(p) not in held]
+        if missing:
+            raise Refused(f"the optimizer lacks {missing[0]}"
+                          + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+                          + ", which the model has: make it after the model's last layer was "
+                          "added, or say requires_grad_(False) of what is not trained")
+
+    # The optimizer's state: tensors where they are, the rest as text.
+
+    def _state_tensors(self, optimizer=None):
+        state = (optimizer or self.optimizer).state_dict()["state"]
+        for index in sorted(state):
+            for key in sorted(state[index]):
+                value = state[index][key]
+                if isinstance(value, torch.Tensor):
+                    yield f"optimizer.{index}.{key}", value
+
+    def _rest(self):
+        held = self.optimizer.state_dict()
+        plain = {str(index): {key: value for key, value in entries.items()
+                              if not isinstance(value, torch.Tensor)}
+                 for index, entries in held["state"].items()}
+        return {"groups": held["param_groups"], "state": plain, "tied": self._tied,
+                "scheduler": _without_functions(self.scheduler.state_dict())
+                if self.scheduler else None,
+                "extra": {name: thing.state_dict() for name, thing in self._extra.items()}}
+
+    def _hand_over_state(self):
+        rest = self._rest()
+        self._hash = torch.tensor(hash_of(rest), dtype=torch.int64)  # kept: its memory is read
+        described = [_describe(name, tensor) for name, tensor in self._state_tensors()]
+        described.append(_describe(HASH_NAME, self._hash))
+        rate = self.optimizer.param_groups[0].get("lr", 0.0)
+        self._core.set_optimizer_state(described, _saved(rest), float(rate))
+
+    def _state_bytes_max(self):
+        """What the optimizer will keep, found by a step of a copy without gradients' effect."""
+        copied = copy.deepcopy(self.model)
+        own = {id(p): q for (_, p), (_, q) in zip(self.model.named_parameters(),
+                                                  copied.named_parameters())}
+        groups = [{**{k: v for k, v in group.items() if k != "params"},
+                   "params": [own[id(p)] for p in group["params"]]}
+                  for group in self.optimizer.param_groups]
+        probe = copy.copy(self.optimizer)
+        probe.__dict__ = {**self.optimizer.__dict__, "param_groups": groups,
+                          "state": type(self.optimizer.state)(dict)}
+        for group in groups:
+            for q in group["params"]:
+                q.grad = torch.zeros_like(q)
+        try:
+            type(self.optimizer).step(probe)
+        except TypeError as error:  # it wants a closure, and would compute again as it likes
+            raise Refused(f"the optimizer {type(self.optimizer).__name__} cannot step by itself: "
+                          f"{error}") from error
+        tensors = list(self._state_tensors(probe))
+        size = sum(t.numel() * t.element_size() + len(n) + 256 for n, t in tensors)
+        return size + max(BLOB_BYTES, 4 * len(_saved(self._rest())))
+
+    def _load(self):
+        """The optimizer's state, the scheduler's and the extra ones have come."""
+        tensors, blob = self._core.loaded()
+        rest = torch.load(io.BytesIO(blob), **trusting())
+        state = {int(index): dict(entries) for index, entries in rest["state"].items()}
+        for name, kind, shape, content in tensors:
+            if name == HASH_NAME:
+                continue
+            _, index, key = name.split(".", 2)
+            tensor = torch.frombuffer(bytearray(content), dtype=OF_TYPE[kind]).reshape(shape)
+            state.setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict({"state": state, "param_groups": rest["groups"]})
+        if self.scheduler:
+            self.scheduler.load_state_dict(rest["scheduler"])
+        for name, thing in self._extra.items():
+            thing.load_state_dict(rest["extra"][name])
+        self._hand_over_state()
+
+    def _answer(self, task):
+        if task.kind == _abi.LOAD:
+            self._load()
+        else:
+            self._evaluate(Microbatch.of_task(task))
+
+    def _evaluate(self, chunk):
+        correct, loss_sum = self._sums_of(chunk)
+        self._core.evaluated(correct, loss_sum)
+
+    def _sums_of(self, chunk):
+        """(right predictions, sum of the losses) of a chunk of the test set."""
+        loader, function = self._evaluation
+        modules = [self.model, *(thing for thing in self._extra.values()
+                                 if isinstance(thing, torch.nn.Module))]
+        were_training = [module.training for module in modules]
+        for module in modules:
+            module.eval()
+        try:
+            with torch.no_grad():
+                batch = loader.batch(chunk, self.seed)
+                seed(chunk.seed)
+                found = function(*batch)
+        finally:
+            for module, was_training in zip(modules, were_training):
+                module.train(was_training)
+        try:
+            correct, loss_sum = found
+            return int(correct), float(loss_sum)
+        except (TypeError, ValueError) as error:
+            raise Refused("the function of the evaluation must return two numbers, the right "
+                          f"predictions and the sum of the losses; it returned {found!r:.80}"
+                          ) from error
+
+
+def _without_functions(state):
+    """What a scheduler says of itself, without methods, which would bring its optimizer along."""
+    return {name: value for name, value in state.items() if not callable(value)}
+
+
+def _saved(rest):
+    buffer = io.BytesIO()
+    torch.save(rest, buffer)
+    return buffer.getvalue()
+
+
+def hash_of(thing):
+    """Two 64-bit numbers that depend on the values in dictionaries, lists, tensors, arrays and
+    plain values, and of other objects on their types alone: equal on all workers, whichever of them
+    have received the state from others."""
+    hasher = hashlib.blake2b(digest_size=16)
+    _add_to(hasher, thing)
+    return [int.from_bytes(hasher.digest()[i:i + 8], "little", signed=True) for i in (0, 8)]
+
+
+def _add_to(hasher, thing):
+    if isinstance(thing, torch.Tensor):
+        flat = thing.detach().cpu().contiguous().reshape(-1)
+        hasher.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
+        hasher.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    elif isinstance(thing, numpy.ndarray):
+        hasher.update(f"{thing.dtype}{thing.shape}".encode() + thing.tobytes())
+    elif isinstance(thing, dict):
+        hasher.update(b"{")
+        for name, value in sorted(thing.items(), key=lambda item: repr(item[0])):
+            hasher.update(repr(name).encode())
+            _add_to(hasher, value)
+        hasher.update(b"}")
+    elif isinstance(thing, (list, tuple)):
+        hasher.update(b"[")
+        for value in thing:
+            _add_to(hasher, value)
+        hasher.update(b"]")
+    elif thing is None or isinstance(thing, (bool, int, float, str, bytes)):
+        hasher.update(repr(thing).encode() + b";")
+    else:
+        hasher.update(type(thing).__name__.encode() + b";")
+
+
+class Step(BaseStep):
+    """One step: iterate it, then let the optimizer step."""
+
+    def __iter__(self):
+        """This member's microbatches as batches of data."""
+        for microbatch in self.microbatches():
+            yield self._job._batch(microbatch)
+
+    def microbatches(self):
+        """The same as mayfly's Microbatch: `samples`, `epochs`, `seed`, `number`."""
+        for microbatch in super().microbatches():
+            seed(microbatch.seed)
+            yield microbatch
+
+    def backward(self, loss, correct=0, metrics=None, weight=1):
+        """zero_grad, backward, and the sum. `loss` is the mean over the microbatch, or over what
+        `weight` counts in it, such as valid pixels or tokens: the means of the step are then over
+        all of those. For the record: `correct` counts right predictions, `metrics` has values by
+        name."""
+        for _, p in self._job._parameters:
+            p.grad = None
+        loss.backward()
+        self.add(loss, correct, metrics, weight)
+
+    def add(self, loss, correct=0, metrics=None, weight=1):
+        """The gradients that the parameters have now are those of the microbatch at hand."""
+        kept = []
+        addresses = []
+        for name, p in self._job._parameters:
+            if p.grad is None:
+                addresses.append(None)
+                continue
+            if p.grad.is_sparse:
+                raise Refused(f"the gradient of {name} is sparse; make its layer dense")
+            gradient = p.grad.detach().to(torch.float32).contiguous()
+            kept.append(gradient)
+            addresses.append(gradient.data_ptr())
+        self._add(addresses, loss, correct, metrics, weight)
+
+    def _take_means(self, task):
+        for i, (_, p) in enumerate(self._job._parameters):
+            flat = numpy.ctypeslib.as_array(task.gradients[i], (p.numel(),))
+            p.grad = torch.from_numpy(flat).view(p.shape).to(p.dtype)
+
+    def _left(self):
+        for _, p in self._job._parameters:
+            p.grad = None
+
+
+def seed(number):
+    """Sets all generators that a microbatch may draw from."""
+    torch.default_generator.manual_seed(number & (2**63 - 1))
+    numpy.random.seed(number & 0xFFFFFFFF)
+    random.seed(number)

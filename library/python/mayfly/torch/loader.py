@@ -1,0 +1,98 @@
+"""Batches of samples by their ids. Each sample is read after the generators were seeded by (job,
+pass, id), so that augmentation does not depend on who reads it, or in which order."""
+
+import ctypes
+import random
+import signal
+
+import numpy
+import torch
+from torch import multiprocessing
+from torch.utils.data import default_collate
+
+_MIX = 0x9E3779B97F4A7C15
+_MASK = 2**64 - 1
+_PR_SET_PDEATHSIG = 1
+
+
+def seed_of_sample(seed, epoch, sample):
+    """64 bits that depend on all three (splitmix64, Steele et al., OOPSLA 2014)."""
+    value = seed
+    for part in (epoch, sample):
+        value = (value ^ (part + _MIX)) * 0xBF58476D1CE4E5B9 & _MASK
+        value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
+        value ^= value >> 31
+    return value
+
+
+def read(data, collate, samples, epochs, seed):
+    """A batch; `seed` None = nothing random. The generators are afterwards as before."""
+    if seed is None:
+        return collate([data[i] for i in samples])
+    states = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
+    found = []
+    for sample, epoch in zip(samples, epochs):
+        number = seed_of_sample(seed, epoch, sample)
+        torch.default_generator.manual_seed(number >> 1)
+        numpy.random.seed(number & 0xFFFFFFFF)
+        random.seed(number)
+        found.append(data[sample])
+    torch.set_rng_state(states[0])
+    numpy.random.set_state(states[1])
+    random.setstate(states[2])
+    return collate(found)
+
+
+class Loader:
+    """Reads what is asked for, and with `workers` processes what will be asked for next."""
+
+    def __init__(self, data, collate, workers=0):
+        self._data = data
+        self._collate = collate or default_collate
+        self.workers = workers
+        self._pool = None
+        self._ahead = {}  # (step, number) -> what a process of the pool is reading
+
+    def read_ahead(self, microbatches, seed):
+        """Those that were to be read and are not among these any more are dropped."""
+        if self._pool is None:
+            self._pool = multiprocessing.get_context("fork").Pool(
+                self.workers, _begin_reader, (self._data, self._collate))
+        wanted = {(m.step, m.number): m for m in microbatches}
+        newest = max((step for step, _ in wanted), default=0)
+        self._ahead = {key: result for key, result in self._ahead.items()
+                       if key in wanted or key[0] + 1 >= newest}
+        for key, m in wanted.items():
+            if key not in self._ahead:
+                self._ahead[key] = self._pool.apply_async(_read_in_pool,
+                                                          (m.samples, m.epochs, seed))
+
+    def close(self):
+        """Ends the processes that read ahead."""
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool.join()
+            self._pool = None
+        self._ahead = {}
+
+    def batch(self, microbatch, seed):
+        """The samples of a microbatch; `seed` None = nothing random."""
+        begun = self._ahead.pop((microbatch.step, microbatch.number), None)
+        if begun is not None:
+            return begun.get()
+        return read(self._data, self._collate, microbatch.samples, microbatch.epochs, seed)
+
+
+_reader = None  # of a process of the pool: what it reads
+
+
+def _begin_reader(data, collate):
+    global _reader
+    _reader = data, collate
+    torch.set_num_threads(1)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever is killed leaves none
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's
+
+
+def _read_in_pool(samples, epochs, seed):
+    return read(*_reader, samples, epochs, seed)

@@ -1,0 +1,194 @@
+#include "engine/program/program_state.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+#include "engine/program/mailbox.hpp"
+#include "nn/checkpoint.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kRestBytes = 4096;
+
+/// The memory of a program: two parameters, a running mean, a counter, a constant, and momentum.
+struct ProgramMemory {
+  std::array<float, 6> weight{1, 2, 3, 4, 5, 6};
+  std::array<float, 2> bias{7, 8};
+  std::array<float, 2> mean{0.5F, 0.25F};
+  std::int64_t counter = 40;
+  std::array<std::uint8_t, 3> mask{1, 0, 1};
+  std::array<float, 6> momentum{};
+
+  template <typename T>
+  static ProgramTensor tensor(const char* name, const char* type, std::vector<std::int64_t> shape,
+                              T* data, std::size_t elements) {
+    return {name,
+            type,
+            std::move(shape),
+            reinterpret_cast<std::byte*>(data),
+            elements,
+            elements * sizeof(T)};
+  }
+  ProgramTensors tensors() {
+    return {{tensor("weight", "F32", {2, 3}, weight.data(), 6),
+             tensor("bias", "F32", {2}, bias.data(), 2)},
+            {tensor("mean", "F32", {2}, mean.data(), 2), tensor("counter", "I64", {}, &counter, 1),
+             tensor("mask", "U8", {3}, mask.data(), 3)}};
+  }
+  std::vector<ProgramTensor> optimizer() {
+    return {tensor("momentum", "F32", {6}, momentum.data(), 6)};
+  }
+};
+
+/// A worker's state, with a program that takes whatever it is given.
+struct StateWorld {
+  StateWorld() {
+    job.config.model = kProgramModel;
+    job.microbatches = 4;
+    job.fingerprint = {{"version", "test"}};
+    EXPECT_TRUE(state.set_optimizer_state(memory.optimizer(), blob("first"), 0.1).ok());
+  }
+  static Bytes blob(std::string_view text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
+  }
+  /// Lets the trainer's side do something that the program has to answer with taking a state.
+  template <typename Function>
+  Result<void> while_program_loads(const Function& function) {
+    Result<void> result;
+    std::thread trainer([&] {
+      result = function();
+      mailbox.end();
+    });
+    while (mailbox.next(seconds(60))->kind != ProgramTask::Kind::kEnd) {
+      const LoadedState& loaded = state.take_loaded();
+      EXPECT_EQ(loaded.tensors.size(), 1u);
+      std::memcpy(memory.momentum.data(), loaded.tensors[0].tensor.bytes.data(),
+                  sizeof memory.momentum);
+      taken = Bytes(loaded.blob.begin(), loaded.blob.end());
+    }
+    trainer.join();
+    return result;
+  }
+  Bytes packed() {
+    state.prepare_to_pack();
+    Bytes all(state.packed_size());
+    constexpr std::size_t kPart = 37;  // divides nothing
+    for (std::size_t first = 0; first < all.size(); first += kPart) {
+      state.pack(first, std::span(all).subspan(first, std::min(kPart, all.size() - first)));
+    }
+    return all;
+  }
+
+  ProgramMemory memory;
+  Job job;
+  Mailbox mailbox;
+  ReductionLayout layout{memory.tensors().summed()};
+  ProgramState state{job, layout, memory.tensors(), kRestBytes, mailbox};
+  Bytes taken;
+};
+
+TEST(ProgramState, SumsParametersAndBuffersThatAreNoConstants) {
+  ProgramMemory memory;
+  const SummedTensors summed = memory.tensors().summed();
+  ASSERT_EQ(summed.parameters.size(), 2u);
+  ASSERT_EQ(summed.statistics.size(), 2u);
+  EXPECT_EQ(summed.statistics[1].name, "counter");
+}
+
+TEST(ProgramState, GivesTheChangesOfBuffersAndPutsTheCommittedValuesBack) {
+  StateWorld world;
+  world.memory.mean = {1.5F, 0};
+  world.memory.counter = 41;
+  world.memory.mask = {9, 9, 9};
+  std::array<float, 3> changes{};
+  world.state.put_buffer_changes(changes);
+  EXPECT_EQ(changes, (std::array<float, 3>{1, -0.25F, 1}));
+  world.state.restore_buffers();
+  EXPECT_EQ(world.memory.mean, (std::array<float, 2>{0.5F, 0.25F}));
+  EXPECT_EQ(world.memory.counter, 40);
+  EXPECT_EQ(world.memory.mask, (std::array<std::uint8_t, 3>{1, 0, 1}));
+}
+
+TEST(ProgramState, ComesToAnotherWorkerAsItIs) {
+  StateWorld from;
+  from.memory.momentum.fill(0.5F);
+  StateWorld to;
+  to.memory.weight.fill(0);
+  to.memory.mean = {};
+  const Bytes packed = from.packed();
+  const Result<void> unpacked = to.while_program_loads([&] { return to.state.unpack(packed); });
+  ASSERT_TRUE(unpacked.ok()) << unpacked.error().detail;
+  EXPECT_EQ(to.memory.weight, from.memory.weight);
+  EXPECT_EQ(to.memory.mean, from.memory.mean);
+  EXPECT_EQ(to.memory.momentum, from.memory.momentum);
+  EXPECT_EQ(to.taken, StateWorld::blob("first"));
+  EXPECT_EQ(to.state.digest(), from.state.digest());
+  EXPECT_EQ(to.state.check(to.state.rest_hash()), from.state.check(from.state.rest_hash()));
+  EXPECT_EQ(to.state.part_hashes(), from.state.part_hashes());
+}
+
+TEST(ProgramState, IsRefusedIfItIsTornOrForeign) {
+  StateWorld world;
+  Bytes packed = world.packed();
+  packed[0] ^= std::byte{1};
+  EXPECT_EQ(world.state.unpack(packed).error().code, Errc::kCorrupt);
+  packed.pop_back();
+  EXPECT_EQ(world.state.unpack(packed).error().code, Errc::kCorrupt);
+}
+
+TEST(ProgramState, ComesBackFromACheckpoint) {
+  StateWorld from;
+  from.memory.momentum.fill(0.5F);
+  const nn::CheckpointFiles files = from.state.checkpoint();
+  const Result<nn::CheckpointInfo> info = nn::check_files(files);
+  ASSERT_TRUE(info.ok()) << info.error().detail;
+  EXPECT_EQ(info.value().digest, from.state.digest());
+  StateWorld to;
+  to.memory.bias.fill(0);
+  const Result<void> loaded = to.while_program_loads([&] { return to.state.load(files); });
+  ASSERT_TRUE(loaded.ok()) << loaded.error().detail;
+  EXPECT_EQ(to.state.digest(), from.state.digest());
+  EXPECT_EQ(to.taken, StateWorld::blob("first"));
+}
+
+TEST(ProgramState, NamesTheTensorOfACheckpointThatDoesNotFit) {
+  StateWorld from;
+  const nn::CheckpointFiles files = from.state.checkpoint();
+  ProgramMemory memory;
+  ProgramTensors others = memory.tensors();
+  others.parameters[0].shape = {3, 2};
+  Job job;
+  Mailbox mailbox;
+  const ReductionLayout layout(others.summed());
+  ProgramState to(job, layout, others, kRestBytes, mailbox);
+  const Result<void> loaded = to.load(files);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(loaded.error().detail,
+              HasSubstr("tensor weight: expected F32 [3, 2], found F32 [2, 3]"));
+}
+
+TEST(ProgramState, ADamagedCheckpointIsNoState) {
+  StateWorld from;
+  nn::CheckpointFiles files = from.state.checkpoint();
+  files[nn::kModelFile].back() ^= std::byte{1};
+  const Result<void> loaded = from.state.load(files);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(loaded.error().detail, HasSubstr("model.safetensors"));
+}
+
+TEST(ProgramState, MoreThanWasReservedIsRefusedWithBothSizes) {
+  StateWorld world;
+  const Result<void> set = world.state.set_optimizer_state({}, Bytes(kRestBytes), 0);
+  ASSERT_FALSE(set.ok());
+  EXPECT_THAT(set.error().detail, HasSubstr("4096 were reserved"));
+}
+
+}  // namespace
+}  // namespace mayfly::engine
