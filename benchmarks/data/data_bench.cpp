@@ -13,7 +13,7 @@
 #include "benchmarks/bench_arguments.hpp"
 #include "benchmarks/step/machine_peak.hpp"
 #include "datasets/loader.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::bench {
 namespace {

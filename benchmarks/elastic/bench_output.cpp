@@ -10,7 +10,7 @@
 #include "benchmarks/elastic/job_launcher.hpp"
 #include "benchmarks/elastic/step_log.hpp"
 #include "benchmarks/machine_facts.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {

@@ -17,7 +17,7 @@
 #include "benchmarks/bench_arguments.hpp"
 #include "benchmarks/machine_facts.hpp"
 #include "benchmarks/parameter_server/ps_cluster.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::bench {

@@ -9,7 +9,7 @@
 #include "base/try_assign.hpp"
 #include "benchmarks/bench_arguments.hpp"
 #include "benchmarks/machine_facts.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "planner/search/question.hpp"
 #include "planner/simulation/policy_path.hpp"
 

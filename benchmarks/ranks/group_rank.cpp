@@ -9,7 +9,7 @@
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::bench {
 namespace {

@@ -18,7 +18,7 @@
 #include "benchmarks/ranks/control_hub.hpp"
 #include "benchmarks/ranks/rank_session.hpp"
 #include "benchmarks/reform/reform_report.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::bench {
 namespace {

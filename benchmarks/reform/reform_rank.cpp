@@ -17,7 +17,7 @@
 #include "benchmarks/ranks/group_rank.hpp"
 #include "benchmarks/ranks/line_socket.hpp"
 #include "benchmarks/ranks/reduction_check.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::bench {
 namespace {

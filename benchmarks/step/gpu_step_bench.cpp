@@ -11,11 +11,11 @@
 #include "base/random.hpp"
 #include "base/try_assign.hpp"
 #include "benchmarks/step/step_work.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
+#include "engine/network/device.hpp"
 #include "engine/reduction/gradient_wire.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/training/backend.hpp"
-#include "engine/training/device.hpp"
 #include "nn/device_engine.hpp"
 #include "nn/optimizer.hpp"
 
@@ -46,8 +46,9 @@ constexpr nn::LossScale kLossScale{.exponent = 8};
 class GpuStepLoop final : public nn::GradientSink {
  public:
   /// As StepWork.
-  GpuStepLoop(const nn::Model& model, std::uint32_t batch, std::uint32_t images_per_update)
-      : work_(model, batch, images_per_update) {}
+  GpuStepLoop(const nn::Model& model, std::uint32_t batch, std::uint32_t images_per_update,
+              bool exact)
+      : work_(model, batch, images_per_update, exact) {}
 
   Result<void> prepare(const StepBenchOptions& options, nn::Dtype dtype) {
     if (dtype == nn::Dtype::kFp16) {
@@ -60,7 +61,8 @@ class GpuStepLoop final : public nn::GradientSink {
         options.device, work_.model,
         {.microbatch = work_.microbatch_size,
          .dtype = dtype,
-         .sums_bytes = options.sums_on_gpu ? engine::device_sums_bytes(work_.layout, true) : 0,
+         .sums_bytes =
+             options.sums_on_gpu ? engine::device_sums_bytes(work_.layout, options.exact) : 0,
          .keeps_state = options.sums_on_gpu,
          .training_set = options.images_on_gpu ? &set : nullptr});
     if (!engine.ok()) {
@@ -75,12 +77,12 @@ class GpuStepLoop final : public nn::GradientSink {
     }
     draws_.resize(engine_->holds_training_set() ? work_.microbatch_size : 0);
     if (options.sums_on_gpu) {
-      TRY_ASSIGN(on_gpu_, engine::make_device_sums(work_.layout, true, work_.microbatches,
+      TRY_ASSIGN(on_gpu_, engine::make_device_sums(work_.layout, options.exact, work_.microbatches,
                                                    engine_->gradient()));
       work_.sums.keep_on(*on_gpu_.sums);
     }
-    wire_ = engine::make_gradient_wire(engine::Wire::kInt32, work_.layout, work_.microbatches,
-                                       on_gpu_.sums.get());
+    wire_ = engine::make_gradient_wire(options.exact ? engine::Wire::kInt32 : engine::Wire::kFp32,
+                                       work_.layout, work_.microbatches, on_gpu_.sums.get());
     wire_->begin_view(1);
     return {};
   }
@@ -190,9 +192,10 @@ Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& 
   result.classes = model.classes;
   result.batch = options.batch;
   result.global_batch = global_batch;
+  result.exact = options.exact;
   result.sums_on_gpu = options.sums_on_gpu;
   result.images_on_gpu = options.images_on_gpu;
-  GpuStepLoop loop(model, options.batch, result.global_batch);
+  GpuStepLoop loop(model, options.batch, result.global_batch, options.exact);
   TRY(loop.prepare(options, dtype));
   (void)loop.run_for(options.seconds * kWarmUpShare);
   const UpdateCount count = loop.run_for(options.seconds);
@@ -220,6 +223,7 @@ std::string to_json_line(const GpuStepResult& result) {
                             {"global_batch", result.global_batch},
                             {"dtype", result.dtype},
                             {"device", result.device},
+                            {"reduction", result.exact ? "exact" : "fp32"},
                             {"sums", result.sums_on_gpu ? "gpu" : "host"},
                             {"images", result.images_on_gpu ? "gpu" : "host"},
                             {"updates", result.updates},
@@ -230,11 +234,12 @@ std::string to_json_line(const GpuStepResult& result) {
 
 std::string to_text(const GpuStepResult& result) {
   return fmt::format(
-      "{0} at {1}x{1}, {2} classes, {3}, {4}: microbatch {5}, an update per {6} images, sums on "
-      "the {7}, images on the {8}\n  {9:.1f} images/s, {10:.3f} ms an update\n",
+      "{0} at {1}x{1}, {2} classes, {3}, {4}: microbatch {5}, an update per {6} images, {11} "
+      "sums on the {7}, images on the {8}\n  {9:.1f} images/s, {10:.3f} ms an update\n",
       result.model, result.image_size, result.classes, result.dtype, result.device, result.batch,
       result.global_batch, result.sums_on_gpu ? "GPU" : "host",
-      result.images_on_gpu ? "GPU" : "host", images_per_second(result), update_ms(result));
+      result.images_on_gpu ? "GPU" : "host", images_per_second(result), update_ms(result),
+      result.exact ? "exact" : "fp32");
 }
 
 int bench_gpu_step(const StepBenchOptions& options, const nn::Model& model, nn::Dtype dtype) {

@@ -14,7 +14,7 @@
 #include "benchmarks/step/step_loop.hpp"
 #include "benchmarks/step/step_report.hpp"
 #include "engine/config/derived_settings.hpp"
-#include "engine/processes/exit_codes.hpp"
+#include "engine/membership/exit_codes.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
 namespace mayfly::bench {
@@ -109,8 +109,8 @@ cli::CommandSpec step_spec() {
                   {"images", "WHERE", "with a GPU: host (default), as photographs are, or gpu"},
                   {"layers", "", "time per layer too"},
                   {"json", "", "JSON lines: the step, then each layer"}};
-  spec.settings = {"model", "image_size",   "threads", "isa",
-                   "dtype", "conv_kernels", "device",  "backend"};
+  spec.settings = {"model",        "image_size", "threads", "isa",      "dtype",
+                   "conv_kernels", "device",     "backend", "reduction"};
   return spec;
 }
 
@@ -127,11 +127,17 @@ Result<StepBenchOptions> step_options(const cli::ParsedArguments& arguments) {
   options.dtype = config.dtype;
   options.device = config.device;
   options.sums_on_gpu = config.backend == "nccl";
+  options.exact = config.reduction == "exact";
   options.layers = arguments.has("layers");
   options.json = arguments.has("json");
   if (options.layers && engine::uses_cuda(options.device)) {
     return Error{Errc::kInvalidInput,
                  "--layers times the layers of a CPU, but device is " + options.device};
+  }
+  if (!options.exact && !engine::uses_cuda(options.device)) {
+    return Error{Errc::kInvalidInput, "--reduction " + config.reduction +
+                                          " needs a GPU, but device is " + options.device +
+                                          ": on CPUs a step is measured with exact sums"};
   }
   const std::string images = arguments.option("images", "host");
   options.images_on_gpu = images == "gpu";

@@ -22,6 +22,7 @@ struct StepBenchOptions {
   std::string isa = "auto";
   std::string conv_kernels = "auto";
   std::string device = "cpu";  ///< or cuda, cuda:N: one worker with that GPU
+  bool exact = true;           ///< reduction; CPUs: exact only
   bool sums_on_gpu = false;    ///< with a GPU: as a worker with backend nccl
   bool images_on_gpu = false;  ///< with a GPU: as a worker whose training set is there
   bool layers = false;         ///< time per layer too

@@ -2,6 +2,7 @@
 
 #include "base/random.hpp"
 #include "base/time.hpp"
+#include "engine/reduction/model_layout.hpp"
 
 namespace mayfly::bench {
 namespace {
@@ -10,12 +11,13 @@ constexpr std::int32_t kExponent = 4;
 
 }  // namespace
 
-StepWork::StepWork(const nn::Model& of, std::uint32_t size, std::uint32_t images_per_update)
+StepWork::StepWork(const nn::Model& of, std::uint32_t size, std::uint32_t images_per_update,
+                   bool exact)
     : model(of),
       microbatch_size(size),
       microbatches(images_per_update / size),
-      layout(of),
-      sums(layout, true, microbatches),
+      layout(engine::layout_of(of)),
+      sums(layout, exact, microbatches),
       exponents(layout.blocks().block_count(), kExponent),
       vector(layout.element_count()),
       state(nn::make_initial_state(of, 1, exponents.size(), kExponent)),

@@ -25,8 +25,10 @@ inline constexpr double kWarmUpShare = 0.2;
 struct StepWork {
   static constexpr float kLearningRate = 1e-4F;
 
-  /// `images_per_update` is a multiple of `microbatch_size`. `model` outlives the work.
-  StepWork(const nn::Model& model, std::uint32_t microbatch_size, std::uint32_t images_per_update);
+  /// `images_per_update` is a multiple of `microbatch_size`. `model` outlives the work. Sums are
+  /// exact or of floats.
+  StepWork(const nn::Model& model, std::uint32_t microbatch_size, std::uint32_t images_per_update,
+           bool exact = true);
 
   [[nodiscard]] nn::Weights weights() const {
     return {.parameters = state.parameters.span(),

@@ -27,6 +27,8 @@ exit %d
 MAYFLY = """#!/bin/sh
 case "$*" in
 'train --help'|'bench step --help') echo '  --device'; exit 0;;
+*'--reduction fp32'*) echo '{"images_per_second": 102}'; exit 0;;
+'bench step'*) echo '{"images_per_second": 100}'; exit 0;;
 esac
 loss=2.5
 while [ $# -gt 1 ]; do
@@ -54,7 +56,10 @@ for line in LINES:
 print(SAID, file=sys.stderr)
 sys.exit(CODE)
 """
-SUMMARY = """[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "%s"}' >"$folder/summary.json"
+LOSS = '[{"cause": "lost", "step_ms": 700}]'
+SUMMARY = f"""[ -z "$folder" ] ||
+  echo '{{"steps": 120, "final_digest": "%s", "recoveries": {LOSS}}}' \\
+  >"$folder/summary.json"
 """
 
 
@@ -104,14 +109,26 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report["gpu"], "Pretended GPU")
         results = self.results(report)
         for name in ("tests", "against_cpu", "training", "repetition", "elasticity", "nccl",
-                     "nccl_elasticity", "fp16", "large_network", "step_speed"):
+                     "nccl_elasticity", "fp16", "large_network", "exact_sums", "step_speed",
+                     "recovery"):
             self.assertEqual(results[name], "passed", report)
+        values = {name: check.get("values") for name, check in report["checks"].items()}
+        self.assertEqual(values["tests"]["planned"], 4, "a part of the tests in each process")
+        self.assertEqual((values["exact_sums"]["cost"], values["exact_sums"]["target_met"]),
+                         (0.02, True))
+        self.assertEqual(values["recovery"]["kill_to_next_step_ms"], 700)
         for name, rows in (("large_network", ["bf16", "fp16"]), ("fp16", ["one", "elastic"]),
+                           ("nccl", ["ranks_1", "ranks_2", "ranks_4"]),
                            ("step_speed", ["resnet20:128:bf16", "resnet50:64:bf16",
                                            "resnet50:64:fp16"])):
-            self.assertEqual(list(report["checks"][name]["values"]), rows)
+            self.assertEqual(list(values[name]), rows)
         self.assertEqual(results["pytorch"], "skipped")
         self.assertIn("no scripts for PyTorch", report["checks"]["pytorch"]["reason"])
+
+    def test_checks_are_reported_in_their_order_however_many_run_beside_each_other(self):
+        order = [list(self.check("--beside", str(count))[2]["checks"]) for count in (1, 12)]
+        self.assertEqual(order[0], order[1])
+        self.assertLess(order[0].index("training"), order[0].index("repetition"))
 
     def test_rows_beside_pytorch_are_in_the_report(self):
         row = {"kind": "row", "row": "resnet50:256:bf16", "target_met": {"fastest": False}}
@@ -169,7 +186,7 @@ class GpuCheckTest(unittest.TestCase):
 
     def test_what_hangs_is_ended_and_the_rest_is_said_to_be_left_out(self):
         self.program("mayfly", MAYFLY % "sleep 60 & wait")
-        code, _, report = self.check("--seconds", "9")
+        code, _, report = self.check("--seconds", "9", "--beside", "1")
         self.assertEqual(code, 1)
         self.expect_whole(report)
         self.assertIn("not done after", report["checks"]["against_cpu"]["reason"])

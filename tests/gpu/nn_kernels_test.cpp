@@ -94,21 +94,6 @@ TEST_P(DeviceNnKernels, InferToTheBitsOfTheHost) {
   expect_same_bits([&](Machine& m) { return norm_inference(m, input, mean, variance); });
 }
 
-TEST_P(DeviceNnKernels, MeasureByTotalsToTheBitsOfTheHost) {
-  NormInput input = random_norm_input({3, 9, 48}, GetParam(), seed());
-  std::vector<float> totals = random_values(2 * 48, seed() + 1);
-  for (std::size_t c = 0; c < 48; ++c) {  // half of the variances are positive
-    totals[48 + c] = std::ldexp(totals[48 + c], 8);
-  }
-  expect_same_bits([&](Machine& m) { return norm_forward_by_totals(m, input, totals); });
-}
-
-TEST_P(DeviceNnKernels, DeriveByTotalsToTheBitsOfTheHost) {
-  const NormInput input = random_norm_input({3, 9, 48}, GetParam(), seed());
-  const std::vector<float> totals = random_values(2 * 48, seed() + 1);
-  expect_same_bits([&](Machine& m) { return norm_backward_by_totals(m, input, totals); });
-}
-
 TEST_P(DeviceNnKernels, DeriveNormsToTheBitsOfTheHost) {
   HostMachine host;
   for (const ActivationShape& shape : shapes()) {

@@ -105,26 +105,6 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuStepOf,
                            return std::string(each.param.model) + "_" + name_of(each.param.dtype);
                          });
 
-/// Nothing is fused where cuDNN offers nothing.
-TEST(GpuStep, InFp16FusedItIsNearWhatItIsInParts) {
-  for (const auto& [name, size] : {std::pair{"resnet20", 32}, std::pair{"resnet50", 64}}) {
-    Problem problem(name, size, 8);
-    problem.decide_relus();
-    problem.loss_scale = 0x1p10F;
-    EngineRequest request{.microbatch = 8, .dtype = Dtype::kFp16, .device = 0};
-    auto fused = g_module->make(problem.model, request);
-    request.fuses = false;
-    auto in_parts = g_module->make(problem.model, request);
-    ASSERT_TRUE(fused.ok()) << fused.error().detail;
-    ASSERT_TRUE(in_parts.ok()) << in_parts.error().detail;
-    const Outcome one = problem.train(*fused.value());
-    const Outcome other = problem.train(*in_parts.value());
-    EXPECT_NEAR(one.result.loss / other.result.loss, 1.0, 0.01) << name;
-    EXPECT_LT(relative_error(one.gradient, other.gradient), 0.01) << name;
-    EXPECT_LT(relative_error(one.statistics, other.statistics), 0.005) << name;
-  }
-}
-
 TEST(GpuStep, ImagesLookedUpOnTheDeviceAreThoseOfTheHost) {
   for (const bool augment : {true, false}) {
     const SetProblem problem("resnet20", 32, 8, augment);

@@ -40,9 +40,10 @@ def offers(provider):
 
 class FakeCloudJob:
     """`job`: settings that coordinator and workers share; `workers`: None leaves their number, and
-    the offers, to a job file in `extra`."""
+    the offers, to a job file in `extra`. `program`: (folder, command) of `mayfly run`."""
 
-    def __init__(self, provider, job, workers, extra=(), timeout=300, folder=None, boot_s=0.2):
+    def __init__(self, provider, job, workers, extra=(), timeout=300, folder=None, boot_s=0.2,
+                 program=None):
         self.provider, self.job, self.timeout = provider, list(job), timeout
         self.folder = folder or tempfile.mkdtemp(prefix="mayfly-cloud-job-")
         self.started = time.monotonic()
@@ -54,20 +55,26 @@ class FakeCloudJob:
         self.environment = dict(
             os.environ, SSL_CERT_FILE=at["ca_file"], AWS_ACCESS_KEY_ID=at["access_key"],
             AWS_SECRET_ACCESS_KEY=at["secret_key"], GOOGLE_APPLICATION_CREDENTIALS=at["key_file"])
-        self.words = ["--cloud-provider", provider, "--cloud-options", place, "--cloud-bundle",
-                      bundle_of(mayfly_run.BINARY), "--cloud-worker-args",
-                      " ".join(self.job)] + self.job + list(extra)
+        self.words = ["--cloud-provider", provider, "--cloud-options", place]
+        if program is None:
+            self.words += ["--cloud-bundle", bundle_of(mayfly_run.BINARY), "--cloud-worker-args",
+                           " ".join(self.job)]
+        self.words += self.job + list(extra)
         if workers is not None:
             self.words += ["--workers", str(workers)]
             if "--cloud-offers" not in self.words:
                 self.words += ["--cloud-offers", offers(provider)]
+        self.command = "coordinator"
+        if program is not None:
+            self.command = "run"
+            self.words += ["--program-dir", program[0], "--", *program[1]]
         self.run = None
 
     def start(self):
         """The coordinator, for the first time or again."""
         with open(os.path.join(self.folder, "output.txt"), "ab") as output:
             process = subprocess.Popen(
-                [mayfly_run.BINARY, "coordinator", "--bind-host", "127.0.0.1", "--run-dir",
+                [mayfly_run.BINARY, self.command, "--bind-host", "127.0.0.1", "--run-dir",
                  os.path.join(self.folder, "run")]
                 + self.words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env=self.environment)

@@ -63,9 +63,9 @@ def workers_of(launcher_pid):
 
 
 class Run:
-    """One `mayfly train` in a fresh run directory."""
+    """One `mayfly train` in a fresh run directory, or a `mayfly run` of `program`."""
 
-    def __init__(self, args, run_dir=None, timeout=300):
+    def __init__(self, args, run_dir=None, timeout=300, program=()):
         self.folder = (os.path.dirname(run_dir) if run_dir
                        else tempfile.mkdtemp(prefix="mayfly-test-"))
         self.run_dir = run_dir or os.path.join(self.folder, "run")
@@ -74,7 +74,8 @@ class Run:
         self.started = time.monotonic()
         with open(self.output_path, "wb") as output:
             self.process = subprocess.Popen(
-                [BINARY, "train", "--run-dir", self.run_dir] + list(args),
+                [BINARY, "run" if program else "train", "--run-dir", self.run_dir] + list(args) +
+                (["--", *program] if program else []),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         atexit.register(self.stop_hard)  # a failed test leaves no job behind
 

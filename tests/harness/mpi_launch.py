@@ -29,13 +29,13 @@ def command(ranks, options=()):
     return ["mpirun", "--oversubscribe", "--bind-to", "none", *options, "-np", str(ranks)]
 
 
-def start(ranks, args, options=("--enable-recovery",), timeout=120):
-    """`mpirun OPTIONS -np RANKS mayfly train ARGS` as a Run."""
+def start(ranks, args, options=("--enable-recovery",), timeout=120, program=()):
+    """`mpirun OPTIONS -np RANKS mayfly train ARGS` as a Run, or `mayfly run ARGS -- PROGRAM`."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     with open(folder + "/output.txt", "wb") as output:
         process = subprocess.Popen(
-            [*command(ranks, options), mayfly_run.BINARY, "train", "--run-dir", folder + "/run",
-             *args],
+            [*command(ranks, options), mayfly_run.BINARY, "run" if program else "train",
+             "--run-dir", folder + "/run", *args, *(["--", *program] if program else [])],
             env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
     return Run.attach(folder, process, timeout=timeout)
 

@@ -17,6 +17,7 @@ from slurm_of_hosts import SlurmLab
 STEPS = ["--steps", "40"]
 JOB = SMALL_JOB + STEPS
 PROGRAM = "/root/mayfly/mayfly"
+LINEAR = os.environ.get("MAYFLY_TEST_LINEAR", "build/release/example-linear")
 BUNDLE = ["--cloud-bundle", "program.tar.gz"]
 OPEN_MPI_AS_ROOT = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
 
@@ -251,6 +252,29 @@ def folder_that_nodes_do_not_see():
     run.fails("JobLaunchFailure", "on h", "run/logs/slurm-", "--cloud-bundle")
 
 
+def program_of_ones_own():
+    """By srun, where the nodes have it; and by the coordinator, where only the user has it."""
+    job = [LINEAR, "20000"]
+    settings = ["--no-tensorboard", "--digest-every", "1000"]
+    alone = Run(settings + ["--workers", "1"], program=job)
+    digest = alone.finish()["final_digest"]
+    alone.remove()
+    lab = lab_with_program(3, 0, 1, 2, 3)
+    for host in (0, *lab.nodes):
+        os.makedirs(lab.disk(host, "root/mine"))
+        shutil.copy(LINEAR, lab.disk(host, "root/mine/linear"))
+    said = lab.slurm(0, ["srun", "--mpi=pmi2", "-N", "3", "-n", "3", PROGRAM, "run", "--run-dir",
+                         "run", *settings, "--", "/root/mine/linear", job[1]], 120)
+    expect(said[0] == 0 and f"digest        {digest}" in said[1], f"{said}")
+    for node in lab.nodes:
+        shutil.rmtree(lab.disk(node, "root/mine"))
+    asked = lab.slurm(0, [PROGRAM, "run", "--run-dir", "asked", "--workers", "2",
+                          "--cloud-provider", "slurm", "--program-dir", "mine", *settings, "--",
+                          "./linear", job[1]], 120)
+    expect(asked[0] == 0 and f"digest        {digest}" in asked[1], f"{asked}")
+    nothing_is_left(lab, lab.nodes)
+
+
 def main():
     lack = slurm_of_hosts.reason_to_skip()
     if lack is not None:
@@ -262,7 +286,8 @@ def main():
         "mpirun": launched_by_mpirun, "from_nothing": brought_along_and_home,
         "provider": asked_for_by_the_coordinator, "lost_node": node_that_is_lost,
         "own_machine": own_machine_loses_power,
-        "cannot_start": workers_that_cannot_start, "no_bundle": folder_that_nodes_do_not_see})
+        "cannot_start": workers_that_cannot_start, "no_bundle": folder_that_nodes_do_not_see,
+        "program": program_of_ones_own})
 
 
 if __name__ == "__main__":

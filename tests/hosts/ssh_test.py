@@ -1,6 +1,7 @@
 """Goal: from hosts with nothing but an sshd to the model in the user's hands, by one command; and
 the same when a host loses its power, is cut off, or the user's own machine does."""
 import glob
+import json
 import os
 import shutil
 import subprocess
@@ -67,8 +68,12 @@ def nothing_is_left(lab, hosts):
 def one_command():
     digest = undisturbed()
     lab = lab_with_program(4)
-    run = LabRun(lab, "h1,h2,h3")
+    run = LabRun(lab, "h1,h2,h3", "--report", "report.html", "--dashboard", "0")
     run.ends_well(digest)
+    expect("dashboard at http://127.0.0.1:" in run.output(), run.output())
+    with open(lab.disk(0, "root/report.html")) as report:
+        page = report.read()
+    expect(all(f'"host":"h{host}"' in page for host in (1, 2, 3)), "hosts on the page")
     expect(run.output().count("got the program") == 3, run.output())
     expect(run.output().count("1 on h") == 3, run.output())
     workers = run.summary()["workers"]
@@ -232,6 +237,28 @@ def half_a_copy():
     expect(run.wait() == 0 and "h1: got the program" in run.output(), run.output())
 
 
+def difference():
+    """`mayfly profile --difference` of a job on hosts that are far apart finds the network."""
+    lab = lab_with_program(3)
+    with open(lab.disk(0, "root/job.toml"), "w") as file:
+        file.write('model = "resnet20"\ndata = "procedural:512"\nhosts = "h1,h2"\nthreads = 1\n'
+                   'global_batch = 8\nmicrobatch = 4\n')
+    for host in (1, 2):
+        lab.delay(host, 20)
+    code, said = lab.run(0, [PROGRAM, "profile", "--difference", "job.toml", "--rounds", "2",
+                             "--steps", "12", "--json"], timeout=300)
+    expect(code == 0, said)
+    found = json.loads(said[said.index("{"):])
+    means = {cell: sum(times) / len(times) for cell, times in found["cells_ms"].items()}
+    expect(set(means) == set("ABCNE"), found)
+    kinds = found["kinds"]
+    expect(list(kinds) == ["compute", "contention", "interconnect", "network", "data"], found)
+    expect(abs(sum(kind["ms"] for kind in kinds.values()) - means["E"]) < 0.01, found)
+    expect(kinds["network"]["ms"] > 20, f"a message takes 40 ms: {found}")
+    expect(abs(found["stash"]["network_ms"] - kinds["network"]["ms"]) < 0.01, found)
+    nothing_is_left(lab, (1, 2))
+
+
 def main():
     lack = lab_of_hosts.reason_to_skip()
     if lack is not None:
@@ -241,7 +268,8 @@ def main():
         "one_command": one_command, "parameter_servers": parameter_servers, "evaluator": evaluator,
         "power_cut": power_cut,
         "own_machine": own_machine_loses_power, "left_alone": left_alone,
-        "wrong_clocks": wrong_clocks, "refused": refused_in_one_line, "half_a_copy": half_a_copy})
+        "wrong_clocks": wrong_clocks, "refused": refused_in_one_line, "half_a_copy": half_a_copy,
+        "difference": difference})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,11 @@ class Results:
         return [row for row in map(json.loads, lines)
                 if all(row.get(field) == value for field, value in fields.items())]
 
+    def gpu_report(self):
+        """The newest report of scripts/gpu-check."""
+        reports = [json.loads(path.read_text()) for path in (self.folder / "gpu").glob("*.json")]
+        return max(reports, key=lambda report: report["started"])
+
     def row(self, name, **fields):
         """The only one."""
         row, = self.rows(name, **fields)
@@ -93,6 +98,96 @@ def steps(results):
            f"32 x 32: {ms('exact', 'resnet50')} and {ms('fp32', 'resnet50')} ms)")
 
 
+def gpu_rows(results):
+    """Row -> its comparison with PyTorch on a GPU."""
+    report = results.gpu_report()
+    assert report["result"] == "passed" and "H100" in report["gpu"]
+    return {row["row"]: row for row in report["checks"]["pytorch"]["values"]["rows"]}
+
+
+def gpu_speed(results):
+    bf16, fp16 = (gpu_rows(results)[f"resnet50:256:{dtype}"]["images_per_second"]
+                  for dtype in ("bf16", "fp16"))
+    yield "ResNet-50 with 256 images a step"
+    yield (f"{fp16['mayfly']['median']:.0f} images/s in fp16 (PyTorch 2.11 eager "
+           f"{fp16['eager']['median']:.0f}, with torch.compile in a CUDA graph "
+           f"{fp16['compile-graph']['median']:.0f}) and {bf16['mayfly']['median']:.0f} in bf16 "
+           f"(eager {bf16['eager']['median']:.0f})")
+
+
+def gpu(results):
+    report = results.gpu_report()
+    driver = report["clocks_before"]["driver_version"]
+    yield f"(80 GB, PyTorch 2.11 with cuDNN 9.19, driver {driver}"
+    yield f"at commit {report['commit'][:8]}"
+    for dtype in ("bf16", "fp16"):
+        row = gpu_rows(results)[f"resnet50:256:{dtype}"]
+        rates = {who: f"{found['median']:.0f}" for who, found in row["images_per_second"].items()}
+        ratios = row["ratio_to"]
+        compiled = ("not ready in time | -" if "compile-graph" not in rates else
+                    f"{rates['compile-graph']} | **{ratios['fastest']['of_medians']:.2f}**")
+        yield (f"| ResNet-50, 256 images, {dtype} | {rates['mayfly']} | {rates['eager']} | "
+               f"**{ratios['eager']['of_medians']:.2f}** | {compiled} |")
+    checks = {name: check.get("values") for name, check in report["checks"].items()}
+    sums = checks["exact_sums"]
+    assert abs(sums["cost"]) < 0.01
+    medians = [statistics.median(sums["images_per_second"][name]) for name in ("exact", "fp32")]
+    yield "5 % faster in fp16"
+    yield f"ResNet-50 with 64 images in bf16 trains {medians[0]:.0f} images/s with exact sums"
+    yield f"and {medians[1]:.0f} with sums in fp32"
+    yield f"at most {100 * sums['target_at_most']:.0f} % are allowed"
+    yield f"took {checks['recovery']['kill_to_next_step_ms']:.0f} ms"
+    (recovery,) = checks["recovery"]["recoveries"]
+    yield f"{recovery['stopped_ms']:.0f} ms of it"
+
+    def apart(row, contestant):
+        rate = results.row("gpu-steps", kind="apart", row=row,
+                           contestant=contestant)["images_per_second"]
+        return f"{rate:.0f}"
+
+    yield "ResNet-20 with 128 images in bf16 {}, eager {}, graph {}, compile-graph {}".format(
+        *(apart("resnet20:128:bf16", who) for who in ("mayfly", "eager", "graph",
+                                                      "compile-graph")))
+    yield "ResNet-50 in bf16 graph {}, in fp16 graph {}".format(
+        apart("resnet50:256:bf16", "graph"), apart("resnet50:256:fp16", "graph"))
+    parts = results.rows("gpu-steps", kind="kernels")
+    yield ("A step of ResNet-50 with 256 images in bf16 consists of "
+           f"{sum(column(parts, 'ms')):.1f} ms of kernels")
+    for part in parts:
+        yield f"| {part['part']} | {part['kernels']} | {part['ms']:.2f} |"
+
+
+def store(results):
+    machine = results.row("store", kind="machine")
+    yield (f"{machine['images']:,} JPEGs ({machine['bytes'] / 1e6:.0f} MB) from a disk that gives "
+           f"{machine['rate_mb_per_second']:g} MB/s")
+    for row in results.rows("store", kind="summary"):
+        assert row["equal_bits"] is True
+        yield (f"| {row['share']:g} | {row['page_cache_read']:.2f} | {row['store_read']:.2f} | "
+               f"{row['page_cache_epoch_seconds']:.1f} | {row['store_epoch_seconds']:.1f} | "
+               f"**{row['faster']:.2f}** |")
+
+
+def program(results):
+    rates = results.row("program", kind="rates")
+    yield (f"{rates['workers']} workers of one thread each on two cores, {rates['batch']} images a "
+           f"step in microbatches of {rates['microbatch']}")
+    for name, way in (("Mayfly, exact sums", "mayfly"), ("Mayfly, fp32 sums", "mayfly_fp32"),
+                      ("DistributedDataParallel", "ddp")):
+        low, high = rates[way + "_spread"]
+        yield f"| {name} | {rates[way]:.0f} | {low:.0f} to {high:.0f} |"
+    yield (f"{rates['mayfly_to_ddp']:.2f} times as fast as DDP, and exact sums "
+           f"{rates['mayfly_to_mayfly_fp32']:.2f} times as fast as fp32 sums")
+    lost = results.row("program", kind="recoveries")
+    stopped, synced, step = lost["stopped_ms"], lost["synced_ms"], lost["step_ms"]
+    yield (f"{lost['kills']} kills of workers that hold {lost['resident_mib']} MiB and have two "
+           "processes that read")
+    yield (f"the others had stopped after {stopped['median']:g} ms (99 %: {stopped['p99']:g}), "
+           f"were in the same state after {synced['median']:g} ({synced['p99']:g}), and had made "
+           f"the next step, with the lost worker's microbatches, after {step['median']:.0f} "
+           f"({step['p99']:.0f})")
+
+
 def accuracy(network):
     def claims(results):
         for row in results.rows(f"accuracy-cifar10-{network}"):
@@ -130,8 +225,8 @@ def quiet(results, name, field, model):
 
 def speed(results):
     """What the README repeats of docs/benchmarks.md."""
-    yield from step_rows(results, ("resnet20 fp32 1t", "resnet20 fp32 2t", "resnet32 fp32 2t",
-                                   "resnet18 fp32 1t", "resnet50 fp32 1t"))
+    yield from step_rows(results, ("resnet20 fp32 1t", "resnet20 fp32 2t", "resnet18 fp32 1t",
+                                   "resnet50 fp32 1t"))
 
     def large(contestant):
         return f"{all_reduce_ms(results, 4, 100 << 10, contestant):.0f}"
@@ -146,6 +241,7 @@ def speed(results):
            f"one of 4 KiB between two workers {small('mayfly-unix')} us (Open MPI "
            f"{small('mpi-shm')}) and {small('mayfly-tcp')} us (plain ring {small('poll')}, Open "
            f"MPI {small('mpi-tcp')})")
+    yield from gpu_speed(results)
 
 
 VARIANTS = (("`bsp`", "bsp"), ("`asp`", "asp"), ("`bsp:50%,asp`", "bsp:50%,asp"),
@@ -608,7 +704,9 @@ DOCUMENTS = {
                            "exchange": exchange, "compare": compare, "jpeg": jpeg,
                            "settings": settings, "elasticity": elasticity, "tls": tls,
                            "hosts": hosts, "cloud": cloud, "planner": planning,
-                           "injections": injections, "what-if": what_if},
+                           "injections": injections, "what-if": what_if, "gpu": gpu},
+    "docs/data.md": {"store": store},
+    "docs/library.md": {"program": program},
     "docs/planner_validation.md": {"planner": planner},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},

@@ -35,6 +35,8 @@ MODULES = {"collectives/mpi/mpi_": "ompi-c"}
 CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles",
                 "nn/cuda/device_copies", "nn/cuda/resident_state")
 CUDA_INCLUDE = "/usr/local/cuda/include"
+# Headers for other projects, which find each other where they are installed.
+INSTALLED = "library/include/"
 # All that these have changed is looked at.
 RECENT_COMMITS = 20
 CCACHE = ["ccache"] if shutil.which("ccache") else []
@@ -45,6 +47,8 @@ def options_of_module(path):
     if path.startswith(CUDA_HEADERS):
         found = os.path.exists(os.path.join(CUDA_INCLUDE, "cudnn_graph.h"))
         return ["-isystem", CUDA_INCLUDE] if found else None
+    if path.startswith(INSTALLED):
+        return ["-I", INSTALLED]
     package = next((MODULES[start] for start in MODULES if path.startswith(start)), None)
     if package is None:
         return []

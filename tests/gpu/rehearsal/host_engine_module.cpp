@@ -9,9 +9,9 @@
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
 //   REHEARSAL_GPU_OVERFLOWS=N in fp16, about one microbatch of N has a gradient that is not finite
-//   REHEARSAL_GPU_PLAN=fused|unfused  steps are not the CPU engine's, but those that a GPU is
-//   given,
-//                             carried out slowly on the CPU, in fp16 as well
+//   REHEARSAL_GPU_PLAN=1      steps are not the CPU engine's, but those that a GPU is given,
+//   carried
+//                             out slowly on the CPU, in fp16 as well
 //   REHEARSAL_GPU_FLIPS=PATH  the same, but after an update a bit of a weight flips in its memory
 
 #include <unistd.h>
@@ -234,18 +234,6 @@ class HostEngine final : public DeviceEngine {
   std::optional<HostState> state_;  // of gradient_; none: weights are the host's
 };
 
-/// A GPU's step; `plan` is REHEARSAL_GPU_PLAN. Fused passes are those that cuDNN offers.
-std::unique_ptr<StepEngine> planned_engine(const Model& model, const EngineRequest& request,
-                                           std::string_view plan) {
-  StepPlanOptions options{.dtype = request.dtype};
-  if (plan == "fused") {
-    options.has_fused = [&request](const ConvShape& shape, ConvPass /*pass*/) {
-      return request.dtype == kFusedDtype && shape.in_channels != kImageChannels;
-    };
-  }
-  return std::make_unique<ReferenceExecutor>(model, request.microbatch, options);
-}
-
 /// A machine with eight GPUs that can do everything, less what REHEARSAL_GPU says is wrong with it.
 CudnnFacts facts_of(int device) {
   CudnnFacts facts{.gpu = {.driver_cuda = 13000,
@@ -300,12 +288,13 @@ Result<std::unique_ptr<DeviceEngine>> make(const Model& model, const EngineReque
   }
   const auto image_floats =
       std::size_t{3} * static_cast<std::size_t>(model.image_size * model.image_size);
-  if (const std::string_view as = setting("REHEARSAL_GPU_PLAN"); !as.empty()) {
+  if (!setting("REHEARSAL_GPU_PLAN").empty()) {
     EngineRequest rounded = request;
     rounded.dtype = Dtype::kFp32;  // gradients are rounded where a GPU rounds them
-    return std::unique_ptr<DeviceEngine>(
-        std::make_unique<HostEngine>(planned_engine(model, request, as), model.parameter_count,
-                                     std::move(images), rounded, image_floats));
+    auto planned = std::make_unique<ReferenceExecutor>(model, request.microbatch,
+                                                       StepPlanOptions{.dtype = request.dtype});
+    return std::unique_ptr<DeviceEngine>(std::make_unique<HostEngine>(
+        std::move(planned), model.parameter_count, std::move(images), rounded, image_floats));
   }
   TRY(cpu::select_conv_kernels("auto"));
   // In fp32 whatever is asked for, with gradients rounded afterwards: a CPU with bf16 of its own is

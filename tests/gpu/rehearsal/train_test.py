@@ -256,14 +256,19 @@ def ahead():
 
 
 def bench():
-    for backend, sums, images in (("tcp", "host", "host"), ("nccl", "gpu", "gpu")):
+    for backend, sums, images, reduction in (("tcp", "host", "host", "exact"),
+                                             ("tcp", "host", "gpu", "fp32"),
+                                             ("nccl", "gpu", "gpu", "exact"),
+                                             ("nccl", "gpu", "gpu", "fp32")):
         done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--backend",
                                backend, "--images", images, "--model", "resnet20", "--batch", "8",
-                               "--global-batch", "16", "--seconds", "0.2", "--json"],
+                               "--global-batch", "16", "--seconds", "0.2", "--json",
+                               "--reduction", reduction],
                               capture_output=True, text=True, timeout=100, check=False)
         expect(done.returncode == 0, f"bench step, {backend}: {done.stderr}")
         line = json.loads(done.stdout)
-        expect((line["sums"], line["images"]) == (sums, images), f"{backend}: {line}")
+        expect((line["sums"], line["images"], line["reduction"]) == (sums, images, reduction),
+               f"{backend}: {line}")
         expect(line["images_per_second"] > 0, f"{backend}: {line}")
         expect("rehearsal" in line["device"], f"{backend}: {line}")
 

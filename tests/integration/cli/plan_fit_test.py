@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -137,7 +138,7 @@ def coordinator(job, run_dir, *args):
 def kept(folder):
     """A job that is started from a plan keeps it, and is compared with it."""
     measured = mayfly_run.Run(SMALL_JOB + ["--workers", "1", "--steps", "30", "--price-per-hour",
-                                           "0.36"])
+                                           "0.36", "--checkpoint-every", "10"])
     measured.finish()
     made, job, run_dir = folder / "made", folder / "job.toml", folder / "run"
     done = plan("fit", measured.run_dir, "-o", made)
@@ -167,6 +168,11 @@ def kept(folder):
     done = coordinator(job, run_dir)
     expect(done.returncode == 0, done.stdout + done.stderr)
     expect((run_dir / "plan.json").read_text() == kept_plan, "the run has another plan")
+    said = [json.loads(line)["detail"] for line in (run_dir / "events.jsonl").open()
+            if '"checkpoint_interval"' in line]
+    minutes = re.search(r"^checkpoint_minutes = (.*)$", job.read_text(), re.MULTILINE)[1]
+    expect(len(said) == 1 and said[0].startswith(f"a checkpoint every {float(minutes):.1f} min: ")
+           and "by Daly's formula" in said[0], f"{minutes}: {said}")
     done = plan("check", run_dir, "--json")
     expect(done.returncode == 0 and not done.stderr, done.stderr)
     check = json.loads(done.stdout)

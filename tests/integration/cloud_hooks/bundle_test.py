@@ -68,7 +68,6 @@ def libraries_of_packages():
         environment = {"VIRTUAL_ENV": os.path.join(folder, "env"),
                        "PATH": tools + ":" + os.environ["PATH"], "HOME": folder}
         found = run(os.path.join(inside, "mayfly"), **environment).stdout.split(":")
-        expect(found[0] == os.path.join(inside, "lib"), f"our own come first: {found}")
         for name, place in places.items():
             expect(any(os.path.exists(os.path.join(each, name)) for each in found),
                    f"{name} is found: {found}")
@@ -77,10 +76,43 @@ def libraries_of_packages():
         for name in places:
             open(os.path.join(mine, name), "w").close()
         found = run(os.path.join(inside, "mayfly"), LD_LIBRARY_PATH=mine, **environment).stdout
-        expect(found.split(":")[1] == mine and nvidia not in found, f"the user's wins: {found}")
+        expect(found.split(":")[0] == mine and nvidia not in found, f"the user's wins: {found}")
         os.remove(os.path.join(inside, "bin", "libmayfly_cuda.so"))
         found = run(os.path.join(inside, "mayfly"), **environment).stdout
-        expect(found == os.path.join(inside, "lib"), f"nothing is looked for: {found}")
+        expect(found == "", f"nothing is looked for: {found}")
+
+
+def folder_of_a_program():
+    """What runs and tools leave in it stays behind, and the archive may be written into it."""
+    with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder:
+        for name in ("train.py", "src/runs/model.py", "mine/a/events.jsonl", "mine/a/token",
+                     ".git/config", ".cache/x", "src/__pycache__/m.pyc"):
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(name)
+        archive = os.path.join(folder, "mine.tar.gz")
+        for _ in range(2):
+            done = run(mayfly_run.BINARY, "bundle", "--program-dir", folder, archive)
+            expect(done.returncode == 0, done.stderr)
+        with tarfile.open(archive) as packed:
+            names = packed.getnames()
+            inside = sorted(name for name in names if name.startswith("mayfly/program/")
+                            and packed.getmember(name).isfile())
+        expect(inside == ["mayfly/program/src/runs/model.py", "mayfly/program/train.py"], inside)
+        expect("mayfly/lib/python/mayfly/_job.py" in names, names)
+        unpack = os.path.join(folder, "x")
+        os.mkdir(unpack)
+        subprocess.run(["tar", "-xzf", archive, "-C", unpack], check=True)
+        library = os.path.join(unpack, "mayfly/lib/mayfly/libmayfly.so.0")
+        found = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
+        used = [line.split()[2] for line in found.splitlines() if "=>" in line]
+        expect(any(path.startswith(os.path.realpath(unpack)) or path.startswith(unpack)
+                   for path in used), f"its libraries come along: {found}")
+        with open(os.path.join(folder, "data"), "wb") as f:
+            f.truncate(257 << 20)
+        done = run(mayfly_run.BINARY, "bundle", "--program-dir", folder, archive + "2")
+        expect(done.returncode == 2 and folder in done.stderr and "256 MiB" in done.stderr, done)
+        expect(not os.path.exists(archive + "2"), "nothing half-written is left")
 
 
 def doctor():
@@ -124,4 +156,5 @@ def doctor():
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({"modules": modules, "doctor": doctor,
-                                      "libraries_of_packages": libraries_of_packages}))
+                                      "libraries_of_packages": libraries_of_packages,
+                                      "folder_of_a_program": folder_of_a_program}))

@@ -1,5 +1,6 @@
 """Servers from a provider, end to end: real workers, one case per run of this script."""
 import csv
+import json
 import os
 import shutil
 import signal
@@ -142,6 +143,111 @@ def exec_survives_stock_outs_and_lost_answers():
     expect(not alive_in(cloud), "all are released at the end")
 
 
+def fewer_workers_are_those_that_are_missed_least():
+    """The first of three servers is slow. It is given up, not the newest, which costs more and is
+    of another offer."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cloud, command = process_cloud(folder)
+    with open(os.path.join(cloud, "first"), "w") as file:
+        file.write("1")
+    job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "1",
+                    "--cloud-max-workers", "3", "--cloud-offers", "x@a:spot=0.2,y@b:spot=0.25"],
+                   folder, JOB + ["--inject", "slow=4x;slow=5x,worker=1"])
+    job.wait_for_active(1)
+    slow = job.events("server_joined")[0]["server"]
+    job.run.command("scale", "2")
+    job.wait_for_active(2)
+    with open(os.path.join(cloud, "sold-out"), "w") as file:
+        file.write("a")
+    job.run.command("scale", "3")
+    job.wait_for("three measured speeds",
+                 lambda: sum(m["microbatch_ms"] > 0 for m in job.active()) == 3)
+    job.run.command("scale", "2")
+    job.wait_for_active(2)
+    job.wait_for("its release", lambda: slow not in [s["id"] for s in alive_in(cloud)])
+    zones = sorted(server["zone"] for server in alive_in(cloud))
+    expect(zones == ["a", "b"], f"servers in {zones}\n{job.shown()}")
+    chosen = job.events("servers_chosen")
+    expect(len(chosen) == 1 and chosen[0]["detail"].startswith(f"{slow} (x in a (spot)) with ")
+           and chosen[0]["detail"].endswith("of 3 servers: more than wanted"), job.shown())
+    before = {server["id"] for server in alive_in(cloud)}
+    job.run.command("give-up", "1")
+    job.wait_for("another server", lambda: len(alive_in(cloud)) == 2 and
+                 len(before & {server["id"] for server in alive_in(cloud)}) == 1)
+    job.wait_for_active(2)
+    with open(os.path.join(cloud, "room"), "w") as file:
+        file.write("1")
+    job.wait_for("what the provider wants back", lambda: len(alive_in(cloud)) == 1)
+    job.wait_for_active(1)
+    chosen = job.events("servers_chosen")
+    expect(len(chosen) == 3 and chosen[1]["detail"].endswith("an operator gave up 1")
+           and chosen[2]["detail"].endswith("the provider wants 1 back"), job.shown())
+    job.stop()
+
+
+def other_servers_are_proposed_and_taken():
+    """The servers' price rises fourfold while the job runs: one is exchanged for the other offer,
+    which was dearer, within the hourly budget."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cloud, command = process_cloud(folder)
+    job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
+                    "--cloud-max-workers", "3", "--cloud-offers", "x@a:spot=0.4,y@b:spot=0.5",
+                    "--cloud-budget-per-hour", "4", "--cloud-replan", "act",
+                    "--cloud-replan-every", "1"], folder)
+    job.wait_for_active(2)
+    expect([server["zone"] for server in alive_in(cloud)] == ["a", "a"], job.shown())
+    with open(os.path.join(cloud, "prices.new"), "w") as file:
+        file.write('{"a": 1.6}')
+    os.rename(os.path.join(cloud, "prices.new"), os.path.join(cloud, "prices"))
+    job.wait_for("a proposal", lambda: job.events("replan"))
+    job.wait_for("its end", lambda: len(job.events("replan_scaled")) == 2)
+    job.wait_for("one server in each zone",
+                 lambda: sorted(server["zone"] for server in alive_in(cloud)) == ["a", "b"])
+    replan = job.events("replan")[0]
+    expect(replan["change"] == "other" and replan["offer"] == "y in b (spot)" and replan["acts"]
+           and replan["unit"] == "money" and 0 < replan["gain"]["low"] < replan["gain"]["median"],
+           f"{replan}")
+    expect(job.status()["proposal"].startswith("y in b (spot) in place of another server saves "),
+           f"{job.status()}")
+    dearest = max(event["per_hour"] for event in job.events() if "per_hour" in event)
+    expect(dearest <= 4, f"{dearest} per hour\n{job.shown()}")
+    job.run.wait_for_step(COMPARED)
+    job.stop()
+    same_bits_as_undisturbed(job)
+
+
+def a_composition_is_met_and_met_again():
+    """Two of x and one of y are wanted. y is sold out, so the third one is of x, up to the limit of
+    that offer; later it gives way to one of y. A lost server of y is replaced by one of y."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cloud, command = process_cloud(folder)
+    sold_out = os.path.join(cloud, "sold-out")
+    with open(sold_out, "w") as file:
+        file.write("b")
+    job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "3",
+                    "--cloud-max-workers", "6", "--cloud-back-to-spot", "2",
+                    "--cloud-offers", "x@a:spot=0.4#3,y@b:spot=0.5",
+                    "--cloud-composition", "2 x x + 1 x y"], folder)
+
+    def zones():
+        return sorted(server["zone"] for server in alive_in(cloud))
+    job.wait_for_active(3)
+    expect(zones() == ["a", "a", "a"], f"servers in {zones()}\n{job.shown()}")
+    os.remove(sold_out)
+    job.wait_for("one of y", lambda: zones() == ["a", "a", "b"])
+    expect(job.events("back_to_composition"), job.shown())
+    job.wait_for_active(3)
+    victim = next(server["id"] for server in alive_in(cloud) if server["zone"] == "b")
+    with open(os.path.join(cloud, "server-" + victim)) as file:
+        os.killpg(json.load(file)["pid"], signal.SIGKILL)
+    job.wait_for("another one of y", lambda: zones() == ["a", "a", "b"] and victim not in
+                 [server["id"] for server in alive_in(cloud)])
+    job.wait_for_active(3)
+    job.run.wait_for_step(COMPARED)
+    job.stop()
+    same_bits_as_undisturbed(job)
+
+
 def a_restarted_coordinator_adopts_what_it_finds():
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
@@ -235,6 +341,10 @@ def wrong_settings_start_nothing():
                         "cloud_bundle"),
                        ("[cloud]\nprovider = \"gce\"\noptions = \"project=project-1\"\n"
                         "bundle = \"/no/such/file\"", "/no/such/file"),
+                       ("[cloud]\nprovider = \"local\"\ncomposition = \"2 x b\"\n"
+                        "[[cloud.offer]]\ntype = \"a\"\nmax_workers = 3", "is none of"),
+                       ("[cloud]\nprovider = \"local\"\nreplan = \"yes\"",
+                        "cloud_replan 'yes' is not known"),
                        ("quorum = true\n[cloud]\nprovider = \"local\"",
                         "cloud_coordinators")):
         with open(path, "w") as file:
@@ -286,6 +396,9 @@ CASES = {"local": local_replaces_a_killed_worker_and_scales,
          "exec": exec_survives_stock_outs_and_lost_answers,
          "standby": a_standby_takes_over_the_servers_too,
          "end": one_killed_while_it_ends_is_followed_by_one_that_releases_the_servers,
+         "fewer": fewer_workers_are_those_that_are_missed_least,
+         "composition": a_composition_is_met_and_met_again,
+         "replan": other_servers_are_proposed_and_taken,
          "restart": a_restarted_coordinator_adopts_what_it_finds,
          "parameter_servers": parameter_servers_are_servers_too,
          "carried_servers": workers_from_a_provider_carry_servers,

@@ -5,8 +5,11 @@ a test asks for: files in the folder that it is given.
 
 lose-answers: so many requests are carried out, and then answered with exit code 75. hold: no
 request is carried out before this file is gone, and none of a caller that is gone by then. linger:
-servers outlive their workers. sold-out: a zone with no stock. refuse: the kind of error that every
-request gets. log.jsonl: every request, as it came.
+servers outlive their workers. first: so many of the next servers have a worker with the number 1,
+the others 0. prices: zones with the price that is listed for their servers. sold-out: a zone with
+no stock. room: of the servers beyond that number, it wants so many back. refuse: the kind of error
+that every request gets.
+log.jsonl: every request, as it came.
 """
 import fcntl
 import json
@@ -44,6 +47,11 @@ def alive(pid):
         return False
 
 
+def price_in(folder, zone):
+    prices = json.loads(text_of(os.path.join(folder, "prices")) or "{}")
+    return {"price_per_hour": prices[zone]} if zone in prices else {}
+
+
 def servers(folder, job=None):
     """Of one job, or all."""
     for name in sorted(os.listdir(folder)):
@@ -51,6 +59,7 @@ def servers(folder, job=None):
             with open(os.path.join(folder, name)) as file:
                 server = json.load(file)
             server["state"] = "running" if alive(server.pop("pid")) else "gone"
+            server.update(price_in(folder, server["zone"]))
             if server.pop("job") == job or job is None:
                 yield server
 
@@ -63,9 +72,11 @@ def start(folder, request, index):
     with open(os.path.join(folder, f"{name}.log"), "w") as log:
         lingers = os.path.exists(os.path.join(folder, "linger"))
         life = ["sh", "-c", 'sh "$0"; sleep 1000', script] if lingers else ["sh", script]
-        process = subprocess.Popen(life, stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=log, start_new_session=True,
-                                   env=dict(os.environ, MAYFLY_SERVER=name))
+        environment = dict(os.environ, MAYFLY_SERVER=name)
+        if take_one(os.path.join(folder, "first")):
+            environment["MAYFLY_WORKER_NUMBER"] = "1"
+        process = subprocess.Popen(life, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                   start_new_session=True, env=environment)
     with open(os.path.join(folder, f"server-{name}"), "w") as file:
         json.dump({"id": name, "request_id": request["request_id"], "zone": request["zone"],
                    "machine_type": request["machine_type"], "market": request["market"],
@@ -78,6 +89,9 @@ def request_servers(folder, request):
         return {"error": {"kind": kind, "detail": "told to refuse"}}
     if request["zone"] == text_of(os.path.join(folder, "sold-out")):
         return {"error": {"kind": "capacity", "detail": "sold out"}}
+    room = text_of(os.path.join(folder, "room"))
+    if room and sum(server["state"] == "running" for server in servers(folder)) >= int(room):
+        return {"error": {"kind": "capacity", "detail": "no room"}}
     made = [s for s in servers(folder) if s["request_id"] == request["request_id"]]
     for index in range(len(made), request["count"]):
         start(folder, request, index)
@@ -117,6 +131,9 @@ def main():
             answer = {"findings": [{"ok": True, "text": "processes of this host"}]}
         else:
             answer = {"servers": list(servers(folder, request["job"]))}
+            running = sum(server["state"] == "running" for server in answer["servers"])
+            room = text_of(os.path.join(folder, "room"))
+            answer["give_up"] = max(0, running - int(room)) if room else 0
     print(json.dumps(answer))
 
 

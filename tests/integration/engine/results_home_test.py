@@ -139,9 +139,12 @@ def stopped_after_a_loss():
     expect(summary["samples"] == sum(metrics[s]["samples"] for s in range(1, steps + 1)), summary)
     restarted = events(job, "restarted")
     expect([e["step"] for e in restarted] == [20], restarted)
-    expect(restarted[0]["undone_steps"] == before - 20, restarted)
-    expect(summary["undone_samples"] == sum(metrics[s]["samples"] for s in range(21, before + 1)),
-           summary)
+    # The one killed first may have reported a step that the other had not committed: the view in
+    # between has it done again already.
+    undone = restarted[0]["undone_steps"]
+    expect(undone in (before - 21, before - 20), f"{before} {restarted}")
+    expect(summary["undone_samples"] == sum(metrics[s]["samples"]
+                                            for s in range(21, 21 + undone)), summary)
     expect_here(job, steps)
     remove(job)
 

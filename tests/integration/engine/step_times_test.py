@@ -11,7 +11,7 @@ import subprocess
 import mayfly_run
 from mayfly_run import Run, SMALL_JOB, expect
 
-STEPS = 40
+STEPS = 24
 SLOWED = 2  # the number of the worker that is slowed down if one is
 JOB = SMALL_JOB + ["--workers", "4", "--threads", "1", "--steps", str(STEPS), "--no-rebalance",
                    "--no-evaluate"]
@@ -35,6 +35,7 @@ def in_memory(run):
     """By how much a step would be shorter with all images in memory, as a factor."""
     shown = subprocess.run([mayfly_run.BINARY, "profile", run.run_dir, "--json", "--what-if",
                             "cached=100%"], capture_output=True, text=True, timeout=60)
+    expect(shown.returncode == 0, shown.stderr)
     as_recorded, cached = json.loads(shown.stdout)["answers"]
     return as_recorded["step_ms"] / cached["step_ms"]
 
@@ -69,7 +70,8 @@ def dominates(profile, kind):
 
 
 def before_the_exchange(kind, effect):
-    """The effect is on one worker and then on all; both times the bits are the same."""
+    """The effect is on one worker and then on all; both times the bits are the same. Returns the
+    profile of the second job."""
     profile, slowed, one = job(f"{effect},worker={SLOWED}")
     dominates(profile, kind)
     last = max(profile["slowest"], key=lambda member: member["steps"])
@@ -78,21 +80,21 @@ def before_the_exchange(kind, effect):
     profile, _, everywhere = job(effect)
     dominates(profile, kind)
     expect(one == everywhere, f"{one} {everywhere}")
+    return profile
 
 
 def slow_worker():
-    before_the_exchange("compute_ms", "slow=8x")
+    before_the_exchange("compute_ms", "slow=24x")
 
 
 def slow_fetch():
-    before_the_exchange("fetch_ms", "fetch=300ms")
-    profile, _, _ = job("fetch=300ms")
+    profile = before_the_exchange("fetch_ms", "fetch=1s")
     expect(profile["in_memory"] > 1.5, f"{profile}")
 
 
 def slow_storage():
     # A microbatch has 4 images of 3 kB.
-    before_the_exchange("fetch_ms", "storage=40kB/s")
+    before_the_exchange("fetch_ms", "storage=20kB/s")
 
 
 def slow_prep():

@@ -160,6 +160,10 @@ def divided_as_printed(page, shown, run):
         expect(any(row.startswith(line) for row in rows), f"{line} in {rows}")
     words = page.find_element("css selector", "#track-time .division").get_attribute("textContent")
     expect(words.startswith("a step of 24 ms:") and "fetch 25 %" in words, words)
+    stretches = state(page)["tracks"]["step"]
+    expect([(s["first"], s["last"], s["ms"], s["member"]) for s in stretches] ==
+           [(4001, 4001, [8, 4, 2, 7, 1], 1), (4002, 4002, [8, 8, 2, 7, 1], 2)], f"{stretches}")
+    expect(all(s["to"] > s["from"] for s in stretches), f"{stretches}")
 
 
 def report(folder, page):

@@ -16,6 +16,7 @@ import time
 import zlib
 
 import mayfly_run
+import mpi_launch
 from mayfly_run import SMALL_JOB, Run, expect, expect_refused, kill, lingering
 
 JOB = SMALL_JOB + ["--workers", "2", "--threads", "1", "--price-per-hour", "36"]
@@ -184,6 +185,21 @@ def coordinator_restarted():
     run.remove()
 
 
+def under_mpirun():
+    """The coordinator that rank 0 starts serves the page of a job that mpirun launched."""
+    run = mpi_launch.start(2, SMALL_JOB + ["--threads", "1", "--steps", "60", "--dashboard", "0",
+                                           "--price-per-hour", "36"] + lingering(20, 60))
+    viewer = Viewer(address_in(run))
+    run.wait_for("steps on the page", lambda: viewer.state and viewer.state["head"]["rows"] > 20)
+    summary = run.finish()
+    viewer.thread.join(10)
+    expect(viewer.state["head"]["rows"] == 60, viewer.state["head"])
+    expect(abs(viewer.state["head"]["spent"] - summary["cost"]) < 1e-12 * summary["cost"],
+           f"{viewer.state['head']} {summary['cost']}")
+    run.remove()
+
+
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({"equal_numbers": equal_numbers, "refused": refused,
-                                      "coordinator_restarted": coordinator_restarted}))
+                                      "coordinator_restarted": coordinator_restarted,
+                                      "under_mpirun": under_mpirun}))

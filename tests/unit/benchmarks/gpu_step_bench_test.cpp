@@ -32,6 +32,7 @@ TEST(BenchGpuStep, ItsLineIsOneJsonObject) {
   const boost::json::object object = boost::json::parse(line).as_object();
   EXPECT_EQ(object.at("kind"), "gpu_step");
   EXPECT_EQ(object.at("device"), "cuda, NVIDIA H200, sm_90, cuDNN 9.19.0");
+  EXPECT_EQ(object.at("reduction"), "exact");
   EXPECT_EQ(object.at("sums"), "gpu");
   EXPECT_EQ(object.at("images"), "gpu");
   EXPECT_DOUBLE_EQ(object.at("images_per_second").to_number<double>(), 5120);
@@ -40,7 +41,14 @@ TEST(BenchGpuStep, ItsLineIsOneJsonObject) {
 
 TEST(BenchGpuStep, PeopleAreToldTheSame) {
   EXPECT_THAT(to_text(measured()), HasSubstr("5120.0 images/s, 50.000 ms an update"));
-  EXPECT_THAT(to_text(measured()), HasSubstr("sums on the GPU, images on the GPU"));
+  EXPECT_THAT(to_text(measured()), HasSubstr("exact sums on the GPU, images on the GPU"));
+}
+
+TEST(BenchGpuStep, ItSaysWhichSumsItTook) {
+  GpuStepResult result = measured();
+  result.exact = false;
+  EXPECT_THAT(to_json_line(result), HasSubstr(R"("reduction": "fp32")"));
+  EXPECT_THAT(to_text(result), HasSubstr("fp32 sums on the GPU"));
 }
 
 TEST(BenchGpuStep, WithoutItsModuleOrAGpuItEndsWithTwo) {

@@ -1,0 +1,49 @@
+"""Goal: `mayfly run` trains a program of the user's own on a cloud's machines, which have nothing
+of it but what the coordinator serves; a machine that vanishes is replaced, and no bit changes.
+Method: the fake EC2; machines start from the bundle, with the folder of a program that NumPy
+computes. The oracle is the program on this machine.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+import mayfly_run
+from fake_cloud_job import ROOT, FakeCloudJob
+from mayfly_run import Run, expect
+
+PROGRAM = os.path.join(ROOT, "tests", "integration", "library", "arrays_program.py")
+PYTHON = "/usr/bin/python3"  # the one that has NumPy
+STEPS = "1200"
+SETTINGS = ["--no-tensorboard", "--digest-every", "100"]
+
+
+def vanishing_machine():
+    if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode != 0:
+        print("skipped: no NumPy (scripts/setup oracle)")
+        sys.exit(mayfly_run.SKIP)
+    alone = Run(SETTINGS + ["--workers", "1"], program=[PYTHON, PROGRAM, STEPS])
+    digest = alone.finish()["final_digest"]
+    alone.remove()
+    with tempfile.TemporaryDirectory(prefix="mayfly-program-") as folder:
+        os.symlink(os.path.realpath(PROGRAM), os.path.join(folder, "train.py"))
+        job = FakeCloudJob("ec2", SETTINGS, 2,
+                           program=(folder, [PYTHON, "train.py", STEPS])).start()
+        job.wait_for("two members and a hundred steps",
+                     lambda: len(job.events("server_joined")) >= 2 and job.run.last_step() >= 100)
+        lost = job.machines("running")[0]["name"]
+        job.cloud.control("vanish", machine=lost)
+        job.wait_for("another one", lambda: len(job.events("server_joined")) >= 3)
+        code = job.run.wait()
+    summary = job.run.summary()
+    expect(code == 0 and summary["final_digest"] == digest,
+           f"{code}, {summary['final_digest']} and not {digest}\n{job.shown()}")
+    expect(summary["samples"] == int(STEPS) * 32, f"{summary}")
+    expect(lost in str(job.events("lost") + job.events("server_lost", "server_ended")), job.shown())
+    left = job.machines("starting", "running", "stopping")
+    expect(not left, f"machines are left: {left}\n{job.shown()}")
+    job.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(mayfly_run.main({"vanishing_machine": vanishing_machine}))

@@ -1,0 +1,46 @@
+"""Linear regression with momentum in NumPy: STEPS [unseeded | raises | forks | sizes]."""
+import ctypes
+import os
+import sys
+import time
+
+import mayfly
+import numpy
+
+SAMPLES = 256
+how = sys.argv[2] if len(sys.argv) > 2 else ""
+
+drawn = numpy.random.default_rng(7)
+inputs = drawn.standard_normal((SAMPLES, 8)).astype(numpy.float32)
+targets = (inputs @ numpy.arange(8, dtype=numpy.float32) + 3).astype(numpy.float32)
+first = numpy.random.default_rng(os.getpid() if how == "unseeded" else 1)
+parameters = {"weight": first.standard_normal(8).astype(numpy.float32),
+              "bias": numpy.zeros(1, numpy.float32)}
+velocity = {name: numpy.zeros_like(array) for name, array in parameters.items()}
+
+job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32, microbatch=4, steps=int(sys.argv[1]),
+                      state={"velocity." + name: array for name, array in velocity.items()},
+                      metrics=("error", "samples"))
+if how == "sizes":  # a structure of an older header is refused, not written beyond
+    core = job._core
+    code = core.library.mf_start(core._handle, ctypes.byref(mayfly._abi.Options(size=8)))
+    assert code == mayfly._abi.REFUSED and b"older mayfly.h" in core.library.mf_error(core._handle)
+print("the program begins", flush=True)
+for step in job.steps():
+    for microbatch in step:
+        time.sleep(0.001)
+        x, y = inputs[microbatch.samples], targets[microbatch.samples]
+        error = x @ parameters["weight"] + parameters["bias"] - y
+        if how == "raises" and step.number == 40 and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
+            print(1 // 0)
+        if how == "forks" and step.number == 40 and os.fork() == 0:
+            sys.exit(3)
+        step.add({"weight": (2 / len(y)) * (error @ x),
+                  "bias": numpy.array([2 * error.mean()], numpy.float32)},
+                 float((error * error).mean()),
+                 metrics={"error": abs(error).mean(), "samples": len(y)})
+    for name, gradient in step.gradients.items():
+        velocity[name] *= 0.9
+        velocity[name] += gradient
+        parameters[name] -= 0.01 * velocity[name]
+print(job.outcome, parameters["bias"][0])

@@ -1,0 +1,598 @@
+"""Goal: a program of somebody else, trained through the library, has the promises of our own
+networks: the same bits for any number of workers and any losses, joins and leaves, each sample
+once, checkpoints that another number of workers resumes, and refusals in one line.
+Method: the C example, and NumPy and PyTorch programs, under `mayfly run` and alone.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import mayfly_run
+import mpi_launch
+from mayfly_run import Run, expect
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(HERE, "..", "..", "..", "library", "python")
+LINEAR = os.environ.get("MAYFLY_TEST_LINEAR", "build/release/example-linear")
+PYTHON = "/usr/bin/python3"  # the one that has NumPy and PyTorch
+QUIET = ["--no-tensorboard", "--digest-every", "1", "--silence-max-ms", "2000"]
+os.environ["PYTHONPATH"] = PACKAGE
+
+
+def python_with(module):
+    found = subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, check=False)
+    if found.returncode != 0:
+        print(f"{PYTHON} has no {module}")
+        sys.exit(mayfly_run.SKIP)
+
+
+def trained(program, workers, args=(), chaos=""):
+    """(summary, digests, sample hashes, run) of a whole job."""
+    run = Run(QUIET + ["--workers", str(workers), *args] + (["--chaos", chaos] if chaos else []),
+              program=program, timeout=120)
+    summary = run.finish()
+    hashes = {m["step"]: m["sample_hash"] for m in run.metrics()}
+    return summary, mayfly_run.digests(run), hashes, run
+
+
+def expect_same_bits(program, chaos, changes):
+    """As one worker alone, with so many changes of membership at least."""
+    alone = trained(program, 1)
+    for workers, plan in ((2, ""), (3, chaos)):
+        summary, digests, hashes, run = trained(program, workers, chaos=plan)
+        expect(digests == alone[1], f"{workers} workers, {plan}: other bits\n{run.logs()}")
+        expect(hashes == alone[2], f"{workers} workers, {plan}: other samples")
+        if plan:
+            found = sum(len(run.events(kind)) for kind in ("lost", "left", "joined"))
+            expect(found >= changes, f"{found} changes\n{run.logs()}")
+        run.remove()
+    alone[3].remove()
+
+
+CHAOS = "kill@step=40,join@step=60,kill@step=90,drain@step=130,join@step=150"
+
+
+def c_program():
+    expect_same_bits([LINEAR, "4000"], CHAOS, 5)
+
+
+def cpp_program():
+    expect_same_bits([LINEAR + "-cpp", "4000"], CHAOS, 5)
+
+
+def audited():
+    """A second worker also computes every third step's microbatch, by the same loop: no bit of the
+    job changes, and a program that computes something else each time is found in the first step."""
+    python_with("torch")
+    program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "cnn", "12"]
+    plain = trained(program, 2)
+    summary, digests, _, run = trained(program, 2, ["--audit-every", "3"])
+    expect(digests == plain[1], f"{summary}\n{run.logs()}")
+    plain[3].remove()
+    run.remove()
+    wrong = Run(QUIET + ["--workers", "2", "--audit-every", "1"], timeout=120,
+                program=[*program[:-2], "unchecked", "12"])
+    code = wrong.wait()
+    expect(code == 1 and "different results for a microbatch of step 1" in wrong.output(),
+           f"{code}\n{wrong.logs()}")
+    wrong.remove()
+
+
+def arrays():
+    python_with("numpy")
+    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "200"], CHAOS, 5)
+
+
+def sizes():
+    python_with("numpy")
+    run = trained([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "5", "sizes"], 1)[3]
+    run.remove()
+
+
+def own_metrics():
+    """Figures of the program's own are on record: the same means for any number of workers."""
+    python_with("numpy")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40"]
+    seen = []
+    for workers in (1, 3):
+        run = trained(program, workers)[3]
+        seen.append([{m["name"]: m["value"] for m in one["own"]} for one in run.metrics()])
+        run.remove()
+    expect(seen[0] == seen[1], f"{seen[0][:2]} {seen[1][:2]}")
+    expect(all(one["samples"] == 4 for one in seen[0]), seen[0])
+    expect(seen[0][-1]["error"] < 0.5 * seen[0][0]["error"], seen[0])
+
+
+def resumed():
+    """Stopped with two workers and resumed with three: the bits of a job that was not stopped."""
+    program = [LINEAR, "100000"]
+    run = Run(QUIET + ["--workers", "2", "--checkpoint-every", "50"], program=program)
+    run.wait_for_step(120)
+    run.process.terminate()
+    code = run.wait()
+    stopped = run.summary()
+    expect(code == 3 and stopped["outcome"] == "stopped", f"{code} {stopped}\n{run.logs()}")
+    steps = stopped["steps"]
+    program = [LINEAR, str(steps + 200)]
+    undisturbed = trained(program, 1)
+    summary, digests, _, again = trained(program, 3, ["--resume", run.run_dir])
+    expect(summary["final_digest"] == undisturbed[0]["final_digest"], f"{summary}\n{again.logs()}")
+    expect(min(digests) == steps + 1, f"resumed after step {steps}: {min(digests)}")
+    shown = subprocess.run([mayfly_run.BINARY, "digest", again.run_dir], capture_output=True,
+                           text=True, timeout=60)
+    expect(shown.stdout.strip() == summary["final_digest"], shown.stdout + shown.stderr)
+    shown = subprocess.run([mayfly_run.BINARY, "eval", again.run_dir], capture_output=True,
+                           text=True, timeout=60)
+    expect(shown.returncode == 2 and "is of a program of its own" in shown.stderr, shown.stderr)
+    for one in (run, undisturbed[3], again):
+        one.remove()
+
+
+def coordinator_restarted():
+    """Programs on other machines, as far as they know, train on while they have no coordinator."""
+    program = [LINEAR, "40000"]
+    undisturbed = trained(program, 1, ["--digest-every", "1000"])
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    run_dir = os.path.join(folder, "run")
+    place = os.path.join(run_dir, "coordinator")
+
+    def begin_coordinator(*args):
+        with open(os.path.join(folder, "output.txt"), "ab") as output:
+            return subprocess.Popen([mayfly_run.BINARY, "coordinator", "--run-dir", run_dir,
+                                     *QUIET, "--digest-every", "1000", *args],
+                                    stdin=subprocess.DEVNULL, stdout=output,
+                                    stderr=subprocess.STDOUT)
+
+    def begin_program(name):
+        with open(place, encoding="utf-8") as file:
+            endpoint = file.read().strip()
+        own = {**os.environ, "MAYFLY_COORDINATOR": endpoint,
+               "MAYFLY_TOKEN_FILE": os.path.join(run_dir, "token"),
+               "MAYFLY_RUN_DIR": os.path.join(folder, name)}
+        with open(os.path.join(folder, name + ".txt"), "wb") as output:
+            return subprocess.Popen(program, env=own, stdin=subprocess.DEVNULL, stdout=output,
+                                    stderr=subprocess.STDOUT)
+
+    process = begin_coordinator("--model", "program", "--workers", "2", "--bind-host", "127.0.0.1")
+    run = Run.attach(folder, process, 120)
+    run.wait_for("the coordinator", lambda: os.path.exists(place))
+    programs = [begin_program(name) for name in ("first", "second")]
+    run.wait_for_step(500)
+    process.kill()
+    process.wait()
+    run.process = begin_coordinator()
+    run.wait_for("its return", lambda: run.events("coordinator_restarted"))
+    programs.append(begin_program("third"))
+    summary = run.finish()
+    expect(summary["final_digest"] == undisturbed[0]["final_digest"], f"{summary}\n{run.logs()}")
+    expect(summary["samples"] == 40000 * 32, summary)
+    codes = [one.wait(60) for one in programs]
+    expect(codes[:2] == [0, 0], f"{codes}")  # the third may come when the job is over
+    run.remove()
+    undisturbed[3].remove()
+
+
+def under_mpirun():
+    """Each rank of `mpirun mayfly run` is a worker, and the loss of one is like any other."""
+    mpi_launch.skip_without_mpirun()
+    undisturbed = trained([LINEAR, "4000"], 1)
+    run = mpi_launch.start(3, QUIET, program=[LINEAR, "4000"])
+    run.wait_for_step(500)
+    mpi_launch.kill_rank(run, 2)  # its program goes with it
+    run.wait()
+    expect(run.summary()["final_digest"] == undisturbed[0]["final_digest"], run.logs())
+    expect(len(run.events("lost")) == 1, run.logs())
+    run.remove()
+    undisturbed[3].remove()
+
+
+def alone():
+    """A program that nobody has started as a worker begins a job of its own."""
+    python_with("numpy")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    environment = {**os.environ, "MAYFLY_PROGRAM": os.path.abspath(mayfly_run.BINARY),
+                   "MAYFLY_LIBRARY": os.path.join(os.path.dirname(
+                       os.path.abspath(mayfly_run.BINARY)), "libmayfly.so.0")}
+    done = subprocess.run([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"],
+                          cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    expect(done.returncode == 0 and "Outcome.DONE" in done.stdout, done.stdout + done.stderr)
+    runs = os.listdir(os.path.join(folder, "runs"))
+    expect(len(runs) == 1 and runs[0].startswith("arrays_program-"), runs)
+    shutil.rmtree(folder)
+
+
+def used(how, workers, *more, args=(), ends=0):
+    """(run, the lines that the programs have written to each file) of torch_usage.py."""
+    python_with("torch")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    run = Run(QUIET + ["--workers", str(workers), *args], timeout=120,
+              program=[PYTHON, "-B", os.path.join(HERE, "torch_usage.py"), how, folder, *more])
+    code = run.wait()
+    expect(code == ends, f"{how}: {code}\n{run.logs()}")
+    written = {}
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            written[name] = file.read().splitlines()
+    shutil.rmtree(folder)
+    return run, written
+
+
+def weighted():
+    """Means over valid samples: those of plain PyTorch, and the same bits for three workers."""
+    alone, written = used("weighted", 1)
+    three, _ = used("weighted", 3)
+    expect(float(written["difference"][0]) < 1e-5, written["difference"])
+    expect(mayfly_run.digests(alone) == mayfly_run.digests(three), three.logs())
+    alone.remove()
+    three.remove()
+
+
+def speaks():
+    """One worker in each step says its loss, and each would say the same."""
+    alone, expected = used("speaks", 1)
+    three, written = used("speaks", 3)
+    expect(len(written["losses"]) == 40 and written["losses"] == expected["losses"], written)
+    alone.remove()
+    three.remove()
+
+
+def stops_early():
+    """A job that stops itself by what its evaluations have found leaves a checkpoint."""
+    args = ["--eval-every-epochs", "1"]
+    run, written = used("stops", 2, "20000", args=args, ends=3)
+    expect(len(written["ends"]) == 2, written)
+    found = "Outcome.STOPPED 20000 [Evaluation(step=12, samples=192, correct=192"
+    expect(all(line.startswith(found) for line in written["ends"]), written)
+    summary = run.summary()
+    expect(summary["outcome"] == "stopped" and os.path.isdir(
+        run.path("checkpoints", f"step-{summary['steps']}")), f"{summary}\n{run.logs()}")
+    run.remove()
+
+
+def tied_weights():
+    """mayfly.torch.load() gives them under both of their names, and what else was kept."""
+    run, written = used("tied", 1)
+    expect(written.get("loaded") == ["yes"], f"{written}")
+    run.remove()
+
+
+def half():
+    """Parameters of 16 bits: their gradients are summed in 32, the same for any workers."""
+    alone, _ = used("half", 1, "200")
+    three, _ = used("half", 3, "200")
+    expect(mayfly_run.digests(alone) == mayfly_run.digests(three), three.logs())
+    losses = [m["loss"] for m in three.metrics()]
+    expect(sum(losses[-20:]) < 0.8 * sum(losses[:20]), f"{losses}")
+    alone.remove()
+    three.remove()
+
+
+def random_evaluation():
+    """What a test set draws depends on its samples, not on who evaluates them."""
+    found = []
+    for workers in (1, 3):
+        run, written = used("random", workers)
+        found.append({line.split("[")[1] for line in written["ends"]})
+        run.remove()
+    expect(found[0] == found[1] and len(found[0]) == 1, found)
+
+
+def kept_state():
+    """What else is kept is compared between workers, too."""
+    run, _ = used("extra", 2, "3000", ends=1)
+    expect("states differ" in run.output(), run.logs())
+    run.remove()
+
+
+def misused():
+    """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
+    for how, code, words in (
+            ("inner", 1, "the loop has left step 1 before all of its microbatches"),
+            ("returns", 2, "must return two numbers"),
+            ("early", 2, "the optimizer lacks 3.weight and 1 more"),
+            ("twice", 1, "this one has its result already")):
+        run, _ = used(how, 1, ends=code)
+        expect(words in run.logs(), f"{how}: {run.logs()}")
+        run.remove()
+
+
+def alone_stopped():
+    """Ctrl-C and SIGTERM of a program that is alone stop its job with a checkpoint."""
+    python_with("numpy")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        folder = tempfile.mkdtemp(prefix="mayfly-test-")
+        run_dir = os.path.join(folder, "run")
+        environment = {**os.environ, "MAYFLY_PROGRAM": os.path.abspath(mayfly_run.BINARY),
+                       "MAYFLY_RUN_DIR": run_dir, "MAYFLY_LIBRARY": os.path.join(
+                           os.path.dirname(os.path.abspath(mayfly_run.BINARY)), "libmayfly.so.0")}
+        with open(os.path.join(folder, "output.txt"), "w+", encoding="utf-8") as output:
+            process = subprocess.Popen(
+                [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "1000000"], cwd=folder,
+                env=environment, stdout=output, stderr=output)
+            run = Run.attach(folder, process, 60)
+            run.wait_for_step(20)
+            process.send_signal(number)
+            code = process.wait(60)
+            output.seek(0)
+            said = output.read()
+        expect(code == 0 and "Outcome.STOPPED" in said and "with a checkpoint" in said, said)
+        summary = run.summary()
+        expect(summary["outcome"] == "stopped" and summary["steps"] >= 20 and os.path.isdir(
+            run.path("checkpoints", f"step-{summary['steps']}")), f"{summary}\n{said}")
+        shutil.rmtree(folder)
+
+
+def refused():
+    """What cannot be is said in one line, with exit code 2."""
+    for args, program, words in (
+            (["--sync", "asp"], [LINEAR, "10"], "parameter servers is not for programs"),
+            (["--backend", "mpi"], [LINEAR, "10"], "this backend is not for programs"),
+            (["--model", "resnet20"], [LINEAR, "10"], "--model is for the networks of mayfly"),
+            (["--chaos", "hang@step=3:for=100"], [LINEAR, "10"], "but not hung"),
+            ([], [LINEAR, "0"], "steps must be at least 1")):
+        run = Run(QUIET + args, program=program)
+        code = run.wait()
+        lines = run.output().strip().splitlines()
+        expect(code == 2 and words in lines[-1], f"{args} {program}: {code} {lines}")
+        run.remove()
+    done = subprocess.run([LINEAR, "10"], capture_output=True, text=True, timeout=60)
+    expect(done.returncode == 2 and "no coordinator is named" in done.stderr, done.stderr)
+    done = subprocess.run([mayfly_run.BINARY, "run"], capture_output=True, text=True, timeout=60)
+    expect(done.returncode == 2 and "run expects a program" in done.stderr, done.stderr)
+
+
+def other_weights():
+    """Workers that begin with other weights are refused, and told what to do."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "2"],
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "50", "unseeded"])
+    code = run.wait()
+    text = run.logs()
+    expect("seed the model alike on all workers" in text, text)
+    expect(code in (0, 2), f"{code}\n{text}")
+    run.remove()
+
+
+def raises():
+    """An exception of the program is on record, and the others take over."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "2"],
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100", "raises"])
+    summary = run.finish()
+    expect(summary["outcome"] == "done" and summary["steps"] == 100, f"{summary}\n{run.logs()}")
+    failed = run.events("program_failed")
+    expect(len(failed) == 1 and "ZeroDivisionError" in failed[0]["detail"],
+           f"{failed}\n{run.logs()}")
+    expect(len(run.events("lost")) == 1, run.logs())
+    run.remove()
+
+
+def installed():
+    """What `cmake --install` puts in place is enough to build and run a program."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    prefix = os.path.join(folder, "usr")
+    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
+
+    def run(*command, **options):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, **options)
+        expect(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    run("cmake", "--install", built, "--prefix", prefix)
+    program = os.path.join(prefix, "bin", "mayfly")
+    source = os.path.join(folder, "source")
+    os.makedirs(source)
+    for name in ("linear.c", "linear.cpp"):
+        shutil.copy(os.path.join(HERE, "..", "..", "..", "examples", "library", name), source)
+    with open(os.path.join(source, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+        file.write("cmake_minimum_required(VERSION 3.25)\nproject(example C CXX)\n"
+                   "set(CMAKE_CXX_STANDARD 20)\nfind_package(Mayfly 0.1 REQUIRED)\n"
+                   "foreach(kind c cpp)\n  add_executable(linear-${kind} linear.${kind})\n"
+                   "  target_link_libraries(linear-${kind} PRIVATE Mayfly::mayfly)\n"
+                   "endforeach()\n")
+    run("cmake", "-G", "Ninja", "-S", source, "-B", os.path.join(folder, "build"),
+        f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", os.path.join(folder, "build"))
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAYFLY_")}
+    for kind in ("c", "cpp"):
+        run(program, "run", "--workers", "2", "--run-dir", os.path.join(folder, f"run-{kind}"),
+            "--", os.path.join(folder, "build", f"linear-{kind}"), "50", env=own)
+    package = os.path.join(prefix, "lib", "python3", "dist-packages")
+    version = run(PYTHON, "-c", "import mayfly._abi; print(mayfly._abi.load().mf_version())",
+                  env={**own, "PYTHONPATH": package})
+    expect("0.1.0" in version, version)
+    for path in (os.path.join(prefix, "lib", "cmake", "Mayfly", "MayflyConfig.cmake"),
+                 os.path.join(prefix, "lib", "pkgconfig", "mayfly.pc")):
+        with open(path, encoding="utf-8") as file:
+            expect(built not in file.read(), f"{path} names the folder where it was built")
+    shutil.rmtree(folder)
+
+
+def ctrl_c():
+    """As for our own workers: the job stops with a checkpoint."""
+    python_with("numpy")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100000"]
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    with open(os.path.join(folder, "output.txt"), "wb") as output:
+        process = subprocess.Popen(
+            [mayfly_run.BINARY, "run", "--run-dir", os.path.join(folder, "run"), "--workers", "2",
+             *QUIET, "--", *program], stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True)
+    run = Run.attach(folder, process, 120)
+    run.wait_for_step(30)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    code = run.wait()
+    summary = run.summary()
+    expect(code == 3 and summary["outcome"] == "stopped", f"{code} {summary}\n{run.logs()}")
+    newest = os.path.join(folder, "run", "checkpoints", f"step-{summary['steps']}")
+    expect(os.path.isdir(newest), run.logs())
+    run.remove()
+
+
+def packaged():
+    """The Debian packages have what they should, and need nothing that they should not."""
+    if shutil.which("cpack") is None or shutil.which("dpkg-shlibdeps") is None:
+        print("no cpack or dpkg-shlibdeps")
+        sys.exit(mayfly_run.SKIP)
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
+    done = subprocess.run(["cpack", "-G", "DEB", "-B", folder], cwd=built, capture_output=True,
+                          text=True, timeout=250)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+    names = {name.split("_")[0]: os.path.join(folder, name) for name in os.listdir(folder)
+             if name.endswith(".deb")}
+    expect(sorted(names) == ["libmayfly-dev", "libmayfly0", "mayfly", "python3-mayfly"], names)
+
+    def ask(option, name):
+        return subprocess.run(["dpkg-deb", option, names[name]], capture_output=True, text=True,
+                              check=True).stdout
+
+    for name, path in (("mayfly", "./usr/bin/mayfly"), ("libmayfly0", "./usr/lib/libmayfly.so.0"),
+                       ("libmayfly-dev", "./usr/include/mayfly/job.hpp"),
+                       ("python3-mayfly", "./usr/lib/python3/dist-packages/mayfly/torch/job.py")):
+        expect(path in ask("--contents", name), f"{name} lacks {path}")
+    needed = ask("--field", "libmayfly0")
+    expect("libdnnl" not in needed and "libgomp" not in needed, needed)
+    shutil.rmtree(folder)
+
+
+def same_interface():
+    """The Python package declares the functions and structures of mayfly.h as they are."""
+    header = os.path.join(PACKAGE, "..", "include", "mayfly", "mayfly.h")
+    sys.path.insert(0, PACKAGE)
+    from mayfly import _abi
+    with open(header, encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    declared = {name: len([word for word in arguments.split(",") if word.strip() != "void"])
+                for name, arguments in re.findall(r"MF_API[^;]*?\b(mf_\w+)\(([^)]*)\);", text)}
+    ours = {name: len(arguments) for name, (_, arguments) in _abi.FUNCTIONS.items()}
+    expect(declared == ours, f"{declared} {ours}")
+    structures = {"mf_tensor": _abi.Tensor, "mf_options": _abi.Options, "mf_task": _abi.Task,
+                  "mf_loaded_state": _abi.LoadedState, "mf_upcoming": _abi.Upcoming,
+                  "mf_evaluation": _abi.EvaluationResult}
+    lines = [f'printf("{name} %zu\\n", sizeof({name}));' for name in structures]
+    for name, structure in structures.items():
+        lines += [f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));'
+                  for field, _ in structure._fields_]
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    source = os.path.join(folder, "sizes.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(f'#include "{header}"\n#include <stdio.h>\nint main(void) {{\n'
+                   + "\n".join(lines) + "\nreturn 0;\n}\n")
+    program = os.path.join(folder, "sizes")
+    subprocess.run(["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", source, "-o",
+                    program], check=True)
+    said = dict(line.split() for line in subprocess.run(
+        [program], capture_output=True, text=True, check=True).stdout.splitlines())
+    for name, structure in structures.items():
+        expect(int(said[name]) == _abi.ctypes.sizeof(structure), name)
+        for field, _ in structure._fields_:
+            expect(int(said[f"{name}.{field}"]) == getattr(structure, field).offset,
+                   f"{name}.{field}")
+    shutil.rmtree(folder)
+
+
+def forks():
+    """A child that ends is not the worker's end, nor is a signal to it."""
+    python_with("numpy")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"]
+    plain = trained(program, 1)
+    summary, digests, _, run = trained([*program, "forks"], 2)
+    expect(digests == plain[1], f"{summary}\n{run.logs()}")
+    expect(not run.events("program_failed") and not run.events("lost"), run.logs())
+    run.remove()
+    plain[3].remove()
+
+
+def checked():
+    """job.check() names the parameter of a layer that computes something else each time."""
+    python_with("torch")
+    program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py")]
+    run = trained([*program, "checked", "2"], 1)[3]
+    run.remove()
+    run = Run(QUIET, program=[*program, "random", "2"], timeout=120)
+    code = run.wait()
+    text = run.logs()
+    expect(code == 2 and "the gradient of 0.weight is another one each time" in text,
+           f"{code}\n{text}")
+    run.remove()
+
+
+def torch_reference():
+    """What a job computes is what plain PyTorch computes that adds up microbatches, but for the
+    rounding of sums."""
+    python_with("torch")
+    run = trained([PYTHON, "-B", os.path.join(HERE, "torch_reference.py"), "30"], 1)[3]
+    difference = float(re.search(r"difference (\S+)", run.logs()).group(1))
+    expect(difference < 1e-4, f"{difference}\n{run.logs()}")
+    run.remove()
+
+
+def libtorch():
+    """The example in C++ with PyTorch's own interface: the same bits as one worker's."""
+    include = "/usr/include/torch/csrc/api/include"
+    if not os.path.exists(include + "/torch/torch.h"):
+        print("skipped: no libtorch (scripts/setup oracle)")
+        sys.exit(mayfly_run.SKIP)
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    program = os.path.join(folder, "network")
+    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
+    source = os.path.join(HERE, "..", "..", "..")
+    subprocess.run(["g++", "-std=c++20", "-w", "-I" + os.path.join(source, "library", "include"),
+                    "-I" + include, os.path.join(source, "examples", "library", "network.cpp"),
+                    "-o", program, os.path.join(built, "libmayfly.so.0"), "-ltorch",
+                    "-ltorch_cpu", "-lc10"], check=True, timeout=280)
+    expect_same_bits([program, "120"], "kill@step=30,join@step=50,drain@step=80", 3)
+    shutil.rmtree(folder)
+
+
+def interface():
+    """What programs that were built before rely on: symbols, and the sizes of structures."""
+    with open(os.path.join(HERE, "interface.txt"), encoding="utf-8") as file:
+        known = {line for line in file.read().splitlines() if not line.startswith("#")}
+    library = os.path.join(os.path.dirname(os.path.abspath(mayfly_run.BINARY)), "libmayfly.so.0")
+    shown = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True,
+                           check=True).stdout
+    symbols = {line.split()[2].split("@")[0] for line in shown.splitlines() if " T " in line}
+    others = {line for line in shown.splitlines() if " T " not in line and "MAYFLY_0" not in line}
+    sys.path.insert(0, PACKAGE)
+    from mayfly import _abi
+    structures = {"mf_tensor": _abi.Tensor, "mf_options": _abi.Options, "mf_task": _abi.Task,
+                  "mf_loaded_state": _abi.LoadedState, "mf_upcoming": _abi.Upcoming,
+                  "mf_evaluation": _abi.EvaluationResult}
+    sizes = {f"{name} {_abi.ctypes.sizeof(kind)}" for name, kind in structures.items()}
+    expect(symbols | sizes == known and not others,
+           f"new: {sorted((symbols | sizes) - known)}, gone: {sorted(known - symbols - sizes)}, "
+           f"others: {others}")
+
+
+def torch_cnn():
+    python_with("torch")
+    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "cnn", "40"],
+                     "kill@step=8,join@step=12,kill@step=20,join@step=24", 4)
+
+
+def torch_transformer():
+    python_with("torch")
+    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "transformer", "40"],
+                     "kill@step=8,join@step=12,drain@step=20,join@step=24", 4)
+
+
+if __name__ == "__main__":
+    sys.exit(mayfly_run.main({
+        "c_program": c_program, "cpp_program": cpp_program, "audited": audited, "arrays": arrays,
+        "sizes": sizes, "own_metrics": own_metrics, "resumed": resumed,
+        "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
+        "under_mpirun": under_mpirun, "alone": alone, "refused": refused,
+        "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
+        "packaged": packaged, "checked": checked, "installed": installed, "torch_cnn": torch_cnn,
+        "torch_reference": torch_reference, "torch_transformer": torch_transformer,
+        "weighted": weighted, "speaks": speaks, "stops_early": stops_early, "misused": misused,
+        "random_evaluation": random_evaluation, "tied_weights": tied_weights,
+        "kept_state": kept_state,
+        "alone_stopped": alone_stopped, "libtorch": libtorch, "interface": interface,
+        "half": half}))

@@ -1,0 +1,89 @@
+"""Two networks in PyTorch, by `mayfly.torch.Job`: cnn | transformer | checked | random | unchecked
+STEPS. The last three are the first one: checked; checked, with a layer that nobody seeds; with that
+layer alone. Batch norm, dropout, random augmentation, SGD and AdamW, a schedule, clipping and
+evaluation are in it."""
+import os
+import sys
+
+import mayfly.torch
+import torch
+from torch import nn
+from torch.nn import functional
+
+CLASSES, WORDS, LENGTH = 10, 50, 16
+
+
+class Images(torch.utils.data.Dataset):
+    def __len__(self):
+        return 512
+
+    def __getitem__(self, index):
+        drawn = torch.Generator().manual_seed(index)
+        return torch.randn(3, 8, 8, generator=drawn) + 0.1 * torch.rand(1), index % CLASSES
+
+
+class Sentences(torch.utils.data.Dataset):
+    def __len__(self):
+        return 512
+
+    def __getitem__(self, index):
+        drawn = torch.Generator().manual_seed(index)
+        words = torch.randint(0, WORDS, (LENGTH + 1,), generator=drawn)
+        return words[:-1], words[1:]
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, 32)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2)
+        self.output = nn.Linear(32, WORDS)
+        self.register_buffer("mask", torch.triu(torch.ones(LENGTH, LENGTH, dtype=torch.bool), 1))
+
+    def forward(self, words):
+        return self.output(self.layers(self.embedding(words), mask=self.mask)).transpose(1, 2)
+
+
+torch.set_num_threads(1)
+torch.manual_seed(3)
+steps = int(sys.argv[2])
+if sys.argv[1] != "transformer":
+    data = Images()
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(),
+        nn.Dropout(0.1), nn.Linear(288, CLASSES))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
+else:
+    data = Sentences()
+    model = Transformer()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+
+job = mayfly.torch.Job(model, optimizer, scheduler, data=data, batch=64, microbatch=8, steps=steps,
+                       num_workers=2 if sys.argv[1] == "cnn" else 0)
+
+
+if sys.argv[1] in ("random", "unchecked"):
+    def drawn(*of):
+        return of[-1] * (1 + int.from_bytes(os.urandom(4), "big") / 2**32)
+
+    model[0].register_forward_hook(drawn)
+if sys.argv[1] in ("checked", "random"):
+    job.check(lambda x, y: functional.cross_entropy(model(x), y))
+
+
+@job.evaluation(data, chunk=64)
+def measure(x, y):
+    out = model(x)
+    return (out.argmax(1) == y).sum(), functional.cross_entropy(out, y, reduction="sum")
+
+
+for step in job.steps():
+    for x, y in step:
+        step.backward(functional.cross_entropy(model(x), y))
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    scheduler.step()
+print(job.outcome)

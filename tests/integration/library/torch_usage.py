@@ -1,0 +1,156 @@
+"""A small PyTorch job used in one way or the other: HOW FOLDER [STEPS].
+
+weighted   means over valid samples; some microbatches have none. A single worker then trains
+           without Mayfly, on the same batches, and writes the largest difference
+speaks     one worker writes each step's loss
+stops      the test set is evaluated, and the job is stopped when its loss is small enough
+inner      the loop over microbatches is left early
+extra      what else is kept differs between workers
+random     the test set draws random numbers
+returns    the evaluation returns one number
+tied       two layers share their weights; what is kept is loaded into a model
+half       some parameters are bfloat16 and float16
+early      a layer is added after the optimizer was made
+twice      a microbatch gets two results
+"""
+import os
+import sys
+
+import mayfly.torch
+import torch
+from torch.nn import functional
+
+how, folder = sys.argv[1:3]
+steps = int(sys.argv[3]) if len(sys.argv) > 3 else 40
+torch.set_num_threads(1)
+torch.manual_seed(5)
+inputs = torch.randn(192, 6)
+targets = inputs @ torch.randn(6, 2)
+valid = torch.arange(192) % 16 < torch.arange(192) // 16  # of 16 samples from none to eleven
+
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self, is_random=False):
+        self.is_random = is_random
+
+    def __len__(self):
+        return len(inputs)
+
+    def __getitem__(self, index):
+        noise = torch.randn(6) if self.is_random else 0
+        return inputs[index] + noise, targets[index], valid[index], index
+
+
+class Kept:
+    """Something with a state."""
+    value = 0.0
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+
+def made():
+    torch.manual_seed(6)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    return model, optimizer, torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=steps)
+
+
+def loss_of_valid(model, x, y, is_valid):
+    return functional.mse_loss(model(x)[is_valid], y[is_valid])  # of none it is no number
+
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 6)
+        self.second = torch.nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+        self.register_buffer("mask", torch.ones(6, dtype=torch.bool))
+
+    def forward(self, x):
+        return self.second(self.first(x) * self.mask)[:, :2]
+
+
+class Half(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 16).bfloat16()
+        self.last = torch.nn.Linear(16, 2)
+        self.scale = torch.nn.Parameter(torch.ones(16, dtype=torch.float16))
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x.bfloat16()).float()) * self.scale.float())
+
+
+kept = Kept()
+model, optimizer, scheduler = made()
+if how in ("tied", "half"):
+    model = Tied() if how == "tied" else Half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
+if how == "early":
+    model.append(torch.nn.Linear(2, 2))
+job = mayfly.torch.Job(model, optimizer, scheduler, data=Data(), batch=16, microbatch=4,
+                       steps=steps, extra={"kept": kept})
+
+if how in ("stops", "random", "returns"):
+    @job.evaluation(Data(how == "random"), chunk=8)
+    def measure(x, y, *_):
+        loss = functional.mse_loss(model(x), y, reduction="sum")
+        return loss if how == "returns" else (len(x), loss)
+
+
+def write(name, line):
+    with open(os.path.join(folder, name), "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+batches = []
+for step in job.steps():
+    batches.append([])
+    for x, y, is_valid, index in step:
+        batches[-1] += index.tolist()
+        if how == "weighted":
+            step.backward(loss_of_valid(model, x, y, is_valid), weight=int(is_valid.sum()))
+        else:
+            step.backward(functional.mse_loss(model(x), y))
+        if how == "inner":
+            break
+        if how == "twice":
+            step.add(0.0)
+    optimizer.step()
+    scheduler.step()
+    if how == "extra":
+        kept.value = float(os.getpid())
+    if how == "tied":
+        kept.value += 1
+    if how == "speaks" and step.speaks:
+        write("losses", f"{step.number} {step.loss.hex()}")
+    if how == "stops" and job.evaluations and job.evaluations[-1].loss < 8:
+        job.stop()
+write("ends", f"{job.outcome} {job.total_steps} {job.evaluations}")
+if how == "tied":
+    found = mayfly.torch.load(os.path.dirname(os.environ["MAYFLY_JOB_FILE"]))
+    again = Tied()
+    again.load_state_dict(found["model"], strict=True)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
+    assert found["extra"] == {"kept": {"value": float(steps)}}, found["extra"]
+    write("loaded", "yes")
+if how == "weighted" and all(len(batch) >= 16 for batch in batches):
+    reference, optimizer, scheduler = made()
+    for batch in batches:
+        ids = torch.tensor(batch[-16:])  # the first step was begun twice, to find its exponents
+        if valid[ids].any():
+            optimizer.zero_grad()
+            loss_of_valid(reference, inputs[ids], targets[ids], valid[ids]).backward()
+        else:
+            for p in reference.parameters():
+                p.grad = torch.zeros_like(p)
+        optimizer.step()
+        scheduler.step()
+    write("difference", repr(max(float((a - b).abs().max()) for a, b in
+                                 zip(model.parameters(), reference.parameters()))))
