@@ -271,7 +271,7 @@ Result<void> place_user_files(const fs::path& user, const fs::path& copy, const 
   std::error_code failure;
   fs::create_directories(copy, failure);
   for (const fs::path& file : files) {
-    const fs::path link = copy / fs::relative(file, from, failure);
+    const fs::path link = copy / file.lexically_relative(from);  // also of a symbolic link
     if (!failure && file != output) {
       fs::create_directories(link.parent_path(), failure);
       fs::create_symlink(file, link, failure);

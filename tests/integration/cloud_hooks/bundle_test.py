@@ -83,8 +83,14 @@ def libraries_of_packages():
 
 
 def folder_of_a_program():
-    """What runs and tools leave in it stays behind, and the archive may be written into it."""
-    with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder:
+    """What runs and tools leave in it stays behind, what symbolic links name comes along, and the
+    archive may be written into it."""
+    with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder, \
+            tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as elsewhere:
+        with open(os.path.join(elsewhere, "linked.py"), "w") as f:
+            f.write("linked.py")
+        os.symlink(os.path.join(elsewhere, "linked.py"), os.path.join(folder, "other.py"))
+        os.symlink(elsewhere, os.path.join(folder, "package"))
         for name in ("train.py", "src/runs/model.py", "mine/a/events.jsonl", "mine/a/token",
                      ".git/config", ".cache/x", "src/__pycache__/m.pyc"):
             os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
@@ -97,8 +103,9 @@ def folder_of_a_program():
         with tarfile.open(archive) as packed:
             names = packed.getnames()
             inside = sorted(name for name in names if name.startswith("mayfly/program/")
-                            and packed.getmember(name).isfile())
-        expect(inside == ["mayfly/program/src/runs/model.py", "mayfly/program/train.py"], inside)
+                            and not packed.getmember(name).isdir())
+        expect(inside == ["mayfly/program/other.py", "mayfly/program/package/linked.py",
+                          "mayfly/program/src/runs/model.py", "mayfly/program/train.py"], inside)
         expect("mayfly/lib/python/mayfly/_job.py" in names, names)
         unpack = os.path.join(folder, "x")
         os.mkdir(unpack)

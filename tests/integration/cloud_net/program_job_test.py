@@ -16,18 +16,20 @@ PROGRAM = os.path.join(ROOT, "tests", "integration", "library", "arrays_program.
 PYTHON = "/usr/bin/python3"  # the one that has NumPy
 STEPS = "1200"
 SETTINGS = ["--no-tensorboard", "--digest-every", "100"]
+TIMEOUT = 120  # of each job; the test's own is longer, so that it can say what went wrong
 
 
 def vanishing_machine():
     if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode != 0:
         print("skipped: no NumPy (scripts/setup oracle)")
         sys.exit(mayfly_run.SKIP)
-    alone = Run(SETTINGS + ["--workers", "1"], program=[PYTHON, PROGRAM, STEPS])
+    alone = Run(SETTINGS + ["--workers", "1"], program=[PYTHON, PROGRAM, STEPS],
+                timeout=TIMEOUT)
     digest = alone.finish()["final_digest"]
     alone.remove()
     with tempfile.TemporaryDirectory(prefix="mayfly-program-") as folder:
         os.symlink(os.path.realpath(PROGRAM), os.path.join(folder, "train.py"))
-        job = FakeCloudJob("ec2", SETTINGS, 2,
+        job = FakeCloudJob("ec2", SETTINGS, 2, timeout=TIMEOUT,
                            program=(folder, [PYTHON, "train.py", STEPS])).start()
         job.wait_for("two members and a hundred steps",
                      lambda: len(job.events("server_joined")) >= 2 and job.run.last_step() >= 100)
