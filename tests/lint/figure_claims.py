@@ -673,6 +673,13 @@ def planner(results):
     covered, values = sum(column(rows, "covered")), sum(column(rows, "values"))
     yield f"{covered} of {values} values ({100 * covered / values:.1f} %)"
     yield "inside 90 % interval"
+    choices = results.rows("planner-validation", kind="choice")
+    assert {row["queries"] for row in choices} == {12}
+    yield f"{choices[0]['jobs']} clean jobs"
+    yield "the goal is 3 %, and no limit broken by more than 3 %"
+    for row in choices:
+        yield (f"| {row['method']} | {row['broken']} | {row['broken_by']:.1f} % | "
+               f"{row['regret']:.1f} % | {row['worst_regret']:.1f} % |")
 
 
 def injections(results):

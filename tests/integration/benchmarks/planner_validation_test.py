@@ -37,7 +37,8 @@ def main():
              "--output", output], capture_output=True, text=True, timeout=280, check=False)
         expect(done.returncode == 0, done.stderr)
         with open(output, encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
+            results = [json.loads(line) for line in lines]
+    rows = [row for row in results if row["kind"] == "planner"]
     with open(os.path.join(ROOT, "docs/planner_validation.md"), encoding="utf-8") as text:
         documented = names_in(text.read())
     with open(os.path.join(ROOT, "benchmarks/planner_validation"), encoding="utf-8") as text:
@@ -51,6 +52,9 @@ def main():
         if row["row"] not in NOT_KNOWN:
             expect(row["covered"] == row["values"], f"{row}")
             expect(row["mayfly"] < row["plain"] / 2, f"{row}")
+    choices = {row["method"]: row for row in results if row["kind"] == "choice"}
+    for method in ("medians", "limits kept with probability 0.95"):
+        expect(choices[method]["broken"] == 0 < choices["plain method"]["broken"], f"{choices}")
     print("passed")
 
 
