@@ -6,7 +6,7 @@ does not show.
 A header that a file in the build begins with has compiled alone there: given a build folder, only
 the others are compiled here, through ccache where it is found. All of them take five minutes on two
 cores, so with a SHARE of N these are one in N, others for each commit, and those that the last
-commits or the working tree have changed. With a SHARE, sources that the build compiles in batches
+commits or the working tree have changed, or of many a sample. With a SHARE, sources that the build compiles in batches
 are compiled alone in the same way, one in 4 N. Headers named *-inl.hpp are compiled once per
 instruction set in one file, so they have a guard that opens again for each (Highway's convention,
 "HWY_TARGET_TOGGLE") instead.
@@ -37,8 +37,9 @@ CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handl
 CUDA_INCLUDE = "/usr/local/cuda/include"
 # Headers for other projects, which find each other where they are installed.
 INSTALLED = "library/include/"
-# All that these have changed is looked at.
+# What these have changed is looked at, but no more than so many files, a sample of them.
 RECENT_COMMITS = 20
+RECENT_MOST = 40
 CCACHE = ["ccache"] if shutil.which("ccache") else []
 
 
@@ -150,9 +151,14 @@ def of_this_commit(root, paths, share):
     touched = git("status", "--porcelain", "--untracked-files=all")
     if None in (commit, new, touched):
         return paths
-    new = {*new, *(line[3:] for line in touched)}
+    new = {*new, *(line[3:] for line in touched)}.intersection(paths)
+    share_of_new = len(new) // RECENT_MOST + 1
+
+    def number(path):
+        return zlib.crc32((commit[0] + path).encode())
+
     return [path for path in paths
-            if path in new or zlib.crc32((commit[0] + path).encode()) % share == 0]
+            if number(path) % (share_of_new if path in new else share) == 0]
 
 
 def problems(root, compiler, build=None, share=1):
