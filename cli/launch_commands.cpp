@@ -1,6 +1,7 @@
 // Commands that start processes of jobs: `mayfly train`, `worker`, `ps-server`, `coordinator`;
 // `compare` and `tune-switch`, which run many jobs; `token` and `bundle`, which prepare them.
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -211,6 +212,26 @@ std::string quoted(const std::vector<std::string>& command) {
   return text;
 }
 
+/// The program of the command, or its script, that a copy of the folder would not have; servers
+/// would start, fail and be paid for again and again. Empty = none.
+std::string missing_from(const std::filesystem::path& folder,
+                         const std::vector<std::string>& command) {
+  std::error_code absent;
+  if (!std::filesystem::is_directory(folder, absent)) {
+    return "";  // packing it says so
+  }
+  for (std::size_t at = 0; at < std::min<std::size_t>(command.size(), 2); ++at) {
+    const std::filesystem::path path = std::filesystem::path(command[at]).lexically_normal();
+    const bool is_file = at == 0 ? command[at].find('/') != std::string::npos
+                                 : path.extension() == ".py" || path.extension() == ".sh";
+    if (is_file && path.is_relative() &&
+        (path.begin()->string() == ".." || !std::filesystem::exists(folder / path, absent))) {
+      return command[at];
+    }
+  }
+  return "";
+}
+
 /// Runs the coordinator in this process; servers get a bundle with the user's folder.
 int run_program_on_servers(engine::JobConfig config, const ParsedArguments& arguments,
                            Context& context) {
@@ -227,8 +248,13 @@ int run_program_on_servers(engine::JobConfig config, const ParsedArguments& argu
   if (config.cloud_bundle.empty() && config.remote_program.empty() && !sees_our_files) {
     engine::JobConfig resolved = config;
     engine::resolve_defaults(resolved);
-    Result<std::string> packed =
-        cloud_hooks::packed_own_program(resolved.cache_dir, arguments.option("program-dir", "."));
+    const std::string folder = arguments.option("program-dir", ".");
+    if (const std::string missing = missing_from(folder, arguments.positionals); !missing.empty()) {
+      return context.complain(
+          missing + " is not in the folder that the servers get (--program-dir " + folder + ")",
+          kExitUsage);
+    }
+    Result<std::string> packed = cloud_hooks::packed_own_program(resolved.cache_dir, folder);
     if (!packed.ok()) {
       return context.complain(packed.error());
     }

@@ -249,6 +249,20 @@ TEST_F(CliTest, RunOnHostsIsACoordinatorWhoseWorkersAreTheProgram) {
   EXPECT_THAT(err(), HasSubstr("/absent is no folder"));
 }
 
+TEST_F(CliTest, RunOnHostsRefusesAProgramThatTheServersWouldNotHave) {
+  const test_support::TemporaryFolder folder;
+  std::ofstream(folder / "train.py") << "x";
+  const std::string& place = folder.path();
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"python3", "trian.py", "--epochs", "4"}, {"./train"}, {"sh", "../train.sh"}}) {
+    std::vector<std::string> words = {"run", "--hosts", "a", "--program-dir", place, "--"};
+    words.insert(words.end(), command.begin(), command.end());
+    EXPECT_EQ(run(words), 2);
+    EXPECT_THAT(err(),
+                HasSubstr("is not in the folder that the servers get (--program-dir " + place));
+  }
+}
+
 TEST_F(CliTest, AWorkerBecomesAProgramWithItsSettings) {
   EXPECT_FALSE(starts_a_worker({"worker", "--", "./t"}, false)) << "it has a sentinel of its own";
   EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--notice", "gce", "--", "./t", "-x"}), 0);
