@@ -6,10 +6,10 @@ does not show.
 A header that a file in the build begins with has compiled alone there: given a build folder, only
 the others are compiled here, through ccache where it is found. All of them take five minutes on two
 cores, so with a SHARE of N these are one in N, others for each commit, and those that the last
-commits or the working tree have changed, or of many a sample. With a SHARE, sources that the build compiles in batches
-are compiled alone in the same way, one in 4 N. Headers named *-inl.hpp are compiled once per
-instruction set in one file, so they have a guard that opens again for each (Highway's convention,
-"HWY_TARGET_TOGGLE") instead.
+commits or the working tree have changed, or of many a sample. With a SHARE, sources that the build
+compiles in batches are compiled alone in the same way, one in 4 N. Headers named *-inl.hpp are
+compiled once per instruction set in one file, so they have a guard that opens again for each
+(Highway's convention, "HWY_TARGET_TOGGLE") instead.
 """
 
 import concurrent.futures
