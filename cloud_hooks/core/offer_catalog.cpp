@@ -142,6 +142,11 @@ bool OfferCatalog::all_stopped() const {
                      [](const Entry& entry) { return entry.stopped || entry.at_quota; });
 }
 
+bool OfferCatalog::no_worker_offer_left() const {
+  return std::ranges::all_of(
+      entries_, [](const Entry& entry) { return entry.terms.for_evaluator || entry.stopped; });
+}
+
 void OfferCatalog::worked(std::size_t offer) {
   Entry& entry = entries_.at(offer);
   entry.backoff = Duration(0);

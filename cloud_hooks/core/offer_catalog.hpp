@@ -59,6 +59,8 @@ class OfferCatalog {
   [[nodiscard]] std::optional<Instant> calm_from(std::size_t offer, Duration calm) const;
   /// Whether no offer can be requested again until an operator acts or a quota is freed.
   [[nodiscard]] bool all_stopped() const;
+  /// Whether every offer for workers is stopped, by failed starts or wrong settings.
+  [[nodiscard]] bool no_worker_offer_left() const;
 
   /// A worker of this offer computes: earlier failures no longer count.
   void worked(std::size_t offer);

@@ -125,7 +125,7 @@ struct ServerStatus {
   std::optional<Duration> uptime;
   std::optional<double> price_per_hour;  ///< the actual price, if the provider knows it
   std::string detail;                    ///< readable: why it ended, what it waits for
-  /// It is gone because its program ended with an error, not because it was taken away.
+  /// It is gone, or stopped, because its program ended, not because it was taken away.
   bool failed = false;
 
   // Only for processes on this host:

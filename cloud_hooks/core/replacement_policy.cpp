@@ -1,6 +1,7 @@
 #include "cloud_hooks/core/replacement_policy.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "cloud_hooks/core/provider.hpp"
@@ -382,13 +383,20 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
     }
   }
   if (status.state == ServerState::kStopping &&
-      server.stays()) {  // it is being taken away, which was not announced
+      (server.stays() || (status.failed && server.is_used()))) {  // which was not announced
     if (!first_loss_) {
       first_loss_ = now;
     }
+    server.never_joined = server.stage == Stage::kAwaited;
     server.stage = Stage::kLeaving;
     server.deadline = now + options_.leave_timeout;
-    tell("server_lost", "is being taken away", status.id);
+    tell("server_lost", status.failed ? "has shut itself down" : "is being taken away", status.id);
+  }
+  if (status.state == ServerState::kStopping && status.failed && server.stage == Stage::kLeaving) {
+    server.deadline = now;  // nothing works there any more, but it is paid for
+    if (server.offer && std::exchange(server.never_joined, false)) {
+      failed_to_start(now, *server.offer, status.id, describe(server));
+    }
   }
 }
 
@@ -408,6 +416,9 @@ void ReplacementPolicy::failed_to_start(Instant now, std::size_t offer, const st
   if (catalog_.failed_to_start(offer, now)) {
     tell("offer_stopped",
          what + ": three servers in a row started without a worker joining the job", id);
+    if (catalog_.no_worker_offer_left()) {
+      tell("no_server_starts", "no offer is left; the last one was " + what, id);
+    }
   }
 }
 
@@ -424,7 +435,7 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id,
   }
   if (server.offer) {
     catalog_.quota_freed(*server.offer);
-    if (server.stage == Stage::kAwaited && status.failed) {
+    if (status.failed && (server.stage == Stage::kAwaited || server.never_joined)) {
       failed_to_start(now, *server.offer, id, describe(server) + ": " + status.detail);
     } else if (server.stage == Stage::kAwaited) {
       (void)catalog_.out_of_stock(*server.offer, now, {});  // granted, and taken away before it ran

@@ -159,7 +159,8 @@ struct Tell {
   std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
                      ///< server_adopted, server_given_up, servers_chosen, request_given_up,
                      ///< worker_unnamed, release_failed, list_failed, offer_stopped,
-                     ///< offers_exhausted, budget, back_to_spot, back_to_composition
+                     ///< offers_exhausted, no_server_starts, budget, back_to_spot,
+                     ///< back_to_composition
   std::string detail;
   std::string server;          ///< empty = none in particular
   std::optional<double> cost;  ///< total cost, if a server or request has ended
@@ -226,6 +227,7 @@ class ReplacementPolicy {
     Instant born;                     // when its provider granted it
     Instant asked;                    // no worker on it can have joined us earlier
     bool runs = false;                // it was seen running
+    bool never_joined = false;        // it began to end before its worker had joined
     std::optional<Instant> deadline;  // of the stage
     std::optional<Instant> ends;      // by its own lifetime
     std::optional<MemberId> member;

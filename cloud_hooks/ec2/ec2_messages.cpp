@@ -91,7 +91,11 @@ ServerStatus server_of(const pugi::xml_node& item, std::int64_t now) {
   server.offer.zone = text_of(item, "placement/availabilityZone");
   server.offer.market =
       text_of(item, "instanceLifecycle") == "spot" ? Market::kSpot : Market::kOnDemand;
-  server.detail = readable(text_of(item, "reason"));
+  // Codes: docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html. Our start script
+  // shuts the instance down when its worker has ended.
+  const std::string code = text_of(item, "stateReason/code");
+  server.detail = readable(code.empty() ? text_of(item, "reason") : code);
+  server.failed = code == "Client.InstanceInitiatedShutdown";
   for (const pugi::xml_node& tag : item.child("tagSet").children("item")) {
     if (std::string_view(tag.child_value("key")) == "mayfly-request") {
       server.request_id = tag.child_value("value");

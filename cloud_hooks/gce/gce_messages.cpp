@@ -122,10 +122,15 @@ ServerState state_of(const std::string& status) {
   if (status == "RUNNING" || status == "REPAIRING") {
     return ServerState::kRunning;
   }
-  if (status == "STOPPED" || status == "TERMINATED" || status == "SUSPENDED") {
-    return ServerState::kGone;  // by hand: what Mayfly makes is deleted when it ends
-  }
-  return ServerState::kStopping;  // STOPPING, SUSPENDING, DEPROVISIONING, and what is new
+  // STOPPING, SUSPENDING, DEPROVISIONING, and what is new. Also STOPPED, TERMINATED and SUSPENDED:
+  // the disk is paid for until the instance is deleted.
+  return ServerState::kStopping;
+}
+
+/// What Compute Engine takes away is deleted (scheduling_of), so an instance that is stopped was
+/// shut down from inside, as our start script does when its worker has ended, or by hand.
+bool is_stopped(const std::string& status) {
+  return status == "STOPPED" || status == "TERMINATED";
 }
 
 /// Names of zones, types and accelerators are the last parts of addresses in Compute Engine's
@@ -140,6 +145,7 @@ Result<ServerStatus> server_of(const json::object& instance, std::int64_t now) {
   ServerStatus server;
   server.id = fmt::format("{}/{}", zone, name);
   server.state = state_of(status);
+  server.failed = is_stopped(status);
   server.detail = readable(status);
   server.offer.zone = zone;
   server.offer.machine_type = last_part(text_of(instance, "machineType"));

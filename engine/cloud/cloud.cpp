@@ -411,13 +411,16 @@ bool Cloud::is_news(const cloud_hooks::CloudFact& fact) {
   return !comes_again || std::exchange(last_details_[fact.kind], fact.detail) != fact.detail;
 }
 
-/// Ends a job without members whose only offer is stopped: no worker can join it any more.
+/// Ends a job without members when no worker can join it any more: its only offer is stopped, or
+/// the servers of all offers fail before their workers join.
 void Cloud::end_if_hopeless(const cloud_hooks::CloudFact& fact) {
   const JobConfig& config = process_.config();
   const bool has_one_offer = config.cloud_offers.find(',') == std::string::npos;
   const bool is_last_offer =
       config.cloud_provider == "ssh" || (config.cloud_provider == "slurm" && has_one_offer);
-  if (is_last_offer && fact.kind == "offer_stopped" && process_.server().status().members.empty()) {
+  const bool is_hopeless =
+      fact.kind == "no_server_starts" || (is_last_offer && fact.kind == "offer_stopped");
+  if (is_hopeless && process_.server().status().members.empty()) {
     process_.server().fail("no worker can start: " + fact.detail);
   }
 }

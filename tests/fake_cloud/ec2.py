@@ -133,7 +133,9 @@ class Ec2:
         tags = "".join(f"<item><key>{escape(k)}</key><value>{escape(v)}</value></item>"
                        for k, v in machine.labels.items())
         life = "<instanceLifecycle>spot</instanceLifecycle>" if machine.market == "spot" else ""
-        reason = f"<reason>{escape(machine.reason)}</reason>" if machine.reason else "<reason/>"
+        reason = (f"<reason/><stateReason><code>{escape(machine.reason)}</code><message>"
+                  f"{escape(machine.reason)}</message></stateReason>"
+                  if machine.reason else "<reason/>")
         launched = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(machine.created))
         return (f"<item><instanceId>{machine.name}</instanceId><instanceState><code>{code}</code>"
                 f"<name>{name}</name></instanceState>{reason}"

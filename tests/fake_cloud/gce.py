@@ -7,7 +7,8 @@ import uuid
 
 from machines import Machine
 
-STATUS = {"starting": "STAGING", "running": "RUNNING", "stopping": "STOPPING"}
+STATUS = {"starting": "STAGING", "running": "RUNNING", "stopping": "STOPPING",
+          "stopped": "TERMINATED"}
 
 
 class GceError(Exception):

@@ -15,7 +15,7 @@ class Machine:
         self.created = time.time()
         self.ended = None
         self.doomed = False  # its creation will turn out to have failed
-        self.state = "starting"  # starting, running, stopping, gone
+        self.state = "starting"  # starting, running, stopping, stopped, gone
         self.reason = ""
         self.process = None
         self.metadata = None  # a server of its own, if startup scripts are run
@@ -127,23 +127,27 @@ class Machines:
         return folder
 
     def collect(self):
-        """Machines whose script has ended have shut themselves down."""
+        """Machines whose script has ended have shut themselves down. Compute Engine keeps them, and
+        bills their disks."""
         for machine in self.by_name.values():
             if machine.state == "running" and machine.process is not None \
                     and machine.process.poll() is not None:
-                self.end(machine, "Client.InstanceInitiatedShutdown")
+                self.end(machine, "Client.InstanceInitiatedShutdown",
+                         state="stopped" if machine.service == "gce" else "gone")
 
-    def end(self, machine, reason, kill=signal.SIGKILL):
+    def end(self, machine, reason, kill=signal.SIGKILL, state="gone"):
         """As if the power was cut, unless `kill` says otherwise."""
         if machine.state == "gone":
             return
-        machine.state, machine.reason, machine.ended = "gone", reason, time.time()
+        machine.state, machine.reason = state, reason
+        machine.ended = machine.ended or time.time()
         if machine.process is not None:
             try:
                 os.killpg(machine.process.pid, kill)
             except ProcessLookupError:
                 pass
             machine.process.wait()
+            machine.process = None
             machine.metadata.stop()
             shutil.rmtree(machine.disk, ignore_errors=True)  # a day has hundreds of machines
 

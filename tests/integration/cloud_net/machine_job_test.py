@@ -72,7 +72,7 @@ def wait_gone(cloud, name):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         cloud.control("collect")
-        if state_of(cloud, name) == "gone":
+        if state_of(cloud, name) in ("stopped", "gone"):
             return
         time.sleep(0.02)
     raise mayfly_run.Failure(f"{name} does not end")

@@ -1,6 +1,7 @@
 """Goal: `mayfly run` trains a program of the user's own on a cloud's machines, which have nothing
-of it but what the coordinator serves; a machine that vanishes is replaced, and no bit changes.
-Method: the fake EC2; machines start from the bundle, with the folder of a program that NumPy
+of it but what the coordinator serves; a machine that vanishes is replaced, and no bit changes. A
+program that fails everywhere is not paid for again and again.
+Method: the fake clouds; machines start from the bundle, with the folder of a program that NumPy
 computes. The oracle is the program on this machine.
 """
 import os
@@ -9,7 +10,7 @@ import sys
 import tempfile
 
 import mayfly_run
-from fake_cloud_job import ROOT, FakeCloudJob
+from fake_cloud_job import MACHINE_TYPE, ROOT, FakeCloudJob
 from mayfly_run import Run, expect
 
 PROGRAM = os.path.join(ROOT, "tests", "integration", "library", "arrays_program.py")
@@ -47,5 +48,21 @@ def vanishing_machine():
     job.stop()
 
 
+def fails_everywhere(provider):
+    with tempfile.TemporaryDirectory(prefix="mayfly-program-") as folder:
+        with open(os.path.join(folder, "train.py"), "w") as program:
+            program.write("import a_module_that_the_image_lacks\n")
+        job = FakeCloudJob(provider, SETTINGS, 2, timeout=TIMEOUT,
+                           extra=["--cloud-offers", f"{MACHINE_TYPE[provider]}@zone-a:spot=0.90"],
+                           program=(folder, [sys.executable, "train.py"])).start()
+        code = job.run.wait()
+    expect(code == 1 and "no worker can start" in job.run.logs(), f"{code}\n{job.shown()}")
+    made = job.machines()
+    expect(3 <= len(made) <= 4 and {m["state"] for m in made} == {"gone"}, f"{made}")
+    job.stop()
+
+
 if __name__ == "__main__":
-    sys.exit(mayfly_run.main({"vanishing_machine": vanishing_machine}))
+    sys.exit(mayfly_run.main({"vanishing_machine": vanishing_machine,
+                              "fails/ec2": lambda: fails_everywhere("ec2"),
+                              "fails/gce": lambda: fails_everywhere("gce")}))

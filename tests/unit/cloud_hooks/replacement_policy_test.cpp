@@ -275,6 +275,32 @@ TEST(ReplacementPolicy, TheThirdServerInARowWhoseWorkerFailedBeforeItJoinedStops
   }
 }
 
+/// A stopped server is paid for until it is released.
+TEST(ReplacementPolicy, AServerThatShutItselfDownIsReleasedAndTheThirdStopsTheOffer) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  options.target = 1;
+  PolicyHarness policy(options);
+  for (int failures = 1; failures <= 3; ++failures) {
+    ASSERT_FALSE(policy.requests.empty()) << failures;
+    policy.grant(policy.requests[0]);
+    ServerStatus server = PolicyHarness::server("s" + std::to_string(failures), {});
+    server.state = ServerState::kStopping;  // why is not known yet
+    policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+    EXPECT_TRUE(policy.releases.empty());
+    server.failed = true;
+    policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+    EXPECT_EQ(policy.releases, std::vector<std::string>{server.id});
+    EXPECT_EQ(policy.was_told("offer_stopped"), failures == 3) << failures;
+    EXPECT_EQ(policy.was_told("no_server_starts"), failures == 3) << failures;
+    server.state = ServerState::kGone;
+    policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+    EXPECT_FALSE(policy.was_told("offer_stopped")) << "counted once";
+    policy.wait(seconds(300));
+  }
+  EXPECT_TRUE(policy.requests.empty());
+}
+
 TEST(ReplacementPolicy, AServerThatBringsNoWorkerIsGivenUpAndTheThirdStopsTheOffer) {
   ReplacementOptions options = two_zones();
   options.offers = {{offer("a"), 1.0, 1.0}};

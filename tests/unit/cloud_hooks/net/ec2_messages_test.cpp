@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "cloud_hooks/ec2/ec2_provider.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -80,6 +83,25 @@ TEST(Ec2Instances, EntitiesOfTheSenderAreNotExpanded) {
       0);
   ASSERT_TRUE(page.ok());
   EXPECT_EQ(page.value().servers.front().detail, "&a;");
+}
+
+TEST(Ec2Instances, OneThatShutItselfDownHasFailedAndOneThatWasTakenHasNot) {
+  for (const auto& [code, failed] :
+       std::map<std::string, bool>{{"Client.InstanceInitiatedShutdown", true},
+                                   {"Server.SpotInstanceTermination", false},
+                                   {"Client.UserInitiatedShutdown", false}}) {
+    const auto page = parse_ec2_instances(
+        "<RunInstancesResponse><instancesSet><item><instanceId>i-1</instanceId><instanceState>"
+        "<name>terminated</name></instanceState><reason/><stateReason><code>" +
+            code + "</code><message>" + code +
+            ": text</message></stateReason></item></instancesSet></RunInstancesResponse>",
+        0);
+    ASSERT_TRUE(page.ok());
+    const ServerStatus& server = page.value().servers.front();
+    EXPECT_EQ(server.state, ServerState::kGone);
+    EXPECT_EQ(server.failed, failed) << code;
+    EXPECT_EQ(server.detail, code);
+  }
 }
 
 TEST(Ec2Run, PutsASubnetOrAZoneWhereItBelongs) {

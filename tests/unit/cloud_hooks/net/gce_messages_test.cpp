@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <boost/json.hpp>
+#include <map>
 #include <set>
 
 namespace mayfly::cloud_hooks {
@@ -105,6 +106,19 @@ TEST(GceAnswers, OfAnotherFormAreErrors) {
   EXPECT_FALSE(parse_gce_page(R"({"items": {"zones/a": {"instances": [{}]}}})", 0).ok());
   EXPECT_TRUE(parse_gce_page("{}", 0).ok());
   EXPECT_FALSE(parse_gce_page(std::string(100'000, '['), 0).ok());
+}
+
+TEST(GceInstances, AStoppedOneIsPaidForUntilItIsDeleted) {
+  for (const auto& [status, failed] : std::map<std::string, bool>{
+           {"STOPPING", false}, {"TERMINATED", true}, {"STOPPED", true}, {"SUSPENDED", false}}) {
+    const auto page = parse_gce_page(R"({"items": {"zones/a": {"instances": [{"name": "m-1",
+        "zone": "projects/p/zones/a", "status": ")" +
+                                         status + "\"}]}}}",
+                                     0);
+    ASSERT_TRUE(page.ok()) << page.error().detail;
+    EXPECT_EQ(page.value().servers.front().state, ServerState::kStopping) << status;
+    EXPECT_EQ(page.value().servers.front().failed, failed) << status;
+  }
 }
 
 using Quotas = std::vector<GceQuota>;
