@@ -3,6 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
@@ -14,7 +19,7 @@ namespace mayfly::planner {
 namespace {
 
 constexpr double kSimulatedPaths = 2000;
-constexpr double kSimulatedWorkersMost = 4096;
+constexpr double kSimulatedSetsMost = 4097;  // of workers: the speed of each is computed
 constexpr double kSimulatedPathsMost = 100'000;
 constexpr double kSeedMost = 9e15;
 constexpr double kHoursADay = 24;
@@ -36,15 +41,79 @@ struct SimulatedJob {
   std::string because;
 };
 
-/// The speed of up to `most` workers of one machine type, computed once.
-ClusterSpeed tabulated(const ClusterSpeed& speed, std::uint32_t most) {
-  std::vector<double> speeds(most + 1);
-  for (std::uint32_t workers = 1; workers <= most; ++workers) {
-    speeds[workers] = speed(std::span(&workers, 1));
+/// The speed of each set of up to `most` workers by machine type, computed once.
+class SpeedTable {
+ public:
+  SpeedTable(const ClusterSpeed& speed, std::vector<std::uint32_t> most) : most_(std::move(most)) {
+    std::vector<std::uint32_t> workers(most_.size(), 0);
+    do {
+      speeds_.push_back(speed(workers));
+    } while (go_on(workers));
   }
-  return [speeds = std::move(speeds)](std::span<const std::uint32_t> workers) {
-    return speeds[workers.front()];
-  };
+
+  double operator()(std::span<const std::uint32_t> workers) const {
+    std::size_t place = 0;
+    for (std::size_t machine = most_.size(); machine-- > 0;) {
+      place = place * (most_[machine] + 1) + workers[machine];
+    }
+    return speeds_[place];
+  }
+
+ private:
+  /// To the next set, the first type's number changing fastest; false after the last.
+  [[nodiscard]] bool go_on(std::vector<std::uint32_t>& workers) const {
+    for (std::size_t machine = 0; machine < workers.size(); ++machine) {
+      if (workers[machine]++ < most_[machine]) {
+        return true;
+      }
+      workers[machine] = 0;
+    }
+    return false;
+  }
+
+  std::vector<std::uint32_t> most_;
+  std::vector<double> speeds_;
+};
+
+/// An offer for each machine type of the cluster, and how many workers each has.
+Result<void> offer_servers(const FittedModels& models, const Cluster& cluster,
+                           const std::string& region, cloud_hooks::Market market,
+                           SimulatedJob& simulated) {
+  std::vector<std::string> gpus;
+  std::vector<std::uint32_t> counts;
+  for (const WorkerGroup& group : cluster.workers) {
+    TRY_ASSIGN(OfferModel offer,
+               calibrated_offer(models, cluster.network, {group.gpu, region, market}));
+    offer.machine = gpus.size();
+    simulated.candidate.offers.push_back(simulated.market.offers.size());
+    simulated.market.offers.push_back(std::move(offer));
+    gpus.push_back(group.gpu);
+    counts.push_back(static_cast<std::uint32_t>(group.workers));
+  }
+  simulated.market.machines = gpus.size();
+  simulated.market.zones = {calibrated_zone(models, region)};
+  simulated.candidate.workers = std::accumulate(counts.begin(), counts.end(), 0U);
+  if (counts.size() > 1) {
+    simulated.candidate.composition = counts;
+  }
+  simulated.job.speed =
+      SpeedTable(calibrated_speed(models, cluster, std::move(gpus)), std::move(counts));
+  return {};
+}
+
+/// Whole numbers of workers of different machine types, in no more sets than are computed quickly.
+void check_cluster(const Cluster& cluster, Query& query) {
+  double sets = 1;
+  std::set<std::string> types;
+  for (const WorkerGroup& group : cluster.workers) {
+    sets *= group.workers + 1;
+    if (!types.insert(group.gpu).second) {
+      query.complain("cluster names " + group.gpu + " twice");
+    }
+  }
+  if (sets > kSimulatedSetsMost) {
+    query.complain("workers is out of range of what is simulated");
+  }
 }
 
 Result<void> check_length(const SimulatedJob& job) {
@@ -61,14 +130,7 @@ Result<void> check_length(const SimulatedJob& job) {
 Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) {
   SimulatedJob simulated;
   const Cluster cluster = job_cluster_in(models, query);
-  if (cluster.workers.size() != 1) {
-    query.complain("losses of a cluster of several machine types are not simulated");
-    return *query.problem();
-  }
-  const WorkerGroup workers = cluster.workers.front();
-  if (workers.workers > kSimulatedWorkersMost) {
-    query.complain("workers is out of range of what is simulated");
-  }
+  check_cluster(cluster, query);
   const std::string market = query.text("market");
   if (!market.empty() && market != "spot" && market != "on_demand") {
     query.complain("market is neither spot nor on_demand");
@@ -87,10 +149,9 @@ Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) 
   if (query.problem()) {
     return *query.problem();
   }
-  TRY_ASSIGN(OfferModel offer, calibrated_offer(models, cluster.network,
-                                                {workers.gpu, region,
-                                                 is_spot ? cloud_hooks::Market::kSpot
-                                                         : cloud_hooks::Market::kOnDemand}));
+  TRY(offer_servers(models, cluster, region,
+                    is_spot ? cloud_hooks::Market::kSpot : cloud_hooks::Market::kOnDemand,
+                    simulated));
   TRY_ASSIGN(const Forecast speed, models.cluster_speeds.speed(cluster));
   if (checkpoint_every_s) {
     TRY_ASSIGN(const Forecast checkpoint, models.checkpoints.stored(cluster.network));
@@ -101,8 +162,6 @@ Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) 
     TRY_ASSIGN(const double price, models.prices.parameter_server());
     simulated.job.other_cost_per_hour = price * kSecondsPerHour * cluster.parameter_servers;
   }
-  simulated.market.zones = {calibrated_zone(models, region)};
-  simulated.market.offers = {std::move(offer)};
   simulated.job.work = *steps;
   if (const Result<Forecast> recovery =
           recovery_time(models.calibration, cluster.network.model, "lost");
@@ -110,10 +169,6 @@ Result<SimulatedJob> simulated_job_in(const FittedModels& models, Query& query) 
     simulated.job.recovery_s = recovery.value().quantile(0.5);
   }
   simulated.job.speed_log_sd = log_sd(speed);
-  simulated.job.speed = tabulated(calibrated_speed(models, cluster, {workers.gpu}),
-                                  static_cast<std::uint32_t>(workers.workers));
-  simulated.candidate.offers = {0};
-  simulated.candidate.workers = static_cast<std::uint32_t>(workers.workers);
   simulated.undisturbed_s = *steps / speed.quantile(0.5);
   TRY(check_length(simulated));
   simulated.because = std::to_string(simulated.paths) + " simulated jobs (seed " +
@@ -148,8 +203,10 @@ bool has_simulated_losses(Query& query) {
 
 Result<Forecast> simulated_job(const FittedModels& models, Query& query, PathQuantity quantity) {
   TRY_ASSIGN(const SimulatedJob simulated, simulated_job_in(models, query));
-  const double start_s =
-      simulated.market.offers.front().start_up.mean() + simulated.market.offers.front().join.mean();
+  double start_s = 0;
+  for (const OfferModel& offer : simulated.market.offers) {
+    start_s = std::max(start_s, offer.start_up.mean() + offer.join.mean());
+  }
   const double horizon_s = kTimesLonger * (simulated.undisturbed_s + start_s);
   const std::vector<PathOutcome> paths =
       simulate(simulated.market, simulated.job, simulated.candidate, horizon_s, simulated.seed, 0,

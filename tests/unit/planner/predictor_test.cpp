@@ -93,6 +93,25 @@ TEST(Predictor, DrawsTheLossesOfAJobIfItIsToldSo) {
   EXPECT_LT(spot, number(simulated("job_cost", 576'000, on_demand), "mean") / 2);
 }
 
+/// Lost servers are replaced by others of their machine type.
+TEST(Predictor, DrawsTheLossesOfEachMachineType) {
+  const auto in_north = [](const std::string& quantity, const std::string& cluster) {
+    return simulated(quantity, 576'000, R"(, "region": "north", "cluster": ")" + cluster + "\"");
+  };
+  const auto mixed = in_north("job_losses", "2xA1+2xB2");
+  ASSERT_TRUE(mixed.contains("mean")) << mixed;
+  const double hours_mixed = number(in_north("job_duration", "2xA1+2xB2"), "mean");
+  const double hours_a1 = number(in_north("job_duration", "4xA1"), "mean");
+  EXPECT_LT(hours_mixed, hours_a1) << "B2 is faster";
+  EXPECT_GT(hours_mixed, number(in_north("job_duration", "4xB2"), "mean"));
+  EXPECT_GT(number(mixed, "mean"), 0);
+  EXPECT_NEAR(number(in_north("job_cost", "2xA1+2xB2"), "mean"),
+              hours_mixed * 2 * (0.0001 + 0.0002), 1);
+  // One type is the same in either way of saying it.
+  EXPECT_EQ(number(in_north("job_cost", "4xA1"), "mean"),
+            number(simulated("job_cost", 576'000, R"(, "region": "north")"), "mean"));
+}
+
 TEST(Predictor, SimulatedJobsAreWholeJobsUnlessTheKindIsGiven) {
   const std::string b2 = R"(, "cluster": "1xB2", "region": "north")";
   const auto job = simulated("job_duration", 400'000, b2);
@@ -113,8 +132,9 @@ TEST(Predictor, RefusesLossesThatItCannotDraw) {
     return std::string(simulated("job_duration", 576'000, more).at("error").as_string());
   };
   EXPECT_EQ(error(""), "region is missing");
-  EXPECT_EQ(error(R"(, "region": "north", "cluster": "1xA1+1xB2")"),
-            "losses of a cluster of several machine types are not simulated");
+  EXPECT_EQ(error(R"(, "region": "north", "cluster": "2xA1+1xA1")"), "cluster names A1 twice");
+  EXPECT_EQ(error(R"(, "region": "north", "cluster": "90xA1+90xB2")"),
+            "workers is out of range of what is simulated");
   EXPECT_EQ(error(R"(, "market": "stocks")"), "market is neither spot nor on_demand");
   EXPECT_EQ(error(R"(, "region": "north", "paths": 0)"), "paths is out of range");
   const auto endless = simulated("job_cost", 2'000'000'000, R"(, "region": "north")");
