@@ -285,13 +285,13 @@ Result<void> ProgramWorker::stop() {
 void ProgramWorker::note(const std::string& kind, const std::string& text) {
   const std::lock_guard lock(client_mutex_);
   if (client_ != nullptr) {
-    client_->send_report(encode_record(NoteRecord{kind, text}));
+    client_->send_report(encode_record(NoteRecord{kind, text, value(client_->id())}));
   }
 }
 
 void ProgramWorker::abandon(const std::string& why) {
   mailbox_.abandon();
-  note("program_failed", why);
+  note(NoteRecord::kProgramFailed, why);
 }
 
 }  // namespace mayfly::engine

@@ -175,12 +175,15 @@ struct WorkerRecord {
 
 /// A fact for events.jsonl that only the worker knows.
 struct NoteRecord {
+  static constexpr const char* kProgramFailed = "program_failed";  ///< of a user's own program
   std::string kind;
   std::string detail;
+  std::optional<std::uint64_t> member = {};  ///< whom it is about, if that is one
 
   static void fields(auto& io, auto& r) {
     io.wire(r.kind);
     io("detail", r.detail);
+    io("member", r.member);
   }
 };
 

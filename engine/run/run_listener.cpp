@@ -132,6 +132,15 @@ std::string sentence_of_skip(const StepRecord& step) {
       step.step, step.loss_scale.value_or(1));
 }
 
+std::string sentence_of(const NoteRecord& r) {
+  if (r.kind != NoteRecord::kProgramFailed) {
+    return "";
+  }
+  const std::string text = r.detail.substr(0, r.detail.find_last_not_of(" \n") + 1);
+  return fmt::format("the program of worker {} failed: {}", r.member.value_or(0),
+                     text.substr(text.rfind('\n') + 1));  // Python says last what was raised
+}
+
 std::string sentence_of(const FallBackRecord& r) {
   return fmt::format(
       "training diverged at step {} ({}): back to the state after step {}, and on with bsp; {} "
@@ -159,8 +168,9 @@ std::string to_text(const Summary& s) {
     const std::string loss = s.test_loss ? fmt::format(", loss {:.4f}", *s.test_loss) : "";
     out += line("test accuracy", fmt::format("{:.2f} %{}", *s.test_top1 * 100, loss));
   }
-  out += line("trained", fmt::format("{} on {}, seed {}, {} sum over {}, {} {}", s.model, s.data,
-                                     s.seed, s.reduction, s.backend, s.device, s.isa));
+  const std::string place = s.isa.empty() ? "" : fmt::format(", {} {}", s.device, s.isa);
+  out += line("trained", fmt::format("{} on {}, seed {}, {} sum over {}{}", s.model, s.data, s.seed,
+                                     s.reduction, s.backend, place));
   if (s.data_wait_seconds > kDataWaitShare * s.train_seconds && s.train_seconds > 0) {
     out +=
         line("data", fmt::format("compute threads waited {:.1f} s for it ({:.0f} %)",

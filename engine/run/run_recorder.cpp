@@ -311,6 +311,9 @@ void RunRecorder::receive(const WorkerRecord& worker) {
 
 void RunRecorder::receive(const NoteRecord& note) {
   directory_.event(note.kind, object_of(note));
+  if (const std::string line = sentence_of(note); !line.empty()) {
+    listener_.on_event(line);
+  }
 }
 
 void RunRecorder::receive(const StateRecord& state) {
@@ -449,8 +452,6 @@ void RunRecorder::close_accounts() {
   }
 }
 
-// The end.
-
 std::optional<std::string> RunRecorder::unsaved_state() const {
   const std::lock_guard lock(mutex_);
   return engine::unsaved_state(history_, job_.config.run_dir, newest_here_, unsaved_);
@@ -476,9 +477,7 @@ void RunRecorder::note_missing_records() {
   const std::vector<std::uint64_t> steps(history_.missing.begin(), history_.missing.end());
   directory_.event("records_missing", {{"steps", value_of(steps)}});
   log::warning(
-      fmt::format("metrics.jsonl lacks {} steps that were committed; events.jsonl says "
-                  "which",
-                  steps.size()));
+      fmt::format("metrics.jsonl lacks {} committed steps; events.jsonl says which", steps.size()));
 }
 
 bool RunRecorder::write_summary(const JobEnd& end) {

@@ -367,7 +367,10 @@ def raises():
     failed = run.events("program_failed")
     expect(len(failed) == 1 and "ZeroDivisionError" in failed[0]["detail"],
            f"{failed}\n{run.logs()}")
-    expect(len(run.events("lost")) == 1, run.logs())
+    [lost] = run.events("lost")
+    expect(failed[0]["member"] == lost["member"], f"{failed}, {lost}")
+    expect(f"the program of worker {lost['member']} failed: ZeroDivisionError: " in run.output(),
+           run.output())
     run.remove()
 
 
