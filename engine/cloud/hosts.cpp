@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 #include "base/file.hpp"
@@ -30,31 +31,15 @@ std::string remote_folder(std::string path) {
   return path;
 }
 
-bool says(const JobConfig& config, const char* flag) {
-  return config.cloud_worker_args.find(flag) != std::string::npos;
-}
-
-/// The arguments for workers, including those of our own settings that concern them.
-std::string worker_args(const JobConfig& config) {
-  std::string args = config.cloud_worker_args;
-  if (config.threads != 0 && !says(config, "--threads")) {
-    args += fmt::format(" --threads {}", config.threads);
+/// Whether the words contain the flag, with its value behind it or in the same word.
+bool has_flag(const std::string& words, const std::string& flag) {
+  std::istringstream rest(words);
+  for (std::string word; rest >> word;) {
+    if (word == flag || word.starts_with(flag + "=")) {
+      return true;
+    }
   }
-  if (config.loader_threads != 0 && !says(config, "--loader-threads")) {
-    args += fmt::format(" --loader-threads {}", config.loader_threads);
-  }
-  if (!config.store.empty() && !says(config, "--store")) {
-    args += " --store " + config.store;
-    args += config.store_peers && !says(config, "--store-peers") ? " --store-peers" : "";
-  }
-  if (!config.data.starts_with(kProcedural) && !says(config, "--data ") &&
-      !says(config, "--data=")) {
-    args += " --data " + shell_quoted(std::filesystem::absolute(config.data).string());
-  }
-  if (!config.data_from.empty() && !says(config, "--cache-dir")) {
-    args += " --cache-dir ../../cache";  // of the worker's own folder, which goes with the worker
-  }
-  return args;
+  return false;
 }
 
 }  // namespace
@@ -73,6 +58,24 @@ Result<std::vector<cloud_hooks::ssh::Host>> hosts_of(const JobConfig& config) {
       cloud_hooks::ssh::parse_hostfile(text.value());
   return hosts.ok() ? std::move(hosts)
                     : Error{Errc::kInvalidInput, config.hostfile + ": " + hosts.error().detail};
+}
+
+std::string worker_args_on_hosts(const JobConfig& config) {
+  std::string args = config.cloud_worker_args;
+  const auto add = [&](bool is_set, const std::string& flag, const std::string& value) {
+    if (is_set && !has_flag(config.cloud_worker_args, flag)) {
+      args += fmt::format(" {}{}{}", flag, value.empty() ? "" : " ", value);
+    }
+  };
+  add(config.threads != 0, "--threads", std::to_string(config.threads));
+  add(config.loader_threads != 0, "--loader-threads", std::to_string(config.loader_threads));
+  add(!config.store.empty(), "--store", config.store);
+  add(config.store_peers, "--store-peers", "");
+  add(!config.data.starts_with(kProcedural), "--data",
+      shell_quoted(std::filesystem::absolute(config.data).string()));
+  // Of the worker's own folder, which goes with the worker.
+  add(!config.data_from.empty(), "--cache-dir", "../../cache");
+  return args;
 }
 
 Result<cloud_hooks::SshProviderOptions> ssh_options(const JobConfig& config,
@@ -127,7 +130,7 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
     job.workers = slots - servers;
   }
   job.cloud_max_workers = slots - servers;
-  job.cloud_worker_args = worker_args(config);
+  job.cloud_worker_args = worker_args_on_hosts(config);
   if (job.remote_program.empty() && job.cloud_bundle.empty()) {
     Result<std::string> packed = cloud_hooks::packed_own_program(cache_dir, "");
     if (!packed.ok()) {

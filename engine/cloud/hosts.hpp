@@ -16,6 +16,10 @@ namespace mayfly::engine {
 /// The hosts of the settings `hosts` or `hostfile`. kInvalidInput with the part that is wrong.
 [[nodiscard]] Result<std::vector<cloud_hooks::ssh::Host>> hosts_of(const JobConfig& config);
 
+/// The arguments of workers on hosts: cloud_worker_args, and those of our own settings that concern
+/// workers, as far as they are not among them.
+[[nodiscard]] std::string worker_args_on_hosts(const JobConfig& config);
+
 /// The options of the ssh provider for the job with that label. Hashes the program's archive.
 [[nodiscard]] Result<cloud_hooks::SshProviderOptions> ssh_options(const JobConfig& config,
                                                                   const std::string& label);
