@@ -18,7 +18,6 @@ constexpr const char* kRevoked = "revoked";
 constexpr const char* kCap = "cap";
 constexpr double kLeastShape = 0.5;
 constexpr double kMostShape = 50;
-constexpr double kTogetherS = 120;  // losses of one batch within this time come from one shock
 constexpr int kDraws = 1000;
 constexpr std::size_t kHoursMost = 24 * 60;
 constexpr double kHourShape = 6;     // of the gamma prior of the hours of a day around 1
@@ -65,7 +64,7 @@ Lifetimes::Lifetimes(const Calibration& calibration) {
   add_servers(calibration);
   measure_pool();
   measure_hours_of_day(calibration);
-  measure_bursts(calibration);
+  bursts_ = measure_bursts(calibration.lifetime_servers, pool_);
 }
 
 void Lifetimes::add_hours(const Calibration& calibration) {
@@ -361,50 +360,6 @@ Result<Forecast> Lifetimes::hour_of_day_factor(double hour) const {
                   "factor",
                   std::to_string(std::lround(all_losses)) +
                       " revocations with known launch hours, smoothed around the clock"};
-}
-
-void Lifetimes::measure_bursts(const Calibration& calibration) {
-  using Batch = std::tuple<std::string, std::string, std::string, std::string>;
-  std::map<Batch, std::vector<const LifetimeServerRow*>> batches;
-  for (const LifetimeServerRow& row : calibration.lifetime_servers) {
-    batches[{row.study, row.gpu, row.zone, row.launched}].push_back(&row);
-  }
-  double hours = 0, shocks = 0, taken = 0, exposed = 0, losses = 0;
-  for (const auto& [key, rows] : batches) {
-    if (rows.size() < 2) {
-      continue;
-    }
-    bursts_.batches += 1;
-    Numbers ends;
-    double longest = 0;
-    for (const LifetimeServerRow* row : rows) {
-      longest = std::max(longest, row->lifetime_s);
-      if (row->ended_by == kRevoked) {
-        ends.push_back(row->lifetime_s);
-      }
-    }
-    std::sort(ends.begin(), ends.end());
-    hours += longest / kSecondsPerHour;
-    losses += static_cast<double>(ends.size());
-    for (std::size_t first = 0; first < ends.size();) {
-      std::size_t last = first + 1;
-      while (last < ends.size() && ends[last] - ends[last - 1] <= kTogetherS) {
-        ++last;
-      }
-      if (last - first > 1) {
-        const auto alive = std::count_if(rows.begin(), rows.end(), [&](const auto* row) {
-          return row->lifetime_s >= ends[first];
-        });
-        shocks += 1;
-        taken += static_cast<double>(last - first);
-        exposed += static_cast<double>(alive);
-      }
-      first = last;
-    }
-  }
-  bursts_.shocks_per_hour = hours > 0 ? shocks / hours : 0;
-  bursts_.share_taken = exposed > 0 ? taken / exposed : 0;
-  bursts_.share_of_losses = losses > 0 ? taken / losses : 0;
 }
 
 Result<LossBursts> Lifetimes::bursts() const {

@@ -15,6 +15,7 @@
 #include "planner/calibration/calibration.hpp"
 #include "planner/distributions.hpp"
 #include "planner/estimate.hpp"
+#include "planner/models/loss_bursts.hpp"
 
 namespace mayfly::planner {
 
@@ -22,15 +23,6 @@ namespace mayfly::planner {
 struct Exposure {
   std::vector<double> revoked;
   std::vector<double> server_hours;
-};
-
-/// Losses that come together: in a batch of servers that started at the same time, each hour has a
-/// shock with some probability, and a shock takes some share of those that live.
-struct LossBursts {
-  double shocks_per_hour = 0;
-  double share_taken = 0;
-  double share_of_losses = 0;  ///< losses within two minutes of another one of their batch
-  double batches = 0;          ///< that this rests on
 };
 
 class Lifetimes {
@@ -62,7 +54,6 @@ class Lifetimes {
   void add_servers(const Calibration& calibration);
   void measure_pool();
   void measure_hours_of_day(const Calibration& calibration);
-  void measure_bursts(const Calibration& calibration);
   /// As curve(), by hour of age up to the cap.
   [[nodiscard]] Result<std::vector<double>> hazards(const std::string& gpu,
                                                     const std::string& region) const;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/random.hpp"
 #include "planner/models/accuracy.hpp"
 #include "planner/models/checkpoint.hpp"
 #include "planner/models/lifetime.hpp"
@@ -167,10 +168,24 @@ TEST(Lifetimes, LossesOfABatchWithinTwoMinutesAreOneShock) {
         {"batches", "A1", "north-a", "monday", "revoked", 0.0, lifetime_s});
   }
   const LossBursts bursts = Lifetimes(calibration).bursts().value();
-  EXPECT_DOUBLE_EQ(bursts.share_of_losses, 0.75);
+  // As three losses so close together by chance are possible, but not likely.
+  EXPECT_NEAR(bursts.share_of_losses, 0.75, 0.05);
   EXPECT_DOUBLE_EQ(bursts.share_taken, 0.75);
-  EXPECT_NEAR(bursts.shocks_per_hour, 3600.0 / 20000, 1e-9);
+  EXPECT_NEAR(bursts.shocks_per_hour, 3600.0 / 20000, 0.015);
   EXPECT_FALSE(Lifetimes({}).bursts().ok());
+}
+
+/// Servers that live for a minute on average are always lost within two minutes of each other.
+TEST(Lifetimes, ManyLossesOneByOneAreNoShocks) {
+  Calibration calibration;
+  RandomStream random{CounterRandom(1)};
+  for (int batch = 0; batch < 5; ++batch) {
+    for (int server = 0; server < 8; ++server) {
+      calibration.lifetime_servers.push_back({"batches", "A1", "north-a", std::to_string(batch),
+                                              "revoked", 0.0, -60 * std::log(1 - random.unit())});
+    }
+  }
+  EXPECT_LT(Lifetimes(calibration).bursts().value().share_of_losses, 0.1);
 }
 
 TEST(Lifetimes, AnHourOfTheDayCountsByItsExposure) {
