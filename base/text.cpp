@@ -88,6 +88,27 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string printable(std::string text) {
+  const bool has_wide = is_utf8(text);
+  std::ranges::replace_if(
+      text,
+      [has_wide](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return (byte < ' ' && c != '\n' && c != '\t') || byte == 0x7f ||
+               (byte >= 0x80 && !has_wide);
+      },
+      '?');
+  return text;
+}
+
+std::string last_line_of(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  text = text.substr(0, text.find_last_not_of(kBlank) + 1);
+  text.remove_prefix(text.rfind('\n') + 1);
+  text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
+  return std::string(text);
+}
+
 std::string shell_quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) {

@@ -15,6 +15,13 @@ namespace mayfly {
 /// may only contain such text, but names of files may be any bytes.
 [[nodiscard]] bool is_utf8(std::string_view text);
 
+/// The text without what a terminal or JSON does not take: control characters other than newlines
+/// and tabs, and bytes that are no UTF-8, are question marks.
+[[nodiscard]] std::string printable(std::string text);
+
+/// The last line that is not blank, without blanks around it; empty if there is none.
+[[nodiscard]] std::string last_line_of(std::string_view text);
+
 /// The text in single quotes, for a shell.
 [[nodiscard]] std::string shell_quoted(const std::string& text);
 /// The words as one line that a shell splits into the same words; quoted only where needed.

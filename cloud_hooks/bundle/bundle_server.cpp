@@ -101,6 +101,7 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+constexpr std::string_view kFailed = "/failed?";
 constexpr std::size_t kHeadBytesMax = 8 * 1024;
 constexpr std::size_t kReplyBlockBytes = 64 * 1024;
 constexpr Duration kClosingMax = seconds(2);
@@ -143,12 +144,12 @@ class Session : public std::enable_shared_from_this<Session> {
     socket_.assign(protocol, fd.release(), error);
     ENSURE(!error, "a fresh socket can be registered");
     parser_.header_limit(kHeadBytesMax);
-    parser_.body_limit(0);
+    parser_.body_limit(kFailureBytesMax);
     deadline_ = monotonic_now() + home.limits().request_max;
   }
 
   void start() {
-    http::async_read_header(
+    http::async_read(
         socket_, buffer_, parser_,
         [self = shared_from_this()](const error_code& error, std::size_t) { self->heard(error); });
   }
@@ -181,7 +182,7 @@ class Session : public std::enable_shared_from_this<Session> {
     const auto& request = parser_.get();
     BundleQuery query{text_of(request.method_string()), text_of(request.target()),
                       text_of(request[http::field::authorization]),
-                      text_of(request[http::field::range])};
+                      text_of(request[http::field::range]), request.body()};
     reply_ = home_.reply(query);
     if (reply_.status == 403) {
       home_.turned_away(*this, "it does not know the token");
@@ -255,7 +256,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::string who_;
   tcp::socket socket_;
   boost::beast::flat_buffer buffer_;
-  http::request_parser<http::empty_body> parser_;
+  http::request_parser<http::string_body> parser_;
   SessionHome& home_;
   Stage stage_ = Stage::kUnauthenticated;
   Instant deadline_{};  // of what it does now
@@ -290,6 +291,9 @@ class Server final : public BundleServer, private SessionHome {
   BundleReply reply(const BundleQuery& query) override {
     const BundleReply reply =
         reply_to(query, options_.access, {options_.start_text.size(), options_.bundle.bytes});
+    if (!reply.failed_server.empty() && options_.on_failed) {
+      options_.on_failed(reply.failed_server, query.body);
+    }
     const bool is_large = reply.body == BundleReply::Body::kBundle;
     return is_large && downloads() >= options_.limits.downloads_max ? busy_reply() : reply;
   }
@@ -392,6 +396,11 @@ BundleReply reply_to(const BundleQuery& query, const std::string& access,
                      const BundleSizes& sizes) {
   if (!shows_access(query.authorization, access)) {
     return bare(403);
+  }
+  if (const std::string_view target = query.target; target.starts_with(kFailed)) {
+    BundleReply reply = bare(query.method == "POST" ? 200 : 405);
+    reply.failed_server = query.method == "POST" ? target.substr(kFailed.size()) : "";
+    return reply;
   }
   const bool is_start = query.target == "/start";
   if (!is_start && query.target != "/bundle") {

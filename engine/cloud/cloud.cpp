@@ -8,14 +8,13 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
-#include "cloud_hooks/bundle/bundle_server.hpp"
-#include "cloud_hooks/http/message.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/cloud/kept_plan.hpp"
+#include "engine/cloud/served_bundle.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/run/network_interface.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_directory.hpp"
 
@@ -48,22 +47,6 @@ std::vector<std::string> local_command(const JobConfig& config, const std::strin
     argv.insert(argv.end(), more.value().begin(), more.value().end());
   }
   return argv;
-}
-
-std::string bundle_address_path(const std::string& run_dir) {
-  return run_dir + "/bundle";
-}
-
-/// A listening socket, on the port of the process before a restart if that is free.
-Result<UniqueFd> listen_for_servers(const JobConfig& config, std::uint16_t port_before) {
-  TRY_ASSIGN(const std::string host, coordinator_host(config));
-  if (config.cloud_bundle_port == 0 && port_before != 0) {
-    Result<UniqueFd> again = listen_tcp(Endpoint{host, port_before});
-    if (again.ok()) {
-      return again;
-    }
-  }
-  return listen_tcp(Endpoint{host, config.cloud_bundle_port});
 }
 
 bool is_shown(const std::string& kind) {
@@ -203,38 +186,27 @@ Result<void> Cloud::prepare() {
 
 Result<std::string> Cloud::make_startup_text() {
   const JobConfig& config = process_.config();
-  TRY_ASSIGN(const std::string token, token_text(config));
-  const bool is_copied = config.cloud_provider == "ssh";
-  return is_copied || config.cloud_bundle.empty() ? startup_text(config, coordinators_, token)
-                                                  : serve_bundle(token);
-}
-
-/// Returns the script with which a new server downloads the bundle.
-Result<std::string> Cloud::serve_bundle(const std::string& token) {
-  const JobConfig& config = process_.config();
-  Result<cloud_hooks::BundleFile> bundle = cloud_hooks::open_bundle(config.cloud_bundle);
-  if (!bundle.ok()) {
-    return Error{Errc::kInvalidInput, "cloud_bundle: " + bundle.error().detail};
+  if (config.cloud_provider == "ssh" || config.cloud_bundle.empty()) {
+    TRY_ASSIGN(const std::string token, token_text(config));
+    return startup_text(config, coordinators_, token);
   }
-  Result<std::string> start = served_start(config, coordinators_, bundle.value().sha256);
-  if (!start.ok()) {
-    return start;
-  }
-  const std::string path = bundle_address_path(config.run_dir);
-  TRY_ASSIGN(UniqueFd listener, listen_for_servers(config, port_in(path)));
   const Result<Endpoint> own = parse_endpoint(process_.server().endpoint());
   ENSURE(own.ok(), "our own endpoint is one");
-  const std::string address =
-      to_string(Endpoint{own.value().host, bound_endpoint(listener.get()).port});
-  // A server that was requested before a restart still connects to the old address.
-  TRY(write_file_atomic(path, address + "\n"));
-  const std::string hash = cloud_hooks::to_hex(cloud_hooks::sha256(start.value()));
-  bundle_ = cloud_hooks::BundleServer::start({std::move(listener),
-                                              cloud_hooks::bundle_access(token),
-                                              std::move(start).value(),
-                                              std::move(bundle).value(),
-                                              {}});
-  return fetching_text(config, address, token, hash);
+  TRY_ASSIGN(ServedBundle served,
+             serve_bundle(config, coordinators_, own.value().host,
+                          [this](const std::string& server, const std::string& output) {
+                            worker_failed(server, output);
+                          }));
+  bundle_ = std::move(served.server);
+  return std::move(served.startup_text);
+}
+
+/// What it printed last is the reason, or near it.
+void Cloud::worker_failed(const std::string& server, const std::string& output) {
+  const std::string text = printable(output);
+  process_.recorder().fact({"server_output",
+                            {{"server", printable(server)}, {"detail", text}},
+                            printable(server) + " ended with: " + last_line_of(text)});
 }
 
 void Cloud::take_charge() {

@@ -60,7 +60,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   explicit Cloud(CoordinatorProcess& process);
   Result<void> prepare();
   Result<std::string> make_startup_text();
-  Result<std::string> serve_bundle(const std::string& token);
+  void worker_failed(const std::string& server, const std::string& output);
   [[nodiscard]] bool may_release_after_end() const;
   void take_charge();
   [[nodiscard]] bool is_news(const cloud_hooks::CloudFact& fact);

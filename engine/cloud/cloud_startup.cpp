@@ -33,7 +33,7 @@ home=
 {at_exit}home=$(mktemp -d "${TMPDIR:-/var/tmp}/mayfly-XXXXXX") && cd "$home" || exit 1
 access=$(printf 'mayfly bundle\n%s\n' "$token" | sha256sum | cut -d' ' -f1)
 printf 'Authorization: Bearer %s\n' "$access" >access
-
+{keep_output}
 # fetch NAME SHA256: what the coordinator serves under that name, into a file of that name.
 fetch() {
   tries=0
@@ -100,6 +100,30 @@ at_exit() {
 trap at_exit EXIT
 trap 'exit 143' TERM USR1
 )";
+/// A machine without a worker only costs money, so it ends with its worker: EC2 terminates one that
+/// was started with user data of ours, and the coordinator deletes one that Compute Engine has
+/// stopped. What failed goes to the coordinator first, as nobody reads a machine's console.
+constexpr const char* kAtExitOfMachine = R"(
+at_exit() {
+  code=$?
+  if [ "$code" != 0 ] && [ -e "$home/output" ]; then
+    exec >&3 2>&1
+    sleep 1  # for tee
+    tail -c 4000 "$home/output" | curl --fail --silent --globoff --noproxy '*' --max-time 10 \
+      --header "@$home/access" --header 'Expect:' --data-binary @- \
+      "http://$address/failed?${MAYFLY_SERVER:-$(hostname)}"
+  fi
+  shutdown -P now
+}
+trap at_exit EXIT
+)";
+constexpr const char* kKeepOutput = R"(
+exec 3>&1
+mkfifo pipe
+tee output <pipe >&3 &
+exec >pipe 2>&1
+)";
+
 constexpr const char* kWaitOfSlurm = R"( &
 worker=$! code=0
 trap 'kill -TERM "$worker" || :' TERM USR1
@@ -256,15 +280,15 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
 
 std::string fetching_text(const JobConfig& config, const std::string& address,
                           const std::string& token, const std::string& start_sha256) {
-  // A machine without a worker only costs money. (Compute Engine deletes a Spot machine that stops;
-  // EC2 terminates one that was started with user data of ours.)
-  const char* at_exit = is_machine_of_a_cloud(config)      ? "trap 'shutdown -P now' EXIT\n"
+  const bool is_machine = is_machine_of_a_cloud(config);
+  const char* at_exit = is_machine                         ? kAtExitOfMachine
                         : config.cloud_provider == "slurm" ? kAtExitOfSlurm
                                                            : "";
   return filled(kFetching, {{"{address}", shell_quoted(address)},
                             {"{token}", shell_quoted(token)},
                             {"{sha256}", shell_quoted(start_sha256)},
-                            {"{at_exit}", at_exit}});
+                            {"{at_exit}", at_exit},
+                            {"{keep_output}", is_machine ? kKeepOutput : ""}});
 }
 
 }  // namespace mayfly::engine

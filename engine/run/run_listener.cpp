@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/text.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -136,9 +137,8 @@ std::string sentence_of(const NoteRecord& r) {
   if (r.kind != NoteRecord::kProgramFailed) {
     return "";
   }
-  const std::string text = r.detail.substr(0, r.detail.find_last_not_of(" \n") + 1);
   return fmt::format("the program of worker {} failed: {}", r.member.value_or(0),
-                     text.substr(text.rfind('\n') + 1));  // Python says last what was raised
+                     printable(last_line_of(r.detail)));  // Python says last what was raised
 }
 
 std::string sentence_of(const FallBackRecord& r) {

@@ -96,7 +96,10 @@ class BundleServerTest : public testing::Test {
            "a port is free");
     port_ = ntohs(address.sin_port);
     server_ = BundleServer::start({std::move(listener), bundle_access(kToken), "echo started\n",
-                                   open_bundle(path()).value(), limits});
+                                   open_bundle(path()).value(), limits,
+                                   [this](const std::string& server, const std::string& output) {
+                                     failed_ = server + ": " + output;
+                                   }});
   }
 
   static std::string request(const std::string& target, const std::string& more = {}) {
@@ -112,8 +115,20 @@ class BundleServerTest : public testing::Test {
   std::filesystem::path folder_;
   std::string bytes_;
   std::uint16_t port_ = 0;
+  std::string failed_;  // written by the server before it answers
   std::unique_ptr<BundleServer> server_;
 };
+
+TEST_F(BundleServerTest, HearsWhatAFailedWorkerPrinted) {
+  start();
+  const std::string head = "POST /failed?m-1 HTTP/1.1\r\nHost: x\r\nContent-Length: ";
+  const std::string access = "\r\nAuthorization: Bearer " + bundle_access(kToken) + "\r\n\r\n";
+  EXPECT_EQ(ask(head + "100000" + access + std::string(100'000, 'x')), "") << "too much";
+  EXPECT_TRUE(ask(head + "3\r\n\r\nout").starts_with("HTTP/1.1 403"));
+  EXPECT_EQ(failed_, "");
+  EXPECT_TRUE(ask(head + "8" + access + "no torch").starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(failed_, "m-1: no torch");
+}
 
 TEST_F(BundleServerTest, ServesStartScriptAndBundleToWhoKnowsTheToken) {
   start();

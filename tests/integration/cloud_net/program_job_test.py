@@ -56,7 +56,12 @@ def fails_everywhere(provider):
                            extra=["--cloud-offers", f"{MACHINE_TYPE[provider]}@zone-a:spot=0.90"],
                            program=(folder, [sys.executable, "train.py"])).start()
         code = job.run.wait()
-    expect(code == 1 and "no worker can start" in job.run.logs(), f"{code}\n{job.shown()}")
+    said = job.run.output()
+    expect(code == 1 and "no worker can start" in said, f"{code}\n{job.shown()}")
+    reason = "ModuleNotFoundError: No module named 'a_module_that_the_image_lacks'"
+    expect(f"ended with: {reason}" in said, said)
+    outputs = job.events("server_output")
+    expect(outputs and all("train.py" in one["detail"] for one in outputs), f"{outputs}")
     made = job.machines()
     expect(3 <= len(made) <= 4 and {m["state"] for m in made} == {"gone"}, f"{made}")
     job.stop()

@@ -26,6 +26,19 @@ TEST(Utf8, RefusesWhatIsNone) {
   }
 }
 
+TEST(Printable, LeavesTextAndTakesWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("a\tb\n\xc3\xa9"), "a\tb\n\xc3\xa9");
+  EXPECT_EQ(printable("\x1b[2J\r\x7f"), "?[2J??");
+  EXPECT_EQ(printable("\xa9 cut off"), "? cut off");
+}
+
+TEST(LastLine, IsTheLastThatIsNotBlank) {
+  EXPECT_EQ(last_line_of("one\n  two \r\n \n"), "two");
+  EXPECT_EQ(last_line_of("one"), "one");
+  EXPECT_EQ(last_line_of(" \n\n"), "");
+  EXPECT_EQ(last_line_of(""), "");
+}
+
 TEST(ShellWords, QuotesAnyText) {
   EXPECT_EQ(shell_quoted(""), "''");
   EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");

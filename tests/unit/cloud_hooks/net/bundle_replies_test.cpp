@@ -37,6 +37,15 @@ TEST(BundleReplies, WhoDoesNotShowTheAccessLearnsNothing) {
   }
 }
 
+TEST(BundleReplies, AServerWhoseWorkerFailedSaysWhichItIs) {
+  EXPECT_EQ(reply("/failed?zone-a/m-1", "", "POST").failed_server, "zone-a/m-1");
+  EXPECT_EQ(reply("/failed?zone-a/m-1", "", "POST").status, 200);
+  EXPECT_EQ(reply("/failed?zone-a/m-1").status, 405);
+  EXPECT_EQ(reply("/failed?zone-a/m-1").failed_server, "");
+  EXPECT_EQ(reply_to({"POST", "/failed?m", "", ""}, kAccess, kSizes).status, 403);
+  EXPECT_EQ(reply_to({"POST", "/failed?m", "", ""}, kAccess, kSizes).failed_server, "");
+}
+
 TEST(BundleReplies, TwoThingsAreServedWholeOrInPart) {
   EXPECT_EQ(reply("/start").body, BundleReply::Body::kStart);
   EXPECT_EQ(reply("/start").bytes, 10u);
