@@ -17,7 +17,7 @@ PROGRAM = os.path.join(ROOT, "tests", "integration", "library", "arrays_program.
 PYTHON = "/usr/bin/python3"  # the one that has NumPy
 STEPS = "1200"
 SETTINGS = ["--no-tensorboard", "--digest-every", "100"]
-TIMEOUT = 120  # of each job; the test's own is longer, so that it can say what went wrong
+TIMEOUT = 140  # of each of two jobs; the test's own is longer, so that it can say what went wrong
 
 
 def vanishing_machine():
@@ -52,7 +52,7 @@ def fails_everywhere(provider):
     with tempfile.TemporaryDirectory(prefix="mayfly-program-") as folder:
         with open(os.path.join(folder, "train.py"), "w") as program:
             program.write("import a_module_that_the_image_lacks\n")
-        job = FakeCloudJob(provider, SETTINGS, 2, timeout=TIMEOUT,
+        job = FakeCloudJob(provider, SETTINGS, 2, timeout=2 * TIMEOUT,
                            extra=["--cloud-offers", f"{MACHINE_TYPE[provider]}@zone-a:spot=0.90"],
                            program=(folder, [sys.executable, "train.py"])).start()
         code = job.run.wait()
