@@ -682,6 +682,27 @@ def planner(results):
                f"{row['regret']:.1f} % | {row['worst_regret']:.1f} % |")
 
 
+def planner_runs(results):
+    machine = results.row("planner-runs", kind="machine")
+    found = results.row("planner-runs", row="summary")
+    jobs = results.rows("planner-runs", row="job")
+    yield (f"{found['jobs']} jobs of ResNet-20 on {machine['cores']} cores, {found['killed']} "
+           f"kills ({commit_of(results, 'planner-runs')})")
+    for name in ("total time", "cost", "servers lost"):
+        row = found[name]
+        width = f"{100 * row['half_width']:.1f} %" if name == "total time" else "-"
+        error = (f"{100 * row['median_error']:.1f} % | {100 * row['worst_error']:.1f} %"
+                 if name == "total time" else "- | -")
+        yield f"| {name} | {row['inside']} of {row['of']} | {error} | {width} |"
+    errors = [100 * (time["median"] / time["actual"] - 1) for time in
+              (row["compared"]["total time"] for row in jobs if row["workers"] == 3)]
+    yield f"{-max(errors):.0f} to {-min(errors):.0f} % too fast"
+    speeds = [value["inside"] for row in jobs for key, value in row["compared"].items()
+              if key.startswith("speed of")]
+    yield f"| speed of each number of workers | {sum(speeds)} of {len(speeds)} | - | - | - |"
+    yield "inside 90 % interval"
+
+
 def injections(results):
     rows = {(row["cause"], row["scope"]): row
             for row in results.rows("injections", row="summary", share=0.6)}
@@ -714,7 +735,7 @@ DOCUMENTS = {
                            "injections": injections, "what-if": what_if, "gpu": gpu},
     "docs/data.md": {"store": store},
     "docs/library.md": {"program": program},
-    "docs/planner_validation.md": {"planner": planner},
+    "docs/planner_validation.md": {"planner": planner, "own-runs": planner_runs},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},
 }
