@@ -19,24 +19,11 @@ std::uint64_t steps_for_epochs(double epochs, const Job& job) {
 
 /// What its bits depend on.
 Fingerprint fingerprint_of_program(const Job& job) {
-  const JobConfig& c = job.config;
-  Fingerprint fingerprint = {{"version", kVersion},
-                             {"model", c.model},
-                             {"seed", describe_seeds(c)},
-                             {"steps", fmt::format("{}", job.total_steps)},
-                             {"samples", fmt::format("{}", job.facts.train_samples)},
-                             {"global_batch", fmt::format("{}", c.global_batch)},
-                             {"microbatch", fmt::format("{}", c.microbatch)},
-                             {"evaluation", fmt::format("{}/{}", job.facts.program.test_samples,
-                                                        job.evaluate_every_steps)},
-                             {"checkpoint_every", fmt::format("{}", c.checkpoint_every)},
-                             {"digest_every", fmt::format("{}", c.digest_every)},
-                             {"audit_every", fmt::format("{}", c.audit_every)},
-                             {"reduction", c.reduction},
-                             {"wire", name_of(job.wire)},
-                             {"bucket_kib", c.bucket_kib},
-                             {"backend", c.backend},
-                             {"standby coordinators", has_standbys(c) ? "yes" : "no"}};
+  Fingerprint fingerprint = common_fingerprint(job);
+  fingerprint.insert(fingerprint.end(),
+                     {{"samples", fmt::format("{}", job.facts.train_samples)},
+                      {"evaluation", fmt::format("{}/{}", job.facts.program.test_samples,
+                                                 job.evaluate_every_steps)}});
   for (const auto& [name, text] : job.facts.program.equals) {
     fingerprint.emplace_back("program: " + name, text);
   }
@@ -44,6 +31,24 @@ Fingerprint fingerprint_of_program(const Job& job) {
 }
 
 }  // namespace
+
+Fingerprint common_fingerprint(const Job& job) {
+  const JobConfig& c = job.config;
+  return {{"version", kVersion},
+          {"model", c.model},
+          {"seed", describe_seeds(c)},
+          {"steps", fmt::format("{}", job.total_steps)},
+          {"global_batch", fmt::format("{}", c.global_batch)},
+          {"microbatch", fmt::format("{}", c.microbatch)},
+          {"checkpoint_every", fmt::format("{}", c.checkpoint_every)},
+          {"digest_every", fmt::format("{}", c.digest_every)},
+          {"audit_every", fmt::format("{}", c.audit_every)},
+          {"reduction", c.reduction},
+          {"wire", name_of(job.wire)},
+          {"bucket_kib", c.bucket_kib},
+          {"backend", c.backend},
+          {"standby coordinators", has_standbys(c) ? "yes" : "no"}};
+}
 
 Result<void> derive_exchange(Job& job) {
   TRY_ASSIGN(job.wire, parse_wire(job.config.wire, job.config.reduction));

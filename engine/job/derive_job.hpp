@@ -10,6 +10,9 @@
 
 namespace mayfly::engine {
 
+/// The part of the fingerprint that jobs of networks and of programs have alike: settings on which
+/// the bits depend, or that workers must agree on. It begins with the version and the model.
+[[nodiscard]] Fingerprint common_fingerprint(const Job& job);
 /// How gradients travel. kInvalidInput if the settings do not go together.
 [[nodiscard]] Result<void> derive_exchange(Job& job);
 /// The numbers of steps, and the schedule of the learning rate, from the number of samples.

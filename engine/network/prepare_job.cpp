@@ -40,41 +40,32 @@ Fingerprint fingerprint_of(const Job& job) {
   const auto computed_by = [&job](const std::string& what) {
     return takes_any_device(job) ? std::string("any") : what;
   };
-  return {{"version", kVersion},
-          {"model", c.model},
-          {"data", job.facts.data},
-          {"data content", to_string(job.facts.data_digest)},
-          {"image_size", fmt::format("{}", job.model.image_size)},
-          {"seed", describe_seeds(c)},
-          {"initial weights",
-           job.initial_weights.has_value() ? to_string(*job.initial_weights) : "none"},
-          {"steps", fmt::format("{}", job.total_steps)},
-          {"global_batch", fmt::format("{}", c.global_batch)},
-          {"microbatch", fmt::format("{}", c.microbatch)},
-          {"lr", fmt::format("{}", c.lr)},
-          {"lr_schedule", c.lr_schedule},
-          {"warmup steps", fmt::format("{}", job.schedule.warmup_steps)},
-          {"momentum", fmt::format("{}", c.momentum)},
-          {"weight_decay", fmt::format("{}", c.weight_decay)},
-          {"label_smoothing", fmt::format("{}", c.label_smoothing)},
-          {"augment", c.augment ? "true" : "false"},
-          {"evaluation", fmt::format("{}/{}", c.evaluate, job.evaluate_every_steps)},
-          {"checkpoint_every", fmt::format("{}", c.checkpoint_every)},
-          {"digest_every", fmt::format("{}", c.digest_every)},
-          {"audit_every", fmt::format("{}", c.audit_every)},
-          {"reduction", c.reduction},
-          {"wire", name_of(job.wire)},
-          {"bucket_kib", c.bucket_kib},
-          {"backend", c.backend},
-          {"processes", process_set(c)},
-          {"synchronisation", synchronisation_of(c)},
-          {"injection", c.inject.empty() ? "none" : c.inject},
-          {"images", c.reuse_images ? "reused" : "all"},
-          {"standby coordinators", has_standbys(c) ? "yes" : "no"},
-          {"device", computed_by(job.facts.device)},
-          {"instruction set", computed_by(job.facts.isa)},
-          {"dtype", nn::name_of(job.dtype)},
-          {"convolution kernels", computed_by(job.facts.conv_kernels)}};
+  Fingerprint fingerprint = common_fingerprint(job);
+  // The first difference is told: before the number of steps, which follows from the data.
+  fingerprint.insert(fingerprint.begin() + 2,
+                     {{"data", job.facts.data},
+                      {"data content", to_string(job.facts.data_digest)},
+                      {"image_size", fmt::format("{}", job.model.image_size)}});
+  fingerprint.insert(fingerprint.end(),
+                     {{"initial weights",
+                       job.initial_weights.has_value() ? to_string(*job.initial_weights) : "none"},
+                      {"lr", fmt::format("{}", c.lr)},
+                      {"lr_schedule", c.lr_schedule},
+                      {"warmup steps", fmt::format("{}", job.schedule.warmup_steps)},
+                      {"momentum", fmt::format("{}", c.momentum)},
+                      {"weight_decay", fmt::format("{}", c.weight_decay)},
+                      {"label_smoothing", fmt::format("{}", c.label_smoothing)},
+                      {"augment", c.augment ? "true" : "false"},
+                      {"evaluation", fmt::format("{}/{}", c.evaluate, job.evaluate_every_steps)},
+                      {"processes", process_set(c)},
+                      {"synchronisation", synchronisation_of(c)},
+                      {"injection", c.inject.empty() ? "none" : c.inject},
+                      {"images", c.reuse_images ? "reused" : "all"},
+                      {"device", computed_by(job.facts.device)},
+                      {"instruction set", computed_by(job.facts.isa)},
+                      {"dtype", nn::name_of(job.dtype)},
+                      {"convolution kernels", computed_by(job.facts.conv_kernels)}});
+  return fingerprint;
 }
 
 /// Workers that start by themselves must start with the same weights, so the fingerprint has their
