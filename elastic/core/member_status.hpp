@@ -39,6 +39,7 @@ struct MemberStatus {
   std::string server;              ///< the provider's name for what it runs on; empty = unknown
   std::uint32_t cores = 0;         ///< that it may use; 0 = unknown
   Stages stages{};                 ///< of late
+  ProcessUse use{};
 };
 
 /// In the order of their ids. `is_running`: the present view is at work, so that its shares count.

@@ -270,6 +270,7 @@ void Membership::progressed(MemberId id, const Progress& progress, Instant now) 
   committed_ = std::max(committed_, progress.committed);
   member.speed.add(now, progress.microbatch_ms, progress.microbatches, speed_sample_);
   member.stages = progress.stages.compute_threads > 0 ? progress.stages : member.stages;
+  member.use = progress.use.memory_mib > 0 ? progress.use : member.use;
 }
 
 bool Membership::caught_up(MemberId id, Instant now) {

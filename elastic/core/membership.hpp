@@ -44,6 +44,7 @@ struct Peer {
   Step committed{};  ///< its own; from Ready, Progress or Stopped
   SpeedMeter speed;
   Stages stages{};            ///< as it said last
+  ProcessUse use{};           ///< the same
   bool copied_state = false;  ///< from another member, and not compared with all since then
   Stopped stopped;            ///< of the present view, in kStopped
   bool formed = false;        ///< in the present view

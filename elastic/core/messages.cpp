@@ -101,6 +101,7 @@ void fields(auto& io, Is<Progress> auto& m) {
   io.milliseconds(m.stages.compute_cpu_ms);
   io.plain(m.stages.bytes, m.stages.load_threads, m.stages.compute_threads, m.stages.ahead);
   io.flag(m.stages.yields);
+  io.plain(m.use.cpu_ms, m.use.memory_mib);
 }
 
 void fields(auto& io, Is<CaughtUp> auto& m) {

@@ -211,6 +211,12 @@ struct Stages {
   bool yields = false;                ///< loading threads have a low priority
   friend bool operator==(const Stages&, const Stages&) = default;
 };
+/// What a worker's process has used so far.
+struct ProcessUse {
+  std::uint64_t cpu_ms = 0;      ///< processor time of all its threads
+  std::uint32_t memory_mib = 0;  ///< the most that was resident at a time; 0 = unknown
+  friend bool operator==(const ProcessUse&, const ProcessUse&) = default;
+};
 /// The first commit of a view, then at most every 100 ms.
 struct Progress {
   ViewId view{};
@@ -219,6 +225,7 @@ struct Progress {
   float microbatch_ms = 0;
   std::uint32_t microbatches = 0;  ///< computed since the last Progress
   Stages stages{};
+  ProcessUse use{};
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 /// The observer holds the state after `committed`, the last step of its view so far, and can be

@@ -127,6 +127,8 @@ std::vector<MemberRecord> MemberJournal::look(double t,
     const double ms = in_microseconds(member.microbatch_ms);
     const double before = known.last.microbatch_ms;
     known.stages = record_of(member.stages);
+    known.last.cpu_seconds = static_cast<double>(member.use.cpu_ms) / 1000;
+    known.last.memory_mib = member.use.memory_mib;
     const bool is_due = before == 0 || t - known.last.t >= kSpeedInterval;
     const bool has_new_speed =
         is_due &&

@@ -48,9 +48,11 @@ struct MemberRecord {
   std::uint32_t microbatches = 0;  ///< its share of a step
   double microbatch_ms = 0;        ///< measured, of all its threads together; 0 = not yet
   StagesRecord stages{};
-  std::uint64_t steps = 0;    ///< committed with its work
-  std::uint64_t samples = 0;  ///< its share of theirs
-  std::string detail;         ///< why it has ended
+  std::uint64_t steps = 0;       ///< committed with its work
+  std::uint64_t samples = 0;     ///< its share of theirs
+  double cpu_seconds = 0;        ///< processor time that its process has used; 0 = unknown
+  std::uint32_t memory_mib = 0;  ///< the most that was resident of it; 0 = unknown
+  std::string detail;            ///< why it has ended
 
   static void fields(auto& io, auto& r) {
     io("t", r.t);
@@ -65,6 +67,8 @@ struct MemberRecord {
     io.unless(StagesRecord{}, "stages", r.stages);
     io("steps", r.steps);
     io("samples", r.samples);
+    io.unless(0.0, "cpu_seconds", r.cpu_seconds);
+    io.unless(0U, "memory_mib", r.memory_mib);
     io.unless("", "detail", r.detail);
   }
 };

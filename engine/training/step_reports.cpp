@@ -1,6 +1,7 @@
 #include "engine/training/step_reports.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,19 @@ constexpr Duration kProgressInterval = milliseconds(100);
 
 std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", lanes[3], lanes[2], lanes[1], lanes[0]);
+}
+
+/// Of this process, by getrusage(2), whose memory is in KiB.
+elastic::ProcessUse use_so_far() {
+  rusage use{};
+  if (::getrusage(RUSAGE_SELF, &use) != 0) {
+    return {};
+  }
+  const auto ms = [](const timeval& time) {
+    return static_cast<std::uint64_t>(time.tv_sec) * 1000 +
+           static_cast<std::uint64_t>(time.tv_usec) / 1000;
+  };
+  return {ms(use.ru_utime) + ms(use.ru_stime), static_cast<std::uint32_t>(use.ru_maxrss / 1024)};
 }
 
 }  // namespace
@@ -75,7 +89,7 @@ void StepReports::send_progress(const elastic::View& view, const ViewPart& part)
   }
   const ComputeSpeed speed = computer_.take_speed();
   client_.send_progress({view.id, part.position, static_cast<float>(speed.microbatch_ms),
-                         speed.microbatches, stages(now)});
+                         speed.microbatches, stages(now), use_so_far()});
   last_progress_ = now;
 }
 

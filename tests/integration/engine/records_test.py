@@ -59,6 +59,8 @@ def members_and_money():
     lost = [line for line in run.lines("members.jsonl") if line["phase"] == "lost"]
     expect(len(lost) == 1 and lost[0]["detail"], lost)
     last = {line["member"]: line for line in run.lines("members.jsonl")}
+    expect(all(line["cpu_seconds"] > 0 and line["memory_mib"] > 1 for line in last.values()
+               if line["t"] - line["joined"] > 3), f"{last}")
     samples = sum(line["samples"] for line in last.values())
     expect(abs(samples - summary["samples"]) <= len(last), f"{samples} of {summary['samples']}")
     expect({line["phase"] for line in last.values()} <= {"lost", "left", "ended"},

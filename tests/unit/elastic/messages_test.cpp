@@ -55,7 +55,7 @@ std::vector<Message> examples() {
       Stopped{},
       Formed{ViewId{3}},
       Synced{ViewId{4}},
-      Progress{ViewId{5}, Step{12}, 2.5F},
+      Progress{ViewId{5}, Step{12}, 2.5F, 3, {}, {12'345, 678}},
       Heartbeat{},
       Heartbeat{std::nullopt, true},
       Heartbeat{WorkerPosition{Activity::kCompute, Step{12}, 5, 2, 1000}},
