@@ -93,7 +93,8 @@ def _candidates():
         return [named]
     here = os.path.dirname(os.path.abspath(__file__))
     beside = [os.path.join(here, *way, "libmayfly.so.0")
-              for way in ([], ["..", "..", ".."], ["..", "..", "..", "build", "release"])]
+              for way in ([], ["_bundle", "lib", "mayfly"], ["..", "..", ".."],
+                          ["..", "..", "..", "build", "release"])]
     return [path for path in beside if os.path.exists(path)] + ["libmayfly.so.0"]
 
 

@@ -21,6 +21,7 @@ def find_program():
         return named
     here = os.path.dirname(os.path.abspath(__file__))
     beside = [os.path.join(os.path.dirname(os.environ.get("MAYFLY_LIBRARY", "")), "mayfly"),
+              os.path.join(here, "_bundle", "mayfly"),
               os.path.join(here, "..", "..", "..", "..", "bin", "mayfly"),
               os.path.join(here, "..", "..", "..", "build", "release", "mayfly")]
     for path in beside:

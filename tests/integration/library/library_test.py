@@ -374,47 +374,6 @@ def raises():
     run.remove()
 
 
-def installed():
-    """What `cmake --install` puts in place is enough to build and run a program."""
-    folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    prefix = os.path.join(folder, "usr")
-    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
-
-    def run(*command, **options):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, **options)
-        expect(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
-        return done.stdout
-
-    run("cmake", "--install", built, "--prefix", prefix)
-    program = os.path.join(prefix, "bin", "mayfly")
-    source = os.path.join(folder, "source")
-    os.makedirs(source)
-    for name in ("linear.c", "linear.cpp"):
-        shutil.copy(os.path.join(HERE, "..", "..", "..", "examples", "library", name), source)
-    with open(os.path.join(source, "CMakeLists.txt"), "w", encoding="utf-8") as file:
-        file.write("cmake_minimum_required(VERSION 3.25)\nproject(example C CXX)\n"
-                   "set(CMAKE_CXX_STANDARD 20)\nfind_package(Mayfly 0.1 REQUIRED)\n"
-                   "foreach(kind c cpp)\n  add_executable(linear-${kind} linear.${kind})\n"
-                   "  target_link_libraries(linear-${kind} PRIVATE Mayfly::mayfly)\n"
-                   "endforeach()\n")
-    run("cmake", "-G", "Ninja", "-S", source, "-B", os.path.join(folder, "build"),
-        f"-DCMAKE_PREFIX_PATH={prefix}")
-    run("cmake", "--build", os.path.join(folder, "build"))
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MAYFLY_")}
-    for kind in ("c", "cpp"):
-        run(program, "run", "--workers", "2", "--run-dir", os.path.join(folder, f"run-{kind}"),
-            "--", os.path.join(folder, "build", f"linear-{kind}"), "50", env=own)
-    package = os.path.join(prefix, "lib", "python3", "dist-packages")
-    version = run(PYTHON, "-c", "import mayfly._abi; print(mayfly._abi.load().mf_version())",
-                  env={**own, "PYTHONPATH": package})
-    expect("0.1.0" in version, version)
-    for path in (os.path.join(prefix, "lib", "cmake", "Mayfly", "MayflyConfig.cmake"),
-                 os.path.join(prefix, "lib", "pkgconfig", "mayfly.pc")):
-        with open(path, encoding="utf-8") as file:
-            expect(built not in file.read(), f"{path} names the folder where it was built")
-    shutil.rmtree(folder)
-
-
 def ctrl_c():
     """As for our own workers: the job stops with a checkpoint."""
     python_with("numpy")
@@ -434,33 +393,6 @@ def ctrl_c():
     newest = os.path.join(folder, "run", "checkpoints", f"step-{summary['steps']}")
     expect(os.path.isdir(newest), run.logs())
     run.remove()
-
-
-def packaged():
-    """The Debian packages have what they should, and need nothing that they should not."""
-    if shutil.which("cpack") is None or shutil.which("dpkg-shlibdeps") is None:
-        print("no cpack or dpkg-shlibdeps")
-        sys.exit(mayfly_run.SKIP)
-    folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
-    done = subprocess.run(["cpack", "-G", "DEB", "-B", folder], cwd=built, capture_output=True,
-                          text=True, timeout=250)
-    expect(done.returncode == 0, done.stdout + done.stderr)
-    names = {name.split("_")[0]: os.path.join(folder, name) for name in os.listdir(folder)
-             if name.endswith(".deb")}
-    expect(sorted(names) == ["libmayfly-dev", "libmayfly0", "mayfly", "python3-mayfly"], names)
-
-    def ask(option, name):
-        return subprocess.run(["dpkg-deb", option, names[name]], capture_output=True, text=True,
-                              check=True).stdout
-
-    for name, path in (("mayfly", "./usr/bin/mayfly"), ("libmayfly0", "./usr/lib/libmayfly.so.0"),
-                       ("libmayfly-dev", "./usr/include/mayfly/job.hpp"),
-                       ("python3-mayfly", "./usr/lib/python3/dist-packages/mayfly/torch/job.py")):
-        expect(path in ask("--contents", name), f"{name} lacks {path}")
-    needed = ask("--field", "libmayfly0")
-    expect("libdnnl" not in needed and "libgomp" not in needed, needed)
-    shutil.rmtree(folder)
 
 
 def same_interface():
@@ -592,8 +524,8 @@ if __name__ == "__main__":
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
-        "packaged": packaged, "checked": checked, "installed": installed, "torch_cnn": torch_cnn,
-        "torch_reference": torch_reference, "torch_transformer": torch_transformer,
+        "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
+        "torch_transformer": torch_transformer,
         "weighted": weighted, "speaks": speaks, "stops_early": stops_early, "misused": misused,
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state,

@@ -1,0 +1,15 @@
+"""The command `mayfly` of an installed wheel, which has the program in its folder _bundle."""
+
+import os
+import sys
+
+
+def main():
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bundle", "mayfly")
+    if not os.path.exists(program):
+        sys.exit("this package has no program mayfly in it: it was not installed from a wheel")
+    os.execv(program, [program, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
