@@ -254,6 +254,9 @@ void Coordinator::dismiss(MemberId id, const Dismiss& told) {
 }
 
 void Coordinator::dismiss_leavers() {
+  if (!membership_.has_leavers()) {
+    return;
+  }
   const bool is_view_ending = phase_ == JobPhase::kStopping && membership_.is_anyone_active();
   for (const auto& [id, peer] : membership_.peers()) {
     if (!peer.leaving) {

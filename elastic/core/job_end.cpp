@@ -17,6 +17,16 @@ std::size_t ready_workers(const Membership& membership) {
   }));
 }
 
+std::size_t finished_members(const Membership& membership) {
+  if (membership.count(Peer::Phase::kStopped) == 0) {
+    return 0;
+  }
+  const Peers& peers = membership.peers();
+  return static_cast<std::size_t>(std::ranges::count_if(peers, [](const Peers::value_type& entry) {
+    return entry.second.phase == Peer::Phase::kStopped && entry.second.stopped.finished;
+  }));
+}
+
 }  // namespace
 
 WorkerQuota::WorkerQuota(const CoordinatorOptions& options)
@@ -42,7 +52,9 @@ std::optional<std::string> WorkerQuota::lack(const Membership& membership, Insta
 }
 
 void WorkerQuota::wait(const Membership& membership, Instant now) {
-  if (!since_ && (membership.view() || !membership.candidates().empty())) {
+  const bool has_candidates =
+      membership.count(Peer::Phase::kReady) + membership.count(Peer::Phase::kStopped) > 0;
+  if (!since_ && (membership.view() || has_candidates)) {
     since_ = now;
   }
 }
@@ -72,11 +84,7 @@ void JobEnd::ask_stop(const std::string& reason) {
 }
 
 std::optional<JobEnd::Ending> JobEnd::decide(const Membership& membership, bool can_go_on) {
-  const Peers& peers = membership.peers();
-  const auto finished =
-      static_cast<std::size_t>(std::ranges::count_if(peers, [](const Peers::value_type& entry) {
-        return entry.second.phase == Peer::Phase::kStopped && entry.second.stopped.finished;
-      }));
+  const std::size_t finished = finished_members(membership);
   if (finished > 0 && finished == membership.count(Peer::Phase::kStopped)) {
     return Ending{Outcome::kDone, "", true};
   }

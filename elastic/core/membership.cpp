@@ -19,8 +19,7 @@ void introduce(Peer& peer, const Hello& hello, bool is_worker) {
 }
 
 /// It has no part in the last view, and may have one in the next.
-void place_beside(Peer& peer, bool is_ready, Instant now) {
-  peer.phase = is_ready ? Peer::Phase::kReady : Peer::Phase::kLoading;
+void place_beside(Peer& peer, Instant now) {
   peer.observes = ViewId{};
   peer.caught_up.reset();
   peer.donors.clear();
@@ -39,10 +38,8 @@ void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
   peer.donors.clear();  // unknown; an observer that has not got the state begins again
   peer.formed = peer.synced = true;
   if (told.phase == ResumePhase::kRunning) {
-    peer.phase = Peer::Phase::kActive;
     peer.stopped.held = told.held_before;
   } else {
-    peer.phase = Peer::Phase::kStopped;
     peer.stopped = *told.last;
   }
 }
@@ -110,12 +107,21 @@ bool Membership::takes_part_in(MemberId id, ViewId view) const {
          has_returned;
 }
 
-std::size_t Membership::count(Peer::Phase phase) const {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      peers_, [phase](const Peers::value_type& entry) { return entry.second.phase == phase; }));
+void Membership::enter_phase(Peer& peer, Peer::Phase phase) {
+  --counts_[static_cast<std::size_t>(peer.phase)];
+  ++counts_[static_cast<std::size_t>(phase)];
+  peer.phase = phase;
+}
+
+void Membership::must_leave(Peer& peer) {
+  leavers_ += peer.leaving || peer.phase == Peer::Phase::kDismissed ? 0 : 1;
+  peer.leaving = true;
 }
 
 bool Membership::is_anyone_active() {
+  if (count(Peer::Phase::kActive) == 0) {
+    return false;
+  }
   const auto hint = peers_.lower_bound(active_hint_);
   const auto is_active = [](const Peers::value_type& entry) {
     return entry.second.phase == Peer::Phase::kActive;
@@ -200,25 +206,30 @@ bool Membership::everybody_has_started() const {
 void Membership::connect(MemberId id, const Hello& hello, Instant now) {
   const auto [place, is_new] = peers_.try_emplace(id);
   ENSURE(is_new, "member ids are never reused");
+  ++counts_[static_cast<std::size_t>(place->second.phase)];
   introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
   place->second.join.emplace().connected = now;
 }
 
 void Membership::wants_to_leave(MemberId id, const std::string& reason) {
   Peer& leaver = peer(id);
-  leaver.leaving = true;
+  must_leave(leaver);
   leaver.leave_reason = reason;
 }
 
 void Membership::dismiss(MemberId id) {
   Peer& dismissed = peer(id);
   ENSURE(dismissed.phase != Peer::Phase::kDismissed, "a member is dismissed once");
-  dismissed.phase = Peer::Phase::kDismissed;
+  leavers_ -= dismissed.leaving ? 1 : 0;
+  enter_phase(dismissed, Peer::Phase::kDismissed);
 }
 
 void Membership::remove(MemberId id) {
-  const bool was_there = peers_.erase(id) == 1;
-  ENSURE(was_there, "only a member that is there can go");
+  const auto place = peers_.find(id);
+  ENSURE(place != peers_.end(), "only a member that is there can go");
+  --counts_[static_cast<std::size_t>(place->second.phase)];
+  leavers_ -= place->second.leaving && place->second.phase != Peer::Phase::kDismissed ? 1 : 0;
+  peers_.erase(place);
 }
 
 void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
@@ -226,7 +237,7 @@ void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
   if (loader.phase != Peer::Phase::kLoading) {
     return;
   }
-  loader.phase = Peer::Phase::kReady;
+  enter_phase(loader, Peer::Phase::kReady);
   loader.committed = ready.committed;
   loader.state_bytes = ready.state_bytes;
   loader.join->ready = now;
@@ -235,7 +246,7 @@ void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
 void Membership::stopped(MemberId id, const Stopped& stopped) {
   Peer& member = active_peer(id);
   ENSURE(stopped.view == view_->id, "reports of other views do not count");
-  member.phase = Peer::Phase::kStopped;
+  enter_phase(member, Peer::Phase::kStopped);
   ENSURE(is_in_view(id), "an active member is in the present view");
   member.stopped = stopped;
   member.committed = stopped.committed;
@@ -315,6 +326,7 @@ void Membership::forget_claims() {
 void Membership::take_back(MemberId id, const Hello& hello) {
   const auto [place, is_new] = peers_.try_emplace(id);
   ENSURE(is_new, "a member that comes back has lost its place here");
+  ++counts_[static_cast<std::size_t>(Peer::Phase::kReturning)];
   place->second.phase = Peer::Phase::kReturning;
   introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
 }
@@ -322,7 +334,7 @@ void Membership::take_back(MemberId id, const Hello& hello) {
 void Membership::ask_all_again() {
   for (auto& [id, peer] : peers_) {
     if (peer.phase != Peer::Phase::kDismissed) {
-      peer.phase = Peer::Phase::kReturning;
+      enter_phase(peer, Peer::Phase::kReturning);
       peer.resume.reset();
     }
   }
@@ -367,25 +379,32 @@ bool Membership::place(MemberId id, Instant now) {
   peer.committed = told.committed;
   peer.state_bytes = told.state_bytes;
   peer.speed.add(now, told.microbatch_ms, 1, speed_sample_);
-  peer.leaving = peer.leaving || told.is_leaving;
-  peer.leave_reason = told.is_leaving ? told.leave_reason : peer.leave_reason;
+  if (told.is_leaving) {
+    must_leave(peer);
+    peer.leave_reason = told.leave_reason;
+  }
   peer.join.reset();
   if (!has_part(told)) {
     peer.stopped = {};  // for the quorum's consent
     peer.stopped.view = told.view ? told.view->id : ViewId{};
     peer.stopped.contributed = !told.last || told.last->contributed;
-    place_beside(peer, told.phase == ResumePhase::kReady, now);
+    enter_phase(peer,
+                told.phase == ResumePhase::kReady ? Peer::Phase::kReady : Peer::Phase::kLoading);
+    place_beside(peer, now);
     return true;
   }
   const bool is_last = told.view->id == view_->id;
   if (!is_in_view(id) && steps_need_everybody_ && holds_newest_state(id, told, peers_, view_->id)) {
     peer.stopped = *told.last;
-    place_beside(peer, true, now);
+    enter_phase(peer, Peer::Phase::kReady);
+    place_beside(peer, now);
     return true;
   }
   if (!is_in_view(id) || (!is_last && told.phase == ResumePhase::kRunning)) {
     return false;
   }
+  enter_phase(peer,
+              told.phase == ResumePhase::kRunning ? Peer::Phase::kActive : Peer::Phase::kStopped);
   place_within(peer, id, told, now);
   return true;
 }
@@ -403,7 +422,7 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
     ENSURE(entering.is_candidate(), "a view is made of those who are ready for it");
     note_copy(entering, view);
     note_admission(member, entering, view, now, outbox);
-    entering.phase = Peer::Phase::kActive;
+    enter_phase(entering, Peer::Phase::kActive);
     entering.formed = entering.synced = false;
   }
   ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,

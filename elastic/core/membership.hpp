@@ -5,6 +5,7 @@
 // where they go; what follows from it is decided elsewhere. Pure; it reads no clock and sends
 // nothing.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,6 +32,7 @@ namespace mayfly::elastic {
 /// coordinator; what it does is in `resume`, once it has said so.
 struct Peer {
   enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed, kReturning };
+  static constexpr std::size_t kPhases = 6;
   Phase phase = Phase::kLoading;
   std::optional<Resume> resume;  ///< kReturning
   std::string host;
@@ -115,7 +117,11 @@ class Membership {
   /// a view that is being formed wait for each other. And after it has stopped: with parameter
   /// servers its work goes on, and may come to the job's last records meanwhile.
   [[nodiscard]] bool takes_part_in(MemberId id, ViewId view) const;
-  [[nodiscard]] std::size_t count(Peer::Phase phase) const;
+  [[nodiscard]] std::size_t count(Peer::Phase phase) const {
+    return counts_[static_cast<std::size_t>(phase)];
+  }
+  /// Whether anybody has to leave, or wants to, who is not dismissed yet.
+  [[nodiscard]] bool has_leavers() const { return leavers_ > 0; }
   /// Looks where one was found last: while a view ends, members stop being active in any order.
   [[nodiscard]] bool is_anyone_active();
   /// In the order of their ids.
@@ -199,6 +205,9 @@ class Membership {
   [[nodiscard]] Peer& peer(MemberId id);
   [[nodiscard]] Peer& active_peer(MemberId id);
   void start_counting(const Peer& peer, bool had_started);
+  /// Every change of a phase, so that counts_ is right.
+  void enter_phase(Peer& peer, Peer::Phase phase);
+  void must_leave(Peer& peer);
   void note_copy(Peer& peer, const View& view) const;
   void note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
                       Outbox& outbox);
@@ -210,7 +219,9 @@ class Membership {
 
   std::optional<View> view_;
   Peers peers_;
-  MemberId active_hint_{};  // see is_anyone_active()
+  std::array<std::size_t, Peer::kPhases> counts_{};  // of peers_, by phase
+  std::size_t leavers_ = 0;                          // of peers_, not dismissed yet
+  MemberId active_hint_{};                           // see is_anyone_active()
   std::set<MemberId> fenced_;
   Step committed_{};
   Step undone_{};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/unit/elastic/membership_fixture.hpp"
 
 namespace mayfly::elastic {
@@ -29,6 +31,53 @@ TEST(Membership, TakesAWorkerFromLoadingToWorkAndOut) {
   EXPECT_TRUE(membership.candidates().empty());
   membership.remove(k1);
   EXPECT_EQ(membership.find(k1), nullptr);
+}
+
+/// They are kept, as counting 10,000 members with each message would take seconds.
+void expect_right_counts(const Membership& membership) {
+  std::map<Phase, std::size_t> counted;
+  bool leaves = false;
+  for (const auto& [id, peer] : membership.peers()) {
+    ++counted[peer.phase];
+    leaves = leaves || (peer.leaving && peer.phase != Phase::kDismissed);
+  }
+  for (std::size_t phase = 0; phase < Peer::kPhases; ++phase) {
+    EXPECT_EQ(membership.count(static_cast<Phase>(phase)), counted[static_cast<Phase>(phase)])
+        << phase;
+  }
+  EXPECT_EQ(membership.has_leavers(), leaves);
+}
+
+TEST(Membership, CountsItsMembersByPhase) {
+  Membership membership = working({k1, k2, k3});
+  expect_right_counts(membership);
+  membership.stopped(k1, stopped_after(10));
+  membership.wants_to_leave(k1, "notice");
+  membership.wants_to_leave(k1, "again");
+  expect_right_counts(membership);
+  EXPECT_TRUE(membership.has_leavers());
+  membership.dismiss(k1);
+  expect_right_counts(membership);
+  membership.ask_all_again();
+  expect_right_counts(membership);
+  Resume told;
+  told.phase = ResumePhase::kLoading;
+  told.is_leaving = true;
+  membership.resumed(k2, told);
+  EXPECT_TRUE(membership.place(k2, kSoon));
+  told.phase = ResumePhase::kReady;
+  told.is_leaving = false;
+  membership.resumed(k3, told);
+  EXPECT_TRUE(membership.place(k3, kSoon));
+  expect_right_counts(membership);
+  for (const MemberId id : {k1, k2}) {
+    membership.remove(id);
+    expect_right_counts(membership);
+  }
+  membership.take_back(k2, Hello{});
+  expect_right_counts(membership);
+  EXPECT_EQ(membership.count(Phase::kReturning), 1u);
+  EXPECT_FALSE(membership.has_leavers());
 }
 
 TEST(Membership, ReadyMeansNothingFromOneThatWorks) {
