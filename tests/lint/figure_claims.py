@@ -662,6 +662,26 @@ def planning(results):
            f"{median_of(question, 'cpu_seconds'):.2f} s |")
 
 
+def views(results):
+    machine = results.row("changes-of-view", kind="machine")
+    yield f"commit {machine['commit']}"
+    yield f"load {machine['load_average_before']:.1f}"
+    names = {"start": "the start of the job", "leave": "one leaves at a boundary",
+             "joins": "one joins", "loss and join": "one is lost, another joins",
+             "loss of a tenth": "a tenth is lost at once"}
+    for members in (1000, 10000):
+        for change, name in names.items():
+            rows = {which: [row for row in results.rows("changes-of-view", change=change,
+                                                        coordinator=which)
+                            if abs(row["members"] - members) <= members / 10]
+                    for which in ("before", "now")}
+            assert {len(each) for each in rows.values()} == {3}
+            each = rows["now"][0]
+            yield (f"| {name}, {members:,} members | {median_of(rows['before'], 'machine_ms'):.1f} "
+                   f"| {median_of(rows['now'], 'machine_ms'):.1f} | "
+                   f"{each['bytes_out'] / each['members']:,.0f} |")
+
+
 def planner(results):
     rows = results.rows("planner-validation", kind="planner")
     for row in rows:
@@ -732,7 +752,8 @@ DOCUMENTS = {
                            "exchange": exchange, "compare": compare, "jpeg": jpeg,
                            "settings": settings, "elasticity": elasticity, "tls": tls,
                            "hosts": hosts, "cloud": cloud, "planner": planning,
-                           "injections": injections, "what-if": what_if, "gpu": gpu},
+                           "injections": injections, "what-if": what_if, "gpu": gpu,
+                           "views": views},
     "docs/data.md": {"store": store},
     "docs/library.md": {"program": program},
     "docs/planner_validation.md": {"planner": planner, "own-runs": planner_runs},
