@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "base/file.hpp"
+#include "cloud_hooks/http/message.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -53,6 +55,27 @@ TEST(CloudStartup, OnlyAMachineOfACloudShutsItselfDown) {
   EXPECT_TRUE(holds(fetching_text(config_for("gce"), "a:1", "t", hash), "shutdown"));
   EXPECT_TRUE(holds(fetching_text(config_for("ec2"), "a:1", "t", hash), "shutdown"));
   EXPECT_FALSE(holds(fetching_text(config_for("exec"), "a:1", "t", hash), "shutdown"));
+}
+
+TEST(CloudStartup, AMachineShutsItselfDownAlsoIfNobodyHearsWhyItsWorkerFailed) {
+  const TemporaryFolder folder;
+  const auto write_program = [&folder](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name) << "#!/bin/sh\n" << text;
+    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+  };
+  const std::string start = "set -eu\necho the reason\nexit 3\n";
+  std::ofstream(folder / "served") << start;
+  // Fetches the start script; the coordinator is gone when it is told of the failure.
+  write_program("curl", "for word; do\n  if [ \"$word\" = start ]; then\n    cp '" +
+                            (folder / "served") + "' start\n    exit 0\n  fi\ndone\ncat >'" +
+                            (folder / "told") + "'\nexit 7\n");
+  write_program("shutdown", "echo \"$*\" >'" + (folder / "shut") + "'\n");
+  write_program("script", fetching_text(config_for("gce"), "a:1", "t",
+                                        cloud_hooks::to_hex(cloud_hooks::sha256(start))));
+  const std::string path = "PATH='" + folder.path() + "':\"$PATH\" TMPDIR='" + folder.path() + "' ";
+  (void)std::system((path + "sh '" + (folder / "script") + "' >/dev/null 2>&1").c_str());
+  EXPECT_EQ(read_text_file(folder / "told", 100).value(), "the reason\n");
+  EXPECT_EQ(read_text_file(folder / "shut", 100).value(), "-P now\n");
 }
 
 TEST(CloudStartup, WhatIsServedHoldsTheBundlesHashAndNoSecret) {
