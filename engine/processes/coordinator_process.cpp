@@ -428,7 +428,7 @@ void CoordinatorProcess::end_transfers() {
 }
 
 /// Those that come new have no state before they are members. A job that is resumed begins with
-/// that of its checkpoint, which its workers need not have.
+/// that of its checkpoint. Members that are lost may not have told their last steps' progress.
 std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held = std::ranges::any_of(status.members, [](const auto& member) {
@@ -440,7 +440,7 @@ std::optional<Step> CoordinatorProcess::step_without_holder() const {
     return std::nullopt;
   }
   if (status.view != ViewId{}) {
-    return std::max(status.committed, Step{starting_point_.step});
+    return std::max({status.committed, Step{starting_point_.step}, Step{recorder_->last_step()}});
   }
   return job_->config.resume.empty() ? std::nullopt : std::optional(Step{starting_point_.step});
 }
