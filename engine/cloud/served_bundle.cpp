@@ -8,6 +8,7 @@
 #include "cloud_hooks/http/message.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/run/network_interface.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {
