@@ -133,17 +133,14 @@ std::optional<std::string> inconsistency_in(const Stopped& stopped, MemberId id,
   if (stopped.committed < view.committed) {
     return std::nullopt;  // it does not have the view's state yet; what it holds does not count
   }
-  const auto self = std::ranges::find_if(
-      view.members, [id](const ViewMember& member) { return member.id == id; });
-  ENSURE(self != view.members.end(), "only members of the view stop in it");
-  MicrobatchSet possible = MicrobatchSet::range(self->first, self->count);
+  const ViewMember* self = member_of(view, id);
+  ENSURE(self != nullptr, "only members of the view stop in it");
+  MicrobatchSet strange = stopped.held.minus(due_after(view, *self, stopped.committed));
   if (stopped.committed == view.committed) {
-    possible = self->first_step;
-    possible.add_all(peer.stopped.held);  // what it held before and need not hold any more
+    strange = strange.minus(peer.stopped.held);  // what it held before and need not hold any more
   }
-  const std::vector<std::uint32_t> strange = stopped.held.minus(possible).list();
   if (!strange.empty()) {
-    return "says that it holds microbatch " + std::to_string(strange.front()) +
+    return "says that it holds microbatch " + std::to_string(strange.runs().front().first) +
            ", which is not among its own";
   }
   return std::nullopt;

@@ -481,7 +481,7 @@ void Coordinator::on_view_wanted(MemberId id, const Peer& peer, ViewId view) {
   if (membership_.is_active_in(id, view) && !peer.formed) {
     outbox_.send(id, NewView{*membership_.view()});
     if (phase_ == JobPhase::kStopping) {  // what it was told before it had the view was lost on it
-      tell_to_stop(id, !change_.is_immediate());
+      tell_to_stop({id}, !change_.is_immediate());
     }
   }
 }

@@ -108,7 +108,7 @@ class Coordinator {
   // From one view to the next.
   void start_planned_change();
   void begin_change(bool immediate, ChangeCause cause, std::vector<MemberId> members = {});
-  void tell_to_stop(MemberId id, bool at_boundary);
+  void tell_to_stop(std::vector<MemberId> members, bool at_boundary);
   void check_stop_deadline();
   void go_on();
   void wait(const std::string& detail);

@@ -148,7 +148,7 @@ void Coordinator::place_late(MemberId id, const Peer& peer) {
     return;
   }
   if (phase_ == JobPhase::kStopping) {
-    tell_to_stop(id, !change_.is_immediate());
+    tell_to_stop({id}, !change_.is_immediate());
   } else {
     phase_ = JobPhase::kRunning;
     begin_change(true, ChangeCause::kLost);
@@ -294,15 +294,18 @@ void Coordinator::begin_change(bool immediate, ChangeCause cause, std::vector<Me
       is_ending ? change_.add(now_, immediate, cause, std::move(members))
                 : change_.begin(now_, membership_.view()->id, immediate, cause, std::move(members));
   if (tell != ViewChange::Tell::kNothing) {
-    for (const MemberId id : membership_.active()) {
-      tell_to_stop(id, tell == ViewChange::Tell::kAtBoundary);
-    }
+    tell_to_stop(membership_.active(), tell == ViewChange::Tell::kAtBoundary);
   }
 }
 
-void Coordinator::tell_to_stop(MemberId id, bool at_boundary) {
-  const bool stays = at_boundary && !end_.is_asked() && !membership_.at(id).leaving;
-  outbox_.send(id, Stop{membership_.view()->id, at_boundary, stays});
+void Coordinator::tell_to_stop(std::vector<MemberId> members, bool at_boundary) {
+  const auto stays = [this, at_boundary](MemberId id) {
+    return at_boundary && !end_.is_asked() && !membership_.at(id).leaving;
+  };
+  const auto others = std::stable_partition(members.begin(), members.end(), stays);
+  const Stop stop{membership_.view()->id, at_boundary, false};
+  outbox_.send_to_all({members.begin(), others}, Stop{stop.view, at_boundary, true});
+  outbox_.send_to_all({others, members.end()}, stop);
 }
 
 void Coordinator::check_stop_deadline() {
@@ -362,8 +365,8 @@ void Coordinator::publish() {
   ENSURE(!quorum_.lack(membership_), "a view is made only with the consent of a majority");
   ENSURE(!quota_.lack(membership_, now_), "a view is made only of enough workers");
   const bool is_resumed = membership_.view() && phase_ != JobPhase::kStopping;
-  const View view = make_view(membership_, term_.view_id_after(membership_.view()),
-                              quorum_.bases(membership_), options_);
+  View view = make_view(membership_, term_.view_id_after(membership_.view()),
+                        quorum_.bases(membership_), options_);
   if (view.committed < membership_.committed()) {
     outbox_.note("restarted", std::nullopt,
                  "every holder of step " + std::to_string(value(membership_.committed())) +
@@ -382,7 +385,7 @@ void Coordinator::publish() {
   quorum_.found();
   quorum_.view_changed();
   stalls_.restart();
-  announce(view, before, options_.delta_from_members, outbox_);
+  announce(std::move(view), before, options_.delta_from_members, outbox_);
 }
 
 /// The end goes on record, then all members are told. A coordinator that died in between left

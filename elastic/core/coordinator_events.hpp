@@ -235,6 +235,14 @@ class Outbox {
   void send(MemberId member, Message message) {
     add(coordinator_effect::Send{member, std::move(message)});
   }
+  /// The same to several, or to nobody.
+  void send_to_all(std::vector<MemberId> members, Message message) {
+    if (members.size() == 1) {
+      send(members.front(), std::move(message));
+    } else if (!members.empty()) {
+      add(coordinator_effect::SendToAll{std::move(members), std::move(message)});
+    }
+  }
   /// Into the view log; `durable`: on the disk before any later effect.
   void append(LogRecord record, bool durable = false) {
     add(coordinator_effect::Append{std::move(record), durable});

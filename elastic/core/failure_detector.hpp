@@ -12,13 +12,13 @@
 // most ten times silence_max). A pause of the observer itself excuses everybody. Pure: one thread,
 // no clock of its own.
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "elastic/core/member_map.hpp"
 
 namespace mayfly::elastic {
 
@@ -73,7 +73,7 @@ class FailureDetector {
   bool has_looked_ = false;
   Duration own_pause_{};
   std::optional<Instant> listening_since_;  // after the last pause of our own
-  std::map<MemberId, Watched> watched_;
+  MemberMap<Watched> watched_;
 };
 
 }  // namespace mayfly::elastic

@@ -229,7 +229,7 @@ void Membership::remove(MemberId id) {
   ENSURE(place != peers_.end(), "only a member that is there can go");
   --counts_[static_cast<std::size_t>(place->second.phase)];
   leavers_ -= place->second.leaving && place->second.phase != Peer::Phase::kDismissed ? 1 : 0;
-  peers_.erase(place);
+  peers_.erase(id);
 }
 
 void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
@@ -409,6 +409,11 @@ bool Membership::place(MemberId id, Instant now) {
   return true;
 }
 
+void Membership::adopt(const View& view) {
+  view_ = view;
+  view_has_observers_ = view.has_observers();
+}
+
 void Membership::go_back_to(Step committed) {
   ENSURE(committed < committed_, "a step is undone only if a later one was committed");
   undone_ = std::max(undone_, committed_);
@@ -429,7 +434,9 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
          "whoever has state or sums is in the next view, and nobody else is active");
   started_ = 0;
   fenced_.clear();
-  return std::exchange(view_, view);
+  std::optional<View> before = std::exchange(view_, std::nullopt);
+  adopt(view);
+  return before;
 }
 
 /// `peer` is about to be in `view`; view_ is still the one before.

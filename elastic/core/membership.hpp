@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,6 +19,7 @@
 #include "base/time.hpp"
 #include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/coordinator_options.hpp"
+#include "elastic/core/member_map.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/core/speed_meter.hpp"
 #include "elastic/core/view.hpp"
@@ -80,7 +80,7 @@ struct Peer {
 };
 
 /// By id.
-using Peers = std::map<MemberId, Peer>;
+using Peers = MemberMap<Peer>;
 /// Peers that may be in the next view, in the order of their ids. Valid as long as nobody goes.
 using Candidates = std::vector<std::pair<MemberId, const Peer*>>;
 
@@ -139,6 +139,8 @@ class Membership {
   [[nodiscard]] Step committed() const { return committed_; }
   /// The highest that was committed before every holder of it was lost; 0 = none was.
   [[nodiscard]] Step undone() const { return undone_; }
+  /// Some member of the view has no work yet.
+  [[nodiscard]] bool view_has_observers() const { return view_has_observers_; }
   /// Every member of the view has its group, and the state or takes it meanwhile.
   [[nodiscard]] bool everybody_has_started() const;
   /// It was evicted for a cause since the last view was published.
@@ -194,7 +196,7 @@ class Membership {
   // Views.
 
   /// The last view, as a log or a member tells of it.
-  void adopt(const View& view) { view_ = view; }
+  void adopt(const View& view);
   /// Every holder of the newest step is gone; the job goes on after an earlier one.
   void go_back_to(Step committed);
   /// `view` is the next one; its members are active in it. Notes the members that have joined.
@@ -222,6 +224,7 @@ class Membership {
   std::array<std::size_t, Peer::kPhases> counts_{};  // of peers_, by phase
   std::size_t leavers_ = 0;                          // of peers_, not dismissed yet
   MemberId active_hint_{};                           // see is_anyone_active()
+  bool view_has_observers_ = false;                  // of view_
   std::set<MemberId> fenced_;
   Step committed_{};
   Step undone_{};

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,7 +74,7 @@ class Encoder {
   }
   /// Runs: how many, and of each the gap before it and its length.
   void set(const MicrobatchSet& field) {
-    const std::vector<MicrobatchSet::Run> runs = field.runs();
+    const std::span<const MicrobatchSet::Run> runs = field.runs();
     number(static_cast<std::uint32_t>(runs.size()), kMicrobatchesMax);
     std::uint32_t end = 0;
     for (const MicrobatchSet::Run& run : runs) {
@@ -185,22 +186,38 @@ void view_fields(Encoder& io, const View& view);
 void view_fields(Decoder& io, View& view);
 
 // How the shares of a view's members are written and read. In a large view nearly all shares follow
-// on the one before, are the same in every step and differ little: runs of them take a few bytes.
+// on the one before, differ little, and have a rule for the first step: runs of them take a few
+// bytes.
 
 enum class ShareKind : std::uint8_t {
-  kPlain = 0,           ///< so many members that each have `count` more, in the first step, too
-  kOtherFirstStep = 1,  ///< one that follows on, with another set in the first step
-  kAnything = 2
+  kAsLater = 0,   ///< so many members that each have `count` more, and that rule for the first step
+  kAsBefore = 1,  ///< the same
+  kOther = 2,     ///< one that follows on, with a set of its own in the first step
+  kAnything = 3
 };
+static_assert(static_cast<int>(ShareKind::kOther) == static_cast<int>(ViewDelta::FirstStep::kOther),
+              "the kinds of shares that follow on are the rules of their first step");
 
 /// `end`: of the share before.
 inline ShareKind kind_of(const ViewDelta::Share& share, std::uint32_t end) {
-  if (share.first != end || share.observes != ViewId{}) {
-    return ShareKind::kAnything;
+  const bool follows = share.first == end && share.observes == ViewId{};
+  return follows ? static_cast<ShareKind>(share.rule) : ShareKind::kAnything;
+}
+inline bool comes_in_runs(ShareKind kind) {
+  return kind == ShareKind::kAsLater || kind == ShareKind::kAsBefore;
+}
+
+/// The fields that a share of this kind has besides what it says in common with its run.
+void share_fields(auto& io, auto& share, ShareKind kind) {
+  if (kind == ShareKind::kAnything) {
+    io.number(share.first, kMicrobatchesMax);
+    io.plain(share.observes);
+    io.choice(share.rule, ViewDelta::FirstStep::kOther);
   }
-  return share.first_step == MicrobatchSet::range(share.first, share.count)
-             ? ShareKind::kPlain
-             : ShareKind::kOtherFirstStep;
+  io.number(share.count, kMicrobatchesMax - share.first);
+  if (share.rule == ViewDelta::FirstStep::kOther) {
+    io.set(share.first_step);
+  }
 }
 
 inline void shares(Encoder& io, const std::vector<ViewDelta::Share>& all) {
@@ -215,58 +232,56 @@ inline void shares(Encoder& io, const std::vector<ViewDelta::Share>& all) {
       end = all[i].first + all[i].count;
       ++same;
       ++i;
-    } while (kind == ShareKind::kPlain && i < all.size() && all[i].count == share.count &&
-             kind_of(all[i], end) == ShareKind::kPlain);
-    if (kind == ShareKind::kPlain) {
+    } while (comes_in_runs(kind) && i < all.size() && all[i].count == share.count &&
+             kind_of(all[i], end) == kind);
+    if (comes_in_runs(kind)) {
       io.number(same, kMembersMax);
-    } else if (kind == ShareKind::kAnything) {
-      io.number(share.first, kMicrobatchesMax);
-      io.plain(share.observes);
     }
-    io.number(share.count, kMicrobatchesMax - share.first);
-    if (kind != ShareKind::kPlain) {
-      io.set(share.first_step);
-    }
+    share_fields(io, share, kind);
   }
+}
+
+/// What encode() can produce: an observer has no work, and no set stands where a rule says the
+/// same.
+inline bool is_proper(const ViewDelta::Share& share) {
+  using FirstStep = ViewDelta::FirstStep;
+  if (share.observes != ViewId{}) {
+    return share.count == 0 && share.rule == FirstStep::kAsLater;
+  }
+  return share.rule != FirstStep::kOther ||
+         share.first_step != MicrobatchSet::range(share.first, share.count);
 }
 
 inline void shares(Decoder& io, std::vector<ViewDelta::Share>& all) {
   std::uint32_t total = 0;
   io.number(total, kMembersMax);
   std::uint32_t end = 0;
-  bool follows_plain = false;
-  std::uint32_t plain_count = 0;
+  ShareKind kind_before = ShareKind::kAnything;
+  std::uint32_t count_before = 0;
   while (all.size() < total && !io.failed()) {
-    ShareKind kind = ShareKind::kPlain;
+    ShareKind kind = ShareKind::kAsLater;
     io.choice(kind, ShareKind::kAnything);
     std::uint32_t same = 1;
     ViewDelta::Share share;
     share.first = end;
-    if (kind == ShareKind::kPlain) {
+    if (kind != ShareKind::kAnything) {
+      share.rule = static_cast<ViewDelta::FirstStep>(kind);
+    }
+    if (comes_in_runs(kind)) {
       io.number(same, static_cast<std::uint32_t>(total - all.size()));
-    } else if (kind == ShareKind::kAnything) {
-      io.number(share.first, kMicrobatchesMax);
-      io.plain(share.observes);
     }
-    io.number(share.count, kMicrobatchesMax - share.first);
-    if (kind != ShareKind::kPlain) {
-      io.set(share.first_step);
-    }
-    io.require(share.observes == ViewId{} || (share.count == 0 && share.first_step.empty()));
+    share_fields(io, share, kind);
+    const bool is_longer_run =
+        comes_in_runs(kind) && kind == kind_before && share.count == count_before;
+    io.require(same > 0 && is_proper(share) && !is_longer_run);
     for (std::uint32_t i = 0; i < same && !io.failed(); ++i) {
-      io.require(share.count <= kMicrobatchesMax - share.first);
-      if (kind == ShareKind::kPlain && !io.failed()) {
-        share.first_step = MicrobatchSet::range(share.first, share.count);
-      }
-      io.require(!io.failed() && kind_of(share, end) == kind);  // one encoding
+      io.require(share.count <= kMicrobatchesMax - share.first && kind_of(share, end) == kind);
       all.push_back(share);
       end = share.first + share.count;
       share.first = end;
     }
-    io.require(same > 0 &&
-               !(follows_plain && kind == ShareKind::kPlain && plain_count == share.count));
-    follows_plain = kind == ShareKind::kPlain;
-    plain_count = share.count;
+    kind_before = kind;
+    count_before = share.count;
   }
 }
 

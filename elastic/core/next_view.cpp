@@ -13,14 +13,54 @@
 namespace mayfly::elastic {
 namespace {
 
+/// The microbatches of a step that have no owner yet. One look per microbatch, however they lie: in
+/// a large job everybody may hold some.
+class Unowned {
+ public:
+  explicit Unowned(std::uint32_t microbatches)
+      : is_free_(microbatches, true), count_(microbatches) {}
+
+  /// Those of `wanted` that nobody has, in ascending order, at most so many; they are owned now.
+  MicrobatchSet take(const MicrobatchSet& wanted, std::uint32_t count_max) {
+    MicrobatchSet taken;
+    for (const MicrobatchSet::Run& run : wanted.runs()) {
+      for (std::uint32_t m = run.first; m < std::min(run.end(), size()) && count_max > 0; ++m) {
+        if (is_free_[m]) {
+          is_free_[m] = false;
+          taken.add(m);
+          --count_max;
+          --count_;
+        }
+      }
+    }
+    return taken;
+  }
+  [[nodiscard]] std::uint32_t count() const { return count_; }
+  [[nodiscard]] MicrobatchSet left() const {
+    MicrobatchSet left;
+    for (std::uint32_t m = 0; m < size(); ++m) {
+      if (is_free_[m]) {
+        left.add(m);
+      }
+    }
+    return left;
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(is_free_.size()); }
+
+  std::vector<bool> is_free_;
+  std::uint32_t count_;
+};
+
 void check_covers_once(const View& view, std::uint32_t microbatches) {
-  MicrobatchSet seen;
+  Unowned left(microbatches);
   std::uint32_t total = 0;
   for (const ViewMember& member : view.members) {
-    seen.add_all(member.first_step);
+    (void)left.take(member.first_step, microbatches);
     total += member.first_step.count();
   }
-  ENSURE(total == microbatches && seen == MicrobatchSet::range(0, microbatches),
+  ENSURE(total == microbatches && left.count() == 0,
          "each microbatch of the first step has exactly one owner");
 }
 
@@ -40,6 +80,13 @@ bool goes_on_observing(const Peer& peer, const View& view, const Membership& mem
            const Peer* found = membership.find(donor);
            return found != nullptr && found->phase == Peer::Phase::kStopped;
          });
+}
+
+/// What it would compute in the step after `committed` if the last view went on.
+MicrobatchSet usual_work(MemberId id, const Membership& membership, Step committed) {
+  const std::optional<View>& before = membership.view();
+  const ViewMember* member = before ? member_of(*before, id) : nullptr;
+  return member == nullptr ? MicrobatchSet{} : due_after(*before, *member, committed);
 }
 
 /// By candidate: the state that it takes in the background; zero for those that are to work. They
@@ -114,25 +161,31 @@ std::vector<float> comparable_times(std::vector<float> times, Unknown unknown) {
 
 /// Gives out microbatches one by one to the rank that would be done first with one more; if equal,
 /// to the one that held fewer before, then to the lower rank. `held` is by rank, or empty: nobody
-/// held anything.
+/// held anything. A large job has so many that most are given at once; the result is the same.
 class Queue {
  public:
   Queue(const std::vector<float>& times, std::uint32_t given_each,
         std::span<const MicrobatchSet> held = {})
       : times_(times), counts_(times.size(), given_each) {
     for (std::size_t rank = 0; rank < times.size(); ++rank) {
-      waiting_.push_back({cost_of(rank), held.empty() ? 0 : held[rank].count(), rank});
+      waiting_.push_back({0, held.empty() ? 0 : held[rank].count(), rank});
+    }
+  }
+  void give(std::uint32_t microbatches) {
+    std::uint32_t left = microbatches - give_cheapest(microbatches);
+    for (Waiting& each : waiting_) {
+      each.cost = cost_of(each.rank, counts_[each.rank] + 1);
+    }
+    if (left <= waiting_.size() && give_each_one(left)) {
+      return;
     }
     std::make_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-  }
-  std::size_t give_one() {
-    std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-    Waiting& next = waiting_.back();
-    const std::size_t rank = next.rank;
-    ++counts_[rank];
-    next.cost = cost_of(rank);
-    std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-    return rank;
+    for (; left > 0; --left) {
+      std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
+      Waiting& next = waiting_.back();
+      next.cost = cost_of(next.rank, ++counts_[next.rank] + 1);
+      std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
+    }
   }
   [[nodiscard]] const std::vector<std::uint32_t>& counts() const { return counts_; }
 
@@ -145,13 +198,59 @@ class Queue {
     friend auto operator<=>(const Waiting&, const Waiting&) = default;
   };
 
-  [[nodiscard]] float cost_of(std::size_t rank) const {
-    return times_[rank] * static_cast<float>(counts_[rank] + 1);
+  [[nodiscard]] float cost_of(std::size_t rank, std::uint32_t count) const {
+    return times_[rank] * static_cast<float>(count);
+  }
+  /// The most that a rank can have, each of them for less than `limit`; not less than it has.
+  [[nodiscard]] std::uint32_t count_below(float limit, std::size_t rank) const {
+    auto count = static_cast<std::uint32_t>(
+        std::min<float>(limit / times_[rank], static_cast<float>(kMicrobatchesMax)));
+    for (; count > 0 && cost_of(rank, count) >= limit; --count) {
+    }
+    for (; count < kMicrobatchesMax && cost_of(rank, count + 1) < limit; ++count) {
+    }
+    return std::max(count, counts_[rank]);
+  }
+  /// Everything below some cost comes before anything above it: gives all that, if it is not too
+  /// much. Returns how many.
+  std::uint32_t give_cheapest(std::uint32_t microbatches) {
+    double speed = 0;
+    double total = microbatches;
+    for (std::size_t rank = 0; rank < times_.size(); ++rank) {
+      speed += 1 / static_cast<double>(times_[rank]);
+      total += counts_[rank];
+    }
+    for (const double share : {1 + 1e-5, 1 - 1e-5, 0.9, 0.5}) {
+      std::vector<std::uint32_t> counts;
+      std::uint64_t given = 0;
+      for (std::size_t rank = 0; rank < times_.size(); ++rank) {
+        counts.push_back(count_below(static_cast<float>(share * total / speed), rank));
+        given += counts[rank] - counts_[rank];
+      }
+      if (given <= microbatches) {
+        counts_ = std::move(counts);
+        return static_cast<std::uint32_t>(given);
+      }
+    }
+    return 0;
+  }
+  /// To the first in the order so many; false if one of them would be among the first again.
+  bool give_each_one(std::uint32_t left) {
+    const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(left);
+    std::nth_element(waiting_.begin(), end, waiting_.end());
+    const auto last = std::max_element(waiting_.begin(), end);
+    const bool once = std::all_of(waiting_.begin(), end, [&](const Waiting& each) {
+      return Waiting{cost_of(each.rank, counts_[each.rank] + 2), each.held, each.rank} > *last;
+    });
+    for (auto each = waiting_.begin(); once && each != end; ++each) {
+      ++counts_[each->rank];
+    }
+    return once;
   }
 
   const std::vector<float>& times_;
   std::vector<std::uint32_t> counts_;
-  std::vector<Waiting> waiting_;  // a heap
+  std::vector<Waiting> waiting_;
 };
 
 std::vector<std::uint32_t> proportional_counts(const std::vector<float>& times,
@@ -159,9 +258,7 @@ std::vector<std::uint32_t> proportional_counts(const std::vector<float>& times,
   const auto ranks = static_cast<std::uint32_t>(times.size());
   const bool enough = microbatches >= ranks;
   Queue queue(times, enough ? 1 : 0);
-  for (std::uint32_t given = enough ? ranks : 0; given < microbatches; ++given) {
-    (void)queue.give_one();
-  }
+  queue.give(enough ? microbatches - ranks : microbatches);
   return queue.counts();
 }
 
@@ -183,14 +280,15 @@ std::vector<MicrobatchRange> proportional_ranges(const std::vector<float>& micro
 }
 
 std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& held,
+                                           const std::vector<MicrobatchSet>& usual,
                                            const std::vector<float>& microbatch_ms,
                                            std::uint32_t microbatches) {
-  ENSURE(held.size() == microbatch_ms.size(), "one set and one speed per rank");
-  MicrobatchSet missing = MicrobatchSet::range(0, microbatches);
+  ENSURE(held.size() == microbatch_ms.size() && held.size() == usual.size(),
+         "two sets and one speed per rank");
+  Unowned missing(microbatches);
   std::vector<MicrobatchSet> sets;
   for (const MicrobatchSet& own : held) {
-    sets.push_back(own.minus(own.minus(missing)));
-    missing = missing.minus(own);
+    sets.push_back(missing.take(own, microbatches));
   }
   if (missing.count() == microbatches) {
     sets.clear();
@@ -201,8 +299,27 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
   }
   const std::vector<float> times = comparable_times(microbatch_ms, Unknown::kFastest);
   Queue queue(times, 0, sets);
-  for (const std::uint32_t microbatch : missing.list()) {
-    sets[queue.give_one()].add(microbatch);
+  queue.give(missing.count());
+  std::vector<std::uint32_t> more = queue.counts();
+  for (std::size_t rank = 0; rank < sets.size(); ++rank) {
+    const MicrobatchSet kept = missing.take(usual[rank], more[rank]);
+    more[rank] -= kept.count();
+    sets[rank].add_all(kept);
+  }
+  const MicrobatchSet rest = missing.left();
+  auto run = rest.runs().begin();
+  std::uint32_t used = 0;  // of that run
+  for (std::size_t rank = 0; rank < sets.size(); ++rank) {
+    while (more[rank] > 0) {
+      const std::uint32_t count = std::min(more[rank], run->count - used);
+      sets[rank].add_range(run->first + used, count);
+      more[rank] -= count;
+      used += count;
+      if (used == run->count) {
+        ++run;
+        used = 0;
+      }
+    }
   }
   return sets;
 }
@@ -220,8 +337,10 @@ View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> ba
   }
   const std::vector<ViewId> observed =
       observed_states(candidates, view, membership, options.observe_from_bytes);
+  view.members.reserve(candidates.size());
   std::vector<float> speeds;
   std::vector<MicrobatchSet> held;
+  std::vector<MicrobatchSet> usual;
   std::vector<std::size_t> workers;  // their ranks
   bool has_source = false;
   for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
@@ -241,10 +360,11 @@ View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> ba
     }
     const bool keeps_sums = is_current && peer->phase == Peer::Phase::kStopped;
     held.push_back(keeps_sums ? peer->stopped.held : MicrobatchSet{});
+    usual.push_back(usual_work(member, membership, view.committed));
     speeds.push_back(peer->speed.best_ms());
   }
   const auto ranges = proportional_ranges(speeds, options.microbatches);
-  auto first_step = first_step_sets(held, speeds, options.microbatches);
+  auto first_step = first_step_sets(held, usual, speeds, options.microbatches);
   for (std::size_t i = 0; i < workers.size(); ++i) {
     ViewMember& worker = view.members[workers[i]];
     worker.first_step = std::move(first_step[i]);
@@ -279,9 +399,7 @@ std::uint32_t count_redone(const View& next, const Membership& membership) {
   MicrobatchSet of_lost;
   for (const ViewMember& member : before->members) {
     if (membership.find(member.id) == nullptr) {
-      of_lost.add_all(next.committed == before->committed
-                          ? member.first_step
-                          : MicrobatchSet::range(member.first, member.count));
+      of_lost.add_all(due_after(*before, member, next.committed));
     }
   }
   return of_lost.minus(held).count();
@@ -289,6 +407,11 @@ std::uint32_t count_redone(const View& next, const Membership& membership) {
 
 std::optional<PlannedChange> planned_change(const Membership& membership, Instant now,
                                             Duration start_together) {
+  const bool may_change = membership.has_leavers() || membership.view_has_observers() ||
+                          membership.count(Peer::Phase::kReady) > 0;
+  if (!may_change) {
+    return std::nullopt;
+  }
   PlannedChange leave{ChangeCause::kLeave, {}};
   PlannedChange join{ChangeCause::kJoin, {}};
   const std::size_t room = membership.free_places(Peer::Phase::kActive);
@@ -315,7 +438,7 @@ std::optional<PlannedChange> planned_change(const Membership& membership, Instan
 /// A coordinator that finds no view in its log begins the job, with the workers that come first:
 /// the first view must not be missing there while its members run it. Of later ones the log may
 /// lack the last, as then the next coordinator waits for members, and they know it.
-void announce(const View& view, const std::optional<View>& before, std::uint32_t delta_from_members,
+void announce(View view, const std::optional<View>& before, std::uint32_t delta_from_members,
               Outbox& outbox) {
   outbox.append(log_record::ViewPublished{view}, !before);
   const bool by_delta = before && before->members.size() >= delta_from_members;
@@ -332,8 +455,9 @@ void announce(const View& view, const std::optional<View>& before, std::uint32_t
   if (!others.empty()) {
     outbox.add(coordinator_effect::SendToAll{std::move(others), NewView{view}});
   }
-  outbox.add(coordinator_effect::ViewPublished{view});
-  outbox.note("view", std::nullopt, line_about(view));
+  std::string line = line_about(view);
+  outbox.add(coordinator_effect::ViewPublished{std::move(view)});
+  outbox.note("view", std::nullopt, std::move(line));
 }
 
 }  // namespace mayfly::elastic

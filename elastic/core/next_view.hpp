@@ -34,12 +34,15 @@ struct MicrobatchRange {
 
 /// The assignment of a view's first step. `held` are the microbatches, by rank, whose sums the
 /// member still has for exactly this step; if two hold the same one, the first in rank order keeps
-/// it. The others are given to the member that is done with new work first; if several are, to
-/// those that hold fewest, which may be half computed still, so to newcomers before anybody else;
-/// then lower ranks first. An unknown speed counts as the fastest of the known ones: a newcomer is
-/// idle while the others are half way through what they will hold next. If nobody holds anything,
-/// the answer is proportional_ranges().
+/// it. How many of the others a member gets: each goes to the one that is done with new work first;
+/// if several are, to those that hold fewest, which may be half computed still, so to newcomers
+/// before anybody else; then lower ranks first. An unknown speed counts as the fastest of the known
+/// ones: a newcomer is idle while the others are half way through what they will hold next. Which
+/// ones: of `usual`, what it would compute if nothing had changed, as many as that allows, the
+/// lowest first. It may have read them ahead, and a view that moves little is told in few bytes.
+/// If nobody holds anything, the answer is proportional_ranges().
 [[nodiscard]] std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& held,
+                                                         const std::vector<MicrobatchSet>& usual,
                                                          const std::vector<float>& microbatch_ms,
                                                          std::uint32_t microbatches);
 
@@ -68,7 +71,7 @@ struct PlannedChange {
 
 /// Tells everybody of `view`, after the log: members of a large view `before` what changes, others
 /// the whole.
-void announce(const View& view, const std::optional<View>& before, std::uint32_t delta_from_members,
+void announce(View view, const std::optional<View>& before, std::uint32_t delta_from_members,
               Outbox& outbox);
 
 }  // namespace mayfly::elastic

@@ -1,7 +1,7 @@
 #include "elastic/core/speed_meter.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <array>
 
 #include "base/check.hpp"
 
@@ -39,12 +39,10 @@ float SpeedMeter::settled_ms() const {
   if (samples_.size() < kSamplesNeeded) {
     return 0;
   }
-  std::vector<float> means;
-  for (const Sample& sample : samples_) {
-    means.push_back(sample.mean());
-  }
-  const auto middle = means.begin() + static_cast<std::ptrdiff_t>((means.size() - 1) / 2);
-  std::nth_element(means.begin(), middle, means.end());
+  std::array<float, kSamples> means{};
+  const auto end = std::ranges::transform(samples_, means.begin(), &Sample::mean).out;
+  const auto middle = means.begin() + (end - means.begin() - 1) / 2;
+  std::nth_element(means.begin(), middle, end);
   ENSURE(*middle > 0, "samples are made of reports that have a time");
   return *middle;
 }

@@ -30,6 +30,16 @@ std::string whole_ms(Duration duration) {
 
 }  // namespace
 
+void StallLimits::evict_after(Duration still, bool only_a_default) {
+  report_only = still == Duration::zero();
+  if (report_only) {
+    return;
+  }
+  evict_floor = still;
+  patient_evict_floor = std::max(patient_evict_floor, still);
+  regular_evict_floor = only_a_default ? regular_evict_floor : still;
+}
+
 StallWatch::StallWatch(StallLimits limits) : limits_(limits) {
   ENSURE(limits.report_floor > Duration::zero() && limits.evict_floor > Duration::zero(),
          "standing still for no time at all is no stall");
@@ -40,6 +50,7 @@ StallWatch::StallWatch(StallLimits limits) : limits_(limits) {
 }
 
 void StallWatch::heard(MemberId member, const WorkerPosition& position, Instant now) {
+  now_ = std::max(now_, now);
   const auto [place, is_new] = watched_.try_emplace(member, Watched{position, now});
   Watched& watched = place->second;
   watched.still += std::clamp(now - watched.seen, Duration::zero(), kGapMax);
@@ -49,15 +60,28 @@ void StallWatch::heard(MemberId member, const WorkerPosition& position, Instant 
     watched.position = position;
     return;
   }
-  learn(before.activity, watched.still);
+  learn(before.activity, watched.still, now_);
   watched = Watched{position, watched.seen};
   stuck_told_ = false;
 }
 
-void StallWatch::learn(Activity activity, Duration took) {
-  Duration& longest = longest_.at(index_of(activity));
+void StallWatch::learn(Activity activity, Duration took, Instant now) {
   ENSURE(took >= Duration::zero(), "a member stands still for a time that is not negative");
+  History& history = history_.at(index_of(activity));
+  Duration& longest = history.longest;
   longest = took > longest ? took : longest - (longest - took) / kForgetting;
+  if (std::exchange(history.is_new, false) || took > limits_.regular_max) {
+    history.irregular = now;
+    history.times_since_then = 0;
+  }
+  history.times_since_then = std::min(history.times_since_then + 1, limits_.regular_times);
+}
+
+bool StallWatch::is_regular(Activity activity) const {
+  const History& history = history_.at(index_of(activity));
+  return !depends_on_storage(activity) && !waits_for_others(activity) && !history.is_new &&
+         history.times_since_then >= limits_.regular_times &&
+         now_ - history.irregular >= limits_.regular_for;
 }
 
 void StallWatch::forget(MemberId member) {
@@ -72,16 +96,23 @@ void StallWatch::restart() {
 }
 
 Duration StallWatch::report_limit(Activity activity) const {
-  const Duration longest = longest_.at(index_of(activity));
-  return longest == Duration::zero()
-             ? limits_.unknown_report_floor
-             : std::max(limits_.report_floor, longest * limits_.report_factor);
+  const Duration longest = history_.at(index_of(activity)).longest;
+  if (longest == Duration::zero()) {
+    return limits_.unknown_report_floor;
+  }
+  const Duration floor = is_regular(activity)
+                             ? std::min(limits_.report_floor, limits_.regular_report_floor)
+                             : limits_.report_floor;
+  return std::max(floor, longest * limits_.report_factor);
 }
 
 Duration StallWatch::evict_limit(Activity activity) const {
-  const Duration longest = longest_.at(index_of(activity));
+  const Duration longest = history_.at(index_of(activity)).longest;
   const bool patient = longest == Duration::zero() || depends_on_storage(activity);
-  const Duration floor = patient ? limits_.patient_evict_floor : limits_.evict_floor;
+  Duration floor = patient ? limits_.patient_evict_floor : limits_.evict_floor;
+  if (is_regular(activity)) {
+    floor = std::min(floor, limits_.regular_evict_floor);
+  }
   return std::max(floor, longest * limits_.evict_factor);
 }
 
@@ -116,7 +147,7 @@ Stall StallWatch::stall_of(MemberId member, const Watched& watched,
   stall.member = member;
   stall.position = watched.position;
   stall.still = watched.still;
-  stall.longest = longest_.at(index_of(watched.position.activity));
+  stall.longest = history_.at(index_of(watched.position.activity)).longest;
   for (const MemberId other : active) {
     const auto place = watched_.find(other);
     if (other != member && place != watched_.end() &&

@@ -4,19 +4,20 @@
 // still. Fed with the positions in the sentinels' heartbeats. A member that waits for others is
 // never a culprit. How long is too long is learned: the longest that any member of the job has been
 // seen to take over the same activity, times a factor, and never less than a floor; so a slow but
-// healthy machine is not evicted. Standing still is measured between heartbeats that did arrive;
-// heartbeats that do not are the failure detector's business, and a pause between two counts as a
-// short one. Pure: one thread, no clock of its
-// own.
+// healthy machine is not evicted. The floor is lower while all that the job's members have done of
+// late was short: on a machine that is busy for others some of it would not have been. Standing
+// still is measured between heartbeats that did arrive; heartbeats that do not are the failure
+// detector's business, and a pause between two counts as a short one. Pure: one thread, no clock of
+// its own.
 
 #include <array>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "elastic/core/member_map.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/core/view.hpp"
 
@@ -33,8 +34,20 @@ struct StallLimits {
   /// disk may be shared by all: loading, evaluating, checkpoints.
   Duration unknown_report_floor = seconds(10);
   Duration patient_evict_floor = seconds(60);
+  /// Both floors, if lower, for an activity over which the job's members have not once taken longer
+  /// for such a time, in which they have completed it so often. Not for storage, and not where
+  /// members wait for others.
+  Duration regular_max = milliseconds(250);
+  Duration regular_for = seconds(120);
+  int regular_times = 500;
+  Duration regular_report_floor = milliseconds(400);
+  Duration regular_evict_floor = seconds(2);
   /// No one is evicted.
   bool report_only = false;
+
+  /// Sets the end's floor; zero: no one is evicted. Unless that is `only_a_default`, somebody has
+  /// asked for so much patience, and gets it from regular members, too.
+  void evict_after(Duration still, bool only_a_default);
 };
 
 /// A member that stands still.
@@ -77,15 +90,25 @@ class StallWatch {
     bool reported = false;
     bool evicted = false;
   };
-  void learn(Activity activity, Duration took);
+  /// What the job's members have taken over one activity so far.
+  struct History {
+    Duration longest{};        // forgotten slowly
+    Instant irregular;         // when one took longer than StallLimits::regular_max
+    int times_since_then = 0;  // completed; counted up to StallLimits::regular_times
+    bool is_new = true;        // nobody has completed it
+  };
+  void learn(Activity activity, Duration took, Instant now);
+  /// So often and so short that the lower floors hold.
+  [[nodiscard]] bool is_regular(Activity activity) const;
   [[nodiscard]] Duration report_limit(Activity activity) const;
   [[nodiscard]] Duration evict_limit(Activity activity) const;
   [[nodiscard]] Stall stall_of(MemberId member, const Watched& watched,
                                const std::vector<MemberId>& active) const;
 
   StallLimits limits_;
-  std::array<Duration, kActivities> longest_{};
-  std::map<MemberId, Watched> watched_;
+  std::array<History, kActivities> history_{};
+  Instant now_;  // of the last heartbeat
+  MemberMap<Watched> watched_;
   bool stuck_told_ = false;
 };
 

@@ -1,22 +1,15 @@
 #include "elastic/core/view.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/digest.hpp"
+#include "elastic/core/member_map.hpp"
 
 namespace mayfly::elastic {
 namespace {
-
-constexpr std::uint32_t kWordBits = 64;
-
-void drop_trailing_zeros(std::vector<std::uint64_t>& words) {
-  while (!words.empty() && words.back() == 0) {
-    words.pop_back();
-  }
-}
 
 /// Of everything in it. Not of its encoding: what a delta makes of a wrong base may have none.
 std::uint64_t hash_of(const View& view) {
@@ -49,6 +42,40 @@ std::uint64_t hash_of(const View& view) {
   return digest_of(writer.take()).low;
 }
 
+/// The share of a member of `view`; `before`: the same member in `base`, or nullptr.
+ViewDelta::Share share_of(const ViewMember& member, const View& view, const ViewMember* before,
+                          const View& base) {
+  using FirstStep = ViewDelta::FirstStep;
+  ViewDelta::Share share{FirstStep::kOther, {}, member.first, member.count, member.observes};
+  if (member.first_step == MicrobatchSet::range(member.first, member.count)) {
+    share.rule = FirstStep::kAsLater;
+  } else if (before != nullptr && member.first_step == due_after(base, *before, view.committed)) {
+    share.rule = FirstStep::kAsBefore;
+  } else {
+    share.first_step = member.first_step;
+  }
+  return share;
+}
+
+/// False if the share is what `member` had before, and it is not in `base`.
+bool take_share(ViewMember& member, const ViewDelta::Share& share, Step committed,
+                const View& base) {
+  member.first = share.first;
+  member.count = share.count;
+  member.observes = share.observes;
+  member.first_step = share.first_step;
+  if (share.rule == ViewDelta::FirstStep::kAsLater) {
+    member.first_step = MicrobatchSet::range(share.first, share.count);
+  } else if (share.rule == ViewDelta::FirstStep::kAsBefore) {
+    const ViewMember* before = member_of(base, member.id);
+    if (before == nullptr) {
+      return false;
+    }
+    member.first_step = due_after(base, *before, committed);
+  }
+  return true;
+}
+
 Error wrong_base(const View& base, const ViewDelta& delta) {
   return Error{Errc::kCorrupt, "view " + std::to_string(value(delta.id)) +
                                    " is not a change of our view " +
@@ -58,8 +85,6 @@ Error wrong_base(const View& base, const ViewDelta& delta) {
 }  // namespace
 
 MicrobatchSet MicrobatchSet::range(std::uint32_t first, std::uint32_t count) {
-  ENSURE(first <= kMicrobatchesMax && count <= kMicrobatchesMax - first,
-         "a step has at most kMicrobatchesMax microbatches");
   MicrobatchSet set;
   set.add_range(first, count);
   return set;
@@ -68,94 +93,126 @@ MicrobatchSet MicrobatchSet::range(std::uint32_t first, std::uint32_t count) {
 void MicrobatchSet::add_range(std::uint32_t first, std::uint32_t count) {
   ENSURE(first <= kMicrobatchesMax && count <= kMicrobatchesMax - first,
          "a step has at most kMicrobatchesMax microbatches");
-  const std::uint32_t end = first + count;
-  if (count > 0 && (end - 1) / kWordBits >= words_.size()) {
-    words_.resize((end - 1) / kWordBits + 1, 0);
+  if (count == 0) {
+    return;
   }
-  for (std::uint32_t at = first; at < end;) {
-    const std::uint32_t bit = at % kWordBits;
-    const std::uint32_t bits = std::min(kWordBits - bit, end - at);
-    words_[at / kWordBits] |= (~std::uint64_t{0} >> (kWordBits - bits)) << bit;
-    at += bits;
+  Run added{first, count};
+  if (several_.empty() && one_.count == 0) {
+    one_ = added;
+    return;
   }
-}
-
-std::vector<MicrobatchSet::Run> MicrobatchSet::runs() const {
-  std::vector<Run> runs;
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    const auto base = static_cast<std::uint32_t>(i) * kWordBits;
-    for (std::uint32_t bit = 0; bit < kWordBits;) {
-      const std::uint64_t rest = words_[i] >> bit;
-      if (rest == 0) {
-        break;
-      }
-      bit += static_cast<std::uint32_t>(std::countr_zero(rest));
-      const auto ones = static_cast<std::uint32_t>(std::countr_one(words_[i] >> bit));
-      if (!runs.empty() && runs.back().first + runs.back().count == base + bit) {
-        runs.back().count += ones;
-      } else {
-        runs.push_back({base + bit, ones});
-      }
-      bit += ones;
-    }
+  if (several_.empty() && first <= one_.end() && one_.first <= added.end()) {
+    const std::uint32_t end = std::max(one_.end(), added.end());
+    one_.first = std::min(one_.first, first);
+    one_.count = end - one_.first;
+    return;
   }
-  return runs;
+  if (several_.empty()) {
+    several_.push_back(std::exchange(one_, Run{}));
+  }
+  if (first > several_.back().end()) {
+    several_.push_back(added);
+    return;
+  }
+  const auto begin = std::ranges::lower_bound(several_, first, {}, &Run::end);
+  auto end = begin;
+  for (; end != several_.end() && end->first <= added.end(); ++end) {  // it touches these
+    const std::uint32_t last = std::max(end->end(), added.end());
+    added.first = std::min(end->first, added.first);
+    added.count = last - added.first;
+  }
+  if (begin == end) {
+    several_.insert(begin, added);
+    return;
+  }
+  *begin = added;
+  several_.erase(begin + 1, end);
+  if (several_.size() == 1) {
+    one_ = added;
+    several_.clear();
+  }
 }
 
 void MicrobatchSet::add(std::uint32_t microbatch) {
   ENSURE(microbatch < kMicrobatchesMax, "a step has at most kMicrobatchesMax microbatches");
-  const std::size_t word = microbatch / kWordBits;
-  if (word >= words_.size()) {
-    words_.resize(word + 1, 0);
-  }
-  words_[word] |= std::uint64_t{1} << (microbatch % kWordBits);
+  add_range(microbatch, 1);
 }
 
 void MicrobatchSet::add_all(const MicrobatchSet& other) {
-  words_.resize(std::max(words_.size(), other.words_.size()), 0);
-  for (std::size_t i = 0; i < other.words_.size(); ++i) {
-    words_[i] |= other.words_[i];
+  const std::span<const Run> more = other.runs();
+  if (!empty() && !more.empty() && more.front().first < runs().back().first) {
+    const MicrobatchSet own = std::exchange(*this, {});  // anew, so that each run comes at the end
+    auto next = more.begin();
+    for (const Run& run : own.runs()) {
+      for (; next != more.end() && next->first < run.first; ++next) {
+        add_range(next->first, next->count);
+      }
+      add_range(run.first, run.count);
+    }
+    for (; next != more.end(); ++next) {
+      add_range(next->first, next->count);
+    }
+    return;
+  }
+  for (const Run& run : more) {
+    add_range(run.first, run.count);
   }
 }
 
 bool MicrobatchSet::contains(std::uint32_t microbatch) const {
-  const std::size_t word = microbatch / kWordBits;
-  return word < words_.size() && ((words_[word] >> (microbatch % kWordBits)) & 1) != 0;
+  const auto place = std::ranges::upper_bound(runs(), microbatch, {}, &Run::end);
+  return place != runs().end() && place->first <= microbatch;
 }
 
 std::uint32_t MicrobatchSet::count() const {
   std::uint32_t total = 0;
-  for (const std::uint64_t word : words_) {
-    total += static_cast<std::uint32_t>(std::popcount(word));
+  for (const Run& run : runs()) {
+    total += run.count;
   }
   return total;
 }
 
 std::vector<std::uint32_t> MicrobatchSet::list() const {
   std::vector<std::uint32_t> numbers;
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    for (std::uint64_t rest = words_[i]; rest != 0; rest &= rest - 1) {
-      numbers.push_back(static_cast<std::uint32_t>(i) * kWordBits +
-                        static_cast<std::uint32_t>(std::countr_zero(rest)));
+  for (const Run& run : runs()) {
+    for (std::uint32_t number = run.first; number < run.end(); ++number) {
+      numbers.push_back(number);
     }
   }
   return numbers;
 }
 
 MicrobatchSet MicrobatchSet::minus(const MicrobatchSet& other) const {
-  MicrobatchSet rest = *this;
-  for (std::size_t i = 0; i < std::min(words_.size(), other.words_.size()); ++i) {
-    rest.words_[i] &= ~other.words_[i];
+  MicrobatchSet rest;
+  auto taken = other.runs().begin();
+  for (const Run& run : runs()) {
+    std::uint32_t at = run.first;
+    for (; taken != other.runs().end() && taken->first < run.end(); ++taken) {
+      if (taken->first > at) {
+        rest.add_range(at, taken->first - at);
+      }
+      at = std::max(at, taken->end());
+      if (taken->end() > run.end()) {
+        break;  // it may reach into the next run, too
+      }
+    }
+    if (at < run.end()) {
+      rest.add_range(at, run.end() - at);
+    }
   }
-  drop_trailing_zeros(rest.words_);
   return rest;
 }
 
 const ViewMember* member_of(const View& view, MemberId id) {
-  const auto place = std::lower_bound(
-      view.members.begin(), view.members.end(), id,
-      [](const ViewMember& member, MemberId wanted) { return member.id < wanted; });
-  return place != view.members.end() && place->id == id ? &*place : nullptr;
+  const std::size_t place = place_among(
+      view.members.size(), id, [&view](std::size_t rank) { return view.members[rank].id; });
+  const bool is_there = place < view.members.size() && view.members[place].id == id;
+  return is_there ? &view.members[place] : nullptr;
+}
+
+MicrobatchSet due_after(const View& view, const ViewMember& member, Step committed) {
+  return committed == view.committed ? member.first_step
+                                     : MicrobatchSet::range(member.first, member.count);
 }
 
 bool View::has_observers() const {
@@ -192,12 +249,13 @@ ViewDelta make_delta(const View& base, const View& view) {
     for (; old != base.members.end() && old->id < member.id; ++old) {
       delta.gone.push_back(old->id);
     }
-    if (old != base.members.end() && old->id == member.id) {
+    const bool is_old = old != base.members.end() && old->id == member.id;
+    delta.shares.push_back(share_of(member, view, is_old ? &*old : nullptr, base));
+    if (is_old) {
       ++old;
     } else {
       delta.came.push_back({member.id, member.address});
     }
-    delta.shares.push_back({member.first_step, member.first, member.count, member.observes});
   }
   for (; old != base.members.end(); ++old) {
     delta.gone.push_back(old->id);
@@ -230,11 +288,9 @@ Result<View> apply_delta(const View& base, const ViewDelta& delta) {
     return wrong_base(base, delta);
   }
   for (std::size_t rank = 0; rank < view.members.size(); ++rank) {
-    const ViewDelta::Share& share = delta.shares[rank];
-    view.members[rank].first_step = share.first_step;
-    view.members[rank].first = share.first;
-    view.members[rank].count = share.count;
-    view.members[rank].observes = share.observes;
+    if (!take_share(view.members[rank], delta.shares[rank], delta.committed, base)) {
+      return wrong_base(base, delta);
+    }
   }
   if (hash_of(view) != delta.whole) {
     return wrong_base(base, delta);

@@ -4,6 +4,7 @@
 // difference, and what members may compute between two views. Pure.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ inline constexpr std::uint32_t kMicrobatchesMax = 1u << 16;
 /// Upper bound on members of a view.
 inline constexpr std::uint32_t kMembersMax = 1u << 14;
 
-/// A set of microbatch numbers of one step.
+/// A set of microbatch numbers of one step. What a member computes is a range, or nearly one: its
+/// size is that of its runs, not of the step.
 class MicrobatchSet {
  public:
   MicrobatchSet() = default;
@@ -28,6 +30,9 @@ class MicrobatchSet {
   struct Run {
     std::uint32_t first = 0;
     std::uint32_t count = 0;
+
+    [[nodiscard]] std::uint32_t end() const { return first + count; }
+    friend bool operator==(const Run&, const Run&) = default;
   };
 
   void add(std::uint32_t microbatch);
@@ -35,18 +40,22 @@ class MicrobatchSet {
   void add_all(const MicrobatchSet& other);
   [[nodiscard]] bool contains(std::uint32_t microbatch) const;
   [[nodiscard]] std::uint32_t count() const;
-  [[nodiscard]] bool empty() const { return count() == 0; }
+  [[nodiscard]] bool empty() const { return runs().empty(); }
   /// The members in ascending order.
   [[nodiscard]] std::vector<std::uint32_t> list() const;
-  /// The same as the fewest runs, ascending.
-  [[nodiscard]] std::vector<Run> runs() const;
+  /// The same as the fewest runs, ascending; valid until the set changes.
+  [[nodiscard]] std::span<const Run> runs() const {
+    return several_.empty() ? std::span(&one_, one_.count > 0 ? 1 : 0) : std::span(several_);
+  }
   /// Those of this set that are not in `other`.
   [[nodiscard]] MicrobatchSet minus(const MicrobatchSet& other) const;
 
   friend bool operator==(const MicrobatchSet&, const MicrobatchSet&) = default;
 
  private:
-  std::vector<std::uint64_t> words_;
+  // Ascending, none is empty, with a gap between any two. Nearly always there is one at most.
+  Run one_;                   // the only one; empty if there is none, or several
+  std::vector<Run> several_;  // all of them, if there are two or more
 };
 
 /// One member of a view and its share of the work. Its rank is its index in View::members.
@@ -111,6 +120,9 @@ struct View {
 /// The member of that id, or nothing; members are in the order of their ids.
 [[nodiscard]] const ViewMember* member_of(const View& view, MemberId id);
 
+/// What `member` of `view` computes in the step after `committed`: the view's first or a later one.
+[[nodiscard]] MicrobatchSet due_after(const View& view, const ViewMember& member, Step committed);
+
 /// Upper bound on the members that send a part of the state to one that lacks it.
 inline constexpr std::size_t kDonorsMax = 16;
 
@@ -130,9 +142,17 @@ struct ViewDelta {
     std::string address;
     friend bool operator==(const Newcomer&, const Newcomer&) = default;
   };
+  /// What a member computes in the first step. After a loss nearly all go on with what they had,
+  /// and without one with their new range: neither needs to be told as numbers.
+  enum class FirstStep : std::uint8_t {
+    kAsLater = 0,   ///< [first, first + count)
+    kAsBefore = 1,  ///< what it would have computed in that step in the view before, due_after()
+    kOther = 2
+  };
   /// Of one member, by rank in the new view; as in ViewMember.
   struct Share {
-    MicrobatchSet first_step;
+    FirstStep rule = FirstStep::kAsLater;
+    MicrobatchSet first_step;  ///< only with kOther
     std::uint32_t first = 0;
     std::uint32_t count = 0;
     ViewId observes{};

@@ -80,6 +80,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   using MemberClient::send_report;
   void send_report(Bytes payload, Instant happened) override;
   [[nodiscard]] std::uint64_t connections() const override { return connections_; }
+  [[nodiscard]] ViewId view() const override { return ViewId{view_.load()}; }
   Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) override;
   Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) override;
 
@@ -117,13 +118,14 @@ class Client final : public MemberClient, public ConnectionOwner {
   asio::io_context io_{1};
   asio::steady_timer beat_timer_{io_};
   asio::steady_timer flush_timer_{io_};
-  // Control thread only, as all below but gets_ and connections_:
+  // Control thread only, as all below but gets_, connections_ and view_:
   Member machine_;
   FlightRecorder flight_;
   CoordinatorSearch search_;
   std::shared_ptr<Connection> connection_;  // null while there is no coordinator
   std::size_t endpoint_;                    // of the present or last coordinator
   std::atomic<std::uint64_t> connections_ = 0;
+  std::atomic<std::uint64_t> view_ = 0;
   Instant last_heard_;
   Instant last_sent_;
   std::optional<std::uint32_t> unwelcome_skip_;  // the present coordinator is of no use
@@ -369,6 +371,7 @@ void Client::handle(const MemberEvent& each) {
 }
 
 void Client::apply(member_effect::RunView& run) {
+  view_ = value(run.view.id);
   if (value(run.view.id) > 0) {
     end_views_up_to(ViewId{value(run.view.id) - 1});
   }

@@ -78,6 +78,8 @@ class MemberClient {
   /// How many connections to a coordinator there were so far. What was taken on an earlier one may
   /// be lost with that coordinator's machine.
   [[nodiscard]] virtual std::uint64_t connections() const { return 1; }
+  /// The newest view that this member was told to run; 0 before the first.
+  [[nodiscard]] virtual ViewId view() const { return ViewId{}; }
   /// The coordinator's key-value store of a view. store_get waits until a member sets the key; not
   /// on the control thread. kPeerLost when the client goes, kAborted once the view is over,
   /// kDeadline. Both outlast a coordinator that goes away, and reach the next one after all reports

@@ -127,7 +127,8 @@ TEST(FailoverCheckers, FindACommitThatIsUndone) {
     scenario.resume_timeout = seconds(2);
   };
   EXPECT_EQ(first_finding(BrokenCore::kNone, 1, where_all_come_back), "nothing");
-  EXPECT_THAT(first_finding(BrokenCore::kForgetsCommits, 1, where_all_come_back),
+  // Half of the seeds find first that a job ends too early because of it.
+  EXPECT_THAT(first_finding(BrokenCore::kForgetsCommits, 11, where_all_come_back),
               testing::HasSubstr("undoes step"));
 }
 

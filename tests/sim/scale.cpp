@@ -44,18 +44,29 @@ class Driver {
     for (std::uint32_t i = 0; i < workers; ++i) {
       Hello hello;
       hello.address = "10.123.45.67:40000;" + std::to_string(random_.bits());
-      give(coordinator_event::WorkerConnected{++connections_, std::move(hello)});
-      say(newest_, Ready{Step{committed_}});
+      events_.emplace_back(coordinator_event::WorkerConnected{++connections_, std::move(hello)});
     }
+    happen();
+    for (const MemberId member : std::exchange(accepted_, {})) {
+      say(member, Ready{Step{committed_}});
+    }
+    happen();
   }
   void lose(std::uint32_t count) {
+    reached_ = static_cast<std::uint32_t>(random_.below(kMicrobatchesEach));
     for (std::uint32_t i = 0; i < count; ++i) {
       const MemberId victim = any_member();
       members_.erase(victim);
-      give(coordinator_event::ConnectionLost{victim, "reset"});
+      events_.emplace_back(coordinator_event::ConnectionLost{victim, "reset"});
     }
+    happen();
   }
-  void ask_one_to_leave() { say(any_member(), LeaveRequest{"notice"}); }
+  void ask_one_to_leave() {
+    say(any_member(), LeaveRequest{"notice"});
+    happen();
+  }
+  /// Whether a loss finds everybody somewhere else in the middle of a step.
+  void set_apart(bool apart) { is_apart_ = apart; }
   /// Everybody does what it was told, until all compute in one view.
   void settle() {
     while (!stopping_.empty() || !starting_.empty()) {
@@ -64,12 +75,14 @@ class Driver {
           say(member, Stopped{view_, Step{committed_}, held_by(member), false, false, {}, "", {}});
         }
       }
+      happen();
       ++committed_;
       for (const MemberId member : std::exchange(starting_, {})) {
         say(member, Formed{view_});
         say(member, Synced{view_});
         say(member, Progress{view_, Step{committed_}, 5.0F});
       }
+      happen();
     }
   }
   [[nodiscard]] std::size_t members() const { return members_.size(); }
@@ -90,47 +103,70 @@ class Driver {
     return place == members_.end() ? *members_.begin() : *place;
   }
 
-  /// A loss finds everybody somewhere in the middle of a step.
+  /// Servers that are alike are about equally far.
   MicrobatchSet held_by(MemberId member) {
     const ViewMember* self = member_of(*coordinator_.view(), member);
     if (at_boundary_ || self == nullptr || self->count == 0) {
       return {};
     }
-    return MicrobatchSet::range(
-        self->first, static_cast<std::uint32_t>(random_.below(std::uint64_t{self->count} + 1)));
+    const std::uint64_t held =
+        is_apart_ ? random_.below(std::uint64_t{self->count} + 1) : reached_ + random_.below(2);
+    return MicrobatchSet::range(self->first,
+                                std::min(static_cast<std::uint32_t>(held), self->count));
   }
 
   void say(MemberId member, Message message) {
     const Bytes bytes = encode(message);
     ++row_.messages_in;
     row_.bytes_in += static_cast<double>(bytes.size() + kFrameHeaderBytes);
-    give(coordinator_event::Received{member, std::move(message)});
+    events_.emplace_back(coordinator_event::Received{member, std::move(message)});
   }
-  void give(const CoordinatorEvent& event) {
+  /// All together are measured, as reading a clock takes about as long as an event.
+  void happen() {
+    std::vector<CoordinatorEffect> effects;
     const double before = now_ms_();
-    const std::vector<CoordinatorEffect> effects = coordinator_.handle(now_, event);
+    for (const CoordinatorEvent& event : events_) {
+      for (CoordinatorEffect& effect : coordinator_.handle(now_, event)) {
+        effects.push_back(std::move(effect));
+      }
+      now_ = now_ + Duration(1000);
+    }
     row_.machine_ms += now_ms_() - before;
-    now_ = now_ + Duration(1000);
-    for (const CoordinatorEffect& effect : effects) {
-      carry_out(effect);
+    events_.clear();
+    const std::vector<double> sizes = encoded_sizes(effects);
+    for (std::size_t i = 0; i < effects.size(); ++i) {
+      carry_out(effects[i], sizes[i]);
     }
   }
-  void carry_out(const CoordinatorEffect& effect) {
+  std::vector<double> encoded_sizes(const std::vector<CoordinatorEffect>& effects) {
+    std::vector<double> sizes;
+    const double before = now_ms_();
+    for (const CoordinatorEffect& effect : effects) {
+      const auto* send = std::get_if<coordinator_effect::Send>(&effect);
+      const auto* to_all = std::get_if<coordinator_effect::SendToAll>(&effect);
+      const Message* message = send != nullptr     ? &send->message
+                               : to_all != nullptr ? &to_all->message
+                                                   : nullptr;
+      sizes.push_back(message == nullptr
+                          ? 0
+                          : static_cast<double>(encode(*message).size() + kFrameHeaderBytes));
+    }
+    row_.encode_ms += now_ms_() - before;
+    return sizes;
+  }
+  void carry_out(const CoordinatorEffect& effect, double size) {
     using namespace coordinator_effect;
     if (const auto* accept = std::get_if<Accept>(&effect)) {
       newest_ = accept->member;
+      accepted_.push_back(newest_);
       members_.insert(newest_);
     } else if (const auto* send = std::get_if<Send>(&effect)) {
-      sent(send->message, {send->member});
+      sent(send->message, {send->member}, size);
     } else if (const auto* to_all = std::get_if<SendToAll>(&effect)) {
-      sent(to_all->message, to_all->members);
+      sent(to_all->message, to_all->members, size);
     }
   }
-  void sent(const Message& message, const std::vector<MemberId>& members) {
-    const double before = now_ms_();
-    const Bytes bytes = encode(message);
-    row_.encode_ms += now_ms_() - before;
-    const auto size = static_cast<double>(bytes.size() + kFrameHeaderBytes);
+  void sent(const Message& message, const std::vector<MemberId>& members, double size) {
     row_.messages_out += static_cast<double>(members.size());
     row_.bytes_out += size * static_cast<double>(members.size());
     const auto* view = std::get_if<NewView>(&message);
@@ -159,10 +195,14 @@ class Driver {
   Instant now_ = Instant{} + seconds(1);
   std::uint64_t connections_ = 0;
   std::uint64_t committed_ = 0;
+  std::vector<CoordinatorEvent> events_;  // that are to happen
   MemberId newest_{};
+  std::vector<MemberId> accepted_;  // they have not loaded yet
   ViewId view_{};
   std::set<MemberId> members_;
-  bool at_boundary_ = false;  // nobody has begun a step when it stops
+  bool is_apart_ = false;
+  std::uint32_t reached_ = 0;  // microbatches that everybody had computed at the last loss
+  bool at_boundary_ = false;   // nobody has begun a step when it stops
   std::vector<MemberId> stopping_;
   std::vector<MemberId> starting_;
   ScaleRow row_;
@@ -188,11 +228,15 @@ std::vector<ScaleRow> measure_scale(const ScaleOptions& options, double (*now_ms
   const auto missing = [&] {
     return options.members - static_cast<std::uint32_t>(driver.members());
   };
-  each("loss and join", [&] {
+  const auto lose_and_replace_one = [&] {
     driver.lose(1);
     driver.settle();
     driver.connect(1);
-  });
+  };
+  each("loss and join", lose_and_replace_one);
+  driver.set_apart(true);
+  each("loss and join, apart", lose_and_replace_one);
+  driver.set_apart(false);
   each("leave", [&] { driver.ask_one_to_leave(); });
   each("joins", [&] { driver.connect(std::max(1U, missing() / options.changes)); });
   each("loss of a tenth", [&] {

@@ -17,7 +17,9 @@ struct ScaleOptions {
 
 /// The mean over changes of one kind.
 struct ScaleRow {
-  std::string change;  ///< start, loss, loss of a tenth, join, leave, boundary
+  /// start, loss and join (also with members that are apart: each elsewhere in the step), leave,
+  /// joins, loss of a tenth
+  std::string change;
   std::uint32_t members = 0;
   std::uint32_t changes = 0;
   double messages_in = 0;  ///< to the coordinator
@@ -30,7 +32,8 @@ struct ScaleRow {
   double encode_ms = 0;             ///< of its messages
 };
 
-/// Drives the coordinator through changes of every kind. `now_ms` is a clock for the two times.
+/// Drives the coordinator through changes of every kind. `now_ms`, milliseconds of this thread's
+/// processor time, is for the two times.
 [[nodiscard]] std::vector<ScaleRow> measure_scale(const ScaleOptions& options, double (*now_ms)());
 
 }  // namespace mayfly::sim

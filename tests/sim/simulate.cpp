@@ -165,8 +165,8 @@ int replay(std::uint64_t seed, const SweepOptions& options, Context& context) {
   return run.violations.empty() ? kExitDone : kExitFailed;
 }
 
-double now_ms() {
-  return to_ms(monotonic_now() - Instant{});
+double cpu_ms() {
+  return to_ms(thread_cpu_now() - Instant{});
 }
 
 std::string json_of(const ScaleRow& row) {
@@ -186,7 +186,7 @@ std::string json_of(const ScaleRow& row) {
 
 std::string line_of(const ScaleRow& row) {
   return fmt::format(
-      "{:>7} {:<16} {:>10.0f} {:>10.0f} {:>12.0f} {:>13.0f} {:>10.0f} {:>10.0f} "
+      "{:>7} {:<20} {:>10.0f} {:>10.0f} {:>12.0f} {:>13.0f} {:>10.0f} {:>10.0f} "
       "{:>10.2f} {:>9.2f}",
       row.members, row.change, row.messages_in, row.messages_out, row.bytes_in, row.bytes_out,
       row.bytes_per_member_max, row.full_view_bytes, row.machine_ms, row.encode_ms);
@@ -218,14 +218,14 @@ int measure(const ParsedArguments& arguments, Context& context) {
   }
   const bool json = arguments.has("json");
   if (!json) {
-    context.out << "members change            messages in  and out     bytes in     bytes out  "
+    context.out << "members change                messages in  and out     bytes in     bytes out  "
                    "view bytes  as a whole machine ms encode ms\n";
   }
   for (const std::uint32_t size : sizes) {
     ScaleOptions options;
     options.members = size;
     options.changes = static_cast<std::uint32_t>(changes.value());
-    for (const ScaleRow& row : measure_scale(options, now_ms)) {
+    for (const ScaleRow& row : measure_scale(options, cpu_ms)) {
       context.out << (json ? json_of(row) : line_of(row)) << "\n" << std::flush;
     }
   }

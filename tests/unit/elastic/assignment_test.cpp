@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "base/random.hpp"
 
@@ -101,15 +103,76 @@ TEST(ProportionalRanges, SpeedsCountAsEqualUpToAFifth) {
   EXPECT_EQ(counts({10, 12.5F}, 12), (std::vector<std::uint32_t>{7, 5}));
 }
 
+std::vector<MicrobatchSet> sets_of(const std::vector<MicrobatchSet>& held,
+                                   const std::vector<float>& microbatch_ms,
+                                   std::uint32_t microbatches) {
+  return first_step_sets(held, std::vector<MicrobatchSet>(held.size()), microbatch_ms,
+                         microbatches);
+}
+
+/// Each to the rank that would be done first with one more; if equal, to the one that holds fewest;
+/// then to the lower one.
+std::vector<std::uint32_t> one_by_one(const std::vector<float>& times,
+                                      const std::vector<std::uint32_t>& held,
+                                      std::vector<std::uint32_t> counts, std::uint32_t more) {
+  for (; more > 0; --more) {
+    std::size_t first = 0;
+    for (std::size_t rank = 1; rank < times.size(); ++rank) {
+      const auto cost = [&](std::size_t r) {
+        return std::pair(times[r] * static_cast<float>(counts[r] + 1), held[r]);
+      };
+      first = cost(rank) < cost(first) ? rank : first;
+    }
+    ++counts[first];
+  }
+  return counts;
+}
+
+TEST(FirstStepSets, AndRangesAreAsLargeAsIfEachMicrobatchWereGivenOutByItself) {
+  constexpr std::uint64_t kSeed = 8;
+  RandomStream random{CounterRandom(kSeed)};
+  for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + " round " + std::to_string(round));
+    const auto ranks = static_cast<std::uint32_t>(2 + random.below(12));
+    const auto microbatches = static_cast<std::uint32_t>(ranks + random.below(200));
+    const bool alike = random.below(3) == 0;
+    std::vector<float> times(ranks, 1.0F);
+    std::vector<MicrobatchSet> held(ranks);
+    std::vector<std::uint32_t> sizes(ranks);
+    std::uint32_t missing = microbatches;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      times[rank] = alike ? 1.0F : static_cast<float>(1 + random.below(30)) / 3.0F;
+      sizes[rank] = static_cast<std::uint32_t>(random.below(1 + microbatches / ranks));
+      held[rank] = MicrobatchSet::range(microbatches - missing, sizes[rank]);
+      missing -= sizes[rank];
+    }
+    const auto [least, most] = std::ranges::minmax_element(times);
+    if (!alike && *most <= *least * 1.2F) {
+      continue;  // they count as alike
+    }
+    EXPECT_EQ(counts(times, microbatches),
+              one_by_one(times, std::vector<std::uint32_t>(ranks),
+                         std::vector<std::uint32_t>(ranks, 1), microbatches - ranks));
+    if (missing == microbatches) {
+      continue;
+    }
+    std::vector<std::uint32_t> expected =
+        one_by_one(times, sizes, std::vector<std::uint32_t>(ranks), missing);
+    const auto sets = sets_of(held, times, microbatches);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(sets[rank].count(), sizes[rank] + expected[rank]);
+    }
+  }
+}
+
 TEST(FirstStepSets, EqualTheRangesIfNobodyHoldsAnything) {
-  const auto sets = first_step_sets({{}, {}}, {0, 0}, 5);
+  const auto sets = sets_of({{}, {}}, {0, 0}, 5);
   EXPECT_EQ(sets[0], MicrobatchSet::range(0, 3));
   EXPECT_EQ(sets[1], MicrobatchSet::range(3, 2));
 }
 
 TEST(FirstStepSets, SurvivorsKeepWhatTheyHoldAndTheMissingIsSpreadEvenly) {
-  const auto sets =
-      first_step_sets({MicrobatchSet::range(0, 2), MicrobatchSet::range(2, 2)}, {0, 0}, 8);
+  const auto sets = sets_of({MicrobatchSet::range(0, 2), MicrobatchSet::range(2, 2)}, {0, 0}, 8);
   expect_partition(sets, 8);
   EXPECT_TRUE(sets[0].contains(0) && sets[0].contains(1));
   EXPECT_TRUE(sets[1].contains(2) && sets[1].contains(3));
@@ -118,7 +181,7 @@ TEST(FirstStepSets, SurvivorsKeepWhatTheyHoldAndTheMissingIsSpreadEvenly) {
 }
 
 TEST(FirstStepSets, OfTwoHoldersTheFirstInRankOrderKeepsIt) {
-  const auto sets = first_step_sets(
+  const auto sets = sets_of(
       {MicrobatchSet::range(0, 3), MicrobatchSet::range(2, 3), MicrobatchSet{}}, {0, 0, 0}, 5);
   EXPECT_EQ(sets[0], MicrobatchSet::range(0, 3));
   EXPECT_EQ(sets[1], MicrobatchSet::range(3, 2));
@@ -127,12 +190,12 @@ TEST(FirstStepSets, OfTwoHoldersTheFirstInRankOrderKeepsIt) {
 
 // At a boundary each member has begun one microbatch, and holds it, when a newcomer's view comes.
 TEST(FirstStepSets, ANewcomerComesFirstAmongEquals) {
-  const auto sets = first_step_sets({MicrobatchSet::range(0, 1),
-                                     MicrobatchSet::range(2, 1),
-                                     MicrobatchSet::range(4, 1),
-                                     MicrobatchSet::range(6, 1),
-                                     {}},
-                                    {10, 10, 10, 10, 0}, 8);
+  const auto sets = sets_of({MicrobatchSet::range(0, 1),
+                             MicrobatchSet::range(2, 1),
+                             MicrobatchSet::range(4, 1),
+                             MicrobatchSet::range(6, 1),
+                             {}},
+                            {10, 10, 10, 10, 0}, 8);
   expect_partition(sets, 8);
   std::vector<std::uint32_t> sizes;
   for (const MicrobatchSet& set : sets) {
@@ -142,7 +205,7 @@ TEST(FirstStepSets, ANewcomerComesFirstAmongEquals) {
 }
 
 TEST(FirstStepSets, ANewcomerComesFirstAmongUnequalsToo) {
-  const auto sets = first_step_sets(
+  const auto sets = sets_of(
       {MicrobatchSet::range(0, 1), MicrobatchSet::range(1, 1), MicrobatchSet::range(2, 1), {}},
       {10, 13, 16, 0}, 4);
   expect_partition(sets, 4);
@@ -150,13 +213,12 @@ TEST(FirstStepSets, ANewcomerComesFirstAmongUnequalsToo) {
 }
 
 TEST(FirstStepSets, ClaimsBeyondTheStepAreIgnored) {
-  const auto sets = first_step_sets({MicrobatchSet::range(2, 40)}, {0}, 4);
+  const auto sets = sets_of({MicrobatchSet::range(2, 40)}, {0}, 4);
   EXPECT_EQ(sets[0], MicrobatchSet::range(0, 4));
 }
 
 TEST(FirstStepSets, WhatIsMissingGoesToWhoIsDoneWithItFirst) {
-  const auto sets =
-      first_step_sets({MicrobatchSet::range(0, 1), MicrobatchSet::range(1, 1)}, {10, 35}, 5);
+  const auto sets = sets_of({MicrobatchSet::range(0, 1), MicrobatchSet::range(1, 1)}, {10, 35}, 5);
   EXPECT_EQ(sets[0].count(), 4u) << "three more take 30 ms, one more of the other would take 35";
   EXPECT_EQ(sets[1], MicrobatchSet::range(1, 1));
 }
@@ -174,8 +236,53 @@ TEST(FirstStepSets, CoverTheStepOnceForAnyClaims) {
         held[rank].add(static_cast<std::uint32_t>(random.below(32)));
       }
     }
-    expect_partition(first_step_sets(held, speeds, 24), 24);
+    expect_partition(sets_of(held, speeds, 24), 24);
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << kSeed << " round " << round;
+  }
+}
+
+// Of four members with four microbatches each the last one is lost when two of the others hold two
+// and one holds one.
+TEST(FirstStepSets, WhoHasUnfinishedWorkKeepsItAndOnlyThatOfTheLostMoves) {
+  const std::vector<MicrobatchSet> usual = {MicrobatchSet::range(0, 4), MicrobatchSet::range(4, 4),
+                                            MicrobatchSet::range(8, 4)};
+  const auto sets = first_step_sets(
+      {MicrobatchSet::range(0, 2), MicrobatchSet::range(4, 1), MicrobatchSet::range(8, 2)}, usual,
+      {0, 0, 0}, 16);
+  expect_partition(sets, 16);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(usual[rank].minus(sets[rank]).empty()) << rank;
+  }
+}
+
+TEST(FirstStepSets, WhoIsFarBehindGivesUpItsLastOnes) {
+  const std::vector<MicrobatchSet> usual = {MicrobatchSet::range(0, 4), MicrobatchSet::range(4, 4)};
+  const auto sets = first_step_sets({MicrobatchSet::range(0, 4), {}}, usual, {0, 0}, 8);
+  expect_partition(sets, 8);
+  EXPECT_EQ(sets[1], MicrobatchSet::range(4, 2));
+}
+
+TEST(FirstStepSets, HowMuchAMemberComputesDoesNotDependOnWhatIsUsual) {
+  constexpr std::uint64_t kSeed = 6;
+  RandomStream random{CounterRandom(kSeed)};
+  for (int round = 0; round < 500; ++round) {
+    const std::size_t ranks = 1 + random.below(8);
+    std::vector<MicrobatchSet> held(ranks);
+    std::vector<MicrobatchSet> usual(ranks);
+    std::vector<float> speeds(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      speeds[rank] = static_cast<float>(random.below(5));
+      for (std::uint64_t i = 0; i < random.below(10); ++i) {
+        held[rank].add(static_cast<std::uint32_t>(random.below(24)));
+        usual[rank].add(static_cast<std::uint32_t>(random.below(32)));
+      }
+    }
+    const auto sets = first_step_sets(held, usual, speeds, 24);
+    const auto others = sets_of(held, speeds, 24);
+    expect_partition(sets, 24);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      ASSERT_EQ(sets[rank].count(), others[rank].count()) << "seed " << kSeed << " round " << round;
+    }
   }
 }
 

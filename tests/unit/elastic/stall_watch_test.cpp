@@ -167,6 +167,102 @@ TEST_F(StallWatchTest, AStuckGroupHasNoCulpritButIsTold) {
   EXPECT_FALSE(watch_.group_is_stuck({kFirstMember})) << "one member waits for nobody";
 }
 
+TEST_F(StallWatchTest, AfterMinutesOfShortMicrobatchesAHangEndsSooner) {
+  pass(seconds(125), milliseconds(100), milliseconds(100));
+  pass(seconds(4), Duration::zero(), Duration::zero());
+  ASSERT_EQ(reported_.size(), 1u);
+  ASSERT_EQ(evicted_.size(), 1u);
+  EXPECT_EQ(reported_[0].still, StallLimits{}.regular_report_floor + kBeat);
+  EXPECT_EQ(evicted_[0].still, StallLimits{}.regular_evict_floor + kBeat);
+}
+
+TEST_F(StallWatchTest, OneLongMicrobatchMakesItPatientForMinutes) {
+  pass(seconds(125), milliseconds(100), milliseconds(100));
+  pass(milliseconds(300), milliseconds(300), milliseconds(100));  // the machine was busy
+  pass(seconds(100), milliseconds(100), milliseconds(100));
+  pass(milliseconds(4900), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(evicted_.empty());
+  pass(milliseconds(100), milliseconds(100), milliseconds(100));
+  pass(seconds(300), milliseconds(100), milliseconds(100));  // and for longer after that one
+  pass(seconds(4), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(evicted_.empty()) << "one has taken five seconds since";
+}
+
+// Its time is soon forgotten where many members complete others.
+TEST_F(StallWatchTest, InALargeJobItIsPatientForAsLong) {
+  std::vector<MemberId> members;
+  for (std::uint64_t id = 1; id <= 100; ++id) {
+    members.push_back(MemberId{id});
+  }
+  const auto large_pass = [&](Duration time, bool first_moves) {
+    for (const Instant end = now_ + time; now_ < end;) {
+      now_ = now_ + 2 * kBeat;
+      ++two_.moves;
+      one_.moves += first_moves ? 1 : 0;
+      for (const MemberId member : members) {
+        watch_.heard(member, member == kFirstMember ? one_ : two_, now_);
+      }
+      for (const Stall& stall : watch_.judge(members)) {
+        (stall.evict ? evicted_ : reported_).push_back(stall);
+      }
+    }
+  };
+  two_.activity = Activity::kCompute;
+  large_pass(seconds(125), true);
+  large_pass(milliseconds(300), false);
+  large_pass(seconds(60), true);
+  two_.activity = Activity::kExchange;
+  large_pass(milliseconds(4900), false);
+  EXPECT_EQ(reported_.size(), 1u);
+  EXPECT_TRUE(evicted_.empty());
+}
+
+TEST_F(StallWatchTest, ShortMicrobatchesSayNothingOfWhereMembersWaitOrRead) {
+  one_.activity = Activity::kLoad;
+  pass(seconds(125), milliseconds(100), milliseconds(100));
+  pass(seconds(30), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(evicted_.empty());
+  one_.activity = two_.activity = Activity::kExchange;
+  pass(seconds(125), milliseconds(100), milliseconds(100));
+  pass(milliseconds(4900), Duration::zero(), Duration::zero());
+  EXPECT_FALSE(watch_.group_is_stuck({kFirstMember, kSecondMember}));
+}
+
+TEST_F(StallWatchTest, WhoAsksForPatienceGetsItFromRegularMembersToo) {
+  StallLimits limits;
+  limits.evict_after(seconds(10), false);
+  watch_ = StallWatch(limits);
+  pass(seconds(125), milliseconds(100), milliseconds(100));
+  pass(milliseconds(9900), Duration::zero(), Duration::zero());
+  EXPECT_TRUE(evicted_.empty());
+  pass(milliseconds(200), Duration::zero(), Duration::zero());
+  EXPECT_EQ(evicted_.size(), 1u);
+}
+
+TEST_F(StallWatchTest, AnyPatienceCanBeAskedFor) {
+  for (const Duration still :
+       {Duration::zero(), Duration(milliseconds(1)), Duration(seconds(3600))}) {
+    StallLimits limits;
+    limits.evict_after(still, false);
+    watch_ = StallWatch(limits);
+    EXPECT_EQ(limits.report_only, still == Duration::zero());
+  }
+}
+
+TEST_F(StallWatchTest, AShorterLimitThatWasAskedForHolds) {
+  StallLimits limits;
+  limits.evict_floor = seconds(1);
+  limits.report_floor = milliseconds(300);
+  limits.patient_evict_floor = seconds(60);
+  limits.evict_factor = 5;
+  limits.report_factor = 2;
+  watch_ = StallWatch(limits);
+  pass(seconds(125), milliseconds(100), milliseconds(100));
+  pass(seconds(4), Duration::zero(), Duration::zero());
+  ASSERT_EQ(evicted_.size(), 1u);
+  EXPECT_EQ(evicted_[0].still, seconds(1) + kBeat);
+}
+
 TEST_F(StallWatchTest, ANewViewStartsTheClockAgain) {
   pass(seconds(2), milliseconds(100), milliseconds(100));
   pass(milliseconds(600), Duration::zero(), Duration::zero());

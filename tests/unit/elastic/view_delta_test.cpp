@@ -11,6 +11,7 @@ namespace {
 
 View random_view(RandomStream& random, ViewId id, const View* before) {
   View view{id, random.bits(), Step{random.below(100)}, Rank{0}, {}, {}};
+  view.committed = before != nullptr && random.below(2) == 0 ? before->committed : view.committed;
   std::uint64_t newest = 0;
   if (before != nullptr) {
     for (const ViewMember& member : before->members) {
@@ -34,6 +35,10 @@ View random_view(RandomStream& random, ViewId id, const View* before) {
     member.first = random.below(10) == 0 ? static_cast<std::uint32_t>(random.below(50)) : first;
     member.count = static_cast<std::uint32_t>(random.below(4));
     member.first_step = MicrobatchSet::range(member.first, member.count);
+    const ViewMember* old = before == nullptr ? nullptr : member_of(*before, member.id);
+    if (old != nullptr && random.below(2) == 0) {
+      member.first_step = due_after(*before, *old, view.committed);
+    }
     if (random.below(3) == 0) {
       member.first_step.add(static_cast<std::uint32_t>(random.below(400)));
     }
@@ -100,6 +105,60 @@ TEST(ViewDelta, OfALargeViewIsSmall) {
   ASSERT_EQ(deltas.size(), 1u);
   EXPECT_LT(encode(deltas[0]).size() * 50, whole);
   EXPECT_TRUE(job.sent<NewView>(MemberId{1}).empty());
+}
+
+/// One of 1000 members is lost when everybody holds one or two of its four microbatches of the step
+/// after `committed`. Returns the difference that the others are told, which leads to the new view.
+ViewDelta lose_in_the_middle_of_a_step(CoordinatorHarness& job, MemberId lost,
+                                       std::uint64_t committed) {
+  const View before = job.view();
+  job.clear();
+  job.give(coordinator_event::ConnectionLost{lost, "reset"});
+  for (const ViewMember& member : before.members) {
+    if (member.id != lost) {
+      const std::uint32_t first = due_after(before, member, Step{committed}).runs().front().first;
+      const auto held = static_cast<std::uint32_t>(1 + value(member.id) % 2);
+      job.stopped(member.id, committed, MicrobatchSet::range(first, held));
+    }
+  }
+  const auto deltas = job.sent<NewViewDelta>(MemberId{1});
+  EXPECT_EQ(deltas.size(), 1u);
+  const Result<View> view = apply_delta(before, deltas.at(0).delta);
+  EXPECT_TRUE(view.ok() && view.value() == job.view());
+  return deltas.at(0).delta;
+}
+
+TEST(ViewDelta, OfALossInTheMiddleOfAStepNamesOnlyWhatMoves) {
+  CoordinatorOptions options;
+  options.microbatches = 4000;
+  options.initial_workers = 1000;
+  CoordinatorHarness job(options);
+  for (int i = 0; i < 1000; ++i) {
+    job.join();
+  }
+  const ViewDelta first = lose_in_the_middle_of_a_step(job, MemberId{500}, 0);
+  EXPECT_LT(encode(NewViewDelta{first}).size(), 200u);
+  const View view = job.view();
+  for (const ViewMember& member : view.members) {
+    job.start(member.id, 1);
+  }
+  // In the second step everybody has its range, which is another one than in the first.
+  const ViewDelta second = lose_in_the_middle_of_a_step(job, MemberId{700}, 1);
+  EXPECT_LT(encode(NewViewDelta{second}).size(), 200u);
+  // Once more before that step is done: everybody goes on with what it has of it.
+  const ViewDelta third = lose_in_the_middle_of_a_step(job, MemberId{800}, 1);
+  EXPECT_LT(encode(NewViewDelta{third}).size(), 400u);  // some have two runs now
+}
+
+TEST(ViewDelta, ANewcomerHasNothingThatItHadBefore) {
+  RandomStream random{CounterRandom(4)};
+  const View before = random_view(random, ViewId{7}, nullptr);
+  View after = before;
+  after.id = ViewId{8};
+  after.members.push_back({MemberId{99}, "new", MicrobatchSet::range(5, 1), 0, 1, {}});
+  ViewDelta delta = make_delta(before, after);
+  delta.shares.back() = {ViewDelta::FirstStep::kAsBefore, {}, 0, 1, {}};
+  EXPECT_FALSE(apply_delta(before, delta).ok());
 }
 
 TEST(ViewDelta, WhoCannotUseItAsksForTheWholeView) {

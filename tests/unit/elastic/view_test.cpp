@@ -2,6 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "base/random.hpp"
+
 namespace mayfly::elastic {
 namespace {
 
@@ -37,6 +45,47 @@ TEST(MicrobatchSet, MinusAndUnionUndoEachOther) {
 TEST(MicrobatchSet, EqualSetsAreEqualHoweverTheyCameToBe) {
   const MicrobatchSet small = MicrobatchSet::range(0, 200).minus(MicrobatchSet::range(10, 190));
   EXPECT_EQ(small, MicrobatchSet::range(0, 10));
+}
+
+TEST(MicrobatchSet, IsTheSetOfWhatWasPutIn) {
+  constexpr std::uint64_t kSeed = 7;
+  RandomStream random{CounterRandom(kSeed)};
+  for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + " round " + std::to_string(round));
+    std::array<MicrobatchSet, 2> sets;
+    std::array<std::set<std::uint32_t>, 2> models;
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (std::uint64_t n = random.below(8); n > 0; --n) {
+        const auto first = static_cast<std::uint32_t>(random.below(40));
+        const auto count = static_cast<std::uint32_t>(random.below(6));
+        sets[i].add_range(first, count);
+        for (std::uint32_t number = first; number < first + count; ++number) {
+          models[i].insert(number);
+        }
+      }
+    }
+    const auto expect = [](const MicrobatchSet& set, const std::set<std::uint32_t>& model) {
+      const std::vector<std::uint32_t> numbers(model.begin(), model.end());
+      EXPECT_EQ(set.list(), numbers);
+      EXPECT_EQ(set.count(), numbers.size());
+      EXPECT_EQ(set.empty(), numbers.empty());
+      for (std::uint32_t number = 0; number < 50; ++number) {
+        EXPECT_EQ(set.contains(number), model.contains(number));
+      }
+      MicrobatchSet again;
+      for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
+        again.add(*number);
+      }
+      EXPECT_EQ(again, set);
+    };
+    expect(sets[0], models[0]);
+    std::set<std::uint32_t> rest;
+    std::ranges::set_difference(models[0], models[1], std::inserter(rest, rest.end()));
+    expect(sets[0].minus(sets[1]), rest);
+    sets[0].add_all(sets[1]);
+    models[0].insert(models[1].begin(), models[1].end());
+    expect(sets[0], models[0]);
+  }
 }
 
 TEST(MicrobatchSetDeathTest, ANumberBeyondTheBoundIsAProgrammerError) {
