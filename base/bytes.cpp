@@ -6,11 +6,6 @@
 
 namespace mayfly {
 
-void WireWriter::append(const void* raw, std::size_t size) {
-  const auto* first = static_cast<const std::byte*>(raw);
-  bytes_.insert(bytes_.end(), first, first + size);
-}
-
 void WireWriter::put_bytes(ByteSpan bytes) {
   ENSURE(bytes.size() <= UINT32_MAX, "a field's length must fit its 32-bit prefix");
   put(static_cast<std::uint32_t>(bytes.size()));

@@ -35,7 +35,10 @@ class WireWriter {
   [[nodiscard]] Bytes take() { return std::move(bytes_); }
 
  private:
-  void append(const void* raw, std::size_t size);
+  void append(const void* raw, std::size_t size) {
+    const auto* first = static_cast<const std::byte*>(raw);
+    bytes_.insert(bytes_.end(), first, first + size);
+  }
 
   Bytes bytes_;
 };

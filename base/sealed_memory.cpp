@@ -49,9 +49,9 @@ SealedMemory::~SealedMemory() {
   }
 }
 
-Result<SealedMemory> SealedMemory::create(std::size_t bytes, UniqueFd& fd) {
+Result<SealedMemory> SealedMemory::create(std::size_t bytes, UniqueFd& fd, std::size_t unmapped) {
   UniqueFd made(::memfd_create("mayfly", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!made.valid() || ::ftruncate(made.get(), static_cast<off_t>(bytes)) != 0 ||
+  if (!made.valid() || ::ftruncate(made.get(), static_cast<off_t>(bytes + unmapped)) != 0 ||
       ::fcntl(made.get(), F_ADD_SEALS, kSeals) != 0) {
     return no_memory("memfd");
   }
@@ -63,11 +63,11 @@ Result<SealedMemory> SealedMemory::create(std::size_t bytes, UniqueFd& fd) {
   return SealedMemory(memory, bytes);
 }
 
-Result<SealedMemory> SealedMemory::map(int fd, std::size_t bytes) {
+Result<SealedMemory> SealedMemory::map(int fd, std::size_t bytes, std::size_t unmapped) {
   struct stat status {};
   const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (::fstat(fd, &status) != 0 || status.st_size != static_cast<off_t>(bytes) || seals < 0 ||
-      (seals & kSeals) != kSeals || !has_ordinary_pages(fd)) {
+  if (::fstat(fd, &status) != 0 || status.st_size != static_cast<off_t>(bytes + unmapped) ||
+      seals < 0 || (seals & kSeals) != kSeals || !has_ordinary_pages(fd)) {
     return Error{Errc::kCorrupt, "what the other side shares is not what it should be"};
   }
   std::byte* const memory = map_shared(fd, bytes);
@@ -84,6 +84,13 @@ bool reserve_memory(int fd, std::size_t first, std::size_t bytes) {
     failed = result == 0 ? 0 : errno;
   }
   return failed == 0;
+}
+
+void release_memory(int fd, std::size_t first, std::size_t bytes) {
+  while (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
+                     static_cast<off_t>(bytes)) != 0 &&
+         errno == EINTR) {
+  }
 }
 
 }  // namespace mayfly

@@ -21,10 +21,13 @@ class SealedMemory {
   ~SealedMemory();
 
   /// So many bytes of zeros; `fd` is for the other side. They take up memory where they are
-  /// touched, or when reserve_memory() says so. kIo if the system gives none.
-  [[nodiscard]] static Result<SealedMemory> create(std::size_t bytes, UniqueFd& fd);
+  /// touched, or when reserve_memory() says so. Behind them there are `unmapped` more, which are
+  /// read and written by way of `fd`. kIo if the system gives none.
+  [[nodiscard]] static Result<SealedMemory> create(std::size_t bytes, UniqueFd& fd,
+                                                   std::size_t unmapped = 0);
   /// Maps what the other side has made. kCorrupt if it is not sealed memory of that size.
-  [[nodiscard]] static Result<SealedMemory> map(int fd, std::size_t bytes);
+  [[nodiscard]] static Result<SealedMemory> map(int fd, std::size_t bytes,
+                                                std::size_t unmapped = 0);
 
   [[nodiscard]] bool valid() const { return memory_ != nullptr; }
   /// Aligned to a page.
@@ -40,5 +43,7 @@ class SealedMemory {
 /// Takes the memory behind a part of it, so that touching it later cannot fail for want of some.
 /// False if the system has none.
 [[nodiscard]] bool reserve_memory(int fd, std::size_t first, std::size_t bytes);
+/// Gives the memory behind whole pages of it back to the system; they are zeros then.
+void release_memory(int fd, std::size_t first, std::size_t bytes);
 
 }  // namespace mayfly

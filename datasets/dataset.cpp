@@ -107,7 +107,7 @@ Result<Augmentation> Dataset::read_for_training(std::size_t index, const EpochKe
   return draw_augmentation(key.seed, key.epoch, index);
 }
 
-void Dataset::fetch_ahead(std::uint64_t, std::span<const std::uint64_t>) const {}
+void Dataset::fetch_ahead(const SampleStream&, std::uint64_t, std::size_t) const {}
 
 std::uint64_t Dataset::stored_bytes(std::size_t /*index*/) const {
   const auto side = static_cast<std::uint64_t>(image_size());

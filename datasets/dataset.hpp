@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "datasets/core/left_out.hpp"
+#include "datasets/core/sample_stream.hpp"
 
 namespace mayfly::datasets {
 
@@ -41,9 +42,10 @@ class Dataset {
   /// to apply when it normalises the pixels. A pure function of the key, the index and the image.
   [[nodiscard]] virtual Result<Augmentation> read_for_training(
       std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const;
-  /// These samples will be read next by the calling thread, in this epoch: what has to come from
-  /// other hosts is fetched together. Reading without it gives the same.
-  virtual void fetch_ahead(std::uint64_t epoch, std::span<const std::uint64_t> samples) const;
+  /// The calling thread will read `count` samples next, from this position of the stream on: what
+  /// has to come from other hosts is fetched together. Reading without it gives the same.
+  virtual void fetch_ahead(const SampleStream& stream, std::uint64_t position,
+                           std::size_t count) const;
   [[nodiscard]] virtual std::uint16_t label(std::size_t index) const = 0;
   /// How many bytes of storage one reading takes: those of the JPEG, else of the pixels.
   [[nodiscard]] virtual std::uint64_t stored_bytes(std::size_t index) const;
@@ -59,6 +61,7 @@ struct DatasetPair {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
   Digest digest;  ///< of the training content; in the job's fingerprint
+  Digest files;   ///< of encoded images: of names, sizes and times of their files on this host
   LeftOut left_out;
   /// Each read decodes a JPEG, so several loader threads are useful.
   bool encoded = false;

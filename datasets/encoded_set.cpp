@@ -119,19 +119,29 @@ Result<ByteSpan> EncodedSet::read_sample(std::size_t index, Bytes& buffer) const
   return ByteSpan(sample.content, sample.size);
 }
 
-void EncodedSet::fetch_ahead(std::uint64_t epoch, std::span<const std::uint64_t> samples) const {
+void EncodedSet::fetch_ahead(const SampleStream& stream, std::uint64_t position,
+                             std::size_t count) const {
   if (options_.peers == nullptr) {
     return;
   }
   Scratch& own = scratch();
   own.arrived_for = this;
   own.arrived.clear();
-  for (const std::uint64_t sample : samples) {
-    if (options_.store->kept(sample).bytes.empty()) {
-      own.arrived.push_back({.image = sample, .size = samples_[sample].size, .bytes = {}});
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t sample = stream.at(position + i).sample;
+    WantedImage wanted{.image = sample, .size = samples_[sample].size, .bytes = {}};
+    // A second copy may be given up before it is used, so its bytes are copied now.
+    const ImageStore::Kept kept = options_.store->kept(sample, wanted.bytes);
+    const bool is_right = kept.bytes.size() == wanted.size &&
+                          (wanted.bytes.empty() || digest_of(kept.bytes) == kept.digest);
+    if (!is_right) {
+      wanted.bytes.clear();
+    }
+    if (!is_right || !wanted.bytes.empty()) {
+      own.arrived.push_back(std::move(wanted));
     }
   }
-  options_.peers->fetch(epoch, own.arrived);
+  options_.peers->fetch(stream, position, own.arrived);
   for (const WantedImage& image : own.arrived) {
     if (image.is_damaged) {
       log::warning(name_of_sample(image.image) +
@@ -142,7 +152,7 @@ void EncodedSet::fetch_ahead(std::uint64_t epoch, std::span<const std::uint64_t>
 }
 
 /// Empty if the calling thread has not fetched it ahead, or in vain.
-ByteSpan EncodedSet::arrived_from_peer(std::size_t index) const {
+ByteSpan EncodedSet::arrived_ahead(std::size_t index) const {
   const Scratch& own = scratch();
   if (own.arrived_for != this) {
     return {};
@@ -159,7 +169,10 @@ Result<ByteSpan> EncodedSet::bytes_of_sample(std::size_t index, Bytes& buffer) c
   if (options_.store == nullptr) {
     return read_sample(index, buffer);
   }
-  const ImageStore::Found kept = options_.store->find(index, samples_[index].size);
+  if (const ByteSpan arrived = arrived_ahead(index); !arrived.empty()) {
+    return arrived;
+  }
+  const ImageStore::Found kept = options_.store->find(index, samples_[index].size, buffer);
   if (!kept.bytes.empty()) {
     return kept.bytes;
   }
@@ -168,11 +181,13 @@ Result<ByteSpan> EncodedSet::bytes_of_sample(std::size_t index, Bytes& buffer) c
                  " has changed in the memory of this host's store (its hash is another); it is "
                  "read from storage again. If this repeats, the memory is faulty");
   }
-  if (const ByteSpan arrived = arrived_from_peer(index); !arrived.empty()) {
-    return arrived;
-  }
   TRY_ASSIGN(const ByteSpan read, read_sample(index, buffer));
-  options_.store->keep(index, read);
+  if (options_.peers != nullptr && options_.peers->is_kept(index)) {
+    (void)options_.store->keep_second(index, read);  // it did not come in time
+  } else if (!options_.store->keep(index, read) && !options_.store->keeps(index) &&
+             options_.peers != nullptr) {
+    options_.peers->offer(index, read);
+  }
   return read;
 }
 

@@ -42,7 +42,8 @@ class EncodedSet final : public Dataset {
   [[nodiscard]] Result<void> read(std::size_t index, std::span<std::uint8_t> pixels) const override;
   [[nodiscard]] Result<Augmentation> read_for_training(
       std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const override;
-  void fetch_ahead(std::uint64_t epoch, std::span<const std::uint64_t> samples) const override;
+  void fetch_ahead(const SampleStream& stream, std::uint64_t position,
+                   std::size_t count) const override;
   [[nodiscard]] std::uint16_t label(std::size_t index) const override {
     return samples_[index].label;
   }
@@ -65,7 +66,7 @@ class EncodedSet final : public Dataset {
 
   [[nodiscard]] std::string name_of_sample(std::size_t index) const;
   [[nodiscard]] Result<ByteSpan> bytes_of_sample(std::size_t index, Bytes& buffer) const;
-  [[nodiscard]] ByteSpan arrived_from_peer(std::size_t index) const;
+  [[nodiscard]] ByteSpan arrived_ahead(std::size_t index) const;
   [[nodiscard]] Result<ByteSpan> read_sample(std::size_t index, Bytes& buffer) const;
   [[nodiscard]] Result<void> decode_part(std::size_t index, const ImagePart& part,
                                          std::span<std::uint8_t> pixels) const;

@@ -167,9 +167,17 @@ Result<DatasetPair> keep_encoded(const Request& request, MeasuredImages measured
                     static_cast<double>(options.store->bytes_kept()) / 0x1p30));
   }
   if (options.store != nullptr && !request.options.store_host.empty()) {
-    TRY_ASSIGN(options.peers, PeerStores::start(options.store, request.options.store_host));
+    std::vector<std::uint32_t> sizes;
+    for (const EncodedImage& image : measured.images) {
+      if (!image.test) {
+        sizes.push_back(static_cast<std::uint32_t>(image.size));
+      }
+    }
+    TRY_ASSIGN(options.peers,
+               PeerStores::start(options.store, std::move(sizes), request.options.store_host));
   }
   DatasetPair pair = make_encoded_pair(options, std::move(measured));
+  pair.files = request.key;
   ::malloc_trim(0);  // the list with all names and paths
   return pair;
 }

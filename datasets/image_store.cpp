@@ -1,40 +1,50 @@
 #include "datasets/image_store.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <new>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/file.hpp"
-#include "base/lock_file.hpp"
 #include "base/try_assign.hpp"
-#include "base/usable_memory.hpp"
 
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3245524f5453594d;  // "MYSTORE2"
+constexpr std::uint64_t kMagic = 0x3345524f5453594d;  // "MYSTORE3"
 constexpr std::uint64_t kPage = 4096;
-constexpr std::size_t kListBytesMax = 1 << 20;
-// An entry of the index: 0, or who is about to keep the image, or its size and place.
+// An entry of the index: 0, or who is about to keep the image, or its size and place: in the mapped
+// memory, or in pages behind that.
 constexpr std::uint64_t kClaimed = std::uint64_t{1} << 63;
-constexpr unsigned kSizeBits = 27;  // the largest JPEG has 2^26 bytes
-constexpr std::uint64_t kAlignment = 8;
+constexpr std::uint64_t kInPages = std::uint64_t{1} << 62;
+constexpr std::uint64_t kSecond = std::uint64_t{1} << 61;      // it may be given up; in pages
+constexpr unsigned kSizeBits = 27;                             // the largest JPEG has 2^26 bytes
+constexpr std::uint64_t kAlignment = 32;                       // 34 bits for the place
+constexpr std::uint64_t kPagesBytes = std::uint64_t{1} << 44;  // addresses, see the header
+static_assert(kStoreBytesMax / kAlignment <= std::uint64_t{1} << 34 &&
+              kPagesBytes / kPage <= std::uint64_t{1} << 34);
+
+bool is_kept(std::uint64_t entry) {
+  return entry != 0 && (entry & kClaimed) == 0;
+}
+
+std::uint64_t size_of(std::uint64_t entry) {
+  return entry & ((std::uint64_t{1} << kSizeBits) - 1);
+}
+
+std::uint64_t place_of(std::uint64_t entry) {
+  const std::uint64_t number = (entry & (kSecond - 1)) >> kSizeBits;
+  return number * ((entry & kInPages) != 0 ? kPage : kAlignment);
+}
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
@@ -43,49 +53,6 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
 std::uint64_t& from_stores() {
   thread_local std::uint64_t so_far = 0;
   return so_far;
-}
-
-/// A process that has the store, and its descriptor there.
-struct Holder {
-  ::pid_t process = 0;
-  int fd = -1;
-};
-
-std::vector<Holder> read_list(const std::string& path) {
-  std::vector<Holder> holders;
-  const Result<std::string> text = read_text_file(path, kListBytesMax);
-  std::istringstream lines(text.ok() ? text.value() : "");
-  for (Holder holder; lines >> holder.process >> holder.fd;) {
-    holders.push_back(holder);
-  }
-  return holders;
-}
-
-Result<void> write_list(const std::string& path, const std::vector<Holder>& holders) {
-  std::string text;
-  for (const Holder& holder : holders) {
-    text += fmt::format("{} {}\n", holder.process, holder.fd);
-  }
-  return write_file_atomic(path, std::string_view(text));
-}
-
-/// A folder that nobody else may write to; others could make us map what is not a store.
-Result<std::string> own_folder() {
-  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string folder = runtime != nullptr && *runtime != '\0'
-                                 ? std::string(runtime) + "/mayfly"
-                                 : fmt::format("/tmp/mayfly-{}", ::getuid());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return file_error("cannot make the folder of stores", folder);
-  }
-  struct stat info {};
-  if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid() ||
-      (info.st_mode & 0022) != 0) {
-    return Error{Errc::kIo, folder +
-                                " is not a folder of this user alone, so no store of images "
-                                "can be found there; remove it, or set XDG_RUNTIME_DIR"};
-  }
-  return folder;
 }
 
 }  // namespace
@@ -97,91 +64,71 @@ struct ImageStore::Head {
   std::uint64_t images = 0;
   std::uint64_t bytes_max = 0;
   std::uint64_t id = 0;
-  std::atomic<std::uint64_t> used{0};  ///< of bytes_max, with images that are being kept
+  std::atomic<std::uint64_t> used{0};       ///< of bytes_max, with images that are being kept
+  std::atomic<std::uint64_t> end{0};        ///< of the images in the mapped memory
+  std::atomic<std::uint64_t> pages_end{0};  ///< of those behind it
+  std::atomic<std::uint64_t> spare{0};      ///< bytes of `used` that second copies take up
+  std::atomic<std::uint64_t> next{0};       ///< where to look for a second copy to give up
+  std::atomic<bool> may_give_up{false};
 
   [[nodiscard]] std::atomic<std::uint64_t>* index() {
     return std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(
         reinterpret_cast<std::byte*>(this) + sizeof(Head)));
   }
-  [[nodiscard]] Digest* hashes() {
-    return std::launder(reinterpret_cast<Digest*>(reinterpret_cast<std::byte*>(this) +
-                                                  sizeof(Head) + images * sizeof(std::uint64_t)));
+  /// Atomic, as an image that was given up may be kept again while somebody still reads.
+  [[nodiscard]] std::atomic<std::uint64_t>* hash_halves(std::uint64_t image) {
+    return index() + images + 2 * image;
+  }
+  [[nodiscard]] Digest hash(std::uint64_t image) {
+    const std::atomic<std::uint64_t>* const halves = hash_halves(image);
+    return {halves[0].load(std::memory_order_relaxed), halves[1].load(std::memory_order_relaxed)};
+  }
+  void set_hash(std::uint64_t image, const Digest& hash) {
+    hash_halves(image)[0].store(hash.high, std::memory_order_relaxed);
+    hash_halves(image)[1].store(hash.low, std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint64_t first_byte() const {
     return round_up(sizeof(Head) + images * (sizeof(std::uint64_t) + sizeof(Digest)), kPage);
   }
+  /// Without the pages behind it.
   [[nodiscard]] std::uint64_t size() const { return first_byte() + round_up(bytes_max, kPage); }
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
 
-ImageStore::ImageStore(std::string list, SealedMemory memory, UniqueFd fd)
-    : list_(std::move(list)),
-      memory_(std::move(memory)),
-      fd_(std::move(fd)),
-      checked_(head().images / 64 + 1) {}
+ImageStore::ImageStore(std::unique_ptr<HostMemory> memory)
+    : memory_(std::move(memory)), checked_(head().images / 64 + 1) {}
+
+ImageStore::~ImageStore() = default;
 
 ImageStore::Head& ImageStore::head() const {
-  return *std::launder(reinterpret_cast<Head*>(memory_.data()));
-}
-
-ImageStore::~ImageStore() {
-  const std::string lock_path = list_ + ".lock";
-  const Result<LockFile> lock = LockFile::take(lock_path);
-  if (!lock.ok()) {
-    return;  // the next process finds our entry dead
-  }
-  struct stat own {};
-  (void)::fstat(fd_.get(), &own);
-  std::vector<Holder> others = read_list(list_);
-  std::erase_if(others, [&](const Holder& holder) {  // us, and who has ended without a word
-    struct stat info {};
-    const std::string path = fmt::format("/proc/{}/fd/{}", holder.process, holder.fd);
-    const bool is_us = holder.process == ::getpid() && holder.fd == fd_.get();
-    return is_us || ::stat(path.c_str(), &info) != 0 || info.st_ino != own.st_ino;
-  });
-  if (others.empty()) {
-    (void)::unlink(list_.c_str());
-    (void)::unlink(lock_path.c_str());  // who waits for the lock makes it again
-  } else {
-    (void)write_list(list_, others);
-  }
+  return *std::launder(reinterpret_cast<Head*>(memory_->data()));
 }
 
 /// The store of a process, if it still has one for these images.
-std::optional<ImageStore::Attached> ImageStore::attach(int process, int descriptor,
-                                                       const Options& options) {
-  UniqueFd fd(::open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(),
-                     O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  struct stat info {};
-  if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
-      static_cast<std::uint64_t>(info.st_size) < sizeof(Head)) {
+std::optional<HostMemory::Mapping> ImageStore::attach(UniqueFd fd, std::uint64_t bytes,
+                                                      const Options& options) {
+  if (bytes < kPagesBytes + sizeof(Head)) {
     return std::nullopt;
   }
-  const auto size = static_cast<std::size_t>(info.st_size);
-  Result<SealedMemory> memory = SealedMemory::map(fd.get(), size);
+  const std::uint64_t size = bytes - kPagesBytes;
+  Result<SealedMemory> memory = SealedMemory::map(fd.get(), size, kPagesBytes);
   if (!memory.ok()) {
     return std::nullopt;
   }
   const Head& head = *std::launder(reinterpret_cast<const Head*>(memory.value().data()));
   const bool fits = head.magic == kMagic && head.key == options.key &&
                     head.images == options.images && head.size() == size;
-  return fits ? std::optional(Attached{std::move(memory).value(), std::move(fd)}) : std::nullopt;
+  return fits ? std::optional(HostMemory::Mapping{std::move(memory).value(), std::move(fd)})
+              : std::nullopt;
 }
 
-Result<ImageStore::Attached> ImageStore::make(const Options& options) {
-  if (const std::uint64_t usable = usable_memory(); options.bytes_max > usable) {
-    return Error{
-        Errc::kInvalidInput,
-        fmt::format("a store of {:.1f} GiB is more than the {:.1f} GiB of memory that this "
-                    "machine, or the limit of this process's control group, leaves",
-                    static_cast<double>(options.bytes_max) / 0x1p30,
-                    static_cast<double>(usable) / 0x1p30)};
-  }
+Result<HostMemory::Mapping> ImageStore::make(const Options& options) {
+  TRY(check_memory("a store", options.bytes_max));
   Head wanted;
   wanted.images = options.images;
   wanted.bytes_max = options.bytes_max;
-  Attached made;
-  TRY_ASSIGN(made.memory, SealedMemory::create(wanted.size(), made.fd));
+  HostMemory::Mapping made;
+  TRY_ASSIGN(made.memory, SealedMemory::create(wanted.size(), made.fd, kPagesBytes));
   if (!reserve_memory(made.fd.get(), 0, wanted.first_byte())) {
     return Error{Errc::kIo, "no memory for the index of a store of images"};
   }
@@ -197,44 +144,51 @@ Result<ImageStore::Attached> ImageStore::make(const Options& options) {
 Result<std::unique_ptr<ImageStore>> ImageStore::join(const Options& options) {
   ENSURE(options.images > 0 && options.bytes_max > 0 && options.bytes_max <= kStoreBytesMax,
          "a store has room for images");
-  std::string folder = options.folder;
-  if (folder.empty()) {
-    TRY_ASSIGN(folder, own_folder());
-  }
-  std::string list = folder + "/images-" + to_string(options.key);
-  TRY_ASSIGN(const LockFile lock, LockFile::take(list + ".lock", seconds(30)));
-  std::vector<Holder> holders = read_list(list);
-  std::optional<Attached> found;
-  std::erase_if(holders, [&](const Holder& holder) {
-    std::optional<Attached> attached = attach(holder.process, holder.fd, options);
-    const bool is_gone = !attached;
-    if (!found) {
-      found = std::move(attached);
-    }
-    return is_gone;
-  });
-  if (!found) {
-    TRY_ASSIGN(found, make(options));
-  }
-  holders.push_back({::getpid(), found->fd.get()});
-  TRY(write_list(list, holders));
-  return std::unique_ptr<ImageStore>(
-      new ImageStore(std::move(list), std::move(found->memory), std::move(found->fd)));
+  TRY_ASSIGN(
+      std::unique_ptr<HostMemory> memory,
+      HostMemory::join(
+          "images-" + to_string(options.key), options.folder,
+          [&](UniqueFd fd, std::uint64_t size) { return attach(std::move(fd), size, options); },
+          [&] { return make(options); }));
+  return std::unique_ptr<ImageStore>(new ImageStore(std::move(memory)));
 }
 
-ImageStore::Found ImageStore::find(std::uint64_t image, std::uint64_t size) const {
+/// A kept image; empty if it has been given up since its entry was read.
+ImageStore::Kept ImageStore::read(std::uint64_t image, std::uint64_t entry, Bytes& copy) const {
+  Head& all = head();
+  const Digest digest = all.hash(image);
+  if ((entry & kInPages) == 0) {
+    return {{memory_->data() + all.first_byte() + place_of(entry), size_of(entry)}, digest};
+  }
+  copy.resize(size_of(entry));
+  for (std::size_t done = 0; done < copy.size();) {
+    const ::ssize_t got = ::pread(memory_->fd(), copy.data() + done, copy.size() - done,
+                                  static_cast<off_t>(all.size() + place_of(entry) + done));
+    if (got == 0 || (got < 0 && errno != EINTR)) {
+      return {};
+    }
+    done += static_cast<std::size_t>(std::max<::ssize_t>(got, 0));
+  }
+  // It may have become a first copy meanwhile.
+  const std::uint64_t now = all.index()[image].load(std::memory_order_acquire);
+  return (now & ~kSecond) == (entry & ~kSecond) ? Kept{copy, digest} : Kept{};
+}
+
+ImageStore::Found ImageStore::find(std::uint64_t image, std::uint64_t size, Bytes& copy) const {
   Head& all = head();
   ENSURE(image < all.images, "an image of the set");
-  std::uint64_t entry = all.index()[image].load(std::memory_order_acquire);
-  const std::uint64_t kept = entry & ((std::uint64_t{1} << kSizeBits) - 1);
-  if (entry == 0 || (entry & kClaimed) != 0 || kept != size) {
+  const std::uint64_t entry = all.index()[image].load(std::memory_order_acquire);
+  if (!is_kept(entry) || size_of(entry) != size) {
     return {};
   }
-  const ByteSpan bytes(memory_.data() + all.first_byte() + (entry >> kSizeBits) * kAlignment, size);
+  const auto [bytes, digest] = read(image, entry, copy);
+  if (bytes.empty()) {
+    return {};
+  }
   if (!is_checked(image)) {
-    if (digest_of(bytes) != all.hashes()[image]) {
+    if (digest_of(bytes) != digest) {
       // Others that have checked it may still read it, so its place is not used again.
-      all.index()[image].compare_exchange_strong(entry, 0, std::memory_order_relaxed);
+      (void)remove(image, entry);
       return {.bytes = {}, .is_damaged = true};
     }
     set_checked(image);
@@ -243,17 +197,32 @@ ImageStore::Found ImageStore::find(std::uint64_t image, std::uint64_t size) cons
   return {.bytes = bytes};
 }
 
-ImageStore::Kept ImageStore::kept(std::uint64_t image) const {
+ImageStore::Kept ImageStore::kept(std::uint64_t image, Bytes& copy) const {
   Head& all = head();
   ENSURE(image < all.images, "an image of the set");
   const std::uint64_t entry = all.index()[image].load(std::memory_order_acquire);
-  if (entry == 0 || (entry & kClaimed) != 0) {
-    return {};
+  return is_kept(entry) ? read(image, entry, copy) : Kept{};
+}
+
+bool ImageStore::keeps(std::uint64_t image) const {
+  return is_kept(head().index()[image].load(std::memory_order_relaxed));
+}
+
+StoreIndex ImageStore::index() const {
+  Head& all = head();
+  StoreIndex index;
+  index.kept.resize(StoreIndex::words(all.images));
+  index.second.resize(StoreIndex::words(all.images));
+  for (std::uint64_t image = 0; image < all.images; ++image) {
+    const std::uint64_t entry = all.index()[image].load(std::memory_order_relaxed);
+    const std::uint64_t bit = std::uint64_t{is_kept(entry) ? 1U : 0U} << (image % 64);
+    index.kept[image / 64] |= bit;
+    index.second[image / 64] |= (entry & kSecond) != 0 ? bit : 0;
   }
-  const std::uint64_t size = entry & ((std::uint64_t{1} << kSizeBits) - 1);
-  const std::byte* const begin =
-      memory_.data() + all.first_byte() + (entry >> kSizeBits) * kAlignment;
-  return {.bytes = {begin, size}, .digest = all.hashes()[image]};
+  const std::uint64_t usable = all.bytes_max / kAlignment * kAlignment;
+  index.free = usable - std::min(usable, bytes_kept());
+  index.spare = all.spare.load(std::memory_order_relaxed);
+  return index;
 }
 
 bool ImageStore::is_checked(std::uint64_t image) const {
@@ -264,47 +233,139 @@ void ImageStore::set_checked(std::uint64_t image) const {
   checked_[image / 64].fetch_or(std::uint64_t{1} << (image % 64), std::memory_order_relaxed);
 }
 
-void ImageStore::keep(std::uint64_t image, ByteSpan bytes) {
+bool ImageStore::keep(std::uint64_t image, ByteSpan bytes) {
+  return claim_and_keep(image, bytes, false);
+}
+
+bool ImageStore::keep_second(std::uint64_t image, ByteSpan bytes) {
+  return claim_and_keep(image, bytes, true);
+}
+
+bool ImageStore::claim_and_keep(std::uint64_t image, ByteSpan bytes, bool as_second) {
   Head& all = head();
   ENSURE(image < all.images && !bytes.empty() && bytes.size() < (std::uint64_t{1} << kSizeBits),
          "an image of the set");
   std::atomic<std::uint64_t>& entry = all.index()[image];
-  const std::uint64_t claim = kClaimed | static_cast<std::uint32_t>(::getpid());
+  std::uint64_t claim = kClaimed | static_cast<std::uint32_t>(::getpid());
   std::uint64_t before = entry.load(std::memory_order_relaxed);
   if ((before & kClaimed) != 0) {
     // Who has died while it kept the image will not finish.
     const auto claimant = static_cast<::pid_t>(before & UINT32_MAX);
     if (claimant == ::getpid() || ::kill(claimant, 0) == 0 || errno != ESRCH) {
-      return;
+      return false;
     }
   } else if (before != 0) {
-    return;
+    return false;
   }
-  if (entry.compare_exchange_strong(before, claim, std::memory_order_acquire)) {
-    claimed(image, claim, bytes);
+  if (!entry.compare_exchange_strong(before, claim, std::memory_order_acquire)) {
+    return false;
+  }
+  const std::optional<std::uint64_t> stored = store(bytes, as_second);
+  if (!stored) {
+    entry.compare_exchange_strong(claim, 0, std::memory_order_relaxed);
+    return false;
+  }
+  all.set_hash(image, digest_of(bytes));
+  set_checked(image);
+  if (as_second) {
+    all.spare.fetch_add(second_copy_bytes(bytes.size()), std::memory_order_relaxed);
+  }
+  entry.store(*stored, std::memory_order_release);
+  return true;
+}
+
+/// Puts the bytes somewhere; returns the entry for them, or nothing if there is no room.
+std::optional<std::uint64_t> ImageStore::store(ByteSpan bytes, bool as_second) {
+  Head& all = head();
+  const std::uint64_t room =
+      as_second ? second_copy_bytes(bytes.size()) : round_up(bytes.size(), kAlignment);
+  if (!take_room(room, !as_second)) {
+    return std::nullopt;
+  }
+  if (!as_second) {
+    const std::uint64_t place = all.end.fetch_add(room, std::memory_order_relaxed);
+    const std::uint64_t at = all.first_byte() + place;
+    if (!reserve_memory(memory_->fd(), at, room)) {  // the system has less than it said
+      return std::nullopt;
+    }
+    std::memcpy(memory_->data() + at, bytes.data(), bytes.size());
+    return (place / kAlignment) << kSizeBits | bytes.size();
+  }
+  const std::uint64_t place = all.pages_end.fetch_add(room, std::memory_order_relaxed);
+  const std::uint64_t at = all.size() + place;
+  if (place + room > kPagesBytes || !reserve_memory(memory_->fd(), at, room)) {
+    return std::nullopt;
+  }
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ::ssize_t put = ::pwrite(memory_->fd(), bytes.data() + done, bytes.size() - done,
+                                   static_cast<off_t>(at + done));
+    if (put == 0 || (put < 0 && errno != EINTR)) {
+      return std::nullopt;
+    }
+    done += static_cast<std::size_t>(std::max<::ssize_t>(put, 0));
+  }
+  return kInPages | kSecond | (place / kPage) << kSizeBits | bytes.size();
+}
+
+bool ImageStore::take_room(std::uint64_t bytes, bool gives_up) {
+  Head& all = head();
+  std::uint64_t used = all.used.load(std::memory_order_relaxed);
+  for (;;) {
+    if (bytes > all.bytes_max - used) {
+      if (bytes > all.bytes_max || !gives_up || !give_one_up()) {
+        return false;
+      }
+      used = all.used.load(std::memory_order_relaxed);
+    } else if (all.used.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) {
+      return true;
+    }
   }
 }
 
-void ImageStore::claimed(std::uint64_t image, std::uint64_t claim, ByteSpan bytes) {
+/// False: there is no second copy, or it may be the only one now.
+bool ImageStore::give_one_up() {
   Head& all = head();
-  std::atomic<std::uint64_t>& entry = all.index()[image];
-  const std::uint64_t room = round_up(bytes.size(), kAlignment);
-  std::uint64_t place = all.used.load(std::memory_order_relaxed);
-  do {
-    if (room > all.bytes_max - place) {
-      entry.compare_exchange_strong(claim, 0, std::memory_order_relaxed);
-      return;
+  for (std::uint64_t tries = 0; tries < all.images; ++tries) {
+    if (!all.may_give_up || all.spare.load(std::memory_order_relaxed) == 0) {
+      return false;
     }
-  } while (!all.used.compare_exchange_weak(place, place + room, std::memory_order_relaxed));
-  const std::uint64_t at = all.first_byte() + place;
-  if (!reserve_memory(fd_.get(), at, room)) {  // the system has less than it said
-    entry.compare_exchange_strong(claim, 0, std::memory_order_relaxed);
-    return;
+    const std::uint64_t image = all.next.fetch_add(1, std::memory_order_relaxed) % all.images;
+    const std::uint64_t entry = all.index()[image].load(std::memory_order_relaxed);
+    if (is_kept(entry) && (entry & kSecond) != 0 && remove(image, entry)) {
+      return true;
+    }
   }
-  std::memcpy(memory_.data() + at, bytes.data(), bytes.size());
-  all.hashes()[image] = digest_of(bytes);
-  set_checked(image);
-  entry.store((place / kAlignment) << kSizeBits | bytes.size(), std::memory_order_release);
+  return false;
+}
+
+/// The image is not kept any more; if it has pages of its own, these are given back. False: the
+/// entry was another one by then.
+bool ImageStore::remove(std::uint64_t image, std::uint64_t entry) const {
+  Head& all = head();
+  if (!all.index()[image].compare_exchange_strong(entry, 0, std::memory_order_acq_rel)) {
+    return false;
+  }
+  if ((entry & kInPages) != 0) {
+    const std::uint64_t bytes = second_copy_bytes(size_of(entry));
+    release_memory(memory_->fd(), all.size() + place_of(entry), bytes);
+    all.spare.fetch_sub((entry & kSecond) != 0 ? bytes : 0, std::memory_order_relaxed);
+    all.used.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+void ImageStore::keep_for_good(std::uint64_t image) {
+  Head& all = head();
+  std::uint64_t entry = all.index()[image].load(std::memory_order_relaxed);
+  if (is_kept(entry) && (entry & kSecond) != 0 &&
+      all.index()[image].compare_exchange_strong(entry, entry & ~kSecond,
+                                                 std::memory_order_acq_rel)) {
+    all.spare.fetch_sub(second_copy_bytes(size_of(entry)), std::memory_order_relaxed);
+  }
+}
+
+void ImageStore::allow_giving_up(bool is_allowed) {
+  head().may_give_up = is_allowed;
 }
 
 std::uint64_t ImageStore::bytes_kept() const {

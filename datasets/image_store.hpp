@@ -2,15 +2,19 @@
 
 // The encoded images that the workers of a host keep in memory together, each once, so that they
 // are read from storage in the first epoch only. What was kept stays until the last process has
-// gone: nothing is ever replaced. So a store that has room for a share c of a data set serves that
-// share of every epoch, whereas a cache that evicts what was used least recently serves less of a
-// set that is read in a new order each time (Mohan et al., "Analyzing and Mitigating Data Stalls in
-// DNN Training", PVLDB 14(5), 2021, call it MinIO).
+// gone: nothing is ever replaced, but for second copies of what another host keeps (ADR 33). So a
+// store that has room for a share c of a data set serves that share of every epoch, whereas a cache
+// that evicts what was used least recently serves less of a set that is read in a new order each
+// time (Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", PVLDB 14(5), 2021,
+// call it MinIO).
 //
-// The memory is a memfd that every process maps. It is found by way of a file that lists the
-// processes that have it, and ends with the last of them, however that ends. Readers take no lock;
-// an image is published after its last byte is written. Beside it is its XXH3-128, taken from what
+// Every process maps the memory (host_memory.hpp). Readers take no lock; an image is published
+// after its last byte is written. Beside it is its XXH3-128, taken from what
 // storage gave; each process checks an image that another one has kept before it uses it.
+//
+// Second copies have pages of their own behind the mapped memory, which go back to the system when
+// a copy is given up. A place there is never used again (addresses cost nothing), so a reader that
+// copies the bytes and then finds its entry unchanged has what was kept.
 
 #include <atomic>
 #include <cstdint>
@@ -22,8 +26,9 @@
 #include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/result.hpp"
-#include "base/sealed_memory.hpp"
 #include "base/unique_fd.hpp"
+#include "datasets/core/store_plan.hpp"
+#include "datasets/host_memory.hpp"
 
 namespace mayfly::datasets {
 
@@ -48,21 +53,32 @@ class ImageStore {
   ImageStore& operator=(const ImageStore&) = delete;
 
   struct Found {
-    ByteSpan bytes;           ///< valid as long as the store; empty if there are none to use
+    ByteSpan bytes;  ///< valid as long as the store and `copy`; empty if there are none to use
     bool is_damaged = false;  ///< they were kept, but are no longer what storage gave
   };
-  /// The `size` bytes of an image; none if it is not kept, or with another size. A damaged image is
-  /// found once and may then be kept again. Any thread.
-  [[nodiscard]] Found find(std::uint64_t image, std::uint64_t size) const;
+  /// The `size` bytes of an image; none if it is not kept, or with another size. One that may be
+  /// given up is put into `copy`. A damaged image is found once and may then be kept again. Any
+  /// thread.
+  [[nodiscard]] Found find(std::uint64_t image, std::uint64_t size, Bytes& copy) const;
   struct Kept {
-    ByteSpan bytes;  ///< valid as long as the store; empty if the image is not kept
+    ByteSpan bytes;  ///< valid as long as the store and `copy`; empty if the image is not kept
     Digest digest;   ///< of what storage gave
   };
   /// An image to send to another host, which has to compare the hash. Any thread.
-  [[nodiscard]] Kept kept(std::uint64_t image) const;
-  /// Keeps a copy, unless there is no room for it or another thread or process is about to. Any
-  /// thread.
-  void keep(std::uint64_t image, ByteSpan bytes);
+  [[nodiscard]] Kept kept(std::uint64_t image, Bytes& copy) const;
+  [[nodiscard]] bool keeps(std::uint64_t image) const;
+  /// What other hosts are told. Any thread.
+  [[nodiscard]] StoreIndex index() const;
+  /// Keeps an image, unless there is no room for it or another thread or process is about to. Gives
+  /// up second copies for it, if that is allowed now. Returns whether it did. Any thread.
+  bool keep(std::uint64_t image, ByteSpan bytes);
+  /// The same as a second copy, for which none is given up.
+  bool keep_second(std::uint64_t image, ByteSpan bytes);
+  /// A second copy is not given up any more. Any thread.
+  void keep_for_good(std::uint64_t image);
+  /// Whether second copies may be given up: not while it is unknown what other hosts keep. For all
+  /// processes. Any thread.
+  void allow_giving_up(bool is_allowed);
 
   /// Of all processes together. Any thread.
   [[nodiscard]] std::uint64_t bytes_kept() const;
@@ -73,23 +89,22 @@ class ImageStore {
 
  private:
   struct Head;
-  struct Attached {
-    SealedMemory memory;
-    UniqueFd fd;
-  };
-  [[nodiscard]] static std::optional<Attached> attach(int process, int descriptor,
-                                                      const Options& options);
-  [[nodiscard]] static Result<Attached> make(const Options& options);
+  [[nodiscard]] static std::optional<HostMemory::Mapping> attach(UniqueFd fd, std::uint64_t bytes,
+                                                                 const Options& options);
+  [[nodiscard]] static Result<HostMemory::Mapping> make(const Options& options);
 
-  ImageStore(std::string list, SealedMemory memory, UniqueFd fd);
+  explicit ImageStore(std::unique_ptr<HostMemory> memory);
   [[nodiscard]] Head& head() const;
-  void claimed(std::uint64_t image, std::uint64_t claim, ByteSpan bytes);
+  [[nodiscard]] bool claim_and_keep(std::uint64_t image, ByteSpan bytes, bool as_second);
+  [[nodiscard]] std::optional<std::uint64_t> store(ByteSpan bytes, bool as_second);
+  [[nodiscard]] bool take_room(std::uint64_t bytes, bool gives_up);
+  [[nodiscard]] bool give_one_up();
+  [[nodiscard]] bool remove(std::uint64_t image, std::uint64_t entry) const;
+  [[nodiscard]] Kept read(std::uint64_t image, std::uint64_t entry, Bytes& copy) const;
   [[nodiscard]] bool is_checked(std::uint64_t image) const;
   void set_checked(std::uint64_t image) const;
 
-  std::string list_;
-  SealedMemory memory_;
-  UniqueFd fd_;  // open as long as others may want to join by way of this process
+  std::unique_ptr<HostMemory> memory_;
   // A bit for each image whose bytes this process has kept itself or compared with their hash.
   mutable std::vector<std::atomic<std::uint64_t>> checked_;
 };

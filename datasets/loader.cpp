@@ -12,10 +12,7 @@
 #include <thread>
 
 #include "base/check.hpp"
-#include "datasets/core/augmentation.hpp"
-#include "datasets/core/sample_stream.hpp"
-#include "datasets/image_store.hpp"
-#include "datasets/jpeg.hpp"
+#include "datasets/preparer.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -23,98 +20,6 @@ namespace {
 // Threads of this niceness get a tenth of a core while other threads compete for it, and all of an
 // idle one.
 constexpr int kYieldingNiceness = 10;
-
-std::size_t image_bytes(const Dataset& set) {
-  const auto side = static_cast<std::size_t>(set.image_size());
-  return 3 * side * side;
-}
-
-std::span<std::uint8_t> scratch_pixels(std::size_t size) {
-  thread_local std::vector<std::uint8_t> pixels;
-  pixels.resize(size);
-  return pixels;
-}
-
-// Fills a batch; a pure function of (pair, options, step, microbatch).
-class Preparer {
- public:
-  Preparer(const DatasetPair& pair, const LoaderOptions& options)
-      : train_(*pair.train),
-        options_(options),
-        stream_(options.seed, pair.train->size()),
-        normaliser_(pair.mean, pair.deviation) {
-    ENSURE(options.microbatch > 0 && options.global_batch % options.microbatch == 0,
-           "a microbatch divides the global batch");
-    ENSURE(pair.train->size() <= UINT32_MAX, "sample ids have 32 bits");
-  }
-
-  /// Must be called before any batch is filled.
-  void leave_images_out() { with_images_ = false; }
-  [[nodiscard]] const LoaderOptions& options() const { return options_; }
-
-  void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) const {
-    ENSURE(step > 0 && microbatch < options_.global_batch / options_.microbatch,
-           "steps count from 1 and the microbatch lies inside the global batch");
-    const std::size_t image = image_bytes(train_);
-    batch.step = step;
-    batch.microbatch = microbatch;
-    batch.failure.reset();
-    const bool has_images = options_.reuse_images && !batch.labels.empty();
-    batch.images.resize(with_images_ ? options_.microbatch * image : 0);
-    batch.labels.resize(options_.microbatch);
-    batch.samples.resize(options_.microbatch);
-    batch.entries.resize(options_.microbatch);
-    const std::uint64_t first =
-        (step - 1) * options_.global_batch + std::uint64_t{microbatch} * options_.microbatch;
-    const std::span<std::uint8_t> pixels = scratch_pixels(image);
-    const Duration reading_before = time_reading_files();
-    const std::uint64_t stores_before = bytes_from_stores();
-    if (with_images_ && !has_images) {
-      fetch_ahead(first);
-    }
-    for (std::size_t i = 0; i < options_.microbatch; ++i) {
-      const StreamEntry entry = stream_.at(first + i);
-      if (with_images_ && !has_images) {
-        const Result<Augmentation> draw = read(entry, pixels);
-        if (!draw.ok()) {
-          batch.failure = draw.error();
-          return;
-        }
-        normaliser_.apply(draw.value(), train_.image_size(), pixels,
-                          std::span(batch.images).subspan(i * image, image));
-      }
-      batch.entries[i] = entry;
-      batch.labels[i] = has_images ? batch.labels[i] : train_.label(entry.sample);
-      batch.samples[i] = static_cast<std::uint32_t>(entry.sample);
-    }
-    batch.fetched = time_reading_files() - reading_before;
-    batch.bytes_from_store = bytes_from_stores() - stores_before;
-  }
-
- private:
-  void fetch_ahead(std::uint64_t first) const {
-    thread_local std::vector<std::uint64_t> samples;
-    samples.clear();
-    for (std::size_t i = 0; i < options_.microbatch; ++i) {
-      samples.push_back(stream_.at(first + i).sample);
-    }
-    train_.fetch_ahead(stream_.at(first).epoch, samples);
-  }
-
-  Result<Augmentation> read(const StreamEntry& entry, std::span<std::uint8_t> pixels) const {
-    if (options_.augment) {
-      return train_.read_for_training(entry.sample, {options_.seed, entry.epoch}, pixels);
-    }
-    TRY(train_.read(entry.sample, pixels));
-    return Augmentation();
-  }
-
-  const Dataset& train_;
-  LoaderOptions options_;
-  SampleStream stream_;
-  Normaliser normaliser_;
-  bool with_images_ = true;
-};
 
 // Keeps a loader back as LoaderPace says. Any thread.
 class Drag {
@@ -472,22 +377,6 @@ class ThreadedLoader final : public Loader {
 
 std::unique_ptr<Loader> make_loader(const DatasetPair& pair, const LoaderOptions& options) {
   return std::make_unique<ThreadedLoader>(pair, options);
-}
-
-Result<void> prepare_test_batch(const DatasetPair& pair, std::size_t first, std::span<float> images,
-                                std::span<std::uint16_t> labels) {
-  const Dataset& test = *pair.test;
-  const std::size_t image = image_bytes(test);
-  ENSURE(first + labels.size() <= test.size() && images.size() == labels.size() * image,
-         "the batch lies inside the test part");
-  const Normaliser normaliser(pair.mean, pair.deviation);
-  const std::span<std::uint8_t> pixels = scratch_pixels(image);
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    TRY(test.read(first + i, pixels));
-    normaliser.apply({}, test.image_size(), pixels, images.subspan(i * image, image));
-    labels[i] = test.label(first + i);
-  }
-  return {};
 }
 
 }  // namespace mayfly::datasets

@@ -15,6 +15,7 @@
 #include "datasets/core/sample_stream.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/feed.hpp"
+#include "datasets/prepared_store.hpp"
 
 namespace mayfly::datasets {
 
@@ -42,6 +43,8 @@ struct LoaderOptions {
   /// prepared, and nothing keeps the loader back. For measurements; training is of no use.
   bool reuse_images = false;
   LoaderPaceOf pace{};  ///< empty = as fast as it can
+  /// Samples that other jobs of this host prepare are used, and the other way round; null = none.
+  std::shared_ptr<PreparedStore> prepared{};
 };
 
 /// One prepared microbatch. If `failure` is set, an image could not be read and the other fields
@@ -55,7 +58,7 @@ struct PreparedBatch {
   std::vector<StreamEntry> entries;    ///< the same with their epochs, which determine the draws
   std::optional<Error> failure;
   Duration fetched{};                  ///< how long its images were read from files (of a tar: 0)
-  std::uint64_t bytes_from_store = 0;  ///< of its images; these were not read from storage
+  std::uint64_t bytes_from_store = 0;  ///< of its images; these were not read from storage here
 };
 
 class Loader : public Feed {

@@ -1,10 +1,8 @@
 #include "datasets/peer_stores.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/try_assign.hpp"
@@ -12,143 +10,124 @@
 namespace mayfly::datasets {
 namespace {
 
-// What hosts keep is asked again after so long, for what was not kept yet when an epoch was begun.
-constexpr Duration kIndexAge = seconds(5);
+// Between two views, of which the second is known some milliseconds after the end of the first.
+constexpr Duration kBetweenViews = milliseconds(100);
+// The others begin their next view, and ask what is kept here, within so long.
+constexpr Duration kNobodyAsks = seconds(5);
+constexpr Duration kServeMost = seconds(120);
 
-struct PeerAddress {
-  Endpoint endpoint;
-  std::uint64_t store = 0;
-};
+bool is_missing(const WantedImage& image) {
+  return image.bytes.empty();
+}
 
-std::optional<PeerAddress> parse_peer_address(const std::string& text) {
-  const std::size_t slash = text.rfind('/');
-  if (slash == std::string::npos) {
-    return std::nullopt;
+std::shared_ptr<StorePeer> find_store(const std::vector<std::shared_ptr<StorePeer>>& hosts,
+                                      std::uint64_t store) {
+  const auto found = std::ranges::find(hosts, store, &StorePeer::store);
+  return found == hosts.end() ? nullptr : *found;
+}
+
+std::vector<std::uint64_t> stores_of(const std::vector<std::shared_ptr<StorePeer>>& hosts) {
+  std::vector<std::uint64_t> stores(hosts.size());
+  std::ranges::transform(hosts, stores.begin(), [](const auto& host) { return host->store(); });
+  return stores;
+}
+
+/// The host that is asked for an image, beginning with another one for each image, so that those
+/// that keep the same share the work; hosts that have left are asked last. Null if there is none
+/// beside `tried`.
+StorePeer* keeper_of(const StorePeers& peers, std::uint64_t image, const StorePeer* tried) {
+  for (const auto* hosts : {&peers.hosts, &peers.leavers}) {
+    for (std::size_t k = 0; k < hosts->size(); ++k) {
+      StorePeer& host = *(*hosts)[(image + k) % hosts->size()];
+      if (&host != tried && !host.is_gone() && host.keeps(image)) {
+        return &host;
+      }
+    }
   }
-  PeerAddress address;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data() + slash + 1, end, address.store, 16);
-  Result<Endpoint> endpoint = parse_endpoint(text.substr(0, slash));
-  if (read.ec != std::errc{} || read.ptr != end || !endpoint.ok()) {
-    return std::nullopt;
+  return nullptr;
+}
+
+/// Fetches those of the wanted images for which `asks` has this host.
+void fetch_some(StorePeer& host, const std::vector<StorePeer*>& asks, std::span<WantedImage> wanted,
+                const AbortSignal& stop) {
+  std::vector<WantedImage> asked;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (asks[i] == &host) {
+      asked.push_back(std::move(wanted[i]));
+    }
   }
-  address.endpoint = std::move(endpoint).value();
-  return address;
+  if (asked.empty()) {
+    return;
+  }
+  host.fetch(asked, stop);
+  auto next = asked.begin();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (asks[i] == &host) {
+      wanted[i] = std::move(*next++);
+    }
+  }
 }
 
 }  // namespace
 
-/// One other host.
-class PeerStores::Peer {
- public:
-  Peer(PeerAddress address, const StoreKey& key, Duration patience)
-      : address_(std::move(address)), key_(key), times_(patience) {}
-
-  [[nodiscard]] std::uint64_t store() const { return address_.store; }
-
-  /// Asks what it keeps, if that is not known for this epoch.
-  void update(std::uint64_t epoch, std::uint64_t images, const AbortSignal& stop) {
-    const std::lock_guard lock(
-        asking_);  // of several threads one asks, and the others want to know
-    const Instant now = monotonic_now();
-    if (is_known_ && epoch_ == epoch && now - asked_ < kIndexAge) {
-      return;
-    }
-    is_known_ = true;
-    epoch_ = epoch;
-    asked_ = now;
-    std::unique_ptr<StoreReader> reader = take_reader();
-    std::vector<std::uint64_t> index = reader->fetch_index(images, now + patience(), stop);
-    give_back(std::move(reader));
-    is_known_ = !index.empty();  // else it may not be in this view yet, and is asked again soon
-    const std::lock_guard guard(mutex_);
-    index_ = std::move(index);
-  }
-
-  [[nodiscard]] bool keeps(std::uint64_t image) const {
-    const std::lock_guard lock(mutex_);
-    return image / 64 < index_.size() && (index_[image / 64] >> (image % 64) & 1) != 0;
-  }
-
-  void fetch(std::span<WantedImage> wanted, const AbortSignal& stop) {
-    const Instant begun = monotonic_now();
-    std::unique_ptr<StoreReader> reader = take_reader();
-    (void)reader->fetch(wanted, begun + patience(), stop);
-    give_back(std::move(reader));
-    const std::lock_guard lock(mutex_);
-    times_.add(monotonic_now() - begun);
-  }
-
- private:
-  [[nodiscard]] Duration patience() const {
-    const std::lock_guard lock(mutex_);
-    return times_.patience();
-  }
-  /// One for each thread that fetches at the same time.
-  std::unique_ptr<StoreReader> take_reader() {
-    const std::lock_guard lock(mutex_);
-    if (readers_.empty()) {
-      return std::make_unique<StoreReader>(address_.endpoint, key_);
-    }
-    std::unique_ptr<StoreReader> reader = std::move(readers_.back());
-    readers_.pop_back();
-    return reader;
-  }
-  void give_back(std::unique_ptr<StoreReader> reader) {
-    const std::lock_guard lock(mutex_);
-    readers_.push_back(std::move(reader));
-  }
-
-  const PeerAddress address_;
-  const StoreKey key_;
-  std::mutex asking_;  // guards the next three
-  bool is_known_ = false;
-  std::uint64_t epoch_ = 0;
-  Instant asked_;
-  mutable std::mutex mutex_;  // guards everything below
-  std::vector<std::uint64_t> index_;
-  std::vector<std::unique_ptr<StoreReader>> readers_;
-  AnswerTimes times_;
-};
-
-struct PeerStores::PeersOfView {
-  StoreKey key;
-  AbortSignal over;
-  std::vector<std::unique_ptr<Peer>> hosts;
-};
-
 Result<std::shared_ptr<PeerStores>> PeerStores::start(std::shared_ptr<ImageStore> store,
+                                                      std::vector<std::uint32_t> sizes,
                                                       const std::string& host, Duration patience) {
   TRY_ASSIGN(std::unique_ptr<StoreServer> server, StoreServer::start(*store, host));
-  return std::make_shared<PeerStores>(std::move(store), std::move(server), patience);
+  return std::make_shared<PeerStores>(std::move(store), std::move(sizes), std::move(server),
+                                      patience);
 }
 
-PeerStores::PeerStores(std::shared_ptr<ImageStore> store, std::unique_ptr<StoreServer> server,
-                       Duration patience)
-    : store_(std::move(store)), server_(std::move(server)), patience_(patience) {}
+PeerStores::PeerStores(std::shared_ptr<ImageStore> store, std::vector<std::uint32_t> sizes,
+                       std::unique_ptr<StoreServer> server, Duration patience)
+    : store_(std::move(store)),
+      server_(std::move(server)),
+      patience_(patience),
+      copier_(store_, std::move(sizes)) {}
 
 PeerStores::~PeerStores() {
   end_view(UINT64_MAX);
 }
 
 std::string PeerStores::address() const {
-  return fmt::format("{}/{:x}", to_string(server_->endpoint()), store_->id());
+  return StorePeer::to_text({server_->endpoint(), store_->id()});
 }
 
 void PeerStores::begin_view(const StoreKey& key, const std::vector<std::string>& addresses) {
-  auto peers = std::make_shared<PeersOfView>();
+  auto peers = std::make_shared<StorePeers>();
   peers->key = key;
+  server_->admit(key);
+  store_->allow_giving_up(false);  // until the plans know what the hosts of this view keep
+  const std::lock_guard lock(mutex_);
+  const StorePeers none;
+  const StorePeers& before = peers_ != nullptr ? *peers_ : none;
+  bool is_first = true;  // of its host
   for (const std::string& text : addresses) {
-    std::optional<PeerAddress> address = parse_peer_address(text);
-    const auto is_same = [&](const auto& host) { return host->store() == address->store; };
-    if (address && address->store != store_->id() && std::ranges::none_of(peers->hosts, is_same)) {
-      peers->hosts.push_back(std::make_unique<Peer>(*std::move(address), key, patience_));
+    std::optional<StorePeer::Address> address = StorePeer::parse(text);
+    if (address && address->store == store_->id()) {
+      peers->copies = peers->copies || (is_first && text == this->address());
+      is_first = false;
+    } else if (address && find_store(peers->hosts, address->store) == nullptr) {
+      const auto same = find_store(before.hosts, address->store);
+      peers->hosts.push_back(
+          std::make_shared<StorePeer>(*std::move(address), key, patience_, same.get()));
     }
   }
-  end_view(UINT64_MAX);
-  server_->admit(key);
-  const std::lock_guard lock(mutex_);
+  std::ranges::sort(peers->hosts, {}, [](const auto& host) { return host->store(); });
+  for (const auto* hosts : {&before.hosts, &before.leavers}) {
+    for (const auto& host : *hosts) {
+      if (find_store(peers->hosts, host->store()) == nullptr && !host->is_gone()) {
+        host->leave(stores_of(before.hosts));
+        peers->leavers.push_back(host);
+      }
+    }
+  }
+  if (peers_ != nullptr) {
+    peers_->over.raise();
+  }
   peers_ = std::move(peers);
+  copier_.begin_view(peers_);
+  begun_.notify_all();
 }
 
 void PeerStores::end_view(std::uint64_t view) {
@@ -158,44 +137,79 @@ void PeerStores::end_view(std::uint64_t view) {
   }
 }
 
-void PeerStores::fetch(std::uint64_t epoch, std::span<WantedImage> wanted) {
-  std::shared_ptr<PeersOfView> peers;
+/// Of the present view, or of one that begins soon; null: there is none.
+std::shared_ptr<StorePeers> PeerStores::current_peers() {
+  std::unique_lock lock(mutex_);
+  (void)begun_.wait_for(lock, kBetweenViews,
+                        [this] { return peers_ == nullptr || !peers_->over.raised(); });
+  return peers_ != nullptr && peers_->over.raised() ? nullptr : peers_;
+}
+
+void PeerStores::fetch(const SampleStream& stream, std::uint64_t position,
+                       std::span<WantedImage> wanted) {
+  copier_.note_position(stream, position);
+  for (bool is_interrupted = true; is_interrupted && std::ranges::any_of(wanted, is_missing);) {
+    const std::shared_ptr<StorePeers> peers = current_peers();
+    if (peers == nullptr) {
+      return;
+    }
+    fetch_from(*peers, stream.at(position).epoch, wanted);
+    is_interrupted = peers->over.raised();
+  }
+}
+
+void PeerStores::fetch_from(StorePeers& peers, std::uint64_t epoch, std::span<WantedImage> wanted) {
+  for (const auto& host : peers.hosts) {
+    host->update(epoch, store_->images(), peers.over);
+  }
+  std::vector<StorePeer*> tried(wanted.size(), nullptr);
+  for (int attempt = 0; attempt < 2; ++attempt) {  // an image has up to two copies
+    std::vector<StorePeer*> asks(wanted.size(), nullptr);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      asks[i] = is_missing(wanted[i]) ? keeper_of(peers, wanted[i].image, tried[i]) : nullptr;
+    }
+    for (const auto* hosts : {&peers.hosts, &peers.leavers}) {
+      for (const auto& host : *hosts) {
+        fetch_some(*host, asks, wanted, peers.over);
+      }
+    }
+    tried = std::move(asks);
+  }
+}
+
+bool PeerStores::is_kept(std::uint64_t image) {
+  const std::lock_guard lock(mutex_);
+  return peers_ != nullptr &&
+         std::ranges::any_of(peers_->hosts, [&](const auto& host) { return host->keeps(image); });
+}
+
+void PeerStores::offer(std::uint64_t image, ByteSpan bytes) {
+  std::shared_ptr<StorePeers> peers;
   {
     const std::lock_guard lock(mutex_);
     peers = peers_;
   }
-  if (peers == nullptr || peers->over.raised() || wanted.empty()) {
-    return;
-  }
-  for (const auto& host : peers->hosts) {
-    host->update(epoch, store_->images(), peers->over);
-  }
-  // Beginning with another host for each image, so that those that keep the same share the work.
-  const std::size_t count = peers->hosts.size();
-  std::vector<std::size_t> owner(wanted.size(), count);
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    for (std::size_t k = 0; k < count && owner[i] == count; ++k) {
-      const std::size_t host = (wanted[i].image + k) % count;
-      owner[i] = peers->hosts[host]->keeps(wanted[i].image) ? host : count;
+  for (std::size_t k = 0; peers != nullptr && k < peers->hosts.size(); ++k) {
+    if (peers->hosts[(image + k) % peers->hosts.size()]->offer(image, bytes, peers->over)) {
+      return;
     }
   }
-  for (std::size_t host = 0; host < count; ++host) {
-    std::vector<WantedImage> asked;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (owner[i] == host) {
-        asked.push_back(std::move(wanted[i]));
-      }
+}
+
+void PeerStores::serve_after_leaving() {
+  // What is still being prepared, to no purpose, comes from the others as before.
+  copier_.begin_view(nullptr);
+  {
+    const std::lock_guard lock(mutex_);
+    if (peers_ == nullptr || peers_->hosts.empty() || store_->bytes_kept() == 0) {
+      return;
     }
-    if (asked.empty()) {
-      continue;
-    }
-    peers->hosts[host]->fetch(asked, peers->over);
-    auto next = asked.begin();
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (owner[i] == host) {
-        wanted[i] = std::move(*next++);
-      }
-    }
+  }
+  const Instant begun = monotonic_now();
+  for (Instant now = begun;
+       now - begun < kServeMost && now - std::max(begun, server_->last_answer()) < kNobodyAsks;
+       now = monotonic_now()) {
+    std::this_thread::sleep_for(milliseconds(50));
   }
 }
 

@@ -20,13 +20,28 @@ namespace {
 
 constexpr std::size_t kReadersMax = 256;
 constexpr std::size_t kAskedMax = 4 * kStoreRequestMax;  // of one reader, before it takes answers
+constexpr std::size_t kWaitingBytesMax = std::size_t{64} << 10;  // of a reader in a later view
 constexpr std::size_t kSendBytes = std::size_t{256} << 10;
 constexpr int kServePollMs = 500;
 // A reader says its first request as soon as it is connected.
 constexpr Duration kFirstRequest = seconds(2);
 
-std::uint64_t index_words(std::uint64_t images) {
-  return (images + 63) / 64;
+/// An index as it is sent.
+std::vector<std::uint64_t> words_of(StoreIndex index) {
+  std::vector<std::uint64_t> words = std::move(index.kept);
+  words.insert(words.end(), index.second.begin(), index.second.end());
+  words.insert(words.end(), {index.free, index.spare});
+  return words;
+}
+
+StoreIndex index_of(std::span<const std::uint64_t> words) {
+  const std::size_t bits = words.size() / 2 - 1;
+  StoreIndex index;
+  index.kept.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(bits));
+  index.second.assign(words.begin() + static_cast<std::ptrdiff_t>(bits), words.end() - 2);
+  index.free = words[2 * bits];
+  index.spare = words[2 * bits + 1];
+  return index;
 }
 
 }  // namespace
@@ -42,6 +57,8 @@ class StoreServer::Connection {
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const std::string& who() const { return who_; }
   [[nodiscard]] bool has_asked() const { return has_asked_; }
+  /// When one was begun, or nothing.
+  [[nodiscard]] Instant last_answer() const { return last_answer_; }
   [[nodiscard]] bool is_late(Instant now) const {
     return !has_asked_ && now - since_ > kFirstRequest;
   }
@@ -51,52 +68,95 @@ class StoreServer::Connection {
   }
 
   /// False: this connection is over.
-  [[nodiscard]] bool advance(const ImageStore& store, const StoreKey& admitted,
+  [[nodiscard]] bool advance(ImageStore& store, const Admitted& admitted,
                              std::atomic<std::uint64_t>& served) {
     if (asked_.size() < kAskedMax && !receive(store, admitted)) {
       return false;
     }
     // Of a former view: its reader has gone on, or will connect again with the new key.
-    return (!has_asked_ || key_ == admitted) && send(store, served);
+    return (!has_asked_ || admitted.has(key_)) && send(store, served);
   }
 
  private:
   [[nodiscard]] bool answers() const { return is_answering_ || !asked_.empty(); }
 
-  bool receive(const ImageStore& store, const StoreKey& admitted) {
-    std::array<std::byte, 8192> block;
+  bool receive(ImageStore& store, const Admitted& admitted) {
+    std::array<std::byte, 65536> block;
     const Moved got = receive_some(fd_.get(), block.data(), block.size());
     received_.insert(received_.end(), block.begin(),
                      block.begin() + static_cast<std::ptrdiff_t>(got.bytes));
     while (received_.size() >= sizeof(StoreRequest)) {
       StoreRequest request;
       std::memcpy(&request, received_.data(), sizeof request);
-      const bool asks_for_index = request.images == kStoreIndex;
-      const std::uint32_t images = asks_for_index ? 0 : request.images;
-      if (request.magic != kStoreMagic || images > kStoreRequestMax || admitted == StoreKey{} ||
-          request.key != admitted) {
+      const std::size_t whole = message_bytes(request);
+      if (whole == 0) {
         return false;
+      }
+      if (!admitted.has(request.key)) {
+        // Of a later view: it is looked at again when we begin that.
+        return request.key.view > admitted.now.view && received_.size() <= kWaitingBytesMax &&
+               !got.closed;
       }
       key_ = request.key;
       has_asked_ = true;
-      const std::size_t whole = sizeof request + images * sizeof(std::uint64_t);
       if (received_.size() < whole) {
         break;
       }
-      if (asks_for_index) {
+      const ByteSpan rest = ByteSpan(received_).first(whole).subspan(sizeof request);
+      if (request.images == kStoreIndex) {
         asked_.push_back(kIndex);
-      }
-      for (std::size_t at = sizeof request; at < whole; at += sizeof(std::uint64_t)) {
-        std::uint64_t image = 0;
-        std::memcpy(&image, received_.data() + at, sizeof image);
-        if (image >= store.images()) {
-          return false;
-        }
-        asked_.push_back(image);
+      } else if (request.images == kStoreOffer ? !take_offer(store, rest)
+                                               : !take_questions(store, rest)) {
+        return false;
       }
       received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(whole));
     }
     return !got.closed;
+  }
+
+  /// Of the message that begins with this request, as far as that is known; 0: it is none.
+  [[nodiscard]] std::size_t message_bytes(const StoreRequest& request) const {
+    std::size_t bytes = sizeof request;
+    if (request.images == kStoreOffer) {
+      bytes += sizeof(StoreAnswer);
+      const std::uint64_t size =
+          received_.size() < bytes ? 0 : head_of(ByteSpan(received_).subspan(sizeof request)).size;
+      return request.magic == kStoreMagic && size <= kJpegBytesMax ? bytes + size : 0;
+    }
+    const std::uint32_t images = request.images == kStoreIndex ? 0 : request.images;
+    return request.magic == kStoreMagic && images <= kStoreRequestMax
+               ? bytes + images * sizeof(std::uint64_t)
+               : 0;
+  }
+
+  static StoreAnswer head_of(ByteSpan offer) {
+    StoreAnswer head;
+    std::memcpy(&head, offer.data(), sizeof head);
+    return head;
+  }
+
+  static bool take_offer(ImageStore& store, ByteSpan offer) {
+    const StoreAnswer head = head_of(offer);
+    const ByteSpan bytes = offer.subspan(sizeof head);
+    if (head.image >= store.images() || bytes.empty()) {
+      return false;
+    }
+    if (digest_of(bytes) == head.digest) {
+      (void)store.keep(head.image, bytes);
+    }
+    return true;
+  }
+
+  bool take_questions(const ImageStore& store, ByteSpan questions) {
+    for (; !questions.empty(); questions = questions.subspan(sizeof(std::uint64_t))) {
+      std::uint64_t image = 0;
+      std::memcpy(&image, questions.data(), sizeof image);
+      if (image >= store.images()) {
+        return false;
+      }
+      asked_.push_back(image);
+    }
+    return true;
   }
 
   bool send(const ImageStore& store, std::atomic<std::uint64_t>& served) {
@@ -126,27 +186,20 @@ class StoreServer::Connection {
   }
 
   void begin_answer(const ImageStore& store) {
+    last_answer_ = monotonic_now();
     ImageStore::Kept kept;
     if (asked_.front() == kIndex) {
-      write_index(store);
+      index_ = words_of(store.index());
       kept = {.bytes = std::as_bytes(std::span(index_)),
               .digest = digest_of(std::as_bytes(std::span(index_)))};
     } else {
-      kept = store.kept(asked_.front());
+      kept = store.kept(asked_.front(), copy_);
     }
     answer_ = {.image = asked_.front(), .size = kept.bytes.size(), .digest = kept.digest};
     bytes_ = kept.bytes;
     sent_ = 0;
     is_answering_ = true;
     asked_.pop_front();
-  }
-
-  void write_index(const ImageStore& store) {
-    index_.assign(index_words(store.images()), 0);
-    for (std::uint64_t image = 0; image < store.images(); ++image) {
-      index_[image / 64] |= std::uint64_t{store.kept(image).bytes.empty() ? 0U : 1U}
-                            << (image % 64);
-    }
   }
 
   static constexpr std::uint64_t kIndex = UINT64_MAX;  // in place of an image
@@ -159,19 +212,21 @@ class StoreServer::Connection {
   Bytes received_;
   std::deque<std::uint64_t> asked_;
   bool is_answering_ = false;
+  Instant last_answer_;
   StoreAnswer answer_;
   ByteSpan bytes_;
+  Bytes copy_;
   std::vector<std::uint64_t> index_;
   std::size_t sent_ = 0;  // of answer and bytes
 };
 
-Result<std::unique_ptr<StoreServer>> StoreServer::start(const ImageStore& store,
+Result<std::unique_ptr<StoreServer>> StoreServer::start(ImageStore& store,
                                                         const std::string& host) {
   TRY_ASSIGN(UniqueFd listener, listen_tcp({host, 0}));
   return std::unique_ptr<StoreServer>(new StoreServer(store, std::move(listener)));
 }
 
-StoreServer::StoreServer(const ImageStore& store, UniqueFd listener)
+StoreServer::StoreServer(ImageStore& store, UniqueFd listener)
     : store_(store), listener_(std::move(listener)), thread_([this] { serve(); }) {}
 
 StoreServer::~StoreServer() {
@@ -187,12 +242,12 @@ Endpoint StoreServer::endpoint() const {
 void StoreServer::admit(const StoreKey& key) {
   {
     const std::lock_guard lock(mutex_);
-    admitted_ = key;
+    admitted_ = {.now = key, .before = admitted_.now};
   }
   wake_.notify();
 }
 
-StoreKey StoreServer::admitted() const {
+StoreServer::Admitted StoreServer::admitted() const {
   const std::lock_guard lock(mutex_);
   return admitted_;
 }
@@ -223,10 +278,11 @@ void StoreServer::serve() {
     (void)::poll(polled.data(), polled.size(),
                  may_accept ? kServePollMs : static_cast<int>(to_ms(kAcceptRetryDelay)));
     wake_.clear();
-    const StoreKey key = admitted();
+    const Admitted admitted = this->admitted();
     const Instant now = monotonic_now();
     for (auto& connection : connections) {
-      const bool goes_on = connection->advance(store_, key, bytes_served_);
+      const bool goes_on = connection->advance(store_, admitted, bytes_served_);
+      last_answer_ = std::max(last_answer_.load(), connection->last_answer());
       if (!goes_on || connection->is_late(now)) {
         if (!connection->has_asked()) {
           log_.turned_away(connection->who(), "it asked for nothing with the key of this view");
@@ -236,6 +292,7 @@ void StoreServer::serve() {
     }
     std::erase(connections, nullptr);
     may_accept = accept_connections(connections);
+    readers_ = connections.size();
   }
 }
 
@@ -261,9 +318,9 @@ bool StoreReader::connect(Instant deadline, const AbortSignal& stop) {
   if (monotonic_now() < next_attempt_) {
     return false;
   }
-  next_attempt_ = monotonic_now() + kRetryDelay;
   Result<UniqueFd> started = start_connect_tcp(host_);
   if (!started.ok() || !started.value().valid()) {
+    wait_before_next_attempt();
     return false;
   }
   fd_ = std::move(started).value();
@@ -283,14 +340,30 @@ bool StoreReader::ask(std::uint32_t images, std::span<const WantedImage> wanted,
     std::memcpy(message.data() + sizeof request + i * sizeof(std::uint64_t), &wanted[i].image,
                 sizeof(std::uint64_t));
   }
-  for (std::size_t sent = 0; sent < message.size();) {
-    const Moved moved = send_some(fd_.get(), message.data() + sent, message.size() - sent);
-    sent += moved.bytes;
+  return send_whole(message, deadline, stop);
+}
+
+bool StoreReader::send_whole(ByteSpan bytes, Instant deadline, const AbortSignal& stop) {
+  while (!bytes.empty()) {
+    const Moved moved = send_some(fd_.get(), bytes.data(), bytes.size());
+    bytes = bytes.subspan(moved.bytes);
     if (moved.closed || (moved.bytes == 0 && !wait(POLLOUT, deadline, stop))) {
       return false;
     }
   }
   return true;
+}
+
+void StoreReader::offer(std::uint64_t image, ByteSpan bytes, Instant deadline,
+                        const AbortSignal& stop) {
+  const StoreAnswer head{.image = image, .size = bytes.size(), .digest = digest_of(bytes)};
+  const bool is_sent = connect(deadline, stop) && ask(kStoreOffer, {}, deadline, stop) &&
+                       send_whole(std::as_bytes(std::span(&head, 1)), deadline, stop) &&
+                       send_whole(bytes, deadline, stop);
+  retry_delay_ = is_sent ? kRetryFirst : retry_delay_;
+  if (!is_sent) {
+    give_up(stop);
+  }
 }
 
 bool StoreReader::receive_whole(std::span<std::byte> into, Instant deadline,
@@ -342,24 +415,33 @@ std::size_t StoreReader::fetch(std::span<WantedImage> wanted, Instant deadline,
   for (std::size_t i = 0; i < wanted.size() && goes_on; ++i) {
     goes_on = receive(wanted[i], deadline, stop);
   }
+  retry_delay_ = goes_on ? kRetryFirst : retry_delay_;
   if (!goes_on) {
-    give_up();
+    give_up(stop);
   }
   return static_cast<std::size_t>(
       std::ranges::count_if(wanted, [](const WantedImage& image) { return !image.bytes.empty(); }));
 }
 
-void StoreReader::give_up() {
-  if (fd_.valid()) {
-    fd_ = UniqueFd();  // what it would still send must not be taken for later answers
-    next_attempt_ = monotonic_now() + kRetryDelay;
+void StoreReader::give_up(const AbortSignal& stop) {
+  if (!fd_.valid()) {
+    return;
+  }
+  fd_ = UniqueFd();  // what it would still send must not be taken for later answers
+  if (!stop.raised()) {
+    wait_before_next_attempt();
   }
 }
 
-std::vector<std::uint64_t> StoreReader::fetch_index(std::uint64_t images, Instant deadline,
-                                                    const AbortSignal& stop) {
-  std::vector<std::uint64_t> index(index_words(images));
-  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(index));
+void StoreReader::wait_before_next_attempt() {
+  next_attempt_ = monotonic_now() + retry_delay_;
+  retry_delay_ = std::min(2 * retry_delay_, kRetryMost);
+}
+
+std::optional<StoreIndex> StoreReader::fetch_index(std::uint64_t images, Instant deadline,
+                                                   const AbortSignal& stop) {
+  std::vector<std::uint64_t> words(2 * StoreIndex::words(images) + 2);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(words));
   StoreAnswer answer;
   const bool is_whole =
       connect(deadline, stop) && ask(kStoreIndex, {}, deadline, stop) &&
@@ -367,10 +449,11 @@ std::vector<std::uint64_t> StoreReader::fetch_index(std::uint64_t images, Instan
       answer.size == bytes.size() && receive_whole(bytes, deadline, stop) &&
       digest_of(bytes) == answer.digest;
   if (!is_whole) {
-    give_up();
-    index.clear();
+    give_up(stop);
+    return std::nullopt;
   }
-  return index;
+  retry_delay_ = kRetryFirst;
+  return index_of(words);
 }
 
 void AnswerTimes::add(Duration time) {

@@ -5,18 +5,22 @@
 //   reader -> host   StoreRequest, then the numbers of its images, a microbatch at once
 //   host -> reader   for each in turn a StoreAnswer, then the bytes; size 0: it does not have it
 //
-// or, with kStoreIndex in place of the number of images, what the host keeps: a StoreAnswer, then a
-// bit for each image of the set.
+// or, with kStoreIndex in place of the number of images, what the host keeps: a StoreAnswer, then
+// the words of a StoreIndex: two bits for each image of the set, and the room that is left; or,
+// with kStoreOffer, an image for which the reader has no room: a StoreAnswer and the bytes, which
+// the host keeps if it has room, and does not answer.
 //
 // A request carries the key of the reader's view, so a host answers only members of the view that
-// it is in; a connection with another key is closed. The answer has the hash that the image had
-// when it came from storage, and the reader compares it with what has arrived. Requests may follow
-// each other before they are answered. Bytes are not encrypted, like gradients.
+// it is in, or was in before, because not all begin a view at the same time. A request from a later
+// view waits for a moment; any other connection is closed. The answer has the hash that the image
+// had when it came from storage, and the reader compares it with what has arrived. Requests may
+// follow each other before they are answered. Bytes are not encrypted, like gradients.
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -29,6 +33,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/unique_fd.hpp"
+#include "datasets/core/store_plan.hpp"
 #include "datasets/image_store.hpp"
 
 namespace mayfly::datasets {
@@ -38,6 +43,7 @@ inline constexpr std::uint32_t kStoreRequestMax = 4096;
 
 /// In place of a number of images.
 inline constexpr std::uint32_t kStoreIndex = UINT32_MAX;
+inline constexpr std::uint32_t kStoreOffer = UINT32_MAX - 1;
 
 /// Who may ask: the members of a view.
 struct StoreKey {
@@ -49,7 +55,7 @@ struct StoreKey {
 struct StoreRequest {
   std::uint64_t magic = 0;
   StoreKey key;
-  std::uint32_t images = 0;  ///< at most kStoreRequestMax, or kStoreIndex
+  std::uint32_t images = 0;  ///< at most kStoreRequestMax, or kStoreIndex, or kStoreOffer
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(StoreRequest) == 32);
@@ -69,7 +75,7 @@ class StoreServer {
  public:
   /// Listens on a free port of an interface (name or address). Until admit() nobody is answered.
   /// kIo, kInvalidInput. The store outlives the server.
-  [[nodiscard]] static Result<std::unique_ptr<StoreServer>> start(const ImageStore& store,
+  [[nodiscard]] static Result<std::unique_ptr<StoreServer>> start(ImageStore& store,
                                                                   const std::string& host);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -77,27 +83,41 @@ class StoreServer {
 
   /// Where readers connect; numeric.
   [[nodiscard]] Endpoint endpoint() const;
-  /// From now on answers the members of this view only. Any thread.
+  /// From now on answers the members of this view, and of the one that was admitted before. Any
+  /// thread.
   void admit(const StoreKey& key);
+  /// When somebody was last answered, or the start. Any thread.
+  [[nodiscard]] Instant last_answer() const { return last_answer_; }
+  /// Connections now. Any thread.
+  [[nodiscard]] std::size_t readers() const { return readers_; }
   /// Bytes of images sent so far. Any thread.
   [[nodiscard]] std::uint64_t bytes_served() const { return bytes_served_; }
 
  private:
   class Connection;
+  struct Admitted {
+    StoreKey now;
+    StoreKey before;
+    [[nodiscard]] bool has(const StoreKey& key) const {
+      return key != StoreKey{} && (key == now || key == before);
+    }
+  };
   using Connections = std::vector<std::unique_ptr<Connection>>;
 
-  StoreServer(const ImageStore& store, UniqueFd listener);
+  StoreServer(ImageStore& store, UniqueFd listener);
   void serve();
-  [[nodiscard]] StoreKey admitted() const;
+  [[nodiscard]] Admitted admitted() const;
   [[nodiscard]] bool accept_connections(Connections& connections);
 
-  const ImageStore& store_;
+  ImageStore& store_;
   const UniqueFd listener_;
   WakeUp wake_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint64_t> bytes_served_{0};
+  std::atomic<std::size_t> readers_{0};
+  std::atomic<Instant> last_answer_ = monotonic_now();
   mutable std::mutex mutex_;
-  StoreKey admitted_;  // guarded by mutex_
+  Admitted admitted_;  // guarded by mutex_
   RejectionLog log_{"image port"};
   std::thread thread_;  // the last member: it uses the others
 };
@@ -119,21 +139,29 @@ class StoreReader {
   /// Asks for all images at once and waits for them until the deadline, or until `stop` is raised
   /// (any thread). Never fails: what has not arrived whole and with its hash by then is left
   /// without bytes. Returns the number that have arrived. After a failure the connection is closed,
-  /// and for kRetryDelay nobody is asked, so that a host that is gone costs one deadline a second.
+  /// and nobody is asked for kRetryFirst, and twice as long each further time, up to kRetryMost: a
+  /// host that begins a view later is asked again soon, and one that is gone costs one deadline a
+  /// second.
   std::size_t fetch(std::span<WantedImage> wanted, Instant deadline, const AbortSignal& stop);
 
-  /// What the host keeps, of so many images: bit i % 64 of word i / 64. Empty if it has not
-  /// answered by the deadline. Otherwise as fetch().
-  [[nodiscard]] std::vector<std::uint64_t> fetch_index(std::uint64_t images, Instant deadline,
-                                                       const AbortSignal& stop);
+  /// What the host keeps, of so many images; nothing if it has not answered by the deadline.
+  /// Otherwise as fetch().
+  [[nodiscard]] std::optional<StoreIndex> fetch_index(std::uint64_t images, Instant deadline,
+                                                      const AbortSignal& stop);
 
-  static constexpr Duration kRetryDelay = seconds(1);
+  /// Sends an image that the host may keep. Whether it does is not known. Otherwise as fetch().
+  void offer(std::uint64_t image, ByteSpan bytes, Instant deadline, const AbortSignal& stop);
+
+  static constexpr Duration kRetryFirst = milliseconds(100);
+  static constexpr Duration kRetryMost = seconds(1);
 
  private:
   [[nodiscard]] bool connect(Instant deadline, const AbortSignal& stop);
   [[nodiscard]] bool ask(std::uint32_t images, std::span<const WantedImage> wanted,
                          Instant deadline, const AbortSignal& stop);
-  void give_up();
+  [[nodiscard]] bool send_whole(ByteSpan bytes, Instant deadline, const AbortSignal& stop);
+  void give_up(const AbortSignal& stop);
+  void wait_before_next_attempt();
   [[nodiscard]] bool receive(WantedImage& image, Instant deadline, const AbortSignal& stop);
   [[nodiscard]] bool wait(short events, Instant deadline, const AbortSignal& stop) const;
   [[nodiscard]] bool receive_whole(std::span<std::byte> into, Instant deadline,
@@ -143,13 +171,14 @@ class StoreReader {
   const StoreKey key_;
   UniqueFd fd_;
   Instant next_attempt_{};
+  Duration retry_delay_ = kRetryFirst;
 };
 
 /// How long to wait for the answers of one host: twice what 99 of 100 took, also of those that were
 /// waited for in vain, and between `least` and kMost. One thread.
 class AnswerTimes {
  public:
-  static constexpr Duration kLeast = milliseconds(50);
+  static constexpr Duration kLeast = milliseconds(200);
   static constexpr Duration kMost = seconds(1);
 
   explicit AnswerTimes(Duration least = kLeast) : least_(least) {}

@@ -49,8 +49,8 @@ namespace mayfly {
 /// there, kDeadline, kIo; the text has the addresses.
 [[nodiscard]] Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline);
 
-/// Turns off delays for small TCP messages and sizes the buffers of Unix-domain sockets. Done for
-/// every socket that these functions return.
+/// Turns off delays for small TCP messages and sizes the send buffers of connections within the
+/// host. Done for every socket that these functions return.
 void tune_stream(int fd);
 
 // --- moving bytes until a deadline

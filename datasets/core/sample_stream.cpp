@@ -93,4 +93,10 @@ std::uint64_t SampleStream::position_of(std::uint64_t epoch, std::uint64_t sampl
   return epoch * sample_count_ + place;
 }
 
+std::uint64_t SampleStream::next_use(std::uint64_t position, std::uint64_t sample) const {
+  const std::uint64_t epoch = position / sample_count_;
+  const std::uint64_t in_this = position_of(epoch, sample);
+  return in_this >= position ? in_this : position_of(epoch + 1, sample);
+}
+
 }  // namespace mayfly::datasets

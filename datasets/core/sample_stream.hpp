@@ -22,6 +22,8 @@ class SampleStream {
   [[nodiscard]] StreamEntry at(std::uint64_t position) const;
   /// The inverse: the position at which `epoch` uses `sample`.
   [[nodiscard]] std::uint64_t position_of(std::uint64_t epoch, std::uint64_t sample) const;
+  /// The first position from `position` on at which the stream uses the sample.
+  [[nodiscard]] std::uint64_t next_use(std::uint64_t position, std::uint64_t sample) const;
   [[nodiscard]] std::uint64_t sample_count() const { return sample_count_; }
 
  private:

@@ -45,6 +45,24 @@ TEST(AcceptWaiting, TellsThatNoDescriptorIsLeft) {
   EXPECT_EQ(end, AcceptEnd::kNoDescriptors);
 }
 
+int send_buffer_of(int fd) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(::getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size), 0);
+  return bytes;
+}
+
+TEST(TuneStream, KeepsFewBytesWaitingBetweenTheEndsOfOneHost) {
+  const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
+  const UniqueFd client =
+      connect_tcp(bound_endpoint(listener.get()), monotonic_now() + seconds(60)).value();
+  const UniqueFd server = accept_one(listener.get());
+  ASSERT_TRUE(server.valid());
+  constexpr int kBookkeeping = 2;  // the kernel takes double of what it was asked for
+  EXPECT_EQ(send_buffer_of(client.get()), kBookkeeping * 128 * 1024);
+  EXPECT_EQ(send_buffer_of(server.get()), kBookkeeping * 128 * 1024);
+}
+
 TEST(WakeUp, IsReadableFromNotifyToClear) {
   const WakeUp wake;
   pollfd polled{wake.fd(), POLLIN, 0};

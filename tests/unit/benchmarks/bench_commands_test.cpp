@@ -103,5 +103,29 @@ TEST_F(BenchStepCommand, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
   }
 }
 
+TEST_F(BenchTest, DataReceivesItsFlagsAndRefusesWhatIsNoSize) {
+  DataBenchOptions options;
+  context_.benches.data = [&](const DataBenchOptions& received) {
+    options = received;
+    return 0;
+  };
+  EXPECT_EQ(run({"data", "--data", "images", "--image-size", "64", "--threads", "2", "--store",
+                 "1GiB", "--prepared-store", "1MB", "--json"}),
+            0)
+      << err();
+  EXPECT_EQ(options.data, "images");
+  EXPECT_EQ(options.image_size, 64u);
+  EXPECT_EQ(options.threads, 2u);
+  EXPECT_EQ(options.store_bytes, std::uint64_t{1} << 30);
+  EXPECT_EQ(options.prepared_bytes, 1'000'000u);
+  EXPECT_TRUE(options.json);
+  EXPECT_EQ(run({"data"}), 0) << err();
+  EXPECT_EQ(options.store_bytes + options.prepared_bytes, 0u);
+  EXPECT_EQ(run({"data", "--store", "1TiB"}), 2);
+  EXPECT_THAT(err(), HasSubstr("--store 1TiB: not a size such as 1GiB"));
+  EXPECT_EQ(run({"data", "--prepared-store", "much"}), 2);
+  EXPECT_THAT(err(), HasSubstr("--prepared-store much: not a size such as 1GiB"));
+}
+
 }  // namespace
 }  // namespace mayfly::bench

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "datasets/image_store.hpp"
 #include "datasets/jpeg.hpp"
 #include "datasets/loader.hpp"
 #include "datasets/readers.hpp"
@@ -56,6 +57,30 @@ double difference(const Pixels& a, const Pixels& b) {
     sum += std::abs(int{a[i]} - int{b[i]});
   }
   return sum / static_cast<double>(a.size());
+}
+
+TEST(EncodedSet, ASecondCopyThatIsGivenUpBeforeItsUseIsUsedAllTheSame) {
+  constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder / "set");
+  const std::string name = "train/dog/1.jpg";  // the first of the second class
+  const Pixels wanted =
+      read(*open_image_folder(folder / "set", encoded_options()).value().train, 3);
+  OpenOptions options = encoded_options();
+  options.store_bytes = kRoom;
+  options.store_host = "127.0.0.1";
+  const DatasetPair pair = open_image_folder(folder / "set", options).value();
+  const auto store =
+      ImageStore::join({.key = pair.files, .images = 6, .bytes_max = kRoom, .folder = {}}).value();
+  const auto file = some_files().at(name);
+  ASSERT_TRUE(store->keep_second(3, std::as_bytes(std::span(file))));
+  const SampleStream stream(1, 6);
+  pair.train->fetch_ahead(stream, stream.position_of(0, 3), 1);
+  store->allow_giving_up(true);
+  ASSERT_TRUE(store->keep(0, Bytes(kRoom - 64)));
+  ASSERT_FALSE(store->keeps(3));
+  std::filesystem::remove(folder / "set/" + name);
+  EXPECT_EQ(read(*pair.train, 3), wanted);
 }
 
 TEST(EncodedSet, FolderAndPlainTarAreTheSame) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,12 @@
 
 namespace mayfly::datasets {
 namespace {
+
+/// For what is found in pages of its own.
+Bytes& space() {
+  thread_local Bytes bytes;
+  return bytes;
+}
 
 class ImageStoreTest : public testing::Test {
  protected:
@@ -31,7 +38,7 @@ class ImageStoreTest : public testing::Test {
     return Bytes(size, static_cast<std::byte>(number + 1));
   }
   static bool has(const ImageStore& store, std::uint64_t number, std::size_t size) {
-    const ByteSpan found = store.find(number, size).bytes;
+    const ByteSpan found = store.find(number, size, space()).bytes;
     const Bytes wanted = image(number, size);
     return std::ranges::equal(found, wanted);
   }
@@ -63,14 +70,14 @@ TEST_F(ImageStoreTest, KeepsImagesUntilItIsFullAndReplacesNone) {
   auto store = ImageStore::join(options);
   ASSERT_TRUE(store.ok()) << store.error().detail;
   for (std::uint64_t i = 0; i < 100; ++i) {
-    EXPECT_TRUE(store.value()->find(i, 3001).bytes.empty());
+    EXPECT_TRUE(store.value()->find(i, 3001, space()).bytes.empty());
     store.value()->keep(i, image(i, 3001));
   }
   std::uint64_t kept = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
     kept += has(*store.value(), i, 3001) ? 1 : 0;
   }
-  EXPECT_EQ(kept, 100'000 / 3008) << "each begins at a multiple of eight bytes";
+  EXPECT_EQ(kept, 100'000 / 3008) << "each begins at a multiple of 32 bytes";
   EXPECT_EQ(store.value()->bytes_kept(), kept * 3008);
   store.value()->keep(99, image(99, 8));  // there is room for a small one
   EXPECT_TRUE(has(*store.value(), 99, 8));
@@ -104,7 +111,7 @@ TEST_F(ImageStoreTest, ProcessesShareItAndItEndsWithTheLast) {
   EXPECT_EQ(files(), 0U) << "nothing is left behind";
   auto fresh = ImageStore::join(options);
   ASSERT_TRUE(fresh.ok());
-  EXPECT_TRUE(fresh.value()->find(7, 500).bytes.empty());
+  EXPECT_TRUE(fresh.value()->find(7, 500, space()).bytes.empty());
 }
 
 TEST_F(ImageStoreTest, StoresOfOtherImagesAreOthers) {
@@ -115,7 +122,7 @@ TEST_F(ImageStoreTest, StoresOfOtherImagesAreOthers) {
   other.key = {1, 3};
   auto of_others = ImageStore::join(other);
   ASSERT_TRUE(of_others.ok());
-  EXPECT_TRUE(of_others.value()->find(7, 500).bytes.empty());
+  EXPECT_TRUE(of_others.value()->find(7, 500, space()).bytes.empty());
   // A list that names a descriptor which is something else, or a process that is gone.
   const int fd = ::open("/dev/null", O_RDWR);
   std::ofstream(options.folder + "/images-" + to_string(Digest{1, 4}))
@@ -123,7 +130,7 @@ TEST_F(ImageStoreTest, StoresOfOtherImagesAreOthers) {
   other.key = {1, 4};
   auto in_spite = ImageStore::join(other);
   ASSERT_TRUE(in_spite.ok()) << in_spite.error().detail;
-  EXPECT_TRUE(in_spite.value()->find(7, 500).bytes.empty());
+  EXPECT_TRUE(in_spite.value()->find(7, 500, space()).bytes.empty());
   ::close(fd);
 }
 
@@ -142,7 +149,8 @@ TEST_F(ImageStoreTest, WhoDiesWhileItKeepsAnImageLeavesTheImageToOthers) {
     ::kill(child, SIGKILL);
     await_end(child);
     for (std::uint64_t i = 0; i < 100; ++i) {
-      EXPECT_TRUE(store.value()->find(i, 700 + i).bytes.empty() || has(*store.value(), i, 700 + i))
+      EXPECT_TRUE(store.value()->find(i, 700 + i, space()).bytes.empty() ||
+                  has(*store.value(), i, 700 + i))
           << i;
     }
   }
@@ -168,7 +176,7 @@ TEST_F(ImageStoreTest, ThreadsMayKeepAndFindAtTheSameTime) {
       for (std::uint64_t i = 0; i < 2000; ++i) {
         const std::uint64_t number = (i * 7 + t * 501) % 2000;
         store.value()->keep(number, image(number % 200, 400));
-        const ByteSpan found = store.value()->find(number, 400).bytes;
+        const ByteSpan found = store.value()->find(number, 400, space()).bytes;
         wrong += found.empty() || std::ranges::equal(found, image(number % 200, 400)) ? 0 : 1;
       }
     });
@@ -177,7 +185,7 @@ TEST_F(ImageStoreTest, ThreadsMayKeepAndFindAtTheSameTime) {
     thread.join();
   }
   EXPECT_EQ(wrong, 0U);
-  EXPECT_EQ(store.value()->bytes_kept(), 2000 * 400U) << "each once";
+  EXPECT_EQ(store.value()->bytes_kept(), 2000 * 416U) << "each once";
 }
 
 TEST_F(ImageStoreTest, ADamagedImageIsNotHandedOverToAnotherProcess) {
@@ -185,19 +193,118 @@ TEST_F(ImageStoreTest, ADamagedImageIsNotHandedOverToAnotherProcess) {
   ASSERT_TRUE(store.ok());
   store.value()->keep(7, image(7, 500));
   store.value()->keep(8, image(8, 600));
-  const ByteSpan kept = store.value()->find(7, 500).bytes;
+  const ByteSpan kept = store.value()->find(7, 500, space()).bytes;
   const_cast<std::byte&>(kept[499]) ^= std::byte{4};
   auto other = ImageStore::join(options);  // another object knows as little as another process
   ASSERT_TRUE(other.ok());
-  const ImageStore::Found found = other.value()->find(7, 500);
+  const ImageStore::Found found = other.value()->find(7, 500, space());
   EXPECT_TRUE(found.is_damaged);
   EXPECT_TRUE(found.bytes.empty());
   EXPECT_TRUE(has(*other.value(), 8, 600)) << "the others are right";
-  const ImageStore::Found again = other.value()->find(7, 500);
+  const ImageStore::Found again = other.value()->find(7, 500, space());
   EXPECT_TRUE(again.bytes.empty() && !again.is_damaged) << "it is no longer kept";
   other.value()->keep(7, image(7, 500));  // from storage
   EXPECT_TRUE(has(*other.value(), 7, 500));
   EXPECT_TRUE(has(*store.value(), 7, 500));
+}
+
+TEST_F(ImageStoreTest, SecondCopiesAreGivenUpForWhatIsKeptForGood) {
+  auto store = ImageStore::join(options).value();
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    EXPECT_TRUE(store->keep(i, image(i, 5000)));
+  }
+  const std::uint64_t used = store->bytes_kept();
+  for (std::uint64_t i = 10; i < 17; ++i) {
+    EXPECT_EQ(store->keep_second(i, image(i, 5000)), i < 16) << "two pages each";
+    EXPECT_EQ(has(*store, i, 5000), i < 16);
+  }
+  EXPECT_EQ(store->bytes_kept(), used + 6 * 8192);
+  EXPECT_EQ(store->index().spare, 6 * 8192U);
+  EXPECT_FALSE(store->keep(20, image(20, 20'000))) << "it is not allowed";
+  store->keep_for_good(12);
+  store->allow_giving_up(true);
+  EXPECT_FALSE(store->keep_second(21, image(21, 20'000)))
+      << "nothing is given up for a second copy";
+  EXPECT_TRUE(store->keep(20, image(20, 20'000)));
+  EXPECT_TRUE(has(*store, 20, 20'000));
+  EXPECT_TRUE(has(*store, 12, 5000)) << "it is kept for good";
+  const StoreIndex index = store->index();
+  std::uint64_t seconds = 0;
+  for (std::uint64_t i = 10; i < 16; ++i) {
+    EXPECT_EQ(index.keeps(i), has(*store, i, 5000));
+    EXPECT_EQ(index.keeps_second(i), index.keeps(i) && i != 12);
+    seconds += index.keeps_second(i) ? 1 : 0;
+  }
+  EXPECT_EQ(index.spare, seconds * 8192);
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    EXPECT_TRUE(has(*store, i, 5000)) << "no other is given up";
+  }
+  EXPECT_FALSE(store->keep(30, image(30, 50'000))) << "all second copies are not enough";
+  EXPECT_EQ(store->index().spare, 0U);
+  EXPECT_LE(store->bytes_kept(), options.bytes_max);
+}
+
+TEST_F(ImageStoreTest, MemoryThatWasGivenUpGoesBackToTheSystem) {
+  options.bytes_max = 1'000'000;
+  auto store = ImageStore::join(options).value();
+  store->allow_giving_up(true);
+  std::ifstream list(options.folder + "/images-" + to_string(options.key));
+  int process = 0;
+  int fd = -1;
+  list >> process >> fd;
+  const auto held = [&] {
+    struct stat info {};
+    EXPECT_EQ(::fstat(fd, &info), 0);
+    return static_cast<std::uint64_t>(info.st_blocks) * 512;
+  };
+  const std::uint64_t before = held();
+  for (std::uint64_t round = 0; round < 20; ++round) {  // many times the room of the store
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      (void)store->keep_second(i, image(i, 30'000));
+      EXPECT_LE(held() - before, 1'000'000U);
+    }
+    const std::uint64_t kept = 60 + round;
+    EXPECT_TRUE(store->keep(kept, image(kept, 30'000)));
+  }
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    EXPECT_TRUE(store->find(i, 30'000, space()).bytes.empty() || has(*store, i, 30'000));
+  }
+}
+
+TEST_F(ImageStoreTest, WhoReadsWhileSecondCopiesAreGivenUpHasTheWholeImageOrNothing) {
+  options.bytes_max = 400'000;
+  auto store = ImageStore::join(options).value();
+  store->allow_giving_up(true);
+  std::atomic<std::uint64_t> wrong{0};
+  std::atomic<std::uint64_t> found{0};
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&, reader] {
+      auto own = ImageStore::join(options).value();  // checks what others have kept
+      Bytes copy;
+      for (std::uint64_t i = 0; !is_over; i = (i + 7) % 90) {
+        const Bytes wanted = image(i, 30'000);
+        const ImageStore::Found got = own->find(i, 30'000, copy);
+        wrong += got.is_damaged || (!got.bytes.empty() && !std::ranges::equal(got.bytes, wanted));
+        const ByteSpan sent = own->kept(i, copy).bytes;
+        wrong += !sent.empty() && !std::ranges::equal(sent, wanted);
+        found += got.bytes.empty() ? 0 : 1;
+      }
+    });
+  }
+  for (std::uint64_t round = 0; round < 200 || (found < 100 && round < 100'000); ++round) {
+    (void)store->keep_second(round % 89, image(round % 89, 30'000));
+    Bytes large = image(99, 100'000);
+    if (round % 7 == 0 && store->keep(90 + round / 7 % 3, large)) {
+      wrong += store->bytes_kept() > options.bytes_max ? 1 : 0;
+    }
+  }
+  is_over = true;
+  for (std::thread& reader : readers) {
+    reader.join();
+  }
+  EXPECT_EQ(wrong, 0U);
 }
 
 TEST_F(ImageStoreTest, MoreThanTheMachineHasIsRefusedInOneLine) {
@@ -214,9 +321,10 @@ TEST_F(ImageStoreTest, WhatAThreadFindsIsCounted) {
   ASSERT_TRUE(store.ok());
   const std::uint64_t before = bytes_from_stores();
   store.value()->keep(7, image(7, 500));
-  (void)store.value()->find(7, 500);
-  (void)store.value()->find(8, 500);
-  EXPECT_TRUE(store.value()->find(7, 499).bytes.empty()) << "the file has another size now";
+  (void)store.value()->find(7, 500, space());
+  (void)store.value()->find(8, 500, space());
+  EXPECT_TRUE(store.value()->find(7, 499, space()).bytes.empty())
+      << "the file has another size now";
   EXPECT_EQ(bytes_from_stores() - before, 500U);
 }
 

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +27,7 @@ class PeerStoresTest : public testing::Test {
   };
 
   PeerStoresTest() {
+    std::iota(sizes.begin(), sizes.end(), 1000U);
     for (std::uint64_t i = 0; i < 3; ++i) {
       std::string pattern = testing::TempDir() + "mayfly-peers-XXXXXX";
       ImageStore::Options options;
@@ -35,7 +38,7 @@ class PeerStoresTest : public testing::Test {
       OneHost host;
       host.folder = options.folder;
       host.store = ImageStore::join(options).value();
-      host.peers = PeerStores::start(host.store, "127.0.0.1", seconds(60)).value();
+      host.peers = PeerStores::start(host.store, sizes, "127.0.0.1", seconds(60)).value();
       hosts.push_back(std::move(host));
     }
   }
@@ -72,7 +75,7 @@ class PeerStoresTest : public testing::Test {
     for (std::uint64_t image = first; image < last; ++image) {
       wanted.push_back({.image = image, .size = 1000 + image, .bytes = {}});
     }
-    hosts[host].peers->fetch(epoch, wanted);
+    hosts[host].peers->fetch(SampleStream(3, kSetImages), epoch * kSetImages, wanted);
     std::size_t count = 0;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       EXPECT_EQ(wanted[i].image, first + i);
@@ -82,6 +85,24 @@ class PeerStoresTest : public testing::Test {
     return count;
   }
 
+  [[nodiscard]] std::size_t keepers(std::uint64_t image,
+                                    const std::vector<std::size_t>& among) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        among, [&](std::size_t host) { return hosts[host].store->keeps(image); }));
+  }
+  /// Until so many of these hosts keep each image.
+  void await_keepers(std::size_t count, const std::vector<std::size_t>& among,
+                     std::uint64_t images = kSetImages) const {
+    const Instant begun = monotonic_now();
+    for (std::uint64_t image = 0; image < images; ++image) {
+      while (keepers(image, among) < count) {
+        ASSERT_LT(monotonic_now() - begun, seconds(60)) << image;
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  std::vector<std::uint32_t> sizes = std::vector<std::uint32_t>(kSetImages);
   std::vector<OneHost> hosts;
 };
 
@@ -104,6 +125,38 @@ TEST_F(PeerStoresTest, WhatIsKeptLaterIsKnownInTheNextEpoch) {
   EXPECT_EQ(fetched(0, 5, 0, 10), 10U);
 }
 
+TEST_F(PeerStoresTest, WhatIsKeptJustAfterAnEpochHasBegunIsKnownSoon) {
+  // The worker of the same host that copies asks every two seconds.
+  const auto copying = PeerStores::start(hosts[0].store, sizes, "127.0.0.1", seconds(60)).value();
+  hosts[0].peers->begin_view(kFirstView, {copying->address(), addresses()[0], addresses()[1]});
+  hosts[1].peers->begin_view(kFirstView, {copying->address(), addresses()[0], addresses()[1]});
+  EXPECT_EQ(fetched(0, 4, 0, 10), 0U);
+  for (std::uint64_t image = 0; image < 10; ++image) {
+    keep(1, image);
+  }
+  const Instant begun = monotonic_now();
+  while (fetched(0, 4, 0, 10) == 0) {
+    ASSERT_LT(monotonic_now() - begun, seconds(4));
+    std::this_thread::yield();
+  }
+}
+
+TEST_F(PeerStoresTest, WhatAHostHasNoRoomForIsKeptByOneThatHasSome) {
+  begin(kFirstView);
+  EXPECT_EQ(fetched(0, 0, 0, 10), 0U) << "the others say how much room they have";
+  for (std::uint64_t image = 0; image < 40; ++image) {
+    hosts[0].peers->offer(image, content(image));
+  }
+  await_keepers(1, {1, 2}, 40);
+  std::uint64_t of_second = 0;
+  for (std::uint64_t image = 0; image < 40; ++image) {
+    EXPECT_EQ(keepers(image, {1, 2}), 1U) << image;
+    of_second += hosts[1].store->keeps(image) ? 1 : 0;
+  }
+  EXPECT_EQ(of_second, 20U) << "they take turns";
+  EXPECT_EQ(fetched(0, 1, 0, 40), 40U);
+}
+
 TEST_F(PeerStoresTest, AHostThatIsGoneIsMissingAndNothingElse) {
   for (std::uint64_t image = 0; image < 40; ++image) {
     keep(1 + image % 2, image);
@@ -118,6 +171,84 @@ TEST_F(PeerStoresTest, AHostThatIsGoneIsMissingAndNothingElse) {
     hosts[host].peers->begin_view({2, 22}, left);
   }
   EXPECT_EQ(fetched(0, 0, 0, 40), 20U);
+}
+
+TEST_F(PeerStoresTest, WhatALeaverAloneKeepsIsCopiedByOneOfTheOthers) {
+  constexpr std::uint64_t kKept =
+      kSetImages - 1;  // while one is missing, there are no second copies
+  for (std::uint64_t image = 0; image < kKept; ++image) {
+    keep(image % 3, image);
+  }
+  keep(0, 2);  // of the leaver's
+  begin(kFirstView);
+  EXPECT_EQ(fetched(0, 0, 0, 90), 59U);
+  for (const std::size_t host : {0U, 1U}) {
+    hosts[host].peers->begin_view({2, 22}, {hosts[0].peers->address(), hosts[1].peers->address()});
+  }
+  EXPECT_EQ(fetched(0, 0, 5, 6), 1U) << "the leaver has it, and still serves";
+  await_keepers(1, {0, 1}, kKept);
+  const StoreIndex of_first = hosts[0].store->index();
+  const StoreIndex of_second = hosts[1].store->index();
+  for (std::uint64_t image = 0; image < kKept; ++image) {
+    EXPECT_NE(of_first.keeps(image), of_second.keeps(image)) << image << " is copied twice";
+  }
+}
+
+TEST_F(PeerStoresTest, AHostThatJoinsAfterALeaverLeavesNothingUndone) {
+  for (std::uint64_t image = 0; image < kSetImages; ++image) {
+    keep(0, image);
+  }
+  // The first leaves before the last joins, and these two come at once, before anything is copied.
+  for (const std::size_t host : {0U, 1U}) {
+    hosts[host].peers->begin_view(kFirstView, {addresses()[0], addresses()[1]});
+  }
+  hosts[1].peers->begin_view({2, 22}, {addresses()[1]});
+  for (const std::size_t host : {1U, 2U}) {
+    hosts[host].peers->begin_view({3, 33}, {addresses()[1], addresses()[2]});
+  }
+  await_keepers(1, {1, 2});
+}
+
+TEST_F(PeerStoresTest, ALossCostsNothingIfTheOthersHaveSecondCopies) {
+  for (std::uint64_t image = 0; image < kSetImages; ++image) {
+    keep(image % 3, image);
+  }
+  begin(kFirstView);
+  await_keepers(2, {0, 1, 2});
+  for (std::uint64_t image = 0; image < kSetImages; ++image) {
+    EXPECT_EQ(keepers(image, {0, 1, 2}), 2U) << image;
+  }
+  hosts[2].peers.reset();
+  for (const std::size_t host : {0U, 1U}) {
+    hosts[host].peers->begin_view({2, 22}, {hosts[0].peers->address(), hosts[1].peers->address()});
+  }
+  await_keepers(1, {0, 1});
+  EXPECT_EQ(fetched(0, 1, 1, 2) + fetched(1, 1, 0, 1), 2U);
+  await_keepers(2, {0, 1});  // there is room for everything twice
+}
+
+TEST_F(PeerStoresTest, OfTwoHostsThatKeepAnImageTheSecondIsAskedIfTheFirstIsGone) {
+  for (std::uint64_t image = 0; image < 40; ++image) {
+    keep(1, image);
+    keep(2, image);
+  }
+  begin(kFirstView);
+  EXPECT_EQ(fetched(0, 0, 0, 40), 40U);
+  hosts[2].peers.reset();
+  EXPECT_EQ(fetched(0, 0, 0, 40), 40U);
+}
+
+TEST_F(PeerStoresTest, WhatAChangeOfViewInterruptsIsFetchedInTheNextView) {
+  keep(1, 3);
+  begin(kFirstView);
+  for (std::uint64_t view = 2; view < 200; ++view) {
+    std::thread other([&] {
+      hosts[0].peers->end_view(view - 1);
+      begin({view, view});
+    });
+    EXPECT_EQ(fetched(0, 0, 3, 4), 1U) << view;
+    other.join();
+  }
 }
 
 TEST_F(PeerStoresTest, NobodyIsAskedWhenTheViewIsOver) {

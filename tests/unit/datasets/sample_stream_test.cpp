@@ -125,5 +125,19 @@ TEST(SampleStream, SpreadsPositionsEvenlyOverSamples) {
   }
 }
 
+TEST(SampleStream, NextUseIsTheFirstPositionThatHasTheSample) {
+  const SampleStream stream(7, 50);
+  for (std::uint64_t position = 0; position < 150; ++position) {
+    EXPECT_EQ(stream.next_use(position, stream.at(position).sample), position);
+    const std::uint64_t sample = position % 50;
+    const std::uint64_t next = stream.next_use(position, sample);
+    EXPECT_GE(next, position);
+    EXPECT_EQ(stream.at(next).sample, sample);
+    for (std::uint64_t between = position; between < next; ++between) {
+      EXPECT_NE(stream.at(between).sample, sample);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::datasets

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,7 +115,8 @@ TEST_F(StoreServerTest, ManyReadersAreServedAtTheSameTime) {
 
 TEST_F(StoreServerTest, DamagedBytesAreFoundByTheirHash) {
   keep(0, 3);
-  const ByteSpan kept = store->find(1, size_of(1)).bytes;
+  Bytes copy;
+  const ByteSpan kept = store->find(1, size_of(1), copy).bytes;
   const_cast<std::byte&>(kept[0]) ^= std::byte{1};
   const auto server = serve();
   StoreReader reader(server->endpoint(), kView);
@@ -123,6 +125,58 @@ TEST_F(StoreServerTest, DamagedBytesAreFoundByTheirHash) {
   EXPECT_TRUE(wanted[1].is_damaged);
   EXPECT_TRUE(wanted[1].bytes.empty());
   EXPECT_EQ(wanted[2].bytes, content(2)) << "those behind it are right";
+}
+
+TEST_F(StoreServerTest, AnOfferedImageIsKeptIfItsBytesAreRightAndThereIsRoom) {
+  keep(0, 1);
+  const auto server = serve();
+  StoreReader reader(server->endpoint(), kView);
+  for (std::uint64_t image = 0; image < 60; ++image) {
+    reader.offer(image, content(image), ample(), stop);
+  }
+  std::vector<WantedImage> wanted = want(0, 60);
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 60U) << "over the same connection";
+  reader.offer(70, Bytes(options.bytes_max + 1), ample(), stop);
+  wanted = want(70, 71);
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 0U) << "there is no room";
+  StoreReader(server->endpoint(), {3, 1}).offer(80, content(80), ample(), stop);
+  StoreReader(server->endpoint(), kView).offer(kStored, content(1), ample(), stop);
+  wanted = want(59, 81);
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 1U) << "of no member, and of no image";
+}
+
+/// Ends when the host has closed the connection or taken what was sent.
+void send_raw(const Endpoint& host, std::span<const ByteSpan> parts) {
+  UniqueFd fd = start_connect_tcp(host).value();
+  for (ByteSpan part : parts) {
+    while (!part.empty()) {
+      const Moved moved = send_some(fd.get(), part.data(), part.size());
+      part = part.subspan(moved.bytes);
+      if (moved.closed) {
+        return;
+      }
+    }
+  }
+  ::shutdown(fd.get(), SHUT_WR);
+  std::byte end{};
+  while (!receive_some(fd.get(), &end, 1).closed) {
+    std::this_thread::yield();
+  }
+}
+
+TEST_F(StoreServerTest, AnOfferWithAnotherHashOrSizeIsNotKept) {
+  const auto server = serve();
+  const StoreRequest request{.magic = kStoreMagic, .key = kView, .images = kStoreOffer};
+  const Bytes bytes = content(5);
+  for (const StoreAnswer& head :
+       {StoreAnswer{.image = 5, .size = bytes.size(), .digest = {1, 2}},
+        StoreAnswer{.image = 5, .size = UINT64_MAX, .digest = digest_of(bytes)},
+        StoreAnswer{.image = 5, .size = 0, .digest = digest_of({})}}) {
+    const std::vector<ByteSpan> parts = {std::as_bytes(std::span(&request, 1)),
+                                         std::as_bytes(std::span(&head, 1)), bytes};
+    send_raw(server->endpoint(), parts);
+    EXPECT_FALSE(store->keeps(5)) << head.size;
+  }
 }
 
 TEST_F(StoreServerTest, OnlyMembersOfTheViewAreAnswered) {
@@ -137,8 +191,30 @@ TEST_F(StoreServerTest, OnlyMembersOfTheViewAreAnswered) {
   StoreReader member(server->endpoint(), kView);
   EXPECT_EQ(member.fetch(wanted, ample(), stop), 3U);
   server->admit({4, 77});
+  EXPECT_EQ(member.fetch(wanted, ample(), stop), 3U) << "it may not have begun that view yet";
+  server->admit({5, 78});
   EXPECT_EQ(member.fetch(wanted, ample(), stop), 0U) << "its view is over";
   EXPECT_EQ(StoreReader(server->endpoint(), StoreKey{4, 77}).fetch(wanted, ample(), stop), 3U);
+  EXPECT_EQ(StoreReader(server->endpoint(), StoreKey{5, 78}).fetch(wanted, ample(), stop), 3U);
+}
+
+TEST_F(StoreServerTest, AReaderThatBeginsAViewEarlierIsAnsweredWhenTheHostBeginsIt) {
+  keep(0, 3);
+  const auto server = serve();
+  std::vector<WantedImage> wanted = want(0, 3);
+  std::size_t got = 0;
+  const Instant begun = monotonic_now();
+  std::thread early([&] {
+    got = StoreReader(server->endpoint(), StoreKey{4, 77}).fetch(wanted, ample(), stop);
+  });
+  while (server->readers() == 0 && monotonic_now() - begun < seconds(30)) {
+    std::this_thread::yield();
+  }
+  server->admit({4, 77});
+  early.join();
+  EXPECT_EQ(got, 3U);
+  EXPECT_EQ(StoreReader(server->endpoint(), StoreKey{9, 1}).fetch(wanted, ample(), stop), 0U)
+      << "a view that does not begin is not waited for";
 }
 
 TEST_F(StoreServerTest, WhoeverSendsSomethingElseIsCutOffAndOthersAreServed) {

@@ -1,0 +1,170 @@
+#include "datasets/store_peer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace mayfly::datasets {
+namespace {
+
+// What hosts keep is asked again after so long, for what was not kept yet when an epoch was begun:
+// at first soon, as some hosts still read the last images of the epoch before.
+constexpr Duration kIndexAgeLeast = milliseconds(50);
+constexpr Duration kIndexAgeMost = seconds(5);
+
+}  // namespace
+
+std::optional<StorePeer::Address> StorePeer::parse(const std::string& text) {
+  const std::size_t slash = text.rfind('/');
+  if (slash == std::string::npos) {
+    return std::nullopt;
+  }
+  Address address;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + slash + 1, end, address.store, 16);
+  Result<Endpoint> endpoint = parse_endpoint(text.substr(0, slash));
+  if (read.ec != std::errc{} || read.ptr != end || !endpoint.ok()) {
+    return std::nullopt;
+  }
+  address.endpoint = std::move(endpoint).value();
+  return address;
+}
+
+std::string StorePeer::to_text(const Address& address) {
+  return fmt::format("{}/{:x}", to_string(address.endpoint), address.store);
+}
+
+/// A connection of one thread at a time; more are made when several threads ask at once.
+class StorePeer::Reader {
+ public:
+  explicit Reader(StorePeer& peer) : peer_(peer) {
+    const std::lock_guard lock(peer.mutex_);
+    if (peer.readers_.empty()) {
+      reader_ = std::make_unique<StoreReader>(peer.address_.endpoint, peer.key_);
+    } else {
+      reader_ = std::move(peer.readers_.back());
+      peer.readers_.pop_back();
+    }
+  }
+  ~Reader() {
+    const std::lock_guard lock(peer_.mutex_);
+    peer_.readers_.push_back(std::move(reader_));
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  StoreReader* operator->() const { return reader_.get(); }
+
+ private:
+  StorePeer& peer_;
+  std::unique_ptr<StoreReader> reader_;
+};
+
+StorePeer::StorePeer(Address address, const StoreKey& key, Duration patience,
+                     const StorePeer* before)
+    : address_(std::move(address)), key_(key), times_(patience) {
+  if (before != nullptr) {
+    const std::lock_guard lock(before->mutex_);
+    index_ = before->index_;
+    times_ = before->times_;
+  }
+}
+
+bool StorePeer::keeps(std::uint64_t image) const {
+  const std::lock_guard lock(mutex_);
+  return index_.keeps(image);
+}
+
+void StorePeer::leave(std::vector<std::uint64_t> was_with) {
+  if (!has_left_) {
+    was_with_ = std::move(was_with);
+    has_left_ = true;
+  }
+}
+
+bool StorePeer::is_known_to(std::uint64_t store) const {
+  return std::ranges::find(was_with_, store) != was_with_.end();
+}
+
+void StorePeer::update(std::uint64_t epoch, std::uint64_t images, const AbortSignal& stop) {
+  const std::lock_guard lock(asking_);  // of several threads one asks, and the others want to know
+  const Instant now = monotonic_now();
+  if (epoch_ != epoch) {
+    is_known_ = false;
+    epoch_ = epoch;
+    epoch_begun_ = now;
+  }
+  const Duration age_most = std::clamp(asked_ - epoch_begun_, kIndexAgeLeast, kIndexAgeMost);
+  if (is_known_ && now - asked_ < age_most) {
+    return;
+  }
+  asked_ = now;
+  Duration patience{};
+  {
+    const std::lock_guard guard(mutex_);
+    // A host that joins may be in the view before others.
+    patience = std::max(times_.patience(), index_.kept.empty() ? AnswerTimes::kMost : Duration());
+  }
+  std::optional<StoreIndex> index = Reader(*this)->fetch_index(images, now + patience, stop);
+  is_known_ = index.has_value();  // else it may not be in this view yet, and is asked again soon
+  if (index) {
+    learn(*std::move(index), now);
+  }
+}
+
+/// Answers to two questions that were asked at the same time may come in any order.
+void StorePeer::learn(StoreIndex index, Instant asked) {
+  const std::lock_guard lock(mutex_);
+  if (asked >= index_asked_) {
+    index_ = std::move(index);
+    index_asked_ = asked;
+  }
+}
+
+void StorePeer::fetch(std::span<WantedImage> wanted, const AbortSignal& stop) {
+  const Instant begun = monotonic_now();
+  Duration patience{};
+  {
+    const std::lock_guard lock(mutex_);
+    patience = times_.patience();
+  }
+  (void)Reader(*this)->fetch(wanted, begun + patience, stop);
+  const std::lock_guard lock(mutex_);
+  times_.add(monotonic_now() - begun);
+}
+
+bool StorePeer::offer(std::uint64_t image, ByteSpan bytes, const AbortSignal& stop) {
+  Duration patience{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (index_.free + index_.spare < bytes.size()) {
+      return false;
+    }
+    // Until the host says how much it has left.
+    const std::uint64_t from_free = std::min<std::uint64_t>(index_.free, bytes.size());
+    index_.free -= from_free;
+    index_.spare -= bytes.size() - from_free;
+    patience = times_.patience();
+  }
+  Reader(*this)->offer(image, bytes, monotonic_now() + patience, stop);
+  return true;
+}
+
+std::optional<StoreIndex> StorePeer::ask(std::uint64_t images, const AbortSignal& stop) {
+  const Instant begun = monotonic_now();
+  StoreReader reader(address_.endpoint, key_);  // not one that waits after a failure
+  std::optional<StoreIndex> index = reader.fetch_index(images, begun + AnswerTimes::kMost, stop);
+  if (index) {
+    learn(*index, begun);
+  } else if (has_left_ && !stop.raised()) {
+    is_gone_ = true;
+  }
+  return index;
+}
+
+void StorePeer::fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop) {
+  (void)Reader(*this)->fetch(wanted, monotonic_now() + AnswerTimes::kMost, stop);
+}
+
+}  // namespace mayfly::datasets

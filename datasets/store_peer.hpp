@@ -1,0 +1,97 @@
+#pragma once
+
+// The store of one other host, as one worker uses it, and those of all other hosts of a view
+// (datasets/peer_stores.hpp).
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/net/addresses.hpp"
+#include "base/net/wake_up.hpp"
+#include "base/time.hpp"
+#include "datasets/core/store_plan.hpp"
+#include "datasets/store_server.hpp"
+
+namespace mayfly::datasets {
+
+/// Any thread.
+class StorePeer {
+ public:
+  struct Address {
+    Endpoint endpoint;
+    std::uint64_t store = 0;
+  };
+  /// "HOST:PORT/STORE", or nothing if it is not that.
+  [[nodiscard]] static std::optional<Address> parse(const std::string& text);
+  [[nodiscard]] static std::string to_text(const Address& address);
+
+  /// `before`: the same host in the view before, or null. What it kept then is believed until it
+  /// says what it keeps now.
+  StorePeer(Address address, const StoreKey& key, Duration patience, const StorePeer* before);
+
+  /// Two hosts with the same number have the same store.
+  [[nodiscard]] std::uint64_t store() const { return address_.store; }
+  /// It keeps an image, as far as is known.
+  [[nodiscard]] bool keeps(std::uint64_t image) const;
+
+  /// Asks what it keeps, if that is not known for this epoch.
+  void update(std::uint64_t epoch, std::uint64_t images, const AbortSignal& stop);
+  /// Fetches images for somebody who waits, and so waits for them no longer than is usual.
+  void fetch(std::span<WantedImage> wanted, const AbortSignal& stop);
+
+  /// Sends it an image that no host keeps, if it has room for that as far as is known; waits no
+  /// longer than is usual. False: it has no room.
+  [[nodiscard]] bool offer(std::uint64_t image, ByteSpan bytes, const AbortSignal& stop);
+
+  // For those who have time:
+  /// What it keeps now, if it answers. One that has left and does not answer is gone.
+  [[nodiscard]] std::optional<StoreIndex> ask(std::uint64_t images, const AbortSignal& stop);
+  void fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop);
+
+  /// It has left the view, in which it was last with these others, and may still answer for some
+  /// time. Counts once, before the host is among the leavers of a view.
+  void leave(std::vector<std::uint64_t> was_with);
+  /// Of a host that has left: that other one, by its store, knows it.
+  [[nodiscard]] bool is_known_to(std::uint64_t store) const;
+  [[nodiscard]] bool is_gone() const { return is_gone_; }
+  /// Of a host that has left: nothing is needed from it any more.
+  void let_go() { is_gone_ = true; }
+
+ private:
+  class Reader;
+
+  void learn(StoreIndex index, Instant asked);
+
+  const Address address_;
+  const StoreKey key_;
+  std::atomic<bool> has_left_{false};
+  std::atomic<bool> is_gone_{false};
+  std::vector<std::uint64_t> was_with_;  // fixed when the host has left
+  std::mutex asking_;                    // guards the next four
+  bool is_known_ = false;
+  std::uint64_t epoch_ = UINT64_MAX;
+  Instant epoch_begun_;
+  Instant asked_;
+  mutable std::mutex mutex_;  // guards everything below
+  StoreIndex index_;
+  Instant index_asked_;                                // the question to which that was the answer
+  std::vector<std::unique_ptr<StoreReader>> readers_;  // that nobody uses now
+  AnswerTimes times_;
+};
+
+/// The other hosts of a view.
+struct StorePeers {
+  StoreKey key;
+  AbortSignal over;
+  std::vector<std::shared_ptr<StorePeer>> hosts;    ///< ascending by their stores
+  std::vector<std::shared_ptr<StorePeer>> leavers;  ///< of views before; some may be gone
+  bool copies = false;  ///< of the workers of its host, this one copies for the store
+};
+
+}  // namespace mayfly::datasets
