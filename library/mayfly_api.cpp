@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "engine/job/job.hpp"
 #include "engine/program/program_worker.hpp"
+#include "library/api_job.hpp"
 #include "library/api_tensors.hpp"
 #include "library/include/mayfly/mayfly.h"
 #include "library/process_facts.hpp"
@@ -23,36 +25,14 @@
 using mayfly::Errc;
 using mayfly::Error;
 using mayfly::Result;
-using mayfly::engine::LoadedState;
 using mayfly::engine::MicrobatchResult;
 using mayfly::engine::ProgramComputer;
-using mayfly::engine::ProgramJob;
 using mayfly::engine::ProgramTask;
 using mayfly::engine::ProgramTensor;
-using mayfly::engine::ProgramTensors;
 using mayfly::engine::ProgramWorker;
 using mayfly::library::environment;
 using mayfly::library::find_program;
 using mayfly::library::tensors_of;
-
-/// Everything behind the handle. What mf_next() and mf_loaded() point to is here.
-struct mf_job {
-  std::unique_ptr<ProgramWorker> worker;
-  std::string error;
-  ProgramJob job;
-  ProgramTensors tensors;
-  std::set<std::string> names;               // of parameters and buffers
-  mayfly::engine::OptimizerState optimizer;  // before mf_start()
-  bool started = false;
-  std::optional<ProgramTask::Kind> at_hand;
-  ProgramComputer::Samples samples;
-  std::vector<const float*> gradients;
-  std::vector<mf_tensor> loaded;
-  const LoadedState* loaded_state = nullptr;
-  std::vector<std::size_t> parameter_elements;
-  std::vector<double> metrics;  // of the microbatch at hand
-  float weight = 1;             // the same
-};
 
 namespace {
 
@@ -113,61 +93,6 @@ Result<void> register_tensors(mf_job& job, const mf_tensor* given, std::size_t c
     (are_buffers ? job.tensors.buffers : job.tensors.parameters).push_back(std::move(tensor));
   }
   return {};
-}
-
-mf_outcome outcome_of(mayfly::elastic::DismissReason reason) {
-  using enum mayfly::elastic::DismissReason;
-  switch (reason) {
-    case kJobDone: return MF_DONE;
-    case kDrained: return MF_DRAINED;
-    case kJobStopped: return MF_STOPPED;
-    default: return MF_LOST;
-  }
-}
-
-mf_task_kind kind_of(ProgramTask::Kind kind) {
-  using enum ProgramTask::Kind;
-  switch (kind) {
-    case kMicrobatch: return MF_MICROBATCH;
-    case kUpdate: return MF_UPDATE;
-    case kLoad: return MF_LOAD;
-    case kEvaluate: return MF_EVALUATE;
-    case kEnd: break;
-  }
-  return MF_END;
-}
-
-void describe(mf_job& job, const ProgramTask& task, mf_task& out) {
-  const std::size_t size = out.size;
-  out = {};
-  out.size = size;
-  out.kind = kind_of(task.kind);
-  out.step = task.step;
-  out.number = task.number;
-  out.detail = "";
-  ProgramComputer& computer = job.worker->computer();
-  if (task.kind == ProgramTask::Kind::kMicrobatch || task.kind == ProgramTask::Kind::kEvaluate) {
-    job.samples = computer.samples_of(task);
-    out.samples = job.samples.ids.data();
-    out.epochs = job.samples.epochs.data();
-    out.sample_count = job.samples.ids.size();
-    out.seed = computer.seed_of(task);
-  } else if (task.kind == ProgramTask::Kind::kUpdate) {
-    const float* means = job.worker->state().mean_gradients().data();
-    job.gradients.clear();
-    for (const std::size_t elements : job.parameter_elements) {
-      job.gradients.push_back(means);
-      means += elements;
-    }
-    out.gradients = job.gradients.data();
-    out.loss = task.loss;
-    out.speaks = computer.has_first() ? 1 : 0;
-  } else if (task.kind == ProgramTask::Kind::kLoad) {
-    job.loaded_state = &job.worker->state().take_loaded();
-  } else {
-    out.outcome = outcome_of(job.worker->end().reason);
-    out.detail = job.worker->end().detail.c_str();
-  }
 }
 
 /// What the caller has room for must be all that this version writes or reads.
@@ -270,6 +195,31 @@ mf_code mf_set_metric(mf_job* job, size_t metric, double value) {
   });
 }
 
+mf_code mf_register_sums(mf_job* job, const char* const* names, size_t count) {
+  return guarded(job, [&](mf_job& j) {
+    if (j.started) {
+      return fail(j, MF_REFUSED, "sums are registered before mf_start()");
+    }
+    j.job.sums.assign(names, names + count);
+    j.sums.assign(count, 0.0);
+    return MF_OK;
+  });
+}
+
+mf_code mf_set_sum(mf_job* job, size_t sum, double value) {
+  return guarded(job, [&](mf_job& j) {
+    if (sum >= j.sums.size()) {
+      return fail(j, MF_REFUSED, "no such sum was registered");
+    }
+    if (!(std::abs(value) <= ProgramComputer::kSumMax)) {
+      return fail(j, MF_REFUSED,
+                  "the sum " + j.job.sums[sum] + " of an evaluation must be from -1e9 to 1e9");
+    }
+    j.sums[sum] = value;
+    return MF_OK;
+  });
+}
+
 mf_code mf_set_weight(mf_job* job, double weight) {
   constexpr double kWeightMax = 1e9;
   return guarded(job, [&](mf_job& j) {
@@ -343,13 +293,20 @@ mf_code mf_next(mf_job* job, mf_task* task, uint32_t timeout_ms) {
     if (j.at_hand == ProgramTask::Kind::kMicrobatch || j.at_hand == ProgramTask::Kind::kEvaluate) {
       return fail(j, MF_REFUSED, "the result of the task before was not given");
     }
+    if (j.at_hand == ProgramTask::Kind::kLoad) {
+      const Result<void> taken = j.worker->state().was_taken();
+      if (!taken.ok()) {
+        j.worker->abandon(taken.error().detail);
+        return answer(j, taken);
+      }
+    }
     const auto next = j.worker->next(std::chrono::milliseconds(timeout_ms));
     if (!next) {
       j.at_hand.reset();
       return MF_TIMEOUT;
     }
     j.at_hand = next->kind;
-    describe(j, *next, *task);
+    mayfly::library::describe(j, *next, *task);
     return MF_OK;
   });
 }
@@ -403,7 +360,8 @@ mf_code mf_evaluated(mf_job* job, uint64_t correct, double loss_sum) {
   return guarded(job, [&](mf_job& j) {
     const mf_code code = expect(j, ProgramTask::Kind::kEvaluate, "nothing was to be evaluated");
     if (code == MF_OK) {
-      j.worker->computer().evaluated(correct, loss_sum);
+      j.worker->computer().evaluated(correct, loss_sum, j.sums);
+      std::ranges::fill(j.sums, 0.0);
       j.at_hand.reset();
     }
     return code;
@@ -422,7 +380,18 @@ mf_code mf_take_evaluation(mf_job* job, mf_evaluation* evaluation) {
     if (!found) {
       return MF_TIMEOUT;
     }
+    j.total_sums = found->sums;
     *evaluation = {evaluation->size, found->step, found->samples, found->correct, found->loss_sum};
+    return MF_OK;
+  });
+}
+
+mf_code mf_total_sums(mf_job* job, double* totals, size_t count) {
+  return guarded(job, [&](mf_job& j) {
+    if (count != j.total_sums.size()) {
+      return fail(j, MF_REFUSED, "no evaluation with so many sums was taken");
+    }
+    std::ranges::copy(j.total_sums, totals);
     return MF_OK;
   });
 }

@@ -71,6 +71,7 @@ std::string worker_args_on_hosts(const JobConfig& config) {
   add(config.loader_threads != 0, "--loader-threads", std::to_string(config.loader_threads));
   add(!config.store.empty(), "--store", config.store);
   add(config.store_peers, "--store-peers", "");
+  add(!config.prepared_store.empty(), "--prepared-store", config.prepared_store);
   add(!config.data.starts_with(kProcedural), "--data",
       shell_quoted(std::filesystem::absolute(config.data).string()));
   // Of the worker's own folder, which goes with the worker.

@@ -24,9 +24,10 @@ struct JobConfig {
   /// small size, else the model's usual one (32 or 224).
   std::uint32_t image_size = 0;
   bool skip_corrupt = false;
-  std::string cache_dir;     ///< of decoded images; empty = .cache beside the run directory
-  std::string store;         ///< memory for encoded images of a host, such as 8GiB; empty = none
-  bool store_peers = false;  ///< hosts ask each other for images of their stores
+  std::string cache_dir;       ///< of decoded images; empty = .cache beside the run directory
+  std::string store;           ///< memory for encoded images of a host, such as 8GiB; empty = none
+  bool store_peers = false;    ///< hosts ask each other for images of their stores
+  std::string prepared_store;  ///< memory for prepared images that jobs share; empty = none
   std::uint64_t seed = 1;
   std::uint64_t data_seed = 0;  ///< of sample order and augmentation; 0 = seed
   /// Fine-tuning: a weight file (nn/weight_file.hpp), checkpoint folder or run directory whose

@@ -189,14 +189,14 @@ std::vector<Setting> data_settings() {
            "32 or 224 depending on the model"),
       make("skip_corrupt", &C::skip_corrupt, "skip unusable images and count them"),
       make("cache_dir", &C::cache_dir,
-           "folder for decoded images and sizes of images; empty = .cache beside the run directory",
-           kOwn),
+           "folder for decoded images; empty = .cache beside the run directory", kOwn),
       make("store", &C::store,
            "memory for encoded training images of a host, such as 8GiB; empty = none", kOwn),
       make("store_peers", &C::store_peers, "get images from the stores of other hosts", kOwn),
+      make("prepared_store", &C::prepared_store,
+           "memory for prepared images that jobs of a host share, such as 1GiB", kOwn),
       make("loader_threads", &C::loader_threads,
-           "threads per worker that prepare data; 0 = 1, or one per compute thread for JPEGs",
-           kOwn),
+           "threads per worker that prepare data; 0 = 1, for JPEGs as many as compute", kOwn),
   };
 }
 
@@ -293,8 +293,8 @@ std::vector<Setting> elasticity_settings() {
       make("starved_max_ms", &C::starved_max_ms,
            "the same for a worker whose machine answers and whose process is not stopped"),
       make("hang_max_ms", &C::hang_max_ms,
-           "evict a worker whose trainer makes no progress for longer; adapts upwards; 0 = only "
-           "report it"),
+           "evict a worker whose trainer makes no progress for longer; adapts upwards, and the "
+           "default down to 2 s while computing is regular; 0 = only report it"),
       make("rebalance", &C::rebalance,
            "move microbatches to faster workers when measured speeds change"),
       make("evict_stragglers", &C::evict_stragglers,

@@ -259,6 +259,9 @@ Complaint check_workers(const JobConfig& c) {
   if (!c.store.empty() && !bytes_in(c.store, 1, kStoreMax)) {
     return "store " + c.store + " is no size from 1B to 512GiB, such as 8GiB";
   }
+  if (!c.prepared_store.empty() && !bytes_in(c.prepared_store, 1, kStoreMax)) {
+    return "prepared_store " + c.prepared_store + " is no size from 1B to 512GiB, such as 1GiB";
+  }
   if (c.loader_threads > 1024) {
     return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
   }

@@ -30,6 +30,7 @@ struct ProgramFacts {
   std::uint64_t test_samples = 0;                           ///< 0 = nothing is evaluated
   std::vector<std::string> tensors;                         ///< parts of the state, for people
   std::vector<std::pair<std::string, std::string>> equals;  ///< (name, text)
+  std::vector<std::string> sums = {};                       ///< of its evaluations, by name
 
   /// Their description for JSON; see engine/run/records.hpp.
   static void fields(auto& io, auto& r) {
@@ -39,6 +40,7 @@ struct ProgramFacts {
     io("test_samples", r.test_samples);
     io("tensors", r.tensors);
     io("equals", r.equals);
+    io.unless(std::vector<std::string>(), "sums", r.sums);
   }
   friend bool operator==(const ProgramFacts&, const ProgramFacts&) = default;
 };

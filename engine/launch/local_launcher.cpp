@@ -115,7 +115,9 @@ int LocalLauncher::run() {
     (void)refuse({Errc::kRefused, fmt::format("{} (log: {})", *refusal_, refusal_log_)},
                  kExitUsage);
   }
-  return process_->finish(*end);
+  const bool all_well = have_programs_succeeded();
+  const int code = process_->finish(*end);
+  return code == kExitDone && !all_well ? kExitFailed : code;
 }
 
 /// Each worker reads the run directory's config.toml, not our command line: a worker that starts an
@@ -260,6 +262,7 @@ std::string LocalLauncher::log_path(std::size_t worker) const {
 /// Workers are found among the members by their process ids, since ids of members are handed out by
 /// the coordinator, and one process may get several in turn.
 void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
+  const bool is_over = process_->recorder().end().has_value();
   for (Worker& worker : workers_) {
     const auto pid = static_cast<std::uint32_t>(provider_.pid_of(worker.id));
     const auto member =
@@ -269,7 +272,9 @@ void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
     worker.is_leaving =
         worker.is_leaving || (is_member && member->phase == elastic::MemberPhase::kLeaving);
     worker.was_member = worker.was_member || is_member;
-    worker.is_lost = worker.running && worker.was_member && !is_member;
+    if (!is_over) {  // then nobody is a member
+      worker.is_lost = worker.running && worker.was_member && !is_member;
+    }
   }
 }
 
@@ -410,7 +415,9 @@ void LocalLauncher::wait_for_workers() {
   const auto any_running = [this] {
     return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.running; });
   };
-  for (const Worker& worker : workers_) {
+  for (Worker& worker : workers_) {
+    worker.outlived_job =
+        !command_.empty() && worker.running && worker.was_member && !worker.is_lost;
     if (worker.running) {
       (void)provider_.signal(worker.id, SIGCONT);  // a stopped one must receive the next signal
     }
@@ -419,6 +426,22 @@ void LocalLauncher::wait_for_workers() {
     std::this_thread::sleep_for(kPollInterval);
     poll_workers();
   }
+}
+
+/// What a program does after its loop, such as saving the model once more, may fail, too.
+bool LocalLauncher::have_programs_succeeded() {
+  bool all_well = true;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    if (worker.outlived_job && worker.has_failed && !worker.has_refused) {
+      all_well = false;
+      process_->note("program_failed_afterwards",
+                     fmt::format("the program of local worker {} failed after the job's end ({}): "
+                                 "{}; its output is in {}",
+                                 i, worker.end, last_line(i), log_path(i)));
+    }
+  }
+  return all_well;
 }
 
 std::vector<std::size_t> LocalLauncher::running_workers() const {

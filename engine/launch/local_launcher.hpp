@@ -55,10 +55,11 @@ class LocalLauncher {
     bool told_to_leave = false;
     bool is_killed_by_plan = false;  // and so is not replaced
     bool was_member = false;
-    bool is_lost = false;      // was a member, is none now: its process ends, or joins again
-    bool has_refused = false;  // ended because what it was told cannot be done here
-    bool has_failed = false;   // was killed or ended with an error
-    std::string end;           // how it ended
+    bool is_lost = false;       // was a member, is none now: its process ends, or joins again
+    bool has_refused = false;   // ended because what it was told cannot be done here
+    bool has_failed = false;    // was killed or ended with an error
+    bool outlived_job = false;  // a program of the user's own that was a member to the end
+    std::string end;            // how it ended
 
     /// Counts when the job is scaled: it is a member, is about to become one, or was evicted and
     /// joins again.
@@ -94,6 +95,8 @@ class LocalLauncher {
   [[nodiscard]] bool is_anybody_lost() const;
   void follow_signals();
   void wait_for_workers();
+  /// False if a program that was a member to the job's end has failed after it, which is noted.
+  bool have_programs_succeeded();
   [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
 
   JobConfig requested_;

@@ -45,7 +45,8 @@ MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& cli
   const std::uint64_t state_bytes = parts.state.packed_size();
   Trainer trainer({parts.job, parts.layout, parts.feed, parts.computer, parts.state,
                    parts.transport, client, link, checkpoints, parts.board, parts.token,
-                   parts.untold.steps, parts.trace, parts.after_commit, parts.device_sums});
+                   parts.untold.steps, parts.trace, parts.after_commit, parts.device_sums,
+                   [&parts] { return parts.signals.asked(); }});
   client.start(link);
   if (client.joins_late() && can_observe) {
     trainer.prepare_to_observe();
@@ -62,8 +63,15 @@ MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& cli
     mark_as_left_alone(config);
   }
   parts.signals.tell(nullptr);
-  const double waited_ms = parts.feed == nullptr ? 0 : to_ms(parts.feed->time_waited().total());
-  client.send_report(encode_record(WorkerRecord{waited_ms, value(trainer.committed())}));
+  WorkerRecord used;
+  used.steps = value(trainer.committed());
+  if (parts.feed != nullptr) {
+    const datasets::LoaderWork loaded = parts.feed->work();
+    used.loader_wait_ms = to_ms(parts.feed->time_waited().total());
+    used.prep_seconds = to_seconds(loaded.prep);
+    used.bytes_read = loaded.bytes;
+  }
+  client.send_report(encode_record(used));
   std::vector<std::string> unproven_peers = trainer.unproven_peers(leave.reason);
   return {std::move(leave), std::move(unproven_peers)};
 }

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/digest.hpp"
@@ -240,7 +239,7 @@ void ComputePool::Worker::evaluate(std::uint32_t chunk) {
       engine_->evaluate(pool_.weights_, {test_images_, test_labels_});
   const std::lock_guard lock(pool_.mutex_);
   pool_.evaluation_.correct += result.correct;
-  pool_.evaluation_.loss_fixed += std::llround(result.loss_sum * (1 << 20));
+  pool_.evaluation_.loss.add(result.loss_sum);
   pool_.evaluation_.samples += static_cast<std::int64_t>(count);
 }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -490,10 +489,10 @@ void PsTrainer::evaluate(const nn::ModelState& state) {
     fail(failure->detail);
     return;
   }
-  const double loss = std::ldexp(static_cast<double>(sums.loss_fixed), -20);
   const auto samples = static_cast<double>(sums.samples);
-  parts_.client.send_report(encode_record(EvaluationRecord{
-      value(state.committed), static_cast<double>(sums.correct) / samples, loss / samples}));
+  parts_.client.send_report(encode_record(
+      EvaluationRecord{value(state.committed), static_cast<double>(sums.correct) / samples,
+                       sums.loss.total() / samples}));
 }
 
 }  // namespace mayfly::engine

@@ -92,8 +92,8 @@ elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
   core.fingerprint = job.fingerprint;
   core.last_step = Step{job.total_steps};
   core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
-  core.stalls.evict_floor = milliseconds(config.hang_max_ms);
-  core.stalls.report_only = config.hang_max_ms == 0;
+  core.stalls.evict_after(milliseconds(config.hang_max_ms),
+                          config.hang_max_ms == JobConfig{}.hang_max_ms);
   if (is_program(config)) {
     core.observe_from_bytes = UINT64_MAX;  // its update is code that works on one state
   } else if (!job.bucket_size.tuned) {
@@ -248,9 +248,9 @@ Result<void> CoordinatorProcess::keep_facts(const JobFacts& facts) const {
   return write_file_atomic(facts_path(job_->config.run_dir), to_json(facts) + "\n");
 }
 
-/// On the thread of transfers, while the server takes no worker in. Others read `job_->config`
-/// only.
+/// On the thread of transfers, while no worker is taken in. Others read only `job_->config`.
 Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
+  const std::string sentence = sentence_of(facts, job_->config);
   TRY_ASSIGN(std::unique_ptr<Job> tried, begin_job(job_->config));
   TRY(complete_job(*tried, facts));
   TRY(try_starting_state(*tried));
@@ -266,7 +266,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   if (!is_complete) {
     return Error{Errc::kRefused, "the job is over"};
   }
-  recorder_->note("data", sentence_of(facts, job_->config.workers));
+  recorder_->note("data", sentence);
   return {};
 }
 

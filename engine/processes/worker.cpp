@@ -13,11 +13,14 @@
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/local_provider.hpp"
 #include "cloud_hooks/notice/notice_watcher.hpp"
+#include "datasets/prepared_store.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/reconnect.hpp"
@@ -61,6 +64,32 @@ std::uint32_t compute_threads(const JobConfig& config) {
 std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
   const std::uint32_t share = std::thread::hardware_concurrency() / std::max(1U, config.workers);
   return uses_cuda(config.device) ? std::max(1U, share) : compute_threads;
+}
+
+/// Null without --prepared-store, and for images that are decoded once.
+Result<std::shared_ptr<datasets::PreparedStore>> prepared_store_of(
+    const Job& job, const datasets::LoaderOptions& loading) {
+  if (job.config.prepared_store.empty() || !job.data.encoded) {
+    return std::shared_ptr<datasets::PreparedStore>();
+  }
+  const auto side = static_cast<std::uint64_t>(job.data.train->image_size());
+  Digester key;  // of all that a sample depends on, beside its position
+  for (const Digest& part : {job.data.files, job.data.digest}) {
+    key.add_value(part.high);
+    key.add_value(part.low);
+  }
+  key.add_value(side);
+  key.add_value(loading.seed);
+  key.add_value(static_cast<std::uint8_t>(loading.augment));
+  TRY_ASSIGN(
+      std::shared_ptr<datasets::PreparedStore> store,
+      datasets::PreparedStore::join({.key = key.finish(),
+                                     .sample_bytes = 3 * side * side,
+                                     .bytes_max = bytes_in(job.config.prepared_store).value(),
+                                     .folder = {}}));
+  log::info(fmt::format("jobs of this host with the same samples share up to {} prepared ones",
+                        store->capacity()));
+  return store;
 }
 
 datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_threads) {
@@ -192,6 +221,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   const std::uint32_t threads = compute_threads(config);
   datasets::LoaderOptions loading = loader_options(*parts.job, threads);
   loading.pace = pace_of(config, parts);
+  TRY_ASSIGN(loading.prepared, prepared_store_of(*parts.job, loading));
   parts.loader = datasets::make_loader(parts.job->data, loading);
   TRY_ASSIGN(parts.pool,
              ComputePool::start(*parts.job, *parts.layout, *parts.loader, parts.ledger.get(),
@@ -353,6 +383,10 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       log::info("joining again without the parameter server");
     }
     if (part.comes_back ? signals.asked() : !may_rejoin(part.leave, limit, signals)) {
+      if (part.leave.reason == elastic::DismissReason::kDrained &&
+          parts.job->data.peers != nullptr) {
+        parts.job->data.peers->serve_after_leaving();
+      }
       return exit_code_of(part.leave);
     }
     parts.peer_reach->evicted(part.unproven_peers, monotonic_now());

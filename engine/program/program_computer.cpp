@@ -1,7 +1,6 @@
 #include "engine/program/program_computer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.hpp"
@@ -9,11 +8,6 @@
 #include "base/random.hpp"
 
 namespace mayfly::engine {
-namespace {
-
-constexpr double kLossUnits = 1 << 20;  // of EvaluationSums::loss_fixed
-
-}  // namespace
 
 ProgramComputer::ProgramComputer(const Job& job, const ReductionLayout& layout,
                                  const ProgramTensors& tensors, ProgramState& state,
@@ -113,11 +107,23 @@ void ProgramComputer::add(const MicrobatchResult& result) {
   mailbox_.done();
 }
 
-void ProgramComputer::evaluated(std::uint64_t correct, double loss_sum) {
+EvaluationSums ProgramComputer::no_sums() const {
+  EvaluationSums sums;
+  sums.own.resize(job_.facts.program.sums.size());
+  return sums;
+}
+
+void ProgramComputer::evaluated(std::uint64_t correct, double loss_sum,
+                                std::span<const double> own) {
   const std::optional<ProgramTask> task = mailbox_.current();
   ENSURE(task && task->kind == ProgramTask::Kind::kEvaluate, "a chunk is at hand");
-  evaluation_ = {static_cast<std::int64_t>(correct), std::llround(loss_sum * kLossUnits),
-                 static_cast<std::int64_t>(samples_of(*task).ids.size())};
+  evaluation_ = no_sums();
+  evaluation_.correct = static_cast<std::int64_t>(correct);
+  evaluation_.loss.add(loss_sum);
+  evaluation_.samples = static_cast<std::int64_t>(samples_of(*task).ids.size());
+  for (std::size_t i = 0; i < std::min(own.size(), evaluation_.own.size()); ++i) {
+    evaluation_.own[i].add(own[i]);
+  }
   mailbox_.done();
 }
 
@@ -155,24 +161,32 @@ std::size_t ProgramComputer::test_chunks() const {
 }
 
 EvaluationSums ProgramComputer::evaluate(std::span<const std::uint32_t> chunks) {
-  EvaluationSums sums;
+  EvaluationSums sums = no_sums();
   for (const std::uint32_t chunk : chunks) {
     if (mailbox_.is_interrupted()) {
       break;
     }
     mailbox_.ask({ProgramTask::Kind::kEvaluate, value(state_.committed()), chunk});
     sums.correct += evaluation_.correct;
-    sums.loss_fixed += evaluation_.loss_fixed;
+    sums.loss.add(evaluation_.loss);
     sums.samples += evaluation_.samples;
+    for (std::size_t i = 0; i < sums.own.size(); ++i) {
+      sums.own[i].add(evaluation_.own[i]);
+    }
   }
   return sums;
 }
 
 void ProgramComputer::evaluated_by_all(const EvaluationSums& sums) {
   const std::lock_guard lock(mutex_);
-  evaluated_ = {value(state_.committed()), static_cast<std::uint64_t>(sums.samples),
+  evaluated_ = {value(state_.committed()),
+                static_cast<std::uint64_t>(sums.samples),
                 static_cast<std::uint64_t>(sums.correct),
-                static_cast<double>(sums.loss_fixed) / kLossUnits};
+                sums.loss.total(),
+                {}};
+  for (const OrderlessSum& sum : sums.own) {
+    evaluated_->sums.push_back(sum.total());
+  }
 }
 
 std::optional<ProgramEvaluation> ProgramComputer::take_evaluation() {

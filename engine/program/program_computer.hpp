@@ -37,6 +37,7 @@ struct ProgramEvaluation {
   std::uint64_t samples = 0;
   std::uint64_t correct = 0;
   double loss_sum = 0;
+  std::vector<double> sums;  ///< the program's own (ProgramFacts::sums)
 };
 
 class ProgramComputer final : public Computer {
@@ -59,8 +60,10 @@ class ProgramComputer final : public Computer {
   void begins() { taken_ = monotonic_now(); }
   /// Adds the result of the microbatch at hand.
   void add(const MicrobatchResult& result);
-  /// The result of the chunk at hand: how many predictions were right, and the sum of the losses.
-  void evaluated(std::uint64_t correct, double loss_sum);
+  /// The result of the chunk at hand: how many predictions were right, the sum of the losses, and
+  /// the program's own sums, each finite and at most kSumMax.
+  void evaluated(std::uint64_t correct, double loss_sum, std::span<const double> own = {});
+  static constexpr double kSumMax = 1e9;
   /// Whether the first microbatch of the step was computed here, which is so for one worker of the
   /// job's in each step. While the program updates.
   [[nodiscard]] bool has_first() const { return has_first_; }
@@ -90,6 +93,7 @@ class ProgramComputer final : public Computer {
 
  private:
   void fill(const MicrobatchResult& result);
+  [[nodiscard]] EvaluationSums no_sums() const;
 
   const Job& job_;
   const ReductionLayout& layout_;

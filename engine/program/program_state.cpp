@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/check.hpp"
@@ -89,59 +91,6 @@ ByteSpan take_front(ByteSpan& bytes, std::size_t size) {
 
 }  // namespace
 
-SummedTensors ProgramTensors::summed() const {
-  SummedTensors all;
-  for (const ProgramTensor& buffer : buffers) {
-    if (buffer.is_summable()) {
-      all.statistics.push_back({buffer.name, buffer.elements});
-    }
-  }
-  for (const std::string& metric : metrics) {
-    all.statistics.push_back({metric, 1});
-  }
-  for (const ProgramTensor& parameter : parameters) {
-    all.parameters.push_back({parameter.name, parameter.elements});
-  }
-  return all;
-}
-
-std::vector<std::string> ProgramTensors::part_names() const {
-  std::vector<std::string> names;
-  for (const auto* tensors : {&parameters, &buffers}) {
-    for (const ProgramTensor& tensor : *tensors) {
-      names.push_back(tensor.name);
-    }
-  }
-  names.emplace_back("state of the optimizer");
-  names.emplace_back("exponents");
-  return names;
-}
-
-Digest ProgramTensors::layout_digest() const {
-  Digester digester;
-  for (const auto* tensors : {&parameters, &buffers}) {
-    digester.add_value(tensors->size());
-    for (const ProgramTensor& tensor : *tensors) {
-      const std::string text = tensor.name + '\n' + tensor.type + nn::shape_text(tensor.shape);
-      digester.add(std::as_bytes(std::span(text)));
-    }
-  }
-  for (const std::string& metric : metrics) {
-    digester.add(std::as_bytes(std::span(metric)));
-  }
-  return digester.finish();
-}
-
-Digest ProgramTensors::content_digest() const {
-  Digester digester;
-  for (const auto* tensors : {&parameters, &buffers}) {
-    for (const ProgramTensor& tensor : *tensors) {
-      add_tensor(digester, tensor, tensor.content());
-    }
-  }
-  return digester.finish();
-}
-
 ProgramState::ProgramState(const Job& job, const ReductionLayout& layout, ProgramTensors tensors,
                            std::size_t optimizer_bytes_max, Mailbox& mailbox)
     : job_(job),
@@ -159,12 +108,14 @@ ProgramState::ProgramState(const Job& job, const ReductionLayout& layout, Progra
 
 Result<void> ProgramState::set_optimizer_state(std::vector<ProgramTensor> tensors, Bytes blob,
                                                double learning_rate) {
-  optimizer_ = std::move(tensors);
-  blob_ = std::move(blob);
-  learning_rate_ = learning_rate;
   constexpr std::size_t kBytesOfEach = 128;  // of the header of the container, beside the name
-  std::size_t bytes = blob_.size() + 2 * kBytesOfEach;
-  for (const ProgramTensor& tensor : optimizer_) {
+  std::size_t bytes = blob.size() + 2 * kBytesOfEach;
+  std::set<std::string_view> names = {kBlobName, kExponentsName};
+  for (const ProgramTensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("the optimizer has two tensors of the name {}", tensor.name)};
+    }
     bytes += tensor.bytes + tensor.name.size() + kBytesOfEach;
   }
   if (bytes > rest_bytes_max_) {
@@ -173,6 +124,9 @@ Result<void> ProgramState::set_optimizer_state(std::vector<ProgramTensor> tensor
                              "and {} were reserved for it when the job began",
                              bytes, rest_bytes_max_)};
   }
+  optimizer_ = std::move(tensors);
+  blob_ = std::move(blob);
+  learning_rate_ = learning_rate;
   return {};
 }
 
@@ -291,6 +245,10 @@ Result<void> ProgramState::split_rest(ByteSpan rest, LoadedState& into) const {
       into.tensors.push_back({name, tensor});
     }
   }
+  // A file lists its tensors by name and holds them in the order in which they were given.
+  std::ranges::stable_sort(into.tensors, {}, [](const nn::NamedTensor& named) {
+    return std::pair(named.tensor.bytes.data(), named.tensor.bytes.size());
+  });
   return {};
 }
 
@@ -357,6 +315,7 @@ Result<void> ProgramState::unpack(ByteSpan packed) {
     incoming.buffers.push_back(take_front(packed, buffer.bytes));
   }
   TRY(split_rest(packed.first(rest_bytes), incoming.rest));
+  incoming.is_of_member = true;
   hand_in(std::move(incoming));
   return {};
 }
@@ -378,6 +337,23 @@ const LoadedState& ProgramState::take_loaded() {
   }
   restore_buffers();
   return incoming_.rest;
+}
+
+Result<void> ProgramState::was_taken() const {
+  const std::vector<nn::NamedTensor>& loaded = incoming_.rest.tensors;
+  const std::size_t count = incoming_.is_of_member ? std::max(loaded.size(), optimizer_.size()) : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_equal = i < loaded.size() && i < optimizer_.size() &&
+                          loaded[i].name == optimizer_[i].name &&
+                          std::ranges::equal(loaded[i].tensor.bytes, optimizer_[i].content());
+    if (!is_equal) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("a state has come, and the program has not taken the tensor {} of "
+                               "the optimizer as it is",
+                               i < loaded.size() ? loaded[i].name : optimizer_[i].name)};
+    }
+  }
+  return {};
 }
 
 // ---- checkpoints

@@ -28,24 +28,9 @@
 
 namespace mayfly::engine {
 
-/// What a program registers before its job begins.
-struct ProgramTensors {
-  std::vector<ProgramTensor> parameters;  ///< of any type; their gradients are of 32 bits
-  std::vector<ProgramTensor> buffers;     ///< constants, unless ProgramTensor::is_summable()
-  std::vector<std::string> metrics{};     ///< names of figures of which means go on record
-
-  /// What the reduction of a step sums. The last parameter's gradients are ready first.
-  [[nodiscard]] SummedTensors summed() const;
-  /// Names of the parts of ProgramState::part_hashes().
-  [[nodiscard]] std::vector<std::string> part_names() const;
-  /// Of names, types and shapes.
-  [[nodiscard]] Digest layout_digest() const;
-  /// Of the content.
-  [[nodiscard]] Digest content_digest() const;
-};
-
-/// Of a state that has come, what the program takes itself: the optimizer's tensors and the blob.
-/// Valid until its next task.
+/// Of a state that has come, what the program takes itself: the optimizer's tensors, in the order
+/// in which the program that had the state gave them (set_optimizer_state()), and the blob. Valid
+/// until its next task.
 struct LoadedState {
   std::vector<nn::NamedTensor> tensors;
   ByteSpan blob;
@@ -67,8 +52,9 @@ class ProgramState final : public StateKeeper {
   void update_with(Computer& computer) { computer_ = &computer; }
 
   // The program's thread, while it has a task:
-  /// The optimizer's tensors and the blob from now on. kInvalidInput if they are larger than was
-  /// said at the beginning, with both sizes.
+  /// The optimizer's tensors and the blob from now on. kInvalidInput, and those of before stay, if
+  /// they are larger than was said at the beginning, with both sizes, or if two tensors have one
+  /// name.
   [[nodiscard]] Result<void> set_optimizer_state(std::vector<ProgramTensor> tensors, Bytes blob,
                                                  double learning_rate);
   /// Sets the program's buffers to the committed values.
@@ -82,6 +68,10 @@ class ProgramState final : public StateKeeper {
   [[nodiscard]] std::span<const float> mean_gradients() const;
   /// In the task kLoad: puts parameters and buffers in their place and returns the rest.
   [[nodiscard]] const LoadedState& take_loaded();
+  /// At the end of the task kLoad: kInvalidInput with the name of a tensor if the optimizer's
+  /// tensors are not those of the member from which the state has come. What a program makes of a
+  /// checkpoint is its own decision.
+  [[nodiscard]] Result<void> was_taken() const;
 
   // The trainer's thread:
   /// Takes the state of a checkpoint. kCorrupt, or kInvalidInput with the tensor that does not fit.
@@ -115,6 +105,7 @@ class ProgramState final : public StateKeeper {
     std::vector<ByteSpan> parameters;
     std::vector<ByteSpan> buffers;
     LoadedState rest;
+    bool is_of_member = false;
   };
   /// Calls `function` with each buffer that is no constant: its place among the buffers, and that
   /// of its first element among the statistics.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors in the memory of a program.
+// Tensors in the memory of a program, and what it registers before its job begins.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/digest.hpp"
+#include "engine/reduction/reduction_layout.hpp"
 #include "nn/safetensors.hpp"
 
 namespace mayfly::engine {
@@ -25,6 +27,22 @@ struct ProgramTensor {
   [[nodiscard]] bool is_summable() const { return type == "F32" || type == "F64" || type == "I64"; }
   [[nodiscard]] ByteSpan content() const { return {data, bytes}; }
   [[nodiscard]] nn::NamedTensor view() const { return {name, {type, shape, content()}}; }
+};
+
+/// What a program registers before its job begins.
+struct ProgramTensors {
+  std::vector<ProgramTensor> parameters;  ///< of any type; their gradients are of 32 bits
+  std::vector<ProgramTensor> buffers;     ///< constants, unless ProgramTensor::is_summable()
+  std::vector<std::string> metrics{};     ///< names of figures of which means go on record
+
+  /// What the reduction of a step sums. The last parameter's gradients are ready first.
+  [[nodiscard]] SummedTensors summed() const;
+  /// Names of the parts of ProgramState::part_hashes().
+  [[nodiscard]] std::vector<std::string> part_names() const;
+  /// Of names, types and shapes.
+  [[nodiscard]] Digest layout_digest() const;
+  /// Of the content.
+  [[nodiscard]] Digest content_digest() const;
 };
 
 }  // namespace mayfly::engine

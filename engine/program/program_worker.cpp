@@ -1,9 +1,11 @@
 #include "engine/program/program_worker.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
@@ -25,6 +27,8 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kJobFileBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kFailedSamplesMax = 10'000;  // a report has room for them
+constexpr Duration kReportTimeout = seconds(1);
 
 /// Of the coordinator that `environment` names, with the worker's own in place of them.
 Result<JobConfig> settings_of(const std::map<std::string, std::string>& environment) {
@@ -57,6 +61,7 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
   facts.program.global_batch = program.global_batch;
   facts.program.microbatch = program.microbatch;
   facts.program.test_samples = program.test_samples;
+  facts.program.sums = program.sums;
   facts.program.tensors = tensors.part_names();
   facts.program.equals = program.equals;
   facts.program.equals.emplace_back("tensors", to_string(tensors.layout_digest()));
@@ -65,6 +70,8 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
   facts.program.equals.emplace_back("bytes of the optimizer",
                                     fmt::format("{}", program.optimizer_bytes_max));
   facts.program.equals.emplace_back("test chunk", fmt::format("{}", program.test_chunk));
+  facts.program.equals.emplace_back("sums of an evaluation",
+                                    fmt::format("{}", fmt::join(program.sums, ", ")));
   return facts;
 }
 
@@ -290,8 +297,25 @@ void ProgramWorker::note(const std::string& kind, const std::string& text) {
 }
 
 void ProgramWorker::abandon(const std::string& why) {
+  const std::optional<ProgramTask> task = mailbox_.current();
   mailbox_.abandon();
-  note(NoteRecord::kProgramFailed, why);
+  const std::lock_guard lock(client_mutex_);
+  if (std::exchange(is_abandoned_, true) || client_ == nullptr) {
+    return;
+  }
+  ProgramFailureRecord failure{value(client_->id()), why, {}, {}};
+  if (task && task->kind == ProgramTask::Kind::kMicrobatch) {
+    failure.at = fmt::format("microbatch {} of step {}", task->number, task->step);
+  } else if (task && task->kind == ProgramTask::Kind::kEvaluate) {
+    failure.at = fmt::format("chunk {} of the evaluation after step {}", task->number, task->step);
+  }
+  if (!failure.at.empty()) {
+    failure.samples = computer_->samples_of(*task).ids;
+    failure.samples.resize(std::min(failure.samples.size(), kFailedSamplesMax));
+  }
+  client_->send_report(encode_record(failure));
+  // The process is about to end, and with it what has not been sent.
+  (void)elastic::wait_for_reports(*client_, client_->view(), monotonic_now() + kReportTimeout);
 }
 
 }  // namespace mayfly::engine

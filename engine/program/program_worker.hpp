@@ -36,6 +36,7 @@ struct ProgramJob {
   std::uint64_t train_samples = 0;  ///< at least one
   std::uint64_t test_samples = 0;   ///< 0 = nothing is evaluated
   std::uint32_t test_chunk = 1;     ///< of which are evaluated at once
+  std::vector<std::string> sums;    ///< of an evaluation, beside right predictions and losses
   std::uint64_t steps = 0;
   std::uint32_t global_batch = 0;
   std::uint32_t microbatch = 0;
@@ -95,7 +96,8 @@ class ProgramWorker {
   [[nodiscard]] Result<void> stop();
   /// An event on record (events.jsonl).
   void note(const std::string& kind, const std::string& text);
-  /// The program cannot go on: its worker is lost to the job when its process ends.
+  /// The program cannot go on: its worker is lost to the job when its process ends. The first
+  /// reason goes on record; waits for up to a second until it is.
   void abandon(const std::string& why);
 
  private:
@@ -129,6 +131,7 @@ class ProgramWorker {
   elastic::MemberClient* client_ = nullptr;  // guarded by client_mutex_
   ProgramEnd end_;                           // before the task kEnd
   bool is_over_ = false;                     // the program's thread only
+  bool is_abandoned_ = false;                // the program's thread only
   std::thread thread_;
 };
 

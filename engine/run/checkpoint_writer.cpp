@@ -262,6 +262,12 @@ void CheckpointWriter::write_later(Step committed, nn::CheckpointFiles files) {
   changed_.notify_all();
 }
 
+void CheckpointWriter::hurry(bool is_urgent) {
+  if (uploader_ != nullptr) {
+    uploader_->hurry(is_urgent);
+  }
+}
+
 bool CheckpointWriter::write_now(Step committed, nn::CheckpointFiles files) {
   std::uint64_t order = 0;
   {

@@ -42,6 +42,8 @@ class CheckpointUploader {
 
   /// Sends it in the background; replaces one that has not begun to travel. Any thread.
   void upload(Step step, nn::CheckpointFiles files);
+  /// Whether it goes on without regard to the pace from now on. Any thread.
+  void hurry(bool is_urgent) { is_urgent_ = is_urgent; }
 
   /// Waits until a coordinator has what was given last, from now on without regard to the pace.
   /// kRefused with the coordinator's reason; kAborted once `is_over` says so; kDeadline if nothing
@@ -104,6 +106,8 @@ class CheckpointWriter {
 
   /// Writes the checkpoint of this step in the background; replaces an older one that still waits.
   void write_later(Step committed, nn::CheckpointFiles files);
+  /// Whether what is written travels to the coordinator at full speed from now on.
+  void hurry(bool is_urgent);
   /// Writes it before returning, after any write in progress; not again if it is on disk already.
   /// Whether it is there now.
   bool write_now(Step committed, nn::CheckpointFiles files);

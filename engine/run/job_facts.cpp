@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/file.hpp"
 #include "base/try_assign.hpp"
@@ -21,7 +23,26 @@ std::string to_json(const JobFacts& facts) {
   return json_text(object_of(facts));
 }
 
-std::string sentence_of(const JobFacts& facts, std::uint32_t workers) {
+std::string changes_of(const JobFacts& before, const JobFacts& now) {
+  std::vector<std::pair<std::string, std::string>> old = before.program.equals;
+  std::vector<std::pair<std::string, std::string>> present = now.program.equals;
+  for (const auto& [facts, list] : {std::pair(&before, &old), std::pair(&now, &present)}) {
+    list->emplace_back("data set", facts->data);
+    list->emplace_back("samples", fmt::format("{}", facts->train_samples));
+    list->emplace_back("batch", fmt::format("{}", facts->program.global_batch));
+    list->emplace_back("microbatch", fmt::format("{}", facts->program.microbatch));
+  }
+  std::string text;
+  for (const auto& [name, value] : present) {
+    const auto was = std::ranges::find(old, name, &std::pair<std::string, std::string>::first);
+    if (was != old.end() && was->second != value && !name.starts_with("initial values")) {
+      text += fmt::format("{}{} {} (was {})", text.empty() ? "" : ", ", name, value, was->second);
+    }
+  }
+  return text;
+}
+
+std::string sentence_of(const JobFacts& facts, const JobConfig& config) {
   const ProgramFacts& program = facts.program;
   if (program.steps == 0) {
     return fmt::format("the job's data set is {}, {} training images of {} classes", facts.data,
@@ -30,11 +51,17 @@ std::string sentence_of(const JobFacts& facts, std::uint32_t workers) {
   std::string text = fmt::format(
       "the program trains {} steps of {} samples in microbatches of {}, out of {} samples of {}",
       program.steps, program.global_batch, program.microbatch, facts.train_samples, facts.data);
+  const std::uint32_t workers = config.workers;
   if (const std::uint32_t count = program.global_batch / program.microbatch; count < workers) {
     text += fmt::format(
         "; a step has {} microbatch{}, so {} of {} workers have nothing to compute: "
         "give the job a smaller microbatch",
         count, count == 1 ? "" : "es", workers - count, workers);
+  }
+  if (!config.resume.empty()) {
+    const Result<JobFacts> before = facts_on_record("", config.resume);
+    const std::string changes = before.ok() ? changes_of(before.value(), facts) : "";
+    text += changes.empty() ? "" : "; unlike in the run that it resumes: " + changes;
   }
   return text;
 }

@@ -14,9 +14,13 @@ namespace mayfly::engine {
 /// One line of JSON.
 [[nodiscard]] std::string to_json(const JobFacts& facts);
 
-/// What is trained on, for the log; and that some of so many workers will have nothing to compute,
-/// if a program's steps have fewer microbatches.
-[[nodiscard]] std::string sentence_of(const JobFacts& facts, std::uint32_t workers);
+/// What is trained on, for the log; that some of the workers will have nothing to compute, if a
+/// program's steps have fewer microbatches; and what is different in the run that is resumed.
+[[nodiscard]] std::string sentence_of(const JobFacts& facts, const JobConfig& config);
+
+/// What a program now has otherwise than before: "microbatch 4 (was 8), torch 2.6 (was 1.13)". The
+/// number of steps does not count, nor initial values, in whose place the resumed state comes.
+[[nodiscard]] std::string changes_of(const JobFacts& before, const JobFacts& now);
 
 /// kCorrupt if the text does not say all of them, or one that cannot be.
 [[nodiscard]] Result<JobFacts> parse_facts(const std::string& text);

@@ -169,6 +169,8 @@ std::vector<MemberRecord> MemberJournal::all_ended(double t) {
   for (auto& [member, known] : members_) {
     if (const auto line = ended(t, member, MemberRecord::kEnded, "")) {
       lines.push_back(*line);
+    } else if (known.has_ended && known.steps != known.last.steps) {
+      lines.push_back(line_of(known, known.last.t, known.last.phase));
     }
   }
   return lines;

@@ -50,7 +50,8 @@ class MemberJournal {
   /// member is not known, or has ended already.
   [[nodiscard]] std::optional<MemberRecord> ended(double t, std::uint64_t member,
                                                   const std::string& how, const std::string& why);
-  /// Lines for all members that are there when the job ends.
+  /// When the job ends: lines for all members that are there, and once more the last lines of those
+  /// whose last steps were reported after they had gone.
   [[nodiscard]] std::vector<MemberRecord> all_ended(double t);
 
  private:

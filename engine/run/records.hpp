@@ -126,15 +126,17 @@ struct StepRecord {
 struct EvaluationRecord {
   static constexpr const char* kKind = "evaluation";
   std::uint64_t step = 0;
-  double top1 = 0;  ///< 0 to 1
-  double loss = 0;  ///< mean cross entropy
-  double ms = 0;    ///< that it took, between two steps
+  double top1 = 0;                   ///< 0 to 1
+  double loss = 0;                   ///< mean cross entropy
+  double ms = 0;                     ///< that it took, between two steps
+  std::vector<OwnMetric> sums = {};  ///< of a program of the user's own
 
   static void fields(auto& io, auto& r) {
     io("step", r.step);
     io("test_top1", r.top1);
     io("test_loss", r.loss);
     io.newer("ms", r.ms);
+    io.unless(std::vector<OwnMetric>(), "sums", r.sums);
   }
 };
 
@@ -166,16 +168,19 @@ struct WorkerRecord {
   static constexpr const char* kKind = "worker_done";
   double loader_wait_ms = 0;
   std::uint64_t steps = 0;
+  double prep_seconds = 0;       ///< processor time in which samples were prepared
+  std::uint64_t bytes_read = 0;  ///< of samples, from where they are stored
 
   static void fields(auto& io, auto& r) {
     io("steps", r.steps);
     io("loader_wait_ms", r.loader_wait_ms);
+    io.newer("prep_seconds", r.prep_seconds);
+    io.newer("bytes_read", r.bytes_read);
   }
 };
 
 /// A fact for events.jsonl that only the worker knows.
 struct NoteRecord {
-  static constexpr const char* kProgramFailed = "program_failed";  ///< of a user's own program
   std::string kind;
   std::string detail;
   std::optional<std::uint64_t> member = {};  ///< whom it is about, if that is one
@@ -184,6 +189,23 @@ struct NoteRecord {
     io.wire(r.kind);
     io("detail", r.detail);
     io("member", r.member);
+  }
+};
+
+/// A program of the user's own cannot go on.
+struct ProgramFailureRecord {
+  static constexpr const char* kKind = "program_failed";
+  std::uint64_t member = 0;
+  std::string detail;  ///< why, such as a traceback
+  /// What it was computing: "microbatch 3 of step 17"; empty if nothing.
+  std::string at;
+  std::vector<std::uint64_t> samples;  ///< that it was computing, the first 10,000
+
+  static void fields(auto& io, auto& r) {
+    io("member", r.member);
+    io("detail", r.detail);
+    io.unless(std::string(), "at", r.at);
+    io.unless(std::vector<std::uint64_t>(), "samples", r.samples);
   }
 };
 
@@ -272,9 +294,9 @@ struct LogRecord {
 };
 
 /// What a worker reports.
-using Record =
-    std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord, WorkerRecord,
-                 NoteRecord, StateRecord, FallBackRecord, ShardRecord, LogRecord>;
+using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
+                            WorkerRecord, NoteRecord, StateRecord, FallBackRecord, ShardRecord,
+                            LogRecord, ProgramFailureRecord>;
 
 /// The binary form of a report. Texts are cut off after LogRecord::kBytesMax bytes.
 [[nodiscard]] Bytes encode_record(const Record& record);

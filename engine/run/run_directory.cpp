@@ -176,8 +176,11 @@ void RunDirectory::members(const std::vector<MemberRecord>& lines) {
 
 void RunDirectory::evaluation(const EvaluationRecord& r, Instant when) {
   event(EvaluationRecord::kKind, object_of(r), when);
-  const tensorboard::Scalar scalars[] = {{"test/top1", static_cast<float>(r.top1)},
-                                         {"test/loss", static_cast<float>(r.loss)}};
+  std::vector<tensorboard::Scalar> scalars = {{"test/top1", static_cast<float>(r.top1)},
+                                              {"test/loss", static_cast<float>(r.loss)}};
+  for (const OwnMetric& sum : r.sums) {
+    scalars.push_back({sum.name, static_cast<float>(sum.value)});
+  }
   add_curves(r.step, scalars);
 }
 

@@ -11,6 +11,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr double kDataWaitShare = 0.05;  // of the training time; less is not worth a line
+constexpr double kRetriedShare = 0.1;    // of the steps; the first steps of a job are always some
 constexpr std::size_t kHostsShown = 8;
 
 std::string with_thousands(std::uint64_t number) {
@@ -133,11 +134,9 @@ std::string sentence_of_skip(const StepRecord& step) {
       step.step, step.loss_scale.value_or(1));
 }
 
-std::string sentence_of(const NoteRecord& r) {
-  if (r.kind != NoteRecord::kProgramFailed) {
-    return "";
-  }
-  return fmt::format("the program of worker {} failed: {}", r.member.value_or(0),
+std::string sentence_of(const ProgramFailureRecord& r) {
+  return fmt::format("the program of worker {} failed{}: {}", r.member,
+                     r.at.empty() ? "" : " in " + r.at,
                      printable(last_line_of(r.detail)));  // Python says last what was raised
 }
 
@@ -175,6 +174,13 @@ std::string to_text(const Summary& s) {
     out +=
         line("data", fmt::format("compute threads waited {:.1f} s for it ({:.0f} %)",
                                  s.data_wait_seconds, 100 * s.data_wait_seconds / s.train_seconds));
+  }
+  if (static_cast<double>(s.retried_steps) > kRetriedShare * static_cast<double>(s.steps) &&
+      s.retried_steps > 2) {
+    out += line("retried", fmt::format("{} of {} steps were computed more than once, as gradients "
+                                       "outgrew the range of the exact sum; larger microbatches "
+                                       "or a lower learning rate avoid that",
+                                       s.retried_steps, s.steps));
   }
   if (s.left_out.count > 0) {
     out += line("images", s.left_out.sentence());

@@ -311,8 +311,13 @@ void RunRecorder::receive(const WorkerRecord& worker) {
 
 void RunRecorder::receive(const NoteRecord& note) {
   directory_.event(note.kind, object_of(note));
-  if (const std::string line = sentence_of(note); !line.empty()) {
-    listener_.on_event(line);
+}
+
+void RunRecorder::receive(const ProgramFailureRecord& failure) {
+  record(failure);
+  listener_.on_event(sentence_of(failure));
+  if (const std::optional<std::string> reason = program_failures_.reason_to_end(failure)) {
+    receive(FatalRecord{*reason});
   }
 }
 
@@ -393,11 +398,6 @@ std::vector<elastic::Join> RunRecorder::joins() const {
 std::optional<PsRole> RunRecorder::role_of(MemberId member) const {
   const std::lock_guard lock(mutex_);
   return roles_ ? roles_->role_of(member) : std::nullopt;
-}
-
-bool RunRecorder::is_server(MemberId member) const {
-  const std::optional<PsRole> role = role_of(member);
-  return role && role->server;
 }
 
 std::uint32_t RunRecorder::servers_left() const {

@@ -14,6 +14,7 @@
 #include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/member_journal.hpp"
 #include "engine/run/member_logs.hpp"
+#include "engine/run/program_failures.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_history.hpp"
@@ -99,7 +100,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// such servers.
   [[nodiscard]] std::optional<PsRole> role_of(MemberId member) const;
   /// The member is, or carries, a parameter server that the job has.
-  [[nodiscard]] bool is_server(MemberId member) const;
+  [[nodiscard]] bool is_server(MemberId member) const {
+    const std::optional<PsRole> role = role_of(member);
+    return role && role->server;
+  }
   /// How many parameter servers the job has or waits for; 0 in all-reduce.
   [[nodiscard]] std::uint32_t servers_left() const;
   /// Every change of view since this process started, with the coordinator's instants.
@@ -129,6 +133,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const StateRecord& record);
   void receive(const FallBackRecord& record);
   void receive(const ShardRecord& record);
+  void receive(const ProgramFailureRecord& record);
   void receive(const LogRecord&) {}  // goes to member_logs_
   // Under mutex_:
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
@@ -149,6 +154,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   SaidFailure checkpoint_failures_;     // guarded by output_mutex_
   SaidFailure refusals_;                // guarded by output_mutex_
   SaidFailure copy_failures_;           // guarded by output_mutex_
+  ProgramFailures program_failures_;    // guarded by output_mutex_
   std::optional<std::string> restart_;  // why; guarded by output_mutex_, until the view of it
   MemberJournal journal_;               // guarded by output_mutex_
   Instant looked_;                      // at the members; guarded by output_mutex_

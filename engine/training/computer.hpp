@@ -10,18 +10,21 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "engine/reduction/gradient_sums.hpp"
+#include "engine/reduction/orderless_sum.hpp"
 
 namespace mayfly::engine {
 
-/// Sums over part of the test set, in units that add up exactly.
+/// Sums over part of the test set.
 struct EvaluationSums {
   std::int64_t correct = 0;
-  std::int64_t loss_fixed = 0;  ///< cross entropy times 2^20
   std::int64_t samples = 0;
+  OrderlessSum loss;              ///< cross entropy
+  std::vector<OrderlessSum> own;  ///< a program's own sums (ProgramFacts::sums)
 };
 
 /// How fast a worker computes: the wall time from the moment when a thread takes a microbatch until

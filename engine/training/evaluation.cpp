@@ -1,7 +1,6 @@
 #include "engine/training/evaluation.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace mayfly::engine {
 
@@ -24,10 +23,18 @@ std::vector<std::uint32_t> evaluation_chunks(const elastic::View& view, Rank ran
 
 Result<EvaluationSums> sum_of_members(collectives::Group& group, const EvaluationSums& own,
                                       Instant deadline) {
-  std::array<std::int64_t, 3> lanes = {own.correct, own.loss_fixed, own.samples};
+  std::vector<std::int64_t> lanes = {own.correct, own.samples, own.loss.whole, own.loss.fraction,
+                                     own.loss.misfits};
+  for (const OrderlessSum& sum : own.own) {
+    lanes.insert(lanes.end(), {sum.whole, sum.fraction, sum.misfits});
+  }
   TRY(group.all_reduce_blocking(lanes.data(), lanes.size(), collectives::DataType::kInt64,
                                 collectives::ReduceOp::kSum, deadline));
-  return EvaluationSums{lanes[0], lanes[1], lanes[2]};
+  EvaluationSums all{lanes[0], lanes[1], {lanes[2], lanes[3], lanes[4]}, {}};
+  for (std::size_t lane = 5; lane < lanes.size(); lane += 3) {
+    all.own.push_back({lanes[lane], lanes[lane + 1], lanes[lane + 2]});
+  }
+  return all;
 }
 
 }  // namespace mayfly::engine

@@ -117,13 +117,20 @@ elastic::Stages StepReports::stages(Instant now) {
 }
 
 void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums, Duration took) {
-  if (part.is_reporter) {
-    const double loss = std::ldexp(static_cast<double>(sums.loss_fixed), -20);
-    const auto samples = static_cast<double>(sums.samples);
-    client_.send_report(encode_record(EvaluationRecord{value(part.position),
-                                                       static_cast<double>(sums.correct) / samples,
-                                                       loss / samples, to_ms(took)}));
+  if (!part.is_reporter) {
+    return;
   }
+  const auto samples = static_cast<double>(sums.samples);
+  EvaluationRecord record{value(part.position),
+                          static_cast<double>(sums.correct) / samples,
+                          sums.loss.total() / samples,
+                          to_ms(took),
+                          {}};
+  const std::vector<std::string>& names = job_.facts.program.sums;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    record.sums.push_back({names[i], sums.own[i].total()});
+  }
+  client_.send_report(encode_record(record));
 }
 
 void StepReports::fatal(const std::string& reason) {
@@ -175,21 +182,54 @@ bool is_checkpoint_step(const Job& job, Step step) {
 CheckpointSchedule::CheckpointSchedule(const Job& job, Step committed)
     : job_(job), saved_(committed), saved_at_(monotonic_now()) {}
 
-bool CheckpointSchedule::take(Step committed, const ViewPart& part) {
-  const bool is_wanted = is_checkpoint_step(job_, committed) || is_due_by_time(committed, part);
+bool CheckpointSchedule::take(Step committed, const ViewPart& part, Instant now, bool is_leaving) {
+  const bool is_rescue = is_due_as_rescue(committed, now, is_leaving);
+  const bool is_alone = is_due_alone(part, now);
+  const bool is_wanted = is_rescue || is_alone || is_checkpoint_step(job_, committed) ||
+                         is_due_by_time(committed, part, now);
   if (!is_wanted || saved_ == committed) {
     return false;
   }
   saved_ = committed;
-  saved_at_ = monotonic_now();
+  saved_at_ = now;
+  if (is_rescue) {
+    rescued_at_ = now;
+  }
   return true;
 }
 
-bool CheckpointSchedule::is_due_by_time(Step committed, const ViewPart& part) const {
+bool CheckpointSchedule::is_due_by_time(Step committed, const ViewPart& part, Instant now) const {
   const double minutes = job_.config.checkpoint_minutes;
-  const bool is_old = minutes > 0 && monotonic_now() - saved_at_ >=
-                                         Duration(static_cast<std::int64_t>(minutes * 60e9));
+  const bool is_old =
+      minutes > 0 && now - saved_at_ >= Duration(static_cast<std::int64_t>(minutes * 60e9));
   return is_old && part.is_reporter && committed != Step{} && is_digest_step(job_, committed);
+}
+
+bool CheckpointSchedule::is_due_as_rescue(Step committed, Instant now, bool is_leaving) {
+  constexpr Duration kGrantedWithin = seconds(1);
+  constexpr std::uint64_t kGrantedWithinSteps = 2;
+  if (!is_leaving) {
+    return false;
+  }
+  if (!told_to_go_) {
+    told_to_go_ = {now, committed};
+  }
+  return now - told_to_go_->first >= kGrantedWithin &&
+         value(committed) >= value(told_to_go_->second) + kGrantedWithinSteps &&
+         (!rescued_at_ || now - *rescued_at_ >= kRescueInterval);
+}
+
+bool CheckpointSchedule::is_due_alone(const ViewPart& part, Instant now) {
+  if (!part.is_last_holder) {
+    alone_since_.reset();
+    return false;
+  }
+  if (!alone_since_) {
+    alone_since_ = now;
+  }
+  // A replacement often comes soon, and the first steps after a loss are not to be delayed.
+  return job_.config.checkpoint_minutes > 0 && now - *alone_since_ >= kAloneWithin &&
+         (saved_at_ < *alone_since_ || now - saved_at_ >= kAloneInterval);
 }
 
 }  // namespace mayfly::engine

@@ -106,14 +106,31 @@ class CheckpointSchedule {
   /// To be called when the members agree on the state after `committed`: whether a checkpoint of it
   /// is due, if this member is the reporter. The caller then writes it. Checkpoints that are due by
   /// time are decided by the reporter alone, at a step at which the whole state is compared anyway.
-  [[nodiscard]] bool take(Step committed, const ViewPart& part);
+  ///
+  /// `is_leaving`: this process was told to go. One that is still there a second and two steps
+  /// later cannot be spared, because all who have the state were told the same. Then a checkpoint
+  /// is due at once and every kRescueInterval, before they are gone.
+  ///
+  /// The last member that has the state (ViewPart::is_last_holder) does the same without having
+  /// been told: after kAloneWithin and every kAloneInterval, unless none are due by time at all.
+  [[nodiscard]] bool take(Step committed, const ViewPart& part, Instant now, bool is_leaving);
+
+  static constexpr Duration kRescueInterval = seconds(5);
+  static constexpr Duration kAloneWithin = seconds(2);
+  static constexpr Duration kAloneInterval = seconds(30);
 
  private:
-  [[nodiscard]] bool is_due_by_time(Step committed, const ViewPart& part) const;
+  [[nodiscard]] bool is_due_by_time(Step committed, const ViewPart& part, Instant now) const;
+  [[nodiscard]] bool is_due_as_rescue(Step committed, Instant now, bool is_leaving);
+  [[nodiscard]] bool is_due_alone(const ViewPart& part, Instant now);
 
   const Job& job_;
   Step saved_{};
   Instant saved_at_;  // when the last checkpoint was due, or this object was made
+  // Since when this process is known to be told to go, and the last committed step then.
+  std::optional<std::pair<Instant, Step>> told_to_go_;
+  std::optional<Instant> rescued_at_;  // when the last checkpoint was due for that
+  std::optional<Instant> alone_since_;
 };
 
 }  // namespace mayfly::engine

@@ -153,6 +153,10 @@ collectives::GroupSpec Trainer::begin_view(const elastic::View& view) {
   clock_.begin_view();
   work_.begin_view();
   exchange_.begin_view(view);
+  const auto holders = std::ranges::count_if(
+      view.members, [](const elastic::ViewMember& member) { return !member.is_observer(); });
+  has_shared_state_ = has_shared_state_ || holders > 1;
+  part_.is_last_holder = has_shared_state_ && holders == 1 && !part_.observes;
   if (part_.observes) {
     reports_.forget_recent();  // they will have come from others
   } else if (state_.committed() == view.committed) {
@@ -348,8 +352,11 @@ bool Trainer::goes_on_after(const ReducedStep& reduced) const {
 
 /// The members agree on the state that the present step starts from.
 void Trainer::write_checkpoint_if_due() {
-  if (!part_.observes && schedule_.take(state_.committed(), part_) && part_.is_reporter) {
-    const Instant begun = monotonic_now();
+  const bool is_leaving = parts_.is_leaving && parts_.is_leaving();
+  const Instant begun = monotonic_now();
+  if (!part_.observes && schedule_.take(state_.committed(), part_, begun, is_leaving) &&
+      part_.is_reporter) {
+    parts_.checkpoints.hurry(is_leaving || part_.is_last_holder);
     parts_.checkpoints.write_later(state_.committed(), state_.checkpoint());
     clock_.copied_state(monotonic_now() - begun);
   }

@@ -71,6 +71,8 @@ struct TrainerParts {
   /// is done. For scripted faults.
   std::function<void()> after_commit{};
   collectives::DeviceSums* device_sums = nullptr;  ///< those of `computer`; null = in host memory
+  /// Whether this process was told to go; empty = it never is.
+  std::function<bool()> is_leaving{};
 };
 
 /// A backstop only: the coordinator ends a view long before it passes, because it hears of a lost
@@ -153,6 +155,7 @@ class Trainer {
   StepWork work_;
   MemberChecks checks_;
   CheckpointSchedule schedule_;
+  bool has_shared_state_ = false;  // with another member, in any view
   StepClock clock_;
   StepReports reports_;
   std::optional<AbortSignal> over_;  // raised when the present view is over

@@ -119,7 +119,7 @@ struct EventReader {
       recovery();
     } else if (kind == "evaluation") {
       fold.evaluations_.push_back({t, step(), number(event, "test_top1").value_or(0),
-                                   number(event, "test_loss").value_or(0),
+                                   number(event, "test_loss"),
                                    number(event, "ms").value_or(0) / 1000, false});
     } else if (kind.starts_with("checkpoint")) {
       fold.checkpoints_.push_back({t, step(), kind, detail});

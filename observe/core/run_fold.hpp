@@ -48,9 +48,10 @@ struct JobSpan {
 struct EvaluationFact {
   double t = 0;
   std::uint64_t step = 0;
-  double top1 = 0, loss = 0;
-  double seconds = 0;   ///< that it took until `t`, between two steps
-  bool undone = false;  ///< the job has gone back before this step since
+  double top1 = 0;
+  std::optional<double> loss;  ///< none if it is infinite or not a number
+  double seconds = 0;          ///< that it took until `t`, between two steps
+  bool undone = false;         ///< the job has gone back before this step since
 };
 
 struct CheckpointFact {

@@ -145,7 +145,7 @@ class StateWriter {
                                    return json::object{{"t", e.t},
                                                        {"step", e.step},
                                                        {"top1", e.top1},
-                                                       {"loss", e.loss},
+                                                       {"loss", optional_number(e.loss)},
                                                        {"undone", e.undone}};
                                  })},
         {"checkpoints",

@@ -84,6 +84,7 @@ TEST(FileFuzz, AWorkersReportIsUnderstoodOrRefused) {
               encode_record(engine::FatalRecord{"the loss is not finite"}),
               encode_record(engine::WorkerRecord{1.5, 7}),
               encode_record(engine::NoteRecord{"audit", "all is well"}), encode_record(shard),
+              encode_record(engine::ProgramFailureRecord{2, "ValueError", "microbatch 1", {17}}),
               encode_record(engine::LogRecord{3, "12:00:00.000 worker info joined\n"})},
              read});
 }

@@ -63,10 +63,12 @@ struct Microbatch {
   std::span<const std::uint64_t> epochs;
 };
 
-/// How many predictions were right, and the sum of the losses, over the samples of a chunk.
+/// How many predictions were right, the sum of the losses, and further sums that were registered,
+/// over the samples of a chunk.
 struct Evaluation {
   std::uint64_t correct = 0;
   double loss_sum = 0;
+  std::vector<double> sums = {};
 };
 
 class Job;
@@ -130,6 +132,9 @@ class Job {
   bool buffers(const std::vector<Tensor>& tensors) {
     return take(with(tensors, mf_register_buffers));
   }
+  bool sums(const std::vector<const char*>& names) {
+    return take(mf_register_sums(handle_.get(), names.data(), names.size()));
+  }
   /// Also when they are others, between the last microbatch and the next step.
   bool optimizer_state(const std::vector<Tensor>& tensors, const std::string& blob = {},
                        double learning_rate = 0) {
@@ -137,8 +142,8 @@ class Job {
       return mf_set_optimizer_state(job, all, count, blob.data(), blob.size(), learning_rate);
     }));
   }
-  /// Takes the optimizer's tensors and the blob of a state that has come; parameters and buffers
-  /// are in their place already.
+  /// Takes the optimizer's tensors, in the order in which optimizer_state() was given them, and the
+  /// blob of a state that has come; parameters and buffers are in their place already.
   void on_load(std::function<void(const mf_loaded_state&)> take_state) {
     on_load_ = std::move(take_state);
   }
@@ -228,8 +233,13 @@ class Job {
           on_load_(state);
         }
       } else if (task_.kind == MF_EVALUATE) {
-        const Evaluation sums = on_evaluate_(std::span(task_.samples, task_.sample_count));
-        if (!take(mf_evaluated(handle_.get(), sums.correct, sums.loss_sum))) {
+        const Evaluation found = on_evaluate_(std::span(task_.samples, task_.sample_count));
+        for (std::size_t i = 0; i < found.sums.size(); ++i) {
+          if (!take(mf_set_sum(handle_.get(), i, found.sums[i]))) {
+            return false;
+          }
+        }
+        if (!take(mf_evaluated(handle_.get(), found.correct, found.loss_sum))) {
           return false;
         }
       } else {

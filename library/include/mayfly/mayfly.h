@@ -80,7 +80,8 @@ typedef enum mf_task_kind {
   MF_UPDATE = 2,   /**< update the parameters with the mean gradients; the next mf_next() says that
                         it is done */
   MF_LOAD = 3,     /**< a state has come: parameters and buffers are in place; take the rest from
-                        mf_loaded(); the next mf_next() says that it is done */
+                        mf_loaded(); the next mf_next() says that it is done, and refuses it if the
+                        optimizer's tensors are not those that came from a worker */
   MF_EVALUATE = 4, /**< evaluate these samples of the test set, then mf_evaluated() */
   MF_END = 5       /**< this process's part is over: see `outcome` */
 } mf_task_kind;
@@ -109,8 +110,9 @@ typedef struct mf_task {
   int speaks;  /**< MF_UPDATE: 1 on one worker of the job, for what is to be printed once */
 } mf_task;
 
-/** A state that has come (MF_LOAD): what the program takes itself. Valid until the next mf_next().
- */
+/** A state that has come (MF_LOAD): what the program takes itself. The tensors are in the order in
+ * which mf_set_optimizer_state() was given them where the state comes from; one without elements
+ * may have another place. Valid until the next mf_next(). */
 typedef struct mf_loaded_state {
   size_t size; /**< sizeof(mf_loaded_state) */
   const mf_tensor* tensors;
@@ -146,6 +148,9 @@ MF_API mf_code mf_register_buffers(mf_job* job, const mf_tensor* tensors, size_t
 /** Before mf_start(): names of figures, such as a norm, of which the mean over the microbatches of
  * each step goes on record (metrics.jsonl, TensorBoard). */
 MF_API mf_code mf_register_metrics(mf_job* job, const char* const* names, size_t count);
+/** Before mf_start(): names of further sums over the samples of the test set, such as the pixels of
+ * an intersection. Their totals over all workers go on record; see mf_total_sums(). */
+MF_API mf_code mf_register_sums(mf_job* job, const char* const* names, size_t count);
 /** The state that is neither of both, before mf_start() and in MF_UPDATE or MF_LOAD whenever
  * tensors or blob are others: the optimizer's tensors, and a blob of what is no tensor, which the
  * library copies. `learning_rate` goes on record; 0 = none. */
@@ -178,6 +183,10 @@ MF_API mf_code mf_set_weight(mf_job* job, double weight);
 /** MF_MICROBATCH: its result. `gradients`: one for each parameter, of its mean loss; null = zeros.
  * `loss`: mean over the microbatch. `correct`: right predictions, 0 if that has no meaning. */
 MF_API mf_code mf_add(mf_job* job, const float* const* gradients, double loss, uint32_t correct);
+/** MF_EVALUATE, before mf_evaluated(): a registered sum, by its place, over the samples of the
+ * chunk; 0 if it is not given. From -1e9 to 1e9; added in units of 2^-20, so that the total is the
+ * same for any number of workers. */
+MF_API mf_code mf_set_sum(mf_job* job, size_t sum, double value);
 /** MF_EVALUATE: its result; `loss_sum` over the samples of the chunk. */
 MF_API mf_code mf_evaluated(mf_job* job, uint64_t correct, double loss_sum);
 /** What an evaluation of the whole test set has found, on all workers together. */
@@ -190,6 +199,8 @@ typedef struct mf_evaluation {
 } mf_evaluation;
 /** The last evaluation in which this worker took part, once; MF_TIMEOUT if there is no new one. */
 MF_API mf_code mf_take_evaluation(mf_job* job, mf_evaluation* evaluation);
+/** After that: the totals of the sums that were registered, `count` of them, in that evaluation. */
+MF_API mf_code mf_total_sums(mf_job* job, double* totals, size_t count);
 /** MF_LOAD: what came. */
 MF_API mf_code mf_loaded(mf_job* job, mf_loaded_state* state);
 

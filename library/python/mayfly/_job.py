@@ -25,15 +25,17 @@ class Outcome(enum.Enum):
 class Evaluation:
     """What an evaluation of the whole test set has found, on all workers together."""
 
-    def __init__(self, step, samples, correct, loss):
+    def __init__(self, step, samples, correct, loss, sums):
         self.step = step        # after which it was made
         self.samples = samples
         self.correct = correct  # right predictions
         self.loss = loss        # mean over the samples
+        self.sums = sums        # name -> total, of those that the evaluation was made with
 
     def __repr__(self):
+        own = f", sums={self.sums}" if self.sums else ""
         return (f"Evaluation(step={self.step}, samples={self.samples}, correct={self.correct}, "
-                f"loss={self.loss:.6g})")
+                f"loss={self.loss:.6g}{own})")
 
 
 class Microbatch:
@@ -66,6 +68,7 @@ class Core:
         self._task = _abi.Task()
         self.outcome = None
         self._has_failed = False
+        self._sums = []
         self._stops = None
         self._connect()
         Core._open = self
@@ -108,6 +111,11 @@ class Core:
         encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
         self._check(self.library.mf_register_metrics(self._handle, encoded, len(names)))
         self._metrics = {name: place for place, name in enumerate(names)}
+
+    def register_sums(self, names):
+        encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
+        self._check(self.library.mf_register_sums(self._handle, encoded, len(names)))
+        self._sums = list(names)
 
     def set_metrics(self, values):
         for name, value in values.items():
@@ -161,7 +169,9 @@ class Core:
             self._gradients[i] = address
         self._check(self.library.mf_add(self._handle, self._gradients, loss, correct))
 
-    def evaluated(self, correct, loss_sum):
+    def evaluated(self, correct, loss_sum, sums):
+        for place, name in enumerate(self._sums):
+            self._check(self.library.mf_set_sum(self._handle, place, sums[name]))
         self._check(self.library.mf_evaluated(self._handle, correct, loss_sum))
 
     def loaded(self):
@@ -184,8 +194,11 @@ class Core:
         if code == _abi.TIMEOUT:
             return None
         self._check(code)
+        totals = (ctypes.c_double * len(self._sums))()
+        self._check(self.library.mf_total_sums(self._handle, totals, len(self._sums)))
         return Evaluation(found.step, found.samples, found.correct,
-                          found.loss_sum / max(1, found.samples))
+                          found.loss_sum / max(1, found.samples),
+                          dict(zip(self._sums, totals)))
 
     def stop(self):
         self._check(self.library.mf_stop(self._handle))
@@ -272,8 +285,7 @@ class BaseJob:
         self._prepare()
         self._core.start(**self._options)
         while True:
-            task = self._core.next()
-            self._take_evaluation()
+            task = self._next()
             if task.kind == _abi.END:
                 break
             if task.kind in (_abi.LOAD, _abi.EVALUATE):
@@ -289,10 +301,13 @@ class BaseJob:
         self._ended()
         self._core.ended(task)
 
-    def _take_evaluation(self):
+    def _next(self):
+        """The next task, for which the committed values of the buffers are in place."""
+        task = self._core.next()
         found = self._core.take_evaluation()
         if found is not None:
             self.evaluations.append(found)
+        return task
 
     def _prepare(self):
         """The loop is about to begin."""
@@ -354,8 +369,7 @@ class BaseStep:
                 if self._at_hand is not None:
                     raise Refused(f"microbatch {self._at_hand.number} of step {self.number} has "
                                   "no result: the loop gave none to the step")
-            task = self._job._core.next()
-            self._job._take_evaluation()
+            task = self._job._next()
 
     def _add(self, addresses, loss, correct, metrics=None, weight=1):
         self._job._core.set_metrics(metrics or {})

@@ -1,4 +1,5 @@
-"""Linear regression with momentum in NumPy: STEPS [unseeded | raises | forks | sizes]."""
+"""Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
+small | fails_late]."""
 import ctypes
 import os
 import sys
@@ -18,7 +19,8 @@ parameters = {"weight": first.standard_normal(8).astype(numpy.float32),
               "bias": numpy.zeros(1, numpy.float32)}
 velocity = {name: numpy.zeros_like(array) for name, array in parameters.items()}
 
-job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32, microbatch=4, steps=int(sys.argv[1]),
+job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32,
+                      microbatch=2 if how == "small" else 4, steps=int(sys.argv[1]),
                       state={"velocity." + name: array for name, array in velocity.items()},
                       metrics=("error", "samples"))
 if how == "sizes":  # a structure of an older header is refused, not written beyond
@@ -33,6 +35,8 @@ for step in job.steps():
         error = x @ parameters["weight"] + parameters["bias"] - y
         if how == "raises" and step.number == 40 and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
             print(1 // 0)
+        if how == "poisoned" and step.number > 20 and 17 in microbatch.samples:
+            raise ValueError("sample 17 cannot be read")
         if how == "forks" and step.number == 40 and os.fork() == 0:
             sys.exit(3)
         step.add({"weight": (2 / len(y)) * (error @ x),
@@ -44,3 +48,5 @@ for step in job.steps():
         velocity[name] += gradient
         parameters[name] -= 0.01 * velocity[name]
 print(job.outcome, parameters["bias"][0])
+if how == "fails_late" and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
+    open("/nowhere/model.npy", "wb")

@@ -39,29 +39,43 @@ def trained(program, workers, args=(), chaos=""):
     return summary, mayfly_run.digests(run), hashes, run
 
 
-def expect_same_bits(program, chaos, changes):
-    """As one worker alone, with so many changes of membership at least."""
+# For three workers: with two of them the job waits for a third one.
+WAITING = ["--min-workers", "3", "--min-workers-timeout", "60"]
+
+
+def changes(*steps):
+    """After each of the steps a worker goes, killed or told to leave in turn, and one joins."""
+    return ",".join(f"{'drain' if i % 2 else 'kill'}@step={step},join@step={step}"
+                    for i, step in enumerate(steps))
+
+
+def expect_same_bits(program, *steps):
+    """As one worker alone, for two, and for three with changes of membership after the `steps`. The
+    job waits while it has two of them, so that each joining worker gets the state of the job."""
     alone = trained(program, 1)
-    for workers, plan in ((2, ""), (3, chaos)):
-        summary, digests, hashes, run = trained(program, workers, chaos=plan)
+    for workers, plan, args in ((2, "", []), (3, changes(*steps), WAITING)):
+        summary, digests, hashes, run = trained(program, workers, args, plan)
         expect(digests == alone[1], f"{workers} workers, {plan}: other bits\n{run.logs()}")
         expect(hashes == alone[2], f"{workers} workers, {plan}: other samples")
         if plan:
-            found = sum(len(run.events(kind)) for kind in ("lost", "left", "joined"))
-            expect(found >= changes, f"{found} changes\n{run.logs()}")
+            gone = len(run.events("lost")) + len(run.events("left"))
+            came = len(run.events("joined")) - workers
+            expect(gone >= len(steps) and came == len(steps), f"{gone}, {came}\n{run.logs()}")
+        # A worker that takes a state wrongly is evicted, and the bits of the job stay right.
+        expect(not run.events("corrupted"), f"{plan}: a state was taken wrongly\n{run.logs()}")
         run.remove()
     alone[3].remove()
 
 
-CHAOS = "kill@step=40,join@step=60,kill@step=90,drain@step=130,join@step=150"
+CHANGES = (40, 90, 130)
 
 
 def c_program():
-    expect_same_bits([LINEAR, "4000"], CHAOS, 5)
+    expect_same_bits([LINEAR, "400"], *CHANGES)
 
 
 def cpp_program():
-    expect_same_bits([LINEAR + "-cpp", "4000"], CHAOS, 5)
+    expect_same_bits([LINEAR + "-cpp", "400"], *CHANGES)
 
 
 def audited():
@@ -84,7 +98,7 @@ def audited():
 
 def arrays():
     python_with("numpy")
-    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "200"], CHAOS, 5)
+    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "200"], *CHANGES)
 
 
 def sizes():
@@ -272,19 +286,30 @@ def half():
 
 
 def random_evaluation():
-    """What a test set draws depends on its samples, not on who evaluates them."""
+    """What a test set draws depends on its samples, not on who evaluates them. Sums of a program's
+    own are added over all workers."""
     found = []
     for workers in (1, 3):
         run, written = used("random", workers)
         found.append({line.split("[")[1] for line in written["ends"]})
+        sums = {one["name"]: one["value"] for one in run.events("evaluation")[-1]["sums"]}
+        expect(sums["size"] == sum(range(192)) / 4 and 0 < sums["above"] < 2 * 192, sums)
+        said = "sums=" + str({name: float(value) for name, value in sums.items()})
+        expect(said in written["ends"][0], f"{said} {written}")
         run.remove()
     expect(found[0] == found[1] and len(found[0]) == 1, found)
 
 
 def kept_state():
-    """What else is kept is compared between workers, too."""
+    """What else is kept is compared between workers, too, and a worker that does not take it is
+    told which part it is."""
     run, _ = used("extra", 2, "3000", ends=1)
     expect("states differ" in run.output(), run.logs())
+    run.remove()
+    run, _ = used("forgets", 2, "6000", args=["--chaos", "join@step=20"])
+    words = "has not taken the tensor mayfly.hash.extra.kept of the optimizer as it is"
+    failed = run.events("program_failed")
+    expect(len(failed) == 1 and words in failed[0]["detail"], run.logs())
     run.remove()
 
 
@@ -293,6 +318,7 @@ def misused():
     for how, code, words in (
             ("inner", 1, "the loop has left step 1 before all of its microbatches"),
             ("returns", 2, "must return two numbers"),
+            ("lacks", 2, "and a dictionary of the sums above, size; it returned"),
             ("early", 2, "the optimizer lacks 3.weight and 1 more"),
             ("twice", 1, "this one has its result already")):
         run, _ = used(how, 1, ends=code)
@@ -369,8 +395,52 @@ def raises():
            f"{failed}\n{run.logs()}")
     [lost] = run.events("lost")
     expect(failed[0]["member"] == lost["member"], f"{failed}, {lost}")
-    expect(f"the program of worker {lost['member']} failed: ZeroDivisionError: " in run.output(),
-           run.output())
+    expect(f"the program of worker {lost['member']} failed in {failed[0]['at']}: "
+           "ZeroDivisionError: " in run.output(), run.output())
+    run.remove()
+
+
+def poisoned():
+    """A microbatch that fails on two workers ends the job, and its samples are named."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "4"],
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100", "poisoned"])
+    code = run.wait()
+    summary = run.summary()
+    expect(code == 1 and summary["outcome"] == "failed", f"{code} {summary}\n{run.logs()}")
+    first, second = run.events("program_failed")[:2]
+    expect(first["at"] == second["at"] and first["member"] != second["member"], run.output())
+    expect(17 in first["samples"] and len(first["samples"]) == 4, first)
+    expect(f"failed in {first['at']} on worker {first['member']} and on worker "
+           f"{second['member']}" in summary["detail"], summary)
+    expect("17" in summary["detail"] and "sample 17 cannot be read" in summary["detail"], summary)
+    run.remove()
+
+
+def fails_late():
+    """What a program does after its loop may fail: the job is done, and the exit code is 1."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "2"],
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "30", "fails_late"])
+    code = run.wait()
+    expect(code == 1 and run.summary()["outcome"] == "done", f"{code} {run.output()}")
+    expect("the program of local worker 1 failed after the job's end (exit code 1): "
+           "FileNotFoundError: " in run.output(), run.output())
+    run.remove()
+
+
+def resumed_otherwise():
+    """What a program has otherwise than in the run that it resumes is said."""
+    python_with("numpy")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py")]
+    run = Run(QUIET + ["--workers", "2"], program=program + ["30"])
+    run.finish()
+    again = Run(QUIET + ["--workers", "2", "--resume", run.run_dir],
+                program=program + ["40", "small"])
+    again.finish()
+    expect("unlike in the run that it resumes: microbatch 2 (was 4)" in again.output(),
+           again.output())
+    again.remove()
     run.remove()
 
 
@@ -481,7 +551,33 @@ def libtorch():
                     "-I" + include, os.path.join(source, "examples", "library", "network.cpp"),
                     "-o", program, os.path.join(built, "libmayfly.so.0"), "-ltorch",
                     "-ltorch_cpu", "-lc10"], check=True, timeout=280)
-    expect_same_bits([program, "120"], "kill@step=30,join@step=50,drain@step=80", 3)
+    expect_same_bits([program, "120"], 30, 60)
+    shutil.rmtree(folder)
+
+
+def untaken():
+    """A worker whose program does not take the optimizer's tensors of a state that has come says
+    so, and the others train on; it used to be evicted for wrong weights."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    source = os.path.join(HERE, "..", "..", "..")
+    with open(os.path.join(source, "examples", "library", "linear.cpp"), encoding="utf-8") as file:
+        text = file.read()
+    taken = "std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);"
+    expect(taken in text, "the example takes its momentum otherwise")
+    changed = os.path.join(folder, "linear.cpp")
+    with open(changed, "w", encoding="utf-8") as file:
+        file.write(text.replace(taken, ""))
+    program = os.path.join(folder, "linear")
+    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
+    subprocess.run(["g++", "-std=c++20", "-w", "-I" + os.path.join(source, "library", "include"),
+                    changed, "-o", program, os.path.join(built, "libmayfly.so.0")], check=True,
+                   timeout=120)
+    run = trained([program, "4000"], 2, chaos="join@step=40")[3]
+    words = "has not taken the tensor velocity of the optimizer as it is"
+    failed = run.events("program_failed")
+    expect(len(failed) == 1 and words in failed[0]["detail"], run.logs())
+    expect(not run.events("corrupted"), run.logs())
+    run.remove()
     shutil.rmtree(folder)
 
 
@@ -508,19 +604,38 @@ def interface():
 def torch_cnn():
     python_with("torch")
     expect_same_bits([PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "cnn", "40"],
-                     "kill@step=8,join@step=12,kill@step=20,join@step=24", 4)
+                     8, 20)
+
+
+def mirrored():
+    """Tensors that are used by copies, as those on a GPU are, get the bits of those that are used
+    where they are; and those that are not contiguous can be trained."""
+    python_with("torch")
+    for network in ("cnn", "transformer"):
+        program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py")]
+        plain = trained([*program, network, "20"], 1)
+        by_copies = "mirrored_" + network
+        _, digests, _, run = trained([*program, by_copies, "20"], 3, WAITING,
+                                     changes(5, 10))
+        expect(digests == plain[1], f"{by_copies}: other bits\n{run.logs()}")
+        run.remove()
+        plain[3].remove()
+    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "channels_last", "20"],
+                     5, 10)
 
 
 def torch_transformer():
     python_with("torch")
     expect_same_bits([PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "transformer", "40"],
-                     "kill@step=8,join@step=12,drain@step=20,join@step=24", 4)
+                     8, 20)
 
 
 if __name__ == "__main__":
     sys.exit(mayfly_run.main({
         "c_program": c_program, "cpp_program": cpp_program, "audited": audited, "arrays": arrays,
         "sizes": sizes, "own_metrics": own_metrics, "resumed": resumed,
+        "resumed_otherwise": resumed_otherwise, "poisoned": poisoned, "mirrored": mirrored,
+        "fails_late": fails_late,
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
@@ -529,5 +644,5 @@ if __name__ == "__main__":
         "weighted": weighted, "speaks": speaks, "stops_early": stops_early, "misused": misused,
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state,
-        "alone_stopped": alone_stopped, "libtorch": libtorch, "interface": interface,
-        "half": half}))
+        "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
+        "interface": interface, "half": half}))

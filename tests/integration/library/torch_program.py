@@ -1,12 +1,15 @@
-"""Two networks in PyTorch, by `mayfly.torch.Job`: cnn | transformer | checked | random | unchecked
-STEPS. The last three are the first one: checked; checked, with a layer that nobody seeds; with that
-layer alone. Batch norm, dropout, random augmentation, SGD and AdamW, a schedule, clipping and
+"""Two networks in PyTorch, by `mayfly.torch.Job`: cnn | transformer | checked | random |
+unchecked | channels_last | mirrored_cnn | mirrored_transformer STEPS. Checked, random and unchecked
+are the first one: checked; checked, with a layer that nobody seeds; with that layer alone.
+Channels_last has tensors that are not contiguous. Mirrored_ uses all tensors as if they were on a
+GPU, by copies. Batch norm, dropout, random augmentation, SGD and AdamW, a schedule, clipping and
 evaluation are in it."""
 import os
 import sys
 
 import mayfly.torch
 import torch
+from mayfly.torch import mirrors
 from torch import nn
 from torch.nn import functional
 
@@ -48,12 +51,17 @@ class Transformer(nn.Module):
 torch.set_num_threads(1)
 torch.manual_seed(3)
 steps = int(sys.argv[2])
-if sys.argv[1] != "transformer":
+how = sys.argv[1].removeprefix("mirrored_")
+if sys.argv[1].startswith("mirrored"):
+    mirrors.is_elsewhere = lambda tensor: True
+if how != "transformer":
     data = Images()
     model = nn.Sequential(
         nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
         nn.Conv2d(16, 32, 3, stride=2), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(),
         nn.Dropout(0.1), nn.Linear(288, CLASSES))
+    if how == "channels_last":
+        model = model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
 else:
     data = Sentences()

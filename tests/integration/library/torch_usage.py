@@ -6,8 +6,10 @@ speaks     one worker writes each step's loss
 stops      the test set is evaluated, and the job is stopped when its loss is small enough
 inner      the loop over microbatches is left early
 extra      what else is kept differs between workers
-random     the test set draws random numbers
+forgets    what else is kept is not taken from a state that comes
+random     the test set draws random numbers; the evaluation has sums of its own
 returns    the evaluation returns one number
+lacks      one of its own sums is missing
 tied       two layers share their weights; what is kept is loaded into a model
 half       some parameters are bfloat16 and float16
 early      a layer is added after the optimizer was made
@@ -49,7 +51,8 @@ class Kept:
         return {"value": self.value}
 
     def load_state_dict(self, state):
-        self.value = state["value"]
+        if how != "forgets":
+            self.value = state["value"]
 
 
 def made():
@@ -97,11 +100,18 @@ if how == "early":
 job = mayfly.torch.Job(model, optimizer, scheduler, data=Data(), batch=16, microbatch=4,
                        steps=steps, extra={"kept": kept})
 
-if how in ("stops", "random", "returns"):
-    @job.evaluation(Data(how == "random"), chunk=8)
+if how in ("stops", "returns"):
+    @job.evaluation(Data(), chunk=8)
     def measure(x, y, *_):
         loss = functional.mse_loss(model(x), y, reduction="sum")
         return loss if how == "returns" else (len(x), loss)
+if how in ("random", "lacks"):
+    @job.evaluation(Data(is_random=True), chunk=8, sums=("above", "size"))
+    def measure(x, y, is_valid, index):
+        sums = {"above": (model(x) > y).sum(), "size": index.sum() / 4}
+        if how == "lacks":
+            del sums["size"]
+        return len(x), functional.mse_loss(model(x), y, reduction="sum"), sums
 
 
 def write(name, line):
@@ -126,7 +136,7 @@ for step in job.steps():
     scheduler.step()
     if how == "extra":
         kept.value = float(os.getpid())
-    if how == "tied":
+    if how in ("tied", "forgets"):
         kept.value += 1
     if how == "speaks" and step.speaks:
         write("losses", f"{step.number} {step.loss.hex()}")

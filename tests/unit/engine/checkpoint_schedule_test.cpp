@@ -23,28 +23,78 @@ TEST(CheckpointSchedule, TakesEachNamedStepOnceButNotTheFirstAndTheLast) {
   const Job job = job_of_steps(30, 10, 0);
   CheckpointSchedule schedule(job, Step{});
   const ViewPart part;
-  EXPECT_FALSE(schedule.take(Step{}, part));
-  EXPECT_FALSE(schedule.take(Step{9}, part));
-  EXPECT_TRUE(schedule.take(Step{10}, part)) << "also on members that do not write it";
-  EXPECT_FALSE(schedule.take(Step{10}, part)) << "the step is tried again in the next view";
-  EXPECT_TRUE(schedule.take(Step{20}, part));
-  EXPECT_FALSE(schedule.take(Step{30}, part)) << "the job's end writes it";
+  EXPECT_FALSE(schedule.take(Step{}, part, monotonic_now(), false));
+  EXPECT_FALSE(schedule.take(Step{9}, part, monotonic_now(), false));
+  EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false))
+      << "also on members that do not write it";
+  EXPECT_FALSE(schedule.take(Step{10}, part, monotonic_now(), false))
+      << "the step is tried again in the next view";
+  EXPECT_TRUE(schedule.take(Step{20}, part, monotonic_now(), false));
+  EXPECT_FALSE(schedule.take(Step{30}, part, monotonic_now(), false)) << "the job's end writes it";
 }
 
 TEST(CheckpointSchedule, KnowsThatTheStateItBeginsWithIsSaved) {
   const Job job = job_of_steps(30, 10, 0);
   CheckpointSchedule schedule(job, Step{10});
-  EXPECT_FALSE(schedule.take(Step{10}, ViewPart{}));
+  EXPECT_FALSE(schedule.take(Step{10}, ViewPart{}, monotonic_now(), false));
 }
 
 TEST(CheckpointSchedule, ByTimeIsTheReportersDecisionAtAComparedStep) {
   const Job job = job_of_steps(30, 0, 1e-9);  // always due
   CheckpointSchedule schedule(job, Step{});
   ViewPart part;
-  EXPECT_FALSE(schedule.take(Step{5}, part));
+  EXPECT_FALSE(schedule.take(Step{5}, part, monotonic_now(), false));
   part.is_reporter = true;
-  EXPECT_FALSE(schedule.take(Step{6}, part)) << "the whole state is not compared there";
-  EXPECT_TRUE(schedule.take(Step{10}, part));
+  EXPECT_FALSE(schedule.take(Step{6}, part, monotonic_now(), false))
+      << "the whole state is not compared there";
+  EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false));
+}
+
+TEST(CheckpointSchedule, OfAProcessThatIsToldToGoAndCannotBeSparedIsDueAtOnceAndNowAndThen) {
+  const Job job = job_of_steps(300, 0, 0);
+  CheckpointSchedule schedule(job, Step{});
+  const ViewPart part;
+  const Instant told = monotonic_now();
+  EXPECT_FALSE(schedule.take(Step{6}, part, told, false));
+  EXPECT_FALSE(schedule.take(Step{6}, part, told, true));
+  EXPECT_FALSE(schedule.take(Step{99}, part, told + milliseconds(900), true)) << "it may go yet";
+  EXPECT_TRUE(schedule.take(Step{100}, part, told + seconds(1), true));
+  EXPECT_FALSE(schedule.take(Step{101}, part, told + seconds(5), true));
+  EXPECT_TRUE(schedule.take(Step{102}, part, told + seconds(6), true));
+
+  CheckpointSchedule slow(job, Step{});
+  EXPECT_FALSE(slow.take(Step{6}, part, told, true));
+  EXPECT_FALSE(slow.take(Step{7}, part, told + seconds(60), true)) << "it goes after the next step";
+  EXPECT_TRUE(slow.take(Step{8}, part, told + seconds(120), true));
+}
+
+TEST(CheckpointSchedule, OfTheLastMemberWithTheStateIsDueSoonAndNowAndThen) {
+  const Job job = job_of_steps(300, 0, 5);
+  CheckpointSchedule schedule(job, Step{});
+  ViewPart part;
+  const Instant lost = monotonic_now();
+  EXPECT_FALSE(schedule.take(Step{6}, part, lost, false));
+  part.is_last_holder = true;
+  EXPECT_FALSE(schedule.take(Step{7}, part, lost, false));
+  EXPECT_FALSE(schedule.take(Step{8}, part, lost + seconds(1), false)) << "another may join yet";
+  EXPECT_TRUE(schedule.take(Step{9}, part, lost + seconds(2), false));
+  EXPECT_FALSE(schedule.take(Step{10}, part, lost + seconds(31), false));
+  EXPECT_TRUE(schedule.take(Step{11}, part, lost + seconds(32), false));
+  part.is_last_holder = false;
+  EXPECT_FALSE(schedule.take(Step{12}, part, lost + seconds(90), false));
+  part.is_last_holder = true;
+  EXPECT_FALSE(schedule.take(Step{13}, part, lost + seconds(91), false)) << "it is alone again";
+  EXPECT_TRUE(schedule.take(Step{14}, part, lost + seconds(93), false));
+}
+
+TEST(CheckpointSchedule, WithoutTimeTheLastMemberWritesNone) {
+  const Job job = job_of_steps(300, 0, 0);
+  CheckpointSchedule schedule(job, Step{});
+  ViewPart part;
+  part.is_last_holder = true;
+  const Instant lost = monotonic_now();
+  EXPECT_FALSE(schedule.take(Step{7}, part, lost, false));
+  EXPECT_FALSE(schedule.take(Step{8}, part, lost + seconds(99), false));
 }
 
 elastic::View view_with_observer() {

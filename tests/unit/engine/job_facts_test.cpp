@@ -43,10 +43,34 @@ TEST(JobFacts, SayThatWorkersWillHaveNothingToCompute) {
   facts.program.steps = 5;
   facts.program.global_batch = 32;
   facts.program.microbatch = 16;
-  EXPECT_EQ(sentence_of(facts, 2),
+  JobConfig config;
+  config.workers = 2;
+  EXPECT_EQ(sentence_of(facts, config),
             "the program trains 5 steps of 32 samples in microbatches of 16, out of 100 samples of "
             "Mine");
-  EXPECT_THAT(sentence_of(facts, 3), HasSubstr("2 microbatches, so 1 of 3 workers"));
+  config.workers = 3;
+  EXPECT_THAT(sentence_of(facts, config), HasSubstr("2 microbatches, so 1 of 3 workers"));
+}
+
+TEST(JobFacts, SayWhatIsDifferentInTheRunThatIsResumed) {
+  JobFacts before;
+  before.train_samples = 100;
+  before.data = "Mine";
+  before.program = {5, 32, 16, 0, {}, {{"torch", "1.13"}, {"initial values (seed)", "aa"}}};
+  JobFacts now = before;
+  now.program.steps = 50;
+  now.program.equals = {{"torch", "1.13"}, {"initial values (seed)", "bb"}};
+  EXPECT_EQ(changes_of(before, now), "");
+  now.program.microbatch = 8;
+  now.program.equals[0].second = "2.6";
+  EXPECT_EQ(changes_of(before, now), "torch 2.6 (was 1.13), microbatch 8 (was 16)");
+
+  const test_support::TemporaryFolder folder;
+  std::ofstream(facts_path(folder / "")) << to_json(before) << "\n";
+  JobConfig config;
+  config.resume = folder / "";
+  EXPECT_THAT(sentence_of(now, config),
+              HasSubstr("; unlike in the run that it resumes: torch 2.6 (was 1.13), "));
 }
 
 TEST(JobFacts, OfWhichNoModelCanBeAreRefused) {

@@ -88,6 +88,22 @@ TEST(MemberJournal, SharesOutTheSamplesOfEachStep) {
   EXPECT_EQ(rest[0].samples, 3U * 96 + 128);
 }
 
+TEST(MemberJournal, CountsWhatIsReportedAfterAMemberHasGone) {
+  MemberJournal journal;
+  (void)journal.look(0, {status_of(1, MemberPhase::kReady), status_of(2, MemberPhase::kReady)});
+  journal.view_published(view_of(1, {3, 1}));
+  journal.committed(1, 128);
+  EXPECT_EQ(journal.ended(7, 2, "lost", "it died")->samples, 32U);
+  journal.committed(1, 128);
+  const auto rest = journal.all_ended(9);
+  ASSERT_EQ(rest.size(), 2U);
+  EXPECT_EQ(rest[1].phase, "lost");
+  EXPECT_EQ(rest[1].detail, "it died");
+  EXPECT_EQ(rest[1].t, 7);
+  EXPECT_EQ(rest[1].samples, 64U);
+  EXPECT_THAT(journal.all_ended(10), IsEmpty());
+}
+
 TEST(MemberJournal, GoesOnAfterARestart) {
   MemberJournal first;
   const auto lines = first.look(1, {status_of(1, MemberPhase::kActive, 4)});

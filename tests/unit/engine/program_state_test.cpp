@@ -24,6 +24,7 @@ struct ProgramMemory {
   std::int64_t counter = 40;
   std::array<std::uint8_t, 3> mask{1, 0, 1};
   std::array<float, 6> momentum{};
+  std::array<float, 2> bias_momentum{};
 
   template <typename T>
   static ProgramTensor tensor(const char* name, const char* type, std::vector<std::int64_t> shape,
@@ -42,7 +43,8 @@ struct ProgramMemory {
              tensor("mask", "U8", {3}, mask.data(), 3)}};
   }
   std::vector<ProgramTensor> optimizer() {
-    return {tensor("momentum", "F32", {6}, momentum.data(), 6)};
+    return {tensor("momentum", "F32", {6}, momentum.data(), 6),
+            tensor("bias_momentum", "F32", {2}, bias_momentum.data(), 2)};
   }
 };
 
@@ -68,13 +70,24 @@ struct StateWorld {
     });
     while (mailbox.next(seconds(60))->kind != ProgramTask::Kind::kEnd) {
       const LoadedState& loaded = state.take_loaded();
-      EXPECT_EQ(loaded.tensors.size(), 1u);
-      std::memcpy(memory.momentum.data(), loaded.tensors[0].tensor.bytes.data(),
-                  sizeof memory.momentum);
+      if (takes) {
+        take(loaded);
+      }
+      was_taken = state.was_taken();
       taken = Bytes(loaded.blob.begin(), loaded.blob.end());
     }
     trainer.join();
     return result;
+  }
+  /// As programs do it: in the order in which the tensors were given.
+  void take(const LoadedState& loaded) {
+    ASSERT_EQ(loaded.tensors.size(), 2u);
+    const ByteSpan first = loaded.tensors[0].tensor.bytes;
+    const ByteSpan second = loaded.tensors[1].tensor.bytes;
+    ASSERT_EQ(first.size(), sizeof memory.momentum);
+    ASSERT_EQ(second.size(), sizeof memory.bias_momentum);
+    std::memcpy(memory.momentum.data(), first.data(), first.size());
+    std::memcpy(memory.bias_momentum.data(), second.data(), second.size());
   }
   Bytes packed() {
     state.prepare_to_pack();
@@ -92,6 +105,8 @@ struct StateWorld {
   ReductionLayout layout{memory.tensors().summed()};
   ProgramState state{job, layout, memory.tensors(), kRestBytes, mailbox};
   Bytes taken;
+  bool takes = true;  // the tensors of a state that comes
+  Result<void> was_taken;
 };
 
 TEST(ProgramState, SumsParametersAndBuffersThatAreNoConstants) {
@@ -119,6 +134,7 @@ TEST(ProgramState, GivesTheChangesOfBuffersAndPutsTheCommittedValuesBack) {
 TEST(ProgramState, ComesToAnotherWorkerAsItIs) {
   StateWorld from;
   from.memory.momentum.fill(0.5F);
+  from.memory.bias_momentum.fill(0.75F);
   StateWorld to;
   to.memory.weight.fill(0);
   to.memory.mean = {};
@@ -128,10 +144,39 @@ TEST(ProgramState, ComesToAnotherWorkerAsItIs) {
   EXPECT_EQ(to.memory.weight, from.memory.weight);
   EXPECT_EQ(to.memory.mean, from.memory.mean);
   EXPECT_EQ(to.memory.momentum, from.memory.momentum);
+  EXPECT_EQ(to.memory.bias_momentum, from.memory.bias_momentum);
   EXPECT_EQ(to.taken, StateWorld::blob("first"));
   EXPECT_EQ(to.state.digest(), from.state.digest());
   EXPECT_EQ(to.state.check(to.state.rest_hash()), from.state.check(from.state.rest_hash()));
   EXPECT_EQ(to.state.part_hashes(), from.state.part_hashes());
+}
+
+TEST(ProgramState, NamesTheTensorThatTheProgramHasNotTaken) {
+  StateWorld from;
+  from.memory.bias_momentum.fill(0.75F);
+  StateWorld to;
+  to.takes = false;
+  const Bytes packed = from.packed();
+  EXPECT_TRUE(to.while_program_loads([&] { return to.state.unpack(packed); }).ok());
+  ASSERT_FALSE(to.was_taken.ok());
+  EXPECT_THAT(to.was_taken.error().detail, HasSubstr("not taken the tensor bias_momentum of"));
+
+  StateWorld resumed;
+  resumed.takes = false;
+  const nn::CheckpointFiles files = from.state.checkpoint();
+  EXPECT_TRUE(resumed.while_program_loads([&] { return resumed.state.load(files); }).ok());
+  EXPECT_TRUE(resumed.was_taken.ok()) << "a program may leave the optimizer of a checkpoint out";
+}
+
+TEST(ProgramState, TwoTensorsOfOneNameAreRefused) {
+  StateWorld world;
+  const Bytes before = world.packed();
+  std::vector<ProgramTensor> twice = world.memory.optimizer();
+  twice[1].name = twice[0].name;
+  const Result<void> set = world.state.set_optimizer_state(twice, {}, 0);
+  ASSERT_FALSE(set.ok());
+  EXPECT_THAT(set.error().detail, HasSubstr("two tensors of the name momentum"));
+  EXPECT_EQ(world.packed(), before) << "the state of before stays";
 }
 
 TEST(ProgramState, IsRefusedIfItIsTornOrForeign) {
@@ -146,6 +191,7 @@ TEST(ProgramState, IsRefusedIfItIsTornOrForeign) {
 TEST(ProgramState, ComesBackFromACheckpoint) {
   StateWorld from;
   from.memory.momentum.fill(0.5F);
+  from.memory.bias_momentum.fill(0.75F);
   const nn::CheckpointFiles files = from.state.checkpoint();
   const Result<nn::CheckpointInfo> info = nn::check_files(files);
   ASSERT_TRUE(info.ok()) << info.error().detail;

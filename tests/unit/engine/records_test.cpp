@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/run/program_failures.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -48,6 +50,37 @@ TEST(Records, NotesSurviveTheWire) {
   ASSERT_TRUE(note.ok());
   EXPECT_EQ(std::get<NoteRecord>(note.value()).kind, "reports_dropped");
   EXPECT_EQ(std::get<NoteRecord>(note.value()).detail, "7");
+}
+
+TEST(Records, OfFailedProgramsSurviveTheWire) {
+  const ProgramFailureRecord failure{3, "ZeroDivisionError", "microbatch 1 of step 2", {17, 4}};
+  const Result<Record> copy = decode_record(encode_record(failure));
+  ASSERT_TRUE(copy.ok());
+  EXPECT_EQ(std::get<ProgramFailureRecord>(copy.value()).member, 3u);
+  EXPECT_EQ(std::get<ProgramFailureRecord>(copy.value()).at, failure.at);
+  EXPECT_EQ(std::get<ProgramFailureRecord>(copy.value()).samples, failure.samples);
+}
+
+TEST(ProgramFailures, OfTwoWorkersAtOnePlaceEndTheJob) {
+  ProgramFailures failures;
+  const std::string raised = "Traceback\n  File x\nValueError: bad image";
+  EXPECT_EQ(failures.reason_to_end({1, raised, "microbatch 3 of step 7", {5, 9}}), std::nullopt);
+  EXPECT_EQ(failures.reason_to_end({1, raised, "microbatch 3 of step 7", {5, 9}}), std::nullopt);
+  EXPECT_EQ(failures.reason_to_end({2, raised, "microbatch 3 of step 8", {1, 2}}), std::nullopt);
+  EXPECT_EQ(failures.reason_to_end({2, raised, "", {}}), std::nullopt);
+  EXPECT_EQ(failures.reason_to_end({3, raised, "", {}}), std::nullopt);
+  EXPECT_EQ(failures.reason_to_end({4, raised, "microbatch 3 of step 7", {5, 9}}),
+            "the program failed in microbatch 3 of step 7 on worker 1 and on worker 4, so every "
+            "worker would fail there; its samples are 5 and 9: ValueError: bad image");
+}
+
+TEST(ProgramFailures, NameTwelveSamples) {
+  std::vector<std::uint64_t> samples{4};
+  EXPECT_EQ(sample_words(samples), "4");
+  samples.resize(12, 7);
+  EXPECT_EQ(sample_words(samples), "4, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7 and 7");
+  samples.resize(15, 7);
+  EXPECT_EQ(sample_words(samples), "4, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7 and 3 more");
 }
 
 TEST(Records, OfFallingBackSurviveTheWire) {

@@ -408,6 +408,16 @@ TEST(RunFold, ServersMoneyAndWhatWasSaved) {
   EXPECT_DOUBLE_EQ(head.at("on_demand").to_number<double>(), 4.0);
 }
 
+TEST(RunFold, ATestLossThatIsNoNumberStaysNone) {
+  Feed feed;
+  begin(feed);
+  feed.event(event_line(5, "evaluation", "\"step\": 3, \"test_top1\": 0.1, \"test_loss\": null"));
+  feed.fold.settle();
+  const json::array evaluations = state_of(feed.fold).at("evaluations").as_array();
+  ASSERT_EQ(evaluations.size(), 1U);
+  EXPECT_TRUE(evaluations[0].at("loss").is_null());
+}
+
 TEST(RunFold, OnlyListedSettingsAreShown) {
   Feed feed;
   feed.fold.config(

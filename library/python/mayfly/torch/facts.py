@@ -5,7 +5,8 @@ import os
 import torch
 
 
-def facts(optimizer):
+def facts(optimizer, devices):
+    """`devices`: where the model is."""
     found = {
         "torch": f"{torch.__version__} {torch.version.git_version}",
         "threads of torch": torch.get_num_threads(),
@@ -16,7 +17,22 @@ def facts(optimizer):
         torch.backends, "cpu") else None
     found["instruction set"] = capability() if capability else _line("CPU capability usage")
     found["BLAS"] = _libraries("blas", "mkl")
+    if any(device.type == "cuda" for device in devices):
+        found |= _gpu_facts(next(device for device in devices if device.type == "cuda"))
     return {name: str(value) for name, value in found.items()}
+
+
+def _gpu_facts(device):
+    cudnn = torch.backends.cudnn
+    return {
+        "GPU": f"{torch.cuda.get_device_name(device)} {torch.cuda.get_device_capability(device)}",
+        "CUDA": torch.version.cuda,
+        "cuDNN": f"{cudnn.version()} deterministic={cudnn.deterministic} "
+                 f"benchmark={cudnn.benchmark} tf32={cudnn.allow_tf32}",
+        "matrix products": f"tf32={torch.backends.cuda.matmul.allow_tf32} "
+                           f"{os.environ.get('CUBLAS_WORKSPACE_CONFIG', '')}",
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
 
 
 def _libraries(*words):

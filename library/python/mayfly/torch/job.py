@@ -16,24 +16,22 @@ from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
 from .checkpoint import trusting
 from .facts import facts
 from .loader import Loader
+from .mirrors import Gradients, Mirrors
 
 TYPES = {torch.float32: _abi.F32, torch.float64: _abi.F64, torch.float16: _abi.F16,
          torch.bfloat16: _abi.BF16, torch.int64: _abi.I64, torch.int32: _abi.I32,
          torch.int16: _abi.I16, torch.int8: _abi.I8, torch.uint8: _abi.U8, torch.bool: _abi.BOOL}
 OF_TYPE = {number: kind for kind, number in TYPES.items()}
 BLOB_BYTES = 64 << 10  # at least, for what is no tensor
-HASH_NAME = "mayfly.hash"  # of what is no tensor of the optimizer: members compare it
+# Before the name of each part that is no tensor of the optimizer: members compare the part's hash.
+HASH_NAME = "mayfly.hash"
 
 
 def _describe(name, tensor):
-    if tensor.device.type != "cpu":
-        raise Refused(f"{name} is on {tensor.device}; only tensors on the CPU are trained")
     if tensor.is_sparse or tensor.layout != torch.strided:
         raise Refused(f"{name} is sparse; only dense tensors are trained")
     if tensor.dtype not in TYPES:
         raise Refused(f"{name} is of the type {tensor.dtype}, which is not known")
-    if not tensor.is_contiguous():
-        raise Refused(f"{name} is not contiguous; call .contiguous() before the job is made")
     return name, TYPES[tensor.dtype], tuple(tensor.shape), tensor.data_ptr()
 
 
@@ -49,7 +47,8 @@ def _owned(items):
 class Job(BaseJob):
     """An elastic job that trains `model`.
 
-    model       a torch.nn.Module on the CPU, made alike on all workers (seed it)
+    model       a torch.nn.Module, made alike on all workers (seed it); on the CPU, or on the GPU of
+                this worker, to which the loop then moves x and y
     optimizer   any optimizer of its parameters with a state_dict
     scheduler   steps once a step; None = none
     data        a data set with len() and [index]; order and shuffling are the job's
@@ -101,10 +100,18 @@ class Job(BaseJob):
                       for name, tensor in model.state_dict(keep_vars=True).items()
                       if first_names.get(id(tensor), name) != name}
         self._check_ids()
-        self._core.register([_describe(n, p) for n, p in self._parameters],
-                            [_describe(n, b) for n, b in buffers])
+        self._parameter_mirrors, self._buffer_mirrors = Mirrors(), Mirrors()
+        self._optimizer_mirrors = Mirrors()
+        self._gradients = Gradients(self._parameters)
+        described = [[_describe(name, tensor) for name, tensor in mirrors.follow(tensors)]
+                     for mirrors, tensors in ((self._parameter_mirrors, self._parameters),
+                                              (self._buffer_mirrors, buffers))]
+        self._buffer_mirrors.read()
+        self._parameter_mirrors.read()
+        self._core.register(*described)
         self._core.register_metrics(metrics)
-        for name, value in facts(self.optimizer).items():
+        devices = {tensor.device for _, tensor in self._parameters + buffers}
+        for name, value in facts(self.optimizer, devices).items():
             self._core.require_equal(name, value)
         self._microbatch = microbatch_of(batch, microbatch)
         self._loader = Loader(data, collate, num_workers)
@@ -115,13 +122,17 @@ class Job(BaseJob):
             "steps": steps_of(len(data), batch, epochs, steps), "global_batch": batch,
             "microbatch": self._microbatch, "optimizer_bytes": self._state_bytes_max()}
 
-    def evaluation(self, data, chunk=None, collate=None):
+    def evaluation(self, data, chunk=None, collate=None, sums=()):
         """Decorates f(x, y) -> (right predictions, sum of the losses) over a batch of `data`, which
         is called for this member's share of it, without gradients, with the model and the modules
         of `extra` in eval mode, and with seeds that depend on the samples alone. It is tried on the
-        first batch when the loop begins. `evaluations` has what was found."""
+        first batch when the loop begins. `evaluations` has what was found.
+
+        `sums`: names of further sums, such as ("intersection", "union"); f then returns a third
+        value, name -> sum over the batch, and an evaluation has their totals as `sums`."""
         def take(function):
-            self._evaluation = (Loader(data, collate), function)
+            self._evaluation = (Loader(data, collate), function, tuple(sums))
+            self._core.register_sums(sums)
             self._options["test_samples"] = len(data)
             self._options["test_chunk"] = chunk or min(len(data), 4 * self._microbatch)
             return function
@@ -156,6 +167,11 @@ class Job(BaseJob):
 
     def _step_of(self, task):
         return Step(self, task)
+
+    def _next(self):
+        task = super()._next()
+        self._buffer_mirrors.write()
+        return task
 
     def _prepare(self):
         self._hand_over_state()  # a scheduler may have been made since
@@ -212,9 +228,15 @@ class Job(BaseJob):
 
     def _hand_over_state(self):
         rest = self._rest()
-        self._hash = torch.tensor(hash_of(rest), dtype=torch.int64)  # kept: its memory is read
-        described = [_describe(name, tensor) for name, tensor in self._state_tensors()]
-        described.append(_describe(HASH_NAME, self._hash))
+        parts = {f"{HASH_NAME}.{name}": part for name, part in rest.items() if name != "extra"}
+        parts.update({f"{HASH_NAME}.extra.{n}": part for n, part in rest["extra"].items()})
+        hashes = [hash_of(part) for part in parts.values()]
+        self._hashes = torch.tensor(hashes, dtype=torch.int64)  # kept: its memory is read
+        used = self._optimizer_mirrors.follow(list(self._state_tensors()))
+        self._optimizer_mirrors.read()
+        self._parameter_mirrors.read()
+        described = [_describe(name, tensor) for name, tensor in used]
+        described += [_describe(name, row) for name, row in zip(parts, self._hashes)]
         rate = self.optimizer.param_groups[0].get("lr", 0.0)
         self._core.set_optimizer_state(described, _saved(rest), float(rate))
 
@@ -244,10 +266,12 @@ class Job(BaseJob):
     def _load(self):
         """The optimizer's state, the scheduler's and the extra ones have come."""
         tensors, blob = self._core.loaded()
+        self._parameter_mirrors.write()
+        self._buffer_mirrors.write()
         rest = torch.load(io.BytesIO(blob), **trusting())
         state = {int(index): dict(entries) for index, entries in rest["state"].items()}
         for name, kind, shape, content in tensors:
-            if name == HASH_NAME:
+            if name.startswith(HASH_NAME):
                 continue
             _, index, key = name.split(".", 2)
             tensor = torch.frombuffer(bytearray(content), dtype=OF_TYPE[kind]).reshape(shape)
@@ -266,12 +290,11 @@ class Job(BaseJob):
             self._evaluate(Microbatch.of_task(task))
 
     def _evaluate(self, chunk):
-        correct, loss_sum = self._sums_of(chunk)
-        self._core.evaluated(correct, loss_sum)
+        self._core.evaluated(*self._sums_of(chunk))
 
     def _sums_of(self, chunk):
-        """(right predictions, sum of the losses) of a chunk of the test set."""
-        loader, function = self._evaluation
+        """(right predictions, sum of the losses, further sums) of a chunk of the test set."""
+        loader, function, names = self._evaluation
         modules = [self.model, *(thing for thing in self._extra.values()
                                  if isinstance(thing, torch.nn.Module))]
         were_training = [module.training for module in modules]
@@ -286,12 +309,16 @@ class Job(BaseJob):
             for module, was_training in zip(modules, were_training):
                 module.train(was_training)
         try:
-            correct, loss_sum = found
-            return int(correct), float(loss_sum)
-        except (TypeError, ValueError) as error:
+            correct, loss_sum, *more = found
+            own = {name: float(more[0][name]) for name in names}
+            if len(more) != (1 if names else 0):
+                raise ValueError
+            return int(correct), float(loss_sum), own
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            wanted = f", and a dictionary of the sums {', '.join(names)}" if names else ""
             raise Refused("the function of the evaluation must return two numbers, the right "
-                          f"predictions and the sum of the losses; it returned {found!r:.80}"
-                          ) from error
+                          f"predictions and the sum of the losses{wanted}; it returned "
+                          f"{found!r:.80}") from error
 
 
 def _without_functions(state):
@@ -364,23 +391,17 @@ class Step(BaseStep):
 
     def add(self, loss, correct=0, metrics=None, weight=1):
         """The gradients that the parameters have now are those of the microbatch at hand."""
-        kept = []
-        addresses = []
         for name, p in self._job._parameters:
-            if p.grad is None:
-                addresses.append(None)
-                continue
-            if p.grad.is_sparse:
+            if p.grad is not None and p.grad.is_sparse:
                 raise Refused(f"the gradient of {name} is sparse; make its layer dense")
-            gradient = p.grad.detach().to(torch.float32).contiguous()
-            kept.append(gradient)
-            addresses.append(gradient.data_ptr())
+        addresses = self._job._gradients.addresses()
+        self._job._buffer_mirrors.read()
         self._add(addresses, loss, correct, metrics, weight)
 
     def _take_means(self, task):
         for i, (_, p) in enumerate(self._job._parameters):
             flat = numpy.ctypeslib.as_array(task.gradients[i], (p.numel(),))
-            p.grad = torch.from_numpy(flat).view(p.shape).to(p.dtype)
+            p.grad = torch.from_numpy(flat).view(p.shape).to(p.device, p.dtype)
 
     def _left(self):
         for _, p in self._job._parameters:
@@ -390,5 +411,7 @@ class Step(BaseStep):
 def seed(number):
     """Sets all generators that a microbatch may draw from."""
     torch.default_generator.manual_seed(number & (2**63 - 1))
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(number & (2**63 - 1))
     numpy.random.seed(number & 0xFFFFFFFF)
     random.seed(number)
