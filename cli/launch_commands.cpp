@@ -147,12 +147,13 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
 }  // namespace
 
 const std::set<std::string>& settings_of_networks() {
-  static const std::set<std::string> names = {
-      "data",          "data_from",      "image_size",   "augment",
-      "skip_corrupt",  "loader_threads", "store",        "store_peers",
-      "steps",         "epochs",         "lr",           "lr_schedule",
-      "warmup_epochs", "momentum",       "weight_decay", "label_smoothing",
-      "global_batch",  "microbatch",     "dtype",        "conv_kernels"};
+  static const std::set<std::string> names = {"data",         "data_from",       "image_size",
+                                              "augment",      "skip_corrupt",    "loader_threads",
+                                              "store",        "store_peers",     "prepared_store",
+                                              "steps",        "epochs",          "lr",
+                                              "lr_schedule",  "warmup_epochs",   "momentum",
+                                              "weight_decay", "label_smoothing", "global_batch",
+                                              "microbatch",   "dtype",           "conv_kernels"};
   return names;
 }
 

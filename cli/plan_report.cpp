@@ -7,6 +7,7 @@
 #include "base/time.hpp"
 #include "cli/cli.hpp"
 #include "engine/run/record_json.hpp"
+#include "planner/search/amounts.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -17,20 +18,25 @@ using planner::Alternative;
 using planner::Candidate;
 using planner::Row;
 using planner::Spread;
+using planner::TimeUnit;
 
-double in_hours(double length_s) {
-  return length_s / kSecondsPerHour;
+/// All times of a report are in the unit that suits its first row.
+TimeUnit unit_of(const PlanReport& report) {
+  const Row& first = report.answer.rows.front();
+  return planner::time_unit_for(first.is_simulated ? first.summary.time_s.mean
+                                                   : first.undisturbed_s);
 }
 
-std::string time_cell(const Row& row) {
+std::string time_cell(const TimeUnit& unit, const Row& row) {
   const Spread& time = row.summary.time_s;
-  return fmt::format("{:.2f} ({:.2f}-{:.2f})", in_hours(time.mean), in_hours(time.low),
-                     in_hours(time.high));
+  return fmt::format("{} ({}-{})", time_in(unit, time.mean), time_in(unit, time.low),
+                     time_in(unit, time.high));
 }
 
 std::string cost_cell(const Row& row) {
   const Spread& cost = row.summary.cost;
-  return fmt::format("{:.2f} ({:.2f}-{:.2f})", cost.mean, cost.low, cost.high);
+  return fmt::format("{} ({}-{})", planner::money_words(cost.mean), planner::money_words(cost.low),
+                     planner::money_words(cost.high));
 }
 
 bool is_extrapolated(const PlanReport& report, const Row& row) {
@@ -52,22 +58,21 @@ std::string row_text(const planner::Market& market, const PlanReport& report, co
   const std::string obstacle = row.obstacle == planner::Obstacle::kNone
                                    ? ""
                                    : fmt::format("  [{}]", to_string(row.obstacle));
+  const TimeUnit unit = unit_of(report);
   if (!row.is_simulated) {
     return fmt::format("{:>4}    {:<19} {:<21} {:>5} {:>6}  {}{}\n", rank,
-                       fmt::format("{:.2f} or more", in_hours(row.undisturbed_s)), "-", "0", "-",
-                       name, obstacle);
+                       time_in(unit, row.undisturbed_s) + " or more", "-", "0", "-", name,
+                       obstacle);
   }
   return fmt::format("{:>4} {}  {:<19} {:<21} {:>5.3f} {:>6.2f}  {}{}\n", rank,
-                     row.is_on_front ? "*" : " ", time_cell(row), cost_cell(row),
+                     row.is_on_front ? "*" : " ", time_cell(unit, row), cost_cell(row),
                      row.summary.reached.value, row.summary.losses, name, obstacle);
 }
 
-constexpr const char* kHeading =
-    "        hours (90 %)        cost (90 %)            kept   lost  plan\n";
-
 std::string table_text(const planner::Market& market, const PlanReport& report,
                        const planner::Answer& answer, std::size_t rows) {
-  std::string out = kHeading;
+  std::string out = fmt::format("        {:<19} {:<21}  kept   lost  plan\n",
+                                fmt::format("{} (90 %)", unit_of(report).name), "cost (90 %)");
   std::size_t shown = 0;
   for (std::size_t i = 0; i < answer.rows.size(); ++i) {
     if (i < rows) {
@@ -84,13 +89,14 @@ std::string table_text(const planner::Market& market, const PlanReport& report,
   return out;
 }
 
-std::string alternatives_text(const std::string& title, const std::vector<Alternative>& list) {
+std::string alternatives_text(const TimeUnit& unit, const std::string& title,
+                              const std::vector<Alternative>& list) {
   if (list.empty()) {
     return {};
   }
   std::string out = title + "\n";
   for (const Alternative& one : list) {
-    out += fmt::format("        {:<19} {:<21} {:>5.3f} {:>6.2f}  {}\n", time_cell(one.row),
+    out += fmt::format("        {:<19} {:<21} {:>5.3f} {:>6.2f}  {}\n", time_cell(unit, one.row),
                        cost_cell(one.row), one.row.summary.reached.value, one.row.summary.losses,
                        one.label);
   }
@@ -99,9 +105,9 @@ std::string alternatives_text(const std::string& title, const std::vector<Altern
 
 std::string checkpoints_text(const planner::CheckpointAdvice& advice) {
   return fmt::format(
-             "checkpoints: {}{:.1f} h between losses of all workers; best interval {:.1f} min by "
+             "checkpoints: {}{} between losses of all workers; best interval {:.1f} min by "
              "simulation, {:.1f} by Young, {:.1f} by Daly",
-             advice.is_bound ? "at least " : "", in_hours(advice.mean_to_loss_s),
+             advice.is_bound ? "at least " : "", planner::time_words(advice.mean_to_loss_s),
              advice.best_s / 60, advice.young_s / 60, advice.daly_s / 60) +
          (advice.chosen_s ? fmt::format("; the plan's is {:.1f} min\n", *advice.chosen_s / 60)
                           : "\n");
@@ -122,7 +128,7 @@ std::string changed_text(const planner::Market& market, const PlanReport& report
     std::string difference;
     if (was != before.end() && was->is_simulated && row.is_simulated) {
       difference =
-          fmt::format("        was {}: hours {:+.1f} %, cost {:+.1f} %\n", was - before.begin() + 1,
+          fmt::format("        was {}: time {:+.1f} %, cost {:+.1f} %\n", was - before.begin() + 1,
                       100 * (row.summary.time_s.mean / was->summary.time_s.mean - 1),
                       100 * (row.summary.cost.mean / was->summary.cost.mean - 1));
     }
@@ -272,10 +278,11 @@ std::string plan_text(const planner::Market& market, const PlanReport& report, s
     return out + none_text(market, report);
   }
   const planner::Advice& advice = *report.advice;
-  out += alternatives_text("zones", advice.zones);
-  out += alternatives_text("on demand", advice.on_demand);
-  out += alternatives_text("spares", advice.spares);
-  out += alternatives_text("hour of launch", advice.hours);
+  const TimeUnit unit = unit_of(report);
+  out += alternatives_text(unit, "zones", advice.zones);
+  out += alternatives_text(unit, "on demand", advice.on_demand);
+  out += alternatives_text(unit, "spares", advice.spares);
+  out += alternatives_text(unit, "hour of launch", advice.hours);
   if (advice.checkpoints) {
     out += checkpoints_text(*advice.checkpoints);
   }

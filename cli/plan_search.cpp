@@ -17,6 +17,7 @@
 #include "cli/plan_source.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/job_file.hpp"
+#include "planner/search/amounts.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -201,10 +202,11 @@ Result<void> write_job(const std::string& path, engine::JobConfig config, const 
   const std::string head = fmt::format(
       "# Made by `mayfly plan` (seed {}, prices of {}, calibration of {}).\n"
       "# {}\n"
-      "# Expected: {:.2f} h ({:.2f} to {:.2f}), cost {:.2f} ({:.2f} to {:.2f}).\n",
+      "# Expected: {} ({} to {}), cost {} ({} to {}).\n",
       report.question.seed, report.priced, report.calibrated, describe(market, chosen.candidate),
-      time.mean / kSecondsPerHour, time.low / kSecondsPerHour, time.high / kSecondsPerHour,
-      cost.mean, cost.low, cost.high);
+      planner::time_words(time.mean), planner::time_words(time.low), planner::time_words(time.high),
+      planner::money_words(cost.mean), planner::money_words(cost.low),
+      planner::money_words(cost.high));
   config.plan = std::filesystem::path(plan_file).filename().string();
   TRY(write_file_atomic(plan_file, text_of_plan(plan)));
   const Result<void> written = write_file_atomic(path, head + engine::to_job_file(config));

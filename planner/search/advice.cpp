@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "planner/search/amounts.hpp"
 #include "planner/search/scenario.hpp"
 #include "planner/simulation/closed_forms.hpp"
 
@@ -16,10 +17,6 @@ namespace {
 constexpr std::uint64_t kPaths = 800;  // of each alternative
 constexpr std::size_t kRivals = 12;    // that may become the choice when something changes
 constexpr double kErrorsVisible = 2;
-
-double hours(double length_s) {
-  return length_s / kSecondsPerHour;
-}
 
 class Adviser {
  public:
@@ -56,21 +53,21 @@ class Adviser {
 std::string Adviser::reason() const {
   std::string limits;
   if (question_.deadline_s) {
-    limits += fmt::format(" that finish within {:.2f} h", hours(*question_.deadline_s));
+    limits += fmt::format(" that finish within {}", time_words(*question_.deadline_s));
   }
   if (question_.budget) {
-    limits += fmt::format("{} at most {:.2f}", limits.empty() ? " that cost" : " and cost",
-                          *question_.budget);
+    limits += fmt::format("{} at most {}", limits.empty() ? " that cost" : " and cost",
+                          money_words(*question_.budget));
   }
   if (!limits.empty()) {
     limits += fmt::format(" with probability {:g}", question_.probability);
   }
   const bool is_cheapest = question_.goal == Goal::kCheapest;
   std::string text = fmt::format(
-      "{} is the {} of the {} plans{}: {:.2f} h and {:.2f} on average{}",
+      "{} is the {} of the {} plans{}: {} and {} on average{}",
       describe(market_, chosen_.candidate), is_cheapest ? "cheapest" : "fastest",
       std::ranges::count_if(answer_.rows, &Row::keeps_limits), limits,
-      hours(chosen_.summary.time_s.mean), chosen_.summary.cost.mean,
+      time_words(chosen_.summary.time_s.mean), money_words(chosen_.summary.cost.mean),
       limits.empty()
           ? ""
           : fmt::format(", kept on {:.1f} % of the paths", 100 * chosen_.summary.reached.value));
@@ -161,8 +158,8 @@ std::vector<std::string> Adviser::changes() const {
   std::vector<std::string> changes;
   add_price_change(changes);
   if (question_.deadline_s) {
-    changes.push_back(fmt::format("A deadline below {:.2f} h is too short for it.",
-                                  hours(chosen_.deadline_for_p_s)));
+    changes.push_back(fmt::format("A deadline below {} is too short for it.",
+                                  time_words(chosen_.deadline_for_p_s)));
   }
   add_scenarios(changes);
   return changes;
@@ -201,7 +198,7 @@ void Adviser::compare_zones(Advice& advice) const {
   advice.zones_differ =
       gap <= kErrorsVisible * error
           ? "Between the zones there is no difference in cost that the data show."
-          : fmt::format("Zone {} costs {:.2f} less than {} ({:.1f} %).", best->label, gap,
+          : fmt::format("Zone {} costs {} less than {} ({:.1f} %).", best->label, money_words(gap),
                         worst->label, 100 * gap / worst->row.summary.cost.mean);
 }
 
@@ -251,11 +248,14 @@ void Adviser::compare_spares(Advice& advice) const {
   const Summary& spare = advice.spares[1].row.summary;
   const Summary& more = advice.spares[3].row.summary;
   advice.spares_worth = fmt::format(
-      "Without a spare {:.2f} worker-hours are missing; a hot spare saves {:.1f} min for {:.2f} "
-      "more, one more worker {:.1f} min for {:.2f} more.",
-      hours(none.missing_s + none.stock_out_s) * chosen_.candidate.workers,
-      (none.time_s.mean - spare.time_s.mean) / 60, spare.cost.mean - none.cost.mean,
-      (none.time_s.mean - more.time_s.mean) / 60, more.cost.mean - none.cost.mean);
+      "Without a spare {:.2g} workers are missing on average; a hot spare saves {} for {} more, "
+      "one "
+      "more worker {} for {} more.",
+      (none.missing_s + none.stock_out_s) * chosen_.candidate.workers / none.time_s.mean,
+      time_words(none.time_s.mean - spare.time_s.mean),
+      money_words(spare.cost.mean - none.cost.mean),
+      time_words(none.time_s.mean - more.time_s.mean),
+      money_words(more.cost.mean - none.cost.mean));
 }
 
 void Adviser::compare_hours(Advice& advice) const {

@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/statistics.hpp"
+#include "planner/search/amounts.hpp"
 #include "planner/search/question.hpp"
 #include "planner/simulation/path.hpp"
 
@@ -15,19 +16,6 @@ namespace {
 constexpr double kErrorsApart = 3;         // beyond which two rows are surely different
 constexpr std::size_t kFinalistsMax = 24;  // simulated on more paths
 constexpr double kShareError = 0.004;
-
-std::string hours_text(double length_s) {
-  const double hundredths = std::round(length_s / kSecondsPerHour * 100);
-  const auto whole = static_cast<long long>(hundredths);
-  const std::string rest = std::to_string(whole % 100);
-  return std::to_string(whole / 100) + "." + (rest.size() < 2 ? "0" : "") + rest + " h";
-}
-
-std::string money_text(double amount) {
-  const auto cents = static_cast<long long>(std::ceil(amount * 100));
-  const std::string rest = std::to_string(cents % 100);
-  return std::to_string(cents / 100) + "." + (rest.size() < 2 ? "0" : "") + rest;
-}
 
 /// A candidate, its row, and the paths that it was made of.
 struct Trial {
@@ -227,21 +215,21 @@ Error out_of_reach(const Market& market, const std::vector<Trial>& trials,
   const auto fastest = std::ranges::min_element(trials, {}, &Trial::least_time_s);
   const auto cheapest = std::ranges::min_element(trials, {}, &Trial::least_cost);
   if (question.deadline_s && fastest->least_time_s > *question.deadline_s) {
-    return {Errc::kInvalidInput, "no plan can finish within " + hours_text(*question.deadline_s) +
+    return {Errc::kInvalidInput, "no plan can finish within " + time_words(*question.deadline_s) +
                                      ": the fastest, " + describe(market, fastest->row.candidate) +
-                                     ", needs " + hours_text(fastest->least_time_s) +
+                                     ", needs " + time_words(fastest->least_time_s) +
                                      " without any loss"};
   }
   if (question.budget && cheapest->least_cost > *question.budget) {
-    return {Errc::kInvalidInput, "no plan can cost at most " + money_text(*question.budget) +
+    return {Errc::kInvalidInput, "no plan can cost at most " + money_words(*question.budget) +
                                      ": the cheapest, " +
                                      describe(market, cheapest->row.candidate) + ", costs " +
-                                     money_text(cheapest->least_cost) + " without any loss"};
+                                     money_words(cheapest->least_cost) + " without any loss"};
   }
   return {Errc::kInvalidInput, "no plan can keep the deadline and the budget at once: within " +
-                                   hours_text(*question.deadline_s) +
+                                   time_words(*question.deadline_s) +
                                    " only plans finish that cost more than " +
-                                   money_text(*question.budget)};
+                                   money_words(*question.budget)};
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ TEST_F(PlanTest, OffersOfTheJobHaveItsPrices) {
 TEST_F(PlanTest, WhatIfShowsTheDifference) {
   ASSERT_EQ(plan_with({"--deadline", "10h", "--price", "x2", "--recovery", "120s"}), 0) << err();
   EXPECT_THAT(out(), HasSubstr("if price x2, recovery 120s:"));
-  EXPECT_THAT(out(), HasSubstr("was 1: hours +"));
+  EXPECT_THAT(out(), HasSubstr("was 1: time +"));
   EXPECT_THAT(out(), HasSubstr("cost +10"));
 }
 

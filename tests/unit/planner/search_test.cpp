@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "planner/search/advice.hpp"
+#include "planner/search/amounts.hpp"
 #include "planner/search/question.hpp"
 #include "planner/search/scenario.hpp"
 #include "tests/unit/planner/invented_market.hpp"
@@ -179,7 +180,7 @@ TEST(Search, LimitsOutOfReachAreOneLine) {
   auto result = answer(market, job_of(30), question, candidates_of(market, question));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Errc::kInvalidInput);
-  EXPECT_THAT(result.error().detail, HasSubstr("within 0.50 h: the fastest, 8 x m1"));
+  EXPECT_THAT(result.error().detail, HasSubstr("within 30.00 min: the fastest, 8 x m1"));
   question = {};
   question.budget = 1;
   result = answer(market, job_of(30), question, candidates_of(market, question));
@@ -336,6 +337,18 @@ TEST(Advice, OfHoursFindsTheCalmOnes) {
   ASSERT_EQ(advice.hours.size(), 24U);
   EXPECT_EQ(advice.hours[2].row.summary.losses, 0);  // done by 6:05
   EXPECT_GT(advice.hours[12].row.summary.losses, 10);
+}
+
+TEST(Amounts, OfShortAndCheapJobsKeepTheirDigits) {
+  EXPECT_EQ(time_words(9000), "2.50 h");
+  EXPECT_EQ(time_words(3600), "1.00 h");
+  EXPECT_EQ(time_words(3599), "59.98 min");
+  EXPECT_EQ(time_words(94.3), "94.30 s");
+  EXPECT_EQ(time_in(time_unit_for(600), 30), "0.50");
+  EXPECT_EQ(money_words(12.345), "12.35");
+  EXPECT_EQ(money_words(0.08546), "0.0855");
+  EXPECT_EQ(money_words(-0.25), "-0.250");
+  EXPECT_EQ(money_words(0), "0.00");
 }
 
 }  // namespace
