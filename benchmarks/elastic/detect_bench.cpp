@@ -21,8 +21,6 @@
 namespace mayfly::bench {
 namespace {
 
-constexpr std::uint64_t kHangStep = 30;
-
 struct Detection {
   Instant struck;
   Instant reported;  ///< of a hang: the line that names it
@@ -71,7 +69,7 @@ std::vector<Detection> detect_hangs(const ElasticBenchOptions& options, int& cod
     std::optional<Detection> detection;
     engine::ChaosEvent hang;
     hang.kind = engine::ChaosKind::kHang;
-    hang.step = kHangStep;
+    hang.step = options.hang_step;
     hang.worker = i % options.job.workers;
     hang.for_ms = 600'000;
     JobLauncher launcher(one.job, steps, {hang}, [&](engine::LocalLauncher& running) {
@@ -81,7 +79,7 @@ std::vector<Detection> detect_hangs(const ElasticBenchOptions& options, int& cod
         return;
       }
       for (const LoggedStep& step : steps.steps()) {
-        if (step.step == kHangStep) {
+        if (step.step == options.hang_step) {
           detection = Detection{step.heard, lines.front().first, *loss};
         }
       }
@@ -110,6 +108,9 @@ int print_detections(const ElasticBenchOptions& options, const std::vector<Detec
   }
   JsonFields fields = job_facts(options);
   fields["fault"] = options.fault;
+  if (options.fault == "hang") {
+    fields["hang_step"] = options.hang_step;
+  }
   fields["silence_max_ms"] = options.job.silence_max_ms;
   const std::string title = fmt::format("{} of 1 of {} workers, {} times; ms since the fault",
                                         options.fault, options.job.workers, options.events);

@@ -14,15 +14,16 @@ namespace mayfly::bench {
 struct ElasticBenchOptions {
   engine::JobConfig job;  ///< workers, model, data, backend; never ends by itself
   std::uint32_t events = 30;
-  std::string fault = "kill";   ///< kill, stop, vanish (recovery) or hang (detect)
-  bool own_core = false;        ///< join: the new worker has the last core, the others the rest
-  bool json = false;            ///< one JSON object per event and one with the percentiles
-  double minutes = 0;           ///< detect, goodput: how long; 0 = as long as it takes
-  double oversubscribe = 0;     ///< detect: so many busy threads per core and no faults at all
-  std::string trace;            ///< goodput: a file with a spot trace
-  double speedup = 60;          ///< goodput: trace seconds per second
-  std::uint32_t nodes_max = 6;  ///< goodput: the trace is scaled to at most so many workers
-  double kill_every = 0;        ///< goodput: seconds between kills instead of a trace
+  std::string fault = "kill";    ///< kill, stop, vanish (recovery) or hang (detect)
+  bool own_core = false;         ///< join: the new worker has the last core, the others the rest
+  bool json = false;             ///< one JSON object per event and one with the percentiles
+  double minutes = 0;            ///< detect, goodput: how long; 0 = as long as it takes
+  std::uint64_t hang_step = 30;  ///< detect: in which a worker hangs
+  double oversubscribe = 0;      ///< detect: so many busy threads per core and no faults at all
+  std::string trace;             ///< goodput: a file with a spot trace
+  double speedup = 60;           ///< goodput: trace seconds per second
+  std::uint32_t nodes_max = 6;   ///< goodput: the trace is scaled to at most so many workers
+  double kill_every = 0;         ///< goodput: seconds between kills instead of a trace
 };
 
 /// A worker is lost; to the next committed step.

@@ -49,12 +49,14 @@ cli::CommandSpec drain_spec() {
                  {{"events", "N", "how many (default 30)"}});
 }
 cli::CommandSpec detect_spec() {
-  return spec_of("detect", "how soon a fault is noticed, and that nothing else is taken for one",
-                 {{"events", "N", "how many (default 30)"},
-                  {"fault", "NAME", "kill (default), stop or hang"},
-                  {"oversubscribe", "N",
-                   "no faults: busy threads per core, and count whom that evicts (must be 0)"},
-                  {"minutes", "M", "with --oversubscribe: for so long (default 1)"}});
+  return spec_of(
+      "detect", "how soon a fault is noticed, and that nothing else is taken for one",
+      {{"events", "N", "how many (default 30)"},
+       {"fault", "NAME", "kill (default), stop or hang"},
+       {"hang-step", "N", "with --fault hang: the step in which a worker hangs (default 30)"},
+       {"oversubscribe", "N",
+        "no faults: busy threads per core, and count whom that evicts (must be 0)"},
+       {"minutes", "M", "with --oversubscribe: for so long (default 1)"}});
 }
 cli::CommandSpec goodput_spec() {
   return spec_of("goodput", "steps on a spot market against those of an ideal job",
@@ -100,6 +102,7 @@ Result<ElasticBenchOptions> options_of(const cli::ParsedArguments& arguments,
   TRY(cli::read_number(arguments, "kills", options.events));
   TRY(cli::read_number(arguments, "events", options.events));
   TRY(cli::read_number(arguments, "minutes", options.minutes));
+  TRY(cli::read_number(arguments, "hang-step", options.hang_step));
   TRY(cli::read_number(arguments, "oversubscribe", options.oversubscribe));
   TRY(cli::read_number(arguments, "speedup", options.speedup));
   TRY(cli::read_number(arguments, "nodes-max", options.nodes_max));
@@ -114,6 +117,9 @@ Result<void> check(const std::string& name, const ElasticBenchOptions& options) 
   // Nobody leaves in a join, so it has something to measure with a single worker.
   if (options.job.workers < 2 && name != "join") {
     return bad("--workers 1: at least 2 are needed, one must go on");
+  }
+  if (options.hang_step < 2) {
+    return bad(fmt::format("--hang-step {}: steps from 2 on can be timed", options.hang_step));
   }
   if (name == "goodput" && options.trace.empty() == (options.kill_every <= 0)) {
     return bad("bench goodput needs --trace FILE or --kill-every SECONDS");

@@ -168,6 +168,51 @@ def store(results):
                f"**{row['faster']:.2f}** |")
 
 
+STORE_HOSTS = {"kept": "nothing", "killed-1": "one is killed", "killed-2": "one is killed",
+               "left": "one leaves with a notice", "joined": "one joins"}
+
+
+def store_hosts(results):
+    machine = results.row("store-hosts", kind="machine")
+    rows = results.rows("store-hosts", kind="row")
+    assert len({row["digest"] for row in rows}) == 1
+    yield (f"{machine['images']:,} JPEGs ({machine['bytes'] / 1e6:.0f} MB) on {machine['hosts']} "
+           f"hosts with stores (commit {machine['commit']}")
+    for row in rows:
+        after = row["change_after"]
+        yield (f"| {row['room']:.2f} | {row['copied']:,} | {STORE_HOSTS[row['row']]} | "
+               f"{sum(row['read'][1:after]):.3f} | {sum(row['read'][after:]):.3f} |")
+
+
+STORE_KILLS = {"store": "a store, one host", "hosts": "stores of four hosts",
+               "workers": "stores of three hosts, unequal",
+               "prepared": "prepared images, three jobs"}
+
+
+def store_kills(results):
+    machine = results.row("store-kills", kind="machine")
+    rows = results.rows("store-kills", kind="row")
+    kills, jobs, steps = (sum(column(rows, name)) for name in ("kills", "jobs", "steps"))
+    assert kills >= 1000 and sum(column(rows, "wrong_steps")) == 0
+    yield (f"{kills:,} kills in {jobs} jobs (commit {machine['commit']}")
+    jobs_of_rows = results.rows("store-kills", kind="job")
+    seconds = {(row["row"], row["seconds"]): row["seconds"] for row in jobs_of_rows}  # some at once
+    yield f"one in {sum(seconds.values()) / kills:.2f} s"
+    yield f"After none of their {steps:,} steps"
+    yield f"of the {machine['images']} images"
+    for row in rows:
+        yield (f"| {STORE_KILLS[row['row']]} | {row['jobs']} | {row['kills']} | "
+               f"{row['membership_changes']} | {row['steps']:,} | {row['read']:.2f} |")
+
+
+def searches(results):
+    for row in results.rows("searches", kind="summary"):
+        yield (f"| {row['way']} | {row['jobs']} | {row['prep_seconds_ratio']:.2f} | "
+               f"{row['bytes_read_ratio']:.2f} |")
+        if row["way"] == "shared":
+            yield f"{row['steps']} steps"
+
+
 def program(results):
     rates = results.row("program", kind="rates")
     yield (f"{rates['workers']} workers of one thread each on two cores, {rates['batch']} images a "
@@ -186,6 +231,21 @@ def program(results):
            f"were in the same state after {synced['median']:g} ({synced['p99']:g}), and had made "
            f"the next step, with the lost worker's microbatches, after {step['median']:.0f} "
            f"({step['p99']:.0f})")
+
+
+def program_accuracy(results):
+    machine = results.row("program-accuracy", kind="machine")
+    yield f"{machine['epochs']:g} epoch of CIFAR-10"
+    yield f"{machine['text_steps']} steps of"
+    images, text = ({row["way"]: row for row in results.rows("program-accuracy", kind="summary")
+                     if row["network"] == network} for network in ("images", "text"))
+    for name, way in (("PyTorch alone", "pytorch"), ("Mayfly, exact sums", "exact"),
+                      ("Mayfly, fp32 sums", "fp32")):
+        right, loss = images[way], text[way]
+        assert right["seeds"] == loss["seeds"] == 3
+        yield (f"| {name} | {100 * right['accuracy']:.1f} ({100 * right['accuracy_least']:.1f} to "
+               f"{100 * right['accuracy_most']:.1f}) | {loss['loss']:.3f} "
+               f"({loss['loss_least']:.3f} to {loss['loss_most']:.3f}) |")
 
 
 def accuracy(network):
@@ -229,17 +289,17 @@ def speed(results):
                                    "resnet50 fp32 1t"))
 
     def large(contestant):
-        return f"{all_reduce_ms(results, 4, 100 << 10, contestant):.0f}"
+        return f"{all_reduce_ms(results, 4, 25 << 10, contestant):.3g}"
 
     def small(contestant):
         return f"{1000 * all_reduce_ms(results, 2, 4, contestant):.2g}"
 
-    yield ("An all-reduce of 100 MiB between four workers of one host takes "
+    yield ("An all-reduce of 25 MiB between four workers of one host takes "
            f"{large('mayfly-unix')} ms through shared memory (Open MPI {large('mpi-shm')}) and "
            f"{large('mayfly-tcp')} over "
            f"TCP (plain ring {large('poll')}, Gloo {large('gloo')}, Open MPI {large('mpi-tcp')}); "
            f"one of 4 KiB between two workers {small('mayfly-unix')} us (Open MPI "
-           f"{small('mpi-shm')}) and {small('mayfly-tcp')} us (plain ring {small('poll')}, Open "
+           f"{small('mpi-copy')}) and {small('mayfly-tcp')} us (plain ring {small('poll')}, Open "
            f"MPI {small('mpi-tcp')})")
     yield from gpu_speed(results)
 
@@ -263,17 +323,22 @@ def commit_of(results, name, **fields):
 
 CONTESTANTS = ("mayfly-tcp", "poll", "mpi-tcp", "gloo", "mayfly-gloo", "mayfly-mpi-tcp",
                "mayfly-unix", "mpi-shm", "mpi-copy", "mayfly-mpi")
+# Which of them are compared with which peers.
+RATIOS = (("TCP", "mayfly-tcp", ("poll", "mpi-tcp", "gloo")),
+          ("shared memory", "mayfly-unix", ("mpi-shm", "mpi-copy")),
+          ("our Gloo", "mayfly-gloo", ("gloo",)), ("our MPI", "mayfly-mpi", ("mpi-shm",)),
+          ("our MPI over TCP", "mayfly-mpi-tcp", ("mpi-tcp",)))
 
 
 def all_reduce(results):
     machine = results.row("allreduce-2-cores", kind="machine")
-    yield f"load {machine['load_average_before']:.1f} from work"
+    yield f"load {machine['load_average_before']:.1f}"
     yield commit_of(results, "allreduce-2-cores")
+    all_ranks, sizes = (2, 4), (4, 64, 2 << 10, 25 << 10, 100 << 10)
     ms = {(ranks, size, contestant): all_reduce_ms(results, ranks, size, contestant)
-          for ranks in (2, 4) for size in (4, 64, 2 << 10, 25 << 10, 100 << 10)
-          for contestant in CONTESTANTS}
-    for ranks in (2, 4):
-        for size in (4, 64, 2 << 10, 25 << 10, 100 << 10):
+          for ranks in all_ranks for size in sizes for contestant in CONTESTANTS}
+    for ranks in all_ranks:
+        for size in sizes:
             cells = []
             for contestant in CONTESTANTS:
                 value = ms[ranks, size, contestant]
@@ -281,27 +346,30 @@ def all_reduce(results):
                 cells.append(f"**{cell}**" if contestant in ("mayfly-tcp", "mayfly-unix") else cell)
             name = f"{size >> 10}M" if size >= 1024 else f"{size}K"
             yield f"| {ranks} | {name} | {' | '.join(cells)} |"
-    share = ms[4, 64, "mpi-tcp"] / ms[4, 64, "mayfly-tcp"]
-    yield (f"except at 64K with four ranks ({share:.2f} of Open MPI) and at 2M with two: half as "
-           "fast")
-    assert 0.45 < ms[2, 2 << 10, "poll"] / ms[2, 2 << 10, "mayfly-tcp"] < 0.55
-    ours, plain = (results.rows("allreduce-2-cores", kind="round", ranks=2, bytes=2 << 20,
-                                contestant=contestant) for contestant in ("mayfly-tcp", "poll"))
-    yield f"its fastest all-reduces there take {min(column(ours, 'min_ms')):.2f} ms"
-    medians = column(plain, "median_ms")
-    yield f"varies between {min(medians):.2f} and {max(medians):.2f} from round to round"
-    shared = {key: ms[(*key, "mpi-shm")] / ms[(*key, "mayfly-unix")]
-              for key in ((ranks, size) for ranks, size, _ in ms)}
-    behind = [ratio for ratio in shared.values() if ratio < 1]
-    assert all(shared[key] > 1 for key in ((2, 4), (4, 4), (2, 64), (2, 100 << 10), (4, 100 << 10)))
-    yield ("ahead of Open MPI's at 4K, at 64K with two ranks and at 100M, and between "
-           f"{min(behind):.2f} and {max(behind):.2f} of it in between")
-    gloo = {key: ms[(*key, "gloo")] / ms[(*key, "mayfly-gloo")] > 1 for key in shared}
-    assert [key for key, ahead in gloo.items() if ahead] == [
-        (2, 25 << 10), (2, 100 << 10), (4, 4), (4, 64), (4, 2 << 10), (4, 100 << 10)]
-    yield "at 25M and 100M with two ranks and at every size but 25M with four"
-    assert 0.0004 < ms[2, 4, "mayfly-mpi"] - ms[2, 4, "mpi-shm"] < 0.0007
-    yield "adds about half a microsecond to MPI's 4K with two ranks"
+    yield "| ours | ranks | 4K | 64K | 2M | 25M | 100M |"
+    for name, ours, peers in RATIOS:
+        for ranks in all_ranks:
+            ratios = [min(ms[ranks, size, peer] for peer in peers) / ms[ranks, size, ours]
+                      for size in sizes]
+            yield f"| {name} | {ranks} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
+    for size in (4, 64, 2 << 10, 25 << 10):
+        rounds = {one: results.rows("allreduce-8-ranks", kind="round", bytes=size << 10,
+                                    contestant=one)
+                  for one in ("mayfly-tcp", "poll", "gloo", "mayfly-unix")}
+        cells = [f"{median_of(found, 'median_ms'):.3g}" for found in rounds.values()]
+        name = f"{size >> 10}M" if size >= 1024 else f"{size}K"
+        yield f"| 8 | {name} | {' | '.join(cells)} |"
+
+
+def wire(results):
+    machine = results.row("wire", kind="machine")
+    yield f"{machine['megabits']} Mbit/s in each direction"
+    yield commit_of(results, "wire")
+    for row in results.rows("wire", kind="row"):
+        rounds = results.rows("wire", kind="round", workers=row["workers"], format=row["format"])
+        limit, step = (median_of(rounds, key) for key in ("limit_s", "step_s"))
+        yield (f"| {row['format']} | {row['bytes'] / 1e6:.1f} | {limit:.2f} | {step:.2f} | "
+               f"{limit / step:.2f} |")
 
 
 def known_ms(results, backend, change):
@@ -668,7 +736,8 @@ def views(results):
     yield f"load {machine['load_average_before']:.1f}"
     names = {"start": "the start of the job", "leave": "one leaves at a boundary",
              "joins": "one joins", "loss and join": "one is lost, another joins",
-             "loss of a tenth": "a tenth is lost at once"}
+             "loss and join, apart": "the same, each elsewhere in its step",
+             "loss of a tenth": "a tenth is lost at once, others join"}
     for members in (1000, 10000):
         for change, name in names.items():
             rows = {which: [row for row in results.rows("changes-of-view", change=change,
@@ -676,10 +745,11 @@ def views(results):
                             if abs(row["members"] - members) <= members / 10]
                     for which in ("before", "now")}
             assert {len(each) for each in rows.values()} == {3}
-            each = rows["now"][0]
-            yield (f"| {name}, {members:,} members | {median_of(rows['before'], 'machine_ms'):.1f} "
-                   f"| {median_of(rows['now'], 'machine_ms'):.1f} | "
-                   f"{each['bytes_out'] / each['members']:,.0f} |")
+            ms = {which: median_of(each, "machine_ms") for which, each in rows.items()}
+            sizes = {which: each[0]["bytes_out"] / each[0]["members"]
+                     for which, each in rows.items()}
+            yield (f"| {name}, {members:,} members | {ms['before']:.1f} | {ms['now']:.1f} | "
+                   f"{sizes['before']:,.0f} | {sizes['now']:,.0f} |")
 
 
 def planner(results):
@@ -748,14 +818,15 @@ def what_if(results):
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
-    "docs/benchmarks.md": {"steps": steps, "allreduce": all_reduce, "reform": reform,
+    "docs/benchmarks.md": {"steps": steps, "allreduce": all_reduce, "wire": wire, "reform": reform,
                            "exchange": exchange, "compare": compare, "jpeg": jpeg,
                            "settings": settings, "elasticity": elasticity, "tls": tls,
                            "hosts": hosts, "cloud": cloud, "planner": planning,
                            "injections": injections, "what-if": what_if, "gpu": gpu,
                            "views": views},
-    "docs/data.md": {"store": store},
-    "docs/library.md": {"program": program},
+    "docs/data.md": {"store": store, "store-hosts": store_hosts, "searches": searches,
+                     "store-kills": store_kills},
+    "docs/library.md": {"program": program, "program-accuracy": program_accuracy},
     "docs/planner_validation.md": {"planner": planner, "own-runs": planner_runs},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
     "docs/adr/0011-bucket-size.md": {"buckets": bucket_size},

@@ -39,7 +39,7 @@ CUDA_INCLUDE = "/usr/local/cuda/include"
 INSTALLED = "library/include/"
 # What these have changed is looked at, but no more than so many files, a sample of them.
 RECENT_COMMITS = 20
-RECENT_MOST = 40
+RECENT_MOST = 16
 CCACHE = ["ccache"] if shutil.which("ccache") else []
 
 
