@@ -66,26 +66,28 @@ function(mayfly_module name)
   set_property(GLOBAL APPEND PROPERTY MAYFLY_MODULES mayfly_${name})
 endfunction()
 
-# How much of the machine a test keeps busy, in half cores: scripts/test gives ctest two slots for
-# each core. A job of several workers takes three cores, or what there is but for one slot: beside
-# it runs a test that mostly waits.
+# How much of the machine a test keeps busy, in slots: scripts/test gives ctest five for two cores.
+# A job of several workers waits for a quarter of its time, so that two of them run at once on two
+# cores, beside a test that mostly waits.
 set(MAYFLY_LOAD_WAITS 1)
 set(MAYFLY_LOAD_ONE_CORE 2)
-set(MAYFLY_LOAD_JOB 6)
+set(MAYFLY_LOAD_JOB 4)
 cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
-math(EXPR most "2 * ${cores} - 1")
-if(MAYFLY_LOAD_JOB GREATER most)
-  set(MAYFLY_LOAD_JOB ${most})
+if(MAYFLY_LOAD_JOB GREATER cores)
+  set(MAYFLY_LOAD_JOB ${cores})
 endif()
+math(EXPR MAYFLY_LOAD_MOST "5 * ${cores} / 2 - 1")
 # ctest starts first what has the highest COST: what needs many slots, then what can run beside it.
+set(MAYFLY_COST_MOST 2500)
 set(MAYFLY_COST_JOB 2000)
 set(MAYFLY_COST_WAITS 1000)
 set(MAYFLY_COST_ONE_CORE 0)
 set(MAYFLY_COST_LONG 3000)
 
-# mayfly_test_load(WAITS|ONE_CORE|JOB|ALONE TEST...)
-# What these tests keep busy. ALONE is for those that judge speed, or that start more than any
-# machine has cores. Names of no test here are left out.
+# mayfly_test_load(WAITS|ONE_CORE|JOB|MOST|ALONE TEST...)
+# What these tests keep busy. MOST is for those that another job would disturb: ranks of Open MPI,
+# which poll while they wait, and tests that count what came too late; ALONE for those that judge
+# speed, or that start more than any machine has cores. Names of no test here are left out.
 function(mayfly_test_load load)
   foreach(test ${ARGN})
     if(NOT TEST ${test})

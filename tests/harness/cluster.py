@@ -133,9 +133,11 @@ class Cluster:
 
     def wait_for(self, condition, text):
         """Until condition() holds; bounded by the cluster's time."""
+        began = time.monotonic()
         while not condition():
             self.check_time(text)
-            time.sleep(0.01)
+            mayfly_run.look_again(began, 0.01)
+            began = time.monotonic()
 
     def wait_for_end(self, process, text):
         self.wait_for(lambda: not process.alive(), text)

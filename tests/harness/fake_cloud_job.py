@@ -88,6 +88,7 @@ class FakeCloudJob:
 
     def wait_for(self, what, condition):
         while True:
+            began = time.monotonic()
             has_ended = self.run.process.poll() is not None
             if condition():
                 return
@@ -95,7 +96,7 @@ class FakeCloudJob:
                 raise Failure(f"the job ended before {what}\n{self.shown()}")
             if time.monotonic() - self.started > self.timeout:
                 raise Failure(f"{what} never came\n{self.shown()}")
-            time.sleep(0.02)
+            mayfly_run.look_again(began, 0.02)
 
     def end(self):
         """Stops it with a checkpoint, waits, and returns the summary."""

@@ -35,6 +35,12 @@ def lingering(*steps):
     return ["--inject", ";".join(rules)]
 
 
+def look_again(began, least):
+    """Sleeps before a loop looks again: `least` seconds, or twice as long as it has looked since
+    `began`, if that has started a program. So the loop leaves the processor to the job."""
+    time.sleep(max(least, 2 * (time.monotonic() - began)))
+
+
 class Failure(Exception):
     """A test's expectation that does not hold; the text says which."""
 
@@ -145,7 +151,7 @@ class Run:
         return [m for m in self.lines("metrics.jsonl") if is_step(m)]
 
     def last_steps(self):
-        """The last recorded steps, some or none, oldest first; reads the file's end only."""
+        """The last recorded steps, some or none, newest first; reads the file's end only."""
         tail_bytes = 16384
         try:
             with open(self.path("metrics.jsonl"), "rb") as f:
@@ -153,18 +159,17 @@ class Run:
                 f.seek(max(0, size - tail_bytes))
                 lines = f.read().splitlines(keepends=True)
         except OSError:
-            return []
+            return
         whole = lines if size <= tail_bytes else lines[1:]
-        found = [json.loads(line) for line in whole if line.endswith(b"\n")]
-        return [m for m in found if is_step(m)]
+        found = (json.loads(line) for line in reversed(whole) if line.endswith(b"\n"))
+        yield from (m for m in found if is_step(m))
 
     def last_step(self):
-        steps = self.last_steps()
-        return steps[-1]["step"] if steps else 0
+        return next((m["step"] for m in self.last_steps()), 0)
 
     def last_members(self):
         """Members that committed the last recorded step."""
-        return next((m["members"] for m in reversed(self.last_steps()) if "members" in m), 0)
+        return next((m["members"] for m in self.last_steps() if "members" in m), 0)
 
     def events(self, kind):
         return [event for event in self.lines("events.jsonl") if event.get("kind") == kind]
@@ -172,10 +177,12 @@ class Run:
     def wait_for(self, what, is_true):
         """Until it is true; the job must not end before."""
         end = time.monotonic() + self.timeout
+        began = time.monotonic()
         while not is_true():
             expect(time.monotonic() < end and self.process.poll() is None,
                    f"waited for {what}\n{self.logs()}")
-            time.sleep(0.05)
+            look_again(began, 0.05)
+            began = time.monotonic()
 
     def wait_for_step(self, step):
         while True:

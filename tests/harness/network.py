@@ -196,12 +196,13 @@ class Network:
         wire.wait()
         wire.stdout.close()
 
-    def limit(self, host, megabits):
+    def limit(self, host, megabits, burst=3000):
         """As much per second in each direction, until `limit_no_more`. Packets have 1500 bytes at
-        most then: what is larger than the burst is cut."""
+        most then: what is larger than the burst is cut. Above 100 Mbit/s the kernel's timer needs
+        a larger burst to reach the rate, such as the bytes of a millisecond."""
         for space, device in self._both_ends(host):
             self._queue(space, "replace", "dev", device, "root", "tbf", "rate",
-                        f"{megabits}mbit", "burst", "3000", "latency", "50ms")
+                        f"{megabits}mbit", "burst", str(burst), "latency", "50ms")
         self.limited.add(host)
 
     def limit_no_more(self, host):

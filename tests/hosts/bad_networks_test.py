@@ -97,10 +97,10 @@ def pair_cut():
     waits = []
     for _ in range(REPEATS):
         run = LongRun(lab)
-        view = run.last_steps()[-1]["view"]
+        view = next(run.last_steps())["view"]
         lab.lose("pair", (1, 2), (2, 1))
         begun = time.monotonic()
-        run.wait_for("a step after the cut", lambda: run.last_steps()[-1]["view"] > view)
+        run.wait_for("a step after the cut", lambda: next(run.last_steps())["view"] > view)
         waits.append(time.monotonic() - begun)
         expect(waits[-1] < STANDS_STILL_S, f"no step for {waits[-1]:.1f} s\n{run.logs()}")
         run.wait_for_step(run.last_step() + 30)

@@ -245,7 +245,7 @@ def difference():
                    'global_batch = 8\nmicrobatch = 4\n')
     for host in (1, 2):
         lab.delay(host, 20)
-    code, said = lab.run(0, [PROGRAM, "profile", "--difference", "job.toml", "--rounds", "2",
+    code, said = lab.run(0, [PROGRAM, "profile", "--difference", "job.toml", "--rounds", "1",
                              "--steps", "12", "--json"], timeout=300)
     expect(code == 0, said)
     found = json.loads(said[said.index("{"):])

@@ -54,11 +54,12 @@ class CloudJob:
         """Until it holds; a job that does not get there is a failure with its events."""
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
+            began = time.monotonic()
             has_ended = self.run.process.poll() is not None
             if condition():
                 return
             expect(not has_ended, f"the job ended before {what}\n{self.shown()}")
-            time.sleep(0.05)
+            mayfly_run.look_again(began, 0.05)
         raise mayfly_run.Failure(f"{what} never came\n{self.shown()}")
 
     def shown(self):

@@ -3,7 +3,6 @@
 if(NOT TARGET mayfly_mpi OR MAYFLY_SANITIZE)
   return()
 endif()
-find_program(MAYFLY_PYTHON NAMES python3)
 
 add_executable(mpi_contract mpi_contract_program.cpp mpi_contract_views.cpp mpi_rank.cpp)
 add_executable(mpi_kill mpi_kill_program.cpp mpi_rank.cpp)
@@ -20,11 +19,11 @@ function(mayfly_mpi_test program mode btl ranks)
             $<TARGET_FILE:mpi_${program}> ${mode} ${btl} ${ranks})
   set_tests_properties(${name} PROPERTIES
     LABELS integration TIMEOUT 480 SKIP_RETURN_CODE 77)
-  # A rank that waits polls, and gives way in each poll: many of them beside other work are slow.
+  # A rank that waits polls, and gives way in each poll: beside other work they are slow.
   if(ranks GREATER_EQUAL 8)
     mayfly_test_load(ALONE ${name})
   else()
-    mayfly_test_load(JOB ${name})
+    mayfly_test_load(MOST ${name})
   endif()
 endfunction()
 

@@ -7,7 +7,7 @@ import time
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect
 
-LONG = ["--steps", "100000", "--threads", "1"]
+LONG = ["--steps", "100000", "--threads", "1", "--inject", "slow=4x"]  # it sleeps most of the time
 
 
 def status_of(run):
@@ -19,10 +19,11 @@ def status_of(run):
 def wait_for_members(run, count):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
+        began = time.monotonic()
         active = [m for m in status_of(run)["members"] if m["phase"] == "active"]
         if len(active) == count:
             return active
-        time.sleep(0.05)
+        mayfly_run.look_again(began, 0.05)
     raise mayfly_run.Failure(f"never {count} members\n{run.logs()}")
 
 
@@ -120,5 +121,6 @@ def too_few_workers():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "scale_drain_stop": scale_drain_stop, "pause_and_resume": pause_and_resume,
+        "dead_workers_are_replaced": dead_workers_are_replaced,
         "scale_right_after_a_loss": scale_right_after_a_loss,
         "too_few_workers": too_few_workers}))

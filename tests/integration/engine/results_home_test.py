@@ -122,6 +122,50 @@ def all_workers_lost():
     remove(job)
 
 
+def last_notice():
+    """Two workers that are told to go, both at once: neither can be spared, as nobody else has the
+    state, so they write checkpoints until they are gone. The next one goes on from there."""
+    steps = STEPS + 20
+    job = cluster(2, steps, lingering(25, 41, 57))
+    first = start_workers(job, 2)
+    job.run.wait_for_step(10)
+    for worker in first:
+        os.kill(worker.pid, signal.SIGTERM)
+    job.wait_for(lambda: events(job, "checkpoint_received"), "a checkpoint")
+    saved = events(job, "checkpoint_received")[0]["step"]
+    expect(events(job, "leave_deferred") and saved < steps, saved)
+    for worker in first:
+        worker.kill()
+    job.wait_for(lambda: events(job, "lost"), "the last one is lost")
+    start_workers(job, 1)
+    summary = job.run.finish()
+    expect(summary["final_digest"] == undisturbed(steps), summary)
+    views = [e for e in events(job, "view") if "members" in e]
+    expect(views[-1]["committed"] >= saved > 0, f"{saved} {views}")
+    remove(job)
+
+
+def last_of_two():
+    """A worker that is alone with the state after a loss writes a checkpoint, so that its own loss
+    does not cost the whole job."""
+    steps = STEPS + 20
+    job = cluster(2, steps, lingering(25, 41, 57))
+    first = start_workers(job, 2)
+    job.run.wait_for_step(10)
+    first[0].kill()
+    job.wait_for(lambda: events(job, "checkpoint_received"), "a checkpoint")
+    saved = events(job, "checkpoint_received")[0]["step"]
+    expect(10 <= saved < steps, saved)
+    first[1].kill()
+    job.wait_for(lambda: len(events(job, "lost")) == 2, "the last one is lost")
+    start_workers(job, 1)
+    summary = job.run.finish()
+    expect(summary["final_digest"] == undisturbed(steps), summary)
+    views = [e for e in events(job, "view") if "members" in e]
+    expect(views[-1]["committed"] >= saved, f"{saved} {views}")
+    remove(job)
+
+
 def stopped_after_a_loss():
     """A job that is stopped before it is back where it was ends at the step that it has."""
     job = cluster(2, steps=100000,
@@ -270,7 +314,9 @@ def not_taken():
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "done": done, "stopped": stopped, "by_time": by_time,
-        "all_workers_lost": all_workers_lost, "stopped_after_a_loss": stopped_after_a_loss,
+        "all_workers_lost": all_workers_lost, "last_notice": last_notice,
+        "last_of_two": last_of_two,
+        "stopped_after_a_loss": stopped_after_a_loss,
         "foreign_checkpoints": foreign_checkpoints, "later_checkpoint": later_checkpoint,
         "coordinator_restarted": coordinator_restarted, "not_taken": not_taken,
         "logs": logs}))

@@ -1,69 +1,18 @@
 """Goal: hosts that get images from each other's stores (--store-peers) train to the same bits, read
 nothing from storage that one of them keeps, and lose nothing but time with a host.
 Method: workers with stores of their own, as on several hosts; digests, the hashes of samples, and
-what members.jsonl says was read; workers are killed and others come.
+what members.jsonl says was read, and the times of the last access to files; workers are told to
+leave or killed, and others come.
 """
 import os
 import random
 import shutil
-import subprocess
-import tempfile
+import signal
 
 import mayfly_run
-from cluster import Cluster
-from mayfly_run import Run, expect, expect_refused
-
-IMAGES, BATCH = 320, 16
-STEPS = 12 * IMAGES // BATCH
-
-
-def made_set():
-    folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    made = subprocess.run([mayfly_run.BINARY, "data", "make", f"{folder}/set", "--images",
-                           str(IMAGES), "--size", "64"], check=True, stdout=subprocess.PIPE)
-    expect(b"images" in made.stdout, made.stdout)
-    size = sum(os.path.getsize(os.path.join(place, name))
-               for place, _, names in os.walk(f"{folder}/set/train") for name in names)
-    return folder, size
-
-
-def job_on(folder, steps=STEPS):
-    return ["--data", f"{folder}/set", "--image-size", "32", "--model", "resnet20",
-            "--global-batch", str(BATCH), "--microbatch", "4", "--lr", "0.05", "--seed", "7",
-            "--no-evaluate", "--no-tensorboard", "--digest-every", "1", "--steps", str(steps),
-            "--silence-max-ms", "4000", "--cache-dir", f"{folder}/cache"]
-
-
-class Hosts:
-    """A job whose workers have a store each."""
-
-    def __init__(self, folder, job, workers, words):
-        self.cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), job, timeout=600)
-        self.cluster.start_coordinator(workers)
-        self.cluster.job += ["--threads", "1", *words]
-        self.folder, self.count = folder, 0
-        for _ in range(workers):
-            self.start()
-
-    def start(self):
-        os.environ["XDG_RUNTIME_DIR"] = os.path.join(self.folder, f"host-{self.count}")
-        os.mkdir(os.environ["XDG_RUNTIME_DIR"])
-        self.count += 1
-        return self.cluster.start_worker(self.cluster.endpoint())
-
-    def end(self):
-        self.cluster.stop_hard()
-        shutil.rmtree(self.cluster.folder)
-        for number in range(self.count):
-            shutil.rmtree(os.path.join(self.folder, f"host-{number}"))
-
-
-def reference(folder):
-    run = Run(job_on(folder) + ["--workers", "1", "--threads", "1"])
-    digest = run.finish()["final_digest"]
-    samples = [record["sample_hash"] for record in run.metrics()]
-    run.remove()
-    return digest, samples
+from mayfly_run import expect, expect_refused
+from store_hosts import (BATCH, IMAGES, LATE, STEPS, Accesses, Hosts, job_on, made_set, reference,
+                         wait_for_second_copies, spares_storage)
 
 
 def read_per_microbatch(run):
@@ -100,13 +49,66 @@ def killed():
         run.wait_for_step(min(begun + choice.randrange(5, 50), STEPS - 1))
         if run.last_step() > STEPS - 60:
             break
-        alive = [worker for worker in hosts.cluster.workers if worker.alive()]
-        choice.choice(alive).kill()
+        worker = choice.choice([worker for worker in hosts.cluster.workers if worker.alive()])
+        worker.signal(choice.choice([signal.SIGKILL, signal.SIGTERM]))
         hosts.start()
     summary = run.finish()
     samples = [record["sample_hash"] for record in run.metrics()]
     expect((summary["final_digest"], samples) == wanted, f"other bits or samples: {summary}")
     expect(summary["membership_changes"] >= 2, "nobody was lost")
+    hosts.end()
+    shutil.rmtree(folder)
+
+
+def left():
+    def leave(hosts):
+        worker = hosts.cluster.workers[1]
+        worker.signal(signal.SIGTERM)
+        code = hosts.cluster.wait_for_end(worker, "the worker that was told to leave is there")
+        expect(code == 0, worker.output())
+    spares_storage(0.6, leave)
+
+
+def lost():
+    spares_storage(1.2, lambda hosts: hosts.cluster.workers[1].kill(),
+                   before=wait_for_second_copies)
+
+
+def lost_with_two():
+    """A host with two workers is gone at once; before, one of another host's two was told to go."""
+    def change(hosts):
+        hosts.cluster.workers[0].signal(signal.SIGTERM)
+        hosts.cluster.wait_for(lambda: hosts.cluster.run.last_members() == 5, "it stays")
+        for worker in hosts.cluster.workers[2:4]:
+            worker.kill()
+    spares_storage(1.2, change, before=wait_for_second_copies, workers_each=2)
+
+
+def joined():
+    """A host that joins reads nothing that the others keep."""
+    def join(hosts):
+        hosts.start()
+        hosts.cluster.wait_for(lambda: hosts.cluster.run.last_members() == 4, "nobody joins")
+    spares_storage(0.6, join)
+
+
+def offered():
+    """What a host has no room for is kept by one that joins and has."""
+    folder, size = made_set()
+    wanted = reference(folder)
+    hosts = Hosts(folder, job_on(folder) + ["--inject", "slow=4x"], 1,
+                  ["--store", f"{int(0.1 * size)}B", "--store-peers"])
+    hosts.cluster.job += ["--store", f"{int(1.2 * size)}B"]
+    hosts.start()
+    run = hosts.cluster.run
+    hosts.cluster.wait_for(lambda: run.last_members() == 2, "nobody joins")
+    run.wait_for_step(run.last_step() + 3 * IMAGES // BATCH)
+    accesses = Accesses(folder)
+    expect(run.last_step() < STEPS - 2 * IMAGES // BATCH, f"only at step {run.last_step()}")
+    digest = run.finish()["final_digest"]
+    expect((digest, [record["sample_hash"] for record in run.metrics()]) == wanted, digest)
+    read = accesses.read()
+    expect(read <= LATE, f"{read} of {IMAGES} images were read from storage again")
     hosts.end()
     shutil.rmtree(folder)
 
@@ -121,4 +123,7 @@ def refused():
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({"kept_elsewhere": kept_elsewhere, "killed": killed,
+                                      "left": left, "lost": lost,
+                                      "lost_with_two": lost_with_two,
+                                      "joined": joined, "offered": offered,
                                       "refused": refused}))
