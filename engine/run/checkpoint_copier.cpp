@@ -204,6 +204,7 @@ Result<std::string> CheckpointCopier::copy_into_folder(const Item& item) const {
     return copy.ok() && copy.value().files == ours.files;
   };
   if (is_there()) {
+    TRY(name_latest(checkpoints, item.step));
     return there;
   }
   Result<std::string> saved = save_checkpoint(checkpoints, ours.files, item.step, keep_);

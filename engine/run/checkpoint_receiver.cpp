@@ -168,7 +168,8 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(const TransferOf
   return std::nullopt;
 }
 
-/// On the same disk, or because another worker of the same state has sent it.
+/// On the same disk, or because another worker of the same state has sent it. A coordinator that
+/// was lost while it saved it may not have named it the latest.
 bool CheckpointReceiver::has(const TransferOffer& offer) const {
   const std::string folder = folder_of_checkpoint(folder_, offer.step);
   for (const TransferOffer::File& file : offer.files) {
@@ -197,21 +198,27 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
   const int fd = transfer.socket.get();
   const Instant began = monotonic_now();
   TransferAnswer answer;
+  const auto refuse = [&](const std::string& reason) {
+    hooks_.on_refused(fmt::format("the checkpoint of step {} on {} is not taken: {}",
+                                  value(offer.step), transfer.host, reason));
+    answer.verdict = TransferAnswer::Verdict::kRefused;
+    answer.text = reason;
+    return send_frame(fd, encode(answer));
+  };
   if (comes_too_late(offer)) {
     return send_frame(fd, encode(answer));
   }
   if (has(offer)) {
+    if (const Result<void> named = name_latest(folder_, offer.step); !named.ok()) {
+      return refuse(named.error().detail);
+    }
     newest_ = offer.step;
     hooks_.on_received(
         {offer.step, folder_of_checkpoint(folder_, offer.step), transfer.host, 0, Duration(0)});
     return send_frame(fd, encode(answer));
   }
   if (const auto reason = reason_to_refuse(offer)) {
-    hooks_.on_refused(fmt::format("the checkpoint of step {} on {} is not taken: {}",
-                                  value(offer.step), transfer.host, *reason));
-    answer.verdict = TransferAnswer::Verdict::kRefused;
-    answer.text = *reason;
-    return send_frame(fd, encode(answer));
+    return refuse(*reason);
   }
   if (!incoming_ || incoming_->offer() != offer) {
     incoming_.emplace(offer);

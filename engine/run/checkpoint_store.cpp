@@ -154,6 +154,10 @@ Result<void> publish(const fs::path& temporary, const fs::path& target) {
   return moved;
 }
 
+Result<void> write_latest(const fs::path& checkpoints, const fs::path& folder) {
+  return write_file_atomic((checkpoints / "latest").string(), folder.filename().string() + "\n");
+}
+
 /// Several workers may save into one folder at the same time: on a shared disk, when the
 /// coordinator is gone for good. Held until the descriptor goes; where a file system knows no locks
 /// they have to do without.
@@ -229,7 +233,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
   }
   if (done.ok()) {
     sync_folder(checkpoints);
-    done = write_file_atomic((checkpoints / "latest").string(), target.filename().string() + "\n");
+    done = write_latest(checkpoints, target);
     if (!done.ok() && is_new) {
       remove_tree(target);  // nobody could find it by `latest`, and the disk is full
     }
@@ -241,6 +245,17 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
   }
   prune(checkpoints, value(committed), keep);
   return target.string();
+}
+
+Result<void> name_latest(const std::string& checkpoints_dir, Step committed) {
+  const fs::path checkpoints = checkpoints_dir;
+  const fs::path folder = folder_of(checkpoints, value(committed));
+  const UniqueFd lock = locked(checkpoints);
+  const Result<fs::path> named = latest_in(checkpoints);
+  if (is_there(checkpoints / "latest") && named.ok() && named.value() == folder) {
+    return {};
+  }
+  return write_latest(checkpoints, folder);
 }
 
 std::optional<std::string> difference(

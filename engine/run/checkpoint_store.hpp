@@ -43,6 +43,10 @@ struct LoadedCheckpoint {
                                                   const nn::CheckpointFiles& files, Step committed,
                                                   std::uint32_t keep);
 
+/// Makes the checkpoint of this step, which is there, the latest, if it is not. On failure the one
+/// before stays it.
+[[nodiscard]] Result<void> name_latest(const std::string& checkpoints_dir, Step committed);
+
 /// Where a checkpoint of this step is, or would be.
 [[nodiscard]] std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed);
 

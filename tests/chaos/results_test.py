@@ -28,13 +28,23 @@ def undisturbed():
     return _digest[0]
 
 
+def wait_while_saving(job):
+    """Until the last checkpoint is there, perhaps not the latest yet, or the job has ended."""
+    folder = job.run.path("checkpoints", f"step-{STEPS}")
+    while job.coordinators[-1].alive() and not os.path.exists(folder):
+        time.sleep(0.0005)
+
+
 def kill_some(job, random):
     """Until the job has ended or enough was done."""
     for _ in range(random.randint(1, 3)):
         time.sleep(random.uniform(0, 0.12))
+        is_saving = random.random() < 0.25
+        if is_saving:
+            wait_while_saving(job)
         if not job.coordinators[-1].alive():
             return
-        if random.random() < 0.25:
+        if is_saving or random.random() < 0.25:
             job.coordinators[-1].kill()
             if os.path.exists(job.run.path("summary.json")):
                 return  # it had done all that it had to

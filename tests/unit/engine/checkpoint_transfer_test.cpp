@@ -228,6 +228,16 @@ TEST_F(Receiving, AnOlderOneThatComesLateIsNotTakenForTheNewest) {
             TransferAnswer::Verdict::kTransfer);
 }
 
+// As after the loss of a coordinator between the two.
+TEST_F(Receiving, OneThatIsThereButWasNotNamedTheLatestIsNamedWhenItIsOffered) {
+  const std::string checkpoints = job->config.run_dir + "/checkpoints";
+  const nn::CheckpointFiles newest = files(40);
+  ASSERT_TRUE(save_checkpoint(checkpoints, newest, Step{40}, 3).ok());
+  ASSERT_TRUE(save_checkpoint(checkpoints, files(20), Step{20}, 3).ok());
+  EXPECT_EQ(ask(connect().get(), offering(40, newest)).verdict, TransferAnswer::Verdict::kNothing);
+  EXPECT_EQ(load_checkpoint(job->config.run_dir).value().files, newest);
+}
+
 TEST_F(Receiving, WhatIsNotWhatWasOfferedIsNotKept) {
   const nn::CheckpointFiles own = files(20);
   const TransferRequest request = offering(20, own);
