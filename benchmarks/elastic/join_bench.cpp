@@ -328,6 +328,8 @@ int bench_drain(const ElasticBenchOptions& asked) {
   const double without_ms = undisturbed_ms(steps, options.job.workers - 1);
   JsonFields fields = job_facts(options);
   fields["undisturbed_step_without_it_ms"] = engine::rounded(without_ms, 3);
+  fields["undisturbed_late_p99_ms"] =
+      engine::rounded(undisturbed_late_ms(steps, options.job.workers, 0.99), 3);
   const std::string title = fmt::format(
       "SIGTERM to 1 of {} workers, {} times ({}, {}); ms since the signal.\n"
       "An undisturbed step of the others takes {:.1f} ms.",

@@ -158,6 +158,8 @@ int run_losses(const ElasticBenchOptions& options, NetworkNamespaces* spaces) {
   JsonFields fields = job_facts(options);
   fields["fault"] = options.fault;
   fields["undisturbed_step_ms"] = engine::rounded(facts.undisturbed_ms, 3);
+  fields["undisturbed_late_p99_ms"] =
+      engine::rounded(undisturbed_late_ms(bench.steps(), options.job.workers, 0.99), 3);
   fields["microbatch_ms"] = engine::rounded(facts.microbatch_ms, 3);
   const std::string title = fmt::format(
       "{} of 1 of {} workers, {} times ({}, {}, {} MiB resident each); ms since the fault.\n"

@@ -47,6 +47,15 @@ double undisturbed_near_ms(const std::vector<LoggedStep>& steps, std::uint32_t m
   return median_ms(near);
 }
 
+double undisturbed_late_ms(const std::vector<LoggedStep>& steps, std::uint32_t members,
+                           double fraction) {
+  std::vector<double> late;
+  for (const LoggedStep& step : undisturbed(steps, members)) {
+    late.push_back(step.ms - undisturbed_near_ms(steps, members, step.step));
+  }
+  return late.empty() ? 0 : percentile(late, fraction);
+}
+
 std::optional<LoggedStep> last_before(const std::vector<LoggedStep>& steps, Instant moment) {
   const auto later = std::find_if(steps.rbegin(), steps.rend(), [moment](const LoggedStep& step) {
     return step.heard <= moment;

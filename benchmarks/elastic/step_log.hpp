@@ -35,6 +35,12 @@ struct LoggedStep {
                                          std::uint32_t members, std::uint64_t step);
 inline constexpr std::size_t kNearest = 30;
 
+/// What that fraction of the undisturbed steps with so many members are at most slower by than
+/// those nearest to them, as nothing happened: the noise in the figures of single events. 0 if
+/// there is none.
+[[nodiscard]] double undisturbed_late_ms(const std::vector<LoggedStep>& steps,
+                                         std::uint32_t members, double fraction);
+
 /// The last step heard of before that moment, or nothing.
 [[nodiscard]] std::optional<LoggedStep> last_before(const std::vector<LoggedStep>& steps,
                                                     Instant moment);

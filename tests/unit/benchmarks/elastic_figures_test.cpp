@@ -47,6 +47,16 @@ TEST(StepLog, ADelayIsJudgedByTheUndisturbedStepsAroundIt) {
   EXPECT_DOUBLE_EQ(undisturbed_near_ms(two_views(), 1, 1), 150) << "there are no nearer ones";
 }
 
+TEST(StepLog, WhatUndisturbedStepsAreLateIsTheNoiseInFiguresOfEvents) {
+  std::vector<LoggedStep> steps;
+  for (std::uint64_t step = 1; step <= 102; ++step) {
+    steps.push_back({step, 1, 2, 16, step % 20 == 0 ? 130.0 : 100.0, at_ms(0), ""});
+  }
+  EXPECT_DOUBLE_EQ(undisturbed_late_ms(steps, 2, 0.5), 0);
+  EXPECT_DOUBLE_EQ(undisturbed_late_ms(steps, 2, 0.99), 30);
+  EXPECT_DOUBLE_EQ(undisturbed_late_ms(steps, 3, 0.99), 0);
+}
+
 TEST(StepLog, TheLastStepBeforeAMoment) {
   EXPECT_EQ(last_before(two_views(), at_ms(250))->step, 2u);
   EXPECT_FALSE(last_before(two_views(), at_ms(50)).has_value());
