@@ -148,6 +148,8 @@ Subcommand comparison() {
              "separated by spaces: clean, straggler, kill, straggler+kill (default: the first 3)"},
             {"seeds", "N", "runs of each variant and condition (default 3; 1 with --quick)"},
             {"first-seed", "S", "first seed (default 1)"},
+            {"spot-price", "X", "what an hour of a worker costs as a spot server; adds a column"},
+            {"on-demand-price", "X", "the same on demand"},
             {"quick", "", "a small job, for a first impression"},
             kAsJson},
            kComparedSettings,

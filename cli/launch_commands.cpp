@@ -397,8 +397,11 @@ int compare(const ParsedArguments& arguments, Context& context) {
   options.conditions = arguments.option("conditions", options.conditions);
   options.settings = arguments.settings;
   options.seeds = options.quick ? 1 : options.seeds;
-  for (const Result<void>& read : {read_number(arguments, "seeds", options.seeds),
-                                   read_number(arguments, "first-seed", options.first_seed)}) {
+  for (const Result<void>& read :
+       {read_number(arguments, "seeds", options.seeds),
+        read_number(arguments, "first-seed", options.first_seed),
+        read_number(arguments, "spot-price", options.prices.spot),
+        read_number(arguments, "on-demand-price", options.prices.on_demand)}) {
     if (!read.ok()) {
       return context.complain(read.error());
     }

@@ -82,9 +82,10 @@ std::vector<RunResult> Comparison::results_in_order() const {
 
 Result<void> Comparison::report() const {
   const std::vector<RunResult> results = results_in_order();
-  const std::string table = compare_table(compare_rows(results, plan_.variants, plan_.conditions));
-  const std::string page =
-      compare_page(results, plan_.variants, plan_.conditions, shell_line(compare_words(options_)));
+  const std::string table =
+      compare_table(compare_rows(results, plan_.variants, plan_.conditions), options_.prices);
+  const std::string page = compare_page(results, plan_.variants, plan_.conditions, options_.prices,
+                                        shell_line(compare_words(options_)));
   TRY(write_report(runs_, table, page));
   if (options_.json) {
     for (const RunResult& result : results) {

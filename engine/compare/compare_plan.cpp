@@ -67,6 +67,20 @@ std::string usual_chaos(const JobConfig& config) {
                      third + std::max<std::uint64_t>(1, config.steps / 10));
 }
 
+/// A worker is slow in every other eighth of the job, from its first sixteenth on: stragglers of
+/// shared machines come and go.
+std::string usual_inject(const JobConfig& config) {
+  constexpr std::uint64_t kParts = 16;
+  std::string rules;
+  for (std::uint64_t part = 1; part < kParts; part += 4) {
+    const std::uint64_t from = config.steps * part / kParts + 1;
+    const std::uint64_t to = std::max(from, config.steps * (part + 2) / kParts);
+    rules += fmt::format("{}slow=3x,worker=1,from=step{},to=step{}", rules.empty() ? "" : "; ",
+                         from, to);
+  }
+  return rules;
+}
+
 /// Removes a setting that only some conditions have, and returns its text.
 std::string take_setting(std::vector<SettingValue>& settings, const std::string& name) {
   std::string text;
@@ -77,11 +91,17 @@ std::string take_setting(std::vector<SettingValue>& settings, const std::string&
   return text;
 }
 
-Result<void> check_cell(const CompareCell& cell) {
+/// kInvalidInput if no job can be like this.
+Result<void> complete_cell(CompareCell& cell) {
   const Result<JobConfig> config = config_of(cell.settings);
-  return config.ok() ? Result<void>()
-                     : Result<void>(wrong(fmt::format("variant {}, {}: {}", cell.variant,
-                                                      cell.condition, config.error().detail)));
+  if (!config.ok()) {
+    return wrong(
+        fmt::format("variant {}, {}: {}", cell.variant, cell.condition, config.error().detail));
+  }
+  const JobConfig& job = config.value();
+  cell.size.microbatch = job.microbatch;
+  cell.size.slice = uses_parameter_servers(job) ? job.global_batch / slices_per_step(job) : 0;
+  return {};
 }
 
 struct Parts {
@@ -111,9 +131,11 @@ Result<Parts> parse_parts(const CompareOptions& options) {
 /// silent for a while without being lost: it gets two seconds. TensorBoard's files would only make
 /// the many run directories larger.
 std::vector<SettingValue> compare_defaults(bool quick) {
-  std::vector<SettingValue> settings = {{"model", "resnet20"},      {"workers", "4"},
-                                        {"threads", "1"},           {"inject", "slow=3x,worker=1"},
-                                        {"silence_max_ms", "2000"}, {"tensorboard", "false"}};
+  std::vector<SettingValue> settings = {{"model", "resnet20"},
+                                        {"workers", "4"},
+                                        {"threads", "1"},
+                                        {"silence_max_ms", "2000"},
+                                        {"tensorboard", "false"}};
   const std::vector<SettingValue> size =
       quick ? std::vector<SettingValue>{{"data", "procedural:1024"},
                                         {"steps", "64"},
@@ -177,7 +199,10 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
   if (base.chaos.empty()) {
     base.chaos = usual_chaos(base);
   }
-  const std::string inject = take_setting(common, "inject");
+  if (base.inject.empty()) {
+    base.inject = usual_inject(base);
+  }
+  (void)take_setting(common, "inject");
   (void)take_setting(common, "chaos");
   ComparePlan plan;
   plan.base = base;
@@ -200,10 +225,10 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
           }
         }
         // Said although empty, so that nothing in the environment takes its place.
-        cell.settings.emplace_back("inject", condition.straggler ? inject : "");
+        cell.settings.emplace_back("inject", condition.straggler ? plan.base.inject : "");
         cell.settings.emplace_back("chaos", condition.kill ? plan.base.chaos : "");
         cell.settings.emplace_back("seed", std::to_string(seed));
-        TRY(check_cell(cell));
+        TRY(complete_cell(cell));
         plan.cells.push_back(std::move(cell));
       }
     }
@@ -229,6 +254,12 @@ std::vector<std::string> compare_words(const CompareOptions& options) {
                                     "--conditions", options.conditions,
                                     "--seeds",      std::to_string(options.seeds),
                                     "--first-seed", std::to_string(options.first_seed)};
+  if (options.prices.spot > 0) {
+    words.insert(words.end(), {"--spot-price", fmt::to_string(options.prices.spot)});
+  }
+  if (options.prices.on_demand > 0) {
+    words.insert(words.end(), {"--on-demand-price", fmt::to_string(options.prices.on_demand)});
+  }
   append_job(words, options.quick, options.settings);
   return words;
 }

@@ -23,11 +23,19 @@ struct CompareVariant {
   std::vector<SettingValue> settings;
 };
 
-/// "clean", "straggler" (--inject holds), "kill" (--chaos holds) or "straggler+kill".
+/// "clean", "straggler" (--inject holds), "kill" (--chaos holds) or "straggler+kill". Without these
+/// settings, one worker is three times as slow in every other eighth of the job, and one dies after
+/// a third of it and is replaced a tenth of the job later.
 struct CompareCondition {
   std::string name;
   bool straggler = false;
   bool kill = false;
+};
+
+/// What an hour of one worker costs; 0 = nobody asked.
+struct WorkerPrices {
+  double spot = 0;
+  double on_demand = 0;
 };
 
 struct CompareOptions {
@@ -40,6 +48,13 @@ struct CompareOptions {
   std::vector<SettingValue> settings;  ///< of every job; "inject" and "chaos" of some
   bool quick = false;                  ///< a small job and one seed, unless said otherwise
   bool json = false;                   ///< print the results instead of a table
+  WorkerPrices prices;                 ///< the table then says what the runs cost
+};
+
+/// Samples of what a job computes again as a whole.
+struct WorkSize {
+  std::uint64_t microbatch = 0;
+  std::uint64_t slice = 0;  ///< of parameter servers
 };
 
 /// One run.
@@ -49,6 +64,7 @@ struct CompareCell {
   std::string condition;
   std::uint64_t seed = 0;
   std::vector<SettingValue> settings;  ///< complete, but for the run directory
+  WorkSize size{};
 };
 
 struct ComparePlan {

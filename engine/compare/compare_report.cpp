@@ -49,6 +49,8 @@ CompareRow row_of(const std::vector<const RunResult*>& runs) {
   std::vector<double> rates;
   std::vector<double> top1;
   std::vector<double> bytes;
+  std::vector<double> redone;
+  std::vector<double> hours;
   std::vector<double> recoveries;
   for (const RunResult* run : runs) {
     recoveries.insert(recoveries.end(), run->recoveries_ms.begin(), run->recoveries_ms.end());
@@ -59,6 +61,8 @@ CompareRow row_of(const std::vector<const RunResult*>& runs) {
     seconds.push_back(run->train_seconds);
     rates.push_back(run->images_per_second);
     bytes.push_back(run->bytes / 1e6);
+    redone.push_back(static_cast<double>(run->redone_samples));
+    hours.push_back(run->worker_seconds / 3600);
     row.bytes_counted = row.bytes_counted || run->bytes_counted;
     if (run->top1 >= 0) {
       top1.push_back(run->top1);
@@ -69,6 +73,8 @@ CompareRow row_of(const std::vector<const RunResult*>& runs) {
   row.top1 = spread_of(top1);
   row.staleness = mean_staleness(runs);
   row.megabytes = spread_of(bytes).mean;
+  row.redone = spread_of(redone);
+  row.worker_hours = spread_of(hours);
   row.recoveries = recoveries.size();
   row.recovery_ms = median(recoveries);
   return row;
@@ -83,22 +89,72 @@ std::string with_spread(const Spread& spread, double scale, int digits) {
                                          spread.deviation * scale, digits);
 }
 
-Names cells_of(const CompareRow& row) {
-  return {
-      row.condition,
-      row.variant,
-      row.failed > 0 ? fmt::format("{} ({} failed)", row.runs, row.failed)
-                     : std::to_string(row.runs),
-      with_spread(row.seconds, 1, 1),
-      with_spread(row.images_per_second, 1, 0),
-      with_spread(row.top1, 100, 2),
-      row.staleness > 0 ? fmt::format("{:.2f}", row.staleness) : "-",
-      fmt::format("{:.0f}{}", row.megabytes, row.bytes_counted ? "" : "*"),
-      row.recoveries > 0 ? fmt::format("{} ({:.0f} ms)", row.recoveries, row.recovery_ms) : "-"};
+/// What nobody has measured, as in results of an older version, is 0 hours.
+std::string with_price(const Spread& hours, double price) {
+  return hours.most > 0 ? with_spread(hours, price, 3) : "-";
 }
 
-const Names kHeadings = {"condition",  "variant",   "runs", "seconds",   "images/s",
-                         "accuracy %", "staleness", "MB",   "recoveries"};
+struct Column {
+  const char* heading;
+  std::string (*cell)(const CompareRow& row, const WorkerPrices& prices);
+};
+
+constexpr Column kColumns[] = {
+    {"condition", [](const CompareRow& row, const WorkerPrices&) { return row.condition; }},
+    {"variant", [](const CompareRow& row, const WorkerPrices&) { return row.variant; }},
+    {"runs",
+     [](const CompareRow& row, const WorkerPrices&) {
+       return row.failed > 0 ? fmt::format("{} ({} failed)", row.runs, row.failed)
+                             : std::to_string(row.runs);
+     }},
+    {"seconds",
+     [](const CompareRow& row, const WorkerPrices&) { return with_spread(row.seconds, 1, 1); }},
+    {"images/s", [](const CompareRow& row,
+                    const WorkerPrices&) { return with_spread(row.images_per_second, 1, 0); }},
+    {"accuracy %",
+     [](const CompareRow& row, const WorkerPrices&) { return with_spread(row.top1, 100, 2); }},
+    {"staleness",
+     [](const CompareRow& row, const WorkerPrices&) {
+       return row.staleness > 0 ? fmt::format("{:.2f}", row.staleness) : "-";
+     }},
+    {"MB",
+     [](const CompareRow& row, const WorkerPrices&) {
+       return fmt::format("{:.0f}{}", row.megabytes, row.bytes_counted ? "" : "*");
+     }},
+    {"recoveries",
+     [](const CompareRow& row, const WorkerPrices&) {
+       return row.recoveries > 0 ? fmt::format("{} ({:.0f} ms)", row.recoveries, row.recovery_ms)
+                                 : "-";
+     }},
+    {"samples redone",
+     [](const CompareRow& row, const WorkerPrices&) {
+       return row.redone.most > 0 ? with_spread(row.redone, 1, 0) : "-";
+     }},
+    {"worker-hours",
+     [](const CompareRow& row, const WorkerPrices&) { return with_price(row.worker_hours, 1); }},
+};
+constexpr Column kPriceColumns[] = {
+    {"cost, spot",
+     [](const CompareRow& row, const WorkerPrices& prices) {
+       return with_price(row.worker_hours, prices.spot);
+     }},
+    {"cost, on demand",
+     [](const CompareRow& row, const WorkerPrices& prices) {
+       return with_price(row.worker_hours, prices.on_demand);
+     }},
+};
+
+std::vector<Column> columns_for(const WorkerPrices& prices) {
+  std::vector<Column> columns(std::begin(kColumns), std::end(kColumns));
+  if (prices.spot > 0) {
+    columns.push_back(kPriceColumns[0]);
+  }
+  if (prices.on_demand > 0) {
+    columns.push_back(kPriceColumns[1]);
+  }
+  return columns;
+}
+
 constexpr const char* kComputedBytes =
     "* computed from sizes; all-reduce does not count its bytes\n";
 
@@ -214,15 +270,16 @@ std::vector<CompareRow> compare_rows(const std::vector<RunResult>& results, cons
   return rows;
 }
 
-std::string compare_table(const std::vector<CompareRow>& rows) {
-  std::vector<Names> lines = {kHeadings};
-  for (const CompareRow& row : rows) {
-    lines.push_back(cells_of(row));
-  }
-  std::vector<std::size_t> widths(kHeadings.size(), 0);
-  for (const Names& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      widths[i] = std::max(widths[i], width_of(line[i]));
+std::string compare_table(const std::vector<CompareRow>& rows, const WorkerPrices& prices) {
+  const std::vector<Column> columns = columns_for(prices);
+  std::vector<Names> lines(1 + rows.size());
+  std::vector<std::size_t> widths;
+  for (const Column& column : columns) {
+    lines.front().emplace_back(column.heading);
+    widths.push_back(width_of(column.heading));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      lines[i + 1].push_back(column.cell(rows[i], prices));
+      widths.back() = std::max(widths.back(), width_of(lines[i + 1].back()));
     }
   }
   std::string text;
@@ -238,11 +295,12 @@ std::string compare_table(const std::vector<CompareRow>& rows) {
 }
 
 std::string compare_page(const std::vector<RunResult>& results, const Names& variants,
-                         const Names& conditions, const std::string& command) {
+                         const Names& conditions, const WorkerPrices& prices,
+                         const std::string& command) {
   ChartsPage page;
   page.title = "Comparison";
   page.command = command;
-  page.table = compare_table(compare_rows(results, variants, conditions));
+  page.table = compare_table(compare_rows(results, variants, conditions), prices);
   page.note =
       "Means ± deviation over seeds; a failed run counts in 'runs' only. One line of a chart is "
       "one seed; the range behind a bar is that of the seeds.";

@@ -31,6 +31,8 @@ struct CompareRow {
   double staleness = 0;  ///< mean over updates that have one
   double megabytes = 0;  ///< mean over runs
   bool bytes_counted = false;
+  Spread redone;  ///< samples computed again, or in vain
+  Spread worker_hours;
   std::size_t recoveries = 0;
   double recovery_ms = 0;  ///< median
 };
@@ -40,14 +42,15 @@ struct CompareRow {
                                                    const std::vector<std::string>& variants,
                                                    const std::vector<std::string>& conditions);
 
-/// For a terminal.
-[[nodiscard]] std::string compare_table(const std::vector<CompareRow>& rows);
+/// For a terminal. With prices, also what a run cost at each.
+[[nodiscard]] std::string compare_table(const std::vector<CompareRow>& rows,
+                                        const WorkerPrices& prices);
 
 /// report.html: the command and the table, and as charts test accuracy, loss and staleness for each
 /// condition, then images per second, bytes and recoveries.
 [[nodiscard]] std::string compare_page(const std::vector<RunResult>& results,
                                        const std::vector<std::string>& variants,
                                        const std::vector<std::string>& conditions,
-                                       const std::string& command);
+                                       const WorkerPrices& prices, const std::string& command);
 
 }  // namespace mayfly::engine

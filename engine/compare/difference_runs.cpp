@@ -167,7 +167,7 @@ class DifferenceRuns {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       while (!jobs[i].wait_until(monotonic_now() + kRunPoll)) {
       }
-      const Result<RunResult> result = read_run_result(run_dirs[i]);
+      const Result<RunResult> result = read_run_result(run_dirs[i], {});
       if (!result.ok() || result.value().outcome != elastic::Outcome::kDone) {
         return Error{Errc::kIo, fmt::format("a run of cell {} did not end as it should: {} (see "
                                             "{}.log)",

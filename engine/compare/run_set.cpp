@@ -14,6 +14,7 @@
 #include "base/try_assign.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/run/checkpoint_store.hpp"
+#include "engine/run/member_record.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_directory.hpp"
 #include "nn/model.hpp"
@@ -38,7 +39,7 @@ void add_shard(RunResult& result, const ShardRecord& shard) {
 /// The events of a run; times are seconds since its first view.
 class EventReader {
  public:
-  explicit EventReader(RunResult& result) : result_(result) {}
+  EventReader(RunResult& result, const WorkSize& size) : result_(result), size_(size) {}
 
   void read(const json::object& event) {
     const auto kind = field_of<std::string>(event, "kind");
@@ -51,17 +52,23 @@ class EventReader {
       result_.stragglers.push_back(record_of<NoteRecord>(event).detail);
     } else if (kind == RecoveryEvent::kKind) {
       const RecoveryRecord recovery = record_of<RecoveryEvent>(event).recovery;
+      result_.redone_samples += recovery.redone_microbatches * size_.microbatch;
       if (recovery.cause == elastic::ChangeCause::kLost ||
           recovery.cause == elastic::ChangeCause::kGroupFailed) {
         result_.recoveries_ms.push_back(recovery.step_ms);
       }
     } else if (kind == ShardRecord::kKind) {
-      add_shard(result_, record_of<ShardRecord>(event));
+      const auto shard = record_of<ShardRecord>(event);
+      add_shard(result_, shard);
+      slices_again_ = std::max(slices_again_, shard.leased_again);
     }
   }
+  [[nodiscard]] std::uint64_t samples_leased_again() const { return slices_again_ * size_.slice; }
 
  private:
   RunResult& result_;
+  const WorkSize size_;
+  std::uint64_t slices_again_ = 0;  // every shard has parts of the same slices
   double began_ = 0;
 };
 
@@ -97,6 +104,20 @@ struct StepReader {
   }
 };
 
+/// From the connections of all workers to their ends, together.
+Result<double> worker_seconds_of(const std::string& run_dir) {
+  std::map<std::uint64_t, MemberRecord> last;
+  TRY(for_each_line(run_dir + "/members.jsonl", 0, [&](const json::object& line) {
+    auto member = record_of<MemberRecord>(line);
+    last[member.member] = std::move(member);
+  }));
+  double seconds = 0;
+  for (const auto& [number, member] : last) {
+    seconds += member.t - member.joined;
+  }
+  return seconds;
+}
+
 /// Numbers that a job of all-reduces exchanges in a step: what its last checkpoint's network has. 0
 /// without one.
 double numbers_per_step(const std::string& run_dir) {
@@ -120,6 +141,7 @@ Result<void> read_summary(const std::string& run_dir, RunResult& result) {
     result.detail = summary.detail;
     result.steps = summary.steps;
     result.samples = summary.samples;
+    result.redone_samples = summary.undone_samples;
     result.train_seconds = summary.train_seconds;
     result.images_per_second = summary.images_per_second;
     result.top1 = summary.test_top1.value_or(-1);
@@ -137,16 +159,18 @@ double all_reduce_bytes(double numbers, std::uint64_t members) {
   return members < 2 ? 0 : 2 * sizeof(float) * numbers * static_cast<double>(members - 1);
 }
 
-Result<RunResult> read_run_result(const std::string& run_dir) {
+Result<RunResult> read_run_result(const std::string& run_dir, const WorkSize& size) {
   RunResult result;
   TRY(read_summary(run_dir, result));
-  EventReader events(result);
+  EventReader events(result, size);
   StepReader steps;
   TRY(for_each_line(run_dir + "/events.jsonl", 0,
                     [&](const json::object& event) { events.read(event); }));
   TRY(for_each_line(run_dir + "/metrics.jsonl", 0,
                     [&](const json::object& line) { steps.read(record_of<StepRecord>(line)); }));
   result.loss = steps.curve();
+  result.redone_samples += events.samples_leased_again();
+  TRY_ASSIGN(result.worker_seconds, worker_seconds_of(run_dir));
   if (!result.bytes_counted) {
     const double numbers = numbers_per_step(run_dir);
     for (const auto& [members, count] : steps.steps_by_members) {
@@ -239,7 +263,7 @@ Result<RunResult> RunSet::start(const CompareCell& cell) const {
   TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log));
   while (!child.wait_until(monotonic_now() + kPollInterval)) {
   }
-  Result<RunResult> result = read_run_result(run_dir);
+  Result<RunResult> result = read_run_result(run_dir, cell.size);
   if (!result.ok()) {
     return Error{Errc::kIo, fmt::format("run {} did not end as it should: {} (see {})", cell.id,
                                         last_line_of(log), log)};

@@ -37,6 +37,8 @@ struct RunResult {
   double bytes = 0;                                  ///< moved between processes
   bool bytes_counted = false;         ///< by the shards; otherwise from all_reduce_bytes()
   std::vector<double> recoveries_ms;  ///< from a loss to the next step
+  double worker_seconds = 0;          ///< that workers were there, from their connections on
+  std::uint64_t redone_samples = 0;   ///< computed again, or in vain
   std::uint64_t leased_again = 0;
   std::uint64_t late = 0;
   std::uint64_t at_once = 0;
@@ -60,6 +62,8 @@ struct RunResult {
     io("bytes", r.bytes);
     io("bytes_counted", r.bytes_counted);
     io("recoveries_ms", r.recoveries_ms);
+    io.newer("worker_seconds", r.worker_seconds);
+    io.newer("redone_samples", r.redone_samples);
     io("leased_again", r.leased_again);
     io("late", r.late);
     io("at_once", r.at_once);
@@ -73,7 +77,7 @@ struct RunResult {
 
 /// Reads the records of a run that has ended; only the fields that the run itself knows. kNotFound,
 /// kCorrupt.
-[[nodiscard]] Result<RunResult> read_run_result(const std::string& run_dir);
+[[nodiscard]] Result<RunResult> read_run_result(const std::string& run_dir, const WorkSize& size);
 
 [[nodiscard]] std::string to_json(const RunResult& result);
 /// kCorrupt.

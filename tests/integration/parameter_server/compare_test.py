@@ -40,7 +40,7 @@ def report(folder):
 def compare_ends_with_charts():
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     out = os.path.join(folder, "comparison")
-    done = run(out)
+    done = run(out, "--spot-price", "0.3")
     expect(done.returncode == 0, done.stderr)
     found = results(out)
     expect(len(found) == 4, f"{len(found)} results")
@@ -62,6 +62,8 @@ def compare_ends_with_charts():
     expect(all(bar["value"] > 0 for group in bars["Training speed"] for bar in group["bars"]),
            f"{bars}")
     expect("condition" in done.stdout and "asp" in done.stdout, done.stdout)
+    expect(all(r["worker_seconds"] > r["train_seconds"] for r in found), f"{found}")
+    expect("cost, spot" in done.stdout and "on demand" not in done.stdout, done.stdout)
     shutil.rmtree(folder)
 
 

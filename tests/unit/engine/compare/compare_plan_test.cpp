@@ -31,7 +31,12 @@ TEST(ComparePlan, HasEveryVariantUnderEveryConditionWithEverySeed) {
     ids.insert(cell.id);
     steps.insert(setting_of(cell, "steps") + "x" + setting_of(cell, "global_batch"));
     EXPECT_EQ(setting_of(cell, "seed"), std::to_string(cell.seed));
-    EXPECT_EQ(setting_of(cell, "inject"), cell.condition == "straggler" ? "slow=3x,worker=1" : "");
+    EXPECT_EQ(setting_of(cell, "inject"), cell.condition == "straggler"
+                                              ? "slow=3x,worker=1,from=step21,to=step60; "
+                                                "slow=3x,worker=1,from=step101,to=step140; "
+                                                "slow=3x,worker=1,from=step181,to=step220; "
+                                                "slow=3x,worker=1,from=step261,to=step300"
+                                              : "");
     EXPECT_EQ(setting_of(cell, "chaos").empty(), cell.condition != "kill");
   }
   EXPECT_EQ(ids.size(), 18U) << "two runs would share a folder";
@@ -53,6 +58,31 @@ TEST(ComparePlan, TakesTheUsersSettingsBeforeItsOwn) {
   EXPECT_EQ(setting_of(cell, "steps"), "90");
   EXPECT_EQ(setting_of(cell, "inject"), "delay=9ms,worker=0");
   EXPECT_EQ(setting_of(cell, "chaos"), "kill@step=30:worker=2,join@step=39");
+}
+
+TEST(ComparePlan, OfAFewStepsHasAStragglerToo) {
+  for (const char* steps : {"1", "3", "17"}) {
+    CompareOptions options;
+    options.variants = "allreduce";
+    options.conditions = "straggler";
+    options.settings = {{"steps", steps}};
+    const Result<ComparePlan> plan = make_compare_plan(options);
+    ASSERT_TRUE(plan.ok()) << plan.error().detail;
+    EXPECT_NE(setting_of(plan.value().cells.front(), "inject"), "");
+  }
+}
+
+TEST(ComparePlan, KnowsHowManySamplesARunComputesAgainAtOnce) {
+  CompareOptions options;
+  options.variants = "allreduce bsp";
+  options.conditions = "clean";
+  options.seeds = 1;
+  options.settings = {{"global_batch", "64"}, {"microbatch", "8"}, {"workers", "4"}};
+  const Result<ComparePlan> plan = make_compare_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.error().detail;
+  EXPECT_EQ(plan.value().cells[0].size.microbatch, 8U);
+  EXPECT_EQ(plan.value().cells[0].size.slice, 0U);
+  EXPECT_EQ(plan.value().cells[1].size.slice, 16U);
 }
 
 TEST(ComparePlan, LeavesWhatIsForServersAloneOutOfAllReduce) {

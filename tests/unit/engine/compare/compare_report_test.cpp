@@ -34,6 +34,8 @@ TEST(CompareRows, GatherTheSeedsOfAVariantAndLeaveOutFailures) {
       result_of("bsp", "clean", 10, 0.8), result_of("bsp", "clean", 20, 0.9),
       result_of("asp", "clean", 5, 0.7), result_of("bsp", "kill", 12, 0.8)};
   results[3].recoveries_ms = {30, 50};
+  results[3].redone_samples = 64;
+  results[3].worker_seconds = 36;
   results.push_back(result_of("asp", "clean", 1, -1));
   results.back().outcome = elastic::Outcome::kFailed;
   const std::vector<CompareRow> rows =
@@ -48,6 +50,8 @@ TEST(CompareRows, GatherTheSeedsOfAVariantAndLeaveOutFailures) {
   EXPECT_DOUBLE_EQ(rows[1].seconds.mean, 5);
   EXPECT_EQ(rows[2].recoveries, 2U);
   EXPECT_DOUBLE_EQ(rows[2].recovery_ms, 40);
+  EXPECT_DOUBLE_EQ(rows[2].redone.mean, 64);
+  EXPECT_DOUBLE_EQ(rows[2].worker_hours.mean, 0.01);
 }
 
 TEST(CompareTables, HaveAlignedColumnsAndSayWhatIsComputed) {
@@ -55,19 +59,32 @@ TEST(CompareTables, HaveAlignedColumnsAndSayWhatIsComputed) {
                                     result_of("bsp:25%,asp", "straggler", 7, 0.75),
                                     result_of("bsp:25%,asp", "straggler", 9, 0.7)};
   results[1].bytes_counted = results[2].bytes_counted = true;
-  const std::string table =
-      compare_table(compare_rows(results, {"allreduce", "bsp:25%,asp"}, {"clean", "straggler"}));
+  const std::string table = compare_table(
+      compare_rows(results, {"allreduce", "bsp:25%,asp"}, {"clean", "straggler"}), {});
   EXPECT_NE(table.find("condition  variant"), std::string::npos) << table;
   EXPECT_NE(table.find("8.0 ± 1.4"), std::string::npos) << table;
   EXPECT_NE(table.find("2*"), std::string::npos) << table;
   EXPECT_NE(table.find("* computed"), std::string::npos) << table;
 }
 
+TEST(CompareTables, SayWhatRunsCostIfAPriceIsKnown) {
+  std::vector<RunResult> results = {result_of("bsp", "clean", 10, 0.8)};
+  results[0].worker_seconds = 7200;
+  const std::vector<CompareRow> rows = compare_rows(results, {"bsp"}, {"clean"});
+  EXPECT_EQ(compare_table(rows, {}).find("cost"), std::string::npos);
+  const std::string table = compare_table(rows, {.spot = 0.3, .on_demand = 1});
+  EXPECT_NE(table.find("cost, spot  cost, on demand"), std::string::npos) << table;
+  EXPECT_NE(table.find("2.000       0.600            2.000"), std::string::npos) << table;
+  results[0].worker_seconds = 0;  // a result of an older version
+  EXPECT_EQ(compare_table(compare_rows(results, {"bsp"}, {"clean"}), {.spot = 0.3}).find("0.000"),
+            std::string::npos);
+}
+
 TEST(ComparePage, HasChartsOfEveryConditionAndTheCommand) {
   const std::vector<RunResult> results = {result_of("bsp", "clean", 10, 0.8),
                                           result_of("bsp", "kill", 12, 0.8)};
   const std::string page =
-      compare_page(results, {"bsp"}, {"clean", "kill"}, "mayfly compare --seeds 3");
+      compare_page(results, {"bsp"}, {"clean", "kill"}, {}, "mayfly compare --seeds 3");
   for (const char* text :
        {"Test accuracy, clean", "Test accuracy, kill", "Training loss, clean", "Staleness, kill",
         "Training speed", "Bytes moved", "From a loss to the next step", "mayfly compare --seeds 3",

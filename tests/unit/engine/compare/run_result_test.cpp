@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.hpp"
+#include "engine/run/member_record.hpp"
 #include "engine/run/record_json.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -28,6 +29,8 @@ TEST(RunResults, ReadBackFromTheirLine) {
   result.bytes = 12345;
   result.bytes_counted = true;
   result.recoveries_ms = {12.5};
+  result.worker_seconds = 40.5;
+  result.redone_samples = 96;
   result.leased_again = 2;
   result.at_once = 8;
   result.stragglers = {"worker 2 is one"};
@@ -47,6 +50,7 @@ TEST(RunResults, AreReadFromARunDirectory) {
   Summary summary;
   summary.outcome = elastic::Outcome::kDone;
   summary.test_top1 = 0.75;
+  summary.undone_samples = 5;
   write("summary.json", json_text(object_of(summary)));
   std::string events = R"({"time":100.0,"kind":"view","members":[1]})"
                        "\n";
@@ -58,8 +62,10 @@ TEST(RunResults, AreReadFromARunDirectory) {
   RecoveryEvent recovery;
   recovery.recovery.cause = elastic::ChangeCause::kLost;
   recovery.recovery.step_ms = 41.5;
+  recovery.recovery.redone_microbatches = 3;
   ShardRecord shard;
   shard.at_once = 4;
+  shard.leased_again = 2;
   shard.bytes_in = 10;
   shard.bytes_out = 20;
   shard.staleness = {{1, 2}};
@@ -67,6 +73,7 @@ TEST(RunResults, AreReadFromARunDirectory) {
   add(104, "straggler", object_of(NoteRecord{"straggler", "worker 2"}));
   add(104, RecoveryEvent::kKind, object_of(recovery));
   recovery.recovery.cause = elastic::ChangeCause::kJoin;
+  recovery.recovery.redone_microbatches = 0;
   add(104, RecoveryEvent::kKind, object_of(recovery));
   add(105, ShardRecord::kKind, object_of(shard));
   add(105, ShardRecord::kKind, object_of(shard));
@@ -79,7 +86,16 @@ TEST(RunResults, AreReadFromARunDirectory) {
   step.images_per_second = 8;
   step.loss = 1;
   write("metrics.jsonl", first + "\n" + json_text(object_of(step)) + "\n");
-  const Result<RunResult> result = read_run_result(dir);
+  std::string members;
+  for (const auto& [t, number] : {std::pair(1.0, 1U), {2.0, 2U}, {31.0, 1U}, {11.5, 2U}}) {
+    MemberRecord member;
+    member.t = t;
+    member.member = number;
+    member.joined = number;
+    members += json_text(object_of(member)) + "\n";
+  }
+  write("members.jsonl", members);
+  const Result<RunResult> result = read_run_result(dir, {.microbatch = 8, .slice = 32});
   ASSERT_TRUE(result.ok()) << result.error().detail;
   EXPECT_EQ(result.value().accuracy, (std::vector<std::pair<double, double>>{{3.5, 0.75}}));
   EXPECT_EQ(result.value().loss, (std::vector<std::pair<double, double>>{{0, 2}, {2, 1}}));
@@ -88,7 +104,9 @@ TEST(RunResults, AreReadFromARunDirectory) {
   EXPECT_EQ(result.value().at_once, 4U);
   EXPECT_EQ(result.value().recoveries_ms, std::vector<double>{41.5});
   EXPECT_EQ(result.value().stragglers.size(), 1U);
-  EXPECT_FALSE(read_run_result(dir + "/nowhere").ok());
+  EXPECT_EQ(result.value().worker_seconds, 30 + 9.5);
+  EXPECT_EQ(result.value().redone_samples, 5 + 3 * 8 + 2 * 32U);
+  EXPECT_FALSE(read_run_result(dir + "/nowhere", {}).ok());
 }
 
 TEST(AllReduceBytes, AreTwiceThePartsThatTheOthersHave) {
