@@ -36,8 +36,9 @@ class UsageFormatter final : public CLI::Formatter {
     column_width(kNameColumns);
   }
   std::string make_usage(const CLI::App*, std::string name) const override {
+    const bool says_flags = positionals_.find("[flags]") != std::string::npos;
     return "Usage: mayfly " + name + (positionals_.empty() ? "" : " " + positionals_) +
-           " [flags]\n";
+           (says_flags ? "\n" : " [flags]\n");
   }
   std::string make_option_opts(const CLI::Option* option) const override {
     return " " + value_text(*option);
@@ -97,7 +98,8 @@ class Parser {
   explicit Parser(const CommandSpec& command)
       : app_(command.help, command.name),
         has_groups_(command.all_settings),
-        hidden_(command.hidden_settings) {
+        hidden_(command.hidden_settings),
+        short_help_(command.short_help) {
     app_.formatter(std::make_shared<UsageFormatter>(command.positionals));
     app_.allow_extras();
     if (has_groups_) {
@@ -119,7 +121,9 @@ class Parser {
   std::string help(bool all) {
     for (const auto* options : {&settings_, &negatives_}) {
       for (const auto& [name, option] : *options) {
-        const bool is_rare = has_groups_ && !all && !engine::find_setting(name)->is_common;
+        const bool is_short = short_help_.empty() ? engine::find_setting(name)->is_common
+                                                  : short_help_.contains(name);
+        const bool is_rare = has_groups_ && !all && !is_short;
         hide(option, is_rare || hidden_.contains(name));
       }
     }
@@ -185,6 +189,7 @@ class Parser {
   CLI::App app_;
   bool has_groups_;
   const std::set<std::string> hidden_;
+  const std::set<std::string> short_help_;
   std::vector<std::string> names_;
   std::map<std::string, CLI::Option*> options_;
   std::map<std::string, CLI::Option*> switches_;

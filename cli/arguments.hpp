@@ -34,6 +34,8 @@ struct CommandSpec {
   std::vector<std::string> settings;
   bool all_settings = false;
   std::set<std::string> hidden_settings{};  ///< that the help does not show
+  /// Those of the short help; empty = what most users need (Setting::is_common).
+  std::set<std::string> short_help{};
 };
 
 struct ParsedArguments {

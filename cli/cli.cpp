@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include "cli/documentation.hpp"
 #include "cli/plan_fit.hpp"
@@ -21,9 +23,42 @@ const OptionSpec kRunDir = {"run-dir", "DIR",
 const OptionSpec kTokenFile = {"token-file", "FILE", "the job's token"};
 const OptionSpec kTimeout = {"timeout", "SECONDS", "how long to wait for an answer (5)"};
 
-Subcommand launch(std::string name, std::string help,
-                  int (*run)(const ParsedArguments&, Context&)) {
-  return {{std::move(name), std::move(help), "", {kConfig}, {}, true}, run};
+Subcommand launch(std::string name, std::string help, int (*run)(const ParsedArguments&, Context&),
+                  std::set<std::string> short_help = {}) {
+  return {{std::move(name), std::move(help), "", {kConfig}, {}, true, {}, std::move(short_help)},
+          run};
+}
+
+/// The settings that most users need, and these.
+std::set<std::string> common_settings_and(std::set<std::string> others) {
+  for (const engine::Setting& setting : engine::settings()) {
+    if (setting.is_common) {
+      others.insert(setting.name);
+    }
+  }
+  return others;
+}
+
+/// What a process of a job that runs elsewhere is told; the coordinator tells it the rest.
+const std::set<std::string> kJoiningSettings = {"coordinator", "token_file", "coordinator_timeout",
+                                                "bind_host",   "run_dir",    "threads",
+                                                "device",      "data",       "resume"};
+
+/// Those of the networks, and what cannot be combined with a program of the user's own.
+std::set<std::string> settings_not_for_programs() {
+  std::set<std::string> names = settings_of_networks();
+  for (const engine::Setting& setting : engine::settings()) {
+    if (std::string_view(setting.name).starts_with("ps") ||
+        std::string_view(setting.name).starts_with("straggler") ||
+        std::string_view(setting.name).starts_with("evaluator") ||
+        std::string_view(setting.name).starts_with("divergence")) {
+      names.insert(setting.name);
+    }
+  }
+  names.insert({"model", "init_from", "device", "threads", "standby", "sync", "phases", "shards",
+                "slices", "lr_rule", "asp_warm_up", "switch_order", "train_steps",
+                "on_divergence"});
+  return names;
 }
 
 Subcommand run_command() {
@@ -34,7 +69,7 @@ Subcommand run_command() {
            {kConfig, kProgramDir},
            {},
            true,
-           settings_of_networks()},
+           settings_not_for_programs()},
           run_program};
 }
 
@@ -44,7 +79,9 @@ Subcommand worker_command() {
            "[flags] [-- PROGRAM [ARGUMENTS]]",
            {kConfig},
            {},
-           true},
+           true,
+           {},
+           kJoiningSettings},
           worker};
 }
 
@@ -159,7 +196,8 @@ Subcommand comparison() {
 
 std::string top_help() {
   std::string text =
-      "Mayfly trains ResNets data-parallel on workers that may vanish at any moment.\n\n"
+      "Mayfly trains ResNets, and models of your own, data-parallel on workers that may vanish at "
+      "any moment.\n\n"
       "Usage: mayfly COMMAND [flags]\n\n";
   for (const DocumentedCommand& command : documented_commands()) {
     const std::size_t blanks = command.name.size() < 15 ? 15 - command.name.size() : 1;
@@ -336,8 +374,10 @@ const std::vector<Subcommand>& subcommands() {
       launch("train", "train a model with elastic local workers, or join a running job", train),
       run_command(),
       worker_command(),
-      launch("ps-server", "run one parameter server of a job with --sync or --phases", ps_server),
-      launch("coordinator", "run the coordinator alone", coordinator),
+      launch("ps-server", "run one parameter server of a job with --sync or --phases", ps_server,
+             kJoiningSettings),
+      launch("coordinator", "run the coordinator alone", coordinator,
+             common_settings_and({"bind_host", "port", "token_file"})),
       status_command(),
       order("scale", "change the number of workers of a running job", "WORKERS", scale),
       order("give-up", "give up servers of a provider and replace them", "SERVERS", give_up),

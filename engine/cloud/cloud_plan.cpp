@@ -78,7 +78,10 @@ Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config)
   }
   const bool has_budget = config.cloud_budget > 0 || config.cloud_budget_per_hour > 0;
   if (has_budget && std::ranges::count(offers, 0.0, &cloud_hooks::OfferTerms::price_per_hour) > 0) {
-    return Error{Errc::kInvalidInput, "a budget needs the price of every offer"};
+    return Error{Errc::kInvalidInput,
+                 "a budget needs the price of every offer: TYPE@ZONE:MARKET=PRICE in "
+                 "cloud_offers and evaluator_offers, or price_per_hour "
+                 "without offers"};
   }
   return offers;
 }

@@ -227,7 +227,7 @@ std::vector<Setting> workers_settings() {
       make("device", &C::device,
            "device that computes: cpu; cuda = one GPU per worker; cuda:N = that GPU", kCommon),
       make("hosts", &C::hosts,
-           "hosts on which `mayfly train` starts workers over ssh: a,b or a:2,b:4", kOwn | kCommon),
+           "hosts on which train and run start workers over ssh: a,b or a:2,b:4", kOwn | kCommon),
       make("hostfile", &C::hostfile,
            "file with one host per line instead, as for mpirun: NAME slots=N", kOwn),
       make("ssh", &C::ssh, "the ssh program and its options", kOwn),
@@ -272,7 +272,7 @@ std::vector<Setting> elasticity_settings() {
   using C = JobConfig;
   return {
       make("max_restarts", &C::max_restarts,
-           "number of local workers that `mayfly train` replaces after they died", kOwn | kCommon),
+           "number of local workers that are replaced after they died", kOwn | kCommon),
       make("min_workers", &C::min_workers, "the job waits while it has fewer workers", kOwn),
       make("spares", &C::spares,
            "number of workers that stay idle until another worker is lost or leaves", kOwn),
@@ -294,7 +294,7 @@ std::vector<Setting> elasticity_settings() {
            "the same for a worker whose machine answers and whose process is not stopped"),
       make("hang_max_ms", &C::hang_max_ms,
            "evict a worker whose trainer makes no progress for longer; adapts upwards, and the "
-           "default down to 2 s while computing is regular; 0 = only report it"),
+           "default down to 2 s while computing is regular; 0 = only report it; run: 60000"),
       make("rebalance", &C::rebalance,
            "move microbatches to faster workers when measured speeds change"),
       make("evict_stragglers", &C::evict_stragglers,
@@ -321,7 +321,7 @@ std::vector<Setting> cloud_settings() {
   using C = JobConfig;
   return {
       make("cloud_provider", &C::cloud_provider,
-           "for `mayfly coordinator`: provider that starts workers: local, ssh, exec, slurm, gce "
+           "provider that starts workers, for coordinator and run: local, ssh, exec, slurm, gce "
            "or ec2; empty = none",
            kOwn | kCommon),
       make("cloud_offers", &C::cloud_offers,

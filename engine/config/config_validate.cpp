@@ -144,8 +144,7 @@ Complaint check_dtype(const JobConfig& c) {
 Complaint check_program(const JobConfig& c) {
   const std::pair<bool, const char*> unfit[] = {
       {uses_parameter_servers(c), "parameter servers"},
-      {uses_cuda(c.device), "device cuda"},
-      {c.backend != "tcp" && c.backend != "gloo", "this backend"},
+      {c.backend != "tcp" && c.backend != "gloo", "the backends mpi and nccl"},
       {!c.init_from.empty(), "init_from"},
       {!c.cloud_provider.empty() && c.cloud_startup.empty() && c.cloud_program.empty(),
        "cloud_provider without cloud_program or cloud_startup"},
@@ -153,8 +152,14 @@ Complaint check_program(const JobConfig& c) {
       {c.standby, "standby"}};
   for (const auto& [is_set, what] : unfit) {
     if (is_set) {
-      return std::string(what) + " is not for programs of your own (model " + kProgramModel + ")";
+      return std::string("a program of your own (model ") + kProgramModel +
+             ") cannot be combined with " + what;
     }
+  }
+  if (uses_cuda(c.device)) {
+    return "device " + c.device +
+           " is for the networks of mayfly; a program of your own moves its " +
+           "model to a GPU itself";
   }
   return std::nullopt;
 }

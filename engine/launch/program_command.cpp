@@ -48,10 +48,13 @@ std::string path_with(const char* variable, const std::string& folder) {
   return before.empty() || folder.empty() ? before + folder : before + ":" + folder;
 }
 
-/// Where Python finds the package beside ours, which a build and a bundle have; an installed one
-/// lies where Python looks anyway. Empty = nothing to add.
+/// Where Python finds the package beside ours: that of a build or a bundle, or an installed one,
+/// because Python does not look in each prefix. Empty = nothing to add.
 std::string python_path() {
-  const std::filesystem::path package = find_beside_program("python/mayfly/__init__.py");
+  std::filesystem::path package = find_beside_program("python/mayfly/__init__.py");
+  if (package.empty()) {
+    package = find_beside_program("python3/dist-packages/mayfly/__init__.py");
+  }
   return package.empty() ? "" : path_with("PYTHONPATH", package.parent_path().parent_path());
 }
 

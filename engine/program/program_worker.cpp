@@ -30,19 +30,40 @@ constexpr std::size_t kJobFileBytesMax = std::size_t{1} << 20;
 constexpr std::size_t kFailedSamplesMax = 10'000;  // a report has room for them
 constexpr Duration kReportTimeout = seconds(1);
 
+/// kNotFound says that no coordinator is named, and nothing else: a file that is missing is no
+/// reason to start a job of one's own.
+Error not_absence(Error error) {
+  const bool is_absence = error.code == Errc::kNotFound;
+  return {is_absence ? Errc::kInvalidInput : error.code, std::move(error.detail)};
+}
+
+/// The settings of its job, as the coordinator says them or a file on the same machine.
+Result<JobConfig> told_settings(const JobConfig& own, const std::string& job_file) {
+  if (job_file.empty()) {
+    return ask_for_job_settings(own);
+  }
+  JobConfig config;
+  TRY_ASSIGN(const std::string text, read_text_file(job_file, kJobFileBytesMax));
+  TRY(apply_toml(config, text, job_file));
+  return config;
+}
+
 /// Of the coordinator that `environment` names, with the worker's own in place of them.
 Result<JobConfig> settings_of(const std::map<std::string, std::string>& environment) {
   JobConfig own;
   TRY(apply_environment(own, environment));
-  JobConfig config;
-  if (const auto file = environment.find(kJobFileVariable); file != environment.end()) {
-    TRY_ASSIGN(const std::string text, read_text_file(file->second, kJobFileBytesMax));
-    TRY(apply_toml(config, text, file->second));
-  } else if (own.coordinator.empty()) {
-    return Error{Errc::kNotFound, "no coordinator is named (MAYFLY_COORDINATOR)"};
-  } else {
-    TRY_ASSIGN(config, ask_for_job_settings(own));
+  const auto file = environment.find(kJobFileVariable);
+  const std::string job_file = file == environment.end() ? "" : file->second;
+  if (job_file.empty() && own.coordinator.empty()) {
+    return Error{Errc::kNotFound,
+                 "no coordinator is named: start the program with `mayfly run -- PROGRAM`, or set "
+                 "MAYFLY_COORDINATOR and MAYFLY_TOKEN_FILE"};
   }
+  Result<JobConfig> told = told_settings(own, job_file);
+  if (!told.ok()) {
+    return not_absence(std::move(told).error());
+  }
+  JobConfig config = std::move(told).value();
   TRY(apply_environment(config, environment));
   if (!is_program(config)) {
     return Error{Errc::kRefused,

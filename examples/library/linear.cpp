@@ -1,4 +1,5 @@
 // Linear regression with momentum, elastic, in C++20: `mayfly run --workers 3 -- ./linear 200`.
+//   g++ -std=c++20 linear.cpp $(pkg-config --cflags --libs mayfly) -o linear
 #include <array>
 #include <cstdio>
 #include <cstdlib>

@@ -198,6 +198,9 @@ class Job {
   static constexpr std::uint32_t kWaitMs = 1000;
 
   bool take(mf_code code) {
+    if (handle_ == nullptr) {
+      return false;  // code() and error() stay what mf_open() has said
+    }
     code_ = code;
     error_ = code == MF_OK ? "" : mf_error(handle_.get());
     return code == MF_OK;

@@ -16,7 +16,9 @@ def _described(arrays):
     described = []
     for name, array in arrays.items():
         if not array.flags["C_CONTIGUOUS"] or array.dtype.name not in _TYPES:
-            raise Refused(f"array {name} is not contiguous, or is of the type {array.dtype}")
+            raise Refused(f"array {name} (type {array.dtype}) must be contiguous "
+                          "(numpy.ascontiguousarray), and of one of the types " +
+                          ", ".join(_TYPES))
         described.append((name, _TYPES[array.dtype.name], array.shape, array.ctypes.data))
     return described
 

@@ -61,7 +61,7 @@ class Core:
 
     def __init__(self):
         if Core._open is not None:
-            raise Refused("a process has one job; this one has its second")
+            raise Refused("a process can have one job; start another process for the second")
         self.library = _abi.load()
         self._handle = ctypes.c_void_p()
         self._coordinator = None

@@ -44,8 +44,9 @@ WAITING = ["--min-workers", "3", "--min-workers-timeout", "60"]
 
 
 def changes(*steps):
-    """After each of the steps a worker goes, killed or told to leave in turn, and one joins."""
-    return ",".join(f"{'drain' if i % 2 else 'kill'}@step={step},join@step={step}"
+    """After each of the steps a worker goes, killed or told to leave in turn, and one joins. They
+    are named: one that leaves may still run when the next one is to go."""
+    return ",".join(f"{'drain' if i % 2 else 'kill'}@step={step}:worker={i},join@step={step}"
                     for i, step in enumerate(steps))
 
 
@@ -219,6 +220,22 @@ def alone():
     shutil.rmtree(folder)
 
 
+def absent_token():
+    """A token file that is not there is named; it is no reason to begin a job of one's own."""
+    python_with("numpy")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"]
+    environment = {**os.environ, "MAYFLY_PROGRAM": os.path.abspath(mayfly_run.BINARY),
+                   "MAYFLY_LIBRARY": os.path.join(os.path.dirname(
+                       os.path.abspath(mayfly_run.BINARY)), "libmayfly.so.0"),
+                   "MAYFLY_COORDINATOR": "127.0.0.1:9", "MAYFLY_TOKEN_FILE": "absent/token"}
+    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True,
+                          timeout=120)
+    expect(done.returncode != 0 and "absent/token" in done.stderr.splitlines()[-1], done.stderr)
+    expect(os.listdir(folder) == [], f"it began {os.listdir(folder)}\n{done.stderr}")
+    shutil.rmtree(folder)
+
+
 def used(how, workers, *more, args=(), ends=0):
     """(run, the lines that the programs have written to each file) of torch_usage.py."""
     python_with("torch")
@@ -355,8 +372,9 @@ def alone_stopped():
 def refused():
     """What cannot be is said in one line, with exit code 2."""
     for args, program, words in (
-            (["--sync", "asp"], [LINEAR, "10"], "parameter servers is not for programs"),
-            (["--backend", "mpi"], [LINEAR, "10"], "this backend is not for programs"),
+            (["--sync", "asp"], [LINEAR, "10"], "cannot be combined with parameter servers"),
+            (["--backend", "mpi"], [LINEAR, "10"], "combined with the backends mpi and nccl"),
+            (["--device", "cuda"], [LINEAR, "10"], "device cuda is for the networks of mayfly"),
             (["--model", "resnet20"], [LINEAR, "10"], "--model is for the networks of mayfly"),
             (["--chaos", "hang@step=3:for=100"], [LINEAR, "10"], "but not hung"),
             ([], [LINEAR, "0"], "steps must be at least 1")):
@@ -365,8 +383,10 @@ def refused():
         lines = run.output().strip().splitlines()
         expect(code == 2 and words in lines[-1], f"{args} {program}: {code} {lines}")
         run.remove()
-    done = subprocess.run([LINEAR, "10"], capture_output=True, text=True, timeout=60)
-    expect(done.returncode == 2 and "no coordinator is named" in done.stderr, done.stderr)
+    for program in (LINEAR, LINEAR + "-cpp"):
+        done = subprocess.run([program, "10"], capture_output=True, text=True, timeout=60)
+        expect(done.returncode == 2 and "no coordinator is named: start the program with `mayfly "
+               "run" in done.stderr, done.stderr)
     done = subprocess.run([mayfly_run.BINARY, "run"], capture_output=True, text=True, timeout=60)
     expect(done.returncode == 2 and "run expects a program" in done.stderr, done.stderr)
 
@@ -637,7 +657,8 @@ if __name__ == "__main__":
         "resumed_otherwise": resumed_otherwise, "poisoned": poisoned, "mirrored": mirrored,
         "fails_late": fails_late,
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
-        "under_mpirun": under_mpirun, "alone": alone, "refused": refused,
+        "under_mpirun": under_mpirun, "alone": alone, "absent_token": absent_token,
+        "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
         "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
         "torch_transformer": torch_transformer,
