@@ -57,7 +57,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
 
 Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents)
     : Coordinator(std::move(options)) {
-  ENSURE(!options_.standby, "a standby has no log");
+  ENSURE(!options_.standby || !contents.view, "who has led a view is no standby any more");
   if (contents.job == 0) {
     return;  // the coordinator before died before it had begun
   }
@@ -65,6 +65,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents
   end_.restore(contents);
   if (contents.view) {
     membership_.adopt(*contents.view);
+    view_on_record_ = contents.view->id;
   }
 }
 
@@ -202,7 +203,7 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
                                            Refusal::kElsewhere});
     return;
   }
-  term_.admit_again(hello);
+  term_.admit_again(hello, outbox_);
   if (obeys_another) {
     term_.begin(next(hello.incarnation), outbox_);  // it would not obey us in a lower one
     quorum_.incarnation_began();

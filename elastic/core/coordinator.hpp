@@ -37,7 +37,8 @@ class Coordinator {
   explicit Coordinator(CoordinatorOptions options);
   /// Continues the job in the log of an earlier coordinator. If that one had ended the job, the
   /// members that come back within resume_timeout are told, and the job ends once more. What the
-  /// log says of the job (microbatches, fingerprint) must be equal to the options.
+  /// log says of the job (microbatches, fingerprint) must be equal to the options. A standby's log
+  /// may have the job and an incarnation, but no view.
   Coordinator(CoordinatorOptions options, const LogContents& contents);
 
   /// Advances the machine by one event.
@@ -137,7 +138,8 @@ class Coordinator {
 
   JobPhase phase_ = JobPhase::kWaiting;  // never kStandby; phase() says that
   bool has_begun_ = false;
-  Instant now_;  // of the event that is being handled, as is outbox_
+  std::optional<ViewId> view_on_record_;  // the last one in the view log
+  Instant now_;                           // of the event that is being handled, as is outbox_
   Outbox outbox_;
 };
 

@@ -53,6 +53,9 @@ void Coordinator::check_invariants() {
 
 void Coordinator::begin() {
   if (options_.standby) {
+    if (term_.job() != 0) {  // the one before us has led in the incarnation on record
+      term_.start(outbox_);
+    }
     collect();
     return;
   }
@@ -109,6 +112,11 @@ void Coordinator::take_charge() {
   const std::vector<MemberId> absent = view ? membership_.missing() : std::vector<MemberId>{};
   phase_ = view ? JobPhase::kRunning : JobPhase::kWaiting;
   if (view) {
+    if (view_on_record_ !=
+        view->id) {  // known from members alone; who goes on with our log needs it
+      outbox_.append(log_record::ViewPublished{*view});
+      view_on_record_ = view->id;
+    }
     outbox_.add(coordinator_effect::ViewTakenOver{*view});
   }
   quorum_.found();
@@ -385,6 +393,7 @@ void Coordinator::publish() {
   quorum_.found();
   quorum_.view_changed();
   stalls_.restart();
+  view_on_record_ = view.id;
   announce(std::move(view), before, options_.delta_from_members, outbox_);
 }
 
@@ -393,7 +402,9 @@ void Coordinator::publish() {
 /// the job once more.
 void Coordinator::end(const JobEnd::Ending& ending) {
   ENSURE(phase_ != JobPhase::kEnded, "a job ends once");
-  outbox_.append(log_record::JobEnded{ending.outcome, ending.detail}, true);
+  if (term_.job() != 0) {  // a standby that has led nothing has no record of it
+    outbox_.append(log_record::JobEnded{ending.outcome, ending.detail}, true);
+  }
   const std::optional<MemberId> writer =
       ending.with_checkpoint ? holder_of_newest_state(membership_) : std::optional<MemberId>{};
   for (const auto& [id, peer] : membership_.peers()) {

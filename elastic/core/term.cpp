@@ -101,9 +101,12 @@ std::optional<std::string> Term::difference(const Hello& hello) const {
   return std::nullopt;
 }
 
-void Term::admit_again(const Hello& hello) {
+void Term::admit_again(const Hello& hello, Outbox& outbox) {
   ENSURE(!is_of_another_job(hello), "members do not change jobs");
-  job_ = hello.job;
+  if (job_ == 0) {
+    job_ = hello.job;
+    outbox.append(log_record::JobStarted{job_, microbatches_, fingerprint_});
+  }
   last_id_ = std::max(last_id_, hello.member);
 }
 

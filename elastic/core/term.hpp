@@ -24,8 +24,8 @@ class Term {
 
   /// Goes on with the job of this log, which has one and is of the same step size; before begin().
   void restore(const LogContents& contents);
-  /// The first thing of a coordinator that is no standby: names the job, unless it goes on with
-  /// one, and begins the next incarnation.
+  /// The first thing of a coordinator that is no standby, or was one: names the job, unless it goes
+  /// on with one, and begins the next incarnation.
   void start(Outbox& outbox);
   /// Begins a higher incarnation, on record before anybody hears of it: two with the same number
   /// would be the end of fencing.
@@ -55,8 +55,9 @@ class Term {
   /// The first difference between the fingerprints of the job and of a worker that wants to join,
   /// as a text for an operator; nothing if they are equal.
   [[nodiscard]] std::optional<std::string> difference(const Hello& hello) const;
-  /// A member of an earlier incarnation is accepted: its job is ours, and its id is taken.
-  void admit_again(const Hello& hello);
+  /// A member of an earlier incarnation is accepted: its job is ours, and its id is taken. The
+  /// first one that comes to a standby names the job, which goes on record.
+  void admit_again(const Hello& hello, Outbox& outbox);
 
  private:
   std::uint64_t identity_;

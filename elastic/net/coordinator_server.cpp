@@ -167,10 +167,8 @@ bool wants_to_take_part(const Hello& hello) {
 }
 
 Coordinator make_core(CoordinatorOptions options, const DurableViewLog* log) {
-  if (log == nullptr || options.standby) {
-    return Coordinator(std::move(options));
-  }
-  return Coordinator(std::move(options), log->contents());
+  return log == nullptr ? Coordinator(std::move(options))
+                        : Coordinator(std::move(options), log->contents());
 }
 
 Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorObserver& observer)

@@ -311,7 +311,7 @@ def left_alone():
     cluster.run.remove()
 
 
-def standby_takes_over():
+def standby_takes_over(is_restarted=False):
     cluster = new_cluster()
     cluster.start_coordinator(3, extra=["--quorum"])
     cluster.start_coordinator(3, name="standby", extra=["--standby"])
@@ -324,6 +324,9 @@ def standby_takes_over():
     expect(done["phase"] == "standby", f"a standby says that it is {done['phase']}")
     primary.kill()
     cluster.wait_for(lambda: standby_status(cluster)["phase"] == "running", "nobody takes over")
+    if is_restarted:
+        standby.kill()
+        standby = cluster.start_coordinator(3, name="standby", extra=["--standby"])
     code = cluster.wait_for_end(standby, "the job does not end")
     expect(code == 0, f"the standby ended with {code}\n{cluster.logs()}")
     by_step = mayfly_run.digests(cluster.run)
@@ -334,6 +337,11 @@ def standby_takes_over():
         expect(by_step.get(step) == digest, f"step {step}: {by_step.get(step)} is not {digest}")
     cluster.stop_hard()
     cluster.run.remove()
+
+
+def standby_is_restarted():
+    """One that has taken over goes on with its own log like any coordinator."""
+    standby_takes_over(is_restarted=True)
 
 
 def standby_before_the_first_view():
@@ -414,5 +422,6 @@ if __name__ == "__main__":
         "another_configuration_is_refused": another_configuration_is_refused,
         "never_started_again": never_started_again, "left_alone": left_alone,
         "standby_takes_over": standby_takes_over,
+        "standby_is_restarted": standby_is_restarted,
         "standby_before_the_first_view": standby_before_the_first_view,
         "stopped_worker_rejoins": stopped_worker_rejoins, "under_mpirun": under_mpirun}))

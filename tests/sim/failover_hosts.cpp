@@ -45,38 +45,34 @@ void FailoverWorld::start_host(std::size_t index) {
   if (host.has_ended) {
     return;
   }
-  const bool is_standby = index > 0;
-  const CoordinatorOptions options = options_of(scenario_, is_standby, random_.bits() | 1);
-  if (is_standby) {
-    host.core = std::make_unique<Coordinator>(options);
-  } else {
-    Result<LogContents> read = ViewLog::replay(host.log);
-    if (!read.ok()) {
-      violations_.add("the log cannot be read: " + read.error().detail);
-      return;
-    }
-    LogContents contents = std::move(read).value();
-    if (scenario_.broken == BrokenCore::kBelievesTornLogs && contents.dropped_bytes > 0 &&
-        contents.view) {
-      contents.view->committed = next(contents.view->committed);
-    }
-    if (scenario_.broken == BrokenCore::kReusesMemberIds) {
-      contents.incarnation = Incarnation{};
-    }
-    if (contents.view) {
-      incarnations_.on_known(*contents.view, "the log");
-    }
-    host.ends_again = host.ends_again || contents.ended.has_value();
-    host.log = ViewLog::compact(contents);
-    if (scenario_.broken == BrokenCore::kForgetsPauses) {
-      contents.is_paused = false;
-    }
-    if (scenario_.broken == BrokenCore::kForgetsTheEnd) {
-      contents.ended.reset();
-    }
-    host.durable_bytes = host.log.size();
-    host.core = std::make_unique<Coordinator>(options, contents);
+  Result<LogContents> read = ViewLog::replay(host.log);
+  if (!read.ok()) {
+    violations_.add("the log cannot be read: " + read.error().detail);
+    return;
   }
+  LogContents contents = std::move(read).value();
+  if (scenario_.broken == BrokenCore::kBelievesTornLogs && contents.dropped_bytes > 0 &&
+      contents.view) {
+    contents.view->committed = next(contents.view->committed);
+  }
+  if (scenario_.broken == BrokenCore::kReusesMemberIds) {
+    contents.incarnation = Incarnation{};
+  }
+  if (contents.view) {
+    incarnations_.on_known(*contents.view, "the log");
+  }
+  host.ends_again = host.ends_again || contents.ended.has_value();
+  host.log = ViewLog::compact(contents);
+  if (scenario_.broken == BrokenCore::kForgetsPauses) {
+    contents.is_paused = false;
+  }
+  if (scenario_.broken == BrokenCore::kForgetsTheEnd) {
+    contents.ended.reset();
+  }
+  host.durable_bytes = host.log.size();
+  const bool is_standby = index > 0 && !contents.view && !contents.ended;
+  const CoordinatorOptions options = options_of(scenario_, is_standby, random_.bits() | 1);
+  host.core = std::make_unique<Coordinator>(options, contents);
   if (scenario_.clock_drift_per_mille > 0) {
     const auto most = static_cast<std::int64_t>(scenario_.clock_drift_per_mille);
     const auto gain =
@@ -134,9 +130,9 @@ void FailoverWorld::crash_host(std::size_t index) {
 
 /// A coordinator whose term, or whose first view, is not on the disk could forget it. It goes as
 /// if it were killed.
-bool FailoverWorld::must_not_lead(std::size_t index, const CoordinatorEffect& effect) const {
+bool FailoverWorld::must_not_lead(const CoordinatorEffect& effect) const {
   const auto* record = std::get_if<coordinator_effect::Append>(&effect);
-  return index == 0 && queue_.now() < disk_full_until_ && record != nullptr && record->durable &&
+  return queue_.now() < disk_full_until_ && record != nullptr && record->durable &&
          !std::holds_alternative<log_record::JobEnded>(record->record);
 }
 
@@ -169,14 +165,14 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
     return;
   }
   for (const CoordinatorEffect& effect : host.core->handle(host.clock.at(queue_.now()), event)) {
-    if (must_not_lead(index, effect)) {
+    if (must_not_lead(effect)) {
       tell("coordinator " + std::to_string(index) + " cannot write its log");
       crash_host(index);
       return;
     }
     if (host.effects_to_live && (*host.effects_to_live)-- == 0) {
       const auto* record = std::get_if<coordinator_effect::Append>(&effect);
-      if (record != nullptr && index == 0) {
+      if (record != nullptr) {
         append(host, *record, true);
       }
       crash_host(index);
@@ -198,12 +194,10 @@ void FailoverWorld::carry_out(std::size_t index, const CoordinatorEffect& effect
   Host& host = *hosts_[index];
   if (const auto* record = std::get_if<Append>(&effect)) {
     const auto* view = std::get_if<log_record::ViewPublished>(&record->record);
-    if (view != nullptr) {
+    if (view != nullptr && incarnation_of(view->view.id) == host.core->incarnation()) {
       incarnations_.on_published(view->view);
-    }
-    if (index == 0) {
-      append(host, *record, false);
-    }
+    }  // else it was taken over
+    append(host, *record, false);
   } else if (const auto* accept = std::get_if<Accept>(&effect)) {
     const std::size_t link = accept->connection - 1;
     const auto old = host.link_of.find(accept->member);
@@ -378,6 +372,7 @@ void FailoverWorld::to_host(std::size_t index, const Message& message) {
           auto& members = resume->view->members;
           std::erase_if(members, [&](const auto& m) { return m.id != arrived.member; });
           resume->view->source = Rank{0};
+          resume->view->behind.clear();
           resume->view->bases.clear();
         }
       }

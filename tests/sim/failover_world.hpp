@@ -147,8 +147,7 @@ class FailoverWorld {
   // failover_hosts.cpp: coordinators and connections
   void start_host(std::size_t host);
   void crash_host(std::size_t host);
-  [[nodiscard]] bool must_not_lead(std::size_t host,
-                                   const elastic::CoordinatorEffect& effect) const;
+  [[nodiscard]] bool must_not_lead(const elastic::CoordinatorEffect& effect) const;
   void append(Host& host, const elastic::coordinator_effect::Append& append, bool torn);
   void tick(std::size_t host, std::uint64_t life);
   void give(std::size_t host, elastic::CoordinatorEvent event);

@@ -68,7 +68,7 @@ TEST(Term, NeverHandsOutAnIdTwice) {
   const MemberId first = term.new_member_id();
   Hello returned = hello_of(7, 1, 7);
   returned.member = next(next(first));
-  term.admit_again(returned);
+  term.admit_again(returned, outbox);
   EXPECT_EQ(term.new_member_id(), next(returned.member));
   term.begin(Incarnation{2}, outbox);
   EXPECT_GT(term.new_member_id(), next(returned.member));
@@ -88,9 +88,27 @@ TEST(Term, KnowsTheMembersOfAnotherCoordinator) {
   EXPECT_FALSE(term.is_ours(Incarnation{1}, 8));
   EXPECT_FALSE(term.is_ours(Incarnation{0}, 7));
   EXPECT_TRUE(term.is_of_another_job(hello_of(8, 1, 7)));
-  EXPECT_DEATH(term.admit_again(hello_of(8, 1, 7)), "members do not change jobs");
+  EXPECT_DEATH(term.admit_again(hello_of(8, 1, 7), outbox), "members do not change jobs");
   EXPECT_FALSE(Term(coordinator_named(9)).is_of_another_job(hello_of(8, 1, 7)))
       << "a standby takes the first one that it hears of";
+}
+
+TEST(Term, OfAStandbyPutsTheJobOfItsFirstMemberOnRecord) {
+  Term term(coordinator_named(9));
+  Outbox outbox;
+  term.admit_again(hello_of(8, 1, 7), outbox);
+  term.admit_again(hello_of(8, 1, 7), outbox);
+  term.begin(Incarnation{2}, outbox);
+  ViewLog log;
+  Bytes file;
+  for (const LogRecord& record : logged(outbox)) {
+    const Bytes bytes = log.add(record);
+    file.insert(file.end(), bytes.begin(), bytes.end());
+  }
+  const Result<LogContents> found = ViewLog::replay(file);
+  ASSERT_TRUE(found.ok()) << found.error().detail;
+  EXPECT_EQ(found.value().job, 8u);
+  EXPECT_EQ(found.value().incarnation, Incarnation{2});
 }
 
 TEST(Term, NamesTheFirstDifferenceOfAWorker) {
