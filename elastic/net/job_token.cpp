@@ -39,17 +39,21 @@ Error io_error(const std::string& what, const std::string& path) {
   return {Errc::kIo, what + " " + path + ": " + std::strerror(errno)};
 }
 
+/// Whole or not at all: a token that is cut short would stop every later start of the job.
 Result<void> write_private_file(const std::string& path, const std::string& text) {
-  ::unlink(path.c_str());
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  ::unlink(temporary.c_str());
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) {
     return io_error("cannot create", path);
   }
-  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::fsync(fd.get()) != 0) {
-    return io_error("cannot write", path);
+  if (::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0) {
+    return {};
   }
-  return {};
+  const Error error = io_error("cannot write", path);
+  ::unlink(temporary.c_str());
+  return error;
 }
 
 /// As ssh does with keys: the owner of a file is told; a secret that another user put here, as

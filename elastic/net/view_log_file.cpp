@@ -45,6 +45,7 @@ Result<void> ViewLogFile::reopen() {
   }
   const std::lock_guard lock(mutex_);
   fd_ = std::make_shared<UniqueFd>(std::move(fd));
+  is_replaced_ = false;
   return {};
 }
 
@@ -62,10 +63,17 @@ ViewLogFile::~ViewLogFile() {
 Result<void> ViewLogFile::rewrite(ByteSpan content) {
   TRY(write_file_atomic(path_, content));
   bytes_ = content.size();
+  is_replaced_ = true;
   return reopen();
 }
 
 bool ViewLogFile::append(ByteSpan record, bool durable) {
+  if (is_replaced_) {  // what is open has no name any more
+    if (const Result<void> opened = reopen(); !opened.ok()) {
+      complain(opened.error().detail);
+      return false;
+    }
+  }
   const int fd = fd_->get();  // replaced only by this thread
   std::size_t done = 0;
   while (done < record.size()) {
@@ -139,8 +147,9 @@ Result<std::unique_ptr<DurableViewLog>> DurableViewLog::open(const std::string& 
 }
 
 Result<void> DurableViewLog::restart(const Bytes& content) {
-  log_ = ViewLog(content.size());
-  return file_->rewrite(content);
+  Result<void> done = file_->rewrite(content);
+  log_ = ViewLog(file_->bytes());  // the old content, if it could not be replaced
+  return done;
 }
 
 bool DurableViewLog::append(const LogRecord& record, bool durable) {

@@ -61,6 +61,7 @@ class ViewLogFile {
   Bytes found_;
   std::size_t bytes_ = 0;
   bool complained_ = false;
+  bool is_replaced_ = false;  // by rewrite(), and the new one is not open yet
 
   std::mutex mutex_;
   std::condition_variable changed_;
