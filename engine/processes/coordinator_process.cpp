@@ -17,6 +17,7 @@
 #include "engine/membership/job_settings.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/network/prepare_job.hpp"
+#include "engine/processes/coordinator_options.hpp"
 #include "engine/reduction/model_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/job_facts.hpp"
@@ -67,52 +68,6 @@ Result<std::string> try_starting_state(const Job& job) {
   }
   TRY_ASSIGN(StartingState start, starting_state(job, layout_of(job.model)));
   return std::move(start.remark);
-}
-
-/// What the coordinator's machine is told of a job. `is_standby`: it waits until the coordinator in
-/// charge is gone.
-elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
-  const JobConfig& config = job.config;
-  elastic::CoordinatorOptions core;
-  core.microbatches = job.microbatches;
-  core.initial_workers = std::max(config.workers - config.spares, config.min_workers);
-  if (config.spares > 0) {
-    core.view_max = config.workers - config.spares;
-  }
-  core.min_workers = config.min_workers;
-  core.min_workers_timeout = Duration(static_cast<std::int64_t>(config.min_workers_timeout * 1e9));
-  core.silence_max = Duration(static_cast<std::int64_t>(config.silence_max_ms * 1e6));
-  core.state_part_names =
-      is_program(config) ? job.facts.program.tensors : StateParts(job.model).names();
-  core.rebalance.enabled = config.rebalance;
-  core.stragglers.factor = config.evict_stragglers;
-  core.stragglers.after = Duration(static_cast<std::int64_t>(config.evict_stragglers_after * 1e9));
-  core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
-  core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
-  core.fingerprint = job.fingerprint;
-  core.last_step = Step{job.total_steps};
-  core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
-  core.stalls.evict_after(milliseconds(config.hang_max_ms),
-                          config.hang_max_ms == JobConfig{}.hang_max_ms);
-  if (is_program(config)) {
-    core.observe_from_bytes = UINT64_MAX;  // its update is code that works on one state
-  } else if (!job.bucket_size.tuned) {
-    core.bucket_names = layout_of(job.model, job.bucket_size.elements).bucket_names();
-  }
-  if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
-    if (!carries_servers(config)) {
-      core.initial_workers += config.ps;
-    }
-    core.steps_need_everybody = false;
-    core.last_step.reset();
-    core.counts_as_worker = is_worker;  // workers say what is lost with a server
-    core.rebalance.enabled = false;
-    core.observe_from_bytes = UINT64_MAX;
-  }
-  core.identity = elastic::make_identity();
-  core.quorum = has_standbys(config);
-  core.standby = is_standby;
-  return core;
 }
 
 }  // namespace
@@ -176,7 +131,9 @@ void CoordinatorProcess::undo(std::unique_ptr<CoordinatorProcess> process) {
 
 Result<void> CoordinatorProcess::open_view_log(const std::string& run_dir, Unfinished unfinished) {
   const std::string path = view_log_path(run_dir);
-  const bool is_new = !std::filesystem::exists(path);
+  // One that was killed before it had its run directory has begun nothing.
+  const bool is_new =
+      !std::filesystem::exists(path) || !std::filesystem::exists(run_dir + "/config.toml");
   Result<std::unique_ptr<elastic::DurableViewLog>> opened = elastic::DurableViewLog::open(path);
   if (!opened.ok()) {
     const std::string advice =
@@ -203,10 +160,17 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   TRY(check_spares(config));
   TRY(check_servers(config));
   TRY(check_backend(config));
-  if (!config.resume.empty() && !goes_on_) {  // pin "latest" to the folder it means now
-    TRY_ASSIGN(LoadedCheckpoint loaded, load_checkpoint(config.resume));
-    config.resume = loaded.path;
-    starting_point_ = {value(loaded.info.committed), to_string(loaded.info.digest)};
+  // The checkpoint may be gone once there are newer ones in the same folder.
+  const bool may_be_gone = goes_on_ && view_log_->contents().view.has_value();
+  if (!config.resume.empty()) {
+    const Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
+    if (loaded.ok()) {
+      config.resume = goes_on_ ? config.resume : loaded.value().path;  // "latest" means this now
+      starting_point_ = {value(loaded.value().info.committed),
+                         to_string(loaded.value().info.digest)};
+    } else if (!may_be_gone) {
+      return loaded.error();
+    }
   }
   Result<std::unique_ptr<Job>> job = prepare_job(config);
   if (job.ok()) {
@@ -218,7 +182,12 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   }
   TRY(check_copies());
   if (!lacks_facts_) {
-    TRY_ASSIGN(start_remark_, try_starting_state(*job_));
+    Result<std::string> tried = try_starting_state(*job_);
+    if (tried.ok()) {
+      start_remark_ = std::move(tried).value();
+    } else if (!may_be_gone) {
+      return std::move(tried).error();
+    }
   }
   return {};
 }
@@ -227,11 +196,12 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
 /// nothing, and a job that was under way must have them on record.
 Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, const Error& lack) {
   TRY_ASSIGN(job_, begin_job(config));
-  lacks_facts_ = is_program(config) && !goes_on_;  // it may want more steps than when it began
+  const bool has_begun = goes_on_ && view_log_->contents().job != 0;
+  lacks_facts_ = is_program(config) && !has_begun;  // it may want more steps than when it began
   if (lacks_facts_) {
     return {};
   }
-  Result<JobFacts> facts = facts_on_record(config.run_dir, goes_on_ ? "" : config.resume);
+  Result<JobFacts> facts = facts_on_record(config.run_dir, has_begun ? "" : config.resume);
   if (facts.ok()) {
     return complete_job(*job_, std::move(facts).value());
   }
@@ -301,7 +271,8 @@ Result<void> CoordinatorProcess::start_server() {
   options.host = std::move(host);
   options.port = config.port == 0 && goes_on_ ? port_of_run(config.run_dir) : config.port;
   options.token = std::move(token);
-  is_standby_ = config.standby && view_log_->contents().job == 0;
+  const elastic::LogContents& log = view_log_->contents();
+  is_standby_ = config.standby && !log.view && !log.ended;
   options.begins_later = lacks_facts_;
   if (!lacks_facts_) {
     options.core = core_options(*job_, is_standby_);
@@ -439,10 +410,13 @@ std::optional<Step> CoordinatorProcess::step_without_holder() const {
   if (is_held || !status.in_charge) {
     return std::nullopt;
   }
-  if (status.view != ViewId{}) {
-    return std::max({status.committed, Step{starting_point_.step}, Step{recorder_->last_step()}});
+  if (status.view == ViewId{}) {
+    return job_->config.resume.empty() ? std::nullopt : std::optional(Step{starting_point_.step});
   }
-  return job_->config.resume.empty() ? std::nullopt : std::optional(Step{starting_point_.step});
+  if (job_->config.resume.empty()) {  // no other job has written here; records may have been lost
+    return Step{job_->total_steps};
+  }
+  return std::max({status.committed, Step{starting_point_.step}, Step{recorder_->last_step()}});
 }
 
 /// Of members that this coordinator has heard of itself: what its predecessor knew may be old.

@@ -59,6 +59,8 @@ class CoordinatorProcess {
   [[nodiscard]] bool is_receiving() const { return receiver_ != nullptr && receiver_->is_busy(); }
   /// The one before us ended the job and died before all that follows was done.
   [[nodiscard]] bool only_ends() const { return only_ends_; }
+  /// With the job of an earlier coordinator in the same run directory.
+  [[nodiscard]] bool goes_on() const { return goes_on_; }
   ~CoordinatorProcess() { end_transfers(); }
   CoordinatorProcess(const CoordinatorProcess&) = delete;
   CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;

@@ -298,7 +298,8 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
   }
   const auto is_useful = [&](const LoadedCheckpoint& checkpoint) {
     const Step step = checkpoint.info.committed;
-    return step <= *last && (step > asked.step || !asked.has_state);
+    return step <= std::max(*last, newest_.value_or(Step{})) &&
+           (step > asked.step || !asked.has_state);
   };
   Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);
   if (newest.ok() && is_useful(newest.value()) &&

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -91,7 +92,7 @@ fs::path hidden(const fs::path& target, const char* suffix) {
   return target.parent_path() / std::string(".").append(target.filename().string()).append(suffix);
 }
 
-/// The folder that `latest` names; without one (a crash before the first was named), the newest.
+/// The folder that `latest` names; if there is none (after a crash), the newest.
 Result<fs::path> latest_in(const fs::path& checkpoints) {
   if (is_there(checkpoints / "latest")) {
     TRY_ASSIGN(std::string text,
@@ -102,7 +103,9 @@ Result<fs::path> latest_in(const fs::path& checkpoints) {
       return Error{Errc::kCorrupt, (checkpoints / "latest").string() +
                                        " does not name a checkpoint folder (step-N)"};
     }
-    return checkpoints / name;
+    if (is_there(checkpoints / name)) {
+      return checkpoints / name;
+    }  // else a crash has moved it away while it was replaced
   }
   const std::vector<std::uint64_t> steps = steps_in(checkpoints);
   if (steps.empty()) {
@@ -140,8 +143,13 @@ Result<void> write_files(const fs::path& folder, const nn::CheckpointFiles& file
 }
 
 /// Moves a complete folder to its name. One that is already there (the same step, saved again after
-/// a resume) is kept until the new one stands.
+/// a resume) is kept until the new one stands: they change places, where the file system can do it.
 Result<void> publish(const fs::path& temporary, const fs::path& target) {
+  if (is_there(target) &&
+      ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_tree(temporary);
+    return {};
+  }
   const fs::path old = hidden(target, ".old");
   remove_tree(old);
   if (is_there(target)) {

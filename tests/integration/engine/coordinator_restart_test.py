@@ -1,0 +1,149 @@
+"""Goal: a coordinator that is started again after it was killed at any moment, or whose host has
+lost power, goes on with the job that it had, from what came to the disk.
+Method: coordinator and workers as processes of their own; what a kill at that moment leaves behind
+is made by killing them then, or by cutting files; the weights are those of an undisturbed run.
+"""
+import os
+import shutil
+import subprocess
+import tempfile
+
+import mayfly_run
+from cluster import Cluster
+from mayfly_run import SMALL_JOB, Run, expect, lingering
+
+STEPS = 60
+JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS)]
+SLOW = lingering(8, 25)
+
+
+def cluster(extra=(), folder=None):
+    return Cluster(folder or tempfile.mkdtemp(prefix="mayfly-test-"), JOB + list(extra))
+
+
+def start_workers(job, count):
+    return [job.start_worker(job.endpoint()) for _ in range(count)]
+
+
+def undisturbed():
+    run = Run(JOB + ["--workers", "1"])
+    digest = run.finish()["final_digest"]
+    run.remove()
+    return digest
+
+
+def finish(job):
+    code = job.wait_for_end(job.coordinators[-1], "the job does not end")
+    expect(code == 0, f"the coordinator ended with {code}\n{job.logs()}")
+    summary = job.run.summary()
+    expect(summary["steps"] == STEPS and summary["final_digest"] == undisturbed(),
+           f"{summary}\n{job.logs()}")
+    job.stop_hard()
+    shutil.rmtree(job.folder)
+    return summary
+
+
+def views_of(job):
+    return [event for event in job.run.lines("events.jsonl")
+            if event["kind"] == "view" and "committed" in event]
+
+
+def run_until(step):
+    """A job of the same length that was stopped after this step."""
+    run = Run(JOB + SLOW + ["--workers", "1", "--checkpoint-every", "5"])
+    run.wait_for_step(step)
+    run.command("stop")
+    run.wait()
+    return run
+
+
+def before_its_files():
+    """Killed while it opened the data set of a new job: its log is there, and nothing else."""
+    job = cluster()
+    os.makedirs(job.run_dir())
+    with open(os.path.join(job.run_dir(), "view.log"), "w", encoding="utf-8"):
+        pass
+    job.start_coordinator(2)
+    start_workers(job, 2)
+    finish(job)
+
+
+def resumed_before_the_first_view():
+    """It was to begin with a checkpoint, which its workers do not have."""
+    old = run_until(12)
+    job = cluster(["--checkpoint-every", "20"])
+    job.start_coordinator(2, extra=["--resume", old.run_dir])
+    job.coordinators[-1].kill()
+    job.start_coordinator(2, extra=["--resume", old.run_dir])
+    start_workers(job, 2)
+    finish_from(job, old)
+
+
+def finish_from(job, old):
+    job.run.wait_for_step(STEPS)
+    first = views_of(job)[0]["committed"]
+    expect(first >= 10, f"the job began at step {first}\n{job.logs()}")
+    finish(job)
+    old.remove()
+
+
+def resumed_from_what_is_gone():
+    """In the same folder, where newer checkpoints have taken the place of that one."""
+    old = run_until(12)
+    folder = os.path.dirname(old.run_dir)
+    job = cluster(["--checkpoint-every", "5", "--keep-checkpoints", "1"] + lingering(40), folder)
+    job.start_coordinator(2, extra=["--resume", old.run_dir])
+    began = sorted(os.listdir(job.run.path("checkpoints")))
+    start_workers(job, 2)
+    job.run.wait_for_step(41)
+    job.wait_for(lambda: not set(began) & set(os.listdir(job.run.path("checkpoints"))) - {"latest"},
+                 f"{began} are not removed")
+    job.coordinators[-1].kill()
+    job.start_coordinator(2)
+    finish(job)
+
+
+def records_behind_the_checkpoint():
+    """All are lost, and the records of the last steps never came to the disk, but a checkpoint."""
+    job = cluster(["--checkpoint-every", "10"] + SLOW)
+    job.start_coordinator(2)
+    start_workers(job, 2)
+    job.run.wait_for_step(22)
+    job.wait_for(lambda: any(event["step"] == 20 for event in
+                             job.run.events("checkpoint_received")), "no checkpoint")
+    for process in job.coordinators + job.workers:
+        process.kill()
+    for name in ("metrics.jsonl", "events.jsonl"):
+        path = job.run.path(name)
+        with open(path, encoding="utf-8") as file:
+            lines = file.readlines()
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(lines[:15] if name == "metrics.jsonl" else
+                            [line for line in lines if '"step":20' not in line])
+    job.start_coordinator(2)
+    start_workers(job, 2)
+    job.run.wait_for_step(STEPS)
+    expect(views_of(job)[-1]["committed"] >= 20, f"{views_of(job)}\n{job.logs()}")
+    finish(job)
+
+
+def replaced_checkpoint():
+    """Killed while it replaced the latest checkpoint by another one of the same step."""
+    old = run_until(12)
+    checkpoints = old.path("checkpoints")
+    with open(os.path.join(checkpoints, "latest"), encoding="utf-8") as file:
+        latest = file.read().strip()
+    os.rename(os.path.join(checkpoints, latest), os.path.join(checkpoints, f".{latest}.old"))
+    done = subprocess.run([mayfly_run.BINARY, "digest", old.run_dir], capture_output=True,
+                          text=True, timeout=60, check=False)
+    expect(done.returncode == 0, done.stderr)
+    old.remove()
+
+
+if __name__ == "__main__":
+    raise SystemExit(mayfly_run.main({
+        "before_its_files": before_its_files,
+        "resumed_before_the_first_view": resumed_before_the_first_view,
+        "resumed_from_what_is_gone": resumed_from_what_is_gone,
+        "records_behind_the_checkpoint": records_behind_the_checkpoint,
+        "replaced_checkpoint": replaced_checkpoint}))
