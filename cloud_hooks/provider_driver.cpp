@@ -382,6 +382,7 @@ void ProviderDriver::Impl::compare(Instant now, const std::vector<WorkerSeen>& s
 void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
   CloudFact fact;
   fact.kind = "server_requested";
+  fact.all = policy_.status(last_);  // a coordinator after us goes on from the cost of this, too
   fact.request_id = effect.request.request_id;
   fact.detail = std::to_string(effect.request.count) + " x " + to_string(effect.request.offer) +
                 (effect.is_repeat ? ", once more" : "");
@@ -394,6 +395,7 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
     }
     facts_.give(std::move(fact));
     facts_.flush(kRecordFirst);
+    bills_.flush(kRecordFirst);
     RequestOutcome outcome = provider.request(effect.request);
     hear(policy_event::Answered{effect.request.request_id, std::move(outcome)});
   });

@@ -63,6 +63,10 @@ Cloud::Cloud(CoordinatorProcess& process)
       servers_wanted_(dedicated_servers(process.config())),
       evaluators_wanted_(process.config().evaluator_offers.empty() ? process.config().evaluators
                                                                    : 0) {
+  if (const auto memory = read_cloud_memory(process.config().run_dir);
+      process.goes_on() && memory && memory->workers > 0) {
+    workers_wanted_ = memory->workers;  // `mayfly scale` has changed it since the job began
+  }
   process_.tell_machines([this](const std::string& machine) { return place_of(machine); });
   process_.give_up_with([this](std::uint32_t count) { return give_up(count); });
 }
@@ -323,6 +327,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   }
   workers_wanted_ = workers;
   driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
+  remember(driver_->status());
   return fmt::format("going to {} workers", workers);
 }
 
@@ -446,7 +451,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
 void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
   const std::lock_guard lock(memory_mutex_);
   const std::string text =
-      print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds()});
+      print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds(), workers_wanted_});
   if (Result<void> done = write_file_atomic(cloud_memory_path(process_.config().run_dir), text);
       !done.ok()) {
     log::warning("what servers cost is not remembered: " + done.error().detail);

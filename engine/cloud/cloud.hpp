@@ -4,6 +4,7 @@
 // releases those that are no longer needed. cloud_hooks/core/replacement_policy makes the
 // decisions, on threads of cloud_hooks/provider_driver; training never waits for them.
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -85,8 +86,8 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::map<std::string, bool> granted_;  // guarded by places_mutex_; whether for an evaluator
   std::set<std::string> told_to_work_;   // machines; guarded by places_mutex_
   std::condition_variable granted_changed_;
-  std::set<MemberId> servers_seen_;        // parameter servers of the job, lost ones too; of look()
-  std::uint32_t workers_wanted_;           // guarded by driver_mutex_
+  std::set<MemberId> servers_seen_;  // parameter servers of the job, lost ones too; of look()
+  std::atomic<std::uint32_t> workers_wanted_;
   std::uint32_t servers_wanted_;           // guarded by driver_mutex_; beside workers
   const std::uint32_t evaluators_wanted_;  // that use the workers' offers; beside both
   std::string coordinators_;               // for workers
@@ -111,11 +112,13 @@ class Cloud final : public cloud_hooks::DriverListener {
 /// --cloud-dry-run: prints the first requests that the job would make; returns the exit code.
 int show_cloud_plan(const JobConfig& config);
 
-/// The cost of servers, stored for later processes of the same job.
+/// What later processes of the same job go on from: the cost of servers, and how many workers were
+/// asked for last.
 struct CloudMemory {
   double spent = 0;
   double per_hour = 0;
-  double at = 0;  ///< seconds since 1970
+  double at = 0;              ///< seconds since 1970
+  std::uint32_t workers = 0;  ///< 0 = unknown, as in files of older versions
 };
 [[nodiscard]] std::string cloud_memory_path(const std::string& run_dir);
 [[nodiscard]] std::string print_cloud_memory(const CloudMemory& memory);

@@ -38,8 +38,10 @@ std::string cloud_memory_path(const std::string& run_dir) {
 }
 
 std::string print_cloud_memory(const CloudMemory& memory) {
-  return boost::json::serialize(boost::json::object{
-             {"spent", memory.spent}, {"per_hour", memory.per_hour}, {"at", memory.at}}) +
+  return boost::json::serialize(boost::json::object{{"spent", memory.spent},
+                                                    {"per_hour", memory.per_hour},
+                                                    {"at", memory.at},
+                                                    {"workers", memory.workers}}) +
          "\n";
 }
 
@@ -58,7 +60,9 @@ std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir) {
     const boost::json::value* field = value.get_object().if_contains(name);
     return field != nullptr && field->is_number() ? field->to_number<double>() : 0.0;
   };
-  return CloudMemory{number("spent"), number("per_hour"), number("at")};
+  const double workers = std::clamp(number("workers"), 0.0, 1e6);
+  return CloudMemory{number("spent"), number("per_hour"), number("at"),
+                     static_cast<std::uint32_t>(workers)};
 }
 
 namespace {

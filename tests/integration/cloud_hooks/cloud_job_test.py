@@ -249,18 +249,24 @@ def a_composition_is_met_and_met_again():
 
 
 def a_restarted_coordinator_adopts_what_it_finds():
+    """And keeps the number of workers that it was told to go to."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
-                    "--cloud-offers", "x@a:spot=0.1"], folder)
+                    "--cloud-max-workers", "3", "--cloud-offers", "x@a:spot=0.1"], folder)
     job.wait_for_active(2)
+    job.run.command("scale", "3")
+    job.wait_for_active(3)
     before = len(requests_in(cloud))
     job.run.process.kill()
     job.run.process.wait()
     job.start()
-    job.wait_for("adoption", lambda: len(job.events("server_adopted")) == 2)
-    job.wait_for_active(2)
+    job.wait_for("adoption", lambda: len(job.events("server_adopted")) == 3)
+    job.wait_for_active(3)
     expect(len(requests_in(cloud)) == before, f"nothing was asked for anew\n{job.shown()}")
+    os.kill(job.active()[0]["pid"], signal.SIGKILL)
+    job.wait_for("a replacement", lambda: len(requests_in(cloud)) == before + 1)
+    job.wait_for_active(3)
     job.stop()
     expect(not alive_in(cloud), "all are released at the end")
 
