@@ -26,6 +26,7 @@
 #include "base/file.hpp"
 #include "base/process/program.hpp"
 #include "base/try_assign.hpp"
+#include "base/unique_fd.hpp"
 #include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -371,6 +372,10 @@ Result<void> pack_own_program(const std::string& output, const BundleContents& c
                        "--use-compress-program=gzip -6n", "-C", parts, "-cf", packed, "mayfly"});
   }
   if (done.ok()) {
+    const UniqueFd file(::open(packed.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.valid()) {  // what is in its place is taken for whole, also after a loss of power
+      ::fsync(file.get());
+    }
     fs::rename(packed, output, failure);
     if (failure) {
       done = Error{Errc::kIo, output + ": " + failure.message()};

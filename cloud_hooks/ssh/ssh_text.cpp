@@ -80,6 +80,7 @@ mkdir "programs/.$file" && tar -xzf "$file" -C "programs/.$file" 2>"programs/.$f
   fail "the program cannot be unpacked: $(tail -n 1 "programs/.$file/errors")"
 "programs/.$file/mayfly/mayfly" --version >/dev/null 2>"programs/.$file/errors" ||
   fail "the program does not run there: $(tail -n 1 "programs/.$file/errors")"
+sync -f "programs/.$file" 2>/dev/null || sync  # what is in its place is taken for whole
 mv -T "programs/.$file" "programs/$sha256" 2>/dev/null || [ -x "programs/$sha256/mayfly/mayfly" ] ||
   fail "the program cannot be put into its place"
 ls -1t programs | tail -n +5 | while read -r old; do rm -rf "programs/$old"; done
