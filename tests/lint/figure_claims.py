@@ -544,6 +544,7 @@ def elasticity(results):
     late = [now for now in of("kill", "steps_meanwhile") if now > 0]
     assert len(late) == 4
     yield "Four of the 100 kills of eight"
+    yield f"were late by {run('drain')['undisturbed_late_p99_ms']:.1f} ms at the same fraction"
     shared, alone = (at(of(row, "incumbents_cost_percent"), 0.5)
                      for row in ("join", "join-own-core"))
     before, steady = (at(of("join", field), 0.5) for field in ("cost_before_ms", "steady_cost_ms"))
