@@ -341,6 +341,8 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
     if (request.request.lifetime_max > Duration(0)) {
       server.ends = request.sent + request.request.lifetime_max;
     }
+  } else if (status.uptime && options_.lifetime_max > Duration(0)) {
+    server.ends = server.born + options_.lifetime_max;  // perhaps it was asked for less
   }
   note_price(server, status, price_of(server));
   bill_.open(status.id, status.price_per_hour.value_or(price_of(server)), since);

@@ -397,6 +397,27 @@ TEST(ReplacementPolicy, ARestartedCoordinatorLooksBeforeItAsks) {
   EXPECT_GT(policy.status().spent, 3.0);
 }
 
+TEST(ReplacementPolicy, AnAdoptedServerIsGivenUpAtTheEndOfItsLifetime) {
+  ReplacementOptions options = two_zones();
+  options.provider.survives_us = true;
+  options.restarted = true;
+  options.lifetime_max = seconds(3600);
+  options.leave_timeout = seconds(100);
+  PolicyHarness policy(options);
+  policy.feed(policy_event::Joined{MemberId{7}, "left"});
+  ServerStatus left = PolicyHarness::server("left", {});
+  left.offer = offer("a");
+  left.uptime = seconds(3000);
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
+  EXPECT_TRUE(policy.was_told("server_adopted"));
+  EXPECT_TRUE(policy.drains.empty());
+  policy.wait(seconds(499));
+  EXPECT_TRUE(policy.drains.empty());
+  policy.wait(seconds(2));
+  EXPECT_EQ(policy.drains, std::vector<MemberId>{MemberId{7}});
+  EXPECT_TRUE(policy.was_told("server_given_up"));
+}
+
 TEST(ReplacementPolicy, TheEndReleasesEverythingEvenWhatIsAnsweredLater) {
   PolicyHarness policy(two_zones());
   const policy_effect::Request request = policy.requests[0];
