@@ -92,7 +92,7 @@ class Step {
   }
   /// Whether all microbatches are done. If not, nothing must be updated: the job is over.
   [[nodiscard]] bool updates() const;
-  /// The mean over the batch, of a parameter by its place; once updates().
+  /// The mean over the batch, of a parameter by its place; once updates(), until the next step.
   [[nodiscard]] const float* gradient(std::size_t parameter) const;
   /// The mean loss over the batch; once updates().
   [[nodiscard]] double loss() const;

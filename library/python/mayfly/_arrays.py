@@ -68,7 +68,8 @@ class ArrayJob(BaseJob):
 
 
 class ArrayStep(BaseStep):
-    """One step: its microbatches, and then `gradients`, the means by name."""
+    """One step: its microbatches, and then `gradients`, the means by name, which are the
+    program's to keep."""
 
     def __init__(self, job, task):
         super().__init__(job, task)
@@ -81,7 +82,8 @@ class ArrayStep(BaseStep):
         import numpy
         for i, (name, parameter) in enumerate(self._job.parameters.items()):
             flat = numpy.ctypeslib.as_array(task.gradients[i], (parameter.size,))
-            self.gradients[name] = flat.reshape(parameter.shape)
+            # A copy: the library writes the next step's means over its own.
+            self.gradients[name] = flat.reshape(parameter.shape).copy()
 
     def add(self, gradients, loss, correct=0, metrics=None, weight=1):
         """The result of the microbatch at hand: name -> array of float32, of its mean loss;

@@ -28,6 +28,7 @@ if how == "sizes":  # a structure of an older header is refused, not written bey
     code = core.library.mf_start(core._handle, ctypes.byref(mayfly._abi.Options(size=8)))
     assert code == mayfly._abi.REFUSED and b"older mayfly.h" in core.library.mf_error(core._handle)
 print("the program begins", flush=True)
+seen = []  # (gradient, a copy of it when it was given)
 for step in job.steps():
     for microbatch in step:
         time.sleep(0.001)
@@ -43,10 +44,12 @@ for step in job.steps():
                   "bias": numpy.array([2 * error.mean()], numpy.float32)},
                  float((error * error).mean()),
                  metrics={"error": abs(error).mean(), "samples": len(y)})
+    seen += [(gradient, gradient.copy()) for gradient in step.gradients.values()]
     for name, gradient in step.gradients.items():
         velocity[name] *= 0.9
         velocity[name] += gradient
         parameters[name] -= 0.01 * velocity[name]
 print(job.outcome, parameters["bias"][0])
+assert all(numpy.array_equal(gradient, copied) for gradient, copied in seen)
 if how == "fails_late" and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
     open("/nowhere/model.npy", "wb")

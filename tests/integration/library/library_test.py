@@ -291,6 +291,15 @@ def tied_weights():
     run.remove()
 
 
+def kept_gradients():
+    """A gradient is the program's own: neither the next step nor the end of the loop changes it,
+    and what is added to it after the loop goes nowhere else. They used to lie in memory of the
+    library, which was written over and then freed."""
+    run, written = used("keeps", 2)
+    expect([int(line) >= 160 for line in written["kept"]] == [True, True], f"{written}")
+    run.remove()
+
+
 def half():
     """Parameters of 16 bits: their gradients are summed in 32, the same for any workers."""
     alone, _ = used("half", 1, "200")
@@ -666,4 +675,4 @@ if __name__ == "__main__":
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
-        "interface": interface, "half": half}))
+        "interface": interface, "half": half, "kept_gradients": kept_gradients}))

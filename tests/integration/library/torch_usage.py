@@ -14,6 +14,7 @@ tied       two layers share their weights; what is kept is loaded into a model
 half       some parameters are bfloat16 and float16
 early      a layer is added after the optimizer was made
 twice      a microbatch gets two results
+keeps      gradients are kept beyond their step and beyond the loop
 """
 import os
 import sys
@@ -120,6 +121,7 @@ def write(name, line):
 
 
 batches = []
+seen = []  # (gradient, its values when it was given)
 for step in job.steps():
     batches.append([])
     for x, y, is_valid, index in step:
@@ -132,6 +134,8 @@ for step in job.steps():
             break
         if how == "twice":
             step.add(0.0)
+    if how == "keeps":
+        seen += [(p.grad, p.grad.tolist()) for p in model.parameters()]
     optimizer.step()
     scheduler.step()
     if how == "extra":
@@ -143,6 +147,15 @@ for step in job.steps():
     if how == "stops" and job.evaluations and job.evaluations[-1].loss < 8:
         job.stop()
 write("ends", f"{job.outcome} {job.total_steps} {job.evaluations}")
+if how == "keeps":
+    assert all(gradient.tolist() == values for gradient, values in seen)
+    model.zero_grad(set_to_none=False)
+    assert not any(p.grad.any() for p in model.parameters())
+    functional.mse_loss(model(inputs), targets).backward()
+    once = [p.grad.clone() for p in model.parameters()]
+    functional.mse_loss(model(inputs), targets).backward()
+    assert all(torch.equal(p.grad, 2 * g) for p, g in zip(model.parameters(), once))
+    write("kept", f"{len(seen)}")
 if how == "tied":
     found = mayfly.torch.load(os.path.dirname(os.environ["MAYFLY_JOB_FILE"]))
     again = Tied()

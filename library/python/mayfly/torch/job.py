@@ -399,9 +399,12 @@ class Step(BaseStep):
         self._add(addresses, loss, correct, metrics, weight)
 
     def _take_means(self, task):
+        """Copies: the library writes the next step's means over its own, and frees them at the end
+        of the loop, whereas a gradient is the program's for as long as it likes."""
+        self._job._gradients.release()
         for i, (_, p) in enumerate(self._job._parameters):
             flat = numpy.ctypeslib.as_array(task.gradients[i], (p.numel(),))
-            p.grad = torch.from_numpy(flat).view(p.shape).to(p.device, p.dtype)
+            p.grad = torch.from_numpy(flat).view(p.shape).to(p.device, p.dtype, copy=True)
 
     def _left(self):
         for _, p in self._job._parameters:

@@ -91,7 +91,7 @@ class Gradients:
     @torch.no_grad()
     def addresses(self):
         """Of the gradient of each parameter, in their order; None = it has none. Valid until the
-        next call."""
+        next call, or release()."""
         self._kept = [None if p.grad is None else p.grad.detach().to(torch.float32)
                       for _, p in self._parameters]
         elsewhere = {}
@@ -105,6 +105,10 @@ class Gradients:
         for device, places in elsewhere.items():
             self._take(device, places)
         return [None if gradient is None else gradient.data_ptr() for gradient in self._kept]
+
+    def release(self):
+        """The gradients that were given are needed no longer: their memory is free for others."""
+        self._kept = []
 
     def _take(self, device, places):
         """Copies the gradients at these places to the host, all at once."""
