@@ -638,9 +638,10 @@ def torch_cnn():
 
 def mirrored():
     """Tensors that are used by copies, as those on a GPU are, get the bits of those that are used
-    where they are; and those that are not contiguous can be trained."""
+    where they are, also if they are loaded between the making of the job and the loop; and those
+    that are not contiguous can be trained."""
     python_with("torch")
-    for network in ("cnn", "transformer"):
+    for network in ("cnn", "transformer", "loaded"):
         program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py")]
         plain = trained([*program, network, "20"], 1)
         by_copies = "mirrored_" + network

@@ -1,9 +1,10 @@
 """Two networks in PyTorch, by `mayfly.torch.Job`: cnn | transformer | checked | random |
-unchecked | channels_last | mirrored_cnn | mirrored_transformer STEPS. Checked, random and unchecked
-are the first one: checked; checked, with a layer that nobody seeds; with that layer alone.
-Channels_last has tensors that are not contiguous. Mirrored_ uses all tensors as if they were on a
-GPU, by copies. Batch norm, dropout, random augmentation, SGD and AdamW, a schedule, clipping and
-evaluation are in it."""
+unchecked | channels_last | loaded | mirrored_cnn | mirrored_transformer | mirrored_loaded STEPS.
+Checked, random and unchecked are the first one: checked; checked, with a layer that nobody seeds;
+with that layer alone. Channels_last has tensors that are not contiguous. Loaded has a frozen layer,
+and gets weights and running statistics when the job is made already. Mirrored_ uses all tensors as
+if they were on a GPU, by copies. Batch norm, dropout, random augmentation, SGD and AdamW, a
+schedule, clipping and evaluation are in it."""
 import os
 import sys
 
@@ -62,6 +63,8 @@ if how != "transformer":
         nn.Dropout(0.1), nn.Linear(288, CLASSES))
     if how == "channels_last":
         model = model.to(memory_format=torch.channels_last)
+    if how == "loaded":
+        model[0].requires_grad_(False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
 else:
     data = Sentences()
@@ -72,6 +75,12 @@ scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 job = mayfly.torch.Job(model, optimizer, scheduler, data=data, batch=64, microbatch=8, steps=steps,
                        num_workers=2 if sys.argv[1] == "cnn" else 0)
 
+if how == "loaded":
+    drawn = torch.Generator().manual_seed(4)
+    model.load_state_dict({name: tensor + 0.1 * torch.rand(tensor.shape, generator=drawn)
+                           if tensor.is_floating_point() else tensor + 7
+                           for name, tensor in model.state_dict().items()})
+    given = {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 if sys.argv[1] in ("random", "unchecked"):
     def drawn(*of):
@@ -95,3 +104,7 @@ for step in job.steps():
     optimizer.step()
     scheduler.step()
 print(job.outcome)
+if how == "loaded":
+    trained = model.state_dict()
+    assert torch.equal(trained["0.weight"], given["0.weight"])
+    assert trained["1.num_batches_tracked"] > given["1.num_batches_tracked"]

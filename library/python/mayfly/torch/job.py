@@ -174,7 +174,8 @@ class Job(BaseJob):
         return task
 
     def _prepare(self):
-        self._hand_over_state()  # a scheduler may have been made since
+        self._hand_over_state()  # a scheduler may have been made since, or weights were loaded
+        self._buffer_mirrors.read()
         if self._evaluation:  # a mistake in it would be found after hours of training
             count = self._options["test_chunk"]
             self._sums_of(Microbatch(0, 0, self.seed, list(range(count)), [0] * count))
