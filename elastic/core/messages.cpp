@@ -19,7 +19,6 @@ constexpr std::size_t kNonceBytesMax = 64;
 constexpr std::size_t kAddressBytesMax = 512;
 constexpr std::size_t kNameBytesMax = 128;
 constexpr std::size_t kValueBytesMax = 1024;
-constexpr std::size_t kFingerprintPairsMax = 256;
 constexpr std::size_t kDisputedPartsMax = std::size_t{1} << 16;
 constexpr std::size_t kStoreKeyBytesMax = 1024;
 constexpr std::size_t kStoreValueBytesMax = 1u << 20;
@@ -54,8 +53,8 @@ void fields(auto& io, Is<Hello> auto& m) {
   io.text(m.address, kAddressBytesMax);
   io.text(m.server, kNameBytesMax);
   io.list(m.fingerprint, kFingerprintPairsMax, 8, [&io](auto& pair) {
-    io.text(pair.first, kNameBytesMax);
-    io.text(pair.second, kValueBytesMax);
+    io.text(pair.first, kFingerprintNameBytesMax);
+    io.text(pair.second, kFingerprintValueBytesMax);
   });
   io.plain(m.job, m.incarnation, m.author, m.view);
   io.flag(m.joins_again);
@@ -286,6 +285,29 @@ constexpr std::array<Words, kActivities> kWords = {{{"idle", "waits for the coor
                                                     {"checkpoint", "writes a checkpoint"}}};
 
 }  // namespace
+
+Result<void> check_fingerprint(
+    const std::vector<std::pair<std::string, std::string>>& fingerprint) {
+  const auto too_much = [](const std::string& what, std::size_t found, std::size_t most) {
+    return Error{Errc::kInvalidInput, "too much must be equal on all workers: " + what + " " +
+                                          std::to_string(found) + ", and " + std::to_string(most) +
+                                          " is the most"};
+  };
+  if (fingerprint.size() > kFingerprintPairsMax) {
+    return too_much("the number of things is", fingerprint.size(), kFingerprintPairsMax);
+  }
+  for (const auto& [name, value] : fingerprint) {
+    const std::string shown = '"' + name.substr(0, kFingerprintNameBytesMax) + '"';
+    if (name.size() > kFingerprintNameBytesMax) {
+      return too_much("the bytes of the name " + shown + " are", name.size(),
+                      kFingerprintNameBytesMax);
+    }
+    if (value.size() > kFingerprintValueBytesMax) {
+      return too_much("the bytes of " + shown + " are", value.size(), kFingerprintValueBytesMax);
+    }
+  }
+  return {};
+}
 
 Bytes encode(const Message& message) {
   WireWriter writer;

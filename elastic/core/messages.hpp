@@ -4,6 +4,7 @@
 // each. Bounds: kMessageBytesMax for a frame; every list and string has a bound of its own in
 // messages.cpp. decode() never trusts its input and accepts exactly what encode() can produce.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -101,6 +102,13 @@ struct Hello {
   std::uint32_t cores = 0;    ///< kWorker: that it may use; 0 = unknown
   friend bool operator==(const Hello&, const Hello&) = default;
 };
+/// Of a fingerprint: what a Hello has room for, and the view log for as much.
+inline constexpr std::size_t kFingerprintPairsMax = 256;
+inline constexpr std::size_t kFingerprintNameBytesMax = 128;
+inline constexpr std::size_t kFingerprintValueBytesMax = 1024;
+/// kInvalidInput, in one line, if one has more: for names or values that come from outside.
+[[nodiscard]] Result<void> check_fingerprint(
+    const std::vector<std::pair<std::string, std::string>>& fingerprint);
 /// To a worker: a member of this incarnation from now on, if it accepts. A member that had an id
 /// before answers Resume. Sent again on the same connection if the coordinator begins a higher
 /// incarnation. To sentinels and operators only `member` means anything.

@@ -17,6 +17,9 @@ constexpr std::size_t kFrameBytes = 13;  // length, checksum, type
 constexpr std::size_t kPayloadBytesMax = kMessageBytesMax;
 constexpr std::size_t kTextBytesMax = 2048;
 constexpr std::size_t kPairsMax = 256;
+static_assert(kFingerprintPairsMax <= kPairsMax && kFingerprintNameBytesMax <= kTextBytesMax &&
+                  kFingerprintValueBytesMax <= kTextBytesMax,
+              "the log has room for what a Hello has room for");
 constexpr std::size_t kCompactionBytes = 1u << 20;
 
 Bytes header() {

@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
+#include "elastic/core/messages.hpp"
 #include "elastic/net/flight_recorder.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/derived_settings.hpp"
@@ -137,13 +138,9 @@ Result<void> CoordinatorProcess::open_view_log(const std::string& run_dir, Unfin
   Result<std::unique_ptr<elastic::DurableViewLog>> opened = elastic::DurableViewLog::open(path);
   if (!opened.ok()) {
     const std::string advice =
-        opened.error().code != Errc::kCorrupt
-            ? ""
-            : fmt::format(
-                  "; to start the job again from a checkpoint, remove that file and use "
-                  "--resume {}",
-                  run_dir);
-    return Error{opened.error().code, opened.error().detail + advice};
+        "; to start the job again from a checkpoint, remove that file and use --resume " + run_dir;
+    const bool is_corrupt = opened.error().code == Errc::kCorrupt;
+    return Error{opened.error().code, opened.error().detail + (is_corrupt ? advice : "")};
   }
   view_log_ = std::move(opened).value();
   const bool has_ended = view_log_->contents().ended.has_value();
@@ -223,6 +220,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   const std::string sentence = sentence_of(facts, job_->config);
   TRY_ASSIGN(std::unique_ptr<Job> tried, begin_job(job_->config));
   TRY(complete_job(*tried, facts));
+  TRY(elastic::check_fingerprint(tried->fingerprint));
   TRY(try_starting_state(*tried));
   TRY(keep_facts(facts));  // before anybody is taken in
   bool is_complete = false;

@@ -1,18 +1,20 @@
 #include "engine/program/program_worker.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/local_provider.hpp"
+#include "elastic/core/messages.hpp"
 #include "elastic/net/handshake.hpp"
 #include "engine/job/derive_job.hpp"
 #include "engine/membership/exit_codes.hpp"
@@ -74,6 +76,18 @@ Result<JobConfig> settings_of(const std::map<std::string, std::string>& environm
   return config;
 }
 
+/// Short, however many and long the names are: a Hello has room for it.
+std::string text_of(const std::vector<std::string>& sums) {
+  Digester digester;
+  for (const std::string& name : sums) {
+    digester.add_value(name.size());
+    digester.add(std::as_bytes(std::span(name)));
+  }
+  return sums.empty() ? ""
+                      : fmt::format("{}, whose names have the digest {}", sums.size(),
+                                    to_string(digester.finish()));
+}
+
 JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
   JobFacts facts;
   facts.data = program.data_name;
@@ -91,8 +105,7 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
   facts.program.equals.emplace_back("bytes of the optimizer",
                                     fmt::format("{}", program.optimizer_bytes_max));
   facts.program.equals.emplace_back("test chunk", fmt::format("{}", program.test_chunk));
-  facts.program.equals.emplace_back("sums of an evaluation",
-                                    fmt::format("{}", fmt::join(program.sums, ", ")));
+  facts.program.equals.emplace_back("sums of an evaluation", text_of(program.sums));
   return facts;
 }
 
@@ -144,6 +157,7 @@ Result<void> ProgramWorker::prepare(const ProgramJob& program, ProgramTensors te
   TRY_ASSIGN(job_, begin_program(config_));
   job_->facts = facts_of(program, tensors_);
   TRY(derive_program(*job_));
+  TRY(elastic::check_fingerprint(job_->fingerprint));
   if (job_->config.microbatch * std::uint64_t{job_->microbatches} != job_->config.global_batch) {
     return Error{Errc::kInvalidInput, "the batch is not a multiple of the microbatch"};
   }

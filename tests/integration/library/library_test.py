@@ -326,6 +326,15 @@ def random_evaluation():
     expect(found[0] == found[1] and len(found[0]) == 1, found)
 
 
+def many_sums():
+    """An evaluation may have sums for each of many classes. The names used to be compared as one
+    text, for which a message had no room: every worker, or the coordinator, aborted."""
+    run, _ = used("classes", 2, "8")
+    sums = {one["name"]: one["value"] for one in run.events("evaluation")[-1]["sums"]}
+    expect(len(sums) == 150 and sums["intersection of class 149"] == 192 * 149, sums)
+    run.remove()
+
+
 def kept_state():
     """What else is kept is compared between workers, too, and a worker that does not take it is
     told which part it is."""
@@ -676,4 +685,5 @@ if __name__ == "__main__":
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
-        "interface": interface, "half": half, "kept_gradients": kept_gradients}))
+        "interface": interface, "half": half, "kept_gradients": kept_gradients,
+        "many_sums": many_sums}))

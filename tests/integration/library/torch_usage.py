@@ -10,6 +10,7 @@ forgets    what else is kept is not taken from a state that comes
 random     the test set draws random numbers; the evaluation has sums of its own
 returns    the evaluation returns one number
 lacks      one of its own sums is missing
+classes    the same with sums of 150 classes
 tied       two layers share their weights; what is kept is loaded into a model
 half       some parameters are bfloat16 and float16
 early      a layer is added after the optimizer was made
@@ -106,6 +107,11 @@ if how in ("stops", "returns"):
     def measure(x, y, *_):
         loss = functional.mse_loss(model(x), y, reduction="sum")
         return loss if how == "returns" else (len(x), loss)
+classes = [f"intersection of class {i:03}" for i in range(150)]
+if how == "classes":
+    @job.evaluation(Data(), chunk=8, sums=classes)
+    def measure(x, y, *_):
+        return len(x), 0.0, {name: i * len(x) for i, name in enumerate(classes)}
 if how in ("random", "lacks"):
     @job.evaluation(Data(is_random=True), chunk=8, sums=("above", "size"))
     def measure(x, y, is_valid, index):
@@ -147,6 +153,8 @@ for step in job.steps():
     if how == "stops" and job.evaluations and job.evaluations[-1].loss < 8:
         job.stop()
 write("ends", f"{job.outcome} {job.total_steps} {job.evaluations}")
+if how == "classes":
+    assert list(job.evaluations[-1].sums.values()) == [192.0 * i for i in range(150)]
 if how == "keeps":
     assert all(gradient.tolist() == values for gradient, values in seen)
     model.zero_grad(set_to_none=False)

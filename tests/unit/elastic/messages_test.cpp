@@ -8,6 +8,8 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/random.hpp"
 
@@ -271,6 +273,27 @@ TEST(Messages, AWorkerMaySayTheseAndNothingElse) {
     seen.insert(name_of(message));
   }
   EXPECT_EQ(seen.size(), std::variant_size_v<Message>) << "an example of every kind";
+}
+
+TEST(Messages, AFingerprintThatIsTooLongForAHelloIsRefusedInWords) {
+  using Pair = std::pair<std::string, std::string>;
+  const std::string name(kFingerprintNameBytesMax, 'n');
+  const std::string value(kFingerprintValueBytesMax, 'v');
+  std::vector<Pair> pairs(kFingerprintPairsMax, Pair{name, value});
+  EXPECT_TRUE(check_fingerprint(pairs).ok());
+  Hello hello;
+  hello.fingerprint = pairs;
+  EXPECT_EQ(decode(encode(hello)).value(), Message{hello});
+  pairs[7].second += 'v';
+  EXPECT_EQ(check_fingerprint(pairs).error().detail,
+            "too much must be equal on all workers: the bytes of \"" + name +
+                "\" are 1025, and 1024 is the most");
+  pairs[7] = {name + 'n', ""};
+  EXPECT_EQ(check_fingerprint(pairs).error().detail,
+            "too much must be equal on all workers: the bytes of the name \"" + name +
+                "\" are 129, and 128 is the most");
+  pairs.assign(kFingerprintPairsMax + 1, Pair{});
+  EXPECT_EQ(check_fingerprint(pairs).error().code, Errc::kInvalidInput);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/membership/exit_codes.hpp"
+#include "engine/membership/job_settings.hpp"
 #include "engine/run/run_directory.hpp"
 #include "tests/unit/engine/nobody_listens.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
@@ -120,6 +121,37 @@ TEST(CoordinatorProcess, TakesEverythingBackThatItWroteIfItIsRefused) {
       config, listener, CoordinatorProcess::Unfinished::kRefuse, no_scaling);
   ASSERT_FALSE(started.ok());
   EXPECT_EQ(everything_in(folder.path()), std::set<std::string>{});
+}
+
+TEST(CoordinatorProcess, RefusesFactsThatNoHelloHasRoomFor) {
+  const test_support::TemporaryFolder folder;
+  JobConfig config;
+  config.model = kProgramModel;
+  config.run_dir = folder / "run";
+  NobodyListens listener;
+  const auto no_scaling = [](std::uint32_t) -> Result<std::string> { return std::string(); };
+  const auto process = CoordinatorProcess::start(
+                           config, listener, CoordinatorProcess::Unfinished::kRefuse, no_scaling)
+                           .value();
+  JobConfig own;
+  own.coordinator = process->server().endpoint();
+  own.token_file = process->config().token_file;
+  JobFacts facts;
+  facts.data = "numbers";
+  facts.train_samples = 64;
+  facts.program.steps = 4;
+  facts.program.global_batch = 16;
+  facts.program.microbatch = 4;
+  for (const std::size_t bytes : {1025, 2049}) {  // of the latter the view log has no room either
+    facts.program.equals = {{"classes", std::string(bytes, 'c')}};
+    const Result<void> told = tell_facts(own, facts);
+    ASSERT_FALSE(told.ok());
+    EXPECT_NE(told.error().detail.find("the bytes of \"program: classes\" are"), std::string::npos)
+        << told.error().detail;
+  }
+  facts.program.equals = {{"classes", std::string(1024, 'c')}};
+  const Result<void> told = tell_facts(own, facts);
+  EXPECT_TRUE(told.ok()) << told.error().detail;
 }
 
 class CoordinatorThatDiedAtTheEnd : public ::testing::Test {
