@@ -13,7 +13,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::size_t kHeaderBytesMax = std::size_t{1} << 20;
 constexpr std::size_t kDimensionsMax = 8;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -165,7 +164,7 @@ Bytes encode_safetensors(const std::vector<NamedTensor>& tensors) {
   }
   std::string text = json::serialize(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors are aligned in the file
-  ENSURE(text.size() <= kHeaderBytesMax, "readers refuse a larger header");
+  ENSURE(text.size() <= kSafetensorsHeaderBytesMax, "readers refuse a larger header");
   Bytes file(kLengthBytes + text.size() + size);
   const std::uint64_t length = text.size();
   std::memcpy(file.data(), &length, kLengthBytes);
@@ -183,7 +182,8 @@ Bytes encode_safetensors(const std::vector<NamedTensor>& tensors) {
 Result<std::map<std::string, TensorView>> decode_safetensors(ByteSpan file) {
   WireReader reader(file.first(std::min(file.size(), kLengthBytes)));
   const auto length = reader.get<std::uint64_t>();
-  if (reader.failed() || length > kHeaderBytesMax || length > file.size() - kLengthBytes) {
+  if (reader.failed() || length > kSafetensorsHeaderBytesMax ||
+      length > file.size() - kLengthBytes) {
     return corrupt("no complete header in " + std::to_string(file.size()) + " bytes");
   }
   const auto* text = reinterpret_cast<const char*>(file.data() + kLengthBytes);

@@ -3,6 +3,7 @@
 // The safetensors container (https://huggingface.co/docs/safetensors): an 8-byte little-endian
 // header length, a JSON header {name: {dtype, shape, data_offsets}}, then the tensors' bytes. Pure.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -26,11 +27,15 @@ struct NamedTensor {
   TensorView tensor;
 };
 
-/// Builds a container. Names must be distinct, and each tensor's bytes must fit its shape and type.
+/// Of the JSON header, which has some 130 bytes for each tensor, and its name.
+inline constexpr std::size_t kSafetensorsHeaderBytesMax = std::size_t{16} << 20;
+
+/// Builds a container. Names must be distinct, each tensor's bytes must fit its shape and type, and
+/// the header must keep its bound.
 [[nodiscard]] Bytes encode_safetensors(const std::vector<NamedTensor>& tensors);
 
 /// Reads a container; the views point into `file`. kCorrupt with the reason for anything that is
-/// not well formed: short file, bad JSON, header over 1 MiB, offsets outside the file or
+/// not well formed: short file, bad JSON, a header over its bound, offsets outside the file or
 /// overlapping, sizes that do not fit shape and type.
 [[nodiscard]] Result<std::map<std::string, TensorView>> decode_safetensors(ByteSpan file);
 

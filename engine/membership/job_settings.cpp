@@ -96,6 +96,12 @@ Result<void> tell_facts(const JobConfig& own, const JobFacts& facts) {
   TransferRequest request;
   request.kind = TransferRequest::Kind::kFacts;
   request.facts = to_json(facts);
+  if (request.facts.size() > kFactsBytesMax) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("the names of the tensors, and what else is to be said of this job, "
+                             "have {} bytes together, and {} are the most",
+                             request.facts.size(), kFactsBytesMax)};
+  }
   const Result<TransferAnswer> answer = ask(own, request);
   return answer.ok() ? Result<void>() : answer.error();
 }

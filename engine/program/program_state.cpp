@@ -14,6 +14,7 @@
 #include "base/try_assign.hpp"
 #include "collectives/plan/exact_sum.hpp"
 #include "nn/checkpoint.hpp"
+#include "nn/safetensors.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -110,6 +111,7 @@ Result<void> ProgramState::set_optimizer_state(std::vector<ProgramTensor> tensor
                                                double learning_rate) {
   constexpr std::size_t kBytesOfEach = 128;  // of the header of the container, beside the name
   std::size_t bytes = blob.size() + 2 * kBytesOfEach;
+  std::size_t header = 2 * kBytesOfEach;
   std::set<std::string_view> names = {kBlobName, kExponentsName};
   for (const ProgramTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
@@ -117,6 +119,12 @@ Result<void> ProgramState::set_optimizer_state(std::vector<ProgramTensor> tensor
                    fmt::format("the optimizer has two tensors of the name {}", tensor.name)};
     }
     bytes += tensor.bytes + tensor.name.size() + kBytesOfEach;
+    header += tensor.name.size() + kBytesOfEach;
+  }
+  if (header > nn::kSafetensorsHeaderBytesMax / 2) {  // JSON has two bytes for a quotation mark
+    return Error{
+        Errc::kInvalidInput,
+        fmt::format("the optimizer has {} tensors, too many for a checkpoint", tensors.size())};
   }
   if (bytes > rest_bytes_max_) {
     return Error{Errc::kInvalidInput,

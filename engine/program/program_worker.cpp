@@ -109,6 +109,9 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
   return facts;
 }
 
+/// Of which a member that disagrees with others sends the hashes, and a checkpoint has a header.
+constexpr std::size_t kTensorsMax = 60'000;
+
 Result<void> check(const ProgramJob& program, const ProgramTensors& tensors) {
   const std::pair<bool, const char*> lacks[] = {
       {program.steps == 0, "steps must be at least 1"},
@@ -116,7 +119,9 @@ Result<void> check(const ProgramJob& program, const ProgramTensors& tensors) {
       {program.global_batch == 0 || program.microbatch == 0,
        "the batch and the microbatch must be at least 1"},
       {program.test_chunk == 0, "the chunks of the test set must have at least one sample"},
-      {tensors.parameters.empty(), "the model has no parameters"}};
+      {tensors.parameters.empty(), "the model has no parameters"},
+      {tensors.parameters.size() + tensors.buffers.size() > kTensorsMax,
+       "the model has more than 60000 parameters and buffers"}};
   for (const auto& [is_so, why] : lacks) {
     if (is_so) {
       return Error{Errc::kInvalidInput, why};

@@ -91,7 +91,7 @@ void CheckpointReceiver::run() {
 Result<void> CheckpointReceiver::serve(Transfer& transfer) {
   const int fd = transfer.socket.get();
   TRY(elastic::send_message(fd, elastic::Welcome{}, monotonic_now() + kTransferIdleMax));
-  TRY_ASSIGN(const Bytes heard, receive_frame(fd));
+  TRY_ASSIGN(const Bytes heard, receive_frame(fd, kRequestBytesMax));
   const Result<TransferRequest> request = decode_transfer_request(heard);
   if (!request.ok()) {
     return request.error();

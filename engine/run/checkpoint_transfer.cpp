@@ -13,7 +13,6 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kFrameBytesMax = 64U << 10;
 constexpr std::size_t kTextBytesMax = 32U << 10;  // settings may have long lists
 constexpr std::size_t kChunkBytes = 256U << 10;
 constexpr std::array kNames = {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile};
@@ -94,11 +93,11 @@ Result<void> send_frame(int fd, ByteSpan payload) {
   return send_exactly(fd, frame.take(), transfer_deadline());
 }
 
-Result<Bytes> receive_frame(int fd) {
+Result<Bytes> receive_frame(int fd, std::size_t bytes_max) {
   std::uint32_t length = 0;
   const auto header = std::as_writable_bytes(std::span<std::uint32_t, 1>(&length, 1));
   TRY(receive_exactly(fd, header, transfer_deadline()));
-  if (length > kFrameBytesMax) {
+  if (length > bytes_max) {
     return Error{Errc::kCorrupt, "a frame of " + std::to_string(length) + " bytes"};
   }
   Bytes payload(length);

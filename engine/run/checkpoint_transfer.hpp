@@ -19,6 +19,7 @@
 //
 // Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "engine/run/job_facts.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {
@@ -90,7 +92,7 @@ struct TransferRequest {
   Kind kind = Kind::kOffer;
   TransferOffer offer;        ///< kOffer
   TransferQuestion question;  ///< kQuestion
-  std::string facts;          ///< kFacts
+  std::string facts;          ///< kFacts; at most kFactsBytesMax
   /// kSettings, kEvaluate: the provider's name for where it runs; may be empty
   std::string machine;
 
@@ -101,7 +103,7 @@ struct TransferRequest {
       case Kind::kQuestion: io.wire(r.question); break;
       case Kind::kSettings:
       case Kind::kEvaluate: io.wire(r.machine); break;
-      case Kind::kFacts: io.wire(r.facts); break;
+      case Kind::kFacts: io.whole(r.facts, kFactsBytesMax); break;
       case Kind::kData: break;
     }
   }
@@ -147,9 +149,13 @@ struct TransferReceipt {
 [[nodiscard]] Result<TransferAnswer> decode_transfer_answer(ByteSpan bytes);
 [[nodiscard]] Result<TransferReceipt> decode_transfer_receipt(ByteSpan bytes);
 
+/// Of one message, and of a request, which may have the facts of a job.
+inline constexpr std::size_t kFrameBytesMax = 64U << 10;
+inline constexpr std::size_t kRequestBytesMax = kFactsBytesMax + kFrameBytesMax;
+
 // On a connection; every wait ends after kTransferIdleMax. kPeerLost, kDeadline, kCorrupt.
 [[nodiscard]] Result<void> send_frame(int fd, ByteSpan payload);
-[[nodiscard]] Result<Bytes> receive_frame(int fd);
+[[nodiscard]] Result<Bytes> receive_frame(int fd, std::size_t bytes_max = kFrameBytesMax);
 /// Sends the content of the files, in the order of the offer.
 [[nodiscard]] Result<void> send_files(int fd, const TransferOffer& offer,
                                       const nn::CheckpointFiles& files);

@@ -13,7 +13,6 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kFactsBytesMax = 1U << 20;
 constexpr int kClassesMax = 1'000'000;
 constexpr int kImageSizeMax = 1 << 15;
 
@@ -87,7 +86,7 @@ std::string facts_path(const std::string& run_dir) {
 }
 
 Result<JobFacts> read_facts(const std::string& run_dir) {
-  TRY_ASSIGN(const std::string content, read_text_file(facts_path(run_dir), kFactsBytesMax));
+  TRY_ASSIGN(const std::string content, read_text_file(facts_path(run_dir), kFactsBytesMax + 1));
   Result<JobFacts> facts = parse_facts(content);
   return facts.ok() ? std::move(facts)
                     : Result<JobFacts>(

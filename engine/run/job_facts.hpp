@@ -3,6 +3,7 @@
 // The facts of a job (JobFacts) as a text: what a worker tells a coordinator that has no data set,
 // and the file `facts.json` of a run directory, from which a coordinator goes on without asking.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,6 +11,9 @@
 #include "engine/job/job.hpp"
 
 namespace mayfly::engine {
+
+/// Of their text: room for the names of tens of thousands of tensors.
+inline constexpr std::size_t kFactsBytesMax = std::size_t{1} << 20;
 
 /// One line of JSON.
 [[nodiscard]] std::string to_json(const JobFacts& facts);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/check.hpp"
 #include "base/digest.hpp"
 
 namespace mayfly::engine {
@@ -36,6 +37,11 @@ class RecordWriter {
   }
   void wire(const std::string& text) {
     out_.put_string(std::string_view(text).substr(0, text_bytes_max_));
+  }
+  /// A text that means nothing if it is cut off: whoever makes it keeps its bound.
+  void whole(const std::string& text, std::size_t bytes_max) {
+    ENSURE(text.size() <= bytes_max, "a text that is not cut off keeps its bound");
+    out_.put_string(text);
   }
   void wire(const Digest& digest) {
     wire(digest.high);
@@ -93,6 +99,7 @@ class RecordReader {
     }
   }
   void wire(std::string& text) { text = in_.get_string(text_bytes_max_); }
+  void whole(std::string& text, std::size_t bytes_max) { text = in_.get_string(bytes_max); }
   void wire(Digest& digest) {
     wire(digest.high);
     wire(digest.low);

@@ -139,7 +139,8 @@ MF_API uint64_t mf_seed(const mf_job* job);
  * At most 128 names of 100 bytes, with values of 1000 bytes. */
 MF_API mf_code mf_require_equal(mf_job* job, const char* name, const char* value);
 /** Before mf_start(): tensors with gradients, in the order in which mf_add() gives these; the
- * gradients that are ready first belong last. Of any type; gradients are floats of 32 bits. */
+ * gradients that are ready first belong last. Of any type; gradients are floats of 32 bits. At most
+ * 60,000 with the buffers, whose names have at most 1 MiB together. */
 MF_API mf_code mf_register_parameters(mf_job* job, const mf_tensor* tensors, size_t count);
 /** Before mf_start(): tensors that computing a microbatch changes, such as running means.
  * They are set to the committed values before each microbatch; the mean of the changes of all

@@ -1,5 +1,5 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
-small | fails_late]."""
+small | fails_late | many]."""
 import ctypes
 import os
 import sys
@@ -17,6 +17,9 @@ targets = (inputs @ numpy.arange(8, dtype=numpy.float32) + 3).astype(numpy.float
 first = numpy.random.default_rng(os.getpid() if how == "unseeded" else 1)
 parameters = {"weight": first.standard_normal(8).astype(numpy.float32),
               "bias": numpy.zeros(1, numpy.float32)}
+if how == "many":  # the names alone have 60 KB
+    parameters.update({f"features.denseblock4.denselayer{i}.norm": numpy.zeros(2, numpy.float32)
+                       for i in range(1500)})
 velocity = {name: numpy.zeros_like(array) for name, array in parameters.items()}
 
 job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32,

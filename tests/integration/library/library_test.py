@@ -108,6 +108,18 @@ def sizes():
     run.remove()
 
 
+def many_tensors():
+    """A model of 1,500 tensors, as large networks have. What its workers say of the job was cut off
+    after 32 KiB, and none of them was taken."""
+    python_with("numpy")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "60", "many"]
+    plain = trained(program, 1)
+    _, digests, _, run = trained(program, 3, WAITING, changes(20))
+    expect(digests == plain[1], run.logs())
+    run.remove()
+    plain[3].remove()
+
+
 def own_metrics():
     """Figures of the program's own are on record: the same means for any number of workers."""
     python_with("numpy")
@@ -672,7 +684,8 @@ def torch_transformer():
 if __name__ == "__main__":
     sys.exit(mayfly_run.main({
         "c_program": c_program, "cpp_program": cpp_program, "audited": audited, "arrays": arrays,
-        "sizes": sizes, "own_metrics": own_metrics, "resumed": resumed,
+        "sizes": sizes, "many_tensors": many_tensors, "own_metrics": own_metrics,
+        "resumed": resumed,
         "resumed_otherwise": resumed_otherwise, "poisoned": poisoned, "mirrored": mirrored,
         "fails_late": fails_late,
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,

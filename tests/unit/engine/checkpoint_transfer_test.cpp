@@ -52,6 +52,19 @@ TEST(CheckpointTransfer, SaysWhatItMeans) {
   EXPECT_EQ(decode_transfer_receipt(encode(TransferReceipt{false, "no"})).value().text, "no");
 }
 
+TEST(CheckpointTransfer, NeverCutsFactsOff) {
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kFacts;
+  request.facts.assign(kFactsBytesMax, 'f');
+  const Bytes longest = encode(request);
+  EXPECT_LE(longest.size(), kRequestBytesMax);
+  EXPECT_EQ(decode_transfer_request(longest).value().facts, request.facts);
+  WireWriter longer;
+  longer.put(TransferRequest::Kind::kFacts);
+  longer.put_string(request.facts + 'f');
+  EXPECT_FALSE(decode_transfer_request(longer.take()).ok());
+}
+
 TEST(CheckpointTransfer, TakesTheFilesOfACheckpointAndNoOthers) {
   for (const char* name : {"../../etc/passwd", "model.safetensors2", ""}) {
     TransferRequest request;
@@ -359,6 +372,33 @@ TEST_F(Receiving, AsksForFactsUntilItsJobIsComplete) {
   receiver.reset();
   EXPECT_EQ(taken.size(), 2u) << "those of a second worker are not looked at";
   EXPECT_EQ(refused.size(), 2u);
+}
+
+TEST_F(Receiving, TakesTheFactsOfAProgramWithManyTensors) {
+  receiver.reset();
+  JobFacts told;
+  told.train_samples = 8;
+  told.program.steps = 1;
+  told.program.global_batch = 4;
+  told.program.microbatch = 2;
+  for (int i = 0; i < 10'000; ++i) {
+    told.program.tensors.push_back("features.denseblock4.layer.norm.weight" + std::to_string(i));
+  }
+  CheckpointReceiver::Hooks hooks;
+  std::vector<JobFacts> taken;
+  hooks.on_refused = [&](const std::string& why) { FAIL() << why; };
+  hooks.on_facts = [&](const JobFacts& facts) {
+    taken.push_back(facts);
+    return Result<void>();
+  };
+  receiver.emplace(*job, StartingPoint{}, std::nullopt, "lr = 7\n", hooks);
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kFacts;
+  request.facts = to_json(told);
+  EXPECT_EQ(ask(connect().get(), request).verdict, TransferAnswer::Verdict::kNothing);
+  receiver.reset();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].program, told.program);
 }
 
 TEST_F(Receiving, GivesWhatTheJobIsResumedFromToWhoHasNothing) {
