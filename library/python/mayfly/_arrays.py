@@ -23,6 +23,12 @@ def _described(arrays):
     return described
 
 
+def _shown(kind, shape):
+    """As people read it: float32[3, 4]."""
+    names = {number: name for name, number in _TYPES.items()}
+    return f"{names.get(kind, 'of another type')}{list(shape)}"
+
+
 class ArrayJob(BaseJob):
     """Trains arrays in place.
 
@@ -63,7 +69,16 @@ class ArrayJob(BaseJob):
         self._core.set_optimizer_state(_described(self.state), json.dumps({}).encode(), 0.0)
 
     def _answer(self, task):
-        for name, _, _, content in self._core.loaded()[0]:
+        """Takes a state that has come: all of it, or nothing."""
+        came = self._core.loaded()[0]
+        theirs = {name: _shown(kind, shape) for name, kind, shape, _ in came}
+        ours = {name: _shown(kind, shape) for name, kind, shape, _ in _described(self.state)}
+        for name in sorted(theirs.keys() | ours.keys()):
+            if ours.get(name) != theirs.get(name):
+                raise Refused(f"the array {name} of the state is {ours.get(name, 'absent')} in "
+                              f"this program, and {theirs.get(name, 'absent')} in the state that "
+                              "has come from a checkpoint or another worker")
+        for name, _, _, content in came:
             ctypes.memmove(self.state[name].ctypes.data, content, len(content))
 
 

@@ -1,5 +1,5 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
-small | fails_late | many]."""
+small | fails_late | many | narrow | renamed]."""
 import ctypes
 import os
 import sys
@@ -21,11 +21,15 @@ if how == "many":  # the names alone have 60 KB
     parameters.update({f"features.denseblock4.denselayer{i}.norm": numpy.zeros(2, numpy.float32)
                        for i in range(1500)})
 velocity = {name: numpy.zeros_like(array) for name, array in parameters.items()}
+state = {"velocity." + name: array for name, array in velocity.items()}
+if how == "narrow":  # what was kept by another version of the program
+    state["velocity.weight"] = numpy.zeros(4, numpy.float32)
+if how == "renamed":
+    state["momentum.bias"] = state.pop("velocity.bias")
 
 job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32,
                       microbatch=2 if how == "small" else 4, steps=int(sys.argv[1]),
-                      state={"velocity." + name: array for name, array in velocity.items()},
-                      metrics=("error", "samples"))
+                      state=state, metrics=("error", "samples"))
 if how == "sizes":  # a structure of an older header is refused, not written beyond
     core = job._core
     code = core.library.mf_start(core._handle, ctypes.byref(mayfly._abi.Options(size=8)))

@@ -494,6 +494,25 @@ def resumed_otherwise():
     run.remove()
 
 
+def other_arrays():
+    """A state whose arrays are not those of the program is refused. A longer one used to be written
+    beyond the program's array."""
+    python_with("numpy")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py")]
+    run = Run(QUIET + ["--workers", "1"], program=program + ["30"])
+    run.finish()
+    for how, words in (("narrow", "the array velocity.weight of the state is float32[4] in this "
+                                  "program, and float32[8] in the state that has come"),
+                       ("renamed", "the array momentum.bias of the state is float32[1] in this "
+                                   "program, and absent in the state that has come")):
+        again = Run(QUIET + ["--workers", "1", "--resume", run.run_dir],
+                    program=program + ["40", how])
+        code = again.wait()
+        expect(code != 0 and words in again.logs(), f"{code}\n{again.logs()}")
+        again.remove()
+    run.remove()
+
+
 def ctrl_c():
     """As for our own workers: the job stops with a checkpoint."""
     python_with("numpy")
@@ -699,4 +718,4 @@ if __name__ == "__main__":
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
-        "many_sums": many_sums}))
+        "many_sums": many_sums, "other_arrays": other_arrays}))
