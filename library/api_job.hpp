@@ -20,6 +20,7 @@ struct mf_job {
   mayfly::engine::ProgramTensors tensors;
   std::set<std::string> names;               // of parameters and buffers
   mayfly::engine::OptimizerState optimizer;  // before mf_start()
+  bool start_was_tried = false;
   bool started = false;
   std::optional<mayfly::engine::ProgramTask::Kind> at_hand;
   mayfly::engine::ProgramComputer::Samples samples;

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -40,6 +41,9 @@ namespace {
 constexpr std::size_t kEqualsMax = 128;
 constexpr std::size_t kEqualNameBytesMax = 100;
 constexpr std::size_t kEqualValueBytesMax = 1000;
+
+/// Whether there is a handle: its worker takes the signals of the process, and the log is one.
+std::atomic<bool> process_has_job = false;
 
 mf_code code_of(const Error& error) {
   switch (error.code) {
@@ -125,21 +129,29 @@ mf_code mf_open(mf_job** job, char* error, size_t error_bytes) {
     }
   };
   *job = nullptr;
+  if (process_has_job.exchange(true)) {
+    complain(
+        "this process, or the one that it was forked from, has a job already: close that first, or "
+        "start another process for this one");
+    return MF_REFUSED;
+  }
   ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
+  mf_code code = MF_FAILED;
   try {
     Result<std::unique_ptr<ProgramWorker>> worker = ProgramWorker::open(environment());
-    if (!worker.ok()) {
-      complain(worker.error().detail);
-      return code_of(worker.error());
+    if (worker.ok()) {
+      auto made = std::make_unique<mf_job>();
+      made->worker = std::move(worker).value();
+      *job = made.release();
+      return MF_OK;
     }
-    auto made = std::make_unique<mf_job>();
-    made->worker = std::move(worker).value();
-    *job = made.release();
-    return MF_OK;
+    complain(worker.error().detail);
+    code = code_of(worker.error());
   } catch (const std::exception& failure) {
     complain(failure.what());
-    return MF_FAILED;
   }
+  process_has_job = false;
+  return code;
 }
 
 const char* mf_error(const mf_job* job) {
@@ -259,6 +271,11 @@ mf_code mf_start(mf_job* job, const mf_options* options) {
     }
     if (check_size(j, options->size, sizeof(mf_options)) != MF_OK) {
       return MF_REFUSED;
+    }
+    if (std::exchange(j.start_was_tried, true)) {
+      return fail(j, MF_REFUSED,
+                  "mf_start() has failed for this job, and is called once: close it and open "
+                  "another one");
     }
     j.job.data_name = options->data_name == nullptr ? "data of its own" : options->data_name;
     j.job.train_samples = options->train_samples;
@@ -448,5 +465,8 @@ void mf_close(mf_job* job) {
     (void)mf_fail(job, "the program has closed its job before its end");
     return;  // its threads use it until the process ends
   }
-  delete job;
+  if (job != nullptr) {
+    delete job;
+    process_has_job = false;
+  }
 }

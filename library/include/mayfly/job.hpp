@@ -107,7 +107,8 @@ class Step {
 
 class Job {
  public:
-  /// Finds the job and asks for its settings; ok() says whether that has worked.
+  /// Finds the job and asks for its settings; ok() says whether that has worked. One at a time in a
+  /// process: another one is not ok() until this one has ended and is destroyed.
   Job() : task_{} {
     char text[1000];
     mf_job* job = nullptr;
@@ -151,7 +152,8 @@ class Job {
   void on_evaluate(std::function<Evaluation(std::span<const std::uint64_t>)> evaluate) {
     on_evaluate_ = std::move(evaluate);
   }
-  /// Joins the job.
+  /// Joins the job. Once: after a failure only another Job, made when this one is destroyed, can be
+  /// started.
   bool start(const Options& options) {
     mf_options given{};
     given.size = sizeof given;

@@ -9,10 +9,12 @@
  *
  * How to start it, the promises and the conditions: docs/library.md.
  *
- * Rules. One job per process; all functions are called by the thread that called mf_open(), but for
- * mf_leave(), which any thread may call. Functions return a value of mf_code unless stated
- * otherwise; mf_error() has one line about the last failure. Texts are UTF-8. Structures begin with
- * their size, which the caller sets, so that they can grow. No exception crosses this interface.
+ * Rules. One job per process: mf_open() is refused until the one before has ended and was closed,
+ * and in processes that were forked meanwhile. All functions are called by the thread that called
+ * mf_open(), but for mf_leave(), which any thread may call. Functions return a value of mf_code
+ * unless stated otherwise; mf_error() has one line about the last failure. Texts are UTF-8.
+ * Structures begin with their size, which the caller sets, so that they can grow. No exception
+ * crosses this interface.
  */
 #ifndef MAYFLY_H
 #define MAYFLY_H
@@ -127,8 +129,9 @@ MF_API unsigned mf_abi_version(void);
 MF_API const char* mf_version(void);
 
 /** Reads where the job is from the environment (docs/library.md) and asks its coordinator for its
- * settings; waits for a coordinator for up to a minute. Ignores SIGPIPE from then on. On failure
- * the text is written to `error` (at most `error_bytes`, always terminated). */
+ * settings; waits for a coordinator for up to a minute. Ignores SIGPIPE from then on. MF_REFUSED if
+ * this process has a job. On failure the text is written to `error` (at most `error_bytes`, always
+ * terminated). */
 MF_API mf_code mf_open(mf_job** job, char* error, size_t error_bytes);
 /** The last failure, one line. Valid until the next call. Never null. */
 MF_API const char* mf_error(const mf_job* job);
@@ -158,7 +161,8 @@ MF_API mf_code mf_register_sums(mf_job* job, const char* const* names, size_t co
 MF_API mf_code mf_set_optimizer_state(mf_job* job, const mf_tensor* tensors, size_t count,
                                       const void* blob, size_t blob_bytes, double learning_rate);
 /** Joins the job. Returns when the coordinator has taken this worker in. MF_REFUSED if it does not:
- * the text says what differs. */
+ * the text says what differs. Once: after a failure close the job, and open another one to try
+ * again; only a wrong options.size may be put right. */
 MF_API mf_code mf_start(mf_job* job, const mf_options* options);
 
 /** The next task, or MF_TIMEOUT if there is none within `timeout_ms`. */

@@ -421,6 +421,14 @@ def refused():
     expect(done.returncode == 2 and "run expects a program" in done.stderr, done.stderr)
 
 
+def handles():
+    """A second job of a process, and a second start of one, are refused in words: they used to end
+    the process with an internal error. What failed can be closed and tried again."""
+    run = trained([PYTHON, "-B", os.path.join(HERE, "handles_program.py")], 1)[3]
+    expect("refused in words" in run.logs(), run.logs())
+    run.remove()
+
+
 def other_weights():
     """Workers that begin with other weights are refused, and told what to do."""
     python_with("numpy")
@@ -718,4 +726,5 @@ if __name__ == "__main__":
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
-        "many_sums": many_sums, "other_arrays": other_arrays}))
+        "many_sums": many_sums, "other_arrays": other_arrays,
+        "handles": handles}))

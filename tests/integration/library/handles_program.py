@@ -1,0 +1,70 @@
+"""Wrong use of handles of the C interface is refused in words, and right use afterwards works."""
+import ctypes
+
+from mayfly import _abi
+
+library = _abi.load()
+memory = (ctypes.c_float * 4)()
+
+
+def opened():
+    """(code, handle, what is wrong)"""
+    job = ctypes.c_void_p()
+    text = ctypes.create_string_buffer(1000)
+    code = library.mf_open(ctypes.byref(job), text, len(text))
+    return code, job, text.value.decode()
+
+
+def registered():
+    code, job, said = opened()
+    assert code == _abi.OK, said
+    array, _ = _abi.tensors([("weight", _abi.F32, (4,), ctypes.addressof(memory))])
+    assert library.mf_register_parameters(job, array, 1) == _abi.OK
+    blob = bytes(1000)
+    assert library.mf_set_optimizer_state(job, None, 0, blob, len(blob), 0.0) == _abi.OK
+    return job
+
+
+def start(job, **other):
+    options = {"data_name": b"nothing", "train_samples": 64, "steps": 5, "global_batch": 16,
+               "microbatch": 4, "optimizer_bytes": 4096, **other}
+    given = _abi.Options(size=ctypes.sizeof(_abi.Options), **options)
+    return library.mf_start(job, ctypes.byref(given))
+
+
+def expect_refused(job, code, words):
+    said = library.mf_error(job).decode()
+    assert code == _abi.REFUSED and words in said, (code, said)
+
+
+def expect_no_second():
+    code, job, said = opened()
+    assert code == _abi.REFUSED and not job and "has a job already" in said, (code, said)
+
+
+for wrong, words in (({"microbatch": 5}, "is not a multiple of microbatch 5"),
+                     ({"optimizer_bytes": 500}, "were reserved")):
+    job = registered()
+    expect_no_second()
+    expect_refused(job, start(job, **wrong), words)
+    expect_refused(job, start(job), "mf_start() has failed for this job, and is called once")
+    library.mf_close(job)
+job = registered()
+assert start(job) == _abi.OK, library.mf_error(job)
+expect_refused(job, start(job), "has been started already")
+expect_no_second()
+gradient = (ctypes.c_float * 4)(1, 2, 3, 4)
+gradients = (ctypes.c_void_p * 1)(ctypes.addressof(gradient))
+task = _abi.Task(size=ctypes.sizeof(_abi.Task))
+while task.kind != _abi.END:
+    code = library.mf_next(job, ctypes.byref(task), 1000)
+    assert code in (_abi.OK, _abi.TIMEOUT), library.mf_error(job)
+    if code == _abi.OK and task.kind == _abi.MICROBATCH:
+        assert library.mf_add(job, gradients, 1.0, 0) == _abi.OK
+    elif code == _abi.OK and task.kind == _abi.UPDATE:
+        for i in range(4):
+            memory[i] -= task.gradients[0][i]
+assert task.outcome == _abi.DONE, task.detail
+library.mf_close(job)
+assert list(memory) == [-5.0, -10.0, -15.0, -20.0], list(memory)
+print("refused in words")
