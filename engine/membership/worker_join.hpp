@@ -49,8 +49,8 @@ struct JoinFacts {
 /// Of a process whose part is over.
 [[nodiscard]] int exit_code_of(const elastic::member_effect::Leave& leave);
 
-/// SIGTERM, SIGUSR1 (what Slurm warns with), Ctrl-C and the notices of a cloud ask the job for a
-/// planned leave; one that comes before there is a client to tell is kept.
+/// SIGTERM, SIGUSR1 (what Slurm warns with), Ctrl-C, the notices of a cloud and ask() ask the job
+/// for a planned leave; one that comes while there is no client to tell is kept.
 class LeaveSignals {
  public:
   /// Ctrl-C is among them only in a program of ours: others have a meaning of their own for it.
@@ -80,10 +80,7 @@ class LeaveSignals {
     }
   }
 
-  /// The process needs its machine no longer: a cloud that gave notice and waits for that is told.
-  void has_left() { notices_.has_left(); }
-
- private:
+  /// The process has a reason of its own. Any thread.
   void ask(const std::string& why) {
     const std::lock_guard lock(mutex_);
     why_ = why;
@@ -92,6 +89,10 @@ class LeaveSignals {
     }
   }
 
+  /// The process needs its machine no longer: a cloud that gave notice and waits for that is told.
+  void has_left() { notices_.has_left(); }
+
+ private:
   mutable std::mutex mutex_;
   elastic::MemberClient* client_ = nullptr;  // guarded by mutex_
   std::optional<std::string> why_;           // guarded by mutex_; set = asked

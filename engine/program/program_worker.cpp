@@ -172,11 +172,15 @@ Result<void> ProgramWorker::prepare(const ProgramJob& program, ProgramTensors te
                                           mailbox_);
   computer_ = std::make_unique<ProgramComputer>(*job_, *layout_, tensors_, *state_, mailbox_,
                                                 program.test_chunk);
+  const std::lock_guard lock(leave_mutex_);
   // Ctrl-C reaches the launcher, too, which stops the job with a checkpoint.
   signals_ = std::make_unique<LeaveSignals>(
       config_.launched, notice,
       is_child_ ? std::initializer_list<int>{SIGTERM, SIGUSR1, SIGINT}
                 : std::initializer_list<int>{SIGTERM, SIGUSR1});
+  if (early_reason_) {
+    signals_->ask(*early_reason_);
+  }
   return {};
 }
 
@@ -309,9 +313,11 @@ void ProgramWorker::use(elastic::MemberClient* client) {
 }
 
 void ProgramWorker::leave(const std::string& reason) {
-  const std::lock_guard lock(client_mutex_);
-  if (client_ != nullptr) {
-    client_->post(elastic::member_event::LeaveAsked{reason});
+  const std::lock_guard lock(leave_mutex_);
+  if (signals_ != nullptr) {
+    signals_->ask(reason);
+  } else {
+    early_reason_ = reason;
   }
 }
 

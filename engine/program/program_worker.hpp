@@ -4,7 +4,7 @@
 // a thread of its own, trains with what the program computes, and comes back after an eviction, as
 // the workers of `mayfly worker` do, unless its state is not the job's: then its part is over.
 //
-// One job per process. All functions are called by one thread of the program.
+// One job per process. All functions are called by one thread of the program, but for leave().
 
 #include <cstdint>
 #include <future>
@@ -89,7 +89,8 @@ class ProgramWorker {
   [[nodiscard]] ProgramComputer& computer() { return *computer_; }
   [[nodiscard]] const ProgramFeed& feed() const { return feed_; }
 
-  /// Asks the job for a planned leave.
+  /// Asks the job for a planned leave, as soon as this worker is a member if it is none now. Any
+  /// thread.
   void leave(const std::string& reason);
   /// Asks the coordinator to stop the job, as `mayfly stop` does: all members end after the step at
   /// hand, with a checkpoint. The coordinator's refusal, or the failure to reach it.
@@ -123,7 +124,9 @@ class ProgramWorker {
   ProgramFeed feed_;
   std::unique_ptr<ProgramState> state_;
   std::unique_ptr<ProgramComputer> computer_;
-  std::unique_ptr<LeaveSignals> signals_;
+  std::mutex leave_mutex_;
+  std::unique_ptr<LeaveSignals> signals_;    // made under leave_mutex_
+  std::optional<std::string> early_reason_;  // before there are signals_; guarded by leave_mutex_
   PeerReach peer_reach_;
   Untold untold_;
   elastic::ProgressBoard own_board_;

@@ -209,7 +209,8 @@ MF_API mf_code mf_total_sums(mf_job* job, double* totals, size_t count);
 /** MF_LOAD: what came. */
 MF_API mf_code mf_loaded(mf_job* job, mf_loaded_state* state);
 
-/** Asks the job to let this worker go at the next step; mf_next() then ends with MF_DRAINED. */
+/** Asks the job to let this worker go at the next step; mf_next() then ends with MF_DRAINED. At any
+ * time from mf_open() on: while this worker is no member, it is kept until it is one. */
 MF_API mf_code mf_leave(mf_job* job, const char* reason);
 /** Asks the coordinator to stop the whole job after the step at hand, with a checkpoint: for early
  * stopping. All workers' mf_next() then end with MF_STOPPED. Waits for up to 5 s for its answer. */

@@ -1,5 +1,5 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
-small | fails_late | many | narrow | renamed]."""
+small | fails_late | many | narrow | renamed | leaves_early]."""
 import ctypes
 import os
 import sys
@@ -34,6 +34,8 @@ if how == "sizes":  # a structure of an older header is refused, not written bey
     core = job._core
     code = core.library.mf_start(core._handle, ctypes.byref(mayfly._abi.Options(size=8)))
     assert code == mayfly._abi.REFUSED and b"older mayfly.h" in core.library.mf_error(core._handle)
+if how == "leaves_early" and os.environ["MAYFLY_WORKER_NUMBER"] == "2":
+    job.leave("its time is over before it begins")
 print("the program begins", flush=True)
 seen = []  # (gradient, a copy of it when it was given)
 for step in job.steps():

@@ -441,6 +441,20 @@ def other_weights():
     run.remove()
 
 
+def leaves_early():
+    """A worker that asks to go before it is a member goes when it is one. It used to stay."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "2", "--chaos", "join@step=20"], timeout=120,
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "2000",
+                       "leaves_early"])
+    summary = run.finish()
+    expect(summary["outcome"] == "done" and summary["steps"] == 2000, f"{summary}\n{run.logs()}")
+    [left] = run.events("left")
+    expect("its time is over before it begins" in str(left) and "Outcome.DRAINED" in run.logs(),
+           f"{left}\n{run.logs()}")
+    run.remove()
+
+
 def raises():
     """An exception of the program is on record, and the others take over."""
     python_with("numpy")
@@ -727,4 +741,4 @@ if __name__ == "__main__":
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
         "many_sums": many_sums, "other_arrays": other_arrays,
-        "handles": handles}))
+        "handles": handles, "leaves_early": leaves_early}))
