@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -17,12 +18,14 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3150455250594d;  // "MYPREP1"
+constexpr std::uint64_t kMagic = 0x3250455250594d;  // "MYPREP2"
 constexpr std::uint64_t kLine = 64;
 // The state of a place: 0, or a position plus one, with this bit while it is being prepared.
 constexpr std::uint64_t kClaimed = std::uint64_t{1} << 63;
 // One who claims a place and is silent for so long has lost it to the next sample of its set.
 constexpr Duration kClaimKept = seconds(1);
+// After the system had no memory for a set; asking takes longer than preparing without.
+constexpr Duration kAskAgainAfter = seconds(1);
 constexpr Duration kLookEvery = milliseconds(2);  // looking more often costs more than it saves
 
 std::uint64_t to_lines(std::uint64_t bytes) {
@@ -42,18 +45,22 @@ Digest hash_of(std::uint64_t position, const Augmentation& draw,
 
 }  // namespace
 
-/// At the beginning of the memory; the places follow.
+/// At the beginning of the memory. A flag for each set follows, whether there is memory behind its
+/// places, and then the places.
 struct PreparedStore::Head {
   std::uint64_t magic = kMagic;
   Digest key;
   std::uint64_t sample_bytes = 0;
   std::uint64_t sets = 0;
+  std::atomic<std::int64_t> lacked{INT64_MIN / 2};  ///< when the system had no memory for a set
 
   [[nodiscard]] std::uint64_t stride() const;
+  [[nodiscard]] std::uint64_t first_place() const { return kLine + to_lines(sets); }
   [[nodiscard]] std::uint64_t size() const;
 };
 
-/// The pixels follow. What is not atomic is covered by the hash.
+/// The pixels follow. What is not atomic is covered by the hash. Fresh memory is a place without a
+/// sample: nobody has to make one, at a time when others may have begun to use it.
 struct PreparedStore::Place {
   std::atomic<std::uint64_t> state{0};
   std::atomic<std::int64_t> touched{0};  ///< when, by the monotonic clock
@@ -69,7 +76,9 @@ struct PreparedStore::Place {
     return reinterpret_cast<const std::uint8_t*>(this) + sizeof(Place);
   }
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+                  std::atomic<std::uint8_t>::is_always_lock_free,
+              "shared between processes");
 
 std::uint64_t PreparedStore::Head::stride() const {
   static_assert(sizeof(Place) <= kLine && sizeof(Head) <= kLine);
@@ -77,7 +86,7 @@ std::uint64_t PreparedStore::Head::stride() const {
 }
 
 std::uint64_t PreparedStore::Head::size() const {
-  return kLine + sets * kWays * stride();
+  return first_place() + sets * kWays * stride();
 }
 
 PreparedStore::PreparedStore(std::unique_ptr<HostMemory> memory) : memory_(std::move(memory)) {}
@@ -88,7 +97,30 @@ PreparedStore::Head& PreparedStore::head() const {
 
 PreparedStore::Place& PreparedStore::place(std::uint64_t number) const {
   return *std::launder(
-      reinterpret_cast<Place*>(memory_->data() + kLine + number * head().stride()));
+      reinterpret_cast<Place*>(memory_->data() + head().first_place() + number * head().stride()));
+}
+
+std::atomic<std::uint8_t>& PreparedStore::has_memory(std::uint64_t set) const {
+  return *std::launder(reinterpret_cast<std::atomic<std::uint8_t>*>(memory_->data() + kLine + set));
+}
+
+/// Takes the memory of a set when a sample is first put there: that of a large store takes longer
+/// than other processes wait for one that makes it. False if the system has none.
+bool PreparedStore::take_memory(std::uint64_t set, std::int64_t now) const {
+  Head& all = head();
+  if (has_memory(set).load(std::memory_order_acquire) != 0) {
+    return true;
+  }
+  if (now - all.lacked.load(std::memory_order_relaxed) < kAskAgainAfter.count()) {
+    return false;
+  }
+  const std::uint64_t bytes = kWays * all.stride();
+  if (!reserve_memory(memory_->fd(), all.first_place() + set * bytes, bytes)) {
+    all.lacked.store(now, std::memory_order_relaxed);
+    return false;
+  }
+  has_memory(set).store(1, std::memory_order_release);
+  return true;
 }
 
 std::uint64_t PreparedStore::capacity() const {
@@ -123,14 +155,13 @@ Result<std::unique_ptr<PreparedStore>> PreparedStore::join(const Options& option
     TRY(check_memory("memory for prepared samples", wanted.size()));
     HostMemory::Mapping made;
     TRY_ASSIGN(made.memory, SealedMemory::create(wanted.size(), made.fd));
-    if (!reserve_memory(made.fd.get(), 0, wanted.size())) {
+    if (!reserve_memory(made.fd.get(), 0, wanted.first_place())) {
       return Error{Errc::kIo, "the system has no memory for prepared samples"};
     }
-    auto* const head = new (made.memory.data()) Head(wanted);
+    auto* const head = new (made.memory.data()) Head;
     head->key = options.key;
-    for (std::uint64_t i = 0; i < wanted.sets * kWays; ++i) {
-      new (made.memory.data() + kLine + i * wanted.stride()) Place;
-    }
+    head->sample_bytes = wanted.sample_bytes;
+    head->sets = wanted.sets;
     return made;
   };
   TRY_ASSIGN(std::unique_ptr<HostMemory> memory,
@@ -140,7 +171,11 @@ Result<std::unique_ptr<PreparedStore>> PreparedStore::join(const Options& option
 
 /// The place that has the sample, or where it is being prepared.
 PreparedStore::Place* PreparedStore::find(std::uint64_t position) const {
-  const std::uint64_t first = position % head().sets * kWays;
+  const std::uint64_t set = position % head().sets;
+  if (has_memory(set).load(std::memory_order_acquire) == 0) {
+    return nullptr;
+  }
+  const std::uint64_t first = set * kWays;
   for (std::uint64_t i = first; i < first + kWays; ++i) {
     if ((place(i).state.load(std::memory_order_acquire) & ~kClaimed) == position + 1) {
       return &place(i);
@@ -162,10 +197,14 @@ bool PreparedStore::copy(const Place& place, std::uint64_t state, std::span<std:
   return true;
 }
 
-/// The place that another sample may have; null if all are being prepared.
+/// The place that another sample may have; null if all are being prepared, or there is no memory.
 PreparedStore::Place* PreparedStore::oldest_of_set(std::uint64_t position, std::int64_t now) const {
+  const std::uint64_t set = position % head().sets;
+  if (!take_memory(set, now)) {
+    return nullptr;
+  }
   Place* oldest = nullptr;
-  const std::uint64_t first = position % head().sets * kWays;
+  const std::uint64_t first = set * kWays;
   for (std::uint64_t i = first; i < first + kWays; ++i) {
     Place& one = place(i);
     const std::int64_t touched = one.touched.load(std::memory_order_relaxed);

@@ -14,8 +14,10 @@
 // for the longest time. A reader copies a sample and compares its hash, so a place that is written
 // again meanwhile, by whomever, is a sample that is not there.
 //
-// Memory: host_memory.hpp. Readers and writers take no lock. Any thread.
+// Memory: host_memory.hpp. That of a set is taken when its first sample comes; while the system has
+// none, what would need more is not kept. Readers and writers take no lock. Any thread.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,7 +53,7 @@ class PreparedStore {
     kReady,   ///< it was copied
     kOwn,     ///< the caller prepares it, then give() or give_up()
     kOthers,  ///< another one is preparing it
-    kFull,    ///< the caller prepares it for itself
+    kFull,    ///< the caller prepares it for itself: there is no place, or no memory
   };
   /// Looks for a sample by its position in the stream.
   [[nodiscard]] Turn take(std::uint64_t position, std::span<std::uint8_t> pixels,
@@ -76,6 +78,8 @@ class PreparedStore {
   explicit PreparedStore(std::unique_ptr<HostMemory> memory);
   [[nodiscard]] Head& head() const;
   [[nodiscard]] Place& place(std::uint64_t number) const;
+  [[nodiscard]] std::atomic<std::uint8_t>& has_memory(std::uint64_t set) const;
+  [[nodiscard]] bool take_memory(std::uint64_t set, std::int64_t now) const;
   [[nodiscard]] Place* find(std::uint64_t position) const;
   [[nodiscard]] Place* oldest_of_set(std::uint64_t position, std::int64_t now) const;
   [[nodiscard]] std::optional<Turn> try_take(std::uint64_t position, std::span<std::uint8_t> pixels,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +56,23 @@ class PreparedStoreTest : public testing::Test {
   [[nodiscard]] std::unique_ptr<PreparedStore> joined() const {
     return PreparedStore::join(options).value();
   }
+  [[nodiscard]] std::unique_ptr<HostMemory> memory_of_store() const {
+    return HostMemory::join(
+               "prepared-" + to_string(options.key), options.folder,
+               [](UniqueFd fd, std::uint64_t size) -> std::optional<HostMemory::Mapping> {
+                 return HostMemory::Mapping{SealedMemory::map(fd.get(), size).value(),
+                                            std::move(fd)};
+               },
+               []() -> Result<HostMemory::Mapping> {
+                 return Error{Errc::kNotFound, "it is there"};
+               })
+        .value();
+  }
+  [[nodiscard]] std::uint64_t bytes_taken() const {
+    struct stat status {};
+    EXPECT_EQ(::fstat(memory_of_store()->fd(), &status), 0);
+    return static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
   static Turn take(PreparedStore& store, std::uint64_t position) {
     Pixels pixels{};
     Augmentation draw;
@@ -92,6 +110,20 @@ TEST_F(PreparedStoreTest, OneJobPreparesASampleForAll) {
   EXPECT_EQ(take(*other, 7), Turn::kReady);
   EXPECT_TRUE(wait(*other, 7));
   EXPECT_EQ(take(*one, 7), Turn::kReady);
+}
+
+/// Others wait for the one that makes the store, for half a minute and no longer.
+TEST_F(PreparedStoreTest, MemoryIsTakenAsSamplesCome) {
+  options.bytes_max = std::uint64_t{64} << 20;
+  const auto store = joined();
+  EXPECT_GT(store->capacity(), 100'000u);
+  EXPECT_LT(bytes_taken(), 8u << 20);
+  for (std::uint64_t position = 0; position < 8000; ++position) {
+    prepare(*store, position);
+  }
+  EXPECT_EQ(take(*store, 0), Turn::kReady);
+  EXPECT_GT(bytes_taken(), 8000 * kBytes);
+  EXPECT_LT(bytes_taken(), std::uint64_t{32} << 20);
 }
 
 TEST_F(PreparedStoreTest, WhatCannotBePreparedIsTheNextOnesTurn) {
@@ -152,16 +184,7 @@ TEST_F(PreparedStoreTest, WhoIsSilentForASecondLosesItsPlace) {
 TEST_F(PreparedStoreTest, ASampleThatWasWrittenOverIsAbsent) {
   const auto store = joined();
   prepare(*store, 5);
-  const auto memory =
-      HostMemory::join(
-          "prepared-" + to_string(options.key), options.folder,
-          [](UniqueFd fd, std::uint64_t size) -> std::optional<HostMemory::Mapping> {
-            return HostMemory::Mapping{SealedMemory::map(fd.get(), size).value(), std::move(fd)};
-          },
-          []() -> Result<HostMemory::Mapping> {
-            return Error{Errc::kNotFound, "it is there"};
-          })
-          .value();
+  const auto memory = memory_of_store();
   const Pixels pixels = pixels_of(5);
   std::byte* const end = memory->data() + options.bytes_max;
   const auto found = std::search(memory->data(), end, std::as_bytes(std::span(pixels)).begin(),
