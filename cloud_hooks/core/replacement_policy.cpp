@@ -230,9 +230,33 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
 /// The provider's list is the truth, with one exception: a new server may be missing in it for
 /// absence_grace. A server that this process does not know is adopted, and paid for, unless it is
 /// already ending.
+/// It is neither adopted nor released, whatever its label says. One without a request's id may be
+/// ours.
+bool ReplacementPolicy::is_of_another_job(const ServerStatus& status) const {
+  return !status.request_id.empty() && !status.request_id.ends_with(options_.job_mark) &&
+         !servers_.contains(status.id);
+}
+
+void ReplacementPolicy::tell_of_other_jobs(const std::vector<ServerStatus>& servers) {
+  const auto others = std::ranges::count_if(servers, [this](const ServerStatus& status) {
+    return status.alive() && is_of_another_job(status);
+  });
+  if (others > 0 && !std::exchange(told_of_other_jobs_, true)) {
+    tell("other_job",
+         std::to_string(others) +
+             " of the listed servers were requested by another job of the same name, and are left "
+             "alone; --cloud-job gives a job a name of its own",
+         "");
+  }
+}
+
 void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& servers) {
   std::map<std::string, const ServerStatus*> listed;
+  tell_of_other_jobs(servers);
   for (const ServerStatus& status : servers) {
+    if (is_of_another_job(status)) {
+      continue;
+    }
     listed[status.id] = &status;
     const auto known = servers_.find(status.id);
     if (known != servers_.end()) {

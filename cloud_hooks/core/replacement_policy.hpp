@@ -39,8 +39,12 @@ namespace mayfly::cloud_hooks {
 
 struct ReplacementOptions {
   std::uint64_t identity = 0;  ///< random for each process; the ids of its requests follow from it
-  std::uint32_t target = 1;    ///< workers wanted
-  std::uint32_t min = 1;       ///< target stays within min and max
+  /// Eight hexadecimal digits with which the ids of all its requests end, the same for each
+  /// process of a job: what is listed with another one belongs to another job of the same name.
+  /// Empty: whatever is listed belongs to this job.
+  std::string job_mark;
+  std::uint32_t target = 1;  ///< workers wanted
+  std::uint32_t min = 1;     ///< target stays within min and max
   std::uint32_t max = 1;
   std::uint32_t on_demand_floor = 0;  ///< least number on demand, if there are such offers
   /// Servers of the offers that are for evaluators, in addition to target and max. 0 also if
@@ -275,6 +279,8 @@ class ReplacementPolicy {
   void refused(Instant now, Pending& pending, const ProviderError& error);
   void unanswered(Instant now, Pending& pending, const ProviderError& error);
   void forget(const std::string& request_id);
+  [[nodiscard]] bool is_of_another_job(const ServerStatus& status) const;
+  void tell_of_other_jobs(const std::vector<ServerStatus>& servers);
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
   void settle_requests();
   void granted_and_gone(Instant now, const ServerStatus& status, Pending& pending);
@@ -403,6 +409,7 @@ class ReplacementPolicy {
   bool budget_is_over_ = false;  // everything is released
   bool told_exhausted_ = false;
   bool told_unnamed_ = false;
+  bool told_of_other_jobs_ = false;
   std::optional<ProviderErrorKind> told_list_error_;
 
   bool list_in_flight_ = false;

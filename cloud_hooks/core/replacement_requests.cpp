@@ -229,6 +229,9 @@ std::string ReplacementPolicy::send_request(Instant now, std::size_t offer, std:
   const OfferTerms& terms = catalog_.terms(offer);
   Pending pending;
   pending.request.request_id = make_request_id(random_, requests_made_++);
+  // At its end, as its beginning may be part of a server's name.
+  std::string& text = pending.request.request_id;
+  text.replace(text.size() - options_.job_mark.size(), std::string::npos, options_.job_mark);
   pending.request.count = count;
   pending.request.offer = terms.offer;
   pending.request.labels = options_.labels;

@@ -97,6 +97,7 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
   cloud_hooks::ReplacementOptions options;
   TRY_ASSIGN(options.offers, all_offers(config));
   options.identity = random_number();
+  options.job_mark = token_mark(config);
   const std::uint32_t servers = dedicated_servers(config);
   const bool have_own_offers = !config.evaluator_offers.empty();
   const std::uint32_t beside = servers + (have_own_offers ? 0 : config.evaluators);

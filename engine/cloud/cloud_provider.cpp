@@ -215,8 +215,8 @@ Made make_one(const JobConfig& config, const std::string& label,
   return Error{Errc::kInvalidInput, "there is no cloud provider '" + config.cloud_provider + "'"};
 }
 
-/// Hosts are shared by jobs of several coordinators, whose run directories may have the same name;
-/// a job is identified by its token, which is the same after a restart.
+}  // namespace
+
 std::string token_mark(const JobConfig& config) {
   constexpr std::size_t kTokenBytesMax = 4096;
   constexpr std::size_t kDigits = 8;
@@ -226,9 +226,10 @@ std::string token_mark(const JobConfig& config) {
   if (!token.ok()) {
     return {};
   }
-  const std::string digits = to_string(digest_of(std::as_bytes(std::span(token.value()))));
-  return std::string("-").append(digits, 0, kDigits);
+  return to_string(digest_of(std::as_bytes(std::span(token.value())))).substr(0, kDigits);
 }
+
+namespace {
 
 using cloud_hooks::Finding;
 
@@ -248,8 +249,10 @@ Finding finding_about_bundle(const std::string& bundle) {
 
 std::string cloud_label(const JobConfig& config) {
   constexpr std::size_t kCharactersMax = 40;
+  // Hosts are shared by jobs of several coordinators, whose run directories may have the same name.
   const bool is_for_hosts = config.cloud_provider == "ssh" && config.cloud_job.empty();
-  const std::string mark = is_for_hosts ? token_mark(config) : "";
+  const std::string digits = is_for_hosts ? token_mark(config) : "";
+  const std::string mark = digits.empty() ? "" : "-" + digits;
   std::string name = config.cloud_job;
   if (name.empty()) {
     name = std::filesystem::path(config.run_dir).lexically_normal().filename().string();

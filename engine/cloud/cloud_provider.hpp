@@ -18,6 +18,8 @@ namespace mayfly::engine {
 /// provider can write it: [a-z0-9-], at most 40 characters. On hosts over ssh also a mark of the
 /// job's token, where there is one.
 [[nodiscard]] std::string cloud_label(const JobConfig& config);
+/// Eight hexadecimal digits of the job's token, which all its processes have; empty without one.
+[[nodiscard]] std::string token_mark(const JobConfig& config);
 
 /// The provider that config.cloud_provider names, for the job of that label. `local_argv` is what
 /// the local provider starts. kInvalidInput if there is none of that name, or its settings are

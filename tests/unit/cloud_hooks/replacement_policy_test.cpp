@@ -397,6 +397,40 @@ TEST(ReplacementPolicy, ARestartedCoordinatorLooksBeforeItAsks) {
   EXPECT_GT(policy.status().spent, 3.0);
 }
 
+TEST(ReplacementPolicy, LeavesServersOfAnotherJobOfTheSameNameAlone) {
+  for (const bool is_restarted : {false, true}) {
+    ReplacementOptions options = two_zones();
+    options.provider.survives_us = true;
+    options.restarted = is_restarted;
+    options.job_mark = "0badcafe";
+    PolicyHarness policy(options);
+    ServerRequest theirs;
+    theirs.request_id = "12345678-1234-4234-8234-123456789abc";
+    theirs.offer = offer("a");
+    const std::vector<ServerStatus> listed{PolicyHarness::server("theirs", theirs)};
+    policy.feed(policy_event::Listed{listed});
+    const std::vector<policy_effect::Request> wanted = policy.requests;
+    EXPECT_FALSE(policy.was_told("server_adopted"));
+    EXPECT_NE(policy.text_of("other_job").find("1 of the listed servers"), std::string::npos);
+    if (!is_restarted) {
+      ASSERT_EQ(wanted.size(), 1u);
+      EXPECT_TRUE(wanted[0].request.request_id.ends_with("0badcafe"));
+      policy.grant(wanted[0]);
+      EXPECT_EQ(policy.status().staying, 2u);
+    }
+    std::vector<std::string> released;
+    for (int lists = 0; lists < 100; ++lists) {
+      policy.wait(seconds(15));
+      released.insert(released.end(), policy.releases.begin(), policy.releases.end());
+      policy.feed(policy_event::Listed{listed});
+      released.insert(released.end(), policy.releases.begin(), policy.releases.end());
+    }
+    policy.feed(policy_event::Ended{});
+    released.insert(released.end(), policy.releases.begin(), policy.releases.end());
+    EXPECT_EQ(std::ranges::count(released, "theirs"), 0);
+  }
+}
+
 TEST(ReplacementPolicy, AnAdoptedServerIsGivenUpAtTheEndOfItsLifetime) {
   ReplacementOptions options = two_zones();
   options.provider.survives_us = true;
