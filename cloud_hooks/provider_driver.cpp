@@ -169,6 +169,7 @@ constexpr Duration kIdleWait = seconds(3600);
 // A request is recorded before it is sent, unless the disk takes longer than this.
 constexpr Duration kRecordFirst = milliseconds(10);
 constexpr Duration kRecordsMax = seconds(10);
+constexpr Duration kFinishPoll = milliseconds(50);
 
 struct Heard {
   Instant when;
@@ -185,7 +186,7 @@ class ProviderDriver::Impl {
         bills_([this](const auto& bills) { listener_.remember(bills.back()); }),
         facts_([this](const auto& facts) { tell_all(facts); }),
         requests_(providers.requests, "requests"),
-        releases_({&providers.releases}, "releases"),
+        releases_(providers.releases, "releases"),
         looks_({&providers.looks}, "looks"),
         thread_([this] {
           become_low_latency_thread("cloud driver");
@@ -232,7 +233,14 @@ class ProviderDriver::Impl {
     bool settled = false;
     {
       std::unique_lock lock(mutex_);
-      settled = settled_changed_.wait_for(lock, timeout, [this] { return settled_; });
+      Instant last_answer = monotonic_now();
+      while (!settled_ && monotonic_now() - last_answer < timeout) {
+        settled_changed_.wait_for(lock, kFinishPoll);
+        if (!unanswered_.empty()) {  // which ends by the provider's own limit
+          last_answer = monotonic_now();
+        }
+      }
+      settled = settled_;
     }
     facts_.flush(kRecordsMax);
     bills_.flush(kRecordsMax);
@@ -279,6 +287,8 @@ class ProviderDriver::Impl {
   std::optional<std::vector<WorkerSeen>> seen_;  // the last snapshot, if it was not looked at yet
   Instant seen_at_{};
   bool stopping_ = false, ended_ = false, settled_ = false;
+  std::set<std::string> asked_to_go_;  // servers
+  std::set<std::string> unanswered_;   // those of them about whom the provider has said nothing yet
   PolicyStatus status_;
   std::optional<Composition> composition_;  // as it was when it was last wanted
   bool composition_wanted_ = false;
@@ -402,6 +412,12 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::Release& effect) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (asked_to_go_.insert(effect.server).second) {
+      unanswered_.insert(effect.server);
+    }
+  }
   releases_.give([this, server = effect.server](Provider& provider) {
     const Instant begun = monotonic_now();
     std::optional<ProviderError> error = provider.release(server);
@@ -413,6 +429,8 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Release& effect) {
       facts_.give(std::move(fact));
     }
     hear(policy_event::ReleaseAnswered{server, std::move(error)});
+    const std::lock_guard lock(mutex_);
+    unanswered_.erase(server);
   });
 }
 

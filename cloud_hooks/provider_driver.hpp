@@ -58,7 +58,7 @@ struct DriverProviders {
   /// One for each request that may be open at the same time. A request may take minutes, until the
   /// cloud has created the server or found that it cannot.
   std::vector<Provider*> requests;
-  Provider& releases;
+  std::vector<Provider*> releases;  ///< likewise; some wait until the server is gone
   Provider& looks;
 };
 
@@ -86,8 +86,8 @@ class ProviderDriver {
   /// replaced.
   void close();
   /// All members have left: releases every server and waits until none is billed any more, at most
-  /// for the given time. False if that could not be confirmed. All events until then have been
-  /// passed to the listener.
+  /// for the given time after the provider has answered the last of the first releases. False if
+  /// that could not be confirmed. All events until then have been passed to the listener.
   bool finish(Duration timeout);
 
  private:

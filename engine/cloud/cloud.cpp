@@ -24,6 +24,7 @@ namespace {
 constexpr Duration kReleaseTimeout = seconds(60);
 // A request may take as long as a cloud needs to create a server, and losses come in bursts.
 constexpr std::size_t kRequestsAtOnce = 4;
+constexpr std::size_t kReleasesAtOnce = 4;
 // A machine may ask for its role before the provider's answer to the request has been read.
 constexpr Duration kGrantPatience = seconds(5);
 // Evaluators are not members; for the policy they have ids that no member has.
@@ -177,7 +178,8 @@ Result<void> Cloud::prepare() {
   label_ = cloud_label(config);
   // Each thread of the driver has a provider object of its own, except with the local provider,
   // whose servers are child processes of one object.
-  const std::size_t count = config.cloud_provider == "local" ? 1 : kRequestsAtOnce + 2;
+  const std::size_t count =
+      config.cloud_provider == "local" ? 1 : 1 + kRequestsAtOnce + kReleasesAtOnce;
   TRY_ASSIGN(providers_,
              make_cloud_providers(config, label_, local_command(config, coordinators_), count));
   if (const auto options = replacement_options(config, providers_[0]->capabilities());
@@ -224,9 +226,12 @@ void Cloud::take_charge() {
   const auto provider = [this](std::size_t thread) {
     return providers_[thread % providers_.size()].get();
   };
-  cloud_hooks::DriverProviders lanes{{}, *provider(0), *provider(1)};
+  cloud_hooks::DriverProviders lanes{{}, {}, *provider(0)};
   for (std::size_t i = 0; i < kRequestsAtOnce; ++i) {
-    lanes.requests.push_back(provider(2 + i));
+    lanes.requests.push_back(provider(1 + i));
+  }
+  for (std::size_t i = 0; i < kReleasesAtOnce; ++i) {
+    lanes.releases.push_back(provider(1 + kRequestsAtOnce + i));
   }
   {
     const std::lock_guard lock(driver_mutex_);

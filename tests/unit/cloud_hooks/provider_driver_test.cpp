@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "tests/unit/cloud_hooks/policy_harness.hpp"
 
@@ -77,6 +78,7 @@ class Granting final : public Provider {
     return outcome;
   }
   std::optional<ProviderError> release(const std::string& id) override {
+    std::this_thread::sleep_for(release_takes);
     scene_.pass("release");
     const std::lock_guard lock(mutex_);
     for (ServerStatus& server : servers_) {
@@ -95,6 +97,8 @@ class Granting final : public Provider {
   [[nodiscard]] Capabilities capabilities() const override { return {}; }
   [[nodiscard]] std::string preview(const ServerRequest&) const override { return ""; }
   std::vector<Finding> examine() override { return {}; }
+
+  Duration release_takes{};  // to be set before the driver begins
 
  private:
   Scene& scene_;
@@ -145,7 +149,7 @@ class Driven : public ::testing::Test {
     return seen;
   }
   void start(std::size_t request_threads) {
-    DriverProviders lanes{{}, provider_, provider_};
+    DriverProviders lanes{{}, {&provider_}, provider_};
     lanes.requests.assign(request_threads, &provider_);
     driver_ = std::make_unique<ProviderDriver>(options(), lanes, listener_);
   }
@@ -167,6 +171,18 @@ TEST_F(Driven, ARequestThatHangsKeepsNoOtherWaiting) {
   scene_.expect("request 3", 1);
   EXPECT_EQ(scene_.done("request 1"), 0);
   scene_.let_go("request 1");
+}
+
+// Some providers answer when the server is gone.
+TEST_F(Driven, EveryServerIsToldToGoHoweverLongTheOthersTake) {
+  provider_.release_takes = milliseconds(600);
+  start(1);
+  scene_.expect("server_granted", 2);
+  driver_->workers(workers(2), monotonic_now());
+  scene_.expect("server_joined", 2);
+  (void)driver_->finish(milliseconds(300));
+  driver_.reset();
+  EXPECT_EQ(scene_.done("release"), 2);
 }
 
 TEST_F(Driven, ADiskThatHangsDelaysNoRequest) {
