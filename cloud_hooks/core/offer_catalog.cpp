@@ -26,9 +26,30 @@ const OfferTerms& OfferCatalog::terms(std::size_t offer) const {
   return entries_.at(offer).terms;
 }
 
+namespace {
+
+/// Whether a server that is listed as `seen` may be one of `offer`: the cloud has chosen what that
+/// leaves open, names the zone of a subnet, and adds accelerators that a machine type has by
+/// itself.
+bool may_be_of(const Offer& seen, const Offer& offer) {
+  const bool is_in_zone =
+      offer.zone == seen.zone || offer.zone.empty() || offer.zone.starts_with("subnet-");
+  const bool is_of_type =
+      offer.machine_type == seen.machine_type || offer.machine_type.empty() ||
+      offer.machine_type == seen.machine_type.substr(0, seen.machine_type.find('+'));
+  return offer.market == seen.market && is_in_zone && is_of_type;
+}
+
+}  // namespace
+
 std::optional<std::size_t> OfferCatalog::find(const Offer& offer) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].terms.offer == offer) {
+      return i;
+    }
+  }
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (may_be_of(offer, entries_[i].terms.offer)) {
       return i;
     }
   }

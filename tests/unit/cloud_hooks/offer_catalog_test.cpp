@@ -190,5 +190,25 @@ TEST(OfferCatalog, FindsAnOfferByAllThatItSays) {
   EXPECT_EQ(book.find(zone_offer("b", Market::kOnDemand)), std::nullopt);
 }
 
+// A cloud lists what it has made of an offer.
+TEST(OfferCatalog, FindsTheOfferOfAServerThatIsListedOtherwise) {
+  const auto terms = [](const Offer& offer) {
+    OfferTerms made;
+    made.offer = offer;
+    made.price_per_hour = 1;
+    return made;
+  };
+  const OfferCatalog catalog(
+      {terms({"m5", "subnet-1", Market::kSpot}), terms({"m5", "subnet-1", Market::kOnDemand}),
+       terms({"a2", "", Market::kSpot}), terms({"n1+t4:1", "z", Market::kSpot})},
+      {});
+  EXPECT_EQ(catalog.find({"m5", "eu-west-1a", Market::kSpot}), 0u);
+  EXPECT_EQ(catalog.find({"m5", "eu-west-1a", Market::kOnDemand}), 1u);
+  EXPECT_EQ(catalog.find({"a2+a100:1", "z", Market::kSpot}), 2u);
+  EXPECT_EQ(catalog.find({"n1+t4:1", "z", Market::kSpot}), 3u);
+  EXPECT_EQ(catalog.find({"n1", "z", Market::kSpot}), std::nullopt);
+  EXPECT_EQ(catalog.find({"c5", "eu-west-1a", Market::kSpot}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace mayfly::cloud_hooks
