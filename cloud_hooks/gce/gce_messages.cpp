@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdint>
 #include <optional>
 #include <set>
 
@@ -46,6 +47,10 @@ Result<MachineType> parse_machine_type(const std::string& text) {
   return is_cloud_name(type.name) ? Result<MachineType>(type) : Result<MachineType>(bad);
 }
 
+/// The longest maxRunDuration that Compute Engine takes (its documentation, "Limit the run time of
+/// a VM"). The job ends its servers itself.
+constexpr std::int64_t kRunSecondsMax = std::int64_t{120} * 86400;
+
 /// A machine with a GPU and a spot machine cannot be migrated to another host, so Compute Engine
 /// takes no other value than TERMINATE for them. An instance that is stopped instead of deleted
 /// still pays for its disk, hence DELETE. Integers of 64 bits are strings in Google's JSON.
@@ -55,8 +60,9 @@ json::object scheduling_of(const ServerRequest& request, bool accelerated) {
                              {"preemptible", spot},
                              {"automaticRestart", false},
                              {"onHostMaintenance", spot || accelerated ? "TERMINATE" : "MIGRATE"}};
-  const auto lifetime = std::chrono::ceil<seconds>(request.lifetime_max).count();
+  auto lifetime = std::chrono::ceil<seconds>(request.lifetime_max).count();
   if (lifetime > 0) {
+    lifetime = std::min<std::int64_t>(lifetime, kRunSecondsMax);
     scheduling["maxRunDuration"] = json::object{{"seconds", std::to_string(lifetime)}};
   }
   if (spot || lifetime > 0) {

@@ -50,6 +50,9 @@ TEST(GceInsert, OnDemandIsNotDeletedUnlessItHasALifetime) {
   const boost::json::object scheduling = body_of(limited).at("scheduling").as_object();
   EXPECT_EQ(scheduling.at("maxRunDuration"), boost::json::parse(R"({"seconds": "2"})"));
   EXPECT_EQ(scheduling.at("instanceTerminationAction"), "DELETE");
+  limited.lifetime_max = seconds(5000 * 3600);  // as of a large budget; more than is taken
+  const boost::json::value longest = body_of(limited).at("scheduling").at("maxRunDuration");
+  EXPECT_EQ(longest, boost::json::parse(R"({"seconds": "10368000"})"));
 }
 
 TEST(GceInsert, RefusesWhatIsNoMachineTypeOrZone) {
