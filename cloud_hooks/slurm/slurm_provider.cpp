@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "base/parse.hpp"
 #include "base/process/program.hpp"
@@ -16,9 +18,55 @@ namespace mayfly::cloud_hooks::slurm {
 namespace {
 
 constexpr std::size_t kFields = 8;
+constexpr std::size_t kFieldsBeforeFeatures = 4;
+constexpr std::size_t kFieldsBehindFeatures = 2;  // and the comment
 constexpr const char* kNoFeature = "(null)";
+constexpr char kBarInFeatures = '\x1f';
 
-std::vector<std::string> fields_of(const std::string& line) {
+/// Where the comment begins, which does so with the id of a request; none if none is there.
+std::optional<std::size_t> comment_in(const std::string& line) {
+  constexpr std::string_view kShape = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+  const auto begins_at = [&line, kShape](std::size_t at) {
+    return line.size() - at >= kShape.size() &&
+           std::equal(kShape.begin(), kShape.end(), line.begin() + static_cast<std::ptrdiff_t>(at),
+                      [](char shape, char c) {
+                        return shape == '-' ? c == '-'
+                                            : std::isxdigit(static_cast<unsigned char>(c)) != 0;
+                      });
+  };
+  for (std::size_t bar = line.find('|'); bar != std::string::npos; bar = line.find('|', bar + 1)) {
+    if (begins_at(bar + 1)) {
+      return bar + 1;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Features may contain the separator ("intel|amd" is either), and so may what a comment ends with.
+/// Replaces it where it belongs to the features.
+std::string without_bars_in_features(std::string line) {
+  const std::optional<std::size_t> comment = comment_in(line);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < kFieldsBeforeFeatures && begin != std::string::npos; ++i) {
+    begin = line.find('|', begin + (i > 0 ? 1 : 0));
+  }
+  if (!comment || begin == std::string::npos) {
+    return line;
+  }
+  std::size_t end = *comment - 1;
+  for (std::size_t i = 0; i < kFieldsBehindFeatures && end > begin; ++i) {
+    end = line.rfind('|', end - 1);
+  }
+  if (end <= begin) {
+    return line;
+  }
+  std::replace(line.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
+               line.begin() + static_cast<std::ptrdiff_t>(end), '|', kBarInFeatures);
+  return line;
+}
+
+std::vector<std::string> fields_of(const std::string& text) {
+  const std::string line = without_bars_in_features(text);
   std::vector<std::string> fields;
   std::size_t begin = 0;
   while (fields.size() + 1 < kFields) {
@@ -119,6 +167,8 @@ std::vector<ServerStatus> parse_queue(const std::string& text) {
     server.uptime = parse_time(fields[2]);
     server.offer.zone = fields[3];
     server.offer.machine_type = fields[4] == kNoFeature ? "" : fields[4];
+    std::replace(server.offer.machine_type.begin(), server.offer.machine_type.end(), kBarInFeatures,
+                 '|');
     const std::string& comment = fields[7];
     const std::string last_output = last_output_in(comment);
     server.request_id = comment.substr(0, comment.find(' '));
@@ -255,7 +305,7 @@ class SlurmProvider final : public Provider {
   }
 
   Answer<std::vector<ServerStatus>> list() override {
-    TRY_ASSIGN(const std::string output, run({"squeue", "--noheader", "--states=all",
+    TRY_ASSIGN(const std::string output, run({"squeue", "--noheader", "--me", "--states=all",
                                               "--name=" + slurm::name_of(options_.job),
                                               std::string("--format=") + slurm::kQueueFormat}));
     std::vector<ServerStatus> servers = slurm::parse_queue(output);

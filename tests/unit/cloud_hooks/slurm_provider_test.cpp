@@ -175,6 +175,16 @@ TEST(SlurmText, ReadsTheQueueInTheOrderOfNumbers) {
   EXPECT_EQ(servers[1].request_id, "id");
 }
 
+TEST(SlurmText, FeaturesMayBeEitherOfTwo) {
+  const auto servers = slurm::parse_queue(
+      "17|RUNNING|1:00|p|intel|amd|None|n1|01234567-89ab-4def-8123-456789abcdef spot said a|b\n");
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].offer, (Offer{"intel|amd", "p", Market::kSpot}));
+  EXPECT_EQ(servers[0].request_id, "01234567-89ab-4def-8123-456789abcdef");
+  EXPECT_NE(servers[0].detail.find("on n1"), std::string::npos) << servers[0].detail;
+  EXPECT_NE(servers[0].detail.find("said a|b"), std::string::npos) << servers[0].detail;
+}
+
 TEST(SlurmText, ReadsTimesAndNumbers) {
   EXPECT_EQ(slurm::parse_time("0:00"), seconds(0));
   EXPECT_EQ(slurm::parse_time("1:02:03"), seconds(3723));
