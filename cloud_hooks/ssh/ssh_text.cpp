@@ -114,7 +114,11 @@ MAYFLY_SERVER=$id setsid nohup sh ./start "$program" "$slots" >log 2>&1 </dev/nu
 pid=$!
 born=$(birth "$pid")
 born=${born:-Z 0} # it has ended, and the shell has noticed
-echo "$pid ${born#* } $(cat /proc/sys/kernel/random/boot_id)" >process
+echo "$pid ${born#* } $(cat /proc/sys/kernel/random/boot_id)" >process && [ -s process ] || {
+  kill -s KILL -- "-$pid" 2>/dev/null # nobody would find it again
+  rm -rf "../${server##*/}"
+  fail "cannot write into $folder"
+}
 echo mayfly-done
 )sh";
 
