@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kErrorBytesKept = 4096;
 constexpr std::size_t kLineCharactersMax = 300;
 constexpr Duration kExitPollInterval = milliseconds(2);
+constexpr Duration kKillPatience = seconds(2);
 
 struct Pipe {
   UniqueFd read_end;
@@ -132,9 +133,18 @@ bool wait_for_exit(pid_t pid, Instant deadline, ProgramResult& result) {
   }
 }
 
+/// A process of another user, as behind sudo, cannot be killed, and one that waits for a disk that
+/// is gone does not end. Then it is left to itself.
 void kill_group(pid_t pid) {
   ::kill(-pid, SIGKILL);
-  wait_for_end(pid);
+  const Instant deadline = monotonic_now() + kKillPatience;
+  while (!end_if_over(pid)) {
+    if (monotonic_now() >= deadline) {
+      std::thread([pid] { wait_for_end(pid); }).detach();
+      return;
+    }
+    std::this_thread::sleep_for(kExitPollInterval);
+  }
 }
 
 }  // namespace
