@@ -57,7 +57,7 @@ struct Header {
   std::uint64_t slice = 0;     ///< kPush; kLease: the first one; kState: so many are in it
   std::uint64_t version = 0;   ///< kPush: of the parameters used; kParameters, kState: of these
   std::uint64_t wanted = 0;    ///< kPush, kPull, kStatePull: this version or a later one
-  std::uint64_t question = 0;  ///< kPush, kPull; repeated in the answer
+  std::uint64_t question = 0;  ///< kPush, kPull, kStatePull; repeated in the answer
   std::uint64_t clock = 0;     ///< kPush, kPull, kLease: see Lease
   std::uint64_t serial = 0;  ///< kLease: its; kHello: received; kPush, kRest: leases that are over
   std::uint64_t first_sample = 0;              ///< kPush: position in the sample stream

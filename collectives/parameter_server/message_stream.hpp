@@ -63,6 +63,17 @@ class MessageStream {
   /// One turn of reading: until the socket is empty, or for one transfer, so that other connections
   /// have their turn. Errors: kPeerLost, and what the handlers returned.
   [[nodiscard]] Result<void> receive(const OnHeader& on_header, const OnMessage& on_message);
+  /// So much of a message of this type has come, without its header; 0 if none is under way.
+  [[nodiscard]] std::uint64_t payload_got(MessageType type) const {
+    return in_payload_ && header_.type == type ? payload_got_ : 0;
+  }
+  /// If a message of this type is under way, what is still to come of its payload is thrown away:
+  /// nothing is written to its target any more.
+  void discard(MessageType type) {
+    if (in_payload_ && header_.type == type) {
+      target_ = {};
+    }
+  }
 
  private:
   struct Part {

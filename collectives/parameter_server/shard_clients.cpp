@@ -33,7 +33,8 @@ struct Server {
   std::deque<Late> late;               // to be sent when it is time, in order
   bool was_ready = false;
   std::uint64_t known_version = 0;
-  std::optional<StateVersion> state_version;
+  std::optional<StateVersion> state_version;  // of the answer to the present question
+  std::uint64_t state_got = 0;                // bytes of a state that is under way
 };
 
 class Clients final : public ShardClients {
@@ -76,13 +77,19 @@ class Clients final : public ShardClients {
     tell_all(MessageType::kBye);
   }
   void pull_states() override {
-    for (const auto& server : servers_) {
-      server->state_version.reset();
-    }
+    ++state_question_;
     wants_states_ = true;
-    tell_all(MessageType::kStatePull);
+    for (std::uint32_t i = 0; i < servers_.size(); ++i) {
+      Server& server = *servers_[i];
+      server.state_version.reset();
+      if (server.connection.is_open()) {
+        server.connection.stream().discard(MessageType::kState);
+      }
+      pull_state(i);
+    }
   }
   std::optional<std::vector<StateVersion>> states_arrived() override;
+  Instant state_came() const override { return state_came_; }
   bool all_sent() const override {
     return std::none_of(servers_.begin(), servers_.end(), [](const auto& server) {
       ShardConnection& connection = server->connection;
@@ -97,6 +104,12 @@ class Clients final : public ShardClients {
  private:
   [[nodiscard]] Header header_of(MessageType type, std::uint32_t shard) const;
   void tell_all(MessageType type);
+  void pull_state(std::uint32_t shard);
+  /// It is the answer to what we ask now. Others come late, after a fetch was given up.
+  [[nodiscard]] bool awaits_state(std::uint32_t shard, const Header& header) const {
+    return wants_states_ && !servers_[shard]->state_version && header.question == state_question_;
+  }
+  void note_state(Server& server);
   void send(std::uint32_t shard, const Header& header, std::span<const float> payload = {});
   void send_what_is_due(Server& server);
   void greet(std::uint32_t shard, MessageStream& stream);
@@ -104,6 +117,7 @@ class Clients final : public ShardClients {
   Result<PayloadTarget> expect(std::uint32_t shard, const Header& header);
   Result<void> handle(std::uint32_t shard, const Header& header);
   void handle_welcome(std::uint32_t shard, const Header& header);
+  void handle_state(std::uint32_t shard, const Header& header);
   Result<void> handle_answer(std::uint32_t shard, const Header& header);
 
   ShardClientsOptions options_;
@@ -113,6 +127,8 @@ class Clients final : public ShardClients {
   ViewId view_{};
   std::uint64_t key_ = 0;
   bool wants_states_ = false;
+  std::uint64_t state_question_ = 0;  // so many fetches of all states were begun
+  Instant state_came_;
   bool said_bye_ = false;
 };
 
@@ -134,6 +150,12 @@ void Clients::tell_all(MessageType type) {
   for (std::uint32_t i = 0; i < servers_.size(); ++i) {
     send(i, header_of(type, i));
   }
+}
+
+void Clients::pull_state(std::uint32_t shard) {
+  Header header = header_of(MessageType::kStatePull, shard);
+  header.question = state_question_;
+  send(shard, header);
 }
 
 /// Without a connection nothing is sent: the flow says it again when there is one.
@@ -269,12 +291,21 @@ void Clients::wait(Instant deadline) {
   for (std::uint32_t i = 0; i < servers_.size(); ++i) {
     ShardConnection& connection = servers_[i]->connection;
     connection.serve(polled[i + 1].revents);
+    note_state(*servers_[i]);
     send_what_is_due(*servers_[i]);
     const ConnectionFault fault = connection.look();
     if (fault != ConnectionFault::kNone && options_.on_unreachable) {
       options_.on_unreachable(i, fault);
     }
   }
+}
+
+void Clients::note_state(Server& server) {
+  ShardConnection& connection = server.connection;
+  const std::uint64_t got =
+      connection.is_open() ? connection.stream().payload_got(MessageType::kState) : 0;
+  state_came_ = got > server.state_got ? monotonic_now() : state_came_;
+  server.state_got = got;
 }
 
 Result<PayloadTarget> Clients::expect(std::uint32_t shard, const Header& header) {
@@ -290,7 +321,8 @@ Result<PayloadTarget> Clients::expect(std::uint32_t shard, const Header& header)
     return is_there ? Result<PayloadTarget>(PayloadTarget{})
                     : Result<PayloadTarget>(Error{Errc::kCorrupt, "a slot that is not shared"});
   }
-  if ((is_answer && flow_.expects(shard, header.question)) || (is_state && wants_states_)) {
+  if ((is_answer && flow_.expects(shard, header.question)) ||
+      (is_state && awaits_state(shard, header))) {
     return target_(shard, is_state);
   }
   return PayloadTarget{};
@@ -300,9 +332,7 @@ Result<void> Clients::handle(std::uint32_t shard, const Header& header) {
   switch (header.type) {
     case MessageType::kWelcome: handle_welcome(shard, header); return {};
     case MessageType::kParameters: return handle_answer(shard, header);
-    case MessageType::kState:
-      servers_[shard]->state_version = StateVersion{header.version, header.slice};
-      return {};
+    case MessageType::kState: handle_state(shard, header); return {};
     case MessageType::kLease: {
       TRY_ASSIGN(const Lease lease, lease_of(header));
       flow_.granted(lease);
@@ -324,7 +354,7 @@ void Clients::handle_welcome(std::uint32_t shard, const Header& header) {
   if (std::exchange(server.was_ready, true)) {
     flow_.reconnected(shard);
     if (wants_states_ && !server.state_version) {
-      send(shard, header_of(MessageType::kStatePull, shard));
+      pull_state(shard);
     }
     if (said_bye_) {
       send(shard, header_of(MessageType::kBye, shard));
@@ -332,6 +362,14 @@ void Clients::handle_welcome(std::uint32_t shard, const Header& header) {
   }
   for (const Header& message : std::exchange(server.waiting, {})) {
     send(shard, message);
+  }
+}
+
+/// Its header may have come while another question was asked, or none: then it was thrown away.
+void Clients::handle_state(std::uint32_t shard, const Header& header) {
+  state_came_ = monotonic_now();
+  if (awaits_state(shard, header)) {
+    servers_[shard]->state_version = StateVersion{header.version, header.slice};
   }
 }
 

@@ -75,10 +75,14 @@ class ShardClients {
                     const std::vector<std::span<const float>>& gradients) = 0;
   virtual void rest() = 0;
   virtual void bye() = 0;
-  /// Asks every shard for its whole state; states_arrived() tells when they are there.
+  /// Asks every shard for its whole state; states_arrived() tells when they are there. What an
+  /// earlier call asked for is thrown away from now on, also the rest of an answer that has begun
+  /// to come: nothing is written to the targets of those answers any more.
   virtual void pull_states() = 0;
   /// What the states are, by shard, when all have come.
   [[nodiscard]] virtual std::optional<std::vector<StateVersion>> states_arrived() = 0;
+  /// When part of some shard's state came last, also of one that is thrown away.
+  [[nodiscard]] virtual Instant state_came() const = 0;
   [[nodiscard]] virtual bool all_sent() const = 0;
 
   /// Moves bytes; returns after something has moved or happened, a notified `wake`, or the

@@ -203,7 +203,7 @@ class ShardLoop final : public Shard {
   void apply(const Update& update);
   void restore(const Rewind& rewind);
   void answer(const std::vector<MemberId>& workers);
-  void send_state(Session& session);
+  void send_state(Session& session, std::uint64_t question);
   void deliver(const Grants& grants);
   void note_lease(const Grant& grant);
   void follow_stragglers();

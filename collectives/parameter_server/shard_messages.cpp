@@ -58,7 +58,7 @@ Result<void> ShardLoop::handle_worker(Session& session, const Header& header) {
                               : take(event_of(header), header, &session.space);
     case MessageType::kPull: session.question = header.question; [[fallthrough]];
     case MessageType::kRest: return take(event_of(header), header, nullptr);
-    case MessageType::kStatePull: send_state(session); return {};
+    case MessageType::kStatePull: send_state(session, header.question); return {};
     case MessageType::kBye: listener_.on_over(); return {};
     default: return Error{Errc::kCorrupt, "a message that workers do not send"};
   }
@@ -190,13 +190,14 @@ void ShardLoop::answer(const std::vector<MemberId>& workers) {
   }
 }
 
-void ShardLoop::send_state(Session& session) {
+void ShardLoop::send_state(Session& session, std::uint64_t question) {
   Header header;
   header.type = MessageType::kState;
   header.worker = value(*session.worker);
   header.shard = options_.number;
   header.version = core_.order().version();
   header.slice = core_.order().applied().count();
+  header.question = question;
   session.stream.send(header, std::as_bytes(state_.values()), std::as_bytes(state_.momentum()),
                       options_.payload_hashes, gate());
   own_facts_.bytes_out += kHeaderBytes + 2 * payload_bytes_;

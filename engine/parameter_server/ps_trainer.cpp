@@ -29,7 +29,7 @@ namespace flow = parameter_server::flow;
 constexpr Duration kTurn = milliseconds(200);  // a backstop: everything that happens wakes us
 constexpr Duration kLostCountTimeout = seconds(2);
 constexpr Duration kReportTimeout = seconds(60);
-constexpr Duration kStateTimeout = seconds(60);
+constexpr Duration kStateTimeout = seconds(60);  // without any part of a state
 
 std::span<std::byte> bytes_of(std::span<float> floats) {
   return std::as_writable_bytes(floats);
@@ -403,16 +403,15 @@ void PsTrainer::note(const char* kind, const std::string& text) {
 
 std::optional<nn::ModelState> PsTrainer::fetch_state() {
   follow_rewind();
-  states_.clear();
-  for (const ShardRange& range : parts_.ps.ranges) {
-    states_.emplace_back(2 * (range.last - range.first));
+  for (std::size_t i = states_.size(); i < parts_.ps.ranges.size(); ++i) {
+    states_.emplace_back(2 * (parts_.ps.ranges[i].last - parts_.ps.ranges[i].first));
   }
   clients_->pull_states();
-  const Instant deadline = monotonic_now() + kStateTimeout;
+  const Instant begun = monotonic_now();
   std::optional<std::vector<parameter_server::StateVersion>> versions;
   while (!(versions = clients_->states_arrived())) {
-    const bool gives_up = monotonic_now() > deadline || (view_came_ && !is_told_to_leave());
-    if (gives_up) {
+    const Duration silence = monotonic_now() - std::max(begun, clients_->state_came());
+    if (silence > kStateTimeout || (view_came_ && !is_told_to_leave())) {
       return std::nullopt;  // a shard may be gone: the view says
     }
     clients_->wait(monotonic_now() + kTurn);

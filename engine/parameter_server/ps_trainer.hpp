@@ -93,7 +93,7 @@ class PsTrainer {
   PsServers servers_;
   nn::ModelState held_;                       // what gradients are computed with
   nn::ModelState fresh_;                      // where answers go
-  std::vector<AlignedBuffer<float>> states_;  // where a snapshot goes: values, then momentum
+  std::vector<AlignedBuffer<float>> states_;  // where snapshots go: values, then momentum
   std::unique_ptr<Clients> clients_;          // null before the first view
   std::optional<ViewId> seen_;
   std::uint64_t adoptions_ = 0;
