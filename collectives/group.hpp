@@ -80,8 +80,12 @@ class Group {
   /// buffer could not be given back otherwise.
   virtual Result<void> all_reduce_blocking(void* data, std::size_t count, DataType type,
                                            ReduceOp op, Instant deadline) {
-    const std::unique_ptr<Work> work = all_reduce(data, count, type, op);
-    Result<void> done = work->wait(deadline);
+    return wait_or_abort(*all_reduce(data, count, type, op), deadline);
+  }
+  /// Waits for an operation of this group. If the deadline passes the group is aborted: the work
+  /// could not be destroyed otherwise, as it gives its buffers back only at its end.
+  [[nodiscard]] Result<void> wait_or_abort(Work& work, Instant deadline) {
+    Result<void> done = work.wait(deadline);
     if (!done.ok() && done.error().code == Errc::kDeadline) {
       abort();
     }

@@ -110,6 +110,7 @@ GradientBuckets::GradientBuckets(const ReductionLayout& layout, Wire wire,
 
 void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
                             const GradientSums& sums) {
+  group_ = &group;
   const WireMessages messages = wire_->pack(bucket, sums);
   for (std::size_t m = 0; m < messages.count; ++m) {
     const WireMessage& message = messages.list[m];
@@ -122,6 +123,7 @@ void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
 
 void GradientBuckets::start_signals(collectives::Group& group, const GradientSums& sums,
                                     StepSignals signals) {
+  group_ = &group;
   const std::size_t blocks = largest().size();
   if (exact_) {
     std::ranges::copy(sums.observed(), signals_.begin());
@@ -165,7 +167,7 @@ Result<void> GradientBuckets::wait_for_all(Instant deadline, Step step) {
     if (board_ != nullptr && step != Step{}) {
       board_->enter(elastic::Activity::kExchange, step, static_cast<std::uint32_t>(started.bucket));
     }
-    TRY(started.work->wait(deadline));
+    TRY(group_->wait_or_abort(*started.work, deadline));
     if (started.ends_bucket) {
       wire_->arrived(started.bucket);
     }

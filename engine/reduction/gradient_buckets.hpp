@@ -136,6 +136,7 @@ class GradientBuckets {
   TraceLane* lane_;                    // null without a trace
   elastic::ProgressBoard* board_;      // null = none
   std::vector<Started> works_;
+  collectives::Group* group_ = nullptr;  // that of works_
 };
 
 }  // namespace mayfly::engine

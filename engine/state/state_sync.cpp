@@ -32,7 +32,7 @@ Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
   std::memcpy(mine.data(), &own, sizeof own);
   tuner.pack(std::span(mine).subspan(sizeof own));
   Bytes all(each * group.size());
-  TRY(group.all_gather(mine, all)->wait(deadline));
+  TRY(group.wait_or_abort(*group.all_gather(mine, all), deadline));
   std::vector<DonorAddress> addresses(group.size());
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
     std::memcpy(&addresses[rank], all.data() + rank * each, sizeof own);
@@ -77,7 +77,7 @@ Result<void> sync_observers(collectives::Group& group, const elastic::View& view
   tuner.pack(std::span(message).first(tuner.packed_size()));
   std::ranges::copy(own_numbers, std::span(message).subspan(tuner.packed_size()).begin());
   const Bytes own = message;
-  TRY(group.broadcast(message, view.source)->wait(deadline));
+  TRY(group.wait_or_abort(*group.broadcast(message, view.source), deadline));
   if (observes) {
     std::ranges::copy(ByteSpan(message).subspan(tuner.packed_size()), own_numbers.begin());
     std::copy_n(numbers.begin(), exponents.size(), exponents.begin());
@@ -103,8 +103,9 @@ Result<void> sync_observers(collectives::Group& group, const elastic::View& view
 Result<std::vector<DonorAddress>> exchange_addresses(collectives::Group& group,
                                                      const DonorAddress& own, Instant deadline) {
   std::vector<DonorAddress> all(group.size());
-  TRY(group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)))
-          ->wait(deadline));
+  const auto gathered =
+      group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  TRY(group.wait_or_abort(*gathered, deadline));
   return all;
 }
 

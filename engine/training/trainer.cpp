@@ -438,7 +438,7 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   activity_.turn_to(elastic::Activity::kExchange);
   // No member reports "finished" before the results are on record: if the reporter dies here, the
   // next view repeats this part.
-  return group.barrier()->wait(monotonic_now() + kStepTimeout);
+  return group.wait_or_abort(*group.barrier(), monotonic_now() + kStepTimeout);
 }
 
 /// A worker may be taken away as soon as it has finished, with all that is on its disk. What the
