@@ -122,6 +122,26 @@ void note_data(Job& job, datasets::DatasetPair data) {
   job.data = std::move(data);
 }
 
+/// Batch norm divides by what the values of a channel are apart, which one value is not.
+Result<void> check_values_per_channel(const Job& job) {
+  int least = job.model.image_size;
+  for (const nn::ConvSpec* conv : nn::convolutions_of(job.model)) {
+    least = std::min(least, conv->output_size());
+  }
+  const std::uint64_t values = std::uint64_t{job.config.microbatch} *
+                               static_cast<std::uint64_t>(least) *
+                               static_cast<std::uint64_t>(least);
+  if (values < 2) {
+    return Error{
+        Errc::kInvalidInput,
+        fmt::format("{} has one pixel in its last stage for images of {} pixels, and batch "
+                    "norm needs two values of a channel: use a microbatch of at least 2, "
+                    "or a larger image_size",
+                    job.config.model, job.model.image_size)};
+  }
+  return {};
+}
+
 Result<void> derive_model(Job& job) {
   Result<nn::Model> model =
       nn::make_model(job.config.model, job.facts.classes, job.facts.image_size);
@@ -129,7 +149,7 @@ Result<void> derive_model(Job& job) {
     return Error{model.error().code, job.config.data + ": " + model.error().detail};
   }
   job.model = std::move(model).value();
-  return {};
+  return check_values_per_channel(job);
 }
 
 void derive_rest(Job& job) {

@@ -73,6 +73,19 @@ TEST(JobFacts, SayWhatIsDifferentInTheRunThatIsResumed) {
               HasSubstr("; unlike in the run that it resumes: torch 2.6 (was 1.13), "));
 }
 
+TEST(JobFacts, WithOneValueOfAChannelAreRefused) {
+  JobConfig config = small_job();
+  config.model = "resnet18";
+  config.image_size = 32;
+  config.microbatch = 1;
+  const Result<std::unique_ptr<Job>> refused = prepare_job(config);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::kInvalidInput);
+  EXPECT_THAT(refused.error().detail, HasSubstr("microbatch of at least 2"));
+  config.microbatch = 2;
+  EXPECT_TRUE(prepare_job(config).ok());
+}
+
 TEST(JobFacts, OfWhichNoModelCanBeAreRefused) {
   const std::unique_ptr<Job> worker = prepare_job(small_job()).value();
   const std::unique_ptr<Job> job = begin_job(small_job()).value();
