@@ -234,7 +234,11 @@ class HalfWire final : public GradientWire {
 
   StepTotals totals(std::span<const std::int32_t> /*exponents*/,
                     std::span<const std::int32_t> /*largest*/) override {
-    return get_totals(head_.span());
+    const StepTotals found = get_totals(head_.span());
+    if (found.nonfinite > 0) {  // the step makes no update; nothing of it may be left
+      std::ranges::fill(residual_.span(), 0.0F);
+    }
+    return found;
   }
 
   void mean(std::size_t block, std::span<const std::int32_t> /*exponents*/, float scale,
@@ -278,7 +282,6 @@ class HalfWire final : public GradientWire {
     bfloat_ ? collectives::to_bf16(rounded, halves) : collectives::to_fp16(rounded, halves);
     widen(halves, rounded);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      // A step with an infinity or a NaN makes no update; it must leave no residual.
       const float left = wanted[i] - sent[i];
       residual[i] = std::isfinite(left) ? left : 0.0F;
     }

@@ -284,6 +284,24 @@ TEST_P(HalfWires, NothingOfAStepThatIsNotFiniteStaysForTheNext) {
   EXPECT_TRUE(std::ranges::all_of(after.mean, [](float x) { return std::isfinite(x); }));
 }
 
+TEST_P(HalfWires, AStepWithoutAnUpdateLeavesNoResidual) {
+  std::vector<Worker> workers = workers_of(GetParam(), 1);
+  std::vector<Worker> fresh = workers_of(GetParam(), 1);
+  (void)step(workers, 1);
+  std::vector<float> infinite = gradient(1, 0);
+  infinite.back() = std::numeric_limits<float>::infinity();
+  Worker& worker = workers.front();
+  worker.sums->clear(exponents, 2);
+  for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+    worker.sums->add_bucket(b, infinite, 0);
+    worker.sums->settle(b);
+    (void)worker.wire->pack(b, *worker.sums);
+    worker.wire->arrived(b);
+  }
+  EXPECT_GT(worker.wire->totals(exponents, {}).nonfinite, 0);
+  EXPECT_EQ(step(workers, 3).mean, step(fresh, 3).mean);
+}
+
 INSTANTIATE_TEST_SUITE_P(Half, HalfWires, ::testing::Values(Wire::kBf16, Wire::kFp16),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
