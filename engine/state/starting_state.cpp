@@ -54,6 +54,12 @@ Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout&
   if (state.exponents.size() != exponents) {
     return Error{Errc::kInvalidInput, fmt::format("{} was written with another --reduction", path)};
   }
+  const bool is_legal = std::ranges::all_of(state.exponents, [](std::int32_t exponent) {
+    return exponent == collectives::kUnsetExponent || collectives::is_legal_exponent(exponent);
+  });
+  if (!is_legal) {
+    return Error{Errc::kCorrupt, fmt::format("{} has an exponent that no sum can have", path)};
+  }
   StartingState start;
   start.state = std::move(state);
   start.checkpoint = info.digest;

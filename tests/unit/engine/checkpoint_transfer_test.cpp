@@ -241,6 +241,18 @@ TEST_F(Receiving, AnOlderOneThatComesLateIsNotTakenForTheNewest) {
             TransferAnswer::Verdict::kTransfer);
 }
 
+TEST_F(Receiving, ExponentsThatNoSumCanHaveAreNotBegunWith) {
+  const ReductionLayout layout = layout_of(job->model);
+  nn::ModelState state = starting_state(*job, layout).value().state;
+  state.committed = Step{5};
+  for (const auto& [exponent, is_legal] : {std::pair(3, true), {1000, false}, {-1000, false}}) {
+    state.exponents.assign(state.exponents.size(), exponent);
+    const nn::CheckpointFiles made =
+        nn::encode_checkpoint(job->model, state, job->config.seed, job->fingerprint);
+    EXPECT_EQ(state_of_checkpoint(*job, layout, made, "it").ok(), is_legal) << exponent;
+  }
+}
+
 // As after the loss of a coordinator between the two.
 TEST_F(Receiving, OneThatIsThereButWasNotNamedTheLatestIsNamedWhenItIsOffered) {
   const std::string checkpoints = job->config.run_dir + "/checkpoints";
