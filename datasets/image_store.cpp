@@ -55,6 +55,18 @@ std::uint64_t& from_stores() {
   return so_far;
 }
 
+bool write_at(int fd, std::uint64_t at, ByteSpan bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ::ssize_t put =
+        ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(at + done));
+    if (put == 0 || (put < 0 && errno != EINTR)) {
+      return false;
+    }
+    done += static_cast<std::size_t>(std::max<::ssize_t>(put, 0));
+  }
+  return true;
+}
+
 }  // namespace
 
 /// At the beginning of the memory; the index follows, then the hashes, then the images.
@@ -285,24 +297,18 @@ std::optional<std::uint64_t> ImageStore::store(ByteSpan bytes, bool as_second) {
   if (!as_second) {
     const std::uint64_t place = all.end.fetch_add(room, std::memory_order_relaxed);
     const std::uint64_t at = all.first_byte() + place;
-    if (!reserve_memory(memory_->fd(), at, room)) {  // the system has less than it said
-      return std::nullopt;
+    if (!reserve_memory(memory_->fd(), at, room)) {
+      return std::nullopt;  // the system has less than it said: that room stays used
     }
     std::memcpy(memory_->data() + at, bytes.data(), bytes.size());
     return (place / kAlignment) << kSizeBits | bytes.size();
   }
   const std::uint64_t place = all.pages_end.fetch_add(room, std::memory_order_relaxed);
   const std::uint64_t at = all.size() + place;
-  if (place + room > kPagesBytes || !reserve_memory(memory_->fd(), at, room)) {
+  if (place + room > kPagesBytes || !reserve_memory(memory_->fd(), at, room) ||
+      !write_at(memory_->fd(), at, bytes)) {
+    all.used.fetch_sub(room, std::memory_order_relaxed);  // a first copy may need it
     return std::nullopt;
-  }
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ::ssize_t put = ::pwrite(memory_->fd(), bytes.data() + done, bytes.size() - done,
-                                   static_cast<off_t>(at + done));
-    if (put == 0 || (put < 0 && errno != EINTR)) {
-      return std::nullopt;
-    }
-    done += static_cast<std::size_t>(std::max<::ssize_t>(put, 0));
   }
   return kInPages | kSecond | (place / kPage) << kSizeBits | bytes.size();
 }
