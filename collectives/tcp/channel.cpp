@@ -177,6 +177,9 @@ class ShmChannel final : public Channel {
     const std::size_t whole = limit / element * element;
     for (std::size_t at = 0; at < whole;) {
       const ByteSpan there = in_.peek(whole - at);
+      if (there.empty()) {  // the other's position became one that cannot be
+        return 0;
+      }
       std::memcpy(scratch.data() + at, there.data(), there.size());
       in_.consume(there.size());
       at += there.size();
