@@ -127,7 +127,7 @@ Result<void> check(const Ec2Options& options) {
     return bad("the job's name must be 1 to 63 of a-z, 0-9, '-' and '_' to be a tag");
   }
   if (options.region.empty()) {
-    return bad("cloud_provider ec2 needs the region: cloud_options \"region=NAME\"");
+    return bad("cloud_provider ec2 needs the name of an AWS region: cloud_options \"region=NAME\"");
   }
   if (!is_cloud_name(options.region)) {
     return bad("region '" + readable(options.region) + "' is not the name of an AWS region");

@@ -239,7 +239,9 @@ Result<void> check(const GceOptions& options) {
     return bad("the job's name must be 1 to 63 of a-z, 0-9, '-' and '_' to be a label");
   }
   if (options.project.empty()) {
-    return bad("cloud_provider gce needs the project: cloud_options \"project=ID zone=ZONE\"");
+    return bad(
+        "cloud_provider gce needs the id of a Google project: cloud_options \"project=ID "
+        "zone=ZONE\"");
   }
   if (!is_cloud_name(options.project, ".:")) {
     return bad("project '" + readable(options.project) + "' is not the id of a Google project");
