@@ -34,35 +34,70 @@ def find_program():
     return found
 
 
-def _free_run_dir():
+def _new_run_dir():
+    """A folder that was not there before. It is made here, so that of two programs that start in
+    the same moment each has its own."""
     script = os.path.splitext(os.path.basename(sys.argv[0] or "program"))[0] or "program"
     base = os.path.join("runs", f"{script}-{time.strftime('%Y%m%d-%H%M%S')}")
     path = base
     copy = 2
-    while os.path.exists(path):
-        path = f"{base}-{copy}"
-        copy += 1
-    return path
+    while True:
+        try:
+            os.makedirs(path)
+            return path
+        except FileExistsError:
+            if not os.path.isdir(path):  # "runs" is a file
+                raise Refused(f"{path} cannot be made: a part of it is no folder") from None
+            path = f"{base}-{copy}"
+            copy += 1
+        except OSError as error:
+            raise Refused(f"{path} cannot be made: {error.strerror}") from error
 
 
-def start_coordinator():
-    """Starts it and names it to the library; returns its process, which ends with the job."""
-    program = find_program()
-    run_dir = os.environ.get("MAYFLY_RUN_DIR") or _free_run_dir()
-    command = [program, "coordinator", "--model", "program", "--run-dir", run_dir, "--workers", "1",
-               "--bind-host", "127.0.0.1", "--hang-max-ms", "60000"]
-    own = {name: value for name, value in os.environ.items() if name != "MAYFLY_RUN_DIR"}
-    process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, start_new_session=True)
-    atexit.register(_stop, process)
-    place = os.path.join(run_dir, "coordinator")
+def _holds(process, run_dir):
+    """Whether the run directory is that of the coordinator that we have started: of our process, or
+    of one that it has started in its session."""
+    try:
+        with open(os.path.join(run_dir, "view.log.lock"), encoding="utf-8") as file:
+            return os.getsid(int(file.read())) == process.pid
+    except (OSError, ValueError):
+        return False
+
+
+def _mark(path):
+    """Another one for each file that is put into this place; None = there is none."""
+    try:
+        found = os.stat(path)
+        return found.st_ino, found.st_mtime_ns
+    except OSError:
+        return None
+
+
+def _wait_for(process, run_dir, place, before):
+    """Until the coordinator has said where it listens. A file that another job has left there, or
+    writes there meanwhile, is not believed: we would become a worker of that job."""
     deadline = time.monotonic() + WAIT_SECONDS
-    while not os.path.exists(place):
+    while _mark(place) in (None, before) or not _holds(process, run_dir):
         if process.poll() is not None:
             raise Refused(f"the coordinator has ended with exit code {process.returncode}")
         if time.monotonic() > deadline:
             process.kill()
             raise Refused(f"the coordinator has not begun within {WAIT_SECONDS} s")
         time.sleep(0.01)
+
+
+def start_coordinator():
+    """Starts it and names it to the library; returns its process, which ends with the job."""
+    program = find_program()
+    run_dir = os.environ.get("MAYFLY_RUN_DIR") or _new_run_dir()
+    command = [program, "coordinator", "--model", "program", "--run-dir", run_dir, "--workers", "1",
+               "--bind-host", "127.0.0.1", "--hang-max-ms", "60000"]
+    own = {name: value for name, value in os.environ.items() if name != "MAYFLY_RUN_DIR"}
+    place = os.path.join(run_dir, "coordinator")
+    before = _mark(place)
+    process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, start_new_session=True)
+    atexit.register(_stop, process)
+    _wait_for(process, run_dir, place, before)
     with open(place, encoding="utf-8") as file:
         os.environ["MAYFLY_COORDINATOR"] = file.read().strip()
     os.environ["MAYFLY_JOB_FILE"] = os.path.abspath(os.path.join(run_dir, "config.toml"))

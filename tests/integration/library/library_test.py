@@ -3,6 +3,7 @@ networks: the same bits for any number of workers and any losses, joins and leav
 once, checkpoints that another number of workers resumes, and refusals in one line.
 Method: the C example, and NumPy and PyTorch programs, under `mayfly run` and alone.
 """
+import json
 import os
 import re
 import shutil
@@ -217,18 +218,59 @@ def under_mpirun():
     undisturbed[3].remove()
 
 
+def environment_alone(**more):
+    """Of a program that nobody has started as a worker."""
+    binary = os.path.abspath(mayfly_run.BINARY)
+    return {**os.environ, "MAYFLY_PROGRAM": binary, "MAYFLY_LIBRARY": os.path.join(
+        os.path.dirname(binary), "libmayfly.so.0"), **more}
+
+
+def begin_alone(folder, *args, program="arrays_program.py", **more):
+    return subprocess.Popen([PYTHON, "-B", os.path.join(HERE, program), *args], cwd=folder,
+                            env=environment_alone(**more), stdin=subprocess.DEVNULL, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
 def alone():
     """A program that nobody has started as a worker begins a job of its own."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    environment = {**os.environ, "MAYFLY_PROGRAM": os.path.abspath(mayfly_run.BINARY),
-                   "MAYFLY_LIBRARY": os.path.join(os.path.dirname(
-                       os.path.abspath(mayfly_run.BINARY)), "libmayfly.so.0")}
     done = subprocess.run([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"],
-                          cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+                          cwd=folder, env=environment_alone(), capture_output=True, text=True,
+                          timeout=120)
     expect(done.returncode == 0 and "Outcome.DONE" in done.stdout, done.stdout + done.stderr)
     runs = os.listdir(os.path.join(folder, "runs"))
     expect(len(runs) == 1 and runs[0].startswith("arrays_program-"), runs)
+    shutil.rmtree(folder)
+
+
+def joined_in(run_dir):
+    """How many workers the job of this run directory has had."""
+    with open(os.path.join(run_dir, "events.jsonl"), encoding="utf-8") as file:
+        return sum(json.loads(line)["kind"] == "joined" for line in file)
+
+
+def alone_twice():
+    """Of two programs that start in the same moment each has a job of its own, and one that names
+    the folder of a job that runs is refused. They used to become one job without a word."""
+    python_with("numpy")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    slow = os.path.join(folder, "slow")
+    with open(slow, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nsleep 0.5\nexec {os.path.abspath(mayfly_run.BINARY)} "$@"\n')
+    os.chmod(slow, 0o755)
+    both = [begin_alone(folder, "20", MAYFLY_PROGRAM=slow) for _ in range(2)]
+    said = [one.communicate(timeout=60)[0] for one in both]
+    runs = [os.path.join(folder, "runs", name) for name in os.listdir(os.path.join(folder, "runs"))]
+    expect([one.returncode for one in both] == [0, 0] and len(runs) == 2, f"{runs} {said}")
+    expect([joined_in(run_dir) for run_dir in runs] == [1, 1], f"{runs} {said}")
+    named = os.path.join(folder, "run")
+    first = begin_alone(folder, "300", MAYFLY_RUN_DIR=named)
+    Run.attach(folder, first, 60).wait_for_step(20)
+    second = begin_alone(folder, "20", MAYFLY_RUN_DIR=named)
+    said = [one.communicate(timeout=60)[0] for one in (second, first)]
+    expect(second.returncode == 2 and "the coordinator has ended with exit code" in said[0], said)
+    expect(first.returncode == 0 and joined_in(named) == 1, said)
     shutil.rmtree(folder)
 
 
@@ -730,7 +772,8 @@ if __name__ == "__main__":
         "resumed_otherwise": resumed_otherwise, "poisoned": poisoned, "mirrored": mirrored,
         "fails_late": fails_late,
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
-        "under_mpirun": under_mpirun, "alone": alone, "absent_token": absent_token,
+        "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
+        "absent_token": absent_token,
         "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
         "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
