@@ -81,7 +81,6 @@ def _wait_for(process, run_dir, place, before):
         if process.poll() is not None:
             raise Refused(f"the coordinator has ended with exit code {process.returncode}")
         if time.monotonic() > deadline:
-            process.kill()
             raise Refused(f"the coordinator has not begun within {WAIT_SECONDS} s")
         time.sleep(0.01)
 
@@ -97,12 +96,38 @@ def start_coordinator():
     before = _mark(place)
     process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, start_new_session=True)
     atexit.register(_stop, process)
-    _wait_for(process, run_dir, place, before)
+    try:
+        _wait_for(process, run_dir, place, before)
+    except BaseException:  # Ctrl-C as well
+        process.terminate()
+        raise
     with open(place, encoding="utf-8") as file:
         os.environ["MAYFLY_COORDINATOR"] = file.read().strip()
     os.environ["MAYFLY_JOB_FILE"] = os.path.abspath(os.path.join(run_dir, "config.toml"))
     os.environ["MAYFLY_LAUNCHED"] = "true"
     return process
+
+
+class EarlyEnd:
+    """SIGTERM of a program that is alone, before its loop, ends its coordinator as well, which has
+    no members yet and would wait for one for ever. Not beside a handler of the program's own."""
+
+    def __init__(self, coordinator):
+        self._coordinator = coordinator
+        if (threading.current_thread() is threading.main_thread()
+                and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
+            signal.signal(signal.SIGTERM, self._end)
+
+    def over(self):
+        """The loop begins, and StopSignals takes the signals, or somebody else."""
+        if (threading.current_thread() is threading.main_thread()
+                and signal.getsignal(signal.SIGTERM) == self._end):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _end(self, number, frame):
+        self._coordinator.terminate()  # in a forked process, whose child it is not, this is nothing
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 class StopSignals:

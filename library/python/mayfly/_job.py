@@ -65,6 +65,7 @@ class Core:
         self.library = _abi.load()
         self._handle = ctypes.c_void_p()
         self._coordinator = None
+        self._early_end = None
         self._task = _abi.Task()
         self.outcome = None
         self._has_failed = False
@@ -78,8 +79,10 @@ class Core:
         code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
         if code == _abi.ABSENT:
             self._coordinator = _alone.start_coordinator()
+            self._early_end = _alone.EarlyEnd(self._coordinator)
             code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
         if code != _abi.OK:
+            self.abandon()
             self._end_coordinator()
             self._raise(code, text.value.decode())
 
@@ -132,6 +135,8 @@ class Core:
 
     def start(self, **options):
         given = _abi.Options(size=ctypes.sizeof(_abi.Options), **options)
+        if self._early_end is not None:
+            self._early_end.over()
         stops = _alone.StopSignals(self._coordinator)
         self._check(self.library.mf_start(self._handle, ctypes.byref(given)))
         self._stops = stops
@@ -224,10 +229,18 @@ class Core:
             raise MayflyError(detail or "the job has failed")
         self.outcome = Outcome(outcome)
 
+    def abandon(self):
+        """This process is about to end before its job: so does its own coordinator, at once, or
+        when it has seen its member go. Nobody would ever end it otherwise."""
+        if self._coordinator is not None:
+            self._coordinator.terminate()
+
     def close(self):
         if self._handle:
             self.library.mf_close(self._handle)
             self._handle = ctypes.c_void_p()
+        if self._early_end is not None:
+            self._early_end.over()
         if self._stops is not None:
             self._stops.end()
         self._end_coordinator()
@@ -391,6 +404,8 @@ def _on_uncaught(kind, error, trace):
         return _hook_before(kind, error, trace)
     sys.stdout.flush()
     print(f"mayfly: {error}", file=sys.stderr, flush=True)
+    if Core._open is not None:
+        Core._open.abandon()  # no handler of atexit is called
     os._exit(2)
 
 

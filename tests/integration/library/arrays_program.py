@@ -1,5 +1,5 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
-small | fails_late | many | narrow | renamed | leaves_early]."""
+small | fails_late | many | narrow | renamed | leaves_early | inner | waits]."""
 import ctypes
 import os
 import sys
@@ -36,11 +36,16 @@ if how == "sizes":  # a structure of an older header is refused, not written bey
     assert code == mayfly._abi.REFUSED and b"older mayfly.h" in core.library.mf_error(core._handle)
 if how == "leaves_early" and os.environ["MAYFLY_WORKER_NUMBER"] == "2":
     job.leave("its time is over before it begins")
+if how == "waits":
+    print("the program waits before its loop", flush=True)
+    time.sleep(60)
 print("the program begins", flush=True)
 seen = []  # (gradient, a copy of it when it was given)
 for step in job.steps():
     for microbatch in step:
         time.sleep(0.001)
+        if how == "inner" and step.number == 20:
+            break
         x, y = inputs[microbatch.samples], targets[microbatch.samples]
         error = x @ parameters["weight"] + parameters["bias"] - y
         if how == "raises" and step.number == 40 and os.environ["MAYFLY_WORKER_NUMBER"] == "1":

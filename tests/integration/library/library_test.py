@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import mayfly_run
 import mpi_launch
@@ -242,6 +243,48 @@ def alone():
     runs = os.listdir(os.path.join(folder, "runs"))
     expect(len(runs) == 1 and runs[0].startswith("arrays_program-"), runs)
     shutil.rmtree(folder)
+
+
+def processes_with(word):
+    """The ids of the processes that have `word` in their command."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                if word.encode() in file.read():
+                    found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def expect_gone(word, within, text):
+    """No process has `word` in its command any more; ends those that have."""
+    deadline = time.monotonic() + within
+    while processes_with(word) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = processes_with(word)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    expect(not left, f"{left} still run after {within} s\n{text}")
+
+
+def alone_refused():
+    """A program that is refused, or ended before its loop, leaves no coordinator behind. It used to
+    run for ever."""
+    python_with("numpy")
+    for args, code in ((["0"], 2), (["100", "inner"], 2), (["10", "waits"], -signal.SIGTERM)):
+        folder = tempfile.mkdtemp(prefix="mayfly-test-")
+        process = begin_alone(folder, *args, MAYFLY_RUN_DIR=os.path.join(folder, "run"))
+        begun = process.stdout.readline() if "waits" in args else ""
+        if begun:
+            while "waits before its loop" not in begun:
+                begun = process.stdout.readline()
+            process.terminate()
+        process.wait(60)
+        expect_gone(folder, 2, args)  # it has the other end of the pipe
+        expect(process.returncode == code, f"{args}: {process.returncode} {process.stdout.read()}")
+        shutil.rmtree(folder)
 
 
 def joined_in(run_dir):
@@ -773,6 +816,7 @@ if __name__ == "__main__":
         "fails_late": fails_late,
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
+        "alone_refused": alone_refused,
         "absent_token": absent_token,
         "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
