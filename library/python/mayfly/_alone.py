@@ -1,7 +1,6 @@
 """A program that nobody has started as a worker is a job of one worker, with a coordinator of its
 own: the same loop, the same bits, and others may join it."""
 
-import atexit
 import os
 import shutil
 import signal
@@ -95,7 +94,6 @@ def start_coordinator():
     place = os.path.join(run_dir, "coordinator")
     before = _mark(place)
     process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, start_new_session=True)
-    atexit.register(_stop, process)
     try:
         _wait_for(process, run_dir, place, before)
     except BaseException:  # Ctrl-C as well
@@ -157,13 +155,3 @@ class StopSignals:
         print("mayfly: stopping with a checkpoint; once more ends the program at once",
               file=sys.stderr, flush=True)
         self._coordinator.send_signal(signal.SIGINT)
-
-
-def _stop(process):
-    """Of a program that ends before its job."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()

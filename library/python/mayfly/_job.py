@@ -215,10 +215,13 @@ class Core:
         self._check(self.library.mf_note(self._handle, kind.encode(), text.encode()))
 
     def failed(self, why):
-        """The program cannot go on; the others take over when its process ends."""
-        if self._handle and not self._has_failed:
-            self._has_failed = True
-            self.library.mf_fail(self._handle, why[-2000:].encode())
+        """The program cannot go on; the others take over when its process ends. False if that is
+        known already, or the job has ended."""
+        if not self._handle or self._has_failed:
+            return False
+        self._has_failed = True
+        self.library.mf_fail(self._handle, why[-2000:].encode())
+        return True
 
     def ended(self, task):
         """After the last task: raises if the job has failed."""
@@ -410,10 +413,15 @@ def _on_uncaught(kind, error, trace):
 
 
 def _at_exit():
-    """Of a program that ends without having ended its loop."""
+    """Of a program that ends without having ended its loop. Its coordinator is asked to stop, and
+    not waited for: the job ends when this process has, as its last member is lost then."""
     if Core._open is not None:
-        Core._open.failed("the program has ended before its loop over job.steps() was over; "
-                          "job.stop() ends a job early, with a checkpoint")
+        text = ("the program has ended before its loop over job.steps() was over; job.stop() ends "
+                "a job early, with a checkpoint")
+        if Core._open.failed(text):
+            sys.stdout.flush()
+            print(f"mayfly: {text}", file=sys.stderr, flush=True)
+        Core._open.abandon()
 
 
 def _forget_in_child():

@@ -1,5 +1,6 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
-small | fails_late | many | narrow | renamed | leaves_early | inner | waits]."""
+small | fails_late | many | narrow | renamed | leaves_early | inner | waits |
+breaks]."""
 import ctypes
 import os
 import sys
@@ -58,6 +59,8 @@ for step in job.steps():
                   "bias": numpy.array([2 * error.mean()], numpy.float32)},
                  float((error * error).mean()),
                  metrics={"error": abs(error).mean(), "samples": len(y)})
+    if how == "breaks" and step.number == 20:
+        break
     seen += [(gradient, gradient.copy()) for gradient in step.gradients.values()]
     for name, gradient in step.gradients.items():
         velocity[name] *= 0.9

@@ -287,6 +287,31 @@ def alone_refused():
         shutil.rmtree(folder)
 
 
+def alone_ends_early():
+    """A program that is alone and leaves its loop, or raises in it, ends at once, and its job has a
+    summary. It used to hang for ten seconds without a word, and the job had none."""
+    python_with("numpy")
+    for how, code, words in (("breaks", 0, "mayfly: the program has ended before its loop"),
+                             ("raises", 1, "ZeroDivisionError")):
+        folder = tempfile.mkdtemp(prefix="mayfly-test-")
+        run_dir = os.path.join(folder, "run")
+        began = time.monotonic()
+        process = begin_alone(folder, "1000", how, MAYFLY_RUN_DIR=run_dir,
+                              MAYFLY_WORKER_NUMBER="1")
+        process.wait(60)
+        took = time.monotonic() - began
+        expect_gone(folder, 10, how)
+        said = process.stdout.read()
+        expect(process.returncode == code and words in said and took < 8,
+               f"{how}: {process.returncode} after {took:.1f} s\n{said}")
+        expect(os.path.exists(os.path.join(run_dir, "summary.json")), f"{how}: {said}")
+        with open(os.path.join(run_dir, "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        expect(summary["outcome"] == "failed" and summary["steps"] >= 19,
+               f"{how}: {summary}\n{said}")
+        shutil.rmtree(folder)
+
+
 def joined_in(run_dir):
     """How many workers the job of this run directory has had."""
     with open(os.path.join(run_dir, "events.jsonl"), encoding="utf-8") as file:
@@ -816,7 +841,7 @@ if __name__ == "__main__":
         "fails_late": fails_late,
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
-        "alone_refused": alone_refused,
+        "alone_refused": alone_refused, "alone_ends_early": alone_ends_early,
         "absent_token": absent_token,
         "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
