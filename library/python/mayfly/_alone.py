@@ -147,7 +147,8 @@ class StopSignals:
 
     def end(self):
         for number, handler in self._taken.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) == self._stop:
+                signal.signal(number, handler)
         self._taken = {}
 
     def _stop(self, number, frame):

@@ -425,8 +425,11 @@ def _at_exit():
 
 
 def _forget_in_child():
-    """A forked process has no threads of the library, and its end is not the worker's."""
+    """A forked process has no threads of the library, and its end is not the worker's; a signal to
+    it, such as to a process that reads samples, is not one to the job."""
     if Core._open is not None:
+        if Core._open._stops is not None:
+            Core._open._stops.end()
         Core._open._handle = ctypes.c_void_p()
         Core._open = None
 

@@ -422,6 +422,25 @@ def kept_gradients():
     run.remove()
 
 
+def killed_reader():
+    """What a process that is killed was to read ahead is read by the program itself. The loop used
+    to wait for it for ever."""
+    plain, _ = used("read", 1)
+    killed, written = used("killed", 1)
+    expect(len(written["killed"]) == 1 and "was ended from outside" in killed.logs(),
+           killed.logs())
+    expect(mayfly_run.digests(killed) == mayfly_run.digests(plain), killed.logs())
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    process = begin_alone(folder, "killed", folder, program="torch_usage.py")
+    process.wait(60)  # the processes that are left are ended, and the signal is not to the job
+    said = process.stdout.read()
+    expect(process.returncode == 0 and "was ended from outside" in said
+           and "stopping with a checkpoint" not in said, said)
+    shutil.rmtree(folder)
+    plain.remove()
+    killed.remove()
+
+
 def half():
     """Parameters of 16 bits: their gradients are summed in 32, the same for any workers."""
     alone, _ = used("half", 1, "200")
@@ -852,5 +871,6 @@ if __name__ == "__main__":
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
+        "killed_reader": killed_reader,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

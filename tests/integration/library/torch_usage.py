@@ -16,8 +16,11 @@ half       some parameters are bfloat16 and float16
 early      a layer is added after the optimizer was made
 twice      a microbatch gets two results
 keeps      gradients are kept beyond their step and beyond the loop
+read       two processes read samples ahead
+killed     the same, and one of them is killed
 """
 import os
+import signal
 import sys
 
 import mayfly.torch
@@ -26,6 +29,7 @@ from torch.nn import functional
 
 how, folder = sys.argv[1:3]
 steps = int(sys.argv[3]) if len(sys.argv) > 3 else 40
+trainer = os.getpid()
 torch.set_num_threads(1)
 torch.manual_seed(5)
 inputs = torch.randn(192, 6)
@@ -41,6 +45,10 @@ class Data(torch.utils.data.Dataset):
         return len(inputs)
 
     def __getitem__(self, index):
+        mark = os.path.join(folder, "killed")
+        if how == "killed" and index == 17 and os.getpid() != trainer and not os.path.exists(mark):
+            write("killed", f"{os.getpid()}")
+            os.kill(os.getpid(), signal.SIGKILL)
         noise = torch.randn(6) if self.is_random else 0
         return inputs[index] + noise, targets[index], valid[index], index
 
@@ -100,7 +108,8 @@ if how in ("tied", "half"):
 if how == "early":
     model.append(torch.nn.Linear(2, 2))
 job = mayfly.torch.Job(model, optimizer, scheduler, data=Data(), batch=16, microbatch=4,
-                       steps=steps, extra={"kept": kept})
+                       steps=steps, extra={"kept": kept},
+                       num_workers=2 if how in ("read", "killed") else 0)
 
 if how in ("stops", "returns"):
     @job.evaluation(Data(), chunk=8)

@@ -4,6 +4,8 @@ pass, id), so that augmentation does not depend on who reads it, or in which ord
 import ctypes
 import random
 import signal
+import sys
+from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
 import numpy
 import torch
@@ -50,28 +52,29 @@ class Loader:
         self._data = data
         self._collate = collate or default_collate
         self.workers = workers
-        self._pool = None
+        self._pool = None  # notices when one of its processes is killed, unlike multiprocessing's
         self._ahead = {}  # (step, number) -> what a process of the pool is reading
 
     def read_ahead(self, microbatches, seed):
         """Those that were to be read and are not among these any more are dropped."""
         if self._pool is None:
-            self._pool = multiprocessing.get_context("fork").Pool(
-                self.workers, _begin_reader, (self._data, self._collate))
+            self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("fork"),
+                                             _begin_reader, (self._data, self._collate))
         wanted = {(m.step, m.number): m for m in microbatches}
         newest = max((step for step, _ in wanted), default=0)
-        self._ahead = {key: result for key, result in self._ahead.items()
-                       if key in wanted or key[0] + 1 >= newest}
-        for key, m in wanted.items():
-            if key not in self._ahead:
-                self._ahead[key] = self._pool.apply_async(_read_in_pool,
-                                                          (m.samples, m.epochs, seed))
+        for key in [key for key in self._ahead if key not in wanted and key[0] + 1 < newest]:
+            self._ahead.pop(key).cancel()
+        try:
+            for key, m in wanted.items():
+                if key not in self._ahead:
+                    self._ahead[key] = self._pool.submit(_read_in_pool, m.samples, m.epochs, seed)
+        except BrokenProcessPool:
+            self._begin_anew()
 
     def close(self):
         """Ends the processes that read ahead."""
         if self._pool is not None:
-            self._pool.terminate()
-            self._pool.join()
+            self._pool.shutdown(cancel_futures=True)
             self._pool = None
         self._ahead = {}
 
@@ -79,8 +82,18 @@ class Loader:
         """The samples of a microbatch; `seed` None = nothing random."""
         begun = self._ahead.pop((microbatch.step, microbatch.number), None)
         if begun is not None:
-            return begun.get()
+            try:
+                return begun.result()
+            except BrokenProcessPool:
+                self._begin_anew()
         return read(self._data, self._collate, microbatch.samples, microbatch.epochs, seed)
+
+    def _begin_anew(self):
+        """One of the processes was killed, and the pool has ended the others; the next call of
+        read_ahead() makes another pool."""
+        print("mayfly: a process that reads samples was ended from outside, perhaps because memory "
+              "was short; its batch is read without it", file=sys.stderr, flush=True)
+        self.close()
 
 
 _reader = None  # of a process of the pool: what it reads
