@@ -422,6 +422,16 @@ def kept_gradients():
     run.remove()
 
 
+def normed():
+    """A model may hold a tensor that is computed, such as the weight of weight_norm. Its job could
+    not be made, because such a model cannot be copied."""
+    alone, _ = used("normed", 1)
+    three, _ = used("normed", 3)
+    expect(mayfly_run.digests(alone) == mayfly_run.digests(three), three.logs())
+    alone.remove()
+    three.remove()
+
+
 def killed_reader():
     """What a process that is killed was to read ahead is read by the program itself. The loop used
     to wait for it for ever."""
@@ -871,6 +881,6 @@ if __name__ == "__main__":
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
-        "killed_reader": killed_reader,
+        "killed_reader": killed_reader, "normed": normed,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

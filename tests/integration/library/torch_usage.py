@@ -13,6 +13,7 @@ lacks      one of its own sums is missing
 classes    the same with sums of 150 classes
 tied       two layers share their weights; what is kept is loaded into a model
 half       some parameters are bfloat16 and float16
+normed     a layer's weight is made of its direction and its length
 early      a layer is added after the optimizer was made
 twice      a microbatch gets two results
 keeps      gradients are kept beyond their step and beyond the loop
@@ -104,6 +105,10 @@ model, optimizer, scheduler = made()
 if how in ("tied", "half"):
     model = Tied() if how == "tied" else Half()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
+if how == "normed":
+    model[0] = torch.nn.utils.weight_norm(model[0])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
 if how == "early":
     model.append(torch.nn.Linear(2, 2))

@@ -243,9 +243,8 @@ class Job(BaseJob):
 
     def _state_bytes_max(self):
         """What the optimizer will keep, found by a step of a copy without gradients' effect."""
-        copied = copy.deepcopy(self.model)
-        own = {id(p): q for (_, p), (_, q) in zip(self.model.named_parameters(),
-                                                  copied.named_parameters())}
+        own = {id(p): torch.nn.Parameter(p.detach().clone(), p.requires_grad)
+               for p in self.model.parameters()}
         groups = [{**{k: v for k, v in group.items() if k != "params"},
                    "params": [own[id(p)] for p in group["params"]]}
                   for group in self.optimizer.param_groups]
