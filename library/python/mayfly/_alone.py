@@ -85,7 +85,8 @@ def _wait_for(process, run_dir, place, before):
 
 
 def start_coordinator():
-    """Starts it and names it to the library; returns its process, which ends with the job."""
+    """Starts it and names it to the library. Returns its process, which ends with the job, and what
+    put_back() then takes."""
     program = find_program()
     run_dir = os.environ.get("MAYFLY_RUN_DIR") or _new_run_dir()
     command = [program, "coordinator", "--model", "program", "--run-dir", run_dir, "--workers", "1",
@@ -100,10 +101,21 @@ def start_coordinator():
         process.terminate()
         raise
     with open(place, encoding="utf-8") as file:
-        os.environ["MAYFLY_COORDINATOR"] = file.read().strip()
-    os.environ["MAYFLY_JOB_FILE"] = os.path.abspath(os.path.join(run_dir, "config.toml"))
-    os.environ["MAYFLY_LAUNCHED"] = "true"
-    return process
+        named = {"MAYFLY_COORDINATOR": file.read().strip(),
+                 "MAYFLY_JOB_FILE": os.path.abspath(os.path.join(run_dir, "config.toml")),
+                 "MAYFLY_LAUNCHED": "true"}
+    before = {name: os.environ.get(name) for name in named}
+    os.environ.update(named)
+    return process, before
+
+
+def put_back(before):
+    """The environment is as it was: the process's next job does not look for this coordinator."""
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 class EarlyEnd:

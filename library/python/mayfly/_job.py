@@ -65,6 +65,7 @@ class Core:
         self.library = _abi.load()
         self._handle = ctypes.c_void_p()
         self._coordinator = None
+        self._environment = {}  # as it was before that was named in it
         self._early_end = None
         self._task = _abi.Task()
         self.outcome = None
@@ -78,7 +79,7 @@ class Core:
         text = ctypes.create_string_buffer(2000)
         code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
         if code == _abi.ABSENT:
-            self._coordinator = _alone.start_coordinator()
+            self._coordinator, self._environment = _alone.start_coordinator()
             self._early_end = _alone.EarlyEnd(self._coordinator)
             code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
         if code != _abi.OK:
@@ -253,6 +254,7 @@ class Core:
         if self._coordinator is not None:
             self._coordinator.wait()
             self._coordinator = None
+            _alone.put_back(self._environment)
 
 
 class BaseJob:

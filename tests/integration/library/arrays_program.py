@@ -1,6 +1,6 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits |
-breaks]."""
+breaks | again]."""
 import ctypes
 import os
 import sys
@@ -68,5 +68,11 @@ for step in job.steps():
         parameters[name] -= 0.01 * velocity[name]
 print(job.outcome, parameters["bias"][0])
 assert all(numpy.array_equal(gradient, copied) for gradient, copied in seen)
+if how == "again":
+    job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32, steps=int(sys.argv[1]))
+    for step in job.steps():
+        for microbatch in step:
+            step.add({name: numpy.zeros_like(array) for name, array in parameters.items()}, 0.0)
+    print("again", job.outcome)
 if how == "fails_late" and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
     open("/nowhere/model.npy", "wb")

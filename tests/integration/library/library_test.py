@@ -312,6 +312,17 @@ def alone_ends_early():
         shutil.rmtree(folder)
 
 
+def alone_again():
+    """A program that is alone may have one job after the other, each with a coordinator. The second
+    one used to look for the coordinator of the first, and to fail after a minute."""
+    python_with("numpy")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    said = begin_alone(folder, "20", "again").communicate(timeout=90)[0]
+    runs = os.listdir(os.path.join(folder, "runs"))
+    expect("again Outcome.DONE" in said and len(runs) == 2, f"{runs}\n{said}")
+    shutil.rmtree(folder)
+
+
 def joined_in(run_dir):
     """How many workers the job of this run directory has had."""
     with open(os.path.join(run_dir, "events.jsonl"), encoding="utf-8") as file:
@@ -871,6 +882,7 @@ if __name__ == "__main__":
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
         "alone_refused": alone_refused, "alone_ends_early": alone_ends_early,
+        "alone_again": alone_again,
         "absent_token": absent_token,
         "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
