@@ -75,14 +75,19 @@ LifetimeTable LifetimeTable::of_survival(std::span<const double> ages_s,
                                          std::span<const double> survival, double cap_s) {
   ENSURE(ages_s.size() == survival.size(), "a share for each age");
   std::vector<Knot> knots;
-  double hazard = 0;
-  for (std::size_t i = 0; i < ages_s.size(); ++i) {
-    if (ages_s[i] <= 0 || ages_s[i] > cap_s) {
+  Knot before;
+  for (std::size_t i = 0; i < ages_s.size() && before.age_s < cap_s; ++i) {
+    if (ages_s[i] <= 0) {
       continue;
     }
     const double share = std::clamp(survival[i], kSurvivalLeast, 1.0);
-    hazard = std::max(hazard, portable_log(1 / share));
-    knots.push_back({ages_s[i], hazard});
+    Knot knot{ages_s[i], std::max(before.hazard, portable_log(1 / share))};
+    if (knot.age_s > cap_s) {  // the part of the way to it that a server can live
+      const double part = (cap_s - before.age_s) / (knot.age_s - before.age_s);
+      knot = {cap_s, before.hazard + part * (knot.hazard - before.hazard)};
+    }
+    knots.push_back(knot);
+    before = knot;
   }
   return LifetimeTable(std::move(knots), cap_s);
 }

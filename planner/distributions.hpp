@@ -54,7 +54,7 @@ class LifetimeTable {
   /// A constant hazard.
   [[nodiscard]] static LifetimeTable exponential(double mean_s);
   /// The shares that live longer than the ages, as a fitted curve gives them. Shares below
-  /// 1e-9 count as that.
+  /// 1e-9 count as that. The hazard on the way to an age beyond the cap counts until the cap.
   [[nodiscard]] static LifetimeTable of_survival(std::span<const double> ages_s,
                                                  std::span<const double> survival,
                                                  double cap_s = kNever);

@@ -81,6 +81,20 @@ TEST(LifetimeTable, SurvivalOfAFittedCurveIsKept) {
   EXPECT_NEAR(table.scaled(3).survival(3600), 0.8 * 0.8 * 0.8, 1e-12);
 }
 
+TEST(LifetimeTable, SurvivalBeforeTheCapIsThatOnTheWayToALaterAge) {
+  const std::vector<double> ages = {86400};
+  const std::vector<double> shares = {0.5};
+  const LifetimeTable table = LifetimeTable::of_survival(ages, shares, 43200);
+  EXPECT_NEAR(table.survival(40000), std::pow(0.5, 40000.0 / 86400), 1e-12);
+  EXPECT_EQ(table.survival(43200), 0);
+  const std::vector<double> two_ages = {3600, 10800, 20000};
+  const std::vector<double> two_shares = {0.8, 0.4, 0.1};
+  const LifetimeTable two = LifetimeTable::of_survival(two_ages, two_shares, 7200);
+  EXPECT_NEAR(two.survival(3600), 0.8, 1e-12);
+  EXPECT_NEAR(two.survival(7199), 0.8 * std::pow(0.5, 3599.0 / 7200), 1e-12);
+  EXPECT_NEAR(two.hazard(7200), std::log(1 / 0.8) + std::log(2) / 2, 1e-12);
+}
+
 TEST(LifetimeTable, EqualFactorsOfAllHoursChangeNothing) {
   const LifetimeTable table = bathtub();
   HourFactors same{};
