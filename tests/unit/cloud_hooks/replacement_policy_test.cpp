@@ -373,85 +373,6 @@ TEST(ReplacementPolicy, TheJobStopsBeforeTheBudgetIsUsedUpAndThenAllIsReleased) 
   EXPECT_EQ(policy.status().staying, 0u);
 }
 
-TEST(ReplacementPolicy, ARestartedCoordinatorLooksBeforeItAsks) {
-  ReplacementOptions options = two_zones();
-  options.provider.survives_us = true;
-  options.restarted = true;
-  options.spent_before = 3;
-  PolicyHarness policy(options);
-  EXPECT_TRUE(policy.requests.empty());
-  ServerStatus left = PolicyHarness::server("left", {});
-  left.offer = offer("a");
-  policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
-  EXPECT_TRUE(policy.was_told("server_adopted"));
-  EXPECT_TRUE(policy.requests.empty());      // more may still appear
-  for (int lists = 0; lists < 2; ++lists) {  // asked for 15 and 35 seconds after the start
-    policy.wait(seconds(20));
-    policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
-    EXPECT_TRUE(policy.requests.empty());
-  }
-  policy.wait(seconds(20));
-  policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
-  ASSERT_EQ(policy.requests.size(), 1u);
-  EXPECT_EQ(policy.requests[0].request.count, 1u);
-  EXPECT_GT(policy.status().spent, 3.0);
-}
-
-TEST(ReplacementPolicy, LeavesServersOfAnotherJobOfTheSameNameAlone) {
-  for (const bool is_restarted : {false, true}) {
-    ReplacementOptions options = two_zones();
-    options.provider.survives_us = true;
-    options.restarted = is_restarted;
-    options.job_mark = "0badcafe";
-    PolicyHarness policy(options);
-    ServerRequest theirs;
-    theirs.request_id = "12345678-1234-4234-8234-123456789abc";
-    theirs.offer = offer("a");
-    const std::vector<ServerStatus> listed{PolicyHarness::server("theirs", theirs)};
-    policy.feed(policy_event::Listed{listed});
-    const std::vector<policy_effect::Request> wanted = policy.requests;
-    EXPECT_FALSE(policy.was_told("server_adopted"));
-    EXPECT_NE(policy.text_of("other_job").find("1 of the listed servers"), std::string::npos);
-    if (!is_restarted) {
-      ASSERT_EQ(wanted.size(), 1u);
-      EXPECT_TRUE(wanted[0].request.request_id.ends_with("0badcafe"));
-      policy.grant(wanted[0]);
-      EXPECT_EQ(policy.status().staying, 2u);
-    }
-    std::vector<std::string> released;
-    for (int lists = 0; lists < 100; ++lists) {
-      policy.wait(seconds(15));
-      released.insert(released.end(), policy.releases.begin(), policy.releases.end());
-      policy.feed(policy_event::Listed{listed});
-      released.insert(released.end(), policy.releases.begin(), policy.releases.end());
-    }
-    policy.feed(policy_event::Ended{});
-    released.insert(released.end(), policy.releases.begin(), policy.releases.end());
-    EXPECT_EQ(std::ranges::count(released, "theirs"), 0);
-  }
-}
-
-TEST(ReplacementPolicy, AnAdoptedServerIsGivenUpAtTheEndOfItsLifetime) {
-  ReplacementOptions options = two_zones();
-  options.provider.survives_us = true;
-  options.restarted = true;
-  options.lifetime_max = seconds(3600);
-  options.leave_timeout = seconds(100);
-  PolicyHarness policy(options);
-  policy.feed(policy_event::Joined{MemberId{7}, "left"});
-  ServerStatus left = PolicyHarness::server("left", {});
-  left.offer = offer("a");
-  left.uptime = seconds(3000);
-  policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
-  EXPECT_TRUE(policy.was_told("server_adopted"));
-  EXPECT_TRUE(policy.drains.empty());
-  policy.wait(seconds(499));
-  EXPECT_TRUE(policy.drains.empty());
-  policy.wait(seconds(2));
-  EXPECT_EQ(policy.drains, std::vector<MemberId>{MemberId{7}});
-  EXPECT_TRUE(policy.was_told("server_given_up"));
-}
-
 TEST(ReplacementPolicy, TheEndReleasesEverythingEvenWhatIsAnsweredLater) {
   PolicyHarness policy(two_zones());
   const policy_effect::Request request = policy.requests[0];
@@ -474,28 +395,6 @@ TEST(ReplacementPolicy, WhoGoesWhenTheJobHasEndedIsNotReplaced) {
   EXPECT_TRUE(policy.releases.empty()) << "the other one may still write a checkpoint";
   policy.feed(policy_event::Ended{});
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
-}
-
-TEST(ReplacementPolicy, TheEndReleasesAlsoWhatAnEarlierProcessLeft) {
-  ReplacementOptions options = two_zones();
-  options.provider.survives_us = true;
-  options.restarted = true;
-  PolicyHarness policy(options);
-  policy.feed(policy_event::Ended{});
-  EXPECT_FALSE(policy.settled()) << "nobody has looked yet";
-  ServerRequest before;
-  before.offer = offer("a");
-  policy.feed(
-      policy_event::Listed{std::vector<ServerStatus>{PolicyHarness::server("left", before)}});
-  EXPECT_EQ(policy.releases, std::vector<std::string>{"left"});
-  policy.feed(policy_event::Listed{std::vector<ServerStatus>{}});
-  EXPECT_FALSE(policy.settled()) << "one that was asked for last may not be listed yet";
-  for (int lists = 0; lists < 7; ++lists) {
-    policy.wait(seconds(15));
-    policy.feed(policy_event::Listed{std::vector<ServerStatus>{}});
-  }
-  EXPECT_TRUE(policy.settled());
-  EXPECT_TRUE(policy.requests.empty());
 }
 
 TEST(ReplacementPolicy, WorkersStartedByHandCountAndLeaveLast) {
