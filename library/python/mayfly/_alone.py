@@ -1,6 +1,7 @@
 """A program that nobody has started as a worker is a job of one worker, with a coordinator of its
 own: the same loop, the same bits, and others may join it."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -53,6 +54,11 @@ def _new_run_dir():
             raise Refused(f"{path} cannot be made: {error.strerror}") from error
 
 
+def _remove_if_empty(folder):
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
 def _holds(process, run_dir):
     """Whether the run directory is that of the coordinator that we have started: of our process, or
     of one that it has started in its session."""
@@ -99,6 +105,7 @@ def start_coordinator():
         _wait_for(process, run_dir, place, before)
     except BaseException:  # Ctrl-C as well
         process.terminate()
+        _remove_if_empty(run_dir)  # a coordinator that is refused takes its files back
         raise
     with open(place, encoding="utf-8") as file:
         named = {"MAYFLY_COORDINATOR": file.read().strip(),

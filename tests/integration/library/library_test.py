@@ -285,6 +285,13 @@ def alone_refused():
         expect_gone(folder, 2, args)  # it has the other end of the pipe
         expect(process.returncode == code, f"{args}: {process.returncode} {process.stdout.read()}")
         shutil.rmtree(folder)
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    process = begin_alone(folder, "10", MAYFLY_PROGRAM="/bin/false")
+    said = process.communicate(timeout=60)[0]
+    expect(process.returncode == 2 and "has ended with exit code 1" in said,
+           f"{process.returncode} {said}")
+    expect(os.listdir(os.path.join(folder, "runs")) == [], said)
+    shutil.rmtree(folder)
 
 
 def alone_ends_early():
