@@ -112,8 +112,8 @@ void Coordinator::take_charge() {
   const std::vector<MemberId> absent = view ? membership_.missing() : std::vector<MemberId>{};
   phase_ = view ? JobPhase::kRunning : JobPhase::kWaiting;
   if (view) {
-    if (view_on_record_ !=
-        view->id) {  // known from members alone; who goes on with our log needs it
+    if (view_on_record_ != view->id) {
+      // Members alone have told us of it, and who goes on with our log has to know it.
       outbox_.append(log_record::ViewPublished{*view});
       view_on_record_ = view->id;
     }

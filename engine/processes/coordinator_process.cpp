@@ -26,9 +26,7 @@
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/trace.hpp"
-#include "engine/server_roles/ps_servers.hpp"
 #include "engine/state/starting_state.hpp"
-#include "engine/state/state_parts.hpp"
 #include "engine/training/backend.hpp"
 
 namespace mayfly::engine {
