@@ -113,6 +113,7 @@ class Coordinator {
   void check_stop_deadline();
   void go_on();
   void wait(const std::string& detail);
+  void offer_checkpoint();
   void publish();
   void end(const JobEnd::Ending& ending);
 

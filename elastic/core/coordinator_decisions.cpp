@@ -357,9 +357,23 @@ void Coordinator::go_on() {
     wait(*too_few);
   } else if (const auto no_majority = quorum_.lack(membership_)) {
     wait_for_quorum(*no_majority);
+  } else if (options_.steps_need_everybody && has_lost_state(membership_)) {
+    offer_checkpoint();
   } else {
     publish();
   }
+}
+
+/// The candidates join again: one that comes when nobody holds the job's state is offered the
+/// newest checkpoint.
+void Coordinator::offer_checkpoint() {
+  const std::string why = "every holder of step " + std::to_string(value(membership_.committed())) +
+                          " is gone; a checkpoint may be newer than what this member has";
+  for (const auto& candidate : membership_.candidates()) {
+    outbox_.note("left", candidate.first, why);
+    dismiss(candidate.first, {DismissReason::kEvicted, false, why, true});
+  }
+  wait(why);
 }
 
 void Coordinator::wait(const std::string& detail) {

@@ -203,12 +203,27 @@ bool Membership::everybody_has_started() const {
   return started_ == view_->members.size();
 }
 
+/// Somebody holds a state of the job, or is about to. One look at the counts, unless nobody is in a
+/// view.
+bool Membership::may_hold_state() const {
+  using enum Peer::Phase;
+  if (!view_) {
+    return false;
+  }
+  return count(kActive) + count(kStopped) + count(kReturning) + leavers_ > 0 ||
+         std::ranges::any_of(peers_, [](const auto& entry) {
+           return entry.second.phase != kDismissed && entry.second.committed > Step{};
+         });
+}
+
 void Membership::connect(MemberId id, const Hello& hello, Instant now) {
+  const bool is_beside_state = may_hold_state();
   const auto [place, is_new] = peers_.try_emplace(id);
   ENSURE(is_new, "member ids are never reused");
   ++counts_[static_cast<std::size_t>(place->second.phase)];
   introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
   place->second.join.emplace().connected = now;
+  place->second.came_beside_state = is_beside_state;
 }
 
 void Membership::wants_to_leave(MemberId id, const std::string& reason) {
@@ -239,6 +254,7 @@ void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
   }
   enter_phase(loader, Peer::Phase::kReady);
   loader.committed = ready.committed;
+  loader.loaded = ready.committed;
   loader.state_bytes = ready.state_bytes;
   loader.join->ready = now;
 }

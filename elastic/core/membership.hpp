@@ -44,6 +44,7 @@ struct Peer {
   bool leaving = false;
   std::string leave_reason;
   Step committed{};  ///< its own; from Ready, Progress or Stopped
+  Step loaded{};     ///< with which it came
   SpeedMeter speed;
   Stages stages{};            ///< as it said last
   ProcessUse use{};           ///< the same
@@ -56,6 +57,8 @@ struct Peer {
   std::vector<MemberId> donors;      ///< of that state
   std::optional<Instant> caught_up;  ///< in the present view
   std::optional<Join> join;          ///< until its first work is committed
+  /// Others held a state of the job when it connected, so it was not offered a checkpoint.
+  bool came_beside_state = false;
 
   /// It observes, and has not said yet that it holds a state of the job.
   [[nodiscard]] bool lacks_state() const { return observes != ViewId{} && !caught_up.has_value(); }
@@ -206,6 +209,7 @@ class Membership {
  private:
   [[nodiscard]] Peer& peer(MemberId id);
   [[nodiscard]] Peer& active_peer(MemberId id);
+  [[nodiscard]] bool may_hold_state() const;
   void start_counting(const Peer& peer, bool had_started);
   /// Every change of a phase, so that counts_ is right.
   void enter_phase(Peer& peer, Peer::Phase phase);

@@ -324,6 +324,15 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
   return sets;
 }
 
+bool has_lost_state(const Membership& membership) {
+  const Candidates all = membership.candidates();
+  return membership.view() && !all.empty() && std::ranges::all_of(all, [&](const auto& candidate) {
+           const Peer& peer = *candidate.second;
+           return peer.came_beside_state && peer.committed == peer.loaded &&
+                  peer.committed < membership.committed();
+         });
+}
+
 View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> bases,
                const CoordinatorOptions& options) {
   const Candidates candidates = membership.next_members();

@@ -398,10 +398,10 @@ void CoordinatorProcess::end_transfers() {
 /// that of its checkpoint. Members that are lost may not have told their last steps' progress.
 std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
-  const bool is_held = std::ranges::any_of(status.members, [](const auto& member) {
+  const bool is_held = std::ranges::any_of(status.members, [this](const auto& member) {
     using enum elastic::MemberPhase;
     return member.phase == kActive || member.phase == kReturning || member.phase == kLeaving ||
-           member.committed > Step{};
+           member.committed > Step{starting_point_.step};
   });
   if (is_held || !status.in_charge) {
     return std::nullopt;

@@ -273,38 +273,45 @@ Part be_member(const JobConfig& config, const WorkerParts& parts, const Bytes& t
 }
 
 /// What a worker starts with that has taken no part yet. With parameter servers it is read at once.
-Result<StartingState> fresh_state(const WorkerParts& parts) {
-  return parts.transport != nullptr ? joining_state(*parts.job, *parts.layout)
-                                    : starting_state(*parts.job, *parts.layout);
+/// `may_come_late`: a checkpoint that is not there any more may have been followed by newer ones,
+/// which the others or the coordinator have.
+Result<StartingState> fresh_state(const WorkerParts& parts, bool may_come_late) {
+  if (parts.transport == nullptr) {
+    return starting_state(*parts.job, *parts.layout);
+  }
+  Result<StartingState> start = joining_state(*parts.job, *parts.layout);
+  const bool is_gone = !start.ok() && start.error().code == Errc::kNotFound;
+  return is_gone && may_come_late ? undrawn_state(*parts.job, *parts.layout) : std::move(start);
 }
 
 /// What an evicted worker joins again with. In exact reduction its state is one that the job has
 /// had, or is about to have, to the bit, unless it was evicted for that. With rounded sums the
 /// others may compute the step that only it has committed to other bits. Then it starts like any
 /// new worker.
-Result<nn::ModelState> state_to_rejoin_with(const WorkerParts& parts, Part part) {
+Result<StartingState> state_to_rejoin_with(const WorkerParts& parts, StartingState before,
+                                           Part part) {
   if (parts.job->exact() && part.leave.reason != elastic::DismissReason::kCorrupted) {
-    return std::move(part.state);
+    before.state = std::move(part.state);
+    return before;
   }
-  Result<StartingState> start = fresh_state(parts);
-  return start.ok() ? Result<nn::ModelState>(std::move(start).value().state)
-                    : Result<nn::ModelState>(start.error());
+  return fresh_state(parts, true);
 }
 
-/// What a worker that is new takes part with: what it has, or the newest checkpoint of the job, or
-/// that which the job is resumed from, if its coordinator has that and no member has the state.
-/// kRefused if what it has is of another job.
-Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerParts& parts,
-                                          const Bytes& token, const elastic::MemberClient& client,
-                                          StartingState start) {
-  nn::ModelState state = std::move(start.state);
+/// What a worker takes part with that has computed nothing of the job yet: what it has, or the
+/// newest checkpoint of the job, or that which the job is resumed from, if its coordinator has that
+/// and no member has the state. kRefused if what it has is of another job.
+Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
+                          const elastic::MemberClient& client, StartingState& start) {
   const bool has_state = start.checkpoint.has_value();
   const bool may_lack_state = client.joins_late() || !config.launched;
+  if (!has_state && !may_lack_state && !config.resume.empty()) {
+    return Error{Errc::kNotFound, fmt::format("checkpoint {} does not exist", config.resume)};
+  }
   if (parts.transport == nullptr || (!has_state && !may_lack_state)) {
-    return state;
+    return {};
   }
   TransferQuestion question;
-  question.step = state.committed;
+  question.step = start.state.committed;
   question.has_state = has_state;
   question.is_foreign = start.is_foreign;
   question.digest = start.checkpoint.value_or(Digest{});
@@ -318,7 +325,7 @@ Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerP
                              config.coordinator, better.error().detail)};
   }
   if (!better.value()) {
-    return state;
+    return {};
   }
   TRY_ASSIGN(StartingState given, state_of_checkpoint(*parts.job, *parts.layout, *better.value(),
                                                       "the coordinator's checkpoint"));
@@ -326,7 +333,8 @@ Result<nn::ModelState> settle_first_state(const JobConfig& config, const WorkerP
       fmt::format("nobody has the job's state: starting with the coordinator's checkpoint of "
                   "step {}",
                   value(given.state.committed)));
-  return std::move(given).state;
+  start.state = std::move(given).state;
+  return {};
 }
 
 /// Where others find this worker's gradients, or the parameters that it carries.
@@ -349,10 +357,9 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   Untold untold;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
-  std::optional<StartingState> first = std::move(start);
-  nn::ModelState state;
+  const Step first_step = start.state.committed;
   Result<std::unique_ptr<PsServer>> server =
-      start_carried_server(*parts.job, *parts.layout, first->state);
+      start_carried_server(*parts.job, *parts.layout, start.state);
   if (!server.ok()) {
     return fail(server.error(), kExitFailed);
   }
@@ -366,17 +373,15 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       const bool refused = joined.error().code == Errc::kRefused;
       return fail(with_advice(config, joined.error()), refused ? kExitUsage : kExitFailed);
     }
-    if (first) {
-      Result<nn::ModelState> settled =
-          settle_first_state(config, parts, token.value(), *joined.value(), *std::move(first));
+    if (start.state.committed <= first_step) {  // each time: all others may be gone meanwhile
+      const Result<void> settled =
+          settle_state(config, parts, token.value(), *joined.value(), start);
       if (!settled.ok()) {
         return fail(settled.error(), kExitUsage);
       }
-      state = std::move(settled).value();
-      first.reset();
     }
-    Part part = be_member(config, parts, token.value(), *joined.value(), std::move(state), untold,
-                          server.value().get(), signals);
+    Part part = be_member(config, parts, token.value(), *joined.value(), std::move(start.state),
+                          untold, server.value().get(), signals);
     joined.value().reset();  // sends the last messages
     server.value().reset();  // what it held is of no use to the job any more
     if (part.comes_back) {
@@ -395,11 +400,11 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       untold.reports.clear();
       untold.steps.clear();
     }
-    Result<nn::ModelState> kept = state_to_rejoin_with(parts, std::move(part));
+    Result<StartingState> kept = state_to_rejoin_with(parts, std::move(start), std::move(part));
     if (!kept.ok()) {
       return fail(kept.error(), kExitFailed);
     }
-    state = std::move(kept).value();
+    start = std::move(kept).value();
     timeout = Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
   }
 }
@@ -446,7 +451,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (Result<void> built = build(config, parts); !built.ok()) {
     return fail(built.error(), kExitUsage);
   }
-  Result<StartingState> start = fresh_state(parts);
+  Result<StartingState> start = fresh_state(parts, config.launched);
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
   }

@@ -220,7 +220,7 @@ Result<std::unique_ptr<elastic::MemberClient>> ProgramWorker::join(
 }
 
 /// The newest checkpoint of the job, or that which it is resumed from, if no member has the state.
-Result<void> ProgramWorker::settle_first_state(const elastic::MemberClient& client) {
+Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client) {
   if (!client.joins_late() && config_.launched && config_.resume.empty()) {
     return {};
   }
@@ -242,6 +242,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     return;
   }
   bool is_first = true;
+  Step first_step;
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
@@ -261,9 +262,12 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     }
     if (is_first) {
       joined.set_value({});
-      if (Result<void> settled = settle_first_state(*client.value()); !settled.ok()) {
+    }
+    if (is_first || state_->committed() <= first_step) {  // all others may be gone meanwhile
+      if (Result<void> settled = settle_state(*client.value()); !settled.ok()) {
         return finish({elastic::DismissReason::kJobFailed, settled.error().detail, kExitUsage});
       }
+      first_step = is_first ? state_->committed() : first_step;
       is_first = false;
     }
     use(client.value().get());

@@ -78,16 +78,21 @@ Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout&
   return start;
 }
 
+StartingState undrawn_state(const Job& job, const ReductionLayout& layout) {
+  StartingState start;
+  start.state =
+      nn::make_undrawn_state(job.model, exponents_of(job, layout), collectives::kUnsetExponent);
+  start.state.loss_scale = first_loss_scale(job.dtype);
+  return start;
+}
+
 Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout) {
   if (!job.config.resume.empty()) {
     const Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
     return loaded.ok() ? state_of_checkpoint(job, layout, loaded.value().files, loaded.value().path)
                        : Result<StartingState>(loaded.error());
   }
-  StartingState start;
-  start.state =
-      nn::make_undrawn_state(job.model, exponents_of(job, layout), collectives::kUnsetExponent);
-  start.state.loss_scale = first_loss_scale(job.dtype);
+  StartingState start = undrawn_state(job, layout);
   if (!job.initial_weights.has_value()) {
     return start;
   }

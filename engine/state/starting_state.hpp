@@ -42,6 +42,9 @@ struct StartingState {
 /// worker that joins a running job never needs them.
 [[nodiscard]] Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout);
 
+/// Of a worker that gets all from others: no step, and no weights yet.
+[[nodiscard]] StartingState undrawn_state(const Job& job, const ReductionLayout& layout);
+
 /// The weights of a fine-tuning job (the setting init_from).
 struct InitialWeights {
   std::string path;  ///< of the file or the checkpoint folder, "latest" resolved

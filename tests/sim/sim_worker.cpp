@@ -136,9 +136,12 @@ void SimWorker::carry_out(const member_effect::AskForBoundary& ask) {
   }
 }
 
-void SimWorker::carry_out(const member_effect::Leave& /*leave*/) {
+void SimWorker::carry_out(const member_effect::Leave& leave) {
   has_left_ = true;
   die(false);
+  if (leave.may_rejoin && !has_worked_) {  // a real one comes back in any case
+    world_.add_worker();
+  }
 }
 
 // --- the trainer
@@ -200,6 +203,7 @@ void SimWorker::take_state() {
 
 void SimWorker::start_computing() {
   position_ = committed_;
+  has_worked_ = true;
   give(member_event::StateSynced{view_->id});
   if (committed_ == world_.scenario().steps) {
     do_the_rest();

@@ -129,6 +129,7 @@ class SimWorker {
   Duration microbatch_time_;
   bool alive_ = true;
   bool has_left_ = false;
+  bool has_worked_ = false;  // with a state of the job
   Instant frozen_until_;
   std::optional<MemberId> id_;
   std::optional<elastic::Member> member_;

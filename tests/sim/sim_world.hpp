@@ -100,6 +100,8 @@ class SimWorld {
   /// A member whose state is wrong committed a step of this view.
   void on_wrong_commit(MemberId member, std::uint64_t step, const elastic::View& view);
   [[nodiscard]] const SimWorker& worker_at(MemberId member) const;
+  /// A new one, which may have found a checkpoint.
+  void add_worker();
   /// Those of the last view that could vote on whose state is wrong.
   [[nodiscard]] std::size_t healthy_members() const;
   [[nodiscard]] const SimClock& clock_of(std::size_t worker) const {
@@ -134,7 +136,6 @@ class SimWorld {
   };
 
   // sim_world.cpp: network and coordinator
-  void add_worker();
   void give(elastic::CoordinatorEvent event);
   void catch_up();
   void handle(const elastic::CoordinatorEvent& event);

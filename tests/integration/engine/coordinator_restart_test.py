@@ -103,6 +103,20 @@ def resumed_from_what_is_gone():
     finish(job)
 
 
+def replaced_in_what_is_resumed():
+    """Workers that come when that checkpoint has gone get the job's state from the others."""
+    old = run_until(12)
+    run = Run(JOB + ["--resume", old.run_dir, "--workers", "2", "--checkpoint-every", "2",
+                     "--keep-checkpoints", "1", "--chaos",
+                     "kill@step=30:worker=1,join@step=31"] + lingering(31),
+              run_dir=old.run_dir)
+    summary = run.finish()
+    expect(summary["final_digest"] == undisturbed(), f"{summary}\n{run.logs()}")
+    joined = [e for e in run.events("view") if len(e.get("members", [])) == 2]
+    expect(len(joined) >= 2, f"{joined}\n{run.logs()}")
+    old.remove()
+
+
 def records_behind_the_checkpoint():
     """All are lost, and the records of the last steps never came to the disk, but a checkpoint."""
     job = cluster(["--checkpoint-every", "10"] + SLOW)
@@ -145,5 +159,6 @@ if __name__ == "__main__":
         "before_its_files": before_its_files,
         "resumed_before_the_first_view": resumed_before_the_first_view,
         "resumed_from_what_is_gone": resumed_from_what_is_gone,
+        "replaced_in_what_is_resumed": replaced_in_what_is_resumed,
         "records_behind_the_checkpoint": records_behind_the_checkpoint,
         "replaced_checkpoint": replaced_checkpoint}))

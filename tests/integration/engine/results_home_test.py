@@ -122,6 +122,23 @@ def all_workers_lost():
     remove(job)
 
 
+def rejoined_without_its_state():
+    """With rounded sums an evicted worker starts anew. If the others are lost meanwhile, it goes on
+    with the newest checkpoint, as a worker would that is started then."""
+    job = cluster(2, extra=["--reduction", "fp32", "--checkpoint-every", "10",
+                            "--min-workers", "1"] + lingering(25))
+    stays, goes = start_workers(job, 2)
+    job.wait_for(lambda: 20 in [e["step"] for e in events(job, "checkpoint_received")], "step 20")
+    stays.signal(signal.SIGSTOP)
+    job.wait_for(lambda: events(job, "lost") or events(job, "evicted"), "it is evicted")
+    goes.kill()
+    stays.signal(signal.SIGCONT)
+    job.run.finish()
+    views = [e for e in events(job, "view") if len(e.get("members", [])) == 1]
+    expect(views[-1]["committed"] >= 20, views)
+    remove(job)
+
+
 def last_notice():
     """Two workers that are told to go, both at once: neither can be spared, as nobody else has the
     state, so they write checkpoints until they are gone. The next one goes on from there."""
@@ -315,6 +332,7 @@ if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "done": done, "stopped": stopped, "by_time": by_time,
         "all_workers_lost": all_workers_lost, "last_notice": last_notice,
+        "rejoined_without_its_state": rejoined_without_its_state,
         "last_of_two": last_of_two,
         "stopped_after_a_loss": stopped_after_a_loss,
         "foreign_checkpoints": foreign_checkpoints, "later_checkpoint": later_checkpoint,

@@ -217,15 +217,44 @@ TEST(CoordinatorObservers, NobodyWaitsLongForASlowOne) {
   EXPECT_EQ(job.sent<Stop>(k1).size(), 1U);
 }
 
-TEST(CoordinatorObservers, IfOnlyObserversAreLeftTheJobStartsOverFromWhatTheyLoaded) {
+TEST(CoordinatorObservers, IfOnlyObserversAreLeftTheyJoinAgainToBeOfferedACheckpoint) {
   CoordinatorHarness job = observed();
   job.give(coordinator_event::SentinelReport{k1, "died"});
   job.give(coordinator_event::SentinelReport{k2, "died"});
   observer_stopped(job, k3, 15);
+  ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1U);
+  EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+  EXPECT_FALSE(job.noted("restarted"));
+  const MemberId again = join(job, 10, kLarge);
   EXPECT_TRUE(job.noted("restarted"));
-  EXPECT_EQ(job.view_members(), (Members{k3}));
+  EXPECT_EQ(job.view_members(), (Members{again}));
+  EXPECT_EQ(job.view().committed, Step{10});
+}
+
+TEST(CoordinatorObservers, WhoReceivedASmallStateWhenTheLastHolderWentJoinsAgain) {
+  CoordinatorHarness job = running();
+  const MemberId behind = join(job, 0, kLarge - 1);
+  job.stopped(k1, 12);
+  job.stopped(k2, 12);
+  job.say(behind, Formed{job.view().id});
+  job.give(coordinator_event::SentinelReport{k1, "died"});
+  job.give(coordinator_event::SentinelReport{k2, "died"});
+  job.stopped(behind, 0);
+  ASSERT_EQ(job.sent<Dismiss>(behind).size(), 1U);
+  EXPECT_TRUE(job.sent<Dismiss>(behind)[0].may_rejoin);
+}
+
+TEST(CoordinatorObservers, WhoLoadedWhileTheLastHolderWentJoinsAgain) {
+  CoordinatorHarness job = running();
+  const MemberId loading = job.connect();
+  job.give(coordinator_event::SentinelReport{k1, "died"});
+  job.give(coordinator_event::SentinelReport{k2, "died"});
+  job.say(loading, Ready{Step{0}, kLarge});
+  ASSERT_EQ(job.sent<Dismiss>(loading).size(), 1U);
+  EXPECT_TRUE(job.sent<Dismiss>(loading)[0].may_rejoin);
+  const MemberId first = join(job, 0, kLarge);  // there was no checkpoint: the job starts over
+  EXPECT_EQ(job.view_members(), (Members{first}));
   EXPECT_EQ(job.view().committed, Step{0});
-  EXPECT_FALSE(job.view().has_observers());
 }
 
 TEST(CoordinatorObservers, TheJobEndsWithoutWaitingForThem) {

@@ -205,12 +205,15 @@ TEST(CoordinatorLoss, AMemberThatDoesNotStopInTimeIsEvicted) {
   EXPECT_EQ(job.view_members(), Members{k2});
 }
 
-TEST(CoordinatorLoss, IfAllMembersDieReadyJoinersGoOnFromTheirOwnState) {
+TEST(CoordinatorLoss, IfAllMembersDieReadyJoinersComeAgainAndGoOnFromWhatTheyHaveThen) {
   CoordinatorHarness job = running_job(1, 10);
-  const MemberId joiner = job.join(5);
+  const MemberId joiner = job.join(3);
   EXPECT_EQ(job.sent<Stop>(k1), (std::vector<Stop>{{ViewId{1}, true, true}}));
   job.give(coordinator_event::ConnectionLost{k1, "reset"});
-  EXPECT_EQ(job.view_members(), Members{joiner});
+  ASSERT_EQ(job.sent<Dismiss>(joiner).size(), 1U);
+  EXPECT_TRUE(job.sent<Dismiss>(joiner)[0].may_rejoin);
+  const MemberId again = job.join(5);
+  EXPECT_EQ(job.view_members(), Members{again});
   EXPECT_EQ(job.view().committed, Step{5});
   EXPECT_TRUE(job.noted("restarted"));
 }
