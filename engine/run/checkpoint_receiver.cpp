@@ -1,8 +1,6 @@
 #include "engine/run/checkpoint_receiver.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,7 +18,6 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kTransfersMax = 64;
 constexpr std::size_t kManifestBytesMax = 1U << 20;
 constexpr std::uint64_t kSpareBytes = 16U << 20;  // that the disk keeps for the run's records
 
@@ -34,58 +31,25 @@ CheckpointReceiver::CheckpointReceiver(const Job& job, StartingPoint start,
       settings_(std::move(settings)),
       hooks_(std::move(hooks)),
       folder_(job.config.run_dir + "/checkpoints"),
-      newest_(newest),
       lacks_facts_(hooks_.on_facts != nullptr),
-      thread_([this] { run(); }) {}
-
-CheckpointReceiver::~CheckpointReceiver() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_closing_ = true;
-    transfers_.clear();
-    if (const int fd = serving_; fd >= 0) {
-      ::shutdown(fd, SHUT_RDWR);
-    }
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+      newest_(newest) {}
 
 void CheckpointReceiver::take(UniqueFd socket, std::string host) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_closing_) {
-      return;
-    }
-    if (transfers_.size() == kTransfersMax) {  // whoever was kept waiting tries again
-      transfers_.pop_front();
-      --pending_;
-    }
-    transfers_.push_back({std::move(socket), std::move(host)});
-    ++pending_;
-  }
-  changed_.notify_all();
+  requests_.add({std::move(socket), std::move(host)},
+                [this](Transfer& transfer) { return serve(transfer); });
 }
 
-void CheckpointReceiver::run() {
-  pthread_setname_np(pthread_self(), "results");
-  while (true) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return is_closing_ || !transfers_.empty(); });
-    if (is_closing_) {
-      return;
-    }
-    Transfer transfer = std::move(transfers_.front());
-    transfers_.pop_front();
-    serving_ = transfer.socket.get();
-    lock.unlock();
-    if (const Result<void> served = serve(transfer); !served.ok()) {
-      log::info(fmt::format("checkpoint from {}: {}", transfer.host, served.error().detail));
-    }
-    lock.lock();
-    serving_ = -1;
-    --pending_;
+std::optional<Step> CheckpointReceiver::newest() const {
+  const std::lock_guard lock(mutex_);
+  return newest_;
+}
+
+void CheckpointReceiver::is_here(const ReceivedCheckpoint& received) {
+  {
+    const std::lock_guard lock(mutex_);
+    newest_ = received.step;
   }
+  hooks_.on_received(received);
 }
 
 Result<void> CheckpointReceiver::serve(Transfer& transfer) {
@@ -104,13 +68,16 @@ Result<void> CheckpointReceiver::serve(Transfer& transfer) {
     return Error{Errc::kInvalidInput, "the job is not complete"};
   }
   switch (kind) {
-    case TransferRequest::Kind::kOffer: return receive(transfer, request.value().offer);
+    case TransferRequest::Kind::kOffer:
+      offers_.add(std::move(transfer), [this, offer = request.value().offer](Transfer& sender) {
+        return receive(sender, offer);
+      });
+      return {};
     case TransferRequest::Kind::kQuestion: return answer(transfer, request.value().question);
     case TransferRequest::Kind::kSettings: return tell_settings(transfer, request.value().machine);
     case TransferRequest::Kind::kFacts: return take_facts(transfer, request.value().facts);
     case TransferRequest::Kind::kData: return pass_on(transfer);
     case TransferRequest::Kind::kEvaluate:
-      serving_ = -1;
       hooks_.on_evaluator(std::move(transfer.socket), transfer.host, request.value().machine);
       return {};
   }
@@ -133,7 +100,6 @@ Result<void> CheckpointReceiver::pass_on(Transfer& transfer) {
     answer.text = "it has no data set to send, as its --data is not there";
     return send_frame(transfer.socket.get(), encode(answer));
   }
-  serving_ = -1;
   hooks_.on_data(std::move(transfer.socket), transfer.host);
   return {};
 }
@@ -191,7 +157,8 @@ bool CheckpointReceiver::has(const TransferOffer& offer) const {
 /// Of a worker that was cut off for a while. Parameter servers may fall back, and then an earlier
 /// step is the newest.
 bool CheckpointReceiver::comes_too_late(const TransferOffer& offer) const {
-  return newest_ && offer.step < *newest_ && !uses_parameter_servers(job_.config);
+  const std::optional<Step> here = newest();
+  return here && offer.step < *here && !uses_parameter_servers(job_.config);
 }
 
 Result<void> CheckpointReceiver::receive(const Transfer& transfer, const TransferOffer& offer) {
@@ -212,9 +179,7 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
     if (const Result<void> named = name_latest(folder_, offer.step); !named.ok()) {
       return refuse(named.error().detail);
     }
-    newest_ = offer.step;
-    hooks_.on_received(
-        {offer.step, folder_of_checkpoint(folder_, offer.step), transfer.host, 0, Duration(0)});
+    is_here({offer.step, folder_of_checkpoint(folder_, offer.step), transfer.host, 0, Duration(0)});
     return send_frame(fd, encode(answer));
   }
   if (const auto reason = reason_to_refuse(offer)) {
@@ -261,8 +226,7 @@ Result<void> CheckpointReceiver::save(const Transfer& transfer, Instant began,
   }
   TRY_ASSIGN(std::string saved,
              save_checkpoint(folder_, files, step, job_.config.keep_checkpoints));
-  newest_ = step;
-  hooks_.on_received({step, saved, transfer.host, travelled, monotonic_now() - began});
+  is_here({step, saved, transfer.host, travelled, monotonic_now() - began});
   return {};
 }
 
@@ -282,7 +246,7 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(
   }
   // The others could not take a step together with it: they would evict it as soon as it joins.
   if (const std::optional<Step> held = hooks_.step_of_holders();
-      held && asked.step > std::max(*held, newest_.value_or(Step{}))) {
+      held && asked.step > std::max(*held, newest().value_or(Step{}))) {
     return fmt::format("its checkpoint (--resume) is of step {}, the job is at step {} only",
                        value(asked.step), value(*held));
   }
@@ -298,7 +262,7 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
   }
   const auto is_useful = [&](const LoadedCheckpoint& checkpoint) {
     const Step step = checkpoint.info.committed;
-    return step <= std::max(*last, newest_.value_or(Step{})) &&
+    return step <= std::max(*last, newest().value_or(Step{})) &&
            (step > asked.step || !asked.has_state);
   };
   Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);

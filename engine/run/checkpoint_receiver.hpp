@@ -3,21 +3,18 @@
 // The coordinator's side of checkpoints that travel (checkpoint_transfer.hpp): takes what workers
 // have written into its own run directory, and gives the newest, or that which the job is resumed
 // from, to a worker that joins when nobody holds the job's state; tells workers the settings of the
-// job. One connection after the other, on a thread of its own.
+// job. Checkpoints are taken one after the other, and requests beside them.
 
-#include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "base/unique_fd.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/connection_queue.hpp"
 #include "engine/run/run_history.hpp"
 
 namespace mayfly::engine {
@@ -34,7 +31,7 @@ struct ReceivedCheckpoint {
 class CheckpointReceiver {
  public:
   struct Hooks {
-    /// On the receiver's thread.
+    /// This and what follows is called by threads of the receiver.
     std::function<void(const ReceivedCheckpoint&)> on_received;
     std::function<void(const std::string& why)> on_refused;
     /// If nobody holds the job's state: the last committed step, or that which the job begins with.
@@ -44,9 +41,9 @@ class CheckpointReceiver {
     /// If the job is not complete: a worker's facts of it. Returns when the job is complete, or why
     /// it cannot be with these. Null: the job is complete, and nobody is asked for facts.
     std::function<Result<void>(const JobFacts&)> on_facts;
-    /// Serves a worker that asks for the data set, elsewhere than on the receiver's thread.
+    /// Serves a worker that asks for the data set, elsewhere than on the receiver's threads.
     std::function<void(UniqueFd socket, std::string host)> on_data = {};
-    /// Serves an evaluator, elsewhere than on the receiver's thread.
+    /// Serves an evaluator, elsewhere than on the receiver's threads.
     std::function<void(UniqueFd socket, std::string host, std::string machine)> on_evaluator = {};
     /// What a machine of this name is told besides the settings, as TOML. Null: nothing.
     std::function<std::string(const std::string& machine)> on_settings = {};
@@ -56,21 +53,14 @@ class CheckpointReceiver {
   /// taken. `settings`: what is told to who asks.
   CheckpointReceiver(const Job& job, StartingPoint start, std::optional<Step> newest,
                      std::string settings, Hooks hooks);
-  /// Breaks off what is under way.
-  ~CheckpointReceiver();
-
   /// Serves this connection in its turn. Any thread.
   void take(UniqueFd socket, std::string host);
   /// Whether a connection is being served or waits for it. Any thread.
-  [[nodiscard]] bool is_busy() const { return pending_ > 0; }
+  [[nodiscard]] bool is_busy() const { return requests_.is_busy() || offers_.is_busy(); }
 
  private:
-  struct Transfer {
-    UniqueFd socket;
-    std::string host;
-  };
+  using Transfer = ConnectionQueue::Connection;
 
-  void run();
   [[nodiscard]] Result<void> serve(Transfer& transfer);
   [[nodiscard]] Result<void> receive(const Transfer& transfer, const TransferOffer& offer);
   [[nodiscard]] Result<void> save(const Transfer& transfer, Instant began, std::uint64_t travelled);
@@ -84,24 +74,22 @@ class CheckpointReceiver {
   [[nodiscard]] bool has(const TransferOffer& offer) const;
   [[nodiscard]] bool comes_too_late(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<LoadedCheckpoint> better_than(const TransferQuestion& asked) const;
+  [[nodiscard]] std::optional<Step> newest() const;
+  void is_here(const ReceivedCheckpoint& received);
 
   const Job& job_;
   const StartingPoint start_;
   const std::string settings_;
   const Hooks hooks_;
   const std::string folder_;                    // of checkpoints
-  std::optional<IncomingCheckpoint> incoming_;  // the thread's: what broke off goes on
-  std::optional<Step> newest_;                  // the thread's: here, of this part of the run
-  bool lacks_facts_;                            // the thread's: the job is not complete
-  std::atomic<int> pending_{0};
-  std::atomic<int> serving_{-1};  // the descriptor that ~CheckpointReceiver() shuts down
+  bool lacks_facts_;                            // of requests_: the job is not complete
+  std::optional<IncomingCheckpoint> incoming_;  // of offers_: what broke off goes on
+  mutable std::mutex mutex_;
+  std::optional<Step> newest_;  // guarded by mutex_; here, of this part of the run
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Transfer> transfers_;  // guarded by mutex_
-  bool is_closing_ = false;         // guarded by mutex_
-
-  std::thread thread_;
+  // A checkpoint may travel for a minute. Whoever wants to join does not wait for it.
+  ConnectionQueue offers_{"results"};
+  ConnectionQueue requests_{"requests"};
 };
 
 }  // namespace mayfly::engine

@@ -20,6 +20,9 @@ constexpr Duration kRetryAfter = seconds(1);
 /// With nobody to take it, a process that is to end does not wait for longer.
 constexpr Duration kClosingPatience = seconds(5);
 constexpr Duration kTurn = milliseconds(50);
+/// A worker that took silence for an answer might begin from nothing what a checkpoint has.
+constexpr Duration kAskTimeout = seconds(60);
+constexpr Duration kAskAgainAfter = milliseconds(200);
 constexpr std::size_t kUploadChunkBytes = 128U << 10;
 
 }  // namespace
@@ -42,7 +45,10 @@ CheckpointUploader::CheckpointUploader(std::vector<std::string> endpoints, Bytes
 CheckpointUploader::~CheckpointUploader() {
   is_urgent_ = true;
   moved_ = monotonic_now();
-  is_closing_ = true;
+  {
+    const std::lock_guard lock(mutex_);  // else the thread may be about to wait for it
+    is_closing_ = true;
+  }
   changed_.notify_all();
   thread_.join();
 }
@@ -226,15 +232,27 @@ Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, Byte
 
 Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
     const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question) {
-  for (const std::string& endpoint : endpoints) {
-    Result<std::optional<nn::CheckpointFiles>> answer = ask(endpoint, token, question);
-    if (answer.ok() || answer.error().code == Errc::kRefused) {
-      return answer;
+  const Instant deadline = monotonic_now() + kAskTimeout;
+  while (true) {
+    bool is_answered = false;
+    for (const std::string& endpoint : endpoints) {  // a standby knows of nothing
+      Result<std::optional<nn::CheckpointFiles>> answer = ask(endpoint, token, question);
+      const bool is_said =
+          answer.ok() ? answer.value().has_value() : answer.error().code == Errc::kRefused;
+      if (is_said) {
+        return answer;
+      }
+      if (!answer.ok()) {
+        log::info(
+            fmt::format("{} does not say what to start with: {}", endpoint, answer.error().detail));
+      }
+      is_answered = is_answered || answer.ok();
     }
-    log::info(
-        fmt::format("{} does not say what to start with: {}", endpoint, answer.error().detail));
+    if (is_answered || monotonic_now() >= deadline) {
+      return std::optional<nn::CheckpointFiles>();
+    }
+    std::this_thread::sleep_for(kAskAgainAfter);
   }
-  return std::optional<nn::CheckpointFiles>();
 }
 
 CheckpointWriter::CheckpointWriter(const Job& job, std::string folder, Listener listener,

@@ -84,8 +84,9 @@ class CheckpointUploader {
   std::thread thread_;
 };
 
-/// Asks the first of these coordinators that answers what a worker should start with: a checkpoint,
-/// or nothing if what it has is right. kRefused with the coordinator's reason if that is wrong.
+/// Asks these coordinators what a worker should start with: a checkpoint, or nothing if what it has
+/// is right. Again for up to a minute as long as none answers; then nothing. kRefused with the
+/// coordinator's reason if what it has is wrong.
 [[nodiscard]] Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
     const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question);
 

@@ -1,0 +1,75 @@
+#include "engine/run/connection_queue.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr std::size_t kWaitingMax = 64;
+
+}  // namespace
+
+ConnectionQueue::ConnectionQueue(const char* thread) : thread_([this] { run(); }) {
+  pthread_setname_np(thread_.native_handle(), thread);
+}
+
+ConnectionQueue::~ConnectionQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closing_ = true;
+    waiting_.clear();
+    if (serving_ >= 0) {
+      ::shutdown(serving_, SHUT_RDWR);
+    }
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ConnectionQueue::add(Connection connection, Serve serve) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closing_) {
+      return;
+    }
+    if (waiting_.size() == kWaitingMax) {
+      waiting_.pop_front();
+      --pending_;
+    }
+    waiting_.push_back({std::move(connection), std::move(serve)});
+    ++pending_;
+  }
+  changed_.notify_all();
+}
+
+void ConnectionQueue::run() {
+  while (true) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
+    if (is_closing_) {
+      return;
+    }
+    Entry entry = std::move(waiting_.front());
+    waiting_.pop_front();
+    // A copy: the destructor never shuts down a number that is another file's by now.
+    const UniqueFd own(::fcntl(entry.connection.socket.get(), F_DUPFD_CLOEXEC, 0));
+    serving_ = own.get();
+    lock.unlock();
+    if (const Result<void> served = entry.serve(entry.connection); !served.ok()) {
+      log::info(
+          fmt::format("connection from {}: {}", entry.connection.host, served.error().detail));
+    }
+    lock.lock();
+    serving_ = -1;
+    --pending_;
+  }
+}
+
+}  // namespace mayfly::engine

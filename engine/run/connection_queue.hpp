@@ -1,0 +1,56 @@
+#pragma once
+
+// Connections that a thread of their own serves, one after the other.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace mayfly::engine {
+
+class ConnectionQueue {
+ public:
+  struct Connection {
+    UniqueFd socket;
+    std::string host;  ///< for logs
+  };
+  /// On the thread of the queue. May take the socket away, for somebody else to serve it.
+  using Serve = std::function<Result<void>(Connection&)>;
+
+  /// `thread`: its name, at most 15 characters.
+  explicit ConnectionQueue(const char* thread);
+  /// Breaks off what is under way; what waits is not served.
+  ~ConnectionQueue();
+
+  /// Serves this connection in its turn. If too many wait, the one that has waited longest is
+  /// closed: whoever it belongs to tries again. Any thread.
+  void add(Connection connection, Serve serve);
+  /// Whether a connection is being served or waits for it. Any thread.
+  [[nodiscard]] bool is_busy() const { return pending_ > 0; }
+
+ private:
+  struct Entry {
+    Connection connection;
+    Serve serve;
+  };
+
+  void run();
+
+  std::atomic<int> pending_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Entry> waiting_;  // guarded by mutex_
+  int serving_ = -1;           // guarded by mutex_; what ~ConnectionQueue() shuts down
+  bool is_closing_ = false;    // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace mayfly::engine
