@@ -72,6 +72,13 @@ void BucketTuner::pack(std::span<std::byte> out) const {
   std::memcpy(out.data() + sizeof head, samples_.data(), samples_.size() * sizeof(std::uint32_t));
 }
 
+std::uint32_t BucketTuner::tries_in(ByteSpan packed) {
+  std::uint32_t committed = 0;
+  ENSURE(packed.size() >= sizeof committed, "the content of a tuner");
+  std::memcpy(&committed, packed.data(), sizeof committed);
+  return committed;
+}
+
 Result<void> BucketTuner::unpack(ByteSpan packed) {
   std::uint32_t head[2] = {};
   if (packed.size() != packed_size()) {

@@ -36,9 +36,14 @@ class BucketTuner {
   /// Median microseconds of a step with the present size; 0 if not known.
   [[nodiscard]] std::uint32_t typical_us() const { return median(candidate_of(committed_)); }
 
+  /// Whether there is more than one size.
+  [[nodiscard]] bool tries() const { return candidates_.size() > 1; }
+
   /// The content for a member that joins, always packed_size() bytes.
   [[nodiscard]] std::size_t packed_size() const;
   void pack(std::span<std::byte> out) const;
+  /// The steps in which a tuner with this content has tried sizes.
+  [[nodiscard]] static std::uint32_t tries_in(ByteSpan packed);
   /// kCorrupt if the bytes are no such content.
   [[nodiscard]] Result<void> unpack(ByteSpan packed);
 

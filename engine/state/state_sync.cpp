@@ -23,9 +23,8 @@ std::vector<Rank> senders_of(const elastic::View& view, std::size_t state_bytes)
 }
 
 Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
-                                                   const elastic::View& view,
-                                                   const DonorAddress& own, bool is_behind,
-                                                   BucketTuner& tuner, Instant deadline) {
+                                                   const DonorAddress& own, BucketTuner& tuner,
+                                                   Instant deadline) {
   const std::size_t tuner_bytes = tuner.packed_size();
   const std::size_t each = sizeof own + tuner_bytes;
   Bytes mine(each);
@@ -34,17 +33,15 @@ Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
   Bytes all(each * group.size());
   TRY(group.wait_or_abort(*group.all_gather(mine, all), deadline));
   std::vector<DonorAddress> addresses(group.size());
+  ByteSpan most;
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
     std::memcpy(&addresses[rank], all.data() + rank * each, sizeof own);
+    const ByteSpan tried = ByteSpan(all).subspan(rank * each + sizeof own, tuner_bytes);
+    if (rank == 0 || BucketTuner::tries_in(tried) > BucketTuner::tries_in(most)) {
+      most = tried;
+    }
   }
-  const ByteSpan tried = ByteSpan(all).subspan(value(view.source) * each + sizeof own, tuner_bytes);
-  if (is_behind) {
-    TRY(tuner.unpack(tried));
-  } else if (!std::ranges::equal(tried, ByteSpan(mine).subspan(sizeof own))) {
-    return Error{Errc::kDiverged,
-                 fmt::format("what this worker tried about buckets differs from that of rank {}",
-                             value(view.source))};
-  }
+  TRY(tuner.unpack(most));
   return addresses;
 }
 
@@ -76,10 +73,11 @@ Result<void> sync_observers(collectives::Group& group, const elastic::View& view
   Bytes message(tuner.packed_size() + own_numbers.size());
   tuner.pack(std::span(message).first(tuner.packed_size()));
   std::ranges::copy(own_numbers, std::span(message).subspan(tuner.packed_size()).begin());
-  const Bytes own = message;
   TRY(group.wait_or_abort(*group.broadcast(message, view.source), deadline));
+  TRY(tuner.unpack(ByteSpan(message).first(tuner.packed_size())));
+  const ByteSpan of_source = ByteSpan(message).subspan(tuner.packed_size());
   if (observes) {
-    std::ranges::copy(ByteSpan(message).subspan(tuner.packed_size()), own_numbers.begin());
+    std::ranges::copy(of_source, own_numbers.begin());
     std::copy_n(numbers.begin(), exponents.size(), exponents.begin());
     if (scale.has_value()) {
       scale = nn::LossScale{numbers[exponents.size()], numbers[exponents.size() + 1]};
@@ -88,9 +86,9 @@ Result<void> sync_observers(collectives::Group& group, const elastic::View& view
                                                  value(view.source))};
       }
     }
-    return tuner.unpack(ByteSpan(message).first(tuner.packed_size()));
+    return {};
   }
-  if (own != message) {
+  if (!std::ranges::equal(of_source, own_numbers)) {
     return Error{
         Errc::kDiverged,
         fmt::format(

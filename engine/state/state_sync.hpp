@@ -23,13 +23,12 @@ namespace mayfly::engine {
 /// so many of donors_of(view) that each has some megabytes to send. Equal on all members. Pure.
 [[nodiscard]] std::vector<Rank> senders_of(const elastic::View& view, std::size_t state_bytes);
 
-/// In a view with a member that is behind: all members exchange their addresses as donors and the
-/// content of their bucket tuners. A member that `is_behind` takes the content from the source; the
-/// others check that theirs is the same, kDiverged if it is not. Returns the addresses by rank.
+/// All members exchange their addresses as donors and the content of their bucket tuners, and all
+/// take that of the one who has tried most: a member that comes with the state has tried nothing.
+/// Returns the addresses by rank.
 [[nodiscard]] Result<std::vector<DonorAddress>> exchange_senders(collectives::Group& group,
-                                                                 const elastic::View& view,
                                                                  const DonorAddress& own,
-                                                                 bool is_behind, BucketTuner& tuner,
+                                                                 BucketTuner& tuner,
                                                                  Instant deadline);
 
 /// For a member that is behind: the packed state of the view, `state_bytes` long, from its senders;
@@ -40,9 +39,9 @@ namespace mayfly::engine {
                                               ByteSpan token = {});
 
 /// In a view with observers: all members exchange what observers need for its reductions, which is
-/// the exponents and the loss scale of the next step and the content of the bucket tuner. A member
-/// that `observes` takes them, kCorrupt if no job can have such a scale; the others check that
-/// theirs are the same, kDiverged if they are not.
+/// the exponents and the loss scale of the next step and the content of the bucket tuner. All take
+/// the source's tuner. A member that `observes` takes the rest, too, kCorrupt if no job can have
+/// such a scale; the others check that theirs is the same, kDiverged if it is not.
 [[nodiscard]] Result<void> sync_observers(collectives::Group& group, const elastic::View& view,
                                           bool observes, std::vector<std::int32_t>& exponents,
                                           std::optional<nn::LossScale>& scale, BucketTuner& tuner,

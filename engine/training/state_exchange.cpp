@@ -84,7 +84,7 @@ Result<void> StateExchange::agree(const elastic::View& view, collectives::Group&
     return agree_with_observers(view, group, deadline);
   }
   ENSURE(state_.committed() <= view.committed, "no member is ahead of its view");
-  if (view.anyone_behind()) {
+  if (view.anyone_behind() || tuner_.tries()) {
     return catch_up(view, group, stop_fd, deadline);
   }
   ENSURE(state_.committed() == view.committed, "nobody is behind, so neither are we");
@@ -92,12 +92,14 @@ Result<void> StateExchange::agree(const elastic::View& view, collectives::Group&
 }
 
 /// The state is sent to members that lack it. All other members exchange addresses and continue:
-/// they need the members that are behind only in the reduction.
+/// they need the members that are behind only in the reduction. And all go on trying sizes of
+/// buckets from the same place, also if nobody is behind: one may have come with the state.
 Result<void> StateExchange::catch_up(const elastic::View& view, collectives::Group& group,
                                      int stop_fd, Instant deadline) {
   const bool is_behind = state_.committed() < view.committed;
-  const DonorAddress own = is_behind ? DonorAddress{} : offer_to_members_behind(view);
-  TRY_ASSIGN(const auto senders, exchange_senders(group, view, own, is_behind, tuner_, deadline));
+  const bool gives = !is_behind && view.anyone_behind();
+  const DonorAddress own = gives ? offer_to_members_behind(view) : DonorAddress{};
+  TRY_ASSIGN(const auto senders, exchange_senders(group, own, tuner_, deadline));
   return is_behind ? take_state(view, senders, stop_fd) : Result<void>();
 }
 

@@ -26,6 +26,7 @@ void StepWork::compute(Step step, const elastic::MicrobatchSet& share,
     attempt_ = 0;
     held_ = {};
     exponents_ = exponents;
+    bucket_elements_ = bucket_elements;
     layout_.cut_buckets(bucket_elements);  // no thread reads it: the computer is idle
     begin();
   }

@@ -53,6 +53,10 @@ class StepWork {
   [[nodiscard]] Step step() const { return step_; }
   /// Whether its exponents were raised after the members had agreed on others.
   [[nodiscard]] bool has_other_exponents() const { return attempt_ > 0; }
+  /// Whether it has begun with buckets of another size.
+  [[nodiscard]] bool has_other_buckets(std::size_t elements) const {
+    return step_ != Step{} && bucket_elements_ != elements;
+  }
   [[nodiscard]] const std::vector<std::int32_t>& exponents() const { return exponents_; }
   /// The microbatches in the sums of `step` that can be used in the next view.
   [[nodiscard]] elastic::MicrobatchSet held_for(Step step) const;
@@ -72,6 +76,7 @@ class StepWork {
   std::uint32_t attempt_ = 0;            // how often its exponents were raised
   elastic::MicrobatchSet held_;          // in the sums, or being computed
   std::vector<std::int32_t> exponents_;  // with which it is quantised
+  std::size_t bucket_elements_ = 0;      // of its buckets, at most
   Step prefetched_{};                    // that was last requested from the feed
 };
 

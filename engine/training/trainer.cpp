@@ -38,7 +38,8 @@ std::vector<std::size_t> candidate_sizes(const BucketSize& size, const Reduction
   if (!size.tuned) {
     return sizes;
   }
-  ReductionLayout cut = layout;
+  ReductionLayout cut = layout;  // which a membership before this one may have cut otherwise
+  cut.cut_buckets(size.elements);
   std::vector<std::size_t> counts = {cut.buckets().size()};
   for (std::size_t elements = kTunedElementsMin; elements <= kTunedElementsMax; elements *= 4) {
     cut.cut_buckets(elements);
@@ -102,6 +103,7 @@ void Trainer::save_before_leaving() {
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   parts_.computer.clear_interrupt();
   exchange_.wait_until_copied();
+  checks_.begin_view();  // the report of a view that is over already has no dispute of the last one
   if (parts_.link.is_over(view.id)) {
     return {false, Error{Errc::kAborted, "the view was over before it began"}};
   }
@@ -149,7 +151,6 @@ collectives::GroupSpec Trainer::begin_view(const elastic::View& view) {
       peers_.push_back(member.address);
     }
   }
-  checks_.begin_view();
   clock_.begin_view();
   work_.begin_view();
   exchange_.begin_view(view);
@@ -210,7 +211,8 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
     parts_.client.post(elastic::member_event::StateSynced{view.id});
     reports_.repeat(view, part_);
   }
-  if (work_.has_other_exponents()) {  // not agreed on yet: the step starts over
+  // Not agreed on yet: the step starts over.
+  if (work_.has_other_exponents() || work_.has_other_buckets(tuner_.elements())) {
     work_.discard();
   }
   return {};

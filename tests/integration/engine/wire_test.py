@@ -90,6 +90,14 @@ def bucket_auto():
                                  if "buckets of " in line)
         expect(len(decisions) == 1, f"{reduction}: the members decided {decisions}")
         run.remove()
+    # One that was evicted comes back, when a size is chosen, with the state that nobody has left.
+    run = Run(SMALL_JOB + steps + ["--workers", "2", "--min-workers", "2", "--bucket-kib", "auto",
+                                   "--chaos", "stop@step=50:worker=1:for=3000"])
+    run.finish()
+    expect(digests(run) == alone and run.events("evicted") + run.events("lost"),
+           f"{run.logs()}")
+    expect(len(run.events("view")) <= 8, f"views fail: {run.events('view')}")
+    run.remove()
 
 
 def refused():
