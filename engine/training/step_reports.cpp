@@ -190,7 +190,9 @@ bool CheckpointSchedule::take(Step committed, const ViewPart& part, Instant now,
   if (!is_wanted || saved_ == committed) {
     return false;
   }
-  saved_ = committed;
+  if (part.is_reporter) {  // else, if the reporter is lost before it is written, we write it
+    saved_ = committed;
+  }
   saved_at_ = now;
   if (is_rescue) {
     rescued_at_ = now;

@@ -22,15 +22,25 @@ Job job_of_steps(std::uint64_t total, std::uint64_t checkpoint_every, double min
 TEST(CheckpointSchedule, TakesEachNamedStepOnceButNotTheFirstAndTheLast) {
   const Job job = job_of_steps(30, 10, 0);
   CheckpointSchedule schedule(job, Step{});
-  const ViewPart part;
+  ViewPart part;
+  part.is_reporter = true;
   EXPECT_FALSE(schedule.take(Step{}, part, monotonic_now(), false));
   EXPECT_FALSE(schedule.take(Step{9}, part, monotonic_now(), false));
-  EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false))
-      << "also on members that do not write it";
+  EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false));
   EXPECT_FALSE(schedule.take(Step{10}, part, monotonic_now(), false))
       << "the step is tried again in the next view";
   EXPECT_TRUE(schedule.take(Step{20}, part, monotonic_now(), false));
   EXPECT_FALSE(schedule.take(Step{30}, part, monotonic_now(), false)) << "the job's end writes it";
+}
+
+TEST(CheckpointSchedule, WhoFollowsAReporterThatWasLostWritesItInItsPlace) {
+  const Job job = job_of_steps(30, 10, 0);
+  CheckpointSchedule schedule(job, Step{});
+  ViewPart part;
+  EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false));
+  part.is_reporter = true;  // and the step is tried again
+  EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false));
+  EXPECT_FALSE(schedule.take(Step{10}, part, monotonic_now(), false));
 }
 
 TEST(CheckpointSchedule, KnowsThatTheStateItBeginsWithIsSaved) {
