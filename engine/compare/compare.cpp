@@ -160,7 +160,7 @@ class Tuning {
   }
 
   /// `condition` and what follows bsp are in the names of the runs, the rest is in the file.
-  Result<void> open() { return runs_.open("search.toml", common_); }
+  Result<void> open() { return runs_.open("comparison.toml", common_); }
   Result<void> run();
   Result<void> report() const;
   [[nodiscard]] bool is_void() const { return search_.is_void(); }

@@ -196,6 +196,12 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
   if (base.steps == 0) {
     return wrong("a comparison needs the number of --steps");
   }
+  const bool needs_others = std::ranges::any_of(parts.conditions, [&](const auto& condition) {
+    return (condition.straggler && base.inject.empty()) || (condition.kill && base.chaos.empty());
+  });
+  if (needs_others && base.workers < 2) {
+    return wrong("the conditions straggler and kill need two --workers at least, one to go on");
+  }
   if (base.chaos.empty()) {
     base.chaos = usual_chaos(base);
   }

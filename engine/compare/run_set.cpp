@@ -1,6 +1,8 @@
 #include "engine/compare/run_set.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -23,6 +25,19 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kSummaryBytesMax = std::size_t{1} << 30;
+/// Runs have the settings of their comparison alone, today and when it goes on tomorrow: a command
+/// that starts a program without those that our environment has for a job.
+std::vector<std::string> without_settings() {
+  std::vector<std::string> words = {"/usr/bin/env"};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    if (variable.starts_with("MAYFLY_")) {
+      words.insert(words.end(), {"-u", std::string(variable.substr(0, variable.find('=')))});
+    }
+  }
+  return words;
+}
+
 constexpr std::size_t kLossPoints = 60;  // enough for a chart; run directories have every step
 
 void add_shard(RunResult& result, const ShardRecord& shard) {
@@ -258,7 +273,8 @@ std::string RunSet::free_run_dir(const std::string& id) const {
 Result<RunResult> RunSet::start(const CompareCell& cell) const {
   const std::string run_dir = free_run_dir(cell.id);
   const std::string log = run_dir + ".log";
-  std::vector<std::string> words = {own_program(), "train", "--quiet", "--run-dir", run_dir};
+  std::vector<std::string> words = without_settings();
+  words.insert(words.end(), {own_program(), "train", "--quiet", "--run-dir", run_dir});
   append_job(words, false, cell.settings);
   TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log));
   while (!child.wait_until(monotonic_now() + kPollInterval)) {

@@ -42,25 +42,28 @@ Result<ChaosEvent> parse_event(std::string_view text) {
         "flip_statistics@, flip_result@");
   }
   ChaosEvent event;
+  bool has_step = false;
   event.kind = kind->first;
   event.for_ms = event.kind == ChaosKind::kHang ? 600'000 : event.for_ms;
   for (const std::string_view field : split(fields, ':')) {
     const auto [key, digits] = cut(field, '=');
     const auto number = number_in<std::uint64_t>(digits);
-    if (!number) {
+    const auto small_number = number_in<std::uint32_t>(digits);
+    if (!number || (key != "step" && !small_number)) {
       return wrong(text, fmt::format("'{}' is not NAME=NUMBER", field));
     }
     if (key == "step") {
       event.step = *number;
+      has_step = true;
     } else if (key == "worker") {
-      event.worker = static_cast<std::uint32_t>(*number);
+      event.worker = *small_number;
     } else if (key == "for") {
-      event.for_ms = static_cast<std::uint32_t>(*number);
+      event.for_ms = *small_number;
     } else {
       return wrong(text, fmt::format("'{}' is none of step, worker, for", key));
     }
   }
-  return event;
+  return has_step ? Result<ChaosEvent>(event) : wrong(text, "it must say its step");
 }
 
 /// The lowest bit of the exponent: the number is doubled or halved, and stays finite.

@@ -32,7 +32,8 @@ TEST(ChaosPlan, HangsAreForTheWorkerTheyName) {
 
 TEST(ChaosPlan, NamesTheEventThatIsWrong) {
   for (const char* text :
-       {"explode@step=1", "kill", "kill@step=x", "kill@step=1:who=2", "kill@step="}) {
+       {"explode@step=1", "kill", "kill@step=x", "kill@step=1:who=2", "kill@step=", "kill@worker=1",
+        "kill@step=1:worker=4294967296", "stop@step=1:for=4294967296"}) {
     const auto plan = parse_chaos_plan(text);
     ASSERT_FALSE(plan.ok()) << text;
     EXPECT_NE(plan.error().detail.find("chaos event '"), std::string::npos);

@@ -45,6 +45,18 @@ TEST(ComparePlan, HasEveryVariantUnderEveryConditionWithEverySeed) {
   EXPECT_EQ(plan.value().cells.back().seed, 6U);
 }
 
+TEST(ComparePlan, WhatHappensToOneWorkerNeedsAnother) {
+  CompareOptions options;
+  options.variants = "allreduce";
+  options.settings = {{"workers", "1"}};
+  for (const char* condition : {"straggler", "kill", "clean straggler+kill"}) {
+    options.conditions = condition;
+    EXPECT_EQ(make_compare_plan(options).error().code, Errc::kInvalidInput) << condition;
+  }
+  options.conditions = "clean";
+  EXPECT_TRUE(make_compare_plan(options).ok());
+}
+
 TEST(ComparePlan, TakesTheUsersSettingsBeforeItsOwn) {
   CompareOptions options;
   options.quick = true;
