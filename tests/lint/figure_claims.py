@@ -213,6 +213,17 @@ def searches(results):
             yield f"{row['steps']} steps"
 
 
+def interfaces(results):
+    machine = results.row("engine-interfaces", kind="machine")
+    before, now = results.rows("engine-interfaces", kind="settings")
+    yield f"took turns for {machine['rounds']} rounds"
+    yield f"commits {machine['builds']['before']} and {machine['commit']}"
+    yield (f"{before['step_ms']:.1f} ms ({before['step_ms_min']:.1f} to "
+           f"{before['step_ms_max']:.1f}) before and {now['step_ms']:.1f} ms "
+           f"({now['step_ms_min']:.1f} to {now['step_ms_max']:.1f}) after, and "
+           f"{before['cpu_ms']:.1f} and {now['cpu_ms']:.1f} ms of processor")
+
+
 def program(results):
     rates = results.row("program", kind="rates")
     yield (f"{rates['workers']} workers of one thread each on two cores, {rates['batch']} images a "
@@ -819,12 +830,12 @@ def what_if(results):
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
-    "docs/benchmarks.md": {"steps": steps, "allreduce": all_reduce, "wire": wire, "reform": reform,
-                           "exchange": exchange, "compare": compare, "jpeg": jpeg,
-                           "settings": settings, "elasticity": elasticity, "tls": tls,
-                           "hosts": hosts, "cloud": cloud, "planner": planning,
-                           "injections": injections, "what-if": what_if, "gpu": gpu,
-                           "views": views},
+    "docs/benchmarks.md": {"steps": steps, "interfaces": interfaces, "allreduce": all_reduce,
+                           "wire": wire, "reform": reform, "exchange": exchange,
+                           "compare": compare, "jpeg": jpeg, "settings": settings,
+                           "elasticity": elasticity, "tls": tls, "hosts": hosts,
+                           "cloud": cloud, "planner": planning, "injections": injections,
+                           "what-if": what_if, "gpu": gpu, "views": views},
     "docs/data.md": {"store": store, "store-hosts": store_hosts, "searches": searches,
                      "store-kills": store_kills},
     "docs/library.md": {"program": program, "program-accuracy": program_accuracy},
