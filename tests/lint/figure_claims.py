@@ -211,6 +211,12 @@ def searches(results):
                f"{row['bytes_read_ratio']:.2f} |")
         if row["way"] == "shared":
             yield f"{row['steps']} steps"
+    rows = {row["way"]: row for row in results.rows("searches-quota", kind="summary")}
+    rest = rows["time of those that go on"]
+    yield (f"with {rest['quota']:g} of a processor for each job, {rest['rounds']} rounds")
+    yield f"four that share prepare in {rows['shared']['prep_seconds_ratio']:.2f} of one job's time"
+    yield (f"{rest['rest_seconds_ratio']:.2f} of the time ({rest['rest_seconds_ratio_least']:.2f} "
+           f"to {rest['rest_seconds_ratio_most']:.2f})")
 
 
 def interfaces(results):
