@@ -194,7 +194,8 @@ Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token, He
 }
 
 Result<FirstSession> open_first_session(const std::vector<std::string>& endpoints, ByteSpan token,
-                                        const Hello& hello, Instant deadline) {
+                                        const Hello& hello, Instant deadline,
+                                        const std::function<bool()>& gives_up) {
   WaitLog wait_log(deadline);
   while (true) {
     std::optional<Error> failure;
@@ -212,6 +213,9 @@ Result<FirstSession> open_first_session(const std::vector<std::string>& endpoint
     }
     if (!failure || monotonic_now() + kRetryDelay >= deadline) {
       return failure.value_or(Error{Errc::kInvalidInput, "no coordinator is named"});
+    }
+    if (gives_up && gives_up()) {
+      return Error{Errc::kAborted, "asked to leave before there was a coordinator"};
     }
     wait_log.failed(*failure);
     std::this_thread::sleep_for(kRetryDelay);

@@ -430,7 +430,8 @@ Result<Bytes> Client::store_get(ViewId view, const std::string& key, Instant dea
 Result<std::unique_ptr<MemberClient>> connect_member(const MemberClientOptions& options,
                                                      Instant deadline) {
   TRY_ASSIGN(FirstSession first,
-             open_first_session(options.endpoints, options.token, first_hello(options), deadline));
+             open_first_session(options.endpoints, options.token, first_hello(options), deadline,
+                                options.gives_up));
   return std::unique_ptr<MemberClient>(
       std::make_unique<Client>(options, first.endpoint, std::move(first.session)));
 }

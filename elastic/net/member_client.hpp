@@ -8,6 +8,7 @@
 // it has taken them.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,9 @@ struct MemberClientOptions {
   /// What earlier members of this process have reported and no coordinator has taken: sent before
   /// anything else, and the place of this one's reports. Must outlive the client; null = a new one.
   ReportQueue* reports = nullptr;
+  /// Asked now and then while no coordinator is there yet: whether to look no longer, which is
+  /// kAborted. Empty = it never is.
+  std::function<bool()> gives_up = {};
 };
 
 /// Carries out the machine's effects. Called on the control thread; must not block.

@@ -32,6 +32,9 @@ Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
   options.fingerprint = facts.fingerprint;
   options.former = facts.former;
   options.reports = facts.reports;
+  if (facts.signals != nullptr) {
+    options.gives_up = [signals = facts.signals] { return signals->asked(); };
+  }
   std::error_code absent;
   if (const std::string logs = config.run_dir + "/logs";
       std::filesystem::is_directory(logs, absent)) {
@@ -52,6 +55,14 @@ Error with_advice(const JobConfig& config, const Error& error) {
                         error.detail, config.coordinator)};
   }
   return error;
+}
+
+int exit_code_of(const Error& failure) {
+  switch (failure.code) {
+    case Errc::kRefused: return kExitUsage;
+    case Errc::kAborted: return kExitDone;
+    default: return kExitFailed;
+  }
 }
 
 int exit_code_of(const elastic::member_effect::Leave& leave) {

@@ -27,6 +27,8 @@ namespace mayfly::engine {
 /// For a process that was just started.
 inline constexpr Duration kJoinTimeout = seconds(60);
 
+class LeaveSignals;
+
 struct JoinFacts {
   std::string address;  ///< where other members find us
   const Fingerprint& fingerprint;
@@ -35,9 +37,11 @@ struct JoinFacts {
   std::optional<elastic::Former> former{};  ///< the member that we were before, if we join again
   elastic::ReportQueue* reports =
       nullptr;  ///< those of it that no coordinator has taken; null = none
+  const LeaveSignals* signals = nullptr;  ///< that end the search for a coordinator; null = none do
 };
 
-/// Connects to the coordinator that `config` names. Errors as of elastic::connect_member().
+/// Connects to the coordinator that `config` names. Errors as of elastic::connect_member():
+/// kAborted if this process was asked to leave meanwhile.
 [[nodiscard]] Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
                                                                       const JoinFacts& facts,
                                                                       Duration timeout);
@@ -45,6 +49,9 @@ struct JoinFacts {
 /// A refusal with what to do about it, where that is not plain from the reason; other errors as
 /// they are. Pure.
 [[nodiscard]] Error with_advice(const JobConfig& config, const Error& error);
+
+/// Of a process that has not become a member: what join_job() returned.
+[[nodiscard]] int exit_code_of(const Error& failure);
 
 /// Of a process whose part is over.
 [[nodiscard]] int exit_code_of(const elastic::member_effect::Leave& leave);

@@ -89,12 +89,17 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
   if (!server.ok()) {
     return fail(server.error(), kExitFailed);
   }
-  Result<std::unique_ptr<elastic::MemberClient>> joined = join_job(
-      config, {server.value()->address(), job.value()->fingerprint, token.value(), sentinel.get()},
-      kJoinTimeout);
+  Result<std::unique_ptr<elastic::MemberClient>> joined = join_job(config,
+                                                                   {server.value()->address(),
+                                                                    job.value()->fingerprint,
+                                                                    token.value(),
+                                                                    sentinel.get(),
+                                                                    {},
+                                                                    nullptr,
+                                                                    &signals},
+                                                                   kJoinTimeout);
   if (!joined.ok()) {
-    const bool refused = joined.error().code == Errc::kRefused;
-    return fail(joined.error(), refused ? kExitUsage : kExitFailed);
+    return fail(with_advice(config, joined.error()), exit_code_of(joined.error()));
   }
   std::optional<LogSender> log_sender;
   if (!config.launched) {

@@ -367,11 +367,10 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     Result<std::unique_ptr<elastic::MemberClient>> joined =
         join_job(config,
                  {address_of(parts, server.value().get()), parts.job->fingerprint, token.value(),
-                  sentinel, std::move(former), &untold.reports},
+                  sentinel, std::move(former), &untold.reports, &signals},
                  timeout);
     if (!joined.ok()) {
-      const bool refused = joined.error().code == Errc::kRefused;
-      return fail(with_advice(config, joined.error()), refused ? kExitUsage : kExitFailed);
+      return fail(with_advice(config, joined.error()), exit_code_of(joined.error()));
     }
     if (start.state.committed <= first_step) {  // each time: all others may be gone meanwhile
       const Result<void> settled =

@@ -212,7 +212,7 @@ Result<std::unique_ptr<elastic::MemberClient>> ProgramWorker::join(
   Result<std::unique_ptr<elastic::MemberClient>> joined =
       join_job(config_,
                {transport_->address(), job_->fingerprint, token_, sentinel, std::move(former),
-                &untold_.reports},
+                &untold_.reports, signals_.get()},
                timeout);
   return joined.ok()
              ? std::move(joined)

@@ -176,5 +176,13 @@ TEST(FirstSession, SaysWhatItTriesWhileItWaits) {
   EXPECT_THAT(said, ::testing::HasSubstr("Connection refused; trying on for 1 s"));
 }
 
+TEST(FirstSession, IsLookedForNoLongerByAWorkerThatIsToGo) {
+  int asked = 0;
+  const auto found = open_first_session({"127.0.0.1:1"}, {}, {}, monotonic_now() + seconds(60),
+                                        [&asked] { return ++asked == 2; });
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, Errc::kAborted);
+}
+
 }  // namespace
 }  // namespace mayfly::elastic
