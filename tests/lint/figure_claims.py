@@ -184,6 +184,21 @@ def store_hosts(results):
                f"{sum(row['read'][1:after]):.3f} | {sum(row['read'][after:]):.3f} |")
 
 
+def store_epochs(results):
+    machine = results.row("store-epochs", kind="machine")
+    yield f"needs {machine['slow']:g} times as long"
+    yield f"{machine['images']:,} JPEGs ({machine['bytes'] / 1e6:.0f} MB)"
+    yield f"memory for {machine['room']:g} of the images"
+    rows = {row["way"]: row for row in results.rows("store-epochs", kind="summary")}
+    assert all(row["equal_bits"] for row in rows.values())
+    for way, row in rows.items():
+        yield (f"| {way} | {row['read']:.3f} | {row['epoch_seconds']:.2f} | "
+               f"{row['times_in_memory']:.2f} |")
+    stores = rows["stores"]
+    yield (f"an epoch is **{stores['faster_than_page_cache']:.2f}** times as fast as with the page "
+           f"cache, and takes {100 * (stores['times_in_memory'] - 1):.1f} % longer")
+
+
 STORE_KILLS = {"store": "a store, one host", "hosts": "stores of four hosts",
                "workers": "stores of three hosts, unequal",
                "prepared": "prepared images, three jobs"}
@@ -842,8 +857,8 @@ DOCUMENTS = {
                            "elasticity": elasticity, "tls": tls, "hosts": hosts,
                            "cloud": cloud, "planner": planning, "injections": injections,
                            "what-if": what_if, "gpu": gpu, "views": views},
-    "docs/data.md": {"store": store, "store-hosts": store_hosts, "searches": searches,
-                     "store-kills": store_kills},
+    "docs/data.md": {"store": store, "store-hosts": store_hosts, "store-epochs": store_epochs,
+                     "searches": searches, "store-kills": store_kills},
     "docs/library.md": {"program": program, "program-accuracy": program_accuracy},
     "docs/planner_validation.md": {"planner": planner, "own-runs": planner_runs},
     "docs/HACKING.md": {"million": million, "worlds": worlds},
