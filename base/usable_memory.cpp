@@ -35,16 +35,20 @@ std::optional<std::uint64_t> field(std::string_view text, std::string_view name)
                                       : leading_number(text.substr(at + name.size()));
 }
 
-/// What a control group's limit leaves. Its page cache is given back before the limit is reached.
+/// What a control group's limit leaves. Its page cache is given back before the limit is reached,
+/// but not the shared memory that is counted with it.
 std::optional<std::uint64_t> left_in(const std::string& limit, const std::string& used,
-                                     const std::string& facts, const char* file_pages) {
+                                     const std::string& facts, const char* file_pages,
+                                     const char* shared_pages) {
   const std::optional<std::uint64_t> most = leading_number(content_of(limit));
   const std::optional<std::uint64_t> taken = leading_number(content_of(used));
   if (!most || !taken) {
     return std::nullopt;
   }
-  const std::uint64_t files = field(content_of(facts), file_pages).value_or(0);
-  const std::uint64_t kept = *taken - std::min(*taken, files);
+  const std::string text = content_of(facts);
+  const std::uint64_t files = field(text, file_pages).value_or(0);
+  const std::uint64_t cache = files - std::min(files, field(text, shared_pages).value_or(0));
+  const std::uint64_t kept = *taken - std::min(*taken, cache);
   return *most - std::min(*most, kept);
 }
 
@@ -62,10 +66,11 @@ std::uint64_t left_by_groups() {
   const std::string groups = content_of("/proc/self/cgroup");
   std::uint64_t least = UINT64_MAX;
   const auto descend = [&](std::filesystem::path folder, const char* root, const char* limit,
-                           const char* used, const char* file_pages) {
+                           const char* used, const char* file_pages, const char* shared_pages) {
     for (;; folder = folder.parent_path()) {
       const std::string here = std::string(root) + folder.string();
-      const auto left = left_in(here + limit, here + used, here + "/memory.stat", file_pages);
+      const auto left =
+          left_in(here + limit, here + used, here + "/memory.stat", file_pages, shared_pages);
       least = std::min(least, left.value_or(UINT64_MAX));
       if (folder.empty() || folder == folder.parent_path()) {
         return;
@@ -73,20 +78,25 @@ std::uint64_t left_by_groups() {
     }
   };
   if (const auto own = group_of(groups, "0::")) {
-    descend(*own, kGroups, "/memory.max", "/memory.current", "\nfile ");
+    descend(*own, kGroups, "/memory.max", "/memory.current", "\nfile ", "\nshmem ");
   }
   if (const auto own = group_of(groups, ":memory:")) {
     const std::string root = std::string(kGroups) + "/memory";
-    descend(*own, root.c_str(), "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_cache ");
+    descend(*own, root.c_str(), "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_cache ",
+            "total_shmem ");
   }
   return least;
 }
 
 }  // namespace
 
+std::uint64_t usable_memory_of_machine() {
+  const std::optional<std::uint64_t> kib = field(content_of("/proc/meminfo"), "MemAvailable:");
+  return kib ? *kib * 1024 : UINT64_MAX;
+}
+
 std::uint64_t usable_memory() {
-  const std::optional<std::uint64_t> machine = field(content_of("/proc/meminfo"), "MemAvailable:");
-  return std::min(machine ? *machine * 1024 : UINT64_MAX, left_by_groups());
+  return std::min(usable_memory_of_machine(), left_by_groups());
 }
 
 }  // namespace mayfly

@@ -10,5 +10,7 @@ namespace mayfly {
 /// limit of its control group (versions 1 and 2, or of one above it). Pages of the page cache count
 /// as free. UINT64_MAX if the kernel does not say it.
 [[nodiscard]] std::uint64_t usable_memory();
+/// The same without limits of control groups.
+[[nodiscard]] std::uint64_t usable_memory_of_machine();
 
 }  // namespace mayfly

@@ -5,36 +5,50 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/file.hpp"
 #include "base/lock_file.hpp"
-#include "base/time.hpp"
 #include "base/try_assign.hpp"
-#include "base/usable_memory.hpp"
 
 namespace mayfly::datasets {
 namespace {
 
+constexpr const char* kLockName = "/lock";
 constexpr std::size_t kListBytesMax = 1 << 20;
+constexpr Duration kMeasureAfter = milliseconds(100);
+// What is left to the rest of the machine: this part of the memory's size, or so many bytes.
+constexpr std::uint64_t kMarginPart = 32;
+constexpr std::uint64_t kMarginMost = std::uint64_t{1} << 30;
 
-/// A process that has the memory, and its descriptor there.
+/// A process that has the memory, its descriptor there, and what the memory may take up.
 struct Holder {
   ::pid_t process = 0;
   int fd = -1;
+  std::uint64_t bytes_max = 0;
 
   [[nodiscard]] std::string path() const { return fmt::format("/proc/{}/fd/{}", process, fd); }
+  [[nodiscard]] std::optional<struct stat> memory() const {
+    struct stat info {};
+    const bool is_there = ::stat(path().c_str(), &info) == 0 && S_ISREG(info.st_mode);
+    return is_there ? std::optional(info) : std::nullopt;
+  }
 };
 
 std::vector<Holder> read_list(const std::string& path) {
   std::vector<Holder> holders;
   const Result<std::string> text = read_text_file(path, kListBytesMax);
   std::istringstream lines(text.ok() ? text.value() : "");
-  for (Holder holder; lines >> holder.process >> holder.fd;) {
+  for (Holder holder; lines >> holder.process >> holder.fd >> holder.bytes_max;) {
     holders.push_back(holder);
   }
   return holders;
@@ -43,9 +57,19 @@ std::vector<Holder> read_list(const std::string& path) {
 Result<void> write_list(const std::string& path, const std::vector<Holder>& holders) {
   std::string text;
   for (const Holder& holder : holders) {
-    text += fmt::format("{} {}\n", holder.process, holder.fd);
+    text += fmt::format("{} {} {}\n", holder.process, holder.fd, holder.bytes_max);
   }
   return write_file_atomic(path, std::string_view(text));
+}
+
+/// Removes those that do not have this memory any more, such as those that ended without a word.
+void remove_others(std::vector<Holder>& holders, int fd) {
+  struct stat own {};
+  (void)::fstat(fd, &own);
+  std::erase_if(holders, [&](const Holder& holder) {
+    const auto memory = holder.memory();
+    return !memory || memory->st_ino != own.st_ino;
+  });
 }
 
 /// A folder that nobody else may write to; others could make us map what is not ours.
@@ -74,65 +98,160 @@ std::optional<HostMemory::Mapping> mapping_of(const Holder& holder, const HostMe
   return is_memory ? map(std::move(fd), static_cast<std::uint64_t>(info.st_size)) : std::nullopt;
 }
 
+/// What other memory of this user may still take up.
+struct Promised {
+  std::uint64_t on_machine = 0;
+  std::uint64_t in_group = 0;  ///< of that, by processes of our control group
+};
+
+/// The descriptor of a process that has ended may be something else by now.
+std::uint64_t promised_to(const Holder& holder) {
+  constexpr std::uint64_t kBlock = 512;
+  std::error_code failure;
+  const std::string what = std::filesystem::read_symlink(holder.path(), failure).string();
+  const auto memory = holder.memory();
+  if (!memory || !what.starts_with("/memfd:mayfly")) {
+    return 0;
+  }
+  const std::uint64_t taken = static_cast<std::uint64_t>(memory->st_blocks) * kBlock;
+  return holder.bytes_max - std::min(holder.bytes_max, taken);
+}
+
+std::string control_groups_of(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/cgroup");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+Promised promised_to_others(const std::string& folder) {
+  Promised promised;
+  std::error_code failure;
+  const std::string own_groups = control_groups_of("self");
+  for (const auto& file : std::filesystem::directory_iterator(folder, failure)) {
+    for (const Holder& holder : read_list(file.path().string())) {
+      if (const std::uint64_t bytes = promised_to(holder); bytes > 0) {
+        const bool is_near = control_groups_of(std::to_string(holder.process)) == own_groups;
+        promised.on_machine += bytes;
+        promised.in_group += is_near ? bytes : 0;
+        break;  // the others of this list have the same memory
+      }
+    }
+  }
+  return promised;
+}
+
+double gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / 0x1p30;
+}
+
+/// Refuses more than is left.
+Result<void> check_memory(const HostMemory::Options& options, const std::string& folder) {
+  const Promised others = promised_to_others(folder);
+  const std::uint64_t machine = usable_memory_of_machine();
+  const std::uint64_t group = options.usable();
+  const std::uint64_t left = std::min(machine - std::min(machine, others.on_machine),
+                                      group - std::min(group, others.in_group));
+  if (options.bytes_max <= left) {
+    return {};
+  }
+  const std::string beside =
+      others.on_machine == 0
+          ? ""
+          : fmt::format(" beside the {:.1f} GiB that other stores of this user may still take",
+                        gib(others.on_machine));
+  return Error{Errc::kInvalidInput,
+               fmt::format("{} of {:.1f} GiB is more than the {:.1f} GiB of memory that this "
+                           "machine, or the limit of this process's control group, leaves{}",
+                           options.what, gib(options.bytes_max), gib(left), beside)};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<HostMemory>> HostMemory::join(const std::string& name, std::string folder,
-                                                     const Map& map, const Make& make) {
+Result<std::unique_ptr<HostMemory>> HostMemory::join(const Options& options, const Map& map,
+                                                     const Make& make) {
+  std::string folder = options.folder;
   if (folder.empty()) {
     TRY_ASSIGN(folder, own_folder());
   }
-  std::string list = folder + "/" + name;
-  TRY_ASSIGN(const LockFile lock, LockFile::take(list + ".lock", seconds(30)));
+  const std::string list = folder + "/" + options.name;
+  // One lock for all lists: what is made by one process at a time is counted by the next.
+  TRY_ASSIGN(const LockFile lock, LockFile::take(folder + kLockName, seconds(30)));
   std::vector<Holder> holders = read_list(list);
   std::optional<Mapping> found;
+  std::uint64_t bytes_max = options.bytes_max;
   std::erase_if(holders, [&](const Holder& holder) {
     std::optional<Mapping> mapping = mapping_of(holder, map);
     const bool is_gone = !mapping;
-    if (!found) {
+    if (!found && mapping) {
       found = std::move(mapping);
+      bytes_max = holder.bytes_max;
     }
     return is_gone;
   });
   if (!found) {
+    TRY(check_memory(options, folder));
     TRY_ASSIGN(found, make());
   }
-  holders.push_back({::getpid(), found->fd.get()});
+  holders.push_back({::getpid(), found->fd.get(), bytes_max});
   TRY(write_list(list, holders));
-  return std::unique_ptr<HostMemory>(new HostMemory(std::move(list), std::move(*found)));
+  return std::unique_ptr<HostMemory>(
+      new HostMemory(options, std::move(folder), bytes_max, std::move(*found)));
 }
 
+HostMemory::HostMemory(const Options& options, std::string folder, std::uint64_t bytes_max,
+                       Mapping mapping)
+    : list_(folder + "/" + options.name),
+      lock_(std::move(folder) + kLockName),
+      bytes_max_(bytes_max),
+      usable_(options.usable),
+      mapping_(std::move(mapping)) {}
+
 HostMemory::~HostMemory() {
-  const std::string lock_path = list_ + ".lock";
-  const Result<LockFile> lock = LockFile::take(lock_path);
+  const Result<LockFile> lock = LockFile::take(lock_);
   if (!lock.ok()) {
     return;  // the next process finds our entry dead
   }
-  struct stat own {};
-  (void)::fstat(fd(), &own);
   std::vector<Holder> others = read_list(list_);
-  std::erase_if(others, [&](const Holder& holder) {  // us, and who has ended without a word
-    struct stat info {};
-    const bool is_us = holder.process == ::getpid() && holder.fd == fd();
-    return is_us || ::stat(holder.path().c_str(), &info) != 0 || info.st_ino != own.st_ino;
+  remove_others(others, fd());
+  std::erase_if(others, [&](const Holder& holder) {
+    return holder.process == ::getpid() && holder.fd == fd();
   });
   if (others.empty()) {
     (void)::unlink(list_.c_str());
-    (void)::unlink(lock_path.c_str());  // who waits for the lock makes it again
+    (void)::unlink(lock_.c_str());  // who waits for the lock makes it again
   } else {
     (void)write_list(list_, others);
   }
 }
 
-Result<void> check_memory(const char* what, std::uint64_t bytes) {
-  const std::uint64_t usable = usable_memory();
-  if (bytes <= usable) {
-    return {};
+/// Not more often than is needed: it reads some files.
+void HostMemory::measure() {
+  const Instant now = monotonic_now();
+  if (measured_ && now - *measured_ < kMeasureAfter) {
+    return;
   }
-  return Error{
-      Errc::kInvalidInput,
-      fmt::format("{} of {:.1f} GiB is more than the {:.1f} GiB of memory that this "
-                  "machine, or the limit of this process's control group, leaves",
-                  what, static_cast<double>(bytes) / 0x1p30, static_cast<double>(usable) / 0x1p30)};
+  const std::uint64_t margin = std::min(bytes_max_ / kMarginPart, kMarginMost);
+  const std::uint64_t usable = usable_();
+  measured_ = now;
+  left_ = usable - std::min(usable, margin);
+}
+
+bool HostMemory::take(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  measure();
+  const bool may_take = bytes <= left_;
+  left_ -= may_take ? bytes : 0;
+  return may_take;
+}
+
+void HostMemory::give_back(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  left_ += bytes;
+}
+
+std::uint64_t HostMemory::left() {
+  const std::lock_guard lock(mutex_);
+  measure();
+  return left_;
 }
 
 }  // namespace mayfly::datasets

@@ -7,17 +7,27 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/result.hpp"
 #include "base/sealed_memory.hpp"
+#include "base/time.hpp"
 #include "base/unique_fd.hpp"
+#include "base/usable_memory.hpp"
 
 namespace mayfly::datasets {
 
 class HostMemory {
  public:
+  struct Options {
+    const char* what = "";  ///< in errors
+    std::string name;       ///< of its list of processes
+    std::string folder;     ///< that has the lists; empty = of this user, in memory if possible
+    std::uint64_t bytes_max = 0;                ///< that new memory may take up
+    std::uint64_t (*usable)() = usable_memory;  ///< see there
+  };
   struct Mapping {
     SealedMemory memory;
     UniqueFd fd;
@@ -28,11 +38,11 @@ class HostMemory {
   /// Makes it, ready for others.
   using Make = std::function<Result<Mapping>()>;
 
-  /// Joins the memory of this name, or makes it. `folder` has the list of processes; empty = one of
-  /// this user alone, in memory if possible. Errors of `make`; kIo.
-  [[nodiscard]] static Result<std::unique_ptr<HostMemory>> join(const std::string& name,
-                                                                std::string folder, const Map& map,
-                                                                const Make& make);
+  /// Joins the memory of this name, or makes it. kInvalidInput, in one line, if new memory may take
+  /// up more than this process may still take, beside what other memory of this folder may; errors
+  /// of `make`; kIo.
+  [[nodiscard]] static Result<std::unique_ptr<HostMemory>> join(const Options& options,
+                                                                const Map& map, const Make& make);
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -41,15 +51,28 @@ class HostMemory {
   /// Open as long as others may want to join by way of this process.
   [[nodiscard]] int fd() const { return mapping_.fd.get(); }
 
+  // What was not refused in the beginning may be gone when it is needed, to whatever else the
+  // machine does, and then the kernel ends processes. So whoever takes memory asks before. Any
+  // thread:
+  /// So many bytes more are taken; false: they would leave too few for the rest of the machine, or
+  /// of the control group.
+  [[nodiscard]] bool take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes);
+  /// Bytes that take() allows now.
+  [[nodiscard]] std::uint64_t left();
+
  private:
-  HostMemory(std::string list, Mapping mapping)
-      : list_(std::move(list)), mapping_(std::move(mapping)) {}
+  HostMemory(const Options& options, std::string folder, std::uint64_t bytes_max, Mapping mapping);
+  void measure();
 
-  std::string list_;
-  Mapping mapping_;
+  const std::string list_;
+  const std::string lock_;
+  const std::uint64_t bytes_max_;
+  std::uint64_t (*const usable_)();
+  const Mapping mapping_;
+  std::mutex mutex_;  // guards everything below
+  std::optional<Instant> measured_;
+  std::uint64_t left_ = 0;
 };
-
-/// Refuses, in one line, more memory for `what` than this process may still take.
-[[nodiscard]] Result<void> check_memory(const char* what, std::uint64_t bytes);
 
 }  // namespace mayfly::datasets

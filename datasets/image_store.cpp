@@ -135,7 +135,6 @@ std::optional<HostMemory::Mapping> ImageStore::attach(UniqueFd fd, std::uint64_t
 }
 
 Result<HostMemory::Mapping> ImageStore::make(const Options& options) {
-  TRY(check_memory("a store", options.bytes_max));
   Head wanted;
   wanted.images = options.images;
   wanted.bytes_max = options.bytes_max;
@@ -156,12 +155,16 @@ Result<HostMemory::Mapping> ImageStore::make(const Options& options) {
 Result<std::unique_ptr<ImageStore>> ImageStore::join(const Options& options) {
   ENSURE(options.images > 0 && options.bytes_max > 0 && options.bytes_max <= kStoreBytesMax,
          "a store has room for images");
-  TRY_ASSIGN(
-      std::unique_ptr<HostMemory> memory,
-      HostMemory::join(
-          "images-" + to_string(options.key), options.folder,
-          [&](UniqueFd fd, std::uint64_t size) { return attach(std::move(fd), size, options); },
-          [&] { return make(options); }));
+  TRY_ASSIGN(std::unique_ptr<HostMemory> memory, HostMemory::join(
+                                                     {.what = "a store",
+                                                      .name = "images-" + to_string(options.key),
+                                                      .folder = options.folder,
+                                                      .bytes_max = options.bytes_max,
+                                                      .usable = options.usable},
+                                                     [&](UniqueFd fd, std::uint64_t size) {
+                                                       return attach(std::move(fd), size, options);
+                                                     },
+                                                     [&] { return make(options); }));
   return std::unique_ptr<ImageStore>(new ImageStore(std::move(memory)));
 }
 
@@ -232,7 +235,7 @@ StoreIndex ImageStore::index() const {
     index.second[image / 64] |= (entry & kSecond) != 0 ? bit : 0;
   }
   const std::uint64_t usable = all.bytes_max / kAlignment * kAlignment;
-  index.free = usable - std::min(usable, bytes_kept());
+  index.free = std::min(usable - std::min(usable, bytes_kept()), memory_->left());
   index.spare = all.spare.load(std::memory_order_relaxed);
   return index;
 }
@@ -314,18 +317,25 @@ std::optional<std::uint64_t> ImageStore::store(ByteSpan bytes, bool as_second) {
 }
 
 bool ImageStore::take_room(std::uint64_t bytes, bool gives_up) {
-  Head& all = head();
-  std::uint64_t used = all.used.load(std::memory_order_relaxed);
-  for (;;) {
-    if (bytes > all.bytes_max - used) {
-      if (bytes > all.bytes_max || !gives_up || !give_one_up()) {
-        return false;
-      }
-      used = all.used.load(std::memory_order_relaxed);
-    } else if (all.used.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) {
-      return true;
+  while (!take_free_room(bytes)) {
+    if (bytes > head().bytes_max || !gives_up || !give_one_up()) {
+      return false;
     }
   }
+  return true;
+}
+
+bool ImageStore::take_free_room(std::uint64_t bytes) {
+  Head& all = head();
+  std::uint64_t used = all.used.load(std::memory_order_relaxed);
+  while (bytes <= all.bytes_max - used) {
+    if (all.used.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) {
+      const bool has_memory = memory_->take(bytes);
+      all.used.fetch_sub(has_memory ? 0 : bytes, std::memory_order_relaxed);
+      return has_memory;
+    }
+  }
+  return false;
 }
 
 /// False: there is no second copy, or it may be the only one now.
@@ -354,6 +364,7 @@ bool ImageStore::remove(std::uint64_t image, std::uint64_t entry) const {
   if ((entry & kInPages) != 0) {
     const std::uint64_t bytes = second_copy_bytes(size_of(entry));
     release_memory(memory_->fd(), all.size() + place_of(entry), bytes);
+    memory_->give_back(bytes);
     all.spare.fetch_sub((entry & kSecond) != 0 ? bytes : 0, std::memory_order_relaxed);
     all.used.fetch_sub(bytes, std::memory_order_relaxed);
   }

@@ -27,6 +27,7 @@
 #include "base/digest.hpp"
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
+#include "base/usable_memory.hpp"
 #include "datasets/core/store_plan.hpp"
 #include "datasets/host_memory.hpp"
 
@@ -38,15 +39,16 @@ inline constexpr std::uint64_t kStoreBytesMax = std::uint64_t{1} << 39;
 class ImageStore {
  public:
   struct Options {
-    Digest key;                   ///< of the images: stores with equal keys are one
-    std::uint64_t images = 0;     ///< at least 1
-    std::uint64_t bytes_max = 0;  ///< for the images together; at most kStoreBytesMax
-    std::string folder;  ///< for the list of processes; empty = of this user, in memory if possible
+    Digest key;                                 ///< of the images: stores with equal keys are one
+    std::uint64_t images = 0;                   ///< at least 1
+    std::uint64_t bytes_max = 0;                ///< for the images together; at most kStoreBytesMax
+    std::string folder;                         ///< see HostMemory::Options
+    std::uint64_t (*usable)() = usable_memory;  ///< likewise
   };
 
   /// Joins the store of the host, or makes it. kInvalidInput, in one line, if a new one would need
-  /// more memory than this process may still take; kIo for what the system refuses. A store that
-  /// another process has made keeps that process's size.
+  /// more memory than this process may still take beside other stores; kIo for what the system
+  /// refuses. A store that another process has made keeps that process's size.
   [[nodiscard]] static Result<std::unique_ptr<ImageStore>> join(const Options& options);
   ~ImageStore();
   ImageStore(const ImageStore&) = delete;
@@ -69,7 +71,8 @@ class ImageStore {
   [[nodiscard]] bool keeps(std::uint64_t image) const;
   /// What other hosts are told. Any thread.
   [[nodiscard]] StoreIndex index() const;
-  /// Keeps an image, unless there is no room for it or another thread or process is about to. Gives
+  /// Keeps an image, unless there is no room for it, the system has too little memory left
+  /// (HostMemory::take()), or another thread or process is about to. Gives
   /// up second copies for it, if that is allowed now. Returns whether it did. Any thread.
   bool keep(std::uint64_t image, ByteSpan bytes);
   /// The same as a second copy, for which none is given up.
@@ -98,6 +101,7 @@ class ImageStore {
   [[nodiscard]] bool claim_and_keep(std::uint64_t image, ByteSpan bytes, bool as_second);
   [[nodiscard]] std::optional<std::uint64_t> store(ByteSpan bytes, bool as_second);
   [[nodiscard]] bool take_room(std::uint64_t bytes, bool gives_up);
+  [[nodiscard]] bool take_free_room(std::uint64_t bytes);
   [[nodiscard]] bool give_one_up();
   [[nodiscard]] bool remove(std::uint64_t image, std::uint64_t entry) const;
   [[nodiscard]] Kept read(std::uint64_t image, std::uint64_t entry, Bytes& copy) const;

@@ -115,7 +115,8 @@ bool PreparedStore::take_memory(std::uint64_t set, std::int64_t now) const {
     return false;
   }
   const std::uint64_t bytes = kWays * all.stride();
-  if (!reserve_memory(memory_->fd(), all.first_place() + set * bytes, bytes)) {
+  if (!memory_->take(bytes) ||
+      !reserve_memory(memory_->fd(), all.first_place() + set * bytes, bytes)) {
     all.lacked.store(now, std::memory_order_relaxed);
     return false;
   }
@@ -152,7 +153,6 @@ Result<std::unique_ptr<PreparedStore>> PreparedStore::join(const Options& option
                 : std::nullopt;
   };
   const auto make = [&]() -> Result<HostMemory::Mapping> {
-    TRY(check_memory("memory for prepared samples", wanted.size()));
     HostMemory::Mapping made;
     TRY_ASSIGN(made.memory, SealedMemory::create(wanted.size(), made.fd));
     if (!reserve_memory(made.fd.get(), 0, wanted.first_place())) {
@@ -165,7 +165,12 @@ Result<std::unique_ptr<PreparedStore>> PreparedStore::join(const Options& option
     return made;
   };
   TRY_ASSIGN(std::unique_ptr<HostMemory> memory,
-             HostMemory::join("prepared-" + to_string(options.key), options.folder, attach, make));
+             HostMemory::join({.what = "memory for prepared samples",
+                               .name = "prepared-" + to_string(options.key),
+                               .folder = options.folder,
+                               .bytes_max = wanted.size(),
+                               .usable = options.usable},
+                              attach, make));
   return std::unique_ptr<PreparedStore>(new PreparedStore(std::move(memory)));
 }
 

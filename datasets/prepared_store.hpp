@@ -15,7 +15,7 @@
 // again meanwhile, by whomever, is a sample that is not there.
 //
 // Memory: host_memory.hpp. That of a set is taken when its first sample comes; while the system has
-// none, what would need more is not kept. Readers and writers take no lock. Any thread.
+// too little, what would need more is not kept. Readers and writers take no lock. Any thread.
 
 #include <atomic>
 #include <cstdint>
@@ -27,6 +27,7 @@
 #include "base/digest.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "base/usable_memory.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "datasets/host_memory.hpp"
 
@@ -38,10 +39,11 @@ class PreparedStore {
   static constexpr Duration kPatience = milliseconds(200);
 
   struct Options {
-    Digest key;                      ///< of all that a sample at a position depends on
-    std::uint64_t sample_bytes = 0;  ///< of the pixels of one, at least 1
-    std::uint64_t bytes_max = 0;     ///< of all; room for kWays samples at least
-    std::string folder;              ///< see HostMemory::join()
+    Digest key;                                 ///< of all that a sample at a position depends on
+    std::uint64_t sample_bytes = 0;             ///< of the pixels of one, at least 1
+    std::uint64_t bytes_max = 0;                ///< of all; room for kWays samples at least
+    std::string folder;                         ///< see HostMemory::Options
+    std::uint64_t (*usable)() = usable_memory;  ///< likewise
   };
 
   /// Joins the memory of jobs with the same key, or makes it. kInvalidInput, in one line, if that

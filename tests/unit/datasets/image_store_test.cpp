@@ -11,8 +11,12 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "base/time.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -126,7 +130,7 @@ TEST_F(ImageStoreTest, StoresOfOtherImagesAreOthers) {
   // A list that names a descriptor which is something else, or a process that is gone.
   const int fd = ::open("/dev/null", O_RDWR);
   std::ofstream(options.folder + "/images-" + to_string(Digest{1, 4}))
-      << ::getpid() << " " << fd << "\n999999999 3\nnonsense\n";
+      << ::getpid() << " " << fd << " 9\n999999999 3 9\nnonsense\n";
   other.key = {1, 4};
   auto in_spite = ImageStore::join(other);
   ASSERT_TRUE(in_spite.ok()) << in_spite.error().detail;
@@ -314,6 +318,51 @@ TEST_F(ImageStoreTest, MoreThanTheMachineHasIsRefusedInOneLine) {
   EXPECT_EQ(store.error().code, Errc::kInvalidInput);
   EXPECT_NE(store.error().detail.find("512.0 GiB is more than"), std::string::npos)
       << store.error().detail;
+}
+
+TEST_F(ImageStoreTest, WhatOtherStoresMayStillTakeIsNotPromisedAgain) {
+  options.usable = [] { return std::uint64_t{100} << 20; };
+  options.bytes_max = std::uint64_t{70} << 20;
+  auto first = ImageStore::join(options);
+  ASSERT_TRUE(first.ok()) << first.error().detail;
+  EXPECT_TRUE(ImageStore::join(options).ok()) << "it is the same";
+  ImageStore::Options other = options;
+  other.key = {1, 3};
+  const auto second = ImageStore::join(other);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Errc::kInvalidInput);
+  EXPECT_NE(second.error().detail.find("beside the 0.1 GiB that other stores"), std::string::npos)
+      << second.error().detail;
+  first.value().reset();
+  EXPECT_TRUE(ImageStore::join(other).ok()) << "the other one has ended";
+}
+
+std::atomic<std::uint64_t> usable_bytes;
+
+TEST_F(ImageStoreTest, NothingMoreIsKeptWhileTheMachineHasTooLittleMemory) {
+  options.images = 1'000'000;
+  usable_bytes = std::uint64_t{1} << 30;
+  options.usable = [] { return usable_bytes.load(); };
+  options.bytes_max = std::uint64_t{100} << 20;
+  auto store = ImageStore::join(options).value();
+  std::uint64_t next = 0;
+  const auto await_keeping = [&](bool is_wanted) {  // what is left is measured now and then
+    const Instant begun = monotonic_now();
+    for (bool is_kept = !is_wanted; is_kept != is_wanted;) {
+      ASSERT_LT(monotonic_now() - begun, seconds(30));
+      is_kept = store->keep(next, image(1, 10));
+      next += is_kept ? 1 : 0;
+    }
+  };
+  EXPECT_TRUE(store->keep_second(next++, image(1, 10)));
+  usable_bytes = std::uint64_t{3} << 20;  // the margin for others is 1/32
+  await_keeping(false);
+  EXPECT_FALSE(store->keep_second(next++, image(1, 10)));
+  EXPECT_EQ(store->index().free, 0U) << "others offer it nothing";
+  store->allow_giving_up(true);
+  EXPECT_TRUE(store->keep(next++, image(1, 4000))) << "in place of the second copy";
+  usable_bytes = std::uint64_t{1} << 30;
+  await_keeping(true);
 }
 
 TEST_F(ImageStoreTest, WhatAThreadFindsIsCounted) {

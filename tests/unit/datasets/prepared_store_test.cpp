@@ -18,7 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/time.hpp"
 #include "datasets/host_memory.hpp"
+#include "datasets/image_store.hpp"
 #include "datasets/loader.hpp"
 #include "datasets/readers.hpp"
 
@@ -58,7 +60,7 @@ class PreparedStoreTest : public testing::Test {
   }
   [[nodiscard]] std::unique_ptr<HostMemory> memory_of_store() const {
     return HostMemory::join(
-               "prepared-" + to_string(options.key), options.folder,
+               {.name = "prepared-" + to_string(options.key), .folder = options.folder},
                [](UniqueFd fd, std::uint64_t size) -> std::optional<HostMemory::Mapping> {
                  return HostMemory::Mapping{SealedMemory::map(fd.get(), size).value(),
                                             std::move(fd)};
@@ -124,6 +126,25 @@ TEST_F(PreparedStoreTest, MemoryIsTakenAsSamplesCome) {
   EXPECT_EQ(take(*store, 0), Turn::kReady);
   EXPECT_GT(bytes_taken(), 8000 * kBytes);
   EXPECT_LT(bytes_taken(), std::uint64_t{32} << 20);
+}
+
+TEST_F(PreparedStoreTest, WithoutMemoryJobsPrepareForThemselves) {
+  options.bytes_max = std::uint64_t{64} << 20;
+  options.usable = [] { return std::uint64_t{1} << 20; };
+  EXPECT_EQ(PreparedStore::join(options).error().code, Errc::kInvalidInput);
+  static std::atomic<std::uint64_t> usable_bytes;
+  usable_bytes = std::uint64_t{100} << 20;
+  options.usable = [] { return usable_bytes.load(); };
+  const auto one = joined();
+  usable_bytes = std::uint64_t{2} << 20;  // the margin for others is 1/32
+  EXPECT_EQ(take(*one, 1), Turn::kFull);
+  ImageStore::Options images{.key = {1, 1},
+                             .images = 10,
+                             .bytes_max = std::uint64_t{50} << 20,
+                             .folder = options.folder,
+                             .usable = [] { return std::uint64_t{100} << 20; }};
+  EXPECT_NE(ImageStore::join(images).error().detail.find("beside the 0.1 GiB that other stores"),
+            std::string::npos);
 }
 
 TEST_F(PreparedStoreTest, WhatCannotBePreparedIsTheNextOnesTurn) {
