@@ -25,6 +25,7 @@ namespace {
 
 constexpr const char* kLockName = "/lock";
 constexpr std::size_t kListBytesMax = 1 << 20;
+constexpr Duration kListAgainAfter = seconds(3600);
 constexpr Duration kMeasureAfter = milliseconds(100);
 // What is left to the rest of the machine: this part of the memory's size, or so many bytes.
 constexpr std::uint64_t kMarginPart = 32;
@@ -72,16 +73,18 @@ void remove_others(std::vector<Holder>& holders, int fd) {
   });
 }
 
-/// A folder that nobody else may write to; others could make us map what is not ours.
+/// A folder that nobody else may write to; others could make us map what is not ours. Schedulers
+/// and containers pass on an XDG_RUNTIME_DIR that is not there, and sudo that of another user.
 Result<std::string> own_folder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string folder = runtime != nullptr && *runtime != '\0'
-                                 ? std::string(runtime) + "/mayfly"
-                                 : fmt::format("/tmp/mayfly-{}", ::getuid());
+  struct stat info {};
+  const bool has_runtime = runtime != nullptr && ::stat(runtime, &info) == 0 &&
+                           S_ISDIR(info.st_mode) && info.st_uid == ::getuid();
+  const std::string folder =
+      has_runtime ? std::string(runtime) + "/mayfly" : fmt::format("/tmp/mayfly-{}", ::getuid());
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return file_error("cannot make the folder of stores", folder);
   }
-  struct stat info {};
   if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid() ||
       (info.st_mode & 0022) != 0) {
     return Error{Errc::kIo, folder +
@@ -221,6 +224,28 @@ HostMemory::~HostMemory() {
   } else {
     (void)write_list(list_, others);
   }
+}
+
+void HostMemory::stay_listed(Instant now) {
+  Instant before = listed_;
+  if (now - before < kListAgainAfter || !listed_.compare_exchange_strong(before, now)) {
+    return;
+  }
+  const Result<LockFile> lock = LockFile::take(lock_);
+  if (!lock.ok()) {
+    return;
+  }
+  std::vector<Holder> holders = read_list(list_);
+  const bool is_new = holders.empty();
+  remove_others(holders, fd());
+  if (holders.empty() && !is_new) {
+    return;  // others have made memory of their own meanwhile
+  }
+  std::erase_if(holders, [&](const Holder& holder) {
+    return holder.process == ::getpid() && holder.fd == fd();
+  });
+  holders.push_back({::getpid(), fd(), bytes_max_});
+  (void)write_list(list_, holders);
 }
 
 /// Not more often than is needed: it reads some files.

@@ -4,6 +4,7 @@
 // a file that could stay behind: a memfd, which is found by way of a file that lists the processes
 // that have it, and ends with the last of them, however that ends.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,6 +62,9 @@ class HostMemory {
   /// Bytes that take() allows now.
   [[nodiscard]] std::uint64_t left();
 
+  /// Renews the list every hour, so that nobody removes it from /tmp as old. Any thread.
+  void stay_listed(Instant now);
+
  private:
   HostMemory(const Options& options, std::string folder, std::uint64_t bytes_max, Mapping mapping);
   void measure();
@@ -70,6 +74,7 @@ class HostMemory {
   const std::uint64_t bytes_max_;
   std::uint64_t (*const usable_)();
   const Mapping mapping_;
+  std::atomic<Instant> listed_ = monotonic_now();
   std::mutex mutex_;  // guards everything below
   std::optional<Instant> measured_;
   std::uint64_t left_ = 0;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/time.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::datasets {
@@ -191,6 +192,7 @@ ImageStore::Kept ImageStore::read(std::uint64_t image, std::uint64_t entry, Byte
 
 ImageStore::Found ImageStore::find(std::uint64_t image, std::uint64_t size, Bytes& copy) const {
   Head& all = head();
+  memory_->stay_listed(monotonic_now());
   ENSURE(image < all.images, "an image of the set");
   const std::uint64_t entry = all.index()[image].load(std::memory_order_acquire);
   if (!is_kept(entry) || size_of(entry) != size) {

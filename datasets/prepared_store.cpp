@@ -227,6 +227,7 @@ std::optional<PreparedStore::Turn> PreparedStore::try_take(std::uint64_t positio
                                                            std::span<std::uint8_t> pixels,
                                                            Augmentation& draw) {
   const std::int64_t now = monotonic_now().ns;
+  memory_->stay_listed({now});
   const std::uint64_t claim = kClaimed | (position + 1);
   Place* own = find(position);
   std::uint64_t state = own == nullptr ? 0 : own->state.load(std::memory_order_acquire);

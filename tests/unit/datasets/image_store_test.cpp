@@ -365,6 +365,29 @@ TEST_F(ImageStoreTest, NothingMoreIsKeptWhileTheMachineHasTooLittleMemory) {
   await_keeping(true);
 }
 
+TEST_F(ImageStoreTest, AFolderOfTheSessionCountsOnlyIfItIsThereAndOurs) {
+  const char* const before = ::getenv("XDG_RUNTIME_DIR");
+  const std::string runtime = std::exchange(options.folder, "");
+  ::setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
+  auto store = ImageStore::join(options);
+  ASSERT_TRUE(store.ok()) << store.error().detail;
+  EXPECT_TRUE(std::filesystem::exists(runtime + "/mayfly/images-" + to_string(options.key)));
+  store.value().reset();
+  const bool is_given_away = ::chown(runtime.c_str(), 1, 1) == 0;
+  for (const std::string& folder : {runtime + "/absent", is_given_away ? runtime : "/"}) {
+    ::setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+    store = ImageStore::join(options);
+    EXPECT_TRUE(store.ok()) << store.error().detail;
+    EXPECT_FALSE(std::filesystem::exists(folder + "/mayfly/lock"));
+  }
+  if (before != nullptr) {
+    ::setenv("XDG_RUNTIME_DIR", before, 1);
+  } else {
+    ::unsetenv("XDG_RUNTIME_DIR");
+  }
+  options.folder = runtime;
+}
+
 TEST_F(ImageStoreTest, WhatAThreadFindsIsCounted) {
   auto store = ImageStore::join(options);
   ASSERT_TRUE(store.ok());

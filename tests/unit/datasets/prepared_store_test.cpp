@@ -147,6 +147,23 @@ TEST_F(PreparedStoreTest, WithoutMemoryJobsPrepareForThemselves) {
             std::string::npos);
 }
 
+TEST_F(PreparedStoreTest, AListThatWasRemovedAsOldComesBack) {
+  const auto one = joined();
+  prepare(*one, 1);
+  const auto memory = memory_of_store();
+  const std::string list = options.folder + "/prepared-" + to_string(options.key);
+  std::filesystem::remove(list);
+  memory->stay_listed(monotonic_now());
+  EXPECT_FALSE(std::filesystem::exists(list)) << "not all the time";
+  memory->stay_listed(monotonic_now() + seconds(4000));
+  EXPECT_EQ(take(*joined(), 1), Turn::kReady);
+  // Others have made their own meanwhile.
+  std::filesystem::remove(list);
+  const auto other = joined();
+  memory->stay_listed(monotonic_now() + seconds(8000));
+  EXPECT_EQ(take(*joined(), 1), Turn::kOwn);
+}
+
 TEST_F(PreparedStoreTest, WhatCannotBePreparedIsTheNextOnesTurn) {
   const auto store = joined();
   EXPECT_EQ(take(*store, 7), Turn::kOwn);
