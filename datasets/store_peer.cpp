@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <utility>
 
 namespace mayfly::datasets {
@@ -36,24 +37,32 @@ std::string StorePeer::to_text(const Address& address) {
   return fmt::format("{}/{:x}", to_string(address.endpoint), address.store);
 }
 
-/// A connection of one thread at a time; more are made when several threads ask at once.
+/// A connection that no other thread uses meanwhile; none if all were in use until the deadline.
 class StorePeer::Reader {
  public:
-  explicit Reader(StorePeer& peer) : peer_(peer) {
-    const std::lock_guard lock(peer.mutex_);
-    if (peer.readers_.empty()) {
-      reader_ = std::make_unique<StoreReader>(peer.address_.endpoint, peer.key_);
-    } else {
+  Reader(StorePeer& peer, Instant deadline) : peer_(peer) {
+    const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
+    std::unique_lock lock(peer.mutex_);
+    peer.returned_.wait_until(
+        lock, until, [&] { return !peer.readers_.empty() || peer.readers_made_ < kConnections; });
+    if (!peer.readers_.empty()) {
       reader_ = std::move(peer.readers_.back());
       peer.readers_.pop_back();
+    } else if (peer.readers_made_ < kConnections) {
+      reader_ = std::make_unique<StoreReader>(peer.address_.endpoint, peer.key_);
+      peer.readers_made_ += 1;
     }
   }
   ~Reader() {
-    const std::lock_guard lock(peer_.mutex_);
-    peer_.readers_.push_back(std::move(reader_));
+    if (reader_ != nullptr) {
+      const std::lock_guard lock(peer_.mutex_);
+      peer_.readers_.push_back(std::move(reader_));
+      peer_.returned_.notify_one();
+    }
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
+  explicit operator bool() const { return reader_ != nullptr; }
   StoreReader* operator->() const { return reader_.get(); }
 
  private:
@@ -106,7 +115,10 @@ void StorePeer::update(std::uint64_t epoch, std::uint64_t images, const AbortSig
     // A host that joins may be in the view before others.
     patience = std::max(times_.patience(), index_.kept.empty() ? AnswerTimes::kMost : Duration());
   }
-  std::optional<StoreIndex> index = Reader(*this)->fetch_index(images, now + patience, stop);
+  std::optional<StoreIndex> index;
+  if (const Reader reader(*this, now + patience); reader) {
+    index = reader->fetch_index(images, now + patience, stop);
+  }
   is_known_ = index.has_value();  // else it may not be in this view yet, and is asked again soon
   if (index) {
     learn(*std::move(index), now);
@@ -129,7 +141,9 @@ void StorePeer::fetch(std::span<WantedImage> wanted, const AbortSignal& stop) {
     const std::lock_guard lock(mutex_);
     patience = times_.patience();
   }
-  (void)Reader(*this)->fetch(wanted, begun + patience, stop);
+  if (const Reader reader(*this, begun + patience); reader) {
+    (void)reader->fetch(wanted, begun + patience, stop);
+  }
   const std::lock_guard lock(mutex_);
   times_.add(monotonic_now() - begun);
 }
@@ -147,24 +161,36 @@ bool StorePeer::offer(std::uint64_t image, ByteSpan bytes, const AbortSignal& st
     index_.spare -= bytes.size() - from_free;
     patience = times_.patience();
   }
-  Reader(*this)->offer(image, bytes, monotonic_now() + patience, stop);
+  const Instant deadline = monotonic_now() + patience;
+  if (const Reader reader(*this, deadline); reader) {
+    reader->offer(image, bytes, deadline, stop);
+  }
   return true;
 }
 
 std::optional<StoreIndex> StorePeer::ask(std::uint64_t images, const AbortSignal& stop) {
   const Instant begun = monotonic_now();
-  StoreReader reader(address_.endpoint, key_);  // not one that waits after a failure
-  std::optional<StoreIndex> index = reader.fetch_index(images, begun + AnswerTimes::kMost, stop);
+  const Instant deadline = begun + AnswerTimes::kMost;
+  const Reader reader(*this, deadline);
+  std::optional<StoreIndex> index;
+  // An old connection may have been closed, so another one is tried.
+  for (int attempt = 0; attempt < 2 && reader && !index; ++attempt) {
+    reader->ask_at_once();
+    index = reader->fetch_index(images, deadline, stop);
+  }
   if (index) {
     learn(*index, begun);
-  } else if (has_left_ && !stop.raised()) {
+  } else if (has_left_ && reader && !stop.raised()) {
     is_gone_ = true;
   }
   return index;
 }
 
 void StorePeer::fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop) {
-  (void)Reader(*this)->fetch(wanted, monotonic_now() + AnswerTimes::kMost, stop);
+  const Instant deadline = monotonic_now() + AnswerTimes::kMost;
+  if (const Reader reader(*this, deadline); reader) {
+    (void)reader->fetch(wanted, deadline, stop);
+  }
 }
 
 }  // namespace mayfly::datasets

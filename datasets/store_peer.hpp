@@ -4,6 +4,8 @@
 // (datasets/peer_stores.hpp).
 
 #include <atomic>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -34,6 +36,10 @@ class StorePeer {
   /// `before`: the same host in the view before, or null. What it kept then is believed until it
   /// says what it keeps now.
   StorePeer(Address address, const StoreKey& key, Duration patience, const StorePeer* before);
+
+  /// Connections to it at a time: threads that need one more wait for one. A host serves one
+  /// image after the other, so more would only take up its room for others.
+  static constexpr std::size_t kConnections = 3;
 
   /// Two hosts with the same number have the same store.
   [[nodiscard]] std::uint64_t store() const { return address_.store; }
@@ -81,7 +87,9 @@ class StorePeer {
   mutable std::mutex mutex_;  // guards everything below
   StoreIndex index_;
   Instant index_asked_;                                // the question to which that was the answer
+  std::condition_variable returned_;                   // to readers_
   std::vector<std::unique_ptr<StoreReader>> readers_;  // that nobody uses now
+  std::size_t readers_made_ = 0;
   AnswerTimes times_;
 };
 

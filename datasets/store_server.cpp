@@ -18,7 +18,8 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::size_t kReadersMax = 256;
+constexpr std::size_t kReadersMax = 512;                 // that have asked with the key of a view
+constexpr std::size_t kStrangersMax = 64;                // others
 constexpr std::size_t kAskedMax = 4 * kStoreRequestMax;  // of one reader, before it takes answers
 constexpr std::size_t kWaitingBytesMax = std::size_t{64} << 10;  // of a reader in a later view
 constexpr std::size_t kSendBytes = std::size_t{256} << 10;
@@ -253,15 +254,42 @@ StoreServer::Admitted StoreServer::admitted() const {
 }
 
 /// False: there is no descriptor for the connections that wait.
-bool StoreServer::accept_connections(Connections& connections) {
-  const AcceptEnd end = accept_waiting(listener_.get(), kReadersMax, [&](UniqueFd fd) {
-    if (connections.size() < kReadersMax) {
-      connections.push_back(std::make_unique<Connection>(std::move(fd)));
-    } else {
-      log_.turned_away(peer_name(fd.get()), "too many readers at once");
-    }
+bool StoreServer::accept_connections(Connections& connections, const Admitted& admitted) {
+  const AcceptEnd end = accept_waiting(listener_.get(), kStrangersMax, [&](UniqueFd fd) {
+    connections.push_back(std::make_unique<Connection>(std::move(fd)));
+    advance(connections.back(), admitted);  // what has asked already is no stranger
   });
   return end != AcceptEnd::kNoDescriptors;
+}
+
+/// The connection is null if it is over.
+void StoreServer::advance(std::unique_ptr<Connection>& connection, const Admitted& admitted) {
+  const bool goes_on = connection->advance(store_, admitted, bytes_served_);
+  last_answer_ = std::max(last_answer_.load(), connection->last_answer());
+  if (goes_on && !connection->is_late(monotonic_now())) {
+    return;
+  }
+  if (!connection->has_asked()) {
+    log_.turned_away(connection->who(), "it asked for nothing with the key of this view");
+  }
+  connection.reset();
+}
+
+/// Strangers, however many they are, keep no reader out: the oldest of them go.
+void StoreServer::close_excess(Connections& connections) {
+  const auto asked = static_cast<std::size_t>(
+      std::ranges::count_if(connections, [](const auto& one) { return one->has_asked(); }));
+  std::size_t strangers = connections.size() - asked;
+  std::size_t readers = 0;
+  for (auto& connection : connections) {
+    const bool has_asked = connection->has_asked();
+    if (has_asked ? ++readers > kReadersMax : strangers > kStrangersMax) {
+      strangers -= has_asked ? 0 : 1;
+      log_.turned_away(connection->who(), "too many readers at once");
+      connection.reset();
+    }
+  }
+  std::erase(connections, nullptr);
 }
 
 void StoreServer::serve() {
@@ -279,19 +307,12 @@ void StoreServer::serve() {
                  may_accept ? kServePollMs : static_cast<int>(to_ms(kAcceptRetryDelay)));
     wake_.clear();
     const Admitted admitted = this->admitted();
-    const Instant now = monotonic_now();
     for (auto& connection : connections) {
-      const bool goes_on = connection->advance(store_, admitted, bytes_served_);
-      last_answer_ = std::max(last_answer_.load(), connection->last_answer());
-      if (!goes_on || connection->is_late(now)) {
-        if (!connection->has_asked()) {
-          log_.turned_away(connection->who(), "it asked for nothing with the key of this view");
-        }
-        connection.reset();
-      }
+      advance(connection, admitted);
     }
+    may_accept = accept_connections(connections, admitted);
     std::erase(connections, nullptr);
-    may_accept = accept_connections(connections);
+    close_excess(connections);
     readers_ = connections.size();
   }
 }

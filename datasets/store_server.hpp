@@ -107,7 +107,9 @@ class StoreServer {
   StoreServer(ImageStore& store, UniqueFd listener);
   void serve();
   [[nodiscard]] Admitted admitted() const;
-  [[nodiscard]] bool accept_connections(Connections& connections);
+  [[nodiscard]] bool accept_connections(Connections& connections, const Admitted& admitted);
+  void advance(std::unique_ptr<Connection>& connection, const Admitted& admitted);
+  void close_excess(Connections& connections);
 
   ImageStore& store_;
   const UniqueFd listener_;
@@ -148,6 +150,10 @@ class StoreReader {
   /// Otherwise as fetch().
   [[nodiscard]] std::optional<StoreIndex> fetch_index(std::uint64_t images, Instant deadline,
                                                       const AbortSignal& stop);
+  /// False after a failure.
+  [[nodiscard]] bool is_connected() const { return fd_.valid(); }
+  /// The next call asks even if one has just failed.
+  void ask_at_once() { next_attempt_ = Instant(); }
 
   /// Sends an image that the host may keep. Whether it does is not known. Otherwise as fetch().
   void offer(std::uint64_t image, ByteSpan bytes, Instant deadline, const AbortSignal& stop);

@@ -6,12 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "base/net/sockets.hpp"
 #include "base/random.hpp"
+#include "datasets/store_peer.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -111,6 +114,49 @@ TEST_F(StoreServerTest, ManyReadersAreServedAtTheSameTime) {
     reader.join();
   }
   EXPECT_EQ(wrong, 0U);
+}
+
+TEST_F(StoreServerTest, ConnectionsThatAskForNothingKeepNoReaderOut) {
+  keep(0, 3);
+  const auto server = serve();
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 400; ++i) {
+    strangers.push_back(connect_tcp(server->endpoint(), ample()).value());
+  }
+  std::vector<WantedImage> wanted = want(0, 3);
+  StoreReader reader(server->endpoint(), kView);
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 3U);
+  for (int i = 0; i < 200; ++i) {
+    strangers.push_back(connect_tcp(server->endpoint(), ample()).value());
+  }
+  EXPECT_EQ(reader.fetch(wanted, ample(), stop), 3U) << "over the same connection";
+  EXPECT_LE(server->readers(), 100U);
+}
+
+TEST_F(StoreServerTest, ThreadsOfAWorkerShareAFewConnections) {
+  keep(0, kStored);
+  const auto server = serve();
+  StorePeer peer({server->endpoint(), store->id()}, kView, seconds(60), nullptr);
+  std::vector<std::thread> threads;
+  std::atomic<std::uint64_t> arrived{0};
+  std::atomic<std::size_t> most{0};
+  for (std::uint64_t t = 0; t < 16; ++t) {
+    threads.emplace_back([&] {
+      for (std::uint64_t first = 0; first < 50; ++first) {
+        std::vector<WantedImage> wanted = want(first, first + 10);
+        peer.fetch(wanted, stop);
+        arrived += static_cast<std::uint64_t>(
+            std::ranges::count_if(wanted, [](const auto& image) { return !image.bytes.empty(); }));
+        most = std::max(most.load(), server->readers());
+        (void)peer.ask(kStored, stop);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(arrived, 16U * 50 * 10);
+  EXPECT_LE(most, StorePeer::kConnections);
 }
 
 TEST_F(StoreServerTest, DamagedBytesAreFoundByTheirHash) {
