@@ -59,9 +59,6 @@ class PeerStores {
   /// warning that clouds give.
   void serve_after_leaving();
 
-  /// Bytes that other hosts have been sent. Any thread.
-  [[nodiscard]] std::uint64_t bytes_served() const { return server_->bytes_served(); }
-
  private:
   [[nodiscard]] std::shared_ptr<StorePeers> current_peers();
   void fetch_from(StorePeers& peers, std::uint64_t epoch, std::span<WantedImage> wanted);

@@ -69,13 +69,12 @@ class StoreServer::Connection {
   }
 
   /// False: this connection is over.
-  [[nodiscard]] bool advance(ImageStore& store, const Admitted& admitted,
-                             std::atomic<std::uint64_t>& served) {
+  [[nodiscard]] bool advance(ImageStore& store, const Admitted& admitted) {
     if (asked_.size() < kAskedMax && !receive(store, admitted)) {
       return false;
     }
     // Of a former view: its reader has gone on, or will connect again with the new key.
-    return (!has_asked_ || admitted.has(key_)) && send(store, served);
+    return (!has_asked_ || admitted.has(key_)) && send(store);
   }
 
  private:
@@ -160,7 +159,7 @@ class StoreServer::Connection {
     return true;
   }
 
-  bool send(const ImageStore& store, std::atomic<std::uint64_t>& served) {
+  bool send(const ImageStore& store) {
     while (answers()) {
       if (!is_answering_) {
         begin_answer(store);
@@ -179,7 +178,6 @@ class StoreServer::Connection {
         return true;  // poll() tells when the reader has taken some
       }
       if (sent_ == head.size() + bytes_.size()) {
-        served += bytes_.size();
         is_answering_ = false;
       }
     }
@@ -264,7 +262,7 @@ bool StoreServer::accept_connections(Connections& connections, const Admitted& a
 
 /// The connection is null if it is over.
 void StoreServer::advance(std::unique_ptr<Connection>& connection, const Admitted& admitted) {
-  const bool goes_on = connection->advance(store_, admitted, bytes_served_);
+  const bool goes_on = connection->advance(store_, admitted);
   last_answer_ = std::max(last_answer_.load(), connection->last_answer());
   if (goes_on && !connection->is_late(monotonic_now())) {
     return;

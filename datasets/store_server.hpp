@@ -90,8 +90,6 @@ class StoreServer {
   [[nodiscard]] Instant last_answer() const { return last_answer_; }
   /// Connections now. Any thread.
   [[nodiscard]] std::size_t readers() const { return readers_; }
-  /// Bytes of images sent so far. Any thread.
-  [[nodiscard]] std::uint64_t bytes_served() const { return bytes_served_; }
 
  private:
   class Connection;
@@ -115,7 +113,6 @@ class StoreServer {
   const UniqueFd listener_;
   WakeUp wake_;
   std::atomic<bool> stopping_{false};
-  std::atomic<std::uint64_t> bytes_served_{0};
   std::atomic<std::size_t> readers_{0};
   std::atomic<Instant> last_answer_ = monotonic_now();
   mutable std::mutex mutex_;
