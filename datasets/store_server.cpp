@@ -423,16 +423,19 @@ bool StoreReader::receive(WantedImage& image, Instant deadline, const AbortSigna
 
 std::size_t StoreReader::fetch(std::span<WantedImage> wanted, Instant deadline,
                                const AbortSignal& stop) {
-  ENSURE(wanted.size() <= kStoreRequestMax, "a microbatch is one request");
   for (WantedImage& image : wanted) {
     ENSURE(image.size > 0 && image.size <= kJpegBytesMax, "an image has bytes");
     image.bytes.clear();
     image.is_damaged = false;
   }
-  bool goes_on = connect(deadline, stop) &&
-                 ask(static_cast<std::uint32_t>(wanted.size()), wanted, deadline, stop);
-  for (std::size_t i = 0; i < wanted.size() && goes_on; ++i) {
-    goes_on = receive(wanted[i], deadline, stop);
+  bool goes_on = connect(deadline, stop);
+  for (auto left = wanted; goes_on && !left.empty();) {
+    const auto part = left.first(std::min<std::size_t>(left.size(), kStoreRequestMax));
+    left = left.subspan(part.size());
+    goes_on = ask(static_cast<std::uint32_t>(part.size()), part, deadline, stop);
+    for (std::size_t i = 0; i < part.size() && goes_on; ++i) {
+      goes_on = receive(part[i], deadline, stop);
+    }
   }
   retry_delay_ = goes_on ? kRetryFirst : retry_delay_;
   if (!goes_on) {

@@ -116,6 +116,16 @@ TEST_F(PeerStoresTest, AHostGetsWhatAnyOfTheOthersKeeps) {
   EXPECT_EQ(fetched(1, 0, 0, 30), 20U);
 }
 
+TEST_F(PeerStoresTest, AMicrobatchMayBeLargerThanARequest) {
+  keep(1, 3);
+  begin(kFirstView);
+  std::vector<WantedImage> wanted(2 * kStoreRequestMax + 1,
+                                  {.image = 3, .size = 1003, .bytes = {}});
+  hosts[0].peers->fetch(SampleStream(3, kSetImages), 0, wanted);
+  EXPECT_TRUE(std::ranges::all_of(
+      wanted, [](const WantedImage& image) { return image.bytes == content(3); }));
+}
+
 TEST_F(PeerStoresTest, WhatIsKeptLaterIsKnownInTheNextEpoch) {
   begin(kFirstView);
   EXPECT_EQ(fetched(0, 4, 0, 10), 0U);
