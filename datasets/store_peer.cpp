@@ -141,11 +141,23 @@ void StorePeer::fetch(std::span<WantedImage> wanted, const AbortSignal& stop) {
     const std::lock_guard lock(mutex_);
     patience = times_.patience();
   }
+  bool has_failed = false;
   if (const Reader reader(*this, begun + patience); reader) {
     (void)reader->fetch(wanted, begun + patience, stop);
+    has_failed = !reader->is_connected();
   }
-  const std::lock_guard lock(mutex_);
-  times_.add(monotonic_now() - begun);
+  const Instant now = monotonic_now();
+  std::uint64_t images = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    times_.add(now - begun);
+    has_failed = has_failed && now - doubted_ > AnswerTimes::kMost;
+    doubted_ = has_failed ? now : doubted_;
+    images = 64 * index_.kept.size();
+  }
+  if (has_failed && has_left_) {  // it may be gone now, else everybody waits for it in vain again
+    (void)ask(images, stop);
+  }
 }
 
 bool StorePeer::offer(std::uint64_t image, ByteSpan bytes, const AbortSignal& stop) {

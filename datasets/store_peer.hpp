@@ -48,7 +48,8 @@ class StorePeer {
 
   /// Asks what it keeps, if that is not known for this epoch.
   void update(std::uint64_t epoch, std::uint64_t images, const AbortSignal& stop);
-  /// Fetches images for somebody who waits, and so waits for them no longer than is usual.
+  /// Fetches images for somebody who waits, and so waits for them no longer than is usual. After a
+  /// failure a host that has left is asked whether it is gone.
   void fetch(std::span<WantedImage> wanted, const AbortSignal& stop);
 
   /// Sends it an image that no host keeps, if it has room for that as far as is known; waits no
@@ -91,6 +92,7 @@ class StorePeer {
   std::vector<std::unique_ptr<StoreReader>> readers_;  // that nobody uses now
   std::size_t readers_made_ = 0;
   AnswerTimes times_;
+  Instant doubted_;  // when a fetch last failed
 };
 
 /// The other hosts of a view.

@@ -9,7 +9,11 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "base/net/accept.hpp"
+#include "base/net/sockets.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -235,6 +239,30 @@ TEST_F(PeerStoresTest, ALossCostsNothingIfTheOthersHaveSecondCopies) {
   await_keepers(1, {0, 1});
   EXPECT_EQ(fetched(0, 1, 1, 2) + fetched(1, 1, 0, 1), 2U);
   await_keepers(2, {0, 1});  // there is room for everything twice
+}
+
+TEST_F(PeerStoresTest, AWorkerThatDoesNotCopyFindsALeaverGone) {
+  hosts.push_back({hosts[0].folder, hosts[0].store,
+                   PeerStores::start(hosts[0].store, sizes, "127.0.0.1", seconds(60)).value()});
+  keep(2, 5);
+  begin(kFirstView);
+  EXPECT_EQ(fetched(3, 0, 5, 6), 1U);
+  hosts[3].peers->begin_view({2, 22}, {addresses()[0], addresses()[3]});
+  EXPECT_EQ(fetched(3, 0, 5, 6), 1U) << "it still serves";
+  const Endpoint leaver = StorePeer::parse(addresses()[2])->endpoint;
+  hosts[2].peers.reset();
+  const auto silent = listen_tcp(leaver).value();  // as if the machine had gone with the process
+  std::vector<UniqueFd> connections;
+  const auto attempts = [&] {
+    (void)accept_waiting(silent.get(), 100,
+                         [&](UniqueFd fd) { connections.push_back(std::move(fd)); });
+    return connections.size();
+  };
+  EXPECT_EQ(fetched(3, 0, 5, 6), 0U);
+  const std::size_t before = attempts();
+  std::this_thread::sleep_for(2 * StoreReader::kRetryFirst);
+  EXPECT_EQ(fetched(3, 0, 5, 6), 0U);
+  EXPECT_EQ(attempts(), before) << "it is not asked for images any more";
 }
 
 TEST_F(PeerStoresTest, OfTwoHostsThatKeepAnImageTheSecondIsAskedIfTheFirstIsGone) {
