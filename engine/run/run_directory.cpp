@@ -84,13 +84,14 @@ constexpr std::size_t kEndpointBytesMax = 512;
 constexpr std::size_t kSummaryBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kLogBytesMax = std::size_t{256} << 20;
 
-/// Settings of this process and not of the job, and paths, which may be written in many ways.
+/// Settings of this process or of each worker, not of the job, and paths, which may be written in
+/// many ways.
 bool may_differ(const std::string& name) {
-  constexpr std::array<std::string_view, 16> kOfTheProcess = {
-      "bind_host", "port",      "quiet",        "launched",          "token_file",
-      "run_dir",   "cache_dir", "cloud_bundle", "cloud_bundle_port", "checkpoint_to",
-      "data_from", "dashboard", "report",       "price_per_hour",    "plan",
-      "store"};
+  constexpr std::array<std::string_view, 18> kOfTheProcess = {
+      "bind_host", "port",        "quiet",         "launched",          "token_file",
+      "run_dir",   "cache_dir",   "cloud_bundle",  "cloud_bundle_port", "checkpoint_to",
+      "data_from", "dashboard",   "report",        "price_per_hour",    "plan",
+      "store",     "store_peers", "prepared_store"};
   return std::find(kOfTheProcess.begin(), kOfTheProcess.end(), name) != kOfTheProcess.end();
 }
 

@@ -215,6 +215,18 @@ TEST(RunDirectory, RefusesADamagedPlanBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(config.run_dir));
 }
 
+TEST(RunDirectory, AJobGoesOnWithOtherStores) {
+  JobConfig asked;
+  asked.store = "2GiB";
+  asked.store_peers = true;
+  asked.prepared_store = "1GiB";
+  const Result<JobConfig> config = config_to_go_on_with(asked, JobConfig());
+  ASSERT_TRUE(config.ok()) << config.error().detail;
+  EXPECT_TRUE(config.value().store_peers);
+  asked.seed = 7;
+  EXPECT_THAT(config_to_go_on_with(asked, JobConfig()).error().detail, HasSubstr("has seed"));
+}
+
 TEST(RunDirectory, CutsALineThatACrashLeftTorn) {
   const test_support::TemporaryFolder folder;
   const JobConfig config = config_in(folder / "run");
