@@ -12,6 +12,10 @@
 namespace mayfly::datasets {
 namespace {
 
+// So many samples are claimed before they are fetched from other hosts, each of which costs other
+// jobs kPatience if this one is stopped meanwhile.
+constexpr std::size_t kClaimsMost = 8;
+
 std::size_t image_bytes(const Dataset& set) {
   const auto side = static_cast<std::size_t>(set.image_size());
   return 3 * side * side;
@@ -28,6 +32,9 @@ std::span<std::uint8_t> scratch_pixels(std::size_t size) {
 Preparer::Preparer(const DatasetPair& pair, const LoaderOptions& options)
     : train_(*pair.train),
       options_(options),
+      own_most_(options.prepared == nullptr ? options.microbatch
+                : pair.peers == nullptr     ? 1
+                                            : kClaimsMost),
       stream_(options.seed, pair.train->size()),
       normaliser_(pair.mean, pair.deviation) {
   ENSURE(options.microbatch > 0 && options.global_batch % options.microbatch == 0,
@@ -68,49 +75,78 @@ void Preparer::fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch&
 }
 
 Result<void> Preparer::fill_images(std::uint64_t first, PreparedBatch& batch) const {
-  train_.fetch_ahead(stream_, first, options_.microbatch);
+  using Turn = PreparedStore::Turn;
   const std::size_t size = image_bytes(train_);
   const std::span<std::uint8_t> pixels = scratch_pixels(size);
-  const auto image = [&](std::size_t i) { return std::span(batch.images).subspan(i * size, size); };
-  std::vector<std::size_t> put_off;  // other jobs are preparing them
+  PreparedStore* const shared = options_.prepared.get();
+  std::vector<Own> own;
+  std::vector<Own> put_off;  // other jobs are preparing them
+  Augmentation draw;
+  const auto use = [&](const Own& sample) {
+    count_from_store(train_.stored_bytes(stream_.at(sample.position).sample));
+    normaliser_.apply(draw, train_.image_size(), pixels, sample.out);
+  };
   for (std::size_t i = 0; i < options_.microbatch; ++i) {
-    TRY_ASSIGN(const bool is_there, prepare(first + i, pixels, image(i), false));
-    if (!is_there) {
-      put_off.push_back(i);
+    Own sample{.position = first + i,
+               .out = std::span(batch.images).subspan(i * size, size),
+               .is_claimed = false};
+    const Turn turn = shared == nullptr ? Turn::kFull : shared->take(sample.position, pixels, draw);
+    sample.is_claimed = turn == Turn::kOwn;
+    if (turn == Turn::kReady) {
+      use(sample);
+    } else {
+      (turn == Turn::kOthers ? put_off : own).push_back(sample);
+    }
+    if (own.size() == own_most_) {
+      TRY(prepare_all(own));
     }
   }
-  for (const std::size_t i : put_off) {
-    TRY(prepare(first + i, pixels, image(i), true));
+  TRY(prepare_all(own));
+  for (const Own& sample : put_off) {
+    if (shared->wait(sample.position, pixels, draw)) {
+      use(sample);
+    } else {
+      own.push_back(sample);
+    }
   }
-  return {};
+  return prepare_all(own);
 }
 
-/// The sample at a position of the stream, normalised. False if another job prepares it now and
-/// this one does not wait.
-Result<bool> Preparer::prepare(std::uint64_t position, std::span<std::uint8_t> pixels,
-                               std::span<float> out, bool waits) const {
-  using Turn = PreparedStore::Turn;
-  const StreamEntry entry = stream_.at(position);
-  PreparedStore* const shared = options_.prepared.get();
-  Augmentation draw;
-  const Turn turn = shared == nullptr ? Turn::kFull : shared->take(position, pixels, draw);
-  if (turn == Turn::kOthers && !waits) {
-    return false;
-  }
-  if (turn == Turn::kReady || (turn == Turn::kOthers && shared->wait(position, pixels, draw))) {
-    count_from_store(train_.stored_bytes(entry.sample));
-  } else {
-    const Result<Augmentation> own = read(entry, pixels);
-    if (turn == Turn::kOwn && own.ok()) {
-      shared->give(position, pixels, own.value());
-    } else if (turn == Turn::kOwn) {
-      shared->give_up(position);
+/// Leaves none. What follows each other in the stream is fetched together.
+Result<void> Preparer::prepare_all(std::vector<Own>& own) const {
+  Result<void> done;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const std::uint64_t position = own[i].position;
+    if (!done.ok()) {
+      if (own[i].is_claimed) {
+        options_.prepared->give_up(position);
+      }
+      continue;
     }
-    TRY(own);
-    draw = own.value();
+    if (i == 0 || own[i - 1].position + 1 != position) {
+      std::size_t count = 1;
+      while (i + count < own.size() && own[i + count].position == position + count) {
+        ++count;
+      }
+      train_.fetch_ahead(stream_, position, count);
+    }
+    done = prepare(own[i]);
   }
-  normaliser_.apply(draw, train_.image_size(), pixels, out);
-  return true;
+  own.clear();
+  return done;
+}
+
+Result<void> Preparer::prepare(const Own& own) const {
+  const std::span<std::uint8_t> pixels = scratch_pixels(image_bytes(train_));
+  const Result<Augmentation> draw = read(stream_.at(own.position), pixels);
+  if (own.is_claimed && draw.ok()) {
+    options_.prepared->give(own.position, pixels, draw.value());
+  } else if (own.is_claimed) {
+    options_.prepared->give_up(own.position);
+  }
+  TRY(draw);
+  normaliser_.apply(draw.value(), train_.image_size(), pixels, own.out);
+  return {};
 }
 
 Result<Augmentation> Preparer::read(const StreamEntry& entry,

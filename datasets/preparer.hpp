@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/result.hpp"
 #include "datasets/core/augmentation.hpp"
@@ -29,14 +30,22 @@ class Preparer {
   void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) const;
 
  private:
+  /// A sample that this job prepares itself.
+  struct Own {
+    std::uint64_t position = 0;
+    std::span<float> out;
+    bool is_claimed = false;  ///< others wait for it
+  };
+
   [[nodiscard]] Result<void> fill_images(std::uint64_t first, PreparedBatch& batch) const;
-  [[nodiscard]] Result<bool> prepare(std::uint64_t position, std::span<std::uint8_t> pixels,
-                                     std::span<float> out, bool waits) const;
+  [[nodiscard]] Result<void> prepare_all(std::vector<Own>& own) const;
+  [[nodiscard]] Result<void> prepare(const Own& own) const;
   [[nodiscard]] Result<Augmentation> read(const StreamEntry& entry,
                                           std::span<std::uint8_t> pixels) const;
 
   const Dataset& train_;
   LoaderOptions options_;
+  std::size_t own_most_;  // that are fetched together
   SampleStream stream_;
   Normaliser normaliser_;
   bool with_images_ = true;

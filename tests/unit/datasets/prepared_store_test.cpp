@@ -22,6 +22,7 @@
 #include "datasets/host_memory.hpp"
 #include "datasets/image_store.hpp"
 #include "datasets/loader.hpp"
+#include "datasets/peer_stores.hpp"
 #include "datasets/readers.hpp"
 
 namespace mayfly::datasets {
@@ -280,6 +281,62 @@ TEST_F(PreparedStoreTest, ManyInStepPrepareEachSampleAboutOnce) {
   }
   EXPECT_GE(prepared, kSamples);
   EXPECT_LE(prepared, 4 * kSamples);
+}
+
+/// Says which samples are fetched, and cannot read some of them.
+class FetchedSet final : public Dataset {
+ public:
+  explicit FetchedSet(const Dataset& set) : set_(set) {}
+  [[nodiscard]] std::size_t size() const override { return set_.size(); }
+  [[nodiscard]] int image_size() const override { return set_.image_size(); }
+  [[nodiscard]] std::uint16_t label(std::size_t index) const override { return set_.label(index); }
+  [[nodiscard]] Result<void> read(std::size_t index,
+                                  std::span<std::uint8_t> pixels) const override {
+    return index == unreadable ? Result<void>(Error{Errc::kCorrupt, "unreadable"})
+                               : set_.read(index, pixels);
+  }
+  void fetch_ahead(const SampleStream&, std::uint64_t position, std::size_t count) const override {
+    fetches.emplace_back(position, count);
+  }
+
+  mutable std::vector<std::pair<std::uint64_t, std::size_t>> fetches;
+  std::size_t unreadable = SIZE_MAX;
+
+ private:
+  const Dataset& set_;
+};
+
+TEST_F(PreparedStoreTest, OnlyWhatNobodyHasPreparedIsFetched) {
+  DatasetPair pair = make_procedural(64, 1);
+  const auto set = std::make_shared<FetchedSet>(*pair.train);
+  const std::shared_ptr<const Dataset> plain = std::exchange(pair.train, set);
+  ImageStore::Options images{
+      .key = {1, 1}, .images = 1, .bytes_max = 1000, .folder = options.folder};
+  pair.peers = PeerStores::start(ImageStore::join(images).value(), {9}, "127.0.0.1").value();
+  options.sample_bytes = std::uint64_t{3} * 32 * 32;
+  options.bytes_max = std::uint64_t{1} << 20;
+  LoaderOptions loading;
+  loading.global_batch = 20;
+  loading.microbatch = 20;
+  loading.threads = 0;
+  loading.prepared = joined();
+  const std::unique_ptr<PreparedStore> other = joined();
+  std::vector<std::uint8_t> pixels(options.sample_bytes);
+  Augmentation draw;
+  EXPECT_EQ(other->take(5, pixels, draw), Turn::kOwn);  // and never gives it
+  using Fetches = std::vector<std::pair<std::uint64_t, std::size_t>>;
+  const auto first = make_loader(pair, loading)->take(1, 0);
+  EXPECT_EQ(set->fetches, (Fetches{{0, 5}, {6, 3}, {9, 8}, {17, 3}, {5, 1}}));
+  set->fetches.clear();
+  loading.prepared = joined();
+  EXPECT_EQ(make_loader(pair, loading)->take(1, 0)->images, first->images);
+  EXPECT_EQ(set->fetches, (Fetches{{5, 1}}));
+  // A sample that cannot be read leaves no claim behind.
+  set->unreadable = SampleStream(loading.seed, 64).at(22).sample;
+  EXPECT_TRUE(make_loader(pair, loading)->take(2, 0)->failure.has_value());
+  for (const std::uint64_t position : {22U, 23U, 27U, 28U}) {
+    EXPECT_EQ(other->take(position, pixels, draw), Turn::kOwn) << position;
+  }
 }
 
 TEST_F(PreparedStoreTest, LoadersGiveTheSameBatchesWithIt) {
