@@ -22,8 +22,10 @@ constexpr std::uint64_t kPlanBytes = std::uint64_t{64} << 20;
 // The time that is rested for each time that is used.
 constexpr int kRest = 7;
 constexpr int kRestFromLeaver = 1;
-// Before a host that did not answer is asked again.
+// The least time before a host is asked again that did not answer, or that others copy from.
 constexpr Duration kRetry = milliseconds(200);
+// Then an image is left out for the rest of the view: it is damaged, or too slow to come.
+constexpr int kFailuresMost = 2;
 constexpr Duration kUntilNextView = seconds(3600);
 // Between two plans without anything to copy.
 constexpr Duration kPause = seconds(2);
@@ -77,6 +79,7 @@ void StoreCopier::run() {
       }
       peers = peers_;
     }
+    failures_.clear();
     while (rest(*peers, copy_some(*peers))) {
     }
   }
@@ -95,7 +98,7 @@ Duration StoreCopier::copy_some(StorePeers& peers) {
   Instant begun = monotonic_now();
   const std::optional<Round> round = make_plan(peers);
   if (!round) {
-    return kRetry;
+    return std::max(kRetry, kRestFromLeaver * (monotonic_now() - begun));
   }
   if (!peers.copies) {
     return kUntilNextView;
@@ -103,7 +106,9 @@ Duration StoreCopier::copy_some(StorePeers& peers) {
   std::span<const StorePull> left(round->plan.pulls);
   if (left.empty()) {
     log_copied();
-    return round->plan.needs_leavers ? kRetry : std::max(kPause, kRest * (monotonic_now() - begun));
+    const Duration used = monotonic_now() - begun;
+    return round->plan.needs_leavers ? std::max(kRetry, kRestFromLeaver * used)
+                                     : std::max(kPause, kRest * used);
   }
   const int rest_per_work = left.front().is_second ? kRest : kRestFromLeaver;
   while (!left.empty()) {
@@ -114,7 +119,7 @@ Duration StoreCopier::copy_some(StorePeers& peers) {
     }
     const std::uint64_t kept = pull(*round, left.first(count), peers.over);
     if (kept == 0) {
-      return kRetry;
+      return std::max(kRetry, rest_per_work * (monotonic_now() - begun));
     }
     copied_ += kept;
     left = left.subspan(count);
@@ -166,6 +171,10 @@ std::optional<StoreCopier::Round> StoreCopier::make_plan(StorePeers& peers) {
   round.hosts = peers.hosts;
   round.hosts.insert(round.hosts.begin() + static_cast<std::ptrdiff_t>(self), nullptr);
   round.plan = plan_with(round, of_hosts, of_leavers);
+  std::erase_if(round.plan.pulls, [&](const StorePull& pull) {
+    const auto found = failures_.find(pull.item);
+    return found != failures_.end() && found->second >= kFailuresMost;
+  });
   for (const std::uint64_t image : round.plan.first) {
     store_->keep_for_good(image);
   }
@@ -219,13 +228,23 @@ std::uint64_t StoreCopier::pull(const Round& round, std::span<const StorePull> p
           wanted.push_back({.image = pull.item, .size = sizes_[pull.item], .bytes = {}});
         }
       }
-      if (!wanted.empty()) {
-        hosts[from]->fetch_in_background(wanted, stop);
+      if (!wanted.empty() && hosts[from]->fetch_in_background(wanted, stop)) {
+        count_failures(wanted, stop);
         kept += keep_arrived(wanted, as_second);
       }
     }
   }
   return kept;
+}
+
+/// Those that are damaged, and the first one that did not come: those behind it may, without it.
+void StoreCopier::count_failures(std::span<const WantedImage> images, const AbortSignal& stop) {
+  bool is_first = !stop.raised();
+  for (const WantedImage& image : images) {
+    if (image.bytes.empty() && (image.is_damaged || std::exchange(is_first, false))) {
+      failures_[image.image] += 1;
+    }
+  }
 }
 
 std::uint64_t StoreCopier::keep_arrived(std::span<const WantedImage> images, bool as_second) {

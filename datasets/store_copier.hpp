@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,14 +52,16 @@ class StoreCopier {
                                     const std::vector<StoreIndex>& of_leavers);
   [[nodiscard]] std::uint64_t pull(const Round& round, std::span<const StorePull> pulls,
                                    const AbortSignal& stop);
+  void count_failures(std::span<const WantedImage> images, const AbortSignal& stop);
   [[nodiscard]] std::uint64_t keep_arrived(std::span<const WantedImage> images, bool as_second);
   void log_copied();
   [[nodiscard]] bool rest(const StorePeers& peers, Duration time);
 
   const std::shared_ptr<ImageStore> store_;
   const std::vector<std::uint32_t> sizes_;
-  std::uint64_t copied_ = 0;        // images since the last line in the log; the thread's
-  std::uint64_t copied_bytes_ = 0;  // likewise
+  std::uint64_t copied_ = 0;               // images since the last line in the log; the thread's
+  std::uint64_t copied_bytes_ = 0;         // likewise
+  std::map<std::uint64_t, int> failures_;  // of images, in this view; likewise
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:

@@ -198,11 +198,13 @@ std::optional<StoreIndex> StorePeer::ask(std::uint64_t images, const AbortSignal
   return index;
 }
 
-void StorePeer::fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop) {
+bool StorePeer::fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop) {
   const Instant deadline = monotonic_now() + AnswerTimes::kMost;
-  if (const Reader reader(*this, deadline); reader) {
+  const Reader reader(*this, deadline);
+  if (reader) {
     (void)reader->fetch(wanted, deadline, stop);
   }
+  return static_cast<bool>(reader);
 }
 
 }  // namespace mayfly::datasets

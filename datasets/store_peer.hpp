@@ -59,7 +59,8 @@ class StorePeer {
   // For those who have time:
   /// What it keeps now, if it answers. One that has left and does not answer is gone.
   [[nodiscard]] std::optional<StoreIndex> ask(std::uint64_t images, const AbortSignal& stop);
-  void fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop);
+  /// False: all connections were in use, and nobody was asked.
+  [[nodiscard]] bool fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop);
 
   /// It has left the view, in which it was last with these others, and may still answer for some
   /// time. Counts once, before the host is among the leavers of a view.

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +22,71 @@ namespace {
 
 constexpr std::uint64_t kSetImages = 90;
 constexpr StoreKey kFirstView{.view = 1, .key = 11};
+
+/// A host that says it keeps all images, and sends each with other bytes than it had.
+class DamagedHost {
+ public:
+  explicit DamagedHost(std::span<const std::uint32_t> sizes)
+      : sizes_(sizes), asked_(sizes.size()), thread_([this] { serve(); }) {}
+  ~DamagedHost() {
+    is_over_ = true;
+    thread_.join();
+  }
+  DamagedHost(const DamagedHost&) = delete;
+  DamagedHost& operator=(const DamagedHost&) = delete;
+
+  [[nodiscard]] std::string address() const {
+    return StorePeer::to_text({bound_endpoint(listener_.get()), 5});
+  }
+  /// How often an image was asked for.
+  [[nodiscard]] std::uint64_t asked(std::uint64_t image) const { return asked_[image]; }
+
+ private:
+  static Instant soon() { return monotonic_now() + milliseconds(50); }
+
+  void serve() {
+    std::vector<UniqueFd> readers;
+    while (!is_over_) {
+      (void)accept_waiting(listener_.get(), 10,
+                           [&](UniqueFd fd) { readers.push_back(std::move(fd)); });
+      for (const UniqueFd& reader : readers) {
+        StoreRequest request;
+        if (receive_exactly(reader.get(), std::as_writable_bytes(std::span(&request, 1)), soon())
+                .ok()) {
+          answer(reader.get(), request);
+        }
+      }
+    }
+  }
+
+  void answer(int reader, const StoreRequest& request) {
+    if (request.images == kStoreIndex) {
+      std::vector<std::uint64_t> words(2 * StoreIndex::words(sizes_.size()) + 2);
+      std::fill_n(words.begin(), StoreIndex::words(sizes_.size()), UINT64_MAX);
+      send(reader, UINT64_MAX, std::as_bytes(std::span(words)),
+           digest_of(std::as_bytes(std::span(words))));
+      return;
+    }
+    std::vector<std::uint64_t> images(request.images);
+    (void)receive_exactly(reader, std::as_writable_bytes(std::span(images)), soon());
+    for (const std::uint64_t image : images) {
+      asked_[image] += 1;
+      send(reader, image, Bytes(sizes_[image]), {1, 2});
+    }
+  }
+
+  static void send(int reader, std::uint64_t image, ByteSpan bytes, const Digest& digest) {
+    const StoreAnswer head{.image = image, .size = bytes.size(), .digest = digest};
+    (void)send_exactly(reader, std::as_bytes(std::span(&head, 1)), soon());
+    (void)send_exactly(reader, bytes, soon());
+  }
+
+  const UniqueFd listener_ = listen_tcp({"127.0.0.1", 0}).value();
+  const std::span<const std::uint32_t> sizes_;
+  std::vector<std::atomic<std::uint64_t>> asked_;
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
 
 /// Hosts of one job, in one process.
 class PeerStoresTest : public testing::Test {
@@ -263,6 +330,22 @@ TEST_F(PeerStoresTest, AWorkerThatDoesNotCopyFindsALeaverGone) {
   std::this_thread::sleep_for(2 * StoreReader::kRetryFirst);
   EXPECT_EQ(fetched(3, 0, 5, 6), 0U);
   EXPECT_EQ(attempts(), before) << "it is not asked for images any more";
+}
+
+TEST_F(PeerStoresTest, WhatAHostSendsDamagedIsNotCopiedForEver) {
+  DamagedHost damaged(sizes);
+  hosts[0].peers->begin_view(kFirstView, {addresses()[0], damaged.address()});
+  const Instant begun = monotonic_now();
+  for (std::uint64_t image = 0; image < kSetImages; ++image) {
+    while (damaged.asked(image) < 2) {
+      ASSERT_LT(monotonic_now() - begun, seconds(60)) << image;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+  std::this_thread::sleep_for(seconds(1));
+  for (std::uint64_t image = 0; image < kSetImages; ++image) {
+    EXPECT_EQ(damaged.asked(image), 2U) << image;
+  }
 }
 
 TEST_F(PeerStoresTest, OfTwoHostsThatKeepAnImageTheSecondIsAskedIfTheFirstIsGone) {
