@@ -202,13 +202,14 @@ ImageStore::Found ImageStore::find(std::uint64_t image, std::uint64_t size, Byte
   if (bytes.empty()) {
     return {};
   }
-  if (!is_checked(image)) {
+  // A second copy may be another one than before, which another process has kept.
+  if ((entry & kInPages) != 0 || !is_checked(image)) {
     if (digest_of(bytes) != digest) {
       // Others that have checked it may still read it, so its place is not used again.
       (void)remove(image, entry);
       return {.bytes = {}, .is_damaged = true};
     }
-    set_checked(image);
+    set_checked(image, entry);
   }
   from_stores() += size;
   return {.bytes = bytes};
@@ -246,7 +247,10 @@ bool ImageStore::is_checked(std::uint64_t image) const {
   return (checked_[image / 64].load(std::memory_order_relaxed) >> (image % 64) & 1) != 0;
 }
 
-void ImageStore::set_checked(std::uint64_t image) const {
+void ImageStore::set_checked(std::uint64_t image, std::uint64_t entry) const {
+  if ((entry & kInPages) != 0) {
+    return;
+  }
   checked_[image / 64].fetch_or(std::uint64_t{1} << (image % 64), std::memory_order_relaxed);
 }
 
@@ -283,7 +287,7 @@ bool ImageStore::claim_and_keep(std::uint64_t image, ByteSpan bytes, bool as_sec
     return false;
   }
   all.set_hash(image, digest_of(bytes));
-  set_checked(image);
+  set_checked(image, *stored);
   if (as_second) {
     all.spare.fetch_add(second_copy_bytes(bytes.size()), std::memory_order_relaxed);
   }

@@ -106,10 +106,11 @@ class ImageStore {
   [[nodiscard]] bool remove(std::uint64_t image, std::uint64_t entry) const;
   [[nodiscard]] Kept read(std::uint64_t image, std::uint64_t entry, Bytes& copy) const;
   [[nodiscard]] bool is_checked(std::uint64_t image) const;
-  void set_checked(std::uint64_t image) const;
+  void set_checked(std::uint64_t image, std::uint64_t entry) const;
 
   std::unique_ptr<HostMemory> memory_;
-  // A bit for each image whose bytes this process has kept itself or compared with their hash.
+  // A bit for each image whose bytes this process has kept itself or compared with their hash; not
+  // for those with pages of their own, which are compared each time.
   mutable std::vector<std::atomic<std::uint64_t>> checked_;
 };
 

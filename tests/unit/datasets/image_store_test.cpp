@@ -212,6 +212,28 @@ TEST_F(ImageStoreTest, ADamagedImageIsNotHandedOverToAnotherProcess) {
   EXPECT_TRUE(has(*store.value(), 7, 500));
 }
 
+TEST_F(ImageStoreTest, ASecondCopyThatIsKeptAgainIsCheckedAgain) {
+  auto one = ImageStore::join(options).value();
+  auto other = ImageStore::join(options).value();
+  EXPECT_TRUE(one->keep_second(7, image(7, 500)));
+  EXPECT_TRUE(has(*one, 7, 500) && has(*other, 7, 500));
+  one->allow_giving_up(true);
+  EXPECT_TRUE(one->keep_second(9, image(9, 5000)));
+  EXPECT_TRUE(one->keep(8, image(8, 95'000)));  // in place of both, and leaves a page
+  EXPECT_FALSE(one->keeps(7));
+  EXPECT_TRUE(other->keep_second(7, image(7, 500)));
+  std::ifstream list(options.folder + "/images-" + to_string(options.key));
+  int process = 0;
+  int fd = -1;
+  list >> process >> fd;
+  struct stat info {};
+  ASSERT_EQ(::fstat(fd, &info), 0);
+  constexpr off_t kUnmapped = off_t{1} << 44;  // where second copies are, at the end
+  const off_t at = ::lseek(fd, info.st_size - kUnmapped, SEEK_DATA);
+  ASSERT_EQ(::pwrite(fd, "x", 1, at), 1);
+  EXPECT_TRUE(one->find(7, 500, space()).is_damaged);
+}
+
 TEST_F(ImageStoreTest, SecondCopiesAreGivenUpForWhatIsKeptForGood) {
   auto store = ImageStore::join(options).value();
   for (std::uint64_t i = 0; i < 10; ++i) {
