@@ -10,7 +10,8 @@
 namespace mayfly::engine {
 namespace {
 
-// The form of a field of the tcp transport's addresses, which it skips (collectives/tcp).
+// The form of a field of the tcp transport's addresses, which it skips (collectives/tcp). Others
+// never see it.
 constexpr std::string_view kField = ";images:";
 
 class StoreTransport final : public collectives::Transport {
@@ -20,7 +21,8 @@ class StoreTransport final : public collectives::Transport {
       : inner_(std::move(inner)), stores_(std::move(stores)) {}
 
   [[nodiscard]] std::string address() const override {
-    return inner_->address() + std::string(kField) + stores_->address();
+    return stores_ == nullptr ? inner_->address()
+                              : inner_->address() + std::string(kField) + stores_->address();
   }
 
   [[nodiscard]] Result<std::unique_ptr<collectives::Group>> form(const collectives::GroupSpec& spec,
@@ -34,12 +36,16 @@ class StoreTransport final : public collectives::Transport {
         peer.address.resize(field);
       }
     }
-    stores_->begin_view({.view = value(spec.view), .key = spec.key}, stores);
+    if (stores_ != nullptr) {
+      stores_->begin_view({.view = value(spec.view), .key = spec.key}, stores);
+    }
     return inner_->form(without, deadline);
   }
 
   void give_up_on(ViewId view) noexcept override {
-    stores_->end_view(value(view));
+    if (stores_ != nullptr) {
+      stores_->end_view(value(view));
+    }
     inner_->give_up_on(view);
   }
 

@@ -12,7 +12,8 @@
 
 namespace mayfly::engine {
 
-/// `inner`, whose address also has that of the store. Threads as for `inner`.
+/// `inner`, whose address also has that of the store; null: this worker has none, but others may.
+/// Threads as for `inner`.
 [[nodiscard]] std::unique_ptr<collectives::Transport> make_store_transport(
     std::unique_ptr<collectives::Transport> inner, std::shared_ptr<datasets::PeerStores> stores);
 

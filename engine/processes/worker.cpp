@@ -232,7 +232,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   }
   parts.pool->slow_down(parts.injector.get());
   TRY(move_sums_to_device(config, parts));
-  if (parts.job->data.peers != nullptr) {
+  if (parts.transport != nullptr) {
     parts.transport = make_store_transport(std::move(parts.transport), parts.job->data.peers);
   }
   return plan_faults(config, parts);
