@@ -21,7 +21,7 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3345524f5453594d;  // "MYSTORE3"
+constexpr std::uint64_t kMagic = 0x3445524f5453594d;  // "MYSTORE4"
 constexpr std::uint64_t kPage = 4096;
 // An entry of the index: 0, or who is about to keep the image, or its size and place: in the mapped
 // memory, or in pages behind that.
@@ -80,8 +80,8 @@ struct ImageStore::Head {
   std::atomic<std::uint64_t> used{0};       ///< of bytes_max, with images that are being kept
   std::atomic<std::uint64_t> end{0};        ///< of the images in the mapped memory
   std::atomic<std::uint64_t> pages_end{0};  ///< of those behind it
-  std::atomic<std::uint64_t> spare{0};      ///< bytes of `used` that second copies take up
   std::atomic<std::uint64_t> next{0};       ///< where to look for a second copy to give up
+  std::atomic<bool> may_have_second{false};
   std::atomic<bool> may_give_up{false};
 
   [[nodiscard]] std::atomic<std::uint64_t>* index() {
@@ -236,10 +236,10 @@ StoreIndex ImageStore::index() const {
     const std::uint64_t bit = std::uint64_t{is_kept(entry) ? 1U : 0U} << (image % 64);
     index.kept[image / 64] |= bit;
     index.second[image / 64] |= (entry & kSecond) != 0 ? bit : 0;
+    index.spare += is_kept(entry) && (entry & kSecond) != 0 ? second_copy_bytes(size_of(entry)) : 0;
   }
   const std::uint64_t usable = all.bytes_max / kAlignment * kAlignment;
   index.free = std::min(usable - std::min(usable, bytes_kept()), memory_->left());
-  index.spare = all.spare.load(std::memory_order_relaxed);
   return index;
 }
 
@@ -288,10 +288,10 @@ bool ImageStore::claim_and_keep(std::uint64_t image, ByteSpan bytes, bool as_sec
   }
   all.set_hash(image, digest_of(bytes));
   set_checked(image, *stored);
-  if (as_second) {
-    all.spare.fetch_add(second_copy_bytes(bytes.size()), std::memory_order_relaxed);
-  }
   entry.store(*stored, std::memory_order_release);
+  if (as_second) {
+    all.may_have_second = true;
+  }
   return true;
 }
 
@@ -347,13 +347,17 @@ bool ImageStore::take_free_room(std::uint64_t bytes) {
 /// False: there is no second copy, or it may be the only one now.
 bool ImageStore::give_one_up() {
   Head& all = head();
-  for (std::uint64_t tries = 0; tries < all.images; ++tries) {
-    if (!all.may_give_up || all.spare.load(std::memory_order_relaxed) == 0) {
+  for (std::uint64_t tries = 0; tries < 2 * all.images; ++tries) {
+    if (!all.may_give_up || (tries == 0 && !all.may_have_second)) {
       return false;
+    }
+    if (tries == all.images) {  // there was none; if one comes now, the second look finds it
+      all.may_have_second = false;
     }
     const std::uint64_t image = all.next.fetch_add(1, std::memory_order_relaxed) % all.images;
     const std::uint64_t entry = all.index()[image].load(std::memory_order_relaxed);
     if (is_kept(entry) && (entry & kSecond) != 0 && remove(image, entry)) {
+      all.may_have_second = true;
       return true;
     }
   }
@@ -371,19 +375,16 @@ bool ImageStore::remove(std::uint64_t image, std::uint64_t entry) const {
     const std::uint64_t bytes = second_copy_bytes(size_of(entry));
     release_memory(memory_->fd(), all.size() + place_of(entry), bytes);
     memory_->give_back(bytes);
-    all.spare.fetch_sub((entry & kSecond) != 0 ? bytes : 0, std::memory_order_relaxed);
     all.used.fetch_sub(bytes, std::memory_order_relaxed);
   }
   return true;
 }
 
 void ImageStore::keep_for_good(std::uint64_t image) {
-  Head& all = head();
-  std::uint64_t entry = all.index()[image].load(std::memory_order_relaxed);
-  if (is_kept(entry) && (entry & kSecond) != 0 &&
-      all.index()[image].compare_exchange_strong(entry, entry & ~kSecond,
-                                                 std::memory_order_acq_rel)) {
-    all.spare.fetch_sub(second_copy_bytes(size_of(entry)), std::memory_order_relaxed);
+  std::atomic<std::uint64_t>& entry = head().index()[image];
+  std::uint64_t before = entry.load(std::memory_order_relaxed);
+  if (is_kept(before)) {
+    entry.compare_exchange_strong(before, before & ~kSecond, std::memory_order_acq_rel);
   }
 }
 
