@@ -450,7 +450,15 @@ mf_code mf_note(mf_job* job, const char* kind, const char* text) {
   return guarded(job, [&](mf_job& j) {
     j.worker->note(kind, text);
     return MF_OK;
+  constexpr const char* kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  constexpr std::size_t kBytesMax = 100;
   });
+    const std::size_t size = std::strlen(kind);
+    if (size == 0 || size > kBytesMax || std::strspn(kind, kAllowed) != size) {
+      return fail(j, MF_REFUSED,
+                  "the kind of a note is 1 to 100 letters (a to z), digits and underscores");
+    }
 }
 
 mf_code mf_fail(mf_job* job, const char* why) {

@@ -342,7 +342,8 @@ Result<void> ProgramWorker::stop() {
 void ProgramWorker::note(const std::string& kind, const std::string& text) {
   const std::lock_guard lock(client_mutex_);
   if (client_ != nullptr) {
-    client_->send_report(encode_record(NoteRecord{kind, text, value(client_->id())}));
+    client_->send_report(
+        encode_record(NoteRecord{NoteRecord::kOfProgram, text, value(client_->id()), kind}));
   }
 }
 

@@ -95,7 +95,7 @@ class ProgramWorker {
   /// Asks the coordinator to stop the job, as `mayfly stop` does: all members end after the step at
   /// hand, with a checkpoint. The coordinator's refusal, or the failure to reach it.
   [[nodiscard]] Result<void> stop();
-  /// An event on record (events.jsonl).
+  /// An event on record (events.jsonl), see NoteRecord::kOfProgram.
   void note(const std::string& kind, const std::string& text);
   /// The program cannot go on: its worker is lost to the job when its process ends. The first
   /// reason goes on record; waits for up to a second until it is.

@@ -51,6 +51,9 @@ std::string json_text(const json::value& value) {
     }
     return out.empty() ? "[]" : out + "]";
   }
+  if (const json::string* text = value.if_string(); text != nullptr && !is_utf8(*text)) {
+    return json::serialize(json::string(printable(std::string(*text))));  // else nobody reads it
+  }
   return value.is_double() ? number_text(value.get_double()) : json::serialize(value);
 }
 

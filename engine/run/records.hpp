@@ -181,12 +181,17 @@ struct WorkerRecord {
 
 /// A fact for events.jsonl that only the worker knows.
 struct NoteRecord {
+  static constexpr const char* kOfProgram = "note";
   std::string kind;
   std::string detail;
   std::optional<std::uint64_t> member = {};  ///< whom it is about, if that is one
+  /// With kOfProgram: the kind that a program of the user's own has given its note. It is none of
+  /// ours, whose events have fields that are read back.
+  std::string of = {};
 
   static void fields(auto& io, auto& r) {
     io.wire(r.kind);
+    io.unless(std::string(), "of", r.of);
     io("detail", r.detail);
     io("member", r.member);
   }

@@ -56,6 +56,10 @@ expect_no_second()
 gradient = (ctypes.c_float * 4)(1, 2, 3, 4)
 gradients = (ctypes.c_void_p * 1)(ctypes.addressof(gradient))
 task = _abi.Task(size=ctypes.sizeof(_abi.Task))
+for kind in (b"", b"my kind", b"k" * 101, "caf\u00e9".encode()):
+    expect_refused(job, library.mf_note(job, kind, b"nothing"), "the kind of a note is 1 to 100")
+for kind in (b"evaluation", b"checkpoint", b"started"):  # as events of Mayfly's own are called
+    assert library.mf_note(job, kind, b"of its own: \xff") == _abi.OK, library.mf_error(job)
 while task.kind != _abi.END:
     code = library.mf_next(job, ctypes.byref(task), 1000)
     assert code in (_abi.OK, _abi.TIMEOUT), library.mf_error(job)

@@ -50,6 +50,10 @@ TEST(Records, NotesSurviveTheWire) {
   ASSERT_TRUE(note.ok());
   EXPECT_EQ(std::get<NoteRecord>(note.value()).kind, "reports_dropped");
   EXPECT_EQ(std::get<NoteRecord>(note.value()).detail, "7");
+  const Result<Record> own =
+      decode_record(encode_record(NoteRecord{NoteRecord::kOfProgram, "a text", 3, "evaluation"}));
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(std::get<NoteRecord>(own.value()).of, "evaluation");
 }
 
 TEST(Records, OfFailedProgramsSurviveTheWire) {

@@ -355,6 +355,12 @@ TEST(Json, NumbersReadBackExactly) {
   EXPECT_EQ(json_text(18446744073709551615u), "18446744073709551615");
 }
 
+TEST(Json, ATextThatIsNoUtf8ReadsBackWithoutWhatIsNone) {
+  const std::string cut_off = "of b\xc3\xa9zier \xc3";
+  EXPECT_EQ(json::parse(json_text(json::string(cut_off))).as_string(), "of b??zier ?");
+  EXPECT_EQ(json::parse(json_text("of b\xc3\xa9zier")).as_string(), "of b\xc3\xa9zier");
+}
+
 TEST(Json, ARecordReadsBackAndLacksWhatOlderRunsLack) {
   const Summary summary = full_summary();
   const json::object object = object_of(summary);

@@ -56,6 +56,16 @@ TEST_F(RunHistoryTest, AnEmptyRunHasNone) {
   EXPECT_FALSE(h.evaluation.has_value());
 }
 
+/// What a program of the user's own notes may have the name of a kind of ours.
+TEST_F(RunHistoryTest, NotesOfProgramsAreNoEventsOfOurs) {
+  const std::unique_ptr<RunDirectory> directory = start();
+  for (const char* kind : {"evaluation", "checkpoint", "state", "view", "started"}) {
+    directory->event(NoteRecord::kOfProgram,
+                     object_of(NoteRecord{NoteRecord::kOfProgram, "a text", 1, kind}));
+  }
+  EXPECT_FALSE(history().evaluation.has_value());
+}
+
 /// An earlier version wrote data_ms, which was not divided yet.
 TEST_F(RunHistoryTest, StepsWithTheKindsOfAnEarlierVersionAreRead) {
   const auto run = start();
