@@ -360,11 +360,14 @@ mf_code mf_samples(mf_job* job, uint64_t step, uint32_t number, uint64_t* sample
 
 mf_code mf_add(mf_job* job, const float* const* gradients, double loss, uint32_t correct) {
   return guarded(job, [&](mf_job& j) {
-    const mf_code code = expect(j, ProgramTask::Kind::kMicrobatch,
-                                "a microbatch has one result, and this one has its result already");
+    mf_code code = expect(j, ProgramTask::Kind::kMicrobatch,
+                          "a microbatch has one result, and this one has its result already");
     if (code == MF_OK) {
-      j.worker->computer().add({std::span(gradients, j.parameter_elements.size()), j.metrics,
-                                static_cast<float>(loss), correct, j.weight});
+      code = answer(
+          j, j.worker->computer().add({std::span(gradients, j.parameter_elements.size()), j.metrics,
+                                       static_cast<float>(loss), correct, j.weight}));
+    }
+    if (code == MF_OK) {
       std::ranges::fill(j.metrics, 0.0);
       j.weight = 1;
       j.at_hand.reset();
@@ -447,18 +450,18 @@ mf_code mf_stop(mf_job* job) {
 }
 
 mf_code mf_note(mf_job* job, const char* kind, const char* text) {
-  return guarded(job, [&](mf_job& j) {
-    j.worker->note(kind, text);
-    return MF_OK;
   constexpr const char* kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   constexpr std::size_t kBytesMax = 100;
-  });
+  return guarded(job, [&](mf_job& j) {
     const std::size_t size = std::strlen(kind);
     if (size == 0 || size > kBytesMax || std::strspn(kind, kAllowed) != size) {
       return fail(j, MF_REFUSED,
                   "the kind of a note is 1 to 100 letters (a to z), digits and underscores");
     }
+    j.worker->note(kind, text);
+    return MF_OK;
+  });
 }
 
 mf_code mf_fail(mf_job* job, const char* why) {

@@ -1,6 +1,9 @@
 #include "engine/program/program_computer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.hpp"
@@ -51,18 +54,41 @@ std::uint64_t ProgramComputer::seed_of(const ProgramTask& task) const {
   return random.bits();
 }
 
+/// Of the microbatch at hand. A training that diverges is for the trainer to name, by its loss.
+Result<void> ProgramComputer::check_statistics(std::span<const float> statistics) const {
+  const auto found = std::ranges::find_if_not(statistics, [](float x) { return std::isfinite(x); });
+  auto place = static_cast<std::size_t>(found - statistics.begin());
+  const bool is_metric = place >= state_.buffer_elements();
+  for (const SummedTensor& tensor : tensors_.summed().statistics) {
+    if (place < tensor.size) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("{} {} in this microbatch is infinite or NaN, and has no mean over "
+                               "the step",
+                               is_metric ? "the metric" : "the change of the buffer", tensor.name)};
+    }
+    place -= tensor.size;
+  }
+  return {};
+}
+
 /// [loss, weight | statistics | gradients] of a microbatch. What has the weight 0 adds nothing, not
 /// even what is no number.
-void ProgramComputer::fill(const MicrobatchResult& result) {
+Result<void> ProgramComputer::fill(const MicrobatchResult& result) {
   const std::span<float> vector = vector_.span();
   std::fill_n(vector.begin(), layout_.parameters_offset(), 0.0F);
   const float weight = result.weight;
   vector[0] = weight == 0 ? 0 : result.loss * weight;
   vector[ProgramState::kWeight] = weight;
-  const std::span<float> statistics = vector.subspan(layout_.statistics_offset());
-  state_.put_buffer_changes(statistics);
-  std::ranges::transform(result.metrics, statistics.subspan(state_.buffer_elements()).begin(),
-                         [](double value) { return static_cast<float>(value); });
+  if (weight != 0) {
+    const std::span<float> statistics =
+        vector.first(layout_.parameters_offset()).subspan(layout_.statistics_offset());
+    state_.put_buffer_changes(statistics);
+    std::ranges::transform(result.metrics, statistics.subspan(state_.buffer_elements()).begin(),
+                           [](double value) { return static_cast<float>(value); });
+    if (std::isfinite(result.loss)) {
+      TRY(check_statistics(statistics));
+    }
+  }
   std::size_t first = layout_.parameters_offset();
   for (std::size_t i = 0; i < tensors_.parameters.size(); ++i) {
     const std::size_t size = tensors_.parameters[i].elements;
@@ -77,13 +103,14 @@ void ProgramComputer::fill(const MicrobatchResult& result) {
     }
     first += size;
   }
+  return {};
 }
 
-void ProgramComputer::add(const MicrobatchResult& result) {
+Result<void> ProgramComputer::add(const MicrobatchResult& result) {
   const std::optional<ProgramTask> task = mailbox_.current();
   ENSURE(task && task->kind == ProgramTask::Kind::kMicrobatch, "a microbatch is at hand");
   ENSURE(result.gradients.size() == tensors_.parameters.size(), "a gradient for each parameter");
-  fill(result);
+  TRY(fill(result));
   const auto hash = [this] { return digest_of(std::as_bytes(vector_.span())).low; };
   if (task->is_repeated) {
     repeated_hash_ = hash();
@@ -105,6 +132,7 @@ void ProgramComputer::add(const MicrobatchResult& result) {
     ++microbatches_;
   }
   mailbox_.done();
+  return {};
 }
 
 EvaluationSums ProgramComputer::no_sums() const {

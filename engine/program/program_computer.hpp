@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "base/result.hpp"
 #include "datasets/core/sample_stream.hpp"
 #include "engine/job/job.hpp"
 #include "engine/program/mailbox.hpp"
@@ -58,8 +59,10 @@ class ProgramComputer final : public Computer {
   [[nodiscard]] std::uint64_t seed_of(const ProgramTask& task) const;
   /// The program begins with the task at hand.
   void begins() { taken_ = monotonic_now(); }
-  /// Adds the result of the microbatch at hand.
-  void add(const MicrobatchResult& result);
+  /// Adds the result of the microbatch at hand. kInvalidInput, and nothing is added, with the name
+  /// of a metric or a buffer that is or has become infinite or NaN although the loss is finite; not
+  /// with the weight 0.
+  [[nodiscard]] Result<void> add(const MicrobatchResult& result);
   /// The result of the chunk at hand: how many predictions were right, the sum of the losses, and
   /// the program's own sums, each finite and at most kSumMax.
   void evaluated(std::uint64_t correct, double loss_sum, std::span<const double> own = {});
@@ -92,7 +95,8 @@ class ProgramComputer final : public Computer {
   [[nodiscard]] ComputeWork computed() const override;
 
  private:
-  void fill(const MicrobatchResult& result);
+  [[nodiscard]] Result<void> check_statistics(std::span<const float> statistics) const;
+  [[nodiscard]] Result<void> fill(const MicrobatchResult& result);
   [[nodiscard]] EvaluationSums no_sums() const;
 
   const Job& job_;

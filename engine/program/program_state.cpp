@@ -24,7 +24,7 @@ constexpr std::uint64_t kPackedMagic = 0x314d4752504d464dULL;
 constexpr const char* kExponentsName = "mayfly.exponents";
 constexpr const char* kBlobName = "mayfly.blob";
 
-/// Of an element of a buffer.
+/// What has not changed has changed by 0, also if it is infinite, such as a mask.
 template <typename T>
 void put_changes(std::span<const std::byte> now, std::span<const std::byte> before,
                  std::span<float> out) {
@@ -33,7 +33,7 @@ void put_changes(std::span<const std::byte> now, std::span<const std::byte> befo
     T b{};
     std::memcpy(&a, now.data() + i * sizeof(T), sizeof(T));
     std::memcpy(&b, before.data() + i * sizeof(T), sizeof(T));
-    out[i] = static_cast<float>(a - b);
+    out[i] = std::memcmp(&a, &b, sizeof(T)) == 0 ? 0.0F : static_cast<float>(a - b);
   }
 }
 

@@ -183,10 +183,12 @@ MF_API mf_code mf_samples(mf_job* job, uint64_t step, uint32_t number, uint64_t*
 MF_API mf_code mf_set_metric(mf_job* job, size_t metric, double value);
 /** MF_MICROBATCH, before mf_add(): how much its loss and gradients count in the means of the step,
  * such as the number of tokens that its mean loss is over; 1 if it is not given. The means are then
- * over all of these. 0 = nothing is added. Finite, at most 1e9. */
+ * over all of these. 0 = nothing is added, also not to metrics and buffers. Finite, at most 1e9. */
 MF_API mf_code mf_set_weight(mf_job* job, double weight);
 /** MF_MICROBATCH: its result. `gradients`: one for each parameter, of its mean loss; null = zeros.
- * `loss`: mean over the microbatch. `correct`: right predictions, 0 if that has no meaning. */
+ * `loss`: mean over the microbatch. `correct`: right predictions, 0 if that has no meaning.
+ * MF_REFUSED, with its name, if a metric or the change of a buffer is infinite or NaN although the
+ * loss is not. */
 MF_API mf_code mf_add(mf_job* job, const float* const* gradients, double loss, uint32_t correct);
 /** MF_EVALUATE, before mf_evaluated(): a registered sum, by its place, over the samples of the
  * chunk; 0 if it is not given. From -1e9 to 1e9; added in units of 2^-20, so that the total is the

@@ -1,8 +1,10 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
-small | fails_late | many | narrow | renamed | leaves_early | inner | waits |
-breaks | again]."""
+small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
+infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
+replaces_state | handlers]."""
 import ctypes
 import os
+import signal
 import sys
 import time
 
@@ -28,8 +30,17 @@ if how == "narrow":  # what was kept by another version of the program
 if how == "renamed":
     state["momentum.bias"] = state.pop("velocity.bias")
 
+if how == "read_only":
+    parameters["bias"].setflags(write=False)
+if how == "swapped":
+    parameters["bias"] = numpy.zeros(1, ">f4")
+mask = numpy.triu(numpy.full((4, 4), -numpy.inf, numpy.float32), 1)
+lowest = numpy.full(1, numpy.inf, numpy.float32)
+
 job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32,
                       microbatch=2 if how == "small" else 4, steps=int(sys.argv[1]),
+                      buffers={"mask": mask, "lowest": lowest} if how in (
+                          "infinite", "unbounded") else None,
                       state=state, metrics=("error", "samples"))
 if how == "sizes":  # a structure of an older header is refused, not written beyond
     core = job._core
@@ -40,11 +51,16 @@ if how == "leaves_early" and os.environ["MAYFLY_WORKER_NUMBER"] == "2":
 if how == "waits":
     print("the program waits before its loop", flush=True)
     time.sleep(60)
+told = []
+if how == "handlers":
+    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
 print("the program begins", flush=True)
 seen = []  # (gradient, a copy of it when it was given)
 for step in job.steps():
     for microbatch in step:
         time.sleep(0.001)
+        if how == "handlers" and not told and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
+            os.kill(os.getpid(), signal.SIGTERM)
         if how == "inner" and step.number == 20:
             break
         x, y = inputs[microbatch.samples], targets[microbatch.samples]
@@ -55,10 +71,26 @@ for step in job.steps():
             raise ValueError("sample 17 cannot be read")
         if how == "forks" and step.number == 40 and os.fork() == 0:
             sys.exit(3)
-        step.add({"weight": (2 / len(y)) * (error @ x),
-                  "bias": numpy.array([2 * error.mean()], numpy.float32)},
-                 float((error * error).mean()),
-                 metrics={"error": abs(error).mean(), "samples": len(y)})
+        gradients = {"weight": (2 / len(y)) * (error @ x),
+                     "bias": numpy.array([2 * error.mean()], numpy.float32)}
+        metrics = {"error": abs(error).mean(), "samples": len(y)}
+        weight = 1
+        if how == "many":
+            gradients.update(dict.fromkeys(parameters.keys() - gradients.keys()))
+        if how == "no_metric" or (how == "infinite" and microbatch.number % 2 == 1):
+            metrics["error"] = numpy.nan
+        if how == "infinite" and microbatch.number % 2 == 1:  # there is nothing in it
+            weight = 0
+            lowest[0] = 1
+        if how == "unbounded":
+            lowest[0] = min(lowest[0], x.min())
+        if how == "misspelt":
+            gradients["bais"] = gradients.pop("bias")
+        if how == "lacks":
+            del gradients["bias"]
+        if how == "shaped":
+            gradients["weight"] = gradients["weight"].reshape(2, 4)
+        step.add(gradients, float((error * error).mean()), metrics=metrics, weight=weight)
     if how == "breaks" and step.number == 20:
         break
     seen += [(gradient, gradient.copy()) for gradient in step.gradients.values()]
@@ -66,8 +98,19 @@ for step in job.steps():
         velocity[name] *= 0.9
         velocity[name] += gradient
         parameters[name] -= 0.01 * velocity[name]
+    if how == "replaces" and step.number == 3:
+        parameters["bias"] = parameters["bias"] - 0.1
+    if how == "replaces_state" and step.number == 3:
+        state["velocity.bias"] = 0.9 * state["velocity.bias"]
 print(job.outcome, parameters["bias"][0])
 assert all(numpy.array_equal(gradient, copied) for gradient, copied in seen)
+if how == "handlers":
+    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted after the loop, told", len(told))
 if how == "again":
     job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32, steps=int(sys.argv[1]))
     for step in job.steps():

@@ -651,6 +651,25 @@ def poisoned():
     run.remove()
 
 
+def infinite():
+    """A buffer that is infinite, such as a mask, is a constant like others, and nothing is taken
+    from a microbatch of weight 0. Both ended the job as if it had diverged. What cannot be added is
+    named."""
+    python_with("numpy")
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py")]
+    alone = trained([*program, "40", "infinite"], 1)
+    three = trained([*program, "40", "infinite"], 3)
+    expect(alone[1] == three[1], three[3].logs())
+    for how, words in (("unbounded", "the change of the buffer lowest in this microbatch is "),
+                       ("no_metric", "the metric error in this microbatch is infinite or NaN")):
+        run = Run(QUIET + ["--workers", "1"], program=[*program, "40", how])
+        code = run.wait()
+        expect(code != 0 and words in run.logs(), f"{how}: {code}\n{run.logs()}")
+        run.remove()
+    alone[3].remove()
+    three[3].remove()
+
+
 def fails_late():
     """What a program does after its loop may fail: the job is done, and the exit code is 1."""
     python_with("numpy")
@@ -906,5 +925,6 @@ if __name__ == "__main__":
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
         "killed_reader": killed_reader, "normed": normed,
+        "infinite": infinite, 
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 #include <thread>
 
 #include "engine/program/mailbox.hpp"
@@ -129,6 +130,20 @@ TEST(ProgramState, GivesTheChangesOfBuffersAndPutsTheCommittedValuesBack) {
   EXPECT_EQ(world.memory.mean, (std::array<float, 2>{0.5F, 0.25F}));
   EXPECT_EQ(world.memory.counter, 40);
   EXPECT_EQ(world.memory.mask, (std::array<std::uint8_t, 3>{1, 0, 1}));
+}
+
+TEST(ProgramState, WhatIsInfiniteAndStaysSoHasNotChanged) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  ProgramMemory memory;
+  memory.mean = {-kInfinity, kInfinity};
+  Job job;
+  Mailbox mailbox;
+  const ReductionLayout layout(memory.tensors().summed());
+  const ProgramState state(job, layout, memory.tensors(), kRestBytes, mailbox);
+  memory.mean[1] = 2;
+  std::array<float, 3> changes{};
+  state.put_buffer_changes(changes);
+  EXPECT_EQ(changes, (std::array<float, 3>{0, -kInfinity, 0}));
 }
 
 TEST(ProgramState, ComesToAnotherWorkerAsItIs) {
