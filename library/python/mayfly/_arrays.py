@@ -15,10 +15,11 @@ _TYPES = {"float32": _abi.F32, "float64": _abi.F64, "float16": _abi.F16, "int64"
 def _described(arrays):
     described = []
     for name, array in arrays.items():
-        if not array.flags["C_CONTIGUOUS"] or array.dtype.name not in _TYPES:
-            raise Refused(f"array {name} (type {array.dtype}) must be contiguous "
-                          "(numpy.ascontiguousarray), and of one of the types " +
-                          ", ".join(_TYPES))
+        if not (array.flags["C_CONTIGUOUS"] and array.flags["WRITEABLE"] and array.dtype.isnative
+                and array.dtype.name in _TYPES):
+            raise Refused(f"array {name} (type {array.dtype}) must be contiguous and writable "
+                          "(numpy.array(..., order=\"C\") makes one that is), in the byte order of "
+                          "this machine, and of one of the types " + ", ".join(_TYPES))
         described.append((name, _TYPES[array.dtype.name], array.shape, array.ctypes.data))
     return described
 
@@ -30,7 +31,7 @@ def _shown(kind, shape):
 
 
 class ArrayJob(BaseJob):
-    """Trains arrays in place.
+    """Trains arrays in place: `parameters[name] -= ...`, not `parameters[name] = ...`.
 
     parameters  name -> array; whatever has a gradient
     buffers     name -> array; what computing a microbatch changes, such as running means
@@ -50,8 +51,12 @@ class ArrayJob(BaseJob):
                  buffers=None, state=None, metrics=(), data_name="arrays"):
         super().__init__()
         self.parameters = parameters
-        self.state = state or {}
-        self._core.register(_described(parameters), _described(buffers or {}))
+        self.state = {} if state is None else state
+        buffers = {} if buffers is None else buffers
+        # The library reads and writes their memory, so nobody may free it.
+        self._kept = [(what, arrays, dict(arrays)) for what, arrays in
+                      (("parameters", parameters), ("buffers", buffers), ("state", self.state))]
+        self._core.register(_described(parameters), _described(buffers))
         self._core.register_metrics(metrics)
         self._set_state()
         state_bytes = sum(array.nbytes for array in self.state.values())
@@ -61,6 +66,15 @@ class ArrayJob(BaseJob):
             "steps": steps_of(samples, batch, epochs, steps), "global_batch": batch,
             "microbatch": microbatch,
             "optimizer_bytes": state_bytes + 1024 * (len(self.state) + 8)}
+
+    def _check_kept(self):
+        for what, arrays, kept in self._kept:
+            for name in [*kept, *arrays]:
+                if arrays.get(name) is not kept.get(name):
+                    raise Refused(f'{what}["{name}"] is another array than when the job was made; '
+                                  f'it is changed in place: {what}["{name}"][...] = new values')
+
+    _prepare = _updated = _check_kept
 
     def _step_of(self, task):
         return ArrayStep(self, task)
@@ -101,18 +115,24 @@ class ArrayStep(BaseStep):
             self.gradients[name] = flat.reshape(parameter.shape).copy()
 
     def add(self, gradients, loss, correct=0, metrics=None, weight=1):
-        """The result of the microbatch at hand: name -> array of float32, of its mean loss;
+        """The result of the microbatch at hand: name -> array of float32, of its mean loss, or
+        None = zeros, for each parameter;
         `metrics`: name -> value, of those that the job was made with; `weight`: of loss and
         gradients in the means of the step, such as the number of tokens."""
+        parameters = self._job.parameters
+        for name in sorted(parameters.keys() ^ gradients.keys()):
+            raise Refused(f"{name} has no gradient; None stands for zeros" if name in parameters
+                          else f"a gradient of {name}, which is none of the parameters")
         addresses = []
-        for name, parameter in self._job.parameters.items():
-            gradient = gradients.get(name)
+        for name, parameter in parameters.items():
+            gradient = gradients[name]
             if gradient is None:
                 addresses.append(None)
                 continue
-            if gradient.dtype.name != "float32" or not gradient.flags["C_CONTIGUOUS"] or (
-                    gradient.size != parameter.size):
-                raise Refused(f"the gradient of {name} is not a contiguous array of float32 with "
-                              "the parameter's shape")
+            if gradient.dtype.name != "float32" or not gradient.dtype.isnative or (
+                    not gradient.flags["C_CONTIGUOUS"] or gradient.shape != parameter.shape):
+                raise Refused(f"the gradient of {name} ({gradient.dtype}{list(gradient.shape)}) is "
+                              "not a contiguous array of float32 with the parameter's shape, "
+                              f"{list(parameter.shape)}")
             addresses.append(gradient.ctypes.data)
         self._add(addresses, loss, correct, metrics, weight)

@@ -670,6 +670,27 @@ def infinite():
     three[3].remove()
 
 
+def wrong_arrays():
+    """Arrays that cannot be trained, gradients that are not those of the parameters, and arrays
+    that the program has replaced by others are refused by name. They used to be ignored, or to end
+    the process, or memory that was freed was trained."""
+    python_with("numpy")
+    for how, words in (
+            ("read_only", "array bias (type float32) must be contiguous and writable"),
+            ("swapped", "array bias (type >f4) must be contiguous and writable"),
+            ("misspelt", "a gradient of bais, which is none of the parameters"),
+            ("lacks", "bias has no gradient; None stands for zeros"),
+            ("shaped", "the gradient of weight (float32[2, 4]) is not a contiguous array of "
+                       "float32 with the parameter's shape, [8]"),
+            ("replaces", 'parameters["bias"] is another array than when the job was made'),
+            ("replaces_state", 'state["velocity.bias"] is another array than when the job')):
+        run = Run(QUIET + ["--workers", "1"], program=[
+            PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40", how])
+        code = run.wait()
+        expect(code != 0 and words in run.logs(), f"{how}: {code}\n{run.logs()}")
+        run.remove()
+
+
 def fails_late():
     """What a program does after its loop may fail: the job is done, and the exit code is 1."""
     python_with("numpy")
@@ -925,6 +946,6 @@ if __name__ == "__main__":
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
         "killed_reader": killed_reader, "normed": normed,
-        "infinite": infinite, 
+        "infinite": infinite, "wrong_arrays": wrong_arrays,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))
