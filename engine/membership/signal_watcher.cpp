@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 
 #include "base/check.hpp"
@@ -16,27 +18,37 @@ namespace {
 
 std::atomic<int> pipe_for_handler = -1;
 std::atomic<pid_t> owner_of_pipe = -1;
+// Before the watcher's; written while it has not taken the signal.
+std::array<struct sigaction, NSIG> actions_before;
 
-// Async-signal-safe: one write of one byte. A forked child that has not put other actions in place
-// must not tell its parent.
-void on_any_signal(int signal) {
+void call_handler_before(int signal, siginfo_t* info, void* context) {
+  const struct sigaction& before = actions_before[static_cast<std::size_t>(signal)];
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(signal, info, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  }
+}
+
+// Async-signal-safe: one write of one byte, and what the handler before does. A forked child that
+// has not put other actions in place must not tell its parent.
+void on_any_signal(int signal, siginfo_t* info, void* context) {
   if (::getpid() != owner_of_pipe.load()) {
-    ::signal(signal, SIG_DFL);
+    ::sigaction(signal, &actions_before[static_cast<std::size_t>(signal)], nullptr);
     ::raise(signal);  // when this returns
     return;
   }
   const int saved = errno;
   const auto byte = static_cast<unsigned char>(signal);
   [[maybe_unused]] const ssize_t written = ::write(pipe_for_handler.load(), &byte, 1);
+  if (signal != SIGINT) {
+    call_handler_before(signal, info, context);
+  }
   errno = saved;
 }
 
-void set_action(int signal, void (*action)(int)) {
-  struct sigaction wanted {};
-  wanted.sa_handler = action;
-  wanted.sa_flags = SA_RESTART;
-  sigemptyset(&wanted.sa_mask);
-  ::sigaction(signal, &wanted, nullptr);
+bool is_watchers(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_any_signal;
 }
 
 }  // namespace
@@ -62,13 +74,26 @@ SignalWatcher::SignalWatcher(std::initializer_list<int> signals, std::function<v
     }
   });
   for (const int signal : signals_) {
-    set_action(signal, on_any_signal);
+    struct sigaction wanted {};
+    wanted.sa_sigaction = on_any_signal;
+    wanted.sa_flags = SA_RESTART | SA_SIGINFO;
+    sigemptyset(&wanted.sa_mask);
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (!is_watchers(before)) {  // else somebody has put that of an earlier watcher back
+      actions_before[static_cast<std::size_t>(signal)] = before;
+    }
+    ::sigaction(signal, &wanted, nullptr);
   }
 }
 
 SignalWatcher::~SignalWatcher() {
   for (const int signal : signals_) {
-    set_action(signal, SIG_DFL);
+    struct sigaction now {};
+    ::sigaction(signal, nullptr, &now);
+    if (is_watchers(now)) {
+      ::sigaction(signal, &actions_before[static_cast<std::size_t>(signal)], nullptr);
+    }
   }
   const unsigned char end = 0;
   [[maybe_unused]] const ssize_t written = ::write(write_end_.get(), &end, 1);

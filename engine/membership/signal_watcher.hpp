@@ -11,11 +11,13 @@ namespace mayfly::engine {
 
 /// Delivers signals as calls on a thread of their own, so that reactions may lock and allocate. A
 /// handler with a pipe rather than sigwait(): libraries start threads before main, which would take
-/// the signals with their default action. At most one at a time per process.
+/// the signals with their default action. A handler that was there before, as a program of the
+/// user's own may have, is called as well, but for SIGINT's: Ctrl-C is answered by whoever watches.
+/// At most one at a time per process.
 class SignalWatcher {
  public:
   SignalWatcher(std::initializer_list<int> signals, std::function<void(int)> on_signal);
-  /// Restores the default action of the signals.
+  /// Restores the actions of before, unless others have been put in place meanwhile.
   ~SignalWatcher();
 
  private:

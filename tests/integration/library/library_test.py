@@ -691,6 +691,20 @@ def wrong_arrays():
         run.remove()
 
 
+def handlers():
+    """A program's own handler of SIGTERM is called beside the leave of its worker, and after the
+    loop signals have the meaning of before. They used to end the program."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "2"], timeout=120,
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "300", "handlers"])
+    summary = run.finish()
+    expect(summary["outcome"] == "done" and len(run.events("left")) == 1, run.logs())
+    lines = sorted(re.findall(r"Outcome\.\w+|the loop, told \d", run.logs()))
+    expect(lines == ["Outcome.DONE", "Outcome.DRAINED", "the loop, told 1", "the loop, told 2"],
+           f"{lines}\n{run.logs()}")
+    run.remove()
+
+
 def fails_late():
     """What a program does after its loop may fail: the job is done, and the exit code is 1."""
     python_with("numpy")
@@ -946,6 +960,6 @@ if __name__ == "__main__":
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
         "killed_reader": killed_reader, "normed": normed,
-        "infinite": infinite, "wrong_arrays": wrong_arrays,
+        "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

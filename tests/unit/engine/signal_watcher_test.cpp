@@ -37,5 +37,43 @@ TEST(SignalWatcher, ASignalToAForkedChildIsTheChilds) {
   EXPECT_EQ(heard, 0);
 }
 
+std::atomic<int> told_before{0};
+
+void count(int /*signal*/) {
+  ++told_before;
+}
+
+void other(int /*signal*/) {}
+
+auto handler_of(int signal) {
+  struct sigaction now {};
+  ::sigaction(signal, nullptr, &now);
+  return now.sa_handler;
+}
+
+TEST(SignalWatcher, HandlersOfBeforeAreToldAndPutBack) {
+  ::signal(SIGUSR1, count);
+  ::signal(SIGUSR2, count);
+  ::signal(SIGINT, count);
+  {
+    std::atomic<int> heard{0};
+    const SignalWatcher watcher({SIGUSR1, SIGUSR2, SIGINT}, [&](int) { ++heard; });
+    ::raise(SIGUSR1);
+    EXPECT_EQ(told_before, 1);
+    ::raise(SIGINT);  // answered by the watcher alone
+    EXPECT_EQ(told_before, 1);
+    while (heard < 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ::signal(SIGUSR2, other);
+  }
+  EXPECT_EQ(handler_of(SIGUSR1), count);
+  EXPECT_EQ(handler_of(SIGINT), count);
+  EXPECT_EQ(handler_of(SIGUSR2), other) << "put in place meanwhile";
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGINT}) {
+    ::signal(signal, SIG_DFL);
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::engine
