@@ -2,7 +2,9 @@
 # Servers of Azure with the az program, for `mayfly coordinator`:
 #   --cloud-provider exec --cloud-command examples/cloud/az.sh
 # Environment: RESOURCE_GROUP, IMAGE (Debian12). The offer's zone is a location. The name of a
-# machine is made of its request id: creating it again changes nothing.
+# machine is made of its request id: creating it again changes nothing. It has no public address and
+# no security group of its own, as both would outlive it, and an address costs money: if the
+# coordinator is not in the same network, that needs a way out, such as a NAT gateway.
 # shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -18,10 +20,10 @@ classify() {
     esac
 }
 
+# Every machine that is listed exists and may cost money, also one whose last operation has failed.
 SERVERS='[.[] | {
     id: .name,
-    state: ({Creating: "starting", Succeeded: "running", Updating: "running",
-             Deleting: "stopping"}[.provisioningState] // "gone"),
+    state: ({Creating: "starting", Deleting: "stopping"}[.provisioningState] // "running"),
     request_id: (.tags["mayfly-request"] // ""),
     machine_type: .hardwareProfile.vmSize, zone: .location,
     market: (if .priority == "Spot" then "spot" else "on_demand" end)}]'
@@ -41,7 +43,8 @@ case "$(field op)" in
         set -- --resource-group "$RESOURCE_GROUP" --name "mayfly-$ID" \
             --image "${IMAGE:-Debian12}" --size "$(field machine_type)" \
             --custom-data "$STARTUP" --generate-ssh-keys --nic-delete-option Delete \
-            --os-disk-delete-option Delete --tags "mayfly-job=$JOB" "mayfly-request=$ID"
+            --os-disk-delete-option Delete --public-ip-address "" --nsg "" \
+            --tags "mayfly-job=$JOB" "mayfly-request=$ID"
         [ -z "$(field zone)" ] || set -- "$@" --location "$(field zone)"
         if [ "$(field market)" = spot ]; then
             set -- "$@" --priority Spot --eviction-policy Delete --max-price -1

@@ -25,7 +25,8 @@ classify() {
 # One server per line of gcloud's JSON, in our words. Its id is ZONE/NAME.
 SERVERS='[.[] | {
     id: ((.zone | split("/") | last) + "/" + .name),
-    state: ({PROVISIONING: "starting", STAGING: "starting", RUNNING: "running",
+    state: ({PENDING: "starting", PROVISIONING: "starting", STAGING: "starting",
+             RUNNING: "running", REPAIRING: "running", PENDING_STOP: "stopping",
              STOPPING: "stopping", SUSPENDING: "stopping"}[.status] // "gone"),
     request_id: (.labels["mayfly-request"] // ""),
     machine_type: (.machineType | split("/") | last),

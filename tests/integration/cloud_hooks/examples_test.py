@@ -66,12 +66,38 @@ def grants():
     expect(ask("az.sh", [], "true", op="doctor")["findings"][0]["ok"], "az doctor")
 
 
+def states():
+    """What exists is not said to be gone: it would be replaced, and never be released."""
+    machine = {"name": "mayfly-" + ID, "provisioningState": "Failed", "location": "z",
+               "tags": {"mayfly-job": "j", "mayfly-request": ID}, "priority": "Spot",
+               "hardwareProfile": {"vmSize": "n1"}}
+    servers = ask("az.sh", [], f"echo '[{json.dumps(machine)}]'", op="list")["servers"]
+    expect([one["state"] for one in servers] == ["running"], servers)
+    for status, state in (("REPAIRING", "running"), ("PENDING_STOP", "stopping"),
+                          ("TERMINATED", "gone")):
+        listed = json.dumps(dict(INSTANCE, status=status))
+        servers = ask("gcloud.sh", [], f"echo '[{listed}]'", op="list")["servers"]
+        expect([one["state"] for one in servers] == [state], f"{status}: {servers}")
+
+
+def no_address():
+    """A machine of Azure has no public address, which would be there when the machine is gone."""
+    body = """while [ $# -gt 1 ]; do
+        [ "$1" = --public-ip-address ] && [ -z "$2" ] && exit 0
+        shift
+    done
+    echo "an address" >&2; exit 1"""
+    expect(ask("az.sh", [], body)["servers"][0]["id"] == "mayfly-" + ID, "az")
+
+
 def main():
     if shutil.which("jq") is None:
         print("skipped: the shell examples need jq")
         return mayfly_run.SKIP
     complaints()
     grants()
+    states()
+    no_address()
     print("passed")
     return 0
 
