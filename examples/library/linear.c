@@ -84,6 +84,8 @@ int main(int argc, char** argv) {
     }
   }
   printf("outcome %d, bias %.6f\n", (int)task.outcome, parameters[kInputs]);
+  const int is_lost = task.outcome == MF_LOST;
+  if (is_lost) fprintf(stderr, "linear: %s\n", task.detail);
   mf_close(job);
-  return 0;
+  return is_lost ? 1 : 0; /* so that whoever has started this worker replaces it */
 }

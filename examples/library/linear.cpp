@@ -76,5 +76,9 @@ int main(int argc, char** argv) {
   }
   std::printf("outcome %d, bias %.6f\n", static_cast<int>(job.outcome()),
               static_cast<double>(parameters.back()));
+  if (job.outcome() == MF_LOST) {
+    std::fprintf(stderr, "linear: %s\n", job.detail().c_str());
+    return 1;  // so that whoever has started this worker replaces it
+  }
   return 0;
 }

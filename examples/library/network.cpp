@@ -130,5 +130,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "network: %s\n", job.error().c_str());
     return 2;
   }
+  if (job.outcome() == MF_LOST) {
+    std::fprintf(stderr, "network: %s\n", job.detail().c_str());
+    return 1;  // so that whoever has started this worker replaces it
+  }
   return 0;
 }

@@ -134,6 +134,7 @@ class Job {
     return take(with(tensors, mf_register_buffers));
   }
   bool sums(const std::vector<const char*>& names) {
+    sum_count_ = names.size();
     return take(mf_register_sums(handle_.get(), names.data(), names.size()));
   }
   /// Also when they are others, between the last microbatch and the next step.
@@ -172,7 +173,8 @@ class Job {
   [[nodiscard]] std::optional<Step> next_step() {
     return advance() && task_.kind != MF_END ? std::optional(Step(*this)) : std::nullopt;
   }
-  /// How this process's part has ended, after the last step.
+  /// How this process's part has ended, after the last step. A program whose part is MF_LOST ends
+  /// with another exit code than 0, so that whoever has started it replaces it.
   [[nodiscard]] mf_outcome outcome() const { return task_.outcome; }
   /// Why, for people.
   [[nodiscard]] std::string detail() const { return task_.detail == nullptr ? "" : task_.detail; }
@@ -187,7 +189,13 @@ class Job {
     found.size = sizeof found;
     return mf_take_evaluation(handle_.get(), &found) == MF_OK ? std::optional(found) : std::nullopt;
   }
-  /// An event for the job's record.
+  /// After that: the totals of the sums that were registered, in their order.
+  [[nodiscard]] std::vector<double> total_sums() {
+    std::vector<double> totals(sum_count_);
+    return take(mf_total_sums(handle_.get(), totals.data(), totals.size())) ? totals
+                                                                            : std::vector<double>();
+  }
+  /// An event for the job's record; see mf_note().
   bool note(const std::string& kind, const std::string& text) {
     return take(mf_note(handle_.get(), kind.c_str(), text.c_str()));
   }
@@ -258,6 +266,7 @@ class Job {
   mf_code code_ = MF_OK;
   std::string error_;
   mf_task task_;
+  std::size_t sum_count_ = 0;
   bool is_new_ = false;  // the step has not given it out yet
   std::function<void(const mf_loaded_state&)> on_load_;
   std::function<Evaluation(std::span<const std::uint64_t>)> on_evaluate_;
