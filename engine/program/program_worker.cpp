@@ -17,7 +17,6 @@
 #include "elastic/core/messages.hpp"
 #include "elastic/net/handshake.hpp"
 #include "engine/job/derive_job.hpp"
-#include "engine/membership/exit_codes.hpp"
 #include "engine/membership/job_settings.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
@@ -254,7 +253,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
         joined.set_value(client.error());
         return;
       }
-      return finish({elastic::DismissReason::kEvicted, client.error().detail, kExitFailed});
+      return finish({elastic::DismissReason::kEvicted, client.error().detail});
     }
     std::optional<LogSender> log_sender;  // goes last, and sends the last lines
     if (!config_.launched) {
@@ -265,7 +264,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     }
     if (is_first || state_->committed() <= first_step) {  // all others may be gone meanwhile
       if (Result<void> settled = settle_state(*client.value()); !settled.ok()) {
-        return finish({elastic::DismissReason::kJobFailed, settled.error().detail, kExitUsage});
+        return finish({elastic::DismissReason::kJobFailed, settled.error().detail});
       }
       first_step = is_first ? state_->committed() : first_step;
       is_first = false;
@@ -283,7 +282,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     const bool keeps_state =
         job_->exact() && part.leave.reason != elastic::DismissReason::kCorrupted;
     if (!keeps_state || !may_rejoin(part.leave, limit, *signals_)) {
-      return finish({part.leave.reason, part.leave.detail, exit_code_of(part.leave)});
+      return finish({part.leave.reason, part.leave.detail});
     }
     peer_reach_.evicted(part.unproven_peers, monotonic_now());
     former = std::move(part.leave.former);

@@ -55,7 +55,6 @@ struct OptimizerState {
 struct ProgramEnd {
   elastic::DismissReason reason = elastic::DismissReason::kJobFailed;
   std::string detail;
-  int exit_code = 0;  ///< as that of `mayfly worker`
 };
 
 class ProgramWorker {
@@ -129,7 +128,6 @@ class ProgramWorker {
   std::optional<std::string> early_reason_;  // before there are signals_; guarded by leave_mutex_
   PeerReach peer_reach_;
   Untold untold_;
-  elastic::ProgressBoard own_board_;
   std::mutex client_mutex_;
   elastic::MemberClient* client_ = nullptr;  // guarded by client_mutex_
   ProgramEnd end_;                           // before the task kEnd
