@@ -259,17 +259,18 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     if (!config_.launched) {
       log_sender.emplace(*client.value());
     }
+    use(client.value().get());  // before the program goes on, whose notes would have nobody else
     if (is_first) {
       joined.set_value({});
     }
     if (is_first || state_->committed() <= first_step) {  // all others may be gone meanwhile
       if (Result<void> settled = settle_state(*client.value()); !settled.ok()) {
+        use(nullptr);
         return finish({elastic::DismissReason::kJobFailed, settled.error().detail});
       }
       first_step = is_first ? state_->committed() : first_step;
       is_first = false;
     }
-    use(client.value().get());
     MembershipEnd part =
         take_part({*job_, *layout_, &feed_, *computer_, *state_, *transport_,
                    sentinel.value()->board(), peer_reach_, token_, untold_, *signals_},
