@@ -376,12 +376,12 @@ def absent_token():
     shutil.rmtree(folder)
 
 
-def used(how, workers, *more, args=(), ends=0):
-    """(run, the lines that the programs have written to each file) of torch_usage.py."""
+def used(how, workers, *more, args=(), ends=0, program="torch_usage.py"):
+    """(run, the lines that the programs have written to each file) of the program."""
     python_with("torch")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run = Run(QUIET + ["--workers", str(workers), *args], timeout=120,
-              program=[PYTHON, "-B", os.path.join(HERE, "torch_usage.py"), how, folder, *more])
+              program=[PYTHON, "-B", os.path.join(HERE, program), how, folder, *more])
     code = run.wait()
     expect(code == ends, f"{how}: {code}\n{run.logs()}")
     written = {}
@@ -517,6 +517,36 @@ def kept_state():
     run.remove()
 
 
+def changed(how, workers, *more, **given):
+    return used(how, workers, *more, **given, program="torch_changes.py")
+
+
+def expect_same_digests(runs):
+    first, *others = runs
+    for run in others:
+        expect(mayfly_run.digests(run) == mayfly_run.digests(first), run.logs())
+    for run in runs:
+        run.remove()
+
+
+def replaced_buffer():
+    """A buffer that a module assigns anew, as the centre of DINO, is the job's as others are. Its
+    first memory was freed, and the library went on writing there."""
+    disturbed = [*WAITING, "--chaos", changes(8)]
+    runs, written = zip(*[changed("replaces", 1), changed("replaces", 3, args=disturbed)])
+    values = {line for one in written for line in one["center"]}
+    expect(len(values) == 1 and str([0.0] * 8) not in values, values)
+    expect_same_digests(runs)
+
+
+def moved_parameters():
+    """Parameters whose memory is replaced, by p.data or vector_to_parameters(), are those of the
+    job: nothing differs. The library used the memory that they had first, which was freed."""
+    disturbed = [*WAITING, "--chaos", changes(8)]
+    expect_same_digests([changed("plain", 1)[0], changed("moved", 1)[0],
+                         changed("moved", 3, args=disturbed)[0]])
+
+
 def misused():
     """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
     for how, code, words in (
@@ -526,6 +556,12 @@ def misused():
             ("early", 2, "the optimizer lacks 3.weight and 1 more"),
             ("twice", 1, "this one has its result already")):
         run, _ = used(how, 1, ends=code)
+        expect(words in run.logs(), f"{how}: {run.logs()}")
+        run.remove()
+    for how, code, words in (
+            ("renewed", 1, "the parameter last.weight was replaced by another one"),
+            ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64")):
+        run, _ = changed(how, 1, ends=code)
         expect(words in run.logs(), f"{how}: {run.logs()}")
         run.remove()
 
@@ -961,5 +997,6 @@ if __name__ == "__main__":
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
         "killed_reader": killed_reader, "normed": normed,
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
+        "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

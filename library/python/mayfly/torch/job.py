@@ -15,6 +15,7 @@ from .._abi import Refused
 from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
 from .checkpoint import trusting
 from .facts import facts
+from .held import Held
 from .loader import Loader
 from .mirrors import Gradients, Mirrors
 
@@ -100,6 +101,7 @@ class Job(BaseJob):
                       for name, tensor in model.state_dict(keep_vars=True).items()
                       if first_names.get(id(tensor), name) != name}
         self._check_ids()
+        self._held = Held(model, self._parameters + buffers)
         self._parameter_mirrors, self._buffer_mirrors = Mirrors(), Mirrors()
         self._optimizer_mirrors = Mirrors()
         self._gradients = Gradients(self._parameters)
@@ -169,11 +171,14 @@ class Job(BaseJob):
         return Step(self, task)
 
     def _next(self):
+        self._held.put_back()
         task = super()._next()
         self._buffer_mirrors.write()
         return task
 
     def _prepare(self):
+        self._check_ids()
+        self._held.put_back()
         self._hand_over_state()  # a scheduler may have been made since, or weights were loaded
         self._buffer_mirrors.read()
         if self._evaluation:  # a mistake in it would be found after hours of training
@@ -394,6 +399,7 @@ class Step(BaseStep):
         for name, p in self._job._parameters:
             if p.grad is not None and p.grad.is_sparse:
                 raise Refused(f"the gradient of {name} is sparse; make its layer dense")
+        self._job._held.put_back()
         addresses = self._job._gradients.addresses()
         self._job._buffer_mirrors.read()
         self._add(addresses, loss, correct, metrics, weight)

@@ -1,0 +1,176 @@
+"""A small PyTorch job whose program does what others do to models and data: HOW FOLDER [STEPS].
+
+plain       nothing of that
+replaces    a buffer is assigned anew in each microbatch
+moved       parameters have other memory after each step, and in the evaluation
+frozen      a layer stays in eval mode
+thaws       a layer that was frozen is to be trained
+renewed     a parameter is replaced by another one
+converted   the parameters get another type
+mixed       what makes a batch draws random numbers
+mixed_ahead the same, in processes that read ahead
+dictionary  a sample is a dictionary, and the test set is smaller than a chunk
+tensor      a sample is one tensor
+diverges    the loss is no number in step 5
+killed      a worker is lost in the step after an evaluation
+gains       a scheduler and what else is kept, which plain has not
+stream, empty, endless, short: data and lengths that are refused
+retries     a job that is refused, and then another one
+"""
+import os
+import signal
+import sys
+import time
+
+import mayfly.torch
+import torch
+from torch.nn import functional
+from torch.utils.data import default_collate
+
+how, folder = sys.argv[1:3]
+steps = int(sys.argv[3]) if len(sys.argv) > 3 else 24
+torch.set_num_threads(1)
+torch.manual_seed(5)
+inputs = torch.randn(96, 6)
+targets = inputs @ torch.randn(6, 2)
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return len(inputs)
+
+    def __getitem__(self, index):
+        if how == "tensor":
+            return torch.cat([inputs[index], targets[index]])
+        if how == "dictionary":
+            return {"x": inputs[index], "y": targets[index]}
+        return inputs[index], targets[index]
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __len__(self):
+        return len(inputs)
+
+    def __iter__(self):
+        return iter(zip(inputs, targets))
+
+
+class Empty(Data):
+    def __len__(self):
+        return 0
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 8)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.last = torch.nn.Linear(8, 2)
+        self.register_buffer("center", torch.zeros(8))
+
+    def forward(self, x):
+        found = torch.tanh(self.norm(self.first(x)) - self.center)
+        if how == "replaces" and self.training:
+            self.center = 0.9 * self.center + 0.1 * found.detach().mean(0)
+        return self.last(found)
+
+
+class Kept:
+    """Something with a state."""
+    value = 7
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+
+def mixed(samples):
+    x, y = default_collate(samples)
+    share = torch.rand(())
+    order = torch.randperm(len(x))
+    return share * x + (1 - share) * x[order], share * y + (1 - share) * y[order]
+
+
+def xy(*batch):
+    """Of a batch as the data set gives it to a function."""
+    if how == "tensor":
+        return batch[0][:, :6], batch[0][:, 6:]
+    return (batch[0]["x"], batch[0]["y"]) if how == "dictionary" else batch
+
+
+def write(name, line):
+    with open(os.path.join(folder, name), "a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+model = Network()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+scheduler = None
+if how == "frozen":
+    model.norm.eval()
+if how == "thaws":
+    model.first.weight.requires_grad_(False)
+if how == "gains":
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=steps)
+if how == "retries":
+    try:
+        mayfly.torch.Job(model, torch.optim.SGD([model.first.weight], 0.1), data=Data(), batch=16,
+                         steps=steps)
+    except mayfly.Refused as error:
+        write("refused", error)
+lengths = {"endless": {"steps": -1}, "short": {"epochs": 0}}.get(how, {"steps": steps})
+job = mayfly.torch.Job(model, optimizer, scheduler, batch=16, microbatch=4, **lengths,
+                       data=Stream() if how == "stream" else Data(),
+                       extra={"kept": Kept()} if how == "gains" else None,
+                       collate=mixed if how.startswith("mixed") else None,
+                       num_workers=2 if how == "mixed_ahead" else 0)
+if how in ("dictionary", "tensor"):
+    def loss_of(*batch):
+        x, y = xy(*batch)
+        return functional.mse_loss(model(x), y)
+
+    job.check(loss_of)
+
+
+@job.evaluation(Empty() if how == "empty" else Data(), chunk=1000 if how == "dictionary" else 16,
+                collate=mixed if how.startswith("mixed") else None)
+def measure(*batch):
+    x, y = xy(*batch)
+    own = [p.data for p in model.parameters()]
+    if how == "moved":
+        for p in model.parameters():
+            p.data = 0.5 * p.data
+    loss = functional.mse_loss(model(x), y, reduction="sum")
+    for p, data in zip(model.parameters(), own):
+        p.data = data
+    return len(x), loss
+
+
+losses = []
+for step in job.steps():
+    if how == "thaws":
+        model.first.weight.requires_grad_(True)
+    for batch in step:
+        if (how, step.number, os.environ.get("MAYFLY_WORKER_NUMBER")) == ("killed", 7, "1"):
+            time.sleep(0.5)  # the others are in this step, too
+            os.kill(os.getpid(), signal.SIGKILL)
+        x, y = xy(*batch) if isinstance(batch, (list, tuple)) else xy(batch)
+        loss = functional.mse_loss(model(x), y)
+        step.backward(loss * float("nan") if how == "diverges" and step.number == 5 else loss)
+    losses.append(float(step.loss))
+    optimizer.step()
+    if scheduler:
+        scheduler.step()
+    if how == "moved":
+        whole = torch.nn.utils.parameters_to_vector(model.parameters())
+        torch.nn.utils.vector_to_parameters(whole, model.parameters())
+    if how == "renewed":
+        model.last.weight = torch.nn.Parameter(model.last.weight.detach().clone())
+    if how == "converted":
+        model.double()
+    assert model.norm.training == (how != "frozen"), step.number
+write("center", model.center.tolist())
+write("evaluations", job.evaluations)
+write("steps", [one.step for one in job.evaluations])
