@@ -547,6 +547,12 @@ def moved_parameters():
                          changed("moved", 3, args=disturbed)[0]])
 
 
+def frozen_layer():
+    """A layer that the program has put into eval mode stays in it beyond the evaluations, of which
+    one is tried before the loop."""
+    expect_same_digests([changed("frozen", 1)[0], changed("frozen", 2)[0]])
+
+
 def misused():
     """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
     for how, code, words in (
@@ -998,5 +1004,6 @@ if __name__ == "__main__":
         "killed_reader": killed_reader, "normed": normed,
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
+        "frozen_layer": frozen_layer,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

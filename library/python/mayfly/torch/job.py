@@ -302,7 +302,8 @@ class Job(BaseJob):
         loader, function, names = self._evaluation
         modules = [self.model, *(thing for thing in self._extra.values()
                                  if isinstance(thing, torch.nn.Module))]
-        were_training = [module.training for module in modules]
+        # Of each layer: a frozen one may be in eval mode while the others train.
+        modes = [(layer, layer.training) for module in modules for layer in module.modules()]
         for module in modules:
             module.eval()
         try:
@@ -311,8 +312,8 @@ class Job(BaseJob):
                 seed(chunk.seed)
                 found = function(*batch)
         finally:
-            for module, was_training in zip(modules, were_training):
-                module.train(was_training)
+            for layer, is_training in modes:
+                layer.training = is_training
         try:
             correct, loss_sum, *more = found
             own = {name: float(more[0][name]) for name in names}
