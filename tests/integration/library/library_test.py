@@ -553,6 +553,17 @@ def frozen_layer():
     expect_same_digests([changed("frozen", 1)[0], changed("frozen", 2)[0]])
 
 
+def random_collate():
+    """What a batch is made with may draw random numbers: the same bits for any workers, and for any
+    processes that read ahead."""
+    args = ["--eval-every-epochs", "1"]
+    runs, written = zip(*[changed(how, workers, args=args) for how in ("mixed", "mixed_ahead")
+                          for workers in (1, 3)])
+    found = {line for one in written for line in one["evaluations"]}
+    expect(len(found) == 1, found)
+    expect_same_digests(runs)
+
+
 def misused():
     """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
     for how, code, words in (
@@ -1004,6 +1015,6 @@ if __name__ == "__main__":
         "killed_reader": killed_reader, "normed": normed,
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
-        "frozen_layer": frozen_layer,
+        "frozen_layer": frozen_layer, "random_collate": random_collate,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

@@ -4,8 +4,7 @@ are sent happen inside its two iterators."""
 import copy
 import hashlib
 import io
-import json
-import random
+import sys
 
 import numpy
 import torch
@@ -16,7 +15,7 @@ from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
 from .checkpoint import trusting
 from .facts import facts
 from .held import Held
-from .loader import Loader
+from .loader import Loader, seed_host
 from .mirrors import Gradients, Mirrors
 
 TYPES = {torch.float32: _abi.F32, torch.float64: _abi.F64, torch.float16: _abi.F16,
@@ -420,8 +419,6 @@ class Step(BaseStep):
 
 def seed(number):
     """Sets all generators that a microbatch may draw from."""
-    torch.default_generator.manual_seed(number & (2**63 - 1))
+    seed_host(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number & (2**63 - 1))
-    numpy.random.seed(number & 0xFFFFFFFF)
-    random.seed(number)

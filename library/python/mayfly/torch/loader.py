@@ -1,5 +1,6 @@
 """Batches of samples by their ids. Each sample is read after the generators were seeded by (job,
-pass, id), so that augmentation does not depend on who reads it, or in which order."""
+pass, id), and what makes a batch of them runs after they were seeded by its microbatch, so that
+augmentation does not depend on who reads a sample, or in which order."""
 
 import ctypes
 import random
@@ -15,34 +16,39 @@ from torch.utils.data import default_collate
 _MIX = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _PR_SET_PDEATHSIG = 1
+_COLLATE = 1  # so that it draws other numbers than the model, which has the seed itself
 
 
-def seed_of_sample(seed, epoch, sample):
-    """64 bits that depend on all three (splitmix64, Steele et al., OOPSLA 2014)."""
+def seed_host(number):
+    """Sets the generators of this process's CPU."""
+    torch.default_generator.manual_seed(number & (2**63 - 1))
+    numpy.random.seed(number & 0xFFFFFFFF)
+    random.seed(number)
+
+
+def seed_of(seed, *parts):
+    """64 bits that depend on all of them (splitmix64, Steele et al., OOPSLA 2014)."""
     value = seed
-    for part in (epoch, sample):
+    for part in parts:
         value = (value ^ (part + _MIX)) * 0xBF58476D1CE4E5B9 & _MASK
         value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
         value ^= value >> 31
     return value
 
 
-def read(data, collate, samples, epochs, seed):
-    """A batch; `seed` None = nothing random. The generators are afterwards as before."""
-    if seed is None:
-        return collate([data[i] for i in samples])
+def read(data, collate, microbatch, seed):
+    """A batch. The generators are afterwards as before."""
     states = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
     found = []
-    for sample, epoch in zip(samples, epochs):
-        number = seed_of_sample(seed, epoch, sample)
-        torch.default_generator.manual_seed(number >> 1)
-        numpy.random.seed(number & 0xFFFFFFFF)
-        random.seed(number)
+    for sample, epoch in zip(microbatch.samples, microbatch.epochs):
+        seed_host(seed_of(seed, epoch, sample))
         found.append(data[sample])
+    seed_host(seed_of(microbatch.seed, _COLLATE))
+    batch = collate(found)
     torch.set_rng_state(states[0])
     numpy.random.set_state(states[1])
     random.setstate(states[2])
-    return collate(found)
+    return batch
 
 
 class Loader:
@@ -67,7 +73,7 @@ class Loader:
         try:
             for key, m in wanted.items():
                 if key not in self._ahead:
-                    self._ahead[key] = self._pool.submit(_read_in_pool, m.samples, m.epochs, seed)
+                    self._ahead[key] = self._pool.submit(_read_in_pool, m, seed)
         except BrokenProcessPool:
             self._begin_anew()
 
@@ -79,14 +85,14 @@ class Loader:
         self._ahead = {}
 
     def batch(self, microbatch, seed):
-        """The samples of a microbatch; `seed` None = nothing random."""
+        """The samples of a microbatch, in a job of this seed."""
         begun = self._ahead.pop((microbatch.step, microbatch.number), None)
         if begun is not None:
             try:
                 return begun.result()
             except BrokenProcessPool:
                 self._begin_anew()
-        return read(self._data, self._collate, microbatch.samples, microbatch.epochs, seed)
+        return read(self._data, self._collate, microbatch, seed)
 
     def _begin_anew(self):
         """One of the processes was killed, and the pool has ended the others; the next call of
@@ -107,5 +113,5 @@ def _begin_reader(data, collate):
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's
 
 
-def _read_in_pool(samples, epochs, seed):
-    return read(*_reader, samples, epochs, seed)
+def _read_in_pool(microbatch, seed):
+    return read(*_reader, microbatch, seed)
