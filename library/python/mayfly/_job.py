@@ -316,6 +316,9 @@ class BaseJob:
                               "microbatches were done; each step is iterated to its end")
             if step.updates:
                 self._updated()
+        self._end(task)
+
+    def _end(self, task):
         self._ended()
         self._core.ended(task)
 
@@ -349,8 +352,9 @@ class BaseStep:
     """One step: its microbatches, and then the mean gradients.
 
     number   from 1; while the step is iterated it may become a later one, if a state comes
-    updates  whether all microbatches are done, and the gradients are the means over the batch
-    loss     the mean loss over the batch, then: the same on all workers
+    updates  whether all microbatches are done, and the gradients are the means over the batch; not
+             so in the last step of a worker that leaves in it, which may break then
+    loss     the mean loss over the batch, then: the same on all workers; else None
     speaks   true on one worker of the job, then: for what is to be printed once
     """
 
@@ -378,6 +382,8 @@ class BaseStep:
             if task.kind == _abi.END:  # in mid-step: this worker leaves, and nothing is updated
                 self.is_over = True
                 self._left()
+                if task.outcome == _abi.LOST:  # now: the loop would go on without a loss
+                    self._job._end(task)
                 return
             if task.kind in (_abi.LOAD, _abi.EVALUATE):
                 self._job._answer(task)

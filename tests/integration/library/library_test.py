@@ -564,6 +564,14 @@ def random_collate():
     expect_same_digests(runs)
 
 
+def diverged():
+    """The reason of a failed job is what the program ends with, and not what it does without a
+    loss."""
+    run, _ = changed("diverges", 2, ends=1)
+    expect("MayflyError: " in run.logs() and "TypeError" not in run.logs(), run.logs())
+    run.remove()
+
+
 def misused():
     """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
     for how, code, words in (
@@ -1016,5 +1024,6 @@ if __name__ == "__main__":
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
+        "diverged": diverged,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))
