@@ -564,6 +564,12 @@ def random_collate():
     expect_same_digests(runs)
 
 
+def other_samples():
+    """A sample may be a dictionary or one tensor, also for an evaluation and for job.check()."""
+    for how in ("dictionary", "tensor"):
+        changed(how, 1)[0].remove()
+
+
 def diverged():
     """The reason of a failed job is what the program ends with, and not what it does without a
     loss."""
@@ -585,7 +591,8 @@ def misused():
         run.remove()
     for how, code, words in (
             ("renewed", 1, "the parameter last.weight was replaced by another one"),
-            ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64")):
+            ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64"),
+            ("empty", 2, "the data set of the evaluation is empty")):
         run, _ = changed(how, 1, ends=code)
         expect(words in run.logs(), f"{how}: {run.logs()}")
         run.remove()
@@ -1024,6 +1031,6 @@ if __name__ == "__main__":
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
-        "diverged": diverged,
+        "other_samples": other_samples, "diverged": diverged,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

@@ -131,11 +131,14 @@ class Job(BaseJob):
 
         `sums`: names of further sums, such as ("intersection", "union"); f then returns a third
         value, name -> sum over the batch, and an evaluation has their totals as `sums`."""
+        if len(data) < 1:
+            raise Refused("the data set of the evaluation is empty")
+
         def take(function):
             self._evaluation = (Loader(data, collate), function, tuple(sums))
             self._core.register_sums(sums)
             self._options["test_samples"] = len(data)
-            self._options["test_chunk"] = chunk or min(len(data), 4 * self._microbatch)
+            self._options["test_chunk"] = min(len(data), chunk or 4 * self._microbatch)
             return function
         return take
 
@@ -154,7 +157,7 @@ class Job(BaseJob):
                 seed(self.seed)
                 for _, p in self._parameters:
                     p.grad = None
-                loss_of(*batch).backward()
+                loss_of(*_arguments(batch)).backward()
             found.append([None if p.grad is None else p.grad.clone() for _, p in self._parameters])
         self.model.load_state_dict(before)
         for _, p in self._parameters:
@@ -309,7 +312,7 @@ class Job(BaseJob):
             with torch.no_grad():
                 batch = loader.batch(chunk, self.seed)
                 seed(chunk.seed)
-                found = function(*batch)
+                found = function(*_arguments(batch))
         finally:
             for layer, is_training in modes:
                 layer.training = is_training
@@ -324,6 +327,11 @@ class Job(BaseJob):
             raise Refused("the function of the evaluation must return two numbers, the right "
                           f"predictions and the sum of the losses{wanted}; it returned "
                           f"{found!r:.80}") from error
+
+
+def _arguments(batch):
+    """Of a function of a batch, which may be one tensor or a dictionary."""
+    return batch if isinstance(batch, (tuple, list)) else (batch,)
 
 
 def _without_functions(state):
