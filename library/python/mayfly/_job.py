@@ -454,6 +454,9 @@ def steps_of(samples, batch, epochs, steps):
         raise Refused(f"batch {batch} of {samples} samples: both must be at least 1")
     if (steps is None) == (epochs is None):
         raise Refused("say how long the job is: epochs=10 or steps=1000, one of them")
+    if not (steps or epochs or 0) > 0:
+        raise Refused(f"{'epochs' if steps is None else 'steps'} must be more than 0, and not "
+                      f"{epochs if steps is None else steps}")
     return max(1, round(epochs * samples / batch)) if steps is None else steps
 
 

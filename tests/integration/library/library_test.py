@@ -590,9 +590,13 @@ def misused():
         expect(words in run.logs(), f"{how}: {run.logs()}")
         run.remove()
     for how, code, words in (
+            ("thaws", 1, "first.weight was frozen when the job was made, and is to be trained"),
             ("renewed", 1, "the parameter last.weight was replaced by another one"),
             ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64"),
-            ("empty", 2, "the data set of the evaluation is empty")):
+            ("stream", 2, "data has no length or no index"),
+            ("empty", 2, "the data set of the evaluation is empty"),
+            ("endless", 2, "steps must be more than 0, and not -1"),
+            ("short", 2, "epochs must be more than 0, and not 0")):
         run, _ = changed(how, 1, ends=code)
         expect(words in run.logs(), f"{how}: {run.logs()}")
         run.remove()

@@ -49,7 +49,7 @@ class Job(BaseJob):
 
     model       a torch.nn.Module, made alike on all workers (seed it); on the CPU, or on the GPU of
                 this worker, to which the loop then moves x and y
-    optimizer   any optimizer of its parameters with a state_dict
+    optimizer   any optimizer with a state_dict, of all of its parameters that require a gradient
     scheduler   steps once a step; None = none
     data        a data set with len() and [index]; order and shuffling are the job's
     batch       samples of a step, over all workers, whoever is alive
@@ -77,7 +77,8 @@ class Job(BaseJob):
     def __init__(self, model, optimizer, scheduler=None, *, data, batch, microbatch=None,
                  epochs=None, steps=None, extra=None, collate=None, num_workers=0, metrics=(),
                  data_name=None):
-        if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        if isinstance(data, torch.utils.data.IterableDataset) or not (
+                hasattr(data, "__len__") and hasattr(data, "__getitem__")):
             raise Refused("data has no length or no index: the samples of a step are chosen by "
                           "their number; index the records of a stream")
         for module in model.modules():
@@ -92,8 +93,8 @@ class Job(BaseJob):
         self._parameters = [(name, p) for name, p in _owned(model.named_parameters())
                             if p.requires_grad]
         kept = {name for name in model.state_dict()}
-        others = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
-        buffers = [(name, b) for name, b in _owned(list(model.named_buffers()) + others)
+        self._frozen = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
+        buffers = [(name, b) for name, b in _owned(list(model.named_buffers()) + self._frozen)
                    if name in kept]
         first_names = {id(tensor): name for name, tensor in self._parameters + buffers}
         self._tied = {name: first_names[id(tensor)]
@@ -212,7 +213,8 @@ class Job(BaseJob):
             raise Refused(f"the optimizer lacks {missing[0]}"
                           + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
                           + ", which the model has: make it after the model's last layer was "
-                          "added, or say requires_grad_(False) of what is not trained")
+                          "added, with all that is trained in its groups (a job has one "
+                          "optimizer), or say requires_grad_(False) of what is not trained")
 
     # The optimizer's state: tensors where they are, the rest as text.
 
@@ -404,6 +406,10 @@ class Step(BaseStep):
 
     def add(self, loss, correct=0, metrics=None, weight=1):
         """The gradients that the parameters have now are those of the microbatch at hand."""
+        for name, p in self._job._frozen:
+            if p.requires_grad:
+                raise Refused(f"{name} was frozen when the job was made, and is to be trained now; "
+                              "make the job while it requires a gradient, and freeze it then")
         for name, p in self._job._parameters:
             if p.grad is not None and p.grad.is_sparse:
                 raise Refused(f"the gradient of {name} is sparse; make its layer dense")
