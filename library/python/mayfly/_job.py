@@ -327,6 +327,8 @@ class BaseJob:
         task = self._core.next()
         found = self._core.take_evaluation()
         if found is not None:
+            if self.evaluations and self.evaluations[-1].step == found.step:
+                del self.evaluations[-1]  # it was made again, after a loss
             self.evaluations.append(found)
         return task
 

@@ -578,6 +578,13 @@ def diverged():
     run.remove()
 
 
+def repeated_evaluation():
+    """An evaluation that is made again, because a worker was lost after it, counts once."""
+    run, written = changed("killed", 3, args=["--eval-every-epochs", "1"])
+    expect(written["steps"] == [str([6, 12, 18, 24])] * 2, f"{written}\n{run.logs()}")
+    run.remove()
+
+
 def misused():
     """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
     for how, code, words in (
@@ -1036,5 +1043,6 @@ if __name__ == "__main__":
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
         "other_samples": other_samples, "diverged": diverged,
+        "repeated_evaluation": repeated_evaluation,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))
