@@ -585,6 +585,18 @@ def repeated_evaluation():
     run.remove()
 
 
+def gained_parts():
+    """A program that resumes may have a scheduler and other parts that it had not: they begin as it
+    makes them, and a line says so."""
+    before, _ = changed("plain", 1)
+    again, _ = changed("gains", 2, "40", args=["--resume", before.run_dir])
+    for name in ("the scheduler", "the extra part kept"):
+        expect(f"the state that has come has nothing for {name}, which begins anew"
+               in again.logs(), again.logs())
+    again.remove()
+    before.remove()
+
+
 def misused():
     """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
     for how, code, words in (
@@ -1042,7 +1054,7 @@ if __name__ == "__main__":
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
-        "other_samples": other_samples, "diverged": diverged,
+        "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
         "repeated_evaluation": repeated_evaluation,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

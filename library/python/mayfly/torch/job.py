@@ -273,7 +273,8 @@ class Job(BaseJob):
         return size + max(BLOB_BYTES, 4 * len(_saved(self._rest())))
 
     def _load(self):
-        """The optimizer's state, the scheduler's and the extra ones have come."""
+        """The optimizer's state, the scheduler's and the extra ones have come. What the program has
+        gained since the run that it resumes begins as the program has made it."""
         tensors, blob = self._core.loaded()
         self._parameter_mirrors.write()
         self._buffer_mirrors.write()
@@ -285,11 +286,14 @@ class Job(BaseJob):
             _, index, key = name.split(".", 2)
             tensor = torch.frombuffer(bytearray(content), dtype=OF_TYPE[kind]).reshape(shape)
             state.setdefault(int(index), {})[key] = tensor
-        self.optimizer.load_state_dict({"state": state, "param_groups": rest["groups"]})
+        own = self.optimizer.state_dict()["param_groups"]  # with a gained scheduler's entries
+        groups = [{**mine, **came} for mine, came in zip(own, rest["groups"])]
+        groups += rest["groups"][len(own):]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
         if self.scheduler:
-            self.scheduler.load_state_dict(rest["scheduler"])
+            _take("the scheduler", self.scheduler, rest["scheduler"])
         for name, thing in self._extra.items():
-            thing.load_state_dict(rest["extra"][name])
+            _take(f"the extra part {name}", thing, rest["extra"].get(name))
         self._hand_over_state()
 
     def _answer(self, task):
@@ -334,6 +338,14 @@ class Job(BaseJob):
 def _arguments(batch):
     """Of a function of a batch, which may be one tensor or a dictionary."""
     return batch if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def _take(name, thing, state):
+    if state is None:
+        print(f"mayfly: the state that has come has nothing for {name}, which begins anew",
+              file=sys.stderr, flush=True)
+    else:
+        thing.load_state_dict(state)
 
 
 def _without_functions(state):
