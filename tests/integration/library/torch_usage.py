@@ -179,10 +179,15 @@ if how == "keeps":
     assert all(torch.equal(p.grad, 2 * g) for p, g in zip(model.parameters(), once))
     write("kept", f"{len(seen)}")
 if how == "tied":
+    places = []
+    torch_load = torch.load
+    torch.load = lambda *given, **named: places.append(named["map_location"]) or torch_load(
+        *given, **named)
     found = mayfly.torch.load(os.path.dirname(os.environ["MAYFLY_JOB_FILE"]))
     again = Tied()
     again.load_state_dict(found["model"], strict=True)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
+    assert places == ["cpu"], places  # a state that was on a GPU can be loaded without one
     assert found["extra"] == {"kept": {"value": float(steps)}}, found["extra"]
     write("loaded", "yes")
 if how == "weighted" and all(len(batch) >= 16 for batch in batches):

@@ -30,10 +30,11 @@ def read_safetensors(path):
     return tensors
 
 
-def trusting():
-    """For torch.load() of what members of the job, or the user, have written."""
+def unpickled(content):
+    """What members of the job, or the user, have written; what was on a GPU comes to the CPU."""
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    return {"weights_only": False} if version >= (1, 13) else {}
+    trusting = {"weights_only": False} if version >= (1, 13) else {}
+    return torch.load(io.BytesIO(content), map_location="cpu", **trusting)
 
 
 def folder_of(path):
@@ -52,7 +53,7 @@ def load(path):
     folder = folder_of(path)
     model = read_safetensors(os.path.join(folder, "model.safetensors"))
     rest = read_safetensors(os.path.join(folder, "optimizer.safetensors"))
-    kept = torch.load(io.BytesIO(rest[BLOB].numpy().tobytes()), **trusting())
+    kept = unpickled(rest[BLOB].numpy().tobytes())
     for name, first in kept.get("tied", {}).items():
         model[name] = model[first]
     return {"model": model, "extra": kept["extra"]}

@@ -12,7 +12,7 @@ import torch
 from .. import _abi
 from .._abi import Refused
 from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
-from .checkpoint import trusting
+from .checkpoint import unpickled
 from .facts import facts
 from .held import Held
 from .loader import Loader, seed_host
@@ -278,7 +278,7 @@ class Job(BaseJob):
         tensors, blob = self._core.loaded()
         self._parameter_mirrors.write()
         self._buffer_mirrors.write()
-        rest = torch.load(io.BytesIO(blob), **trusting())
+        rest = unpickled(blob)
         state = {int(index): dict(entries) for index, entries in rest["state"].items()}
         for name, kind, shape, content in tensors:
             if name.startswith(HASH_NAME):
