@@ -1,6 +1,7 @@
 """What every job has, whatever computes: the library's tasks, how long it is, how it ends."""
 
 import atexit
+import contextlib
 import ctypes
 import enum
 import math
@@ -239,6 +240,16 @@ class Core:
         if self._coordinator is not None:
             self._coordinator.terminate()
 
+    @contextlib.contextmanager
+    def closed_on_failure(self):
+        """A job that cannot be made or begun leaves nothing: a notebook can try again."""
+        try:
+            yield
+        except BaseException:
+            self.abandon()
+            self.close()
+            raise
+
     def close(self):
         if self._handle:
             self.library.mf_close(self._handle)
@@ -300,8 +311,9 @@ class BaseJob:
         if self._has_begun:
             raise Refused("the loop over a job's steps is one loop, and this is a second one")
         self._has_begun = True
-        self._prepare()
-        self._core.start(**self._options)
+        with self._core.closed_on_failure():
+            self._prepare()
+            self._core.start(**self._options)
         while True:
             task = self._next()
             if task.kind == _abi.END:

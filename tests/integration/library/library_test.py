@@ -597,6 +597,18 @@ def gained_parts():
     before.remove()
 
 
+def tried_again():
+    """A job that is refused can be made again in the same process, with or without a launcher."""
+    run, written = changed("retries", 1)
+    expect("the optimizer lacks" in str(written["refused"]), written)
+    run.remove()
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    process = begin_alone(folder, "retries", folder, program="torch_changes.py")
+    said = process.communicate(timeout=60)[0]
+    expect(process.returncode == 0 and os.path.exists(os.path.join(folder, "steps")), said)
+    shutil.rmtree(folder)
+
+
 def misused():
     """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
     for how, code, words in (
@@ -1055,6 +1067,6 @@ if __name__ == "__main__":
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
         "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
-        "repeated_evaluation": repeated_evaluation,
+        "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early}))

@@ -90,6 +90,22 @@ class Job(BaseJob):
         self.optimizer = optimizer
         self.scheduler = scheduler
         self._extra = dict(extra or {})
+        self._loader = Loader(data, collate, num_workers)
+        self._evaluation = None
+        with self._core.closed_on_failure():
+            self._microbatch = microbatch_of(batch, microbatch)
+            self._register()
+            self._core.register_metrics(metrics)
+            self._hand_over_state()
+            self._options = {
+                "data_name": (data_name or type(data).__name__).encode(),
+                "train_samples": len(data), "steps": steps_of(len(data), batch, epochs, steps),
+                "global_batch": batch, "microbatch": self._microbatch,
+                "optimizer_bytes": self._state_bytes_max()}
+
+    def _register(self):
+        """The model's tensors, and what must be equal on all workers."""
+        model = self.model
         self._parameters = [(name, p) for name, p in _owned(model.named_parameters())
                             if p.requires_grad]
         kept = {name for name in model.state_dict()}
@@ -111,18 +127,9 @@ class Job(BaseJob):
         self._buffer_mirrors.read()
         self._parameter_mirrors.read()
         self._core.register(*described)
-        self._core.register_metrics(metrics)
         devices = {tensor.device for _, tensor in self._parameters + buffers}
         for name, value in facts(self.optimizer, devices).items():
             self._core.require_equal(name, value)
-        self._microbatch = microbatch_of(batch, microbatch)
-        self._loader = Loader(data, collate, num_workers)
-        self._evaluation = None
-        self._hand_over_state()
-        self._options = {
-            "data_name": (data_name or type(data).__name__).encode(), "train_samples": len(data),
-            "steps": steps_of(len(data), batch, epochs, steps), "global_batch": batch,
-            "microbatch": self._microbatch, "optimizer_bytes": self._state_bytes_max()}
 
     def evaluation(self, data, chunk=None, collate=None, sums=()):
         """Decorates f(x, y) -> (right predictions, sum of the losses) over a batch of `data`, which
