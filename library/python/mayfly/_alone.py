@@ -20,10 +20,11 @@ def find_program():
     if named := os.environ.get("MAYFLY_PROGRAM"):
         return named
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = [os.path.join(os.path.dirname(os.environ.get("MAYFLY_LIBRARY", "")), "mayfly"),
-              os.path.join(here, "_bundle", "mayfly"),
-              os.path.join(here, "..", "..", "..", "..", "bin", "mayfly"),
-              os.path.join(here, "..", "..", "..", "build", "release", "mayfly")]
+    library_folder = os.path.dirname(os.environ.get("MAYFLY_LIBRARY", ""))
+    beside = [os.path.join(library_folder, "mayfly")] if library_folder else []
+    beside += [os.path.join(here, "_bundle", "mayfly"),
+               os.path.join(here, "..", "..", "..", "..", "bin", "mayfly"),
+               os.path.join(here, "..", "..", "..", "build", "release", "mayfly")]
     for path in beside:
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.abspath(path)

@@ -294,6 +294,19 @@ def alone_refused():
     shutil.rmtree(folder)
 
 
+def alone_elsewhere():
+    """A file that is called mayfly in the present folder is not taken for the program."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    shutil.copy("/bin/false", os.path.join(folder, "mayfly"))
+    own = {name: value for name, value in os.environ.items() if name != "MAYFLY_LIBRARY"}
+    for more in ({}, {"MAYFLY_LIBRARY": "libmayfly.so.0"}):
+        done = subprocess.run(
+            [PYTHON, "-B", "-c", "from mayfly import _alone; print(_alone.find_program())"],
+            cwd=folder, env={**own, **more}, capture_output=True, text=True, timeout=60)
+        expect(done.stdout.strip() != os.path.join(folder, "mayfly"), done.stdout)
+    shutil.rmtree(folder)
+
+
 def alone_ends_early():
     """A program that is alone and leaves its loop, or raises in it, ends at once, and its job has a
     summary. It used to hang for ten seconds without a word, and the job had none."""
@@ -1051,7 +1064,7 @@ if __name__ == "__main__":
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
         "alone_refused": alone_refused, "alone_ends_early": alone_ends_early,
-        "alone_again": alone_again,
+        "alone_again": alone_again, "alone_elsewhere": alone_elsewhere,
         "absent_token": absent_token,
         "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
