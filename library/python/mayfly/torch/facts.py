@@ -1,6 +1,7 @@
 """What the bits of a microbatch depend on besides the program: equal on all workers."""
 
 import os
+import re
 
 import torch
 
@@ -36,10 +37,13 @@ def _gpu_facts(device):
 
 
 def _libraries(*words):
-    """The files of this process's libraries that have one of the words in their names."""
+    """The files of this process's libraries that have one of the words in their names, but for
+    those that another package than torch and NumPy has brought for itself."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         paths = {line.split(None, 5)[5].strip() for line in maps if "/" in line}
-    names = {os.path.basename(os.path.realpath(path)) for path in paths}
+    packages = {path: re.search(r"/(?:site|dist)-packages/(\w+)", path) for path in paths}
+    names = {os.path.basename(os.path.realpath(path)) for path, package in packages.items()
+             if not package or package.group(1) in ("torch", "numpy", "nvidia")}
     return " ".join(sorted(name for name in names
                            if ".so" in name and any(word in name for word in words)))
 
