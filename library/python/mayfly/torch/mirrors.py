@@ -41,14 +41,10 @@ class _Group:
 class Mirrors:
     """Of those of the named tensors that need one."""
 
-    def __init__(self, named=()):
+    def __init__(self):
         self._layout = None
         self._groups = []
         self._copies = {}
-        self.follow(list(named))
-
-    def __bool__(self):
-        return bool(self._groups)
 
     def follow(self, named):
         """Other tensors in place of those so far. The copies stay where they are if the names,
