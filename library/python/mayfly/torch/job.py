@@ -56,7 +56,8 @@ class Job(BaseJob):
     microbatch  samples that are computed at once (the largest up to 32 that divides the batch into
                 four at least)
     epochs      passes over the data, rounded to whole steps; or `steps`, of the whole job
-    extra       name -> what else has state_dict() and load_state_dict(), such as mean weights
+    extra       name -> what else has state_dict() and load_state_dict(), such as mean weights, and
+                does not change in a microbatch
     collate     makes a batch of samples (torch's default)
     metrics     names of figures of each microbatch; their means over a step go on record
     num_workers processes that read samples ahead; 0 = this one reads them when it needs them
