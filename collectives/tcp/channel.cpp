@@ -135,7 +135,7 @@ class ShmChannel final : public Channel {
     watched = {.fd = bell_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
     const bool nothing_to_read = wanted_bytes == 0 || in_.arm(wanted_bytes);
     const bool nothing_to_write = !wants_room || out_.arm();
-    return nothing_to_read && nothing_to_write && !gone_;
+    return nothing_to_read && nothing_to_write;  // the bell of one that is gone ends the sleep
   }
 
   bool unreachable() const override { return false; }

@@ -40,8 +40,8 @@ class Channel {
                                                  std::span<std::byte> scratch) = 0;
 
   /// Before sleeping in poll(): fills in what to watch so that the sleep ends when `wanted_bytes`
-  /// (if not 0) can be received, there is room to send (`wants_room`), or the other side is gone.
-  /// False: that is so already.
+  /// (if not 0) can be received, there is room to send (`wants_room`), or the other side is gone,
+  /// which ends each sleep from then on. False: there are the bytes or the room already.
   [[nodiscard]] virtual bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) = 0;
   /// After poll() returned events for it. True: the other side is gone (what it had sent before can
   /// still be received).

@@ -135,6 +135,14 @@ TEST_P(ChannelContract, ASleepEndsWhenThereAreBytesOrRoom) {
   EXPECT_GT(ends_.a->send(block, false).bytes, 0U);
 }
 
+// An operation that needs only the presence of the other side when it is told again.
+TEST_P(ChannelContract, EachSleepEndsWithTheWordThatTheOtherSideIsGone) {
+  ends_.a.reset();
+  EXPECT_TRUE(sleep(*ends_.b, 1, false));
+  EXPECT_TRUE(sleep(*ends_.b, 0, false));
+  EXPECT_TRUE(sleep(*ends_.b, 0, false));
+}
+
 TEST_P(ChannelContract, WhatWasSentBeforeTheOtherSideWentIsStillReceived) {
   const std::array<std::byte, 3> last{std::byte{1}, std::byte{2}, std::byte{3}};
   ASSERT_EQ(ends_.a->send(last, false).bytes, last.size());
