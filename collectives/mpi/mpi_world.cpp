@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/parse.hpp"
+#include "base/signals_blocked.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::collectives {
@@ -45,25 +45,9 @@ void make_symbols_global() {
   }
 }
 
-/// MPI's own threads must not answer the process's signals.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 Result<void> start_mpi() {
-  ::signal(SIGPIPE, SIG_IGN);  // Open MPI writes to sockets whose other end may be dead
-  const SignalsBlocked blocked;
+  ::signal(SIGPIPE, SIG_IGN);    // Open MPI writes to sockets whose other end may be dead
+  const SignalsBlocked blocked;  // MPI's own threads must not answer them
   make_symbols_global();
   int provided = MPI_THREAD_SINGLE;
   TRY(check_mpi(::MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),

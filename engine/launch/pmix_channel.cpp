@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/signals_blocked.hpp"
 #include "engine/launch/rank_channel.hpp"
 
 namespace mayfly::engine {
@@ -92,22 +91,6 @@ class Attempt {
     std::optional<int> code;  // guarded by mutex
   };
   std::shared_ptr<Shared> shared_;
-};
-
-/// Threads that are started meanwhile must not answer the process's signals.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
 };
 
 Error failed(const char* what, int code) {
