@@ -1,12 +1,15 @@
 #include "cloud_hooks/local_provider.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <sys/prctl.h>
 #include <algorithm>
 #include <condition_variable>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -17,7 +20,10 @@
 #include <string>
 #include <thread>
 
+#include "base/parse.hpp"
+#include "base/process/ancestors.hpp"
 #include "base/process/spawn.hpp"
+#include "base/signals_blocked.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -130,6 +136,35 @@ Strings with_id(Strings argv, const std::string& id) {
     }
   }
   return argv;
+}
+
+/// For a worker that a script or another program of the launcher's has started. If one of these
+/// ends, the worker is gone to the launcher, and is asked to leave; with the launcher, which is the
+/// last, it ends at once.
+void follow_ends(std::vector<pollfd> ancestors) {
+  while (true) {
+    ::poll(ancestors.data(), ancestors.size(), -1);
+    for (pollfd& one : ancestors) {
+      if (one.revents != 0) {
+        ::kill(::getpid(), &one == &ancestors.back() ? SIGKILL : SIGTERM);
+        one.fd = -1;  // poll() passes over it from now on
+      }
+    }
+  }
+}
+
+/// A descriptor of each of these processes, which becomes readable when it ends; none if the system
+/// has no such descriptors.
+std::vector<pollfd> ends_of(const std::vector<int>& processes) {
+  std::vector<pollfd> all;
+  for (const int process : processes) {
+    const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
+    if (fd < 0) {
+      return {};
+    }
+    all.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  }
+  return all;
 }
 
 ProviderError as_provider_error(const Error& error) {
@@ -334,14 +369,31 @@ std::vector<Finding> LocalProvider::examine() {
 }
 
 void die_with_launcher() {
-  const char* launcher = std::getenv(kLauncherPidVariable);
-  if (launcher == nullptr) {
+  const char* variable = std::getenv(kLauncherPidVariable);
+  if (variable == nullptr) {
     return;
   }
+  const int launcher = number_in<int>(variable).value_or(0);
   // Set before the check below: if the launcher dies after the check, the signal is still sent.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (std::to_string(::getppid()) != launcher) {
+  if (launcher == ::getppid()) {
+    return;
+  }
+  const std::vector<int> above = ancestors_up_to(launcher, ::getpid());
+  std::vector<pollfd> ends = ends_of(above);
+  if (above.empty() ||
+      ancestors_up_to(launcher, ::getpid()) != above) {  // none has ended meanwhile
+    ::dprintf(STDERR_FILENO,
+              "mayfly: process %s (%s), which this worker is to end with, has ended, or has not "
+              "started it; the worker ends\n",
+              variable, kLauncherPidVariable);
     ::_exit(1);
+  }
+  if (!ends.empty()) {
+    // It would come when a thread of the script's ends, and kill instead of asking.
+    ::prctl(PR_SET_PDEATHSIG, 0);
+    const SignalsBlocked blocked;
+    std::thread(follow_ends, std::move(ends)).detach();
   }
 }
 

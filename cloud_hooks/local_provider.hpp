@@ -72,8 +72,10 @@ class LocalProvider final : public Provider {
 inline constexpr const char* kLauncherPidVariable = "MAYFLY_LAUNCHER_PID";
 
 /// If this process was started by a LocalProvider, the kernel kills it from now on when the
-/// launcher dies; if the launcher is already dead, the process exits at once. Does nothing in other
-/// processes. Call early in main. A process forked from this one (the sentinel) is not affected.
+/// launcher dies. If a script or another program stands between them, a thread kills it then, and
+/// asks it to leave (SIGTERM) when one between them ends. If the launcher is already dead, the
+/// process says so and exits at once. Does nothing in other processes. Call early in main. A
+/// process forked from this one (the sentinel) is not affected.
 void die_with_launcher();
 
 }  // namespace mayfly::cloud_hooks

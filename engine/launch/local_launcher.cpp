@@ -11,6 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/net/addresses.hpp"
+#include "base/process/ancestors.hpp"
 #include "base/process/child_process.hpp"
 #include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
@@ -34,6 +35,11 @@ constexpr std::size_t kFlightLogsMax = 64;
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
   return status.signal != 0 ? fmt::format("killed by signal {}", status.signal)
                             : fmt::format("exit code {}", status.exit_code);
+}
+
+/// To the coordinator, of a program that we start.
+std::string program_name(std::size_t number) {
+  return fmt::format("program {}", number);
 }
 
 /// What the last line of a worker that could not start says, without what a log puts before it.
@@ -156,7 +162,8 @@ std::vector<std::string> LocalLauncher::command_of_user(std::uint32_t number) co
                      .job_file = run_dir / "config.toml",
                      .run_dir = {},
                      .token_file = {},
-                     .bind_host = {}},
+                     .bind_host = {},
+                     .settings = {{"server", program_name(number)}}},
                     command_);
 }
 
@@ -259,19 +266,24 @@ std::string LocalLauncher::log_path(std::size_t worker) const {
   return fmt::format("{}/logs/worker-{}.log", process_->config().run_dir, worker);
 }
 
-/// Workers are found among the members by their process ids, since ids of members are handed out by
-/// the coordinator, and one process may get several in turn.
+/// Ids of members do not tell whose they are: the coordinator hands them out, and one process may
+/// get several in turn. A program has the name that we gave it, because a script may have started
+/// it.
 void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   const bool is_over = process_->recorder().end().has_value();
-  for (Worker& worker : workers_) {
+  const std::string here = host_name();
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
     const auto pid = static_cast<std::uint32_t>(provider_.pid_of(worker.id));
-    const auto member =
-        std::find_if(status.members.begin(), status.members.end(),
-                     [pid](const elastic::MemberStatus& one) { return one.pid == pid; });
+    const auto is_its = [&, name = program_name(i)](const elastic::MemberStatus& one) {
+      return command_.empty() ? one.pid == pid && one.host == here : one.server == name;
+    };
+    const auto member = std::find_if(status.members.begin(), status.members.end(), is_its);
     const bool is_member = member != status.members.end();
     worker.is_leaving =
         worker.is_leaving || (is_member && member->phase == elastic::MemberPhase::kLeaving);
     worker.was_member = worker.was_member || is_member;
+    worker.pid = is_member ? static_cast<int>(member->pid) : worker.pid;
     if (!is_over) {  // then nobody is a member
       worker.is_lost = worker.running && worker.was_member && !is_member;
     }
@@ -331,7 +343,7 @@ void LocalLauncher::play(const ChaosEvent& event) {
     wakes_.push_back({*target, monotonic_now() + milliseconds(event.for_ms)});
   }
   workers_[*target].is_killed_by_plan |= event.kind == ChaosKind::kKill;
-  (void)provider_.signal(workers_[*target].id, signal);  // it may have ended this instant
+  (void)signal_worker(*target, signal);  // it may have ended this instant
   process_->note("chaos", fmt::format("chaos: {} local worker {}", what, *target));
 }
 
@@ -341,7 +353,7 @@ void LocalLauncher::wake_stopped_workers() {
     if (wake.at > now) {
       return false;
     }
-    (void)provider_.signal(workers_[wake.worker].id, SIGCONT);
+    (void)signal_worker(wake.worker, SIGCONT);
     return true;
   });
 }
@@ -393,7 +405,7 @@ void LocalLauncher::follow_scale_requests() {
   for (std::size_t n = running.size(); n > wanted; --n) {  // the youngest leave first
     Worker& youngest = workers_[running[n - 1]];
     youngest.told_to_leave = true;
-    (void)provider_.signal(youngest.id, SIGTERM);
+    (void)signal_worker(running[n - 1], SIGTERM);
   }
   process_->note("scale", fmt::format("scale: from {} to {} workers", running.size(), wanted));
 }
@@ -415,12 +427,11 @@ void LocalLauncher::wait_for_workers() {
   const auto any_running = [this] {
     return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.running; });
   };
-  for (Worker& worker : workers_) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
     worker.outlived_job =
         !command_.empty() && worker.running && worker.was_member && !worker.is_lost;
-    if (worker.running) {
-      (void)provider_.signal(worker.id, SIGCONT);  // a stopped one must receive the next signal
-    }
+    (void)signal_worker(i, SIGCONT);  // a stopped one must receive the next signal
   }
   while (any_running() && monotonic_now() < deadline) {
     std::this_thread::sleep_for(kPollInterval);
@@ -454,36 +465,19 @@ std::vector<std::size_t> LocalLauncher::running_workers() const {
   return running;
 }
 
+/// A script passes nothing on, and may only await the end of its program; what follows in it is the
+/// user's.
 Result<void> LocalLauncher::signal_worker(std::size_t worker, int signal) {
-  return provider_.signal(workers_[worker].id, signal);
-}
-
-int run_program(const JobConfig& config, const std::vector<std::string>& command,
-                RunListener& listener) {
-  Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
-  if (!chaos.ok()) {
-    return refuse(chaos.error(), kExitUsage);
-  }
-  for (const ChaosEvent& event : chaos.value()) {
-    if (is_of_worker(event.kind)) {
-      return refuse({Errc::kInvalidInput,
-                     "--chaos: programs of your own can be killed, stopped, "
-                     "drained and joined, but not hung or falsified"},
-                    kExitUsage);
+  const std::string& id = workers_[worker].id;
+  const int pid = workers_[worker].pid;
+  if (const int started = provider_.pid_of(id);
+      pid != started && started > 0 && !ancestors_up_to(started, pid).empty()) {
+    ::kill(pid, signal);
+    if (signal == SIGTERM) {
+      return {};
     }
   }
-  LocalLauncher launcher(config, listener, std::move(chaos).value());
-  launcher.use_command(command);
-  return launcher.run();
-}
-
-int run_train(const JobConfig& config, RunListener& listener) {
-  Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
-  if (!chaos.ok()) {
-    return refuse(chaos.error(), kExitUsage);
-  }
-  LocalLauncher launcher(config, listener, std::move(chaos).value());
-  return launcher.run();
+  return provider_.signal(id, signal);
 }
 
 }  // namespace mayfly::engine

@@ -49,6 +49,7 @@ class LocalLauncher {
  private:
   struct Worker {
     std::string id;  // of the provider
+    int pid = 0;     // as a member, if it has been one; a script may stand before it
     bool running = true;
     bool is_server = false;   // a parameter server: its number is not one of a worker's
     bool is_leaving = false;  // was seen as a member on its way out

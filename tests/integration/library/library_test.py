@@ -833,6 +833,29 @@ def fails_late():
     run.remove()
 
 
+def of_a_script():
+    """A program that a shell has started has all that one has which is started alone: its bits when
+    others are killed and leave, and its end with the launcher."""
+    undisturbed = trained([LINEAR, "200"], 1)
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    script = os.path.join(folder, "train.sh")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write('"$@"\nresult=$?\necho "the script goes on"\nexit $result\n')
+    summary, digests, _, run = trained(["sh", script, LINEAR, "200"], 3, WAITING, changes(40, 90))
+    expect(digests == undisturbed[1], f"{summary}\n{run.logs()}")
+    counts = {kind: len(run.events(kind)) for kind in ("lost", "left", "joined", "restart")}
+    expect(counts == {"lost": 1, "left": 1, "joined": 5, "restart": 0}, f"{counts}\n{run.logs()}")
+    expect("the script goes on" in run.logs(), run.logs())
+    run.remove()
+    run = Run(QUIET + ["--workers", "2"], program=["sh", script, LINEAR, "100000", folder])
+    run.wait_for_step(20)
+    run.stop_hard()
+    expect_gone(f"{LINEAR}\0100000\0{folder}", 5, run.logs())
+    run.remove()
+    shutil.rmtree(folder)
+    undisturbed[3].remove()
+
+
 def resumed_otherwise():
     """What a program has otherwise than in the run that it resumes is said."""
     python_with("numpy")
@@ -1082,4 +1105,4 @@ if __name__ == "__main__":
         "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,
         "many_sums": many_sums, "other_arrays": other_arrays,
-        "handles": handles, "leaves_early": leaves_early}))
+        "handles": handles, "leaves_early": leaves_early, "of_a_script": of_a_script}))

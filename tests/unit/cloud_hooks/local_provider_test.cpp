@@ -1,7 +1,10 @@
 #include "cloud_hooks/local_provider.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -204,7 +207,50 @@ TEST(LauncherBondDeathTest, AProcessWhoseLauncherIsGoneExits) {
         ::setenv(kLauncherPidVariable, "1000000000", 1);
         die_with_launcher();
       },
-      testing::ExitedWithCode(1), "");
+      testing::ExitedWithCode(1), "process 1000000000 .* has ended, or has not started it");
+}
+
+/// A process that starts a worker of ours and waits, as a shell does. The worker writes "w" when it
+/// follows us, and "t" when it is asked to leave.
+pid_t start_script(int output) {
+  const std::string launcher = std::to_string(::getpid());
+  const pid_t script = ::fork();
+  if (script != 0) {
+    return script;
+  }
+  if (::fork() == 0) {
+    sigset_t asked;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
+    ::setenv(kLauncherPidVariable, launcher.c_str(), 1);
+    die_with_launcher();
+    (void)!::write(output, "w", 1);
+    int signal = 0;
+    ::sigwait(&asked, &signal);
+    (void)!::write(output, "t", 1);
+    ::_exit(0);
+  }
+  ::close(output);
+  while (true) {
+    ::pause();
+  }
+}
+
+TEST(LauncherBond, AWorkerOfAScriptIsAskedToLeaveWhenTheScriptEnds) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t script = start_script(ends[1]);
+  ::close(ends[1]);
+  char said = 0;
+  ASSERT_EQ(::read(ends[0], &said, 1), 1);
+  EXPECT_EQ(said, 'w');
+  ::kill(script, SIGKILL);
+  ASSERT_EQ(::waitpid(script, nullptr, 0), script);
+  ASSERT_EQ(::read(ends[0], &said, 1), 1);
+  EXPECT_EQ(said, 't');
+  EXPECT_EQ(::read(ends[0], &said, 1), 0);
+  ::close(ends[0]);
 }
 
 }  // namespace
