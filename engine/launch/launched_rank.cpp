@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -23,6 +24,9 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/addresses.hpp"
+#include "base/net/sockets.hpp"
+#include "base/parse.hpp"
+#include "base/process/ancestors.hpp"
 #include "base/process/spawn.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
@@ -39,12 +43,13 @@
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/network_interface.hpp"
+#include "engine/run/run_directory.hpp"
 #include "engine/training/backend.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kCoordinatorTimeout = seconds(60);
+constexpr Duration kTrialTimeout = seconds(1);
 constexpr std::size_t kEndpointBytesMax = 512;
 
 const char* variable(const char* name) {
@@ -81,32 +86,53 @@ struct Meeting {
   std::string token{};  ///< in hexadecimal digits; empty = in the token file
 };
 
-/// The endpoint that the coordinator has written; `coordinator` is 0 on ranks that start none.
-Result<Meeting> wait_for_endpoint(const std::string& run_dir, pid_t coordinator) {
-  const Instant deadline = monotonic_now() + kCoordinatorTimeout;
+/// Empty if there is no such file.
+std::string endpoint_in(const std::string& file) {
+  const Result<std::string> text = read_text_file(file, kEndpointBytesMax);
+  return text.ok() ? text.value().substr(0, text.value().find('\n')) : std::string();
+}
+
+bool is_answered(const std::string& endpoint) {
+  const Result<Endpoint> place = parse_endpoint(endpoint);
+  return place.ok() && connect_tcp(place.value(), monotonic_now() + kTrialTimeout).ok();
+}
+
+Duration coordinator_timeout(const JobConfig& config) {
+  return Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
+}
+
+/// The endpoint that the coordinator has written. `coordinator` is 0 on ranks that start none; the
+/// one that does waits as long as it loads the job.
+Result<Meeting> wait_for_endpoint(const JobConfig& config, pid_t coordinator) {
+  const std::string place = config.run_dir + "/coordinator";
+  const Instant deadline =
+      coordinator > 0 ? Instant{INT64_MAX} : monotonic_now() + coordinator_timeout(config);
   Instant next_word = monotonic_now() + seconds(5);
+  const std::string found = endpoint_in(place);  // perhaps of a coordinator that was killed
   while (monotonic_now() < deadline) {
     if (const std::optional<int> code = exit_code_of_ended(coordinator)) {
-      return Meeting{code, "", run_dir};
+      return Meeting{code, "", config.run_dir};
     }
-    const Result<std::string> text = read_text_file(run_dir + "/coordinator", kEndpointBytesMax);
-    if (text.ok() && !text.value().empty()) {
-      return Meeting{std::nullopt, text.value().substr(0, text.value().find('\n')), run_dir};
+    const std::string endpoint = endpoint_in(place);
+    if (!endpoint.empty() && (endpoint != found || is_answered(endpoint))) {
+      return Meeting{std::nullopt, endpoint, config.run_dir};
     }
     if (monotonic_now() >= next_word) {
       next_word = next_word + seconds(10);
-      log::warning(
-          fmt::format("waiting for {}/coordinator, which the coordinator beside rank 0 "
-                      "writes once it has loaded the job; trying on for {} s",
-                      run_dir, (deadline - monotonic_now()) / seconds(1)));
+      log::warning(fmt::format(
+          "waiting for {}, which the coordinator beside rank 0 writes once it has loaded the job{}",
+          place,
+          coordinator > 0
+              ? std::string()
+              : fmt::format("; trying on for {} s", (deadline - monotonic_now()) / seconds(1))));
     }
     std::this_thread::sleep_for(milliseconds(20));
   }
-  return Error{
-      Errc::kDeadline,
-      fmt::format("no coordinator appeared in {}/coordinator; the run directory must be on "
-                  "a file system that all ranks share",
-                  run_dir)};
+  return Error{Errc::kDeadline,
+               fmt::format("{}: no coordinator has begun there within {} s "
+                           "(--coordinator-timeout); see what rank 0 says: the job takes longer to "
+                           "load or has failed, or this file system is not shared with it",
+                           place, config.coordinator_timeout)};
 }
 
 // --- what rank 0 says over a launcher's channel
@@ -246,6 +272,7 @@ class LaunchedRank {
   /// Of rank 0: the coordinator has been started, or an exit code.
   std::optional<int> start_coordinator();
   std::optional<int> refuse_used_directory(LockFile& lock) const;
+  void end_coordinator();
   Result<Meeting> meet_as_first();
   Result<Meeting> meet_as_other();
   int join(const Meeting& meeting);
@@ -301,6 +328,13 @@ std::optional<int> LaunchedRank::start_coordinator() {
     }
   }
   coordinator_ = ::fork();
+  if (coordinator_ < 0) {
+    const int failure = errno;
+    std::move(lock).value().discard();
+    return refuse(
+        {Errc::kIo, fmt::format("cannot start a coordinator: {}", std::strerror(failure))},
+        kExitFailed);
+  }
   if (coordinator_ == 0) {
     sentinel_.release();  // our parent's; its destructor would report the end of the parent
     JobConfig own = config_;
@@ -314,11 +348,24 @@ std::optional<int> LaunchedRank::start_coordinator() {
   return std::nullopt;
 }
 
+/// If rank 0 cannot go on. The coordinator's keeper answers no signals; the lock of the run
+/// directory says who the coordinator is.
+void LaunchedRank::end_coordinator() {
+  const Result<std::string> holder =
+      read_text_file(view_log_path(config_.run_dir) + ".lock", kEndpointBytesMax);
+  const std::optional<int> pid =
+      holder.ok() ? number_in<int>(holder.value()) : std::optional<int>();
+  if (pid && !ancestors_up_to(coordinator_, *pid).empty()) {
+    ::kill(*pid, SIGTERM);
+    wait_for_end(coordinator_);
+  }
+}
+
 Result<Meeting> LaunchedRank::meet_as_first() {
   Meeting meeting{start_coordinator(), "", config_.run_dir};
   std::optional<Error> failure;
   if (!meeting.over) {
-    const Result<Meeting> found = wait_for_endpoint(config_.run_dir, coordinator_);
+    const Result<Meeting> found = wait_for_endpoint(config_, coordinator_);
     failure = found.ok() ? std::nullopt : std::optional(found.error());
     meeting = found.ok() ? found.value() : Meeting{kExitFailed, "", config_.run_dir};
   }
@@ -331,22 +378,25 @@ Result<Meeting> LaunchedRank::meet_as_first() {
     const Result<void> said = channel_->publish(to_text(meeting));
     failure = failure || said.ok() ? failure : std::optional(said.error());
   }
+  if (failure) {
+    end_coordinator();
+  }
   return failure ? Result<Meeting>(*failure) : Result<Meeting>(std::move(meeting));
 }
 
 Result<Meeting> LaunchedRank::meet_as_other() {
   if (channel_ != nullptr) {
-    const Result<std::string> text = channel_->receive(
-        monotonic_now() + Duration(static_cast<std::int64_t>(config_.coordinator_timeout * 1e9)));
+    const Result<std::string> text =
+        channel_->receive(monotonic_now() + coordinator_timeout(config_));
     return text.ok() ? meeting_in(text.value()) : Result<Meeting>(text.error());
+  }
+  if (!self_.is_on_one_host()) {  // first: what follows may take longer than rank 0 waits
+    TRY(leave_mark(config_.run_dir, self_));
   }
   if (has_nothing_left(config_)) {
     return Meeting{kExitDone, "", config_.run_dir};
   }
-  if (!self_.is_on_one_host()) {
-    TRY(leave_mark(config_.run_dir, self_));
-  }
-  return wait_for_endpoint(config_.run_dir, 0);
+  return wait_for_endpoint(config_, 0);
 }
 
 int LaunchedRank::join(const Meeting& meeting) {

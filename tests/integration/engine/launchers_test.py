@@ -3,12 +3,15 @@ where they cannot be one they say within seconds what to do, and are never N job
 Method: processes with the variables of each launcher (tests/harness/launchers.py), each in a folder
 of its own; the launchers themselves where they are installed. The digest is that of one worker.
 """
+import fcntl
 import glob
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import mayfly_run
@@ -60,6 +63,81 @@ def srun_with_a_shared_folder():
     ranks.wait()
     expect(not glob.glob(ranks.folder + "/runs/*/ranks"), "marks were left behind")
     check_one_job(ranks, 3)
+
+
+def address_of_before():
+    """A coordinator that was killed has left its address; ranks wait for the next one's."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    args = [*JOB, "--run-dir", folder + "/run", "--checkpoint-every", "4"]
+    variables = [srun(r, 3) for r in range(3)]
+    first = Ranks(args, variables)
+    expect(first.wait() == [0, 0, 0], first.outputs())
+    os.remove(folder + "/run/summary.json")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        with open(folder + "/run/coordinator", "w", encoding="utf-8") as file:
+            file.write(f"127.0.0.1:{nobody.getsockname()[1]}\n")
+        again = Ranks([*args, "--resume", folder + "/run/checkpoints/step-8"],
+                      variables)
+        codes = again.wait()
+    expect(codes == [0, 0, 0], f"exit codes {codes}\n{again.outputs()}")
+    expect(summaries(folder)[0]["final_digest"] == oracle(), again.outputs())
+    for done in (first.folder, again.folder, folder):
+        shutil.rmtree(done)
+
+
+def descendants(pid):
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
+                parent = int(file.read().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            found += [int(entry), *descendants(int(entry))]
+    return found
+
+
+def coordinator_begins_late():
+    """Rank 0 waits as long as its coordinator loads the job, the others for --coordinator-timeout,
+    and then say what that can mean."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    os.makedirs(folder + "/run/logs")
+    gate = folder + "/run/logs/coordinator.log"
+    os.mkfifo(gate)  # the coordinator gets no further before somebody reads it
+    ranks = Ranks([*JOB, "--run-dir", folder + "/run", "--coordinator-timeout", "4"],
+                  [srun(r, 3) for r in range(3)])
+    codes = [ranks.processes[r].wait(30) for r in (1, 2)]
+    expect(codes == [1, 1], f"exit codes {codes}\n{ranks.outputs()}")
+    expect("no coordinator has begun there within 4 s (--coordinator-timeout)" in ranks.output(1),
+           ranks.outputs())
+    with open(os.open(gate, os.O_RDONLY | os.O_NONBLOCK), "rb"):
+        while "coordinator at " not in ranks.output(0):
+            expect(ranks.processes[0].poll() is None, ranks.outputs())
+            time.sleep(0.05)
+        for pid in descendants(ranks.processes[0].pid):
+            mayfly_run.kill(pid)
+        ranks.stop_hard()
+    shutil.rmtree(ranks.folder)
+    shutil.rmtree(folder)
+
+
+def first_rank_cannot_tell():
+    """It ends its coordinator when the others will never hear of it."""
+    class Deaf(Pmi):
+        def _answer(self, fields):
+            return ("cmd=put_result rc=-1 msg=no" if fields["cmd"] == "put"
+                    else super()._answer(fields))
+
+    pmi = Deaf(1)
+    ranks = Ranks(JOB, [mpiexec(0, 2)], pmi)
+    codes = ranks.wait(60)
+    expect(codes == [1], f"exit codes {codes}\n{ranks.outputs()}")
+    (lock,) = glob.glob(ranks.folder + "/**/view.log.lock", recursive=True)
+    with open(lock, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it
+    shutil.rmtree(ranks.folder)
 
 
 def srun_over_pmi():
@@ -169,6 +247,7 @@ def real_mpiexec():
 
 if __name__ == "__main__":
     sys.exit(mayfly_run.main({test.__name__: test for test in [
-        srun_on_one_host, srun_with_a_shared_folder, srun_over_pmi, mpiexec_over_pmi,
+        srun_on_one_host, srun_with_a_shared_folder, address_of_before,
+        coordinator_begins_late, first_rank_cannot_tell, srun_over_pmi, mpiexec_over_pmi,
         first_rank_fails, nothing_shared, contradictions, batch_script, mpirun_shares_nothing,
         real_mpiexec]}))
