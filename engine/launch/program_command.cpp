@@ -118,7 +118,10 @@ int run_command(const std::vector<std::string>& command) {
     log::error(fmt::format("{}: {}", command.front(), std::strerror(failure)));
     return kExitFailed;
   }
-  const SignalWatcher signals({SIGTERM, SIGUSR1}, [child](int signal) { ::kill(child, signal); });
+  // Ctrl-C at mpiexec or srun reaches all ranks: for each it is the time to leave.
+  const SignalWatcher signals({SIGTERM, SIGUSR1, SIGINT}, [child](int signal) {
+    ::kill(child, signal == SIGINT ? SIGTERM : signal);
+  });
   const ProcessEnd end = wait_for_end(child);
   return end.signal != 0 ? kExitFailed : end.exit_code;
 }

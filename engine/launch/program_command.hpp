@@ -32,8 +32,8 @@ struct ProgramPlace {
                                                   const std::vector<std::string>& command);
 
 /// Runs a command to its end as a child that dies with this process, passes SIGTERM and SIGUSR1 on
-/// to it, and returns its exit code (kExitFailed if a signal has ended it, or if it cannot be
-/// started, which is logged).
+/// to it, and SIGINT as SIGTERM, and returns its exit code (kExitFailed if a signal has ended it,
+/// or if it cannot be started, which is logged).
 [[nodiscard]] int run_command(const std::vector<std::string>& command);
 
 /// `mayfly worker ... -- COMMAND`: this process becomes the program, which joins as a worker with

@@ -216,6 +216,13 @@ def under_mpirun():
     expect(run.summary()["final_digest"] == undisturbed[0]["final_digest"], run.logs())
     expect(len(run.events("lost")) == 1, run.logs())
     run.remove()
+    run = mpi_launch.start(3, QUIET, program=[LINEAR, "4000"])
+    run.wait_for_step(500)
+    os.kill(mpi_launch.pid_of_rank(run.process, 2), signal.SIGINT)  # as Ctrl-C at srun
+    run.wait()
+    expect(run.summary()["final_digest"] == undisturbed[0]["final_digest"], run.logs())
+    expect(len(run.events("left")) == 1 and not run.events("lost"), run.logs())
+    run.remove()
     undisturbed[3].remove()
 
 
