@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/net/addresses.hpp"
@@ -56,14 +57,14 @@ bool wait_for(const Condition& is_there, const std::string& text) {
   return true;
 }
 
-std::size_t count_marks(const std::string& run_dir) {
+std::vector<fs::path> marks_in(const std::string& folder) {
   std::error_code failure;
-  std::size_t count = 0;
-  for (fs::directory_iterator at(folder_of_marks(run_dir), failure), end; !failure && at != end;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
        at.increment(failure)) {
-    ++count;
+    found.push_back(at->path());
   }
-  return count;
+  return found;
 }
 
 }  // namespace
@@ -87,13 +88,20 @@ std::string text_of_nothing_shared(const std::string& run_dir, const LaunchedBy&
 
 Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self) {
   const std::string text = text_of_nothing_shared(run_dir, self, host_name());
+  const std::string folder = folder_of_marks(run_dir);
   std::error_code failure;
-  fs::create_directories(folder_of_marks(run_dir), failure);
+  fs::create_directories(folder, failure);
   if (failure) {
-    return Error{Errc::kIo, fmt::format("{}: {}", folder_of_marks(run_dir), failure.message())};
+    return Error{Errc::kIo, fmt::format("{}: {}", folder, failure.message())};
   }
-  const bool are_all = wait_for([&] { return count_marks(run_dir) + 1 >= self.size; }, text);
-  fs::remove_all(folder_of_marks(run_dir), failure);
+  for (const fs::path& old : marks_in(folder)) {  // ranks that were before us leave theirs again
+    fs::remove(old, failure);
+  }
+  const bool are_all = wait_for([&] { return marks_in(folder).size() + 1 >= self.size; }, text);
+  const std::string seen = folder + ".seen";  // in which nobody leaves a mark any more
+  fs::remove_all(seen, failure);
+  fs::rename(folder, seen, failure);
+  fs::remove_all(failure ? folder : seen, failure);
   return are_all ? Result<void>() : Result<void>(Error{Errc::kInvalidInput, text});
 }
 
@@ -103,11 +111,15 @@ Result<void> leave_mark(const std::string& run_dir, const LaunchedBy& self) {
   const fs::path path(run_dir);
   const auto leave = [&] {
     (void)is_in(path.parent_path().empty() ? "." : path.parent_path().string(), "");
-    return is_in(run_dir, "ranks") && std::ofstream(mark).good();
+    std::error_code failure;
+    return is_in(run_dir, "ranks") && (fs::exists(mark, failure) || std::ofstream(mark).good());
   };
   if (!wait_for(leave, text)) {
     return Error{Errc::kInvalidInput, text};
   }
+  // Rank 0 removes what it finds when it comes, and the folder when it has seen all.
+  (void)wait_for([&] { return !leave(); },
+                 fmt::format("waiting for the marks of all ranks in {}", folder_of_marks(run_dir)));
   return {};
 }
 

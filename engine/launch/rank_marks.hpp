@@ -12,10 +12,12 @@
 namespace mayfly::engine {
 
 /// Of rank 0, which holds the lock of the run directory: until all others have left their marks,
-/// which are removed then. kInvalidInput with what to do if some are missing.
+/// which are removed then, as those of an earlier launch are first. kInvalidInput with what to do
+/// if some are missing.
 [[nodiscard]] Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self);
 
-/// Of every other rank. kInvalidInput with what to do if rank 0 has no such directory.
+/// Of every other rank: until rank 0 has removed the mark. kInvalidInput with what to do if rank 0
+/// has no such directory.
 [[nodiscard]] Result<void> leave_mark(const std::string& run_dir, const LaunchedBy& self);
 
 /// Why ranks that share no files cannot meet, and what to do about it. Pure.

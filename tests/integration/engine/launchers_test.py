@@ -65,6 +65,21 @@ def srun_with_a_shared_folder():
     check_one_job(ranks, 3)
 
 
+def marks_of_before():
+    """Those that a launch has left which was ended while its ranks came are not counted."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    os.makedirs(folder + "/run/ranks")
+    for rank in ("1", "2"):
+        with open(f"{folder}/run/ranks/{rank}", "w", encoding="utf-8"):
+            pass
+    ranks = Ranks(JOB + ["--run-dir", folder + "/run"], [srun(r, 3, nodes=3) for r in range(3)])
+    codes = ranks.wait()
+    expect(codes == [0, 0, 0], f"exit codes {codes}\n{ranks.outputs()}")
+    expect(not glob.glob(folder + "/run/ranks*"), "marks were left behind")
+    shutil.rmtree(ranks.folder)
+    shutil.rmtree(folder)
+
+
 def address_of_before():
     """A coordinator that was killed has left its address; ranks wait for the next one's."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -247,7 +262,7 @@ def real_mpiexec():
 
 if __name__ == "__main__":
     sys.exit(mayfly_run.main({test.__name__: test for test in [
-        srun_on_one_host, srun_with_a_shared_folder, address_of_before,
+        srun_on_one_host, srun_with_a_shared_folder, marks_of_before, address_of_before,
         coordinator_begins_late, first_rank_cannot_tell, srun_over_pmi, mpiexec_over_pmi,
         first_rank_fails, nothing_shared, contradictions, batch_script, mpirun_shares_nothing,
         real_mpiexec]}))
