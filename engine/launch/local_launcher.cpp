@@ -88,18 +88,11 @@ int LocalLauncher::run() {
   if (process_ == nullptr) {
     return kExitDone;
   }
+  if (Result<void> started = start_all(); !started.ok()) {
+    CoordinatorProcess::undo(std::move(process_));
+    return refuse(started.error(), kExitFailed);
+  }
   process_->keep();
-  for (std::uint32_t i = 0; i < process_->config().workers; ++i) {
-    if (Result<void> started = start_worker(); !started.ok()) {
-      return refuse(started.error(), kExitFailed);
-    }
-  }
-  const JobConfig& config = process_->config();
-  for (std::uint32_t i = 0; i < dedicated_servers(config); ++i) {
-    if (Result<void> started = start_server(i); !started.ok()) {
-      return refuse(started.error(), kExitFailed);
-    }
-  }
   std::optional<JobEnd> end;
   while (!end.has_value()) {
     const bool plays = on_poll_ || !chaos_.empty() || !wakes_.empty();
@@ -124,6 +117,16 @@ int LocalLauncher::run() {
   const bool all_well = have_programs_succeeded();
   const int code = process_->finish(*end);
   return code == kExitDone && !all_well ? kExitFailed : code;
+}
+
+Result<void> LocalLauncher::start_all() {
+  for (std::uint32_t i = 0; i < process_->config().workers; ++i) {
+    TRY(start_worker());
+  }
+  for (std::uint32_t i = 0; i < dedicated_servers(process_->config()); ++i) {
+    TRY(start_server(i));
+  }
+  return {};
 }
 
 /// Each worker reads the run directory's config.toml, not our command line: a worker that starts an

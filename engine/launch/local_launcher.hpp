@@ -73,6 +73,8 @@ class LocalLauncher {
     Instant at;
   };
 
+  /// What the job begins with.
+  Result<void> start_all();
   Result<void> start_server(std::uint32_t index);
   [[nodiscard]] std::vector<std::string> command_of(const char* what) const;
   [[nodiscard]] std::vector<std::string> command_of_user(std::uint32_t number) const;

@@ -236,6 +236,8 @@ def places():
     refused(job + ["--bind-host", "203.0.113.7"], "203.0.113.7")  # RFC 5737: nobody's address
     refused(job + ["--token-file", "token"], "is not a job token", given={"token": "zz\n"})
     refused(job + ["--run-dir", "file/run"], "file/run", given={"file": "mine"})
+    refused(job + ["--run-dir", "run", "--quiet"], "worker-0.log", code=1,
+            given={"run/logs/worker-0.log/notes.txt": "mine"})
     refused(["coordinator"] + SMALL_JOB + ["--steps", "1", "--cloud-provider", "gce"],
             "Google project")
 
