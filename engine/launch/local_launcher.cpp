@@ -71,7 +71,7 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
 /// before the run directory is made, so that a refused command leaves nothing behind.
 int LocalLauncher::run() {
   const SignalWatcher signals({SIGINT, SIGTERM}, [this](int) {
-    if (++interrupts_ >= 2) {
+    if (++interrupts_ >= interrupts_max_) {
       ::_exit(kExitFailed);  // workers are bound to us and end with us
     }
   });
@@ -424,21 +424,31 @@ void LocalLauncher::follow_signals() {
 /// The job has ended and its members were told: they write what they were asked to and end by
 /// themselves. What still runs at the deadline is killed with the provider.
 void LocalLauncher::wait_for_workers() {
-  // A program of the user's own may have more to do when it has trained.
-  const Instant deadline =
-      command_.empty() ? monotonic_now() + kWorkersExitTimeout : Instant{INT64_MAX};
+  // A program of the user's own may have more to do when it has trained, until it is told to end.
+  const bool are_programs = !command_.empty();
+  Instant deadline = are_programs ? Instant{INT64_MAX} : monotonic_now() + kWorkersExitTimeout;
+  if (are_programs) {
+    interrupts_max_ = interrupts_seen_ + 2;
+  }
   const auto any_running = [this] {
     return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.running; });
   };
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
-    worker.outlived_job =
-        !command_.empty() && worker.running && worker.was_member && !worker.is_lost;
+    worker.outlived_job = are_programs && worker.running && worker.was_member && !worker.is_lost;
     (void)signal_worker(i, SIGCONT);  // a stopped one must receive the next signal
   }
   while (any_running() && monotonic_now() < deadline) {
     std::this_thread::sleep_for(kPollInterval);
     poll_workers();
+    if (are_programs && interrupts_ > interrupts_seen_) {
+      interrupts_seen_ = interrupts_;
+      deadline = monotonic_now() + kWorkersExitTimeout;
+      process_->note("stop", "the job is over; ending its programs; once more to end at once");
+      for (std::size_t i = 0; i < workers_.size(); ++i) {
+        (void)signal_worker(i, SIGTERM);
+      }
+    }
   }
 }
 

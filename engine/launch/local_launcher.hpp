@@ -109,8 +109,9 @@ class LocalLauncher {
   PollHook on_poll_;
   StartHook on_start_;
   std::string program_ = "/proc/self/exe";
-  std::vector<std::string> command_;  // empty: workers are our own
-  std::atomic<int> interrupts_ = 0;   // Ctrl-C and SIGTERM so far
+  std::vector<std::string> command_;     // empty: workers are our own
+  std::atomic<int> interrupts_ = 0;      // Ctrl-C and SIGTERM so far
+  std::atomic<int> interrupts_max_ = 2;  // as many end us at once
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
   std::optional<Instant> scale_waits_since_;

@@ -1,7 +1,7 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
-replaces_state | handlers]."""
+replaces_state | handlers | stays]."""
 import ctypes
 import os
 import signal
@@ -117,5 +117,7 @@ if how == "again":
         for microbatch in step:
             step.add({name: numpy.zeros_like(array) for name, array in parameters.items()}, 0.0)
     print("again", job.outcome)
+if how == "stays":
+    time.sleep(100)
 if how == "fails_late" and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
     open("/nowhere/model.npy", "wb")

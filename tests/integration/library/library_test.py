@@ -840,6 +840,20 @@ def fails_late():
     run.remove()
 
 
+def stays():
+    """A program that goes on after the job's end can be told to end; the job has its summary."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "2"],
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "30", "stays"])
+    run.wait_for("the loop's end", lambda: run.logs().count("Outcome.DONE") == 2)
+    run.process.terminate()
+    code = run.wait()
+    expect(code == 1 and run.summary()["outcome"] == "done", f"{code} {run.logs()}")
+    expect(time.monotonic() - run.started < 60, "the programs were waited for")
+    expect(not os.path.exists(run.path("coordinator")), "the address was left behind")
+    run.remove()
+
+
 def of_a_script():
     """A program that a shell has started has all that one has which is started alone: its bits when
     others are killed and leave, and its end with the launcher."""
@@ -1112,4 +1126,5 @@ if __name__ == "__main__":
         "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,
         "many_sums": many_sums, "other_arrays": other_arrays,
-        "handles": handles, "leaves_early": leaves_early, "of_a_script": of_a_script}))
+        "handles": handles, "leaves_early": leaves_early, "stays": stays,
+        "of_a_script": of_a_script}))
