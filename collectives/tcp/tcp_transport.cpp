@@ -307,16 +307,8 @@ class TcpFormation {
 
 class TcpTransport final : public Transport {
  public:
-  TcpTransport(TcpListener listener, std::string address, std::string unix_path, DelaySource delay)
-      : listener_(std::move(listener)),
-        address_(std::move(address)),
-        unix_path_(std::move(unix_path)),
-        delay_(std::move(delay)) {}
-  ~TcpTransport() override {
-    if (!unix_path_.empty()) {
-      ::unlink(unix_path_.c_str());
-    }
-  }
+  TcpTransport(TcpListener listener, std::string address, DelaySource delay)
+      : listener_(std::move(listener)), address_(std::move(address)), delay_(std::move(delay)) {}
 
   std::string address() const override { return address_; }
 
@@ -345,21 +337,19 @@ class TcpTransport final : public Transport {
  private:
   const TcpListener listener_;
   const std::string address_;
-  const std::string unix_path_;  // to remove at the end; empty: none
-  const DelaySource delay_;      // empty: none
+  const DelaySource delay_;  // empty: none
   FormingGuard guard_;
 };
 
-std::string new_unix_name(const std::string& folder) {
+std::string new_unix_name() {
   std::random_device random;
-  const std::string name = fmt::format("mayfly-{}-{:08x}{:08x}", ::getpid(), random(), random());
-  return folder.empty() ? "@" + name : folder + "/" + name;
+  return fmt::format("@mayfly-{}-{:08x}{:08x}", ::getpid(), random(), random());
 }
 
 // Members of one host are still reachable over TCP, so that a system that refuses Unix-domain
 // sockets is not an error.
-UniqueFd open_unix_listener(const std::string& folder, TcpAddress& address) {
-  std::string name = new_unix_name(folder);
+UniqueFd open_unix_listener(TcpAddress& address) {
+  std::string name = new_unix_name();
   Result<UniqueFd> fd = listen_unix(name);
   std::string host_id = this_host_id();
   if (!fd.ok() || host_id.empty()) {
@@ -373,26 +363,23 @@ UniqueFd open_unix_listener(const std::string& folder, TcpAddress& address) {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options) {
-  TRY_ASSIGN(UniqueFd tcp, listen_tcp({options.bind_host, options.port}));
+  TRY_ASSIGN(UniqueFd tcp, listen_tcp({options.bind_host, 0}));
   const Endpoint bound = bound_endpoint(tcp.get());
   TcpAddress address;
-  address.host = options.advertise_host.empty() ? bound.host : options.advertise_host;
+  address.host = bound.host;
   address.port = bound.port;
   if (is_wildcard(address.host)) {
     return Error{Errc::kInvalidInput,
                  "listening on every interface needs an address that others can connect to"};
   }
-  UniqueFd unix_domain =
-      options.use_unix ? open_unix_listener(options.unix_dir, address) : UniqueFd();
+  UniqueFd unix_domain = options.use_unix ? open_unix_listener(address) : UniqueFd();
   TcpListener listener;
   listener.pending = std::make_unique<PendingConnections>(std::move(tcp), std::move(unix_domain));
   listener.host_id = address.host_id;
   listener.share_memory = options.share_memory;
   listener.mesh_members_max = options.mesh_members_max;
-  const bool is_path = !address.unix_name.empty() && address.unix_name.front() != '@';
-  std::string unix_path = is_path ? address.unix_name : std::string();
-  return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(
-      std::move(listener), to_string(address), std::move(unix_path), options.delay));
+  return std::unique_ptr<Transport>(
+      std::make_unique<TcpTransport>(std::move(listener), to_string(address), options.delay));
 }
 
 }  // namespace mayfly::collectives

@@ -15,21 +15,18 @@
 namespace mayfly::collectives {
 
 struct TcpOptions {
-  /// Interface to listen on (name or address). A wildcard needs `advertise_host`.
+  /// Interface to listen on (name or address), which others connect to; not a wildcard.
   std::string bind_host = "127.0.0.1";
-  std::uint16_t port = 0;        ///< 0: the system chooses
-  std::string advertise_host{};  ///< what others connect to, numeric; empty: the bound address
-  std::string unix_dir{};        ///< folder for the Unix-domain socket; empty: abstract namespace
-  bool use_unix = true;          ///< false: TCP between members of one host too
-  bool share_memory = true;      ///< false: Unix-domain sockets between members of one host
+  bool use_unix = true;      ///< false: TCP between members of one host too
+  bool share_memory = true;  ///< false: Unix-domain sockets between members of one host
   /// Views of up to so many members are a mesh, larger ones a ring; the same on every member.
   std::size_t mesh_members_max = 16;
   /// How late this member's operations begin (experiments with stragglers); empty: not at all.
   DelaySource delay{};
 };
 
-/// Opens the listening sockets; fails with kIo (for example: port in use) or kInvalidInput.
-/// The transport has no thread; peers that connect early wait in the system's queue.
+/// Opens the listening sockets, on ports that the system chooses; fails with kIo or kInvalidInput.
+/// Between two form() calls a thread, "pending", takes in peers that connect early.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace mayfly::collectives

@@ -32,21 +32,10 @@ TEST(TcpTransport, PublishesBothWaysToReachIt) {
   EXPECT_EQ(address.value().host_id, this_host_id());
 }
 
-TEST(TcpTransport, SaysWhichPortIsInUse) {
-  const auto first = make_tcp_transport({});
-  const std::uint16_t port = parse_tcp_address(first.value()->address()).value().port;
-  const auto second = make_tcp_transport({.port = port});
-  ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.error().code, Errc::kIo);
-  EXPECT_NE(second.error().detail.find(std::to_string(port)), std::string::npos);
-}
-
-TEST(TcpTransport, AWildcardNeedsAnAddressForOthers) {
-  const auto without = make_tcp_transport({.bind_host = "0.0.0.0"});
-  ASSERT_FALSE(without.ok());
-  EXPECT_EQ(without.error().code, Errc::kInvalidInput);
-  const auto with = make_tcp_transport({.bind_host = "0.0.0.0", .advertise_host = "127.0.0.1"});
-  ASSERT_TRUE(with.ok());
+TEST(TcpTransport, AWildcardIsNoAddressForOthers) {
+  const auto made = make_tcp_transport({.bind_host = "0.0.0.0"});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, Errc::kInvalidInput);
 }
 
 TEST(TcpTransport, AMemberWithTheWrongKeyIsRefusedAndHarmsNobody) {
@@ -191,17 +180,6 @@ TEST(TcpTransport, AnAddressThatIsNoneIsRefused) {
   const auto formed = cluster.transports[0]->form(spec, far());
   ASSERT_FALSE(formed.ok());
   EXPECT_EQ(formed.error().code, Errc::kInvalidInput);
-}
-
-TEST(TcpTransport, AUnixSocketFileIsRemovedAtTheEnd) {
-  const std::string folder = testing::TempDir();
-  auto transport = make_tcp_transport({.unix_dir = folder});
-  ASSERT_TRUE(transport.ok());
-  const std::string name = parse_tcp_address(transport.value()->address()).value().unix_name;
-  EXPECT_EQ(name.rfind(folder, 0), 0U);
-  EXPECT_TRUE(start_connect_unix(name).ok());
-  std::move(transport).value().reset();
-  EXPECT_FALSE(start_connect_unix(name).ok());
 }
 
 }  // namespace
