@@ -3,7 +3,7 @@
 // The arithmetic of exact sums for one element and one block, in a form that both the CUDA compiler
 // and the host's understand. The host's kernels (exact_sum, wrapped_sum) take factors and exponents
 // from here; a GPU's kernels take everything, and a test on the CPU compares every bit of both. And
-// the order of floats as integers, as reduce_kernels has it. Pure.
+// the order of floats as integers, for reduce_kernels. Pure.
 
 #include <bit>
 #include <cmath>

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "collectives/plan/exact_sum_math.hpp"
 #include "collectives/plan/half_floats.hpp"
 
 // Plain loops: the compiler vectorises them and they are bound by memory in any case.
@@ -29,24 +30,12 @@ void keep_larger(T* __restrict dst, const T* __restrict src, std::size_t count) 
   }
 }
 
-constexpr std::int32_t kMagnitudeMask = 0x7fffffff;
-constexpr std::int32_t kInfinity = 0x7f800000;
-constexpr std::int32_t kCanonicalNan = 0x7fc00000;
-
-// Maps float patterns to integers that order as the floats do, NaNs above all; its own inverse
-// (except that all NaNs come back as one).
-std::int32_t ordered(std::int32_t pattern) {
-  const bool is_nan = (pattern & kMagnitudeMask) > kInfinity;
-  const std::int32_t flipped = pattern < 0 ? pattern ^ kMagnitudeMask : pattern;
-  return is_nan ? kCanonicalNan : flipped;
-}
-
 void keep_larger(float* __restrict dst, const float* __restrict src, std::size_t count) {
+  using namespace exact_sum_math;
   for (std::size_t i = 0; i < count; ++i) {
     const std::int32_t a = ordered(std::bit_cast<std::int32_t>(dst[i]));
     const std::int32_t b = ordered(std::bit_cast<std::int32_t>(src[i]));
-    const std::int32_t larger = a < b ? b : a;
-    dst[i] = std::bit_cast<float>(larger < 0 ? larger ^ kMagnitudeMask : larger);
+    dst[i] = std::bit_cast<float>(from_ordered(a < b ? b : a));
   }
 }
 
