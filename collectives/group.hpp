@@ -50,9 +50,9 @@ struct GroupSpec {
 class Work {
  public:
   virtual ~Work() = default;
-  /// Blocks until the operation is complete. kDeadline: it is still running. kAborted, kPeerLost:
-  /// the buffers hold garbage and every other operation of this group fails as well; the culprit is
-  /// named where it is known.
+  /// Blocks until the operation is complete. kDeadline: it is still running. kAborted, kPeerLost,
+  /// kUnreachable, kCorrupt: the buffers hold garbage and every other operation of this group fails
+  /// as well; the culprit is named where it is known.
   virtual Result<void> wait(Instant deadline) = 0;
   /// When the operation ended, on monotonic_now()'s clock, for traces; zero while it runs, or where
   /// the group does not know. Same thread as wait().
@@ -118,8 +118,10 @@ class Transport {
 
   /// What to publish so that others can reach us.
   [[nodiscard]] virtual std::string address() const = 0;
-  /// Blocks until every peer has formed the same view or fails: kPeerLost or kDeadline (with
-  /// culprit), kAborted. One call at a time; the previous group must have been destroyed.
+  /// Blocks until every peer has formed the same view or fails: kPeerLost, kUnreachable or
+  /// kDeadline (with culprit); kAborted; kRefused or kCorrupt if somebody else answers at a peer's
+  /// address, or a peer has another view; kInvalidInput for a wrong `spec`; kIo. One call at a
+  /// time; the previous group must have been destroyed.
   [[nodiscard]] virtual Result<std::unique_ptr<Group>> form(const GroupSpec& spec,
                                                             Instant deadline) = 0;
   /// Makes form() of this and every older view fail with kAborted, whether it runs now or is called

@@ -86,9 +86,10 @@ class GroupEngine {
   virtual void begin(const Operation& operation) = 0;
   /// Works until the operation is complete (true), or until `until` has passed: then false, and
   /// advance() may be called again. Fails with kPeerLost (naming the member where it is known),
-  /// kCorrupt (a member runs another operation), kAborted, or kDeadline if it cannot be continued
-  /// after `until`. After a failure the engine can only be destroyed; the operation's memory holds
-  /// garbage and is not touched any more. It is never touched between calls.
+  /// kUnreachable (a member's host does not answer), kCorrupt (a member runs another operation),
+  /// kAborted, or kDeadline if it cannot be continued after `until`. After a failure the engine can
+  /// only be destroyed; the operation's memory holds garbage and is not touched any more. It is
+  /// never touched between calls.
   [[nodiscard]] virtual Result<bool> advance(std::optional<Instant> until) = 0;
   /// Whether a thread that wants to stop waiting at `until` may call advance(): it returns by then,
   /// and the operation can be continued.
