@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -21,22 +20,6 @@ namespace mayfly::engine {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// runs/<model>-<date>-<time>, with -2, -3, ... if somebody else started in the same second.
-std::string free_default_path(const std::string& model) {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
-  const std::string base = "runs/" + model + "-" + stamp;
-  std::string path = base;
-  std::error_code ignored;
-  for (int n = 2; fs::exists(path, ignored); ++n) {
-    path = base + "-" + std::to_string(n);
-  }
-  return path;
-}
 
 bool is_inside(const std::string& path, const std::string& folder) {
   std::error_code failure;
@@ -99,8 +82,7 @@ bool may_differ(const std::string& name) {
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& config) {
   JobConfig resolved = config;
-  resolved.run_dir = config.run_dir.empty() ? free_default_path(config.model) : config.run_dir;
-  const std::string& path = resolved.run_dir;
+  const std::string& path = config.run_dir;
   TRY(refuse_foreign_run(config, path));
   TRY_ASSIGN(const std::string plan, plan_to_keep(config, path));
   TRY(make_tree(path));

@@ -25,9 +25,10 @@ namespace mayfly::engine {
 
 class RunDirectory {
  public:
-  /// Creates the folder tree and writes config.toml. kInvalidInput if the folder already holds a
-  /// run (events.jsonl exists) and `config.resume` does not point into it, or if there is no sound
-  /// plan at `config.plan`; kIo. A run that is resumed keeps the plan that it has.
+  /// Creates the folder tree at `config.run_dir` and writes config.toml. kInvalidInput if the
+  /// folder already holds a run (events.jsonl exists) and `config.resume` does not point into it,
+  /// or if there is no sound plan at `config.plan`; kIo. A run that is resumed keeps the plan that
+  /// it has.
   static Result<std::unique_ptr<RunDirectory>> create(const JobConfig& config);
   /// Opens the directory of a job that goes on. Nothing is refused, and nothing is written, except
   /// that a torn last line is cut off.

@@ -285,17 +285,6 @@ TEST(RunDirectory, TheAxisGoesOnInTheNextProcess) {
   EXPECT_DOUBLE_EQ(seconds_on_record(path, 2005), 80.5);
 }
 
-TEST(RunDirectory, DefaultPathNamesTheModelAndIsNeverShared) {
-  const test_support::TemporaryFolder folder;
-  const std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(folder.path());
-  const std::string first = make(JobConfig{})->path();
-  const std::string second = make(JobConfig{})->path();
-  std::filesystem::current_path(before);
-  EXPECT_THAT(first, HasSubstr("runs/resnet20-"));
-  EXPECT_NE(first, second);
-}
-
 // Method: a limit on file size makes every write beyond it fail, as on a full disk.
 TEST(RunDirectory, GoesOnWhenTheDiskIsFullAndLeavesWholeLines) {
   const test_support::TemporaryFolder folder;
