@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kErrorBytesKept = 4096;
 constexpr std::size_t kLineCharactersMax = 300;
+constexpr double kLookAgainMs = 100;  // whether the program is called off
+constexpr double kWaitMaxMs = 1000;
 constexpr Duration kExitPollInterval = milliseconds(2);
 constexpr Duration kKillPatience = seconds(2);
 
@@ -56,6 +58,19 @@ bool read_some(int fd, std::string& text) {
   return count < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
+/// Whether a program that runs must be killed; `result.end` says why.
+bool must_end(const ProgramCall& call, Instant deadline, ProgramResult& result) {
+  if (call.is_called_off && call.is_called_off()) {
+    result.end = ProgramResult::End::kCalledOff;
+    return true;
+  }
+  if (monotonic_now() >= deadline) {
+    result.end = ProgramResult::End::kTimedOut;
+    return true;
+  }
+  return false;
+}
+
 /// Writes to and reads from a running program until its output ends or the time-out expires.
 class Conversation {
  public:
@@ -70,14 +85,13 @@ class Conversation {
       if (call_.input.size() == written_) {
         in_.reset();
       }
-      const Duration left = deadline - monotonic_now();
-      if (left <= Duration(0)) {
-        result.end = ProgramResult::End::kTimedOut;
+      if (must_end(call_, deadline, result)) {
         return false;
       }
       pollfd waits[3] = {{in_.get(), POLLOUT, 0}, {out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}};
-      const auto left_ms = static_cast<int>(std::min<double>(to_ms(left) + 1, 1000));
-      if (::poll(waits, 3, left_ms) <= 0) {
+      const double wait_max_ms = call_.is_called_off ? kLookAgainMs : kWaitMaxMs;
+      const double left_ms = std::max(to_ms(deadline - monotonic_now()), 0.0) + 1;
+      if (::poll(waits, 3, static_cast<int>(std::min(left_ms, wait_max_ms))) <= 0) {
         continue;
       }
       if (waits[0].revents != 0) {
@@ -116,8 +130,8 @@ class Conversation {
   std::size_t written_ = 0;
 };
 
-/// Waits for the end of the process, which may outlive its own output; false at the deadline.
-bool wait_for_exit(pid_t pid, Instant deadline, ProgramResult& result) {
+/// Waits for the end of the process, which may outlive its own output; false if it must be killed.
+bool wait_for_exit(const ProgramCall& call, pid_t pid, Instant deadline, ProgramResult& result) {
   while (true) {
     if (const std::optional<ProcessEnd> over = end_if_over(pid)) {
       const bool signalled = over->signal != 0;
@@ -125,8 +139,7 @@ bool wait_for_exit(pid_t pid, Instant deadline, ProgramResult& result) {
       result.code = signalled ? over->signal : over->exit_code;
       return true;
     }
-    if (monotonic_now() >= deadline) {
-      result.end = ProgramResult::End::kTimedOut;
+    if (must_end(call, deadline, result)) {
       return false;
     }
     std::this_thread::sleep_for(kExitPollInterval);
@@ -170,6 +183,7 @@ std::string ProgramResult::summary() const {
     case End::kSignalled: return "ended by signal " + std::to_string(code) + tail;
     case End::kTimedOut: return "no answer in time" + tail;
     case End::kTooMuchOutput: return "too long an answer" + tail;
+    case End::kCalledOff: return "called off" + tail;
   }
   UNREACHABLE("all ends are listed");
 }
@@ -200,7 +214,7 @@ Result<ProgramResult> run_program(const ProgramCall& call) {
   ProgramResult result;
   Conversation conversation(call, std::move(in.value().write_end), std::move(out.value().read_end),
                             std::move(err.value().read_end));
-  if (!conversation.run(deadline, result) || !wait_for_exit(pid, deadline, result)) {
+  if (!conversation.run(deadline, result) || !wait_for_exit(call, pid, deadline, result)) {
     kill_group(pid);
   }
   return result;

@@ -3,6 +3,7 @@
 // Runs a program to its end, with a text as input and as output, and with a time-out. Any thread.
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,10 +19,12 @@ struct ProgramCall {
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to ours
   Duration timeout = seconds(30);
   std::size_t output_bytes_max = std::size_t{1} << 20;  ///< of standard output; more: it is killed
+  /// Asked several times a second: when it says so, the program is killed. Empty = never.
+  std::function<bool()> is_called_off;
 };
 
 struct ProgramResult {
-  enum class End { kExited, kSignalled, kTimedOut, kTooMuchOutput };
+  enum class End { kExited, kSignalled, kTimedOut, kTooMuchOutput, kCalledOff };
   End end = End::kExited;
   int code = 0;        ///< exit code or signal
   std::string output;  ///< standard output
@@ -33,9 +36,9 @@ struct ProgramResult {
 };
 
 /// The program inherits no descriptor and gets default signal handling and a process group of its
-/// own, which is killed as a whole if it exceeds the time-out or the size of the output. kNotFound
-/// if the program does not exist, kInvalidInput for an empty argv, kIo if no process can be
-/// created.
+/// own, which is killed as a whole if it exceeds the time-out or the size of the output, or is
+/// called off. kNotFound if the program does not exist, kInvalidInput for an empty argv, kIo if no
+/// process can be created.
 [[nodiscard]] Result<ProgramResult> run_program(const ProgramCall& call);
 
 /// The last non-empty line of a text, without control characters, at most 300 characters.

@@ -106,6 +106,9 @@ constexpr Duration kUnansweredMax = seconds(20);
 constexpr auto kRetryDelay = std::chrono::milliseconds(50);
 // Without an answer to the first packet; another attempt is as good as waiting on.
 constexpr Duration kConnectMax = milliseconds(1500);
+// Of a coordinator without others that is connected and does not answer, in an attempt that may be
+// called off.
+constexpr Duration kOnlyAttemptTimeout = seconds(5);
 // A worker that is started a moment before its coordinator need not say so.
 constexpr Duration kSayAfter = seconds(1);
 constexpr Duration kSayEvery = seconds(15);
@@ -195,13 +198,19 @@ Result<OpenSession> open_session(const std::string& endpoint, ByteSpan token, He
 
 Result<FirstSession> open_first_session(const std::vector<std::string>& endpoints, ByteSpan token,
                                         const Hello& hello, Instant deadline,
-                                        const std::function<bool()>& gives_up) {
+                                        const std::function<bool()>& is_called_off) {
   WaitLog wait_log(deadline);
+  const Duration attempt_max = endpoints.size() > 1 ? kAttemptTimeout
+                               : is_called_off      ? kOnlyAttemptTimeout
+                                                    : Duration::max();
   while (true) {
     std::optional<Error> failure;
     for (std::size_t i = 0; i < endpoints.size(); ++i) {
-      const Instant until =
-          endpoints.size() > 1 ? std::min(deadline, monotonic_now() + kAttemptTimeout) : deadline;
+      if (is_called_off && is_called_off()) {
+        return Error{Errc::kAborted, "told to go before there was a coordinator"};
+      }
+      const Instant now = monotonic_now();
+      const Instant until = deadline - now > attempt_max ? now + attempt_max : deadline;
       Attempt attempt = ask(endpoints[i], token, hello, until);
       if (attempt.session) {
         return FirstSession{i, *std::move(attempt.session)};
@@ -213,9 +222,6 @@ Result<FirstSession> open_first_session(const std::vector<std::string>& endpoint
     }
     if (!failure || monotonic_now() + kRetryDelay >= deadline) {
       return failure.value_or(Error{Errc::kInvalidInput, "no coordinator is named"});
-    }
-    if (gives_up && gives_up()) {
-      return Error{Errc::kAborted, "asked to leave before there was a coordinator"};
     }
     wait_log.failed(*failure);
     std::this_thread::sleep_for(kRetryDelay);

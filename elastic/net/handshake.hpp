@@ -52,12 +52,11 @@ struct FirstSession {
 
 /// How a new worker finds a coordinator that takes it in: asks one after the other, round and round
 /// until the deadline, while none listens or those that do are not in charge. Sleeps in between.
-/// kRefused with the reason if one refuses for good; kAborted if `gives_up` said so between two
-/// attempts; otherwise the failure of the last attempt.
-[[nodiscard]] Result<FirstSession> open_first_session(const std::vector<std::string>& endpoints,
-                                                      ByteSpan token, const Hello& hello,
-                                                      Instant deadline,
-                                                      const std::function<bool()>& gives_up = {});
+/// kRefused with the reason if one refuses for good; otherwise the failure of the last attempt.
+/// kAborted soon after `is_called_off` says so, which is asked between attempts.
+[[nodiscard]] Result<FirstSession> open_first_session(
+    const std::vector<std::string>& endpoints, ByteSpan token, const Hello& hello, Instant deadline,
+    const std::function<bool()>& is_called_off = {});
 
 /// One command to a running coordinator ("host:port"), for `mayfly status` and its like.
 [[nodiscard]] Result<CommandReply> send_command(const std::string& endpoint, ByteSpan token,

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -34,9 +36,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Duration kFetchMax = seconds(6L * 3600);
+constexpr Duration kCommandMax = seconds(6L * 3600);
 constexpr Duration kSilenceMax = seconds(60);  // of the coordinator, as for being taken in
 constexpr Duration kRetryAfter = seconds(1);
+constexpr int kFruitlessMax = 10;  // connections in a row that break before a byte has come
 constexpr Duration kSayEvery = seconds(10);
 constexpr std::uint64_t kSpareBytes = 64U << 20;
 
@@ -44,10 +47,18 @@ Error io_error(const std::string& what, const fs::path& path, const std::error_c
   return {Errc::kIo, fmt::format("cannot {} {}: {}", what, path.string(), why.message())};
 }
 
+/// Whether the worker was asked to leave meanwhile.
+using CalledOff = std::function<bool()>;
+
+Error called_off() {
+  return {Errc::kAborted, "the worker was asked to leave"};
+}
+
 /// A folder of the cache that comes to be complete or not at all.
 class Place {
  public:
-  explicit Place(fs::path path) : path_(std::move(path)) {}
+  Place(fs::path path, const CalledOff& is_called_off)
+      : path_(std::move(path)), is_called_off_(is_called_off) {}
 
   /// Its path, when it is there: an earlier worker has filled it, or `fill` does, given an empty
   /// folder; or why not, and then nothing is left. Waits for a worker of this host that is about
@@ -90,7 +101,13 @@ class Place {
     }
     log::info(fmt::format("waiting for another worker of this host that fetches the data set to {}",
                           path_.string()));
-    return LockFile::take(path_.string() + ".lock", kFetchMax);
+    do {
+      if (is_called_off_()) {
+        return called_off();
+      }
+      lock = LockFile::take(path_.string() + ".lock", kRetryAfter);
+    } while (!lock.ok() && lock.error().code == Errc::kRefused);
+    return lock;
   }
   [[nodiscard]] Result<void> take_place(const std::string& partial) const {
     const UniqueFd folder(::open(partial.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -103,6 +120,7 @@ class Place {
   }
 
   fs::path path_;
+  const CalledOff& is_called_off_;
 };
 
 Result<void> check_room(const std::string& folder, std::uint64_t bytes) {
@@ -134,19 +152,26 @@ class Progress {
 
 // --- from the coordinator
 
-/// The connection on which the data set comes, after its head. kDeadline: others are served now.
+/// The connection on which the data set comes, after its head.
 struct DataConnection {
   elastic::FirstSession session;
   DataHead head;
   [[nodiscard]] int fd() const { return session.session.fd.get(); }
 };
 
-Result<DataConnection> ask_for_data(const JobConfig& config, const Bytes& token) {
-  elastic::Hello hello;
-  hello.role = elastic::Role::kTransfer;
-  TRY_ASSIGN(elastic::FirstSession session,
-             elastic::open_first_session(coordinator_endpoints(config), token, hello,
-                                         monotonic_now() + kSilenceMax));
+/// A worker of the job that has no data set, and what it asks its coordinator with.
+struct Asker {
+  const JobConfig& config;
+  const Bytes& token;
+  const CalledOff& is_called_off;
+};
+
+bool has_broken(const Error& error) {
+  return error.code == Errc::kPeerLost || error.code == Errc::kDeadline;
+}
+
+/// Nothing if others are served now.
+Result<std::optional<DataConnection>> ask_for_data(elastic::FirstSession session) {
   DataConnection connection{std::move(session), {}};
   TransferRequest request;
   request.kind = TransferRequest::Kind::kData;
@@ -155,53 +180,86 @@ Result<DataConnection> ask_for_data(const JobConfig& config, const Bytes& token)
     return Error{Errc::kRefused, answer.text};
   }
   if (answer.verdict == TransferAnswer::Verdict::kNothing) {
-    return Error{Errc::kDeadline, "the coordinator sends the data set to others now"};
+    return std::optional<DataConnection>();
   }
   TRY_ASSIGN(connection.head, receive_data_head(connection.fd()));
-  return connection;
+  return std::optional(std::move(connection));
 }
 
-/// Again if the connection breaks or the coordinator has no time, as long as it is there.
-Result<DataConnection> keep_asking(const JobConfig& config, const Bytes& token) {
-  const Instant deadline = monotonic_now() + kFetchMax;
+/// Again if the connection breaks or the coordinator has no time, as long as there is a coordinator
+/// and the worker is to stay.
+Result<DataConnection> keep_asking(const Asker& asker) {
+  elastic::Hello hello;
+  hello.role = elastic::Role::kTransfer;
   while (true) {
-    Result<DataConnection> connection = ask_for_data(config, token);
-    const bool may_try_again = !connection.ok() && (connection.error().code == Errc::kDeadline ||
-                                                    connection.error().code == Errc::kPeerLost);
-    if (!may_try_again || monotonic_now() > deadline) {
-      return connection;
+    Result<elastic::FirstSession> session =
+        elastic::open_first_session(coordinator_endpoints(asker.config), asker.token, hello,
+                                    monotonic_now() + kSilenceMax, asker.is_called_off);
+    if (asker.is_called_off()) {
+      return called_off();
+    }
+    if (!session.ok()) {
+      return has_broken(session.error())
+                 ? Error{Errc::kPeerLost,
+                         fmt::format("no coordinator has answered for {} s ({})",
+                                     kSilenceMax / seconds(1), session.error().detail)}
+                 : std::move(session).error();
+    }
+    Result<std::optional<DataConnection>> asked = ask_for_data(std::move(session).value());
+    if (asked.ok() && asked.value()) {
+      return *std::move(asked).value();
+    }
+    if (!asked.ok() && !has_broken(asked.error())) {
+      return std::move(asked).error();
     }
     std::this_thread::sleep_for(kRetryAfter);
   }
 }
 
-Result<void> receive_all(const JobConfig& config, const Bytes& token, DataConnection connection,
-                         const std::string& folder) {
+Result<void> receive_all(const Asker& asker, DataConnection connection, const std::string& folder) {
   IncomingData incoming(folder);
   Progress progress(connection.head.bytes);
-  const auto tell = [&progress](std::uint64_t received) { progress(received); };
+  int fruitless = 0;
+  std::uint64_t before = 0;
+  const auto tell = [&](std::uint64_t received) {
+    fruitless = received > before ? 0 : fruitless;
+    progress(before = received);
+    if (asker.is_called_off()) {
+      ::shutdown(connection.fd(), SHUT_RDWR);
+    }
+  };
   while (true) {
     Result<void> received = incoming.receive(connection.fd(), connection.head, tell);
-    const bool has_broken = !received.ok() && (received.error().code == Errc::kPeerLost ||
-                                               received.error().code == Errc::kDeadline);
-    if (!has_broken) {
+    if (asker.is_called_off()) {
+      return called_off();
+    }
+    if (received.ok() || !has_broken(received.error())) {
       return received;
     }
+    if (++fruitless == kFruitlessMax) {
+      return Error{Errc::kPeerLost,
+                   fmt::format("the connection broke {} times in a row before a byte came; the log "
+                               "of the coordinator may say why ({})",
+                               kFruitlessMax, received.error().detail)};
+    }
     log::info("the data set is fetched again from where it broke off: " + received.error().detail);
-    TRY_ASSIGN(connection, keep_asking(config, token));
+    std::this_thread::sleep_for(kRetryAfter);
+    TRY_ASSIGN(connection, keep_asking(asker));
   }
 }
 
-Result<std::string> fetch_from_coordinator(const JobConfig& config) {
+Result<std::string> fetch_from_coordinator(const JobConfig& config,
+                                           const CalledOff& is_called_off) {
   TRY_ASSIGN(const Bytes token, read_job_token(config));
-  TRY_ASSIGN(DataConnection connection, keep_asking(config, token));
+  const Asker asker{config, token, is_called_off};
+  TRY_ASSIGN(DataConnection connection, keep_asking(asker));
   const DataHead head = connection.head;
-  const Place place(fs::path(config.cache_dir) / ("data-" + to_string(head.digest)));
+  const Place place(fs::path(config.cache_dir) / ("data-" + to_string(head.digest)), is_called_off);
   Result<std::string> folder = place.filled([&](const std::string& empty) {
     log::info(fmt::format("fetching the data set from the coordinator: {} files, {} MiB",
                           head.files, head.bytes >> 20));
     Result<void> room = check_room(empty, head.bytes);
-    return room.ok() ? receive_all(config, token, std::move(connection), empty) : room;
+    return room.ok() ? receive_all(asker, std::move(connection), empty) : room;
   });
   return folder.ok() && !head.file.empty() ? folder.value() + "/" + head.file : std::move(folder);
 }
@@ -209,9 +267,13 @@ Result<std::string> fetch_from_coordinator(const JobConfig& config) {
 // --- from elsewhere
 
 /// Copies what a data set consists of.
-Result<void> copy_data(const std::string& from, const std::string& folder) {
+Result<void> copy_data(const std::string& from, const std::string& folder,
+                       const CalledOff& is_called_off) {
   TRY_ASSIGN(const datasets::DatasetFiles files, datasets::files_of_dataset(from));
   for (const std::string& name : files.names) {
+    if (is_called_off()) {
+      return called_off();
+    }
     const fs::path target = fs::path(folder) / name;
     TRY(make_directories(target.parent_path().string()));
     std::error_code failure;
@@ -241,7 +303,8 @@ std::string command_for_url(const std::string& url) {
       shell_quoted(url));
 }
 
-Result<void> run_command(std::string command, const std::string& folder) {
+Result<void> run_command(std::string command, const std::string& folder,
+                         const CalledOff& is_called_off) {
   const std::string quoted = shell_quoted(folder);
   for (std::size_t at = 0; (at = command.find("{}", at)) != std::string::npos;
        at += quoted.size()) {
@@ -249,37 +312,43 @@ Result<void> run_command(std::string command, const std::string& folder) {
   }
   ProgramCall call;
   call.argv = {"sh", "-c", "exec 1>&2\n" + command};  // some say each file that they copy
-  call.timeout = kFetchMax;
+  call.timeout = kCommandMax;
+  call.is_called_off = is_called_off;
   TRY_ASSIGN(const ProgramResult ran, run_program(call));
+  if (ran.end == ProgramResult::End::kCalledOff) {
+    return called_off();
+  }
   return ran.succeeded() ? Result<void>()
                          : Error{Errc::kIo, "its command failed: " + ran.summary()};
 }
 
-Result<std::string> fetch_from_elsewhere(const JobConfig& config) {
+Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOff& is_called_off) {
   const std::string& from = config.data_from;
-  const Place place(fs::path(config.cache_dir) /
-                    ("data-" + to_string(digest_of(std::as_bytes(std::span(from))))));
-  const Result<std::string> folder = place.filled([&from](const std::string& empty) {
+  const Place place(
+      fs::path(config.cache_dir) / ("data-" + to_string(digest_of(std::as_bytes(std::span(from))))),
+      is_called_off);
+  const Result<std::string> folder = place.filled([&](const std::string& empty) {
     log::info("fetching the data set: " + from);
     const bool is_url = from.starts_with("http://") || from.starts_with("https://");
     const bool is_command = from.find("{}") != std::string::npos;
-    return is_url       ? run_command(command_for_url(from), empty)
-           : is_command ? run_command(from, empty)
-                        : copy_data(from, empty);
+    return is_url       ? run_command(command_for_url(from), empty, is_called_off)
+           : is_command ? run_command(from, empty, is_called_off)
+                        : copy_data(from, empty, is_called_off);
   });
   return folder.ok() ? only_entry_of(folder.value()) : folder;
 }
 
 }  // namespace
 
-Result<void> fetch_data(JobConfig& config) {
+Result<void> fetch_data(JobConfig& config, const std::function<bool()>& is_called_off) {
   std::error_code absent;
   if (config.data_from.empty() || datasets::is_procedural(config.data) ||
       fs::exists(config.data, absent)) {
     return {};
   }
-  Result<std::string> fetched = config.data_from == "coordinator" ? fetch_from_coordinator(config)
-                                                                  : fetch_from_elsewhere(config);
+  Result<std::string> fetched = config.data_from == "coordinator"
+                                    ? fetch_from_coordinator(config, is_called_off)
+                                    : fetch_from_elsewhere(config, is_called_off);
   if (!fetched.ok()) {
     return Error{fetched.error().code,
                  fmt::format("{} is not here and cannot be fetched (--data-from {}): {}",

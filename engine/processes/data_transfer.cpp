@@ -53,32 +53,39 @@ Result<void> send_digest(int fd, const Digest& digest) {
   return send_frame(fd, out.take());
 }
 
-/// The whole file is read, so that its hash is right; what the worker has is not sent.
+/// The whole file is read, so that its hash is right; what the worker has is not sent. That may
+/// take minutes, in which empty frames say that the coordinator is there.
 Result<void> send_file(int fd, const std::string& root, const std::string& name,
                        std::uint64_t first) {
   const std::string path = root + "/" + name;
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const off_t size = file.valid() ? ::lseek(file.get(), 0, SEEK_END) : -1;
-  if (size < 0 || ::lseek(file.get(), 0, SEEK_SET) < 0) {
+  const off_t end = file.valid() ? ::lseek(file.get(), 0, SEEK_END) : -1;
+  if (end < 0 || ::lseek(file.get(), 0, SEEK_SET) < 0) {
     return io_error("read", path);
   }
-  TRY(send_file_head(fd, name, static_cast<std::uint64_t>(size)));
+  const auto size = static_cast<std::uint64_t>(end);
   Digester digester;
   Bytes chunk(kDataChunkBytes);
-  for (std::uint64_t at = 0; at < static_cast<std::uint64_t>(size);) {
-    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+  const auto read_on = [&](std::uint64_t bytes_max) -> Result<ByteSpan> {
+    const ssize_t got = ::read(file.get(), chunk.data(), std::min(chunk.size(), bytes_max));
     if (got <= 0) {
       return got < 0 ? io_error("read", path) : changed_error();
     }
-    const auto count = static_cast<std::uint64_t>(got);
-    const ByteSpan bytes = ByteSpan(chunk).first(count);
+    const ByteSpan bytes = ByteSpan(chunk).first(static_cast<std::size_t>(got));
     digester.add(bytes);
-    const std::uint64_t skipped = std::min(count, first - std::min(first, at));
-    const Result<void> sent = send_exactly(fd, bytes.subspan(skipped), transfer_deadline());
-    if (!sent.ok()) {
-      return sent;
-    }
-    at += count;
+    return bytes;
+  };
+  std::uint64_t at = 0;
+  while (at < std::min(first, size)) {
+    TRY_ASSIGN(const ByteSpan bytes, read_on(std::min(first, size) - at));
+    at += bytes.size();
+    TRY(send_frame(fd, {}));
+  }
+  TRY(send_file_head(fd, name, size));
+  while (at < size) {
+    TRY_ASSIGN(const ByteSpan bytes, read_on(size - at));
+    at += bytes.size();
+    TRY(send_exactly(fd, bytes, transfer_deadline()));
   }
   return send_digest(fd, digester.finish());
 }
@@ -230,7 +237,11 @@ Result<void> IncomingData::receive(int fd, const DataHead& head,
 /// False: there are no more.
 Result<bool> IncomingData::receive_file(int fd,
                                         const std::function<void(std::uint64_t)>& on_progress) {
-  TRY_ASSIGN(const Bytes heard, receive_frame(fd));
+  TRY_ASSIGN(Bytes heard, receive_frame(fd));
+  while (heard.empty()) {  // the coordinator reads what is here already
+    on_progress(received_);
+    TRY_ASSIGN(heard, receive_frame(fd));
+  }
   WireReader in(heard);
   const std::string name = in.get_string(kPathBytesMax);
   const auto size = in.get<std::uint64_t>();

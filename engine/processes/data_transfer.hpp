@@ -7,7 +7,8 @@
 // The coordinator sends a head: what travels. The worker answers with the position that it has
 // reached before a connection broke, or closes if it finds that the data set is there. Then come
 // the files from that position on, in the order of their names: a frame with name and size, the
-// bytes as they are, a frame with the hash of the whole file. An empty name is the end.
+// bytes as they are, a frame with the hash of the whole file. An empty name is the end. Before a
+// file that goes on come empty frames, while the coordinator reads what the worker has of it.
 
 #include <atomic>
 #include <cstdint>
@@ -90,8 +91,9 @@ class IncomingData {
   explicit IncomingData(std::string folder) : folder_(std::move(folder)) {}
 
   /// Receives all that is left, after the head; `on_progress` hears of all bytes so far after each
-  /// chunk. kPeerLost and kDeadline: call it again with another connection; kCorrupt if the
-  /// coordinator's data set is not what it was, or a file did not arrive as it was sent; kIo.
+  /// chunk or empty frame. kPeerLost and kDeadline: call it again with another connection; kCorrupt
+  /// if the coordinator's data set is not what it was, or a file did not arrive as it was sent;
+  /// kIo.
   [[nodiscard]] Result<void> receive(int fd, const DataHead& head,
                                      const std::function<void(std::uint64_t)>& on_progress);
 

@@ -345,6 +345,14 @@ std::string address_of(const WorkerParts& parts, const PsServer* server) {
   return parts.transport != nullptr ? parts.transport->address() : kPsWorkerAddress;
 }
 
+int code_without_data(const Error& why) {
+  if (why.code == Errc::kAborted) {
+    log::info(why.detail);
+    return kExitDone;  // as after a planned leave
+  }
+  return fail(why, why.code == Errc::kPeerLost ? kExitFailed : kExitUsage);
+}
+
 /// Member after member, as long as the job wants this worker; data, kernels and connections to
 /// other workers are kept in between.
 int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
@@ -434,8 +442,10 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     return refuse(notice.error(), kExitUsage);
   }
   LeaveSignals signals(config.launched, notice.value());
-  if (Result<void> fetched = fetch_data(config); !fetched.ok()) {
-    return fail(fetched.error(), kExitUsage);
+  const Result<void> fetched = fetch_data(config, [&signals] { return signals.asked(); });
+  if (!fetched.ok()) {
+    signals.has_left();
+    return code_without_data(fetched.error());
   }
   if (config.evaluator || config.ps_server) {
     const int code = config.evaluator ? run_evaluator(config, signals)

@@ -1,10 +1,12 @@
 """Goal: a worker whose host has no copy of the data set gets it from where --data-from says, once,
-and trains to the same bits; where it cannot be had, one line says why and nothing is left behind.
+and trains to the same bits; where it cannot be had, or when the worker is asked to leave meanwhile,
+one line says why and nothing is left behind.
 Method: workers with cache folders of their own, and a --data that only the coordinator has.
 """
 import http.server
 import os
 import shutil
+import signal
 import tempfile
 import threading
 
@@ -32,6 +34,9 @@ class Job:
     def worker(self, cache):
         return self.cluster.start_worker(
             self.cluster.endpoint(), extra=["--data", NOWHERE, "--cache-dir", self.cache(cache)])
+
+    def wait_for_line(self, worker, text):
+        self.cluster.wait_for(lambda: text in worker.output(), f"no line {text!r}")
 
     def finish(self):
         summary = self.cluster.run.finish()
@@ -151,7 +156,45 @@ def refused():
     job.remove()
 
 
+def expect_leaves(worker):
+    worker.signal(signal.SIGTERM)
+    worker.process.wait(20)
+    expect(worker.process.returncode == 0, f"exit code {worker.process.returncode}")
+    expect("the worker was asked to leave" in worker.output(), worker.output())
+
+
+def leaves_while_a_command_runs():
+    job = Job("sleep 600; true {}")
+    first = job.worker("a")
+    job.wait_for_line(first, "fetching the data set")
+    second = job.worker("a")
+    job.wait_for_line(second, "waiting for another worker of this host")
+    expect_leaves(second)
+    expect_leaves(first)
+    expect(not job.kept("a"), str(job.kept("a")))
+    job.cluster.run.stop_hard()
+    job.remove()
+
+
+def coordinator_is_lost():
+    job = Job("coordinator")
+    with open(os.path.join(job.folder, "train", "large"), "wb") as large:
+        large.truncate(2 << 30)  # so that it is still on its way
+    stays, leaves = job.worker("a"), job.worker("b")
+    for worker in (stays, leaves):
+        job.wait_for_line(worker, "fetching the data set")
+    job.cluster.run.stop_hard()
+    job.wait_for_line(leaves, "is fetched again from where it broke off")
+    expect_leaves(leaves)
+    stays.process.wait(100)
+    expect(stays.process.returncode == 1, f"exit code {stays.process.returncode}")
+    expect("no coordinator has answered for 60 s" in stays.output(), stays.output())
+    for cache in "ab":
+        expect(not job.kept(cache), str(job.kept(cache)))
+    job.remove()
+
+
 if __name__ == "__main__":
     raise SystemExit(main({case.__name__: case for case in (
         from_coordinator, tar_of_coordinator, once_for_a_host, from_a_folder, by_a_command,
-        from_a_url, refused)}))
+        from_a_url, refused, leaves_while_a_command_runs, coordinator_is_lost)}))

@@ -156,5 +156,20 @@ TEST(ProgramRunner, AProgramThatDoesNotReadIsNotWaitedFor) {
   ASSERT_TRUE(run_program(call).ok());
 }
 
+TEST(ProgramRunner, WhatIsCalledOffIsKilledAlsoWhenItHasClosedItsOutput) {
+  for (const char* words : {"sleep 600", "exec >&- 2>&-; sleep 600"}) {
+    ProgramCall call;
+    call.argv = {"sh", "-c", words};
+    call.timeout = seconds(300);
+    call.is_called_off = [begun = monotonic_now()] {
+      return monotonic_now() - begun > milliseconds(50);
+    };
+    const Result<ProgramResult> result = run_program(call);
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result.value().end, ProgramResult::End::kCalledOff);
+    EXPECT_EQ(result.value().summary(), "called off");
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::cloud_hooks

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "base/net/sockets.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
@@ -106,6 +107,24 @@ TEST_F(DataTransferTest, GoesOnWhereAConnectionBroke) {
   ASSERT_TRUE(receive_until(sender, incoming, kAll).ok());
   EXPECT_EQ(received("train/a/1.jpg"), std::string(kLarge, 'x'));
   EXPECT_EQ(received("train/b/2.jpg"), "second");
+}
+
+// A large file may take longer to read than a worker waits for a byte.
+TEST_F(DataTransferTest, WhileItReadsWhatTheWorkerHasTheCoordinatorIsHeardOf) {
+  DataSender sender(source(), digest_);
+  const UniqueFd socket = ask(sender);
+  (void)head_on(socket);
+  WireWriter position;
+  position.put(std::uint64_t{1});
+  position.put(std::uint64_t{2} << 20);
+  ASSERT_TRUE(send_frame(socket.get(), position.take()).ok());
+  int empty_frames = 0;
+  Bytes heard = receive_frame(socket.get()).value();
+  for (; heard.empty(); heard = receive_frame(socket.get()).value()) {
+    ++empty_frames;
+  }
+  EXPECT_GE(empty_frames, 2);
+  EXPECT_EQ(WireReader(heard).get_string(100), "train/a/1.jpg");
 }
 
 TEST_F(DataTransferTest, ATarIsOneFile) {
