@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "datasets/encoded_images.hpp"
 #include "datasets/readers.hpp"
 
 namespace mayfly::datasets {
@@ -52,6 +53,13 @@ Result<DatasetPair> open_folder(const std::string& folder, const OpenOptions& op
     return open_image_folder(folder, options);
   }
   return no_data_set_in(folder);
+}
+
+Error not_a_tar(const std::string& path) {
+  return {Errc::kInvalidInput,
+          path +
+              " is no data set: expected a folder, a .tar, .tar.gz or .tar.xz of an image "
+              "folder, or procedural[:SAMPLES]"};
 }
 
 /// Adds the names of all files in a sub-folder of `root`, not only of images.
@@ -149,10 +157,25 @@ Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& opt
   if (is_tar_name(spec)) {
     return open_image_tar(spec, options);
   }
-  return Error{Errc::kInvalidInput,
-               spec +
-                   " is no data set: expected a folder, a .tar, .tar.gz or .tar.xz of an image "
-                   "folder, or procedural[:SAMPLES]"};
+  return not_a_tar(spec);
+}
+
+Result<void> check_dataset(const std::string& spec) {
+  std::error_code ignored;
+  if (!fs::is_directory(spec, ignored)) {
+    return is_tar_name(spec) ? Result<void>() : not_a_tar(spec);
+  }
+  for (const CifarFormat* format : {&cifar10_format(), &cifar100_format()}) {
+    if (const std::optional<std::string> place = find_cifar(*format, spec)) {
+      const Result<DatasetPair> opened = open_cifar(*format, *place);
+      return opened.ok() ? Result<void>() : opened.error();
+    }
+  }
+  if (!fs::is_directory(fs::path(spec) / "train", ignored)) {
+    return no_data_set_in(spec);
+  }
+  const Result<EncodedImages> listed = list_image_folder(spec);
+  return listed.ok() ? Result<void>() : listed.error();
 }
 
 }  // namespace mayfly::datasets

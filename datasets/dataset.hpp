@@ -92,6 +92,10 @@ struct OpenOptions {
 /// log.
 [[nodiscard]] Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options);
 
+/// Whether open_dataset() finds a data set in the folder or file `spec`, as far as names tell, and
+/// for CIFAR sizes and labels, too: no image is read. Errors as there.
+[[nodiscard]] Result<void> check_dataset(const std::string& spec);
+
 /// Whether `spec` names a data set that is computed and has no files.
 [[nodiscard]] bool is_procedural(const std::string& spec);
 

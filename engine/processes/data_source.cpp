@@ -66,11 +66,11 @@ class Place {
   [[nodiscard]] Result<std::string> filled(
       const std::function<Result<void>(const std::string& empty)>& fill) const {
     if (is_there()) {
-      return path_.string();
+      return what_is_there();
     }
     TRY_ASSIGN(const LockFile held, lock());
     if (is_there()) {
-      return path_.string();
+      return what_is_there();
     }
     const std::string partial = path_.string() + ".partial";
     std::error_code ignored;
@@ -93,6 +93,11 @@ class Place {
   [[nodiscard]] bool is_there() const {
     std::error_code absent;
     return fs::exists(path_, absent);
+  }
+  [[nodiscard]] std::string what_is_there() const {
+    log::info(path_.string() +
+              " was filled earlier; what has changed since comes if it is removed");
+    return path_.string();
   }
   [[nodiscard]] Result<LockFile> lock() const {
     Result<LockFile> lock = LockFile::take(path_.string() + ".lock", Duration(0));
@@ -322,6 +327,14 @@ Result<void> run_command(std::string command, const std::string& folder,
                          : Error{Errc::kIo, "its command failed: " + ran.summary()};
 }
 
+/// What is no data set does not stay: it would be found instead of a better one for ever.
+Result<void> check_what_came(const std::string& path) {
+  const Result<void> checked = datasets::check_dataset(path);
+  return checked.ok()
+             ? checked
+             : Error{checked.error().code, "what came is no data set: " + checked.error().detail};
+}
+
 Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOff& is_called_off) {
   const std::string& from = config.data_from;
   const Place place(
@@ -331,9 +344,10 @@ Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOf
     log::info("fetching the data set: " + from);
     const bool is_url = from.starts_with("http://") || from.starts_with("https://");
     const bool is_command = from.find("{}") != std::string::npos;
-    return is_url       ? run_command(command_for_url(from), empty, is_called_off)
-           : is_command ? run_command(from, empty, is_called_off)
-                        : copy_data(from, empty, is_called_off);
+    Result<void> done = is_url       ? run_command(command_for_url(from), empty, is_called_off)
+                        : is_command ? run_command(from, empty, is_called_off)
+                                     : copy_data(from, empty, is_called_off);
+    return done.ok() ? check_what_came(only_entry_of(empty)) : done;
   });
   return folder.ok() ? only_entry_of(folder.value()) : folder;
 }

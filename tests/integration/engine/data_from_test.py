@@ -156,6 +156,19 @@ def refused():
     job.remove()
 
 
+def a_wrong_source_is_repaired():
+    source = image_folder()
+    shutil.move(os.path.join(source, "train"), os.path.join(source, "elsewhere"))
+    job = Job(f"cp -r {source}/. {{}}")
+    expect_refused(job.worker("a"), "what came is no data set", "train/CLASS")
+    expect(not job.kept("a"), str(job.kept("a")))
+    shutil.move(os.path.join(source, "elsewhere"), os.path.join(source, "train"))
+    job.worker("a"), job.worker("a")
+    job.finish()
+    shutil.rmtree(source)
+    job.remove()
+
+
 def expect_leaves(worker):
     worker.signal(signal.SIGTERM)
     worker.process.wait(20)
@@ -197,4 +210,5 @@ def coordinator_is_lost():
 if __name__ == "__main__":
     raise SystemExit(main({case.__name__: case for case in (
         from_coordinator, tar_of_coordinator, once_for_a_host, from_a_folder, by_a_command,
-        from_a_url, refused, leaves_while_a_command_runs, coordinator_is_lost)}))
+        from_a_url, refused, a_wrong_source_is_repaired,
+        leaves_while_a_command_runs, coordinator_is_lost)}))
