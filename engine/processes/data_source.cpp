@@ -259,7 +259,8 @@ Result<std::string> fetch_from_coordinator(const JobConfig& config,
   const Asker asker{config, token, is_called_off};
   TRY_ASSIGN(DataConnection connection, keep_asking(asker));
   const DataHead head = connection.head;
-  const Place place(fs::path(config.cache_dir) / ("data-" + to_string(head.digest)), is_called_off);
+  const Place place(fs::path(config.cache_dir) / ("data-" + to_string(digest_of(encode(head)))),
+                    is_called_off);
   Result<std::string> folder = place.filled([&](const std::string& empty) {
     log::info(fmt::format("fetching the data set from the coordinator: {} files, {} MiB",
                           head.files, head.bytes >> 20));

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -180,16 +182,25 @@ void DataSender::look_at_files() {
   if (!files_->ok()) {
     return;
   }
-  for (const std::string& name : files_->value().names) {
-    std::error_code unknown;
-    const auto size = fs::file_size(files_->value().root + "/" + name, unknown);
-    bytes_ += unknown ? 0 : size;
+  const datasets::DatasetFiles& files = files_->value();
+  head_ = {digest_, files.is_file ? files.names.front() : "", files.names.size(), 0};
+  Digester listing;
+  Digester times;
+  for (const std::string& name : files.names) {
+    struct stat info {};  // of a file that is gone nothing is known; sending it fails
+    (void)::stat((files.root + "/" + name).c_str(), &info);
+    head_.bytes += static_cast<std::uint64_t>(info.st_size);
+    listing.add(std::as_bytes(std::span(name)));
+    listing.add_value(static_cast<std::int64_t>(info.st_size));
+    times.add_value(static_cast<std::int64_t>(info.st_mtim.tv_sec));
+    times.add_value(static_cast<std::int64_t>(info.st_mtim.tv_nsec));
   }
+  head_.listing = listing.finish();
+  head_.times = times.finish();
 }
 
 Result<void> DataSender::send_to(int fd) {
   TransferAnswer answer;
-  DataHead head;
   std::call_once(looked_, [this] { look_at_files(); });
   if (!files_->ok()) {
     answer.verdict = TransferAnswer::Verdict::kRefused;
@@ -197,10 +208,9 @@ Result<void> DataSender::send_to(int fd) {
     return send_frame(fd, encode(answer));
   }
   const datasets::DatasetFiles& files = files_->value();
-  head = {digest_, files.is_file ? files.names.front() : "", files.names.size(), bytes_};
   answer.verdict = TransferAnswer::Verdict::kTransfer;
   TRY(send_frame(fd, encode(answer)));
-  TRY(send_frame(fd, encode(head)));
+  TRY(send_frame(fd, encode(head_)));
   const Result<Bytes> heard = receive_frame(fd);
   if (!heard.ok()) {
     return heard.error().code == Errc::kPeerLost ? Result<void>() : heard.error();
@@ -218,10 +228,12 @@ Result<void> DataSender::send_to(int fd) {
 
 Result<void> IncomingData::receive(int fd, const DataHead& head,
                                    const std::function<void(std::uint64_t)>& on_progress) {
-  if (head_ && *head_ != head) {
+  DataHead expected = head;
+  expected.times = head_ ? head_->times : head.times;  // the hash of each file tells what they tell
+  if (head_ && *head_ != expected) {
     return changed_error();
   }
-  head_ = head;
+  head_ = std::move(expected);
   WireWriter out;
   out.put(position_.files);
   out.put(position_.bytes);

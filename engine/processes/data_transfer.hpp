@@ -30,10 +30,12 @@ namespace mayfly::engine {
 
 /// What a data set consists of.
 struct DataHead {
-  Digest digest;     ///< of the training content; names the data set
+  Digest digest;     ///< of the training content
   std::string file;  ///< the name of the only file, if the data set is that and not its folder
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
+  Digest listing{};  ///< of the names and sizes of all files, also those of the test part
+  Digest times{};    ///< of their last changes; a standby that takes over may have others
   friend bool operator==(const DataHead&, const DataHead&) = default;
 
   static void fields(auto& io, auto& r) {
@@ -41,6 +43,8 @@ struct DataHead {
     io.wire(r.file);
     io.wire(r.files);
     io.wire(r.bytes);
+    io.wire(r.listing);
+    io.wire(r.times);
   }
 };
 
@@ -76,9 +80,9 @@ class DataSender {
 
   const std::string data_;
   const Digest digest_;
-  std::once_flag looked_;  // by whoever is asked first; what it finds stays
+  std::once_flag looked_;  // by whoever is asked first; what it finds stays, in these two
   std::optional<Result<datasets::DatasetFiles>> files_;
-  std::uint64_t bytes_ = 0;
+  DataHead head_;
   std::mutex mutex_;
   bool is_closing_ = false;  // guarded by mutex_, as all below
   std::list<Visit> visits_;

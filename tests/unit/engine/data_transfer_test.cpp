@@ -84,7 +84,7 @@ TEST_F(DataTransferTest, BringsWhatTheDataSetConsistsOf) {
   IncomingData incoming(target());
   const UniqueFd socket = ask(sender);
   const DataHead head = head_on(socket);
-  EXPECT_EQ(head, (DataHead{digest_, "", 4, kLarge + 11}));
+  EXPECT_EQ(head, (DataHead{digest_, "", 4, kLarge + 11, head.listing, head.times}));
   std::uint64_t last = 0;
   ASSERT_TRUE(incoming.receive(socket.get(), head, [&](std::uint64_t n) { last = n; }).ok());
   EXPECT_EQ(last, head.bytes);
@@ -131,7 +131,8 @@ TEST_F(DataTransferTest, ATarIsOneFile) {
   std::ofstream(folder_ / "images.tar") << "a tar";
   DataSender sender(folder_ / "images.tar", digest_);
   const UniqueFd socket = ask(sender);
-  EXPECT_EQ(head_on(socket), (DataHead{digest_, "images.tar", 1, 5}));
+  const DataHead head = head_on(socket);
+  EXPECT_EQ(head, (DataHead{digest_, "images.tar", 1, 5, head.listing, head.times}));
 }
 
 TEST_F(DataTransferTest, AFileThatIsNotWhatItWasIsFoundByItsHash) {
@@ -151,6 +152,35 @@ TEST_F(DataTransferTest, AnotherDataSetIsNotTakenUpInTheMiddle) {
   ASSERT_FALSE(receive_until(sender, incoming, 1U << 20).ok());
   DataSender other(source(), {3, 4});
   EXPECT_EQ(receive_until(other, incoming, kAll).error().code, Errc::kCorrupt);
+}
+
+// The digest is that of the training content, but a worker also evaluates.
+TEST_F(DataTransferTest, TheHeadTellsAnotherTestPart) {
+  const auto head = [this] {
+    DataSender sender(source(), digest_);
+    return head_on(ask(sender));
+  };
+  const DataHead first = head();
+  EXPECT_EQ(head(), first);
+  write("test/a/3.jpg", "other");
+  fs::last_write_time(source() + "/test/a/3.jpg", fs::file_time_type::clock::now() + seconds(2));
+  const DataHead other = head();
+  EXPECT_EQ(other.listing, first.listing);
+  EXPECT_NE(other.times, first.times);
+  fs::rename(source() + "/test/a/3.jpg", source() + "/test/a/4.jpg");
+  EXPECT_NE(head().listing, first.listing);
+}
+
+TEST_F(DataTransferTest, ACopyOfOtherTimesGoesOnAndOneOfOtherNamesDoesNot) {
+  DataSender sender(source(), digest_);
+  IncomingData incoming(target());
+  ASSERT_FALSE(receive_until(sender, incoming, 1U << 20).ok());
+  fs::last_write_time(source() + "/train/b/2.jpg", fs::file_time_type::clock::now() + seconds(2));
+  DataSender touched(source(), digest_);
+  EXPECT_EQ(receive_until(touched, incoming, 2U << 20).error().code, Errc::kPeerLost);
+  fs::rename(source() + "/test/a/3.jpg", source() + "/test/a/4.jpg");
+  DataSender renamed(source(), digest_);
+  EXPECT_EQ(receive_until(renamed, incoming, kAll).error().code, Errc::kCorrupt);
 }
 
 TEST_F(DataTransferTest, SomeAreServedAtOnceAndTheOthersComeAgain) {
