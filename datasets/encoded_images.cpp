@@ -30,6 +30,10 @@ bool is_jpeg_name(const std::string& file) {
                                  ::strcasecmp(extension.c_str(), ".jpeg") == 0);
 }
 
+bool is_part_name(const std::string& folder) {
+  return folder == "train" || folder == "test";
+}
+
 std::vector<std::string> components_of(const std::string& name) {
   std::vector<std::string> components;
   for (const fs::path& part : fs::path(name)) {
@@ -45,20 +49,39 @@ auto sort_key(const EncodedImage& image) {
   return std::tie(image.test, image.class_name, image.file);
 }
 
+// A link without a target is an image that is lost, or a class without which all labels are others.
+Result<void> refuse_lost(const fs::directory_entry& entry) {
+  std::error_code why;
+  const fs::file_type type = entry.status(why).type();
+  const std::string path = entry.path().string();
+  if (type == fs::file_type::not_found) {
+    return Error{Errc::kNotFound,
+                 path + " is a link to what is not there: restore its target, or remove it"};
+  }
+  return type == fs::file_type::none
+             ? Result<void>(Error{Errc::kIo, "cannot stat " + path + ": " + why.message()})
+             : Result<void>();
+}
+
 Result<void> list_class(const fs::path& folder, EncodedImage image, EncodedImages& images) {
   std::error_code failure;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
     const std::string file = entry.path().filename().string();
-    std::error_code unreadable;
-    if (is_jpeg_name(file) && entry.is_regular_file(unreadable)) {
-      image.file = file;
-      image.path = entry.path().string();
-      image.size = entry.file_size(unreadable);
-      if (unreadable) {
-        return Error{Errc::kIo, "cannot stat " + image.path + ": " + unreadable.message()};
-      }
-      images.push_back(image);
+    if (!is_jpeg_name(file)) {
+      continue;
     }
+    std::error_code unreadable;
+    if (!entry.is_regular_file(unreadable)) {
+      TRY(refuse_lost(entry));
+      continue;
+    }
+    image.file = file;
+    image.path = entry.path().string();
+    image.size = entry.file_size(unreadable);
+    if (unreadable) {
+      return Error{Errc::kIo, "cannot stat " + image.path + ": " + unreadable.message()};
+    }
+    images.push_back(image);
   }
   if (failure) {
     return Error{Errc::kIo, "cannot list " + folder.string() + ": " + failure.message()};
@@ -69,7 +92,9 @@ Result<void> list_class(const fs::path& folder, EncodedImage image, EncodedImage
 Result<void> list_part(const fs::path& folder, bool test, EncodedImages& images) {
   std::error_code failure;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
-    if (!entry.is_directory()) {
+    std::error_code unreadable;
+    if (!entry.is_directory(unreadable)) {
+      TRY(refuse_lost(entry));
       continue;
     }
     EncodedImage image;
@@ -255,8 +280,7 @@ bool parse_image_name(const std::string& name, EncodedImage& image) {
   if (components.size() == 4) {
     components.erase(components.begin());  // the one folder that archives often have on top
   }
-  if (components.size() != 3 || (components[0] != "train" && components[0] != "test") ||
-      !is_jpeg_name(components[2])) {
+  if (components.size() != 3 || !is_part_name(components[0]) || !is_jpeg_name(components[2])) {
     return false;
   }
   image.test = components[0] == "test";
@@ -264,6 +288,17 @@ bool parse_image_name(const std::string& name, EncodedImage& image) {
   image.file = components[2];
   image.path = name;
   return true;
+}
+
+bool may_stand_for_images(const std::string& name) {
+  EncodedImage image;
+  std::vector<std::string> components = components_of(name);
+  if (components.size() > 1 && !is_part_name(components[0])) {
+    components.erase(components.begin());
+  }
+  const bool is_folder =
+      !components.empty() && components.size() <= 2 && is_part_name(components[0]);
+  return is_folder || parse_image_name(name, image);
 }
 
 Result<void> arrange_images(const std::string& source, EncodedImages& images) {

@@ -43,12 +43,17 @@ using EncodedImages = std::vector<EncodedImage>;
 /// False if the name has another form or does not end in .jpg or .jpeg.
 [[nodiscard]] bool parse_image_name(const std::string& name, EncodedImage& image);
 
+/// Whether a link of that name in an archive may stand for images: train or test, a class folder in
+/// one of them, or an image. A name as above.
+[[nodiscard]] bool may_stand_for_images(const std::string& name);
+
 /// Sorts the images. kInvalidInput if there is no training or no test image, if a name occurs
 /// twice, if a test class has no training images, or if there are more than 65,536 classes.
 /// `source` is for messages.
 [[nodiscard]] Result<void> arrange_images(const std::string& source, EncodedImages& images);
 
-/// Lists the images of a folder (contents stay on disk).
+/// Lists the images of a folder (contents stay on disk). kNotFound, with the name, if an image or a
+/// class is a link to what is not there.
 [[nodiscard]] Result<EncodedImages> list_image_folder(const std::string& folder);
 
 /// The encoded bytes of one image; those of a file are read into `buffer`. kCorrupt if the size of
@@ -65,7 +70,8 @@ using EncodedImages = std::vector<EncodedImage>;
 [[nodiscard]] std::vector<std::string> class_names_of(const EncodedImages& images);
 
 /// Finds all images of a tar. They stay in place if the tar is not compressed (.tar); otherwise
-/// (.tar.gz, .tar.xz) they are unpacked into memory, at most 4 GiB.
+/// (.tar.gz, .tar.xz) they are unpacked into memory, at most 4 GiB. kInvalidInput, with the name,
+/// if an image or a folder of images is a link.
 [[nodiscard]] Result<EncodedImages> read_image_tar(const std::string& path);
 
 /// Keys of the cache of decoded images: a hash of names, sizes and times of a folder's images, or

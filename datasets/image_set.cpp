@@ -277,6 +277,12 @@ class TarReader {
       }
       const char* name = archive_entry_pathname(entry);
       EncodedImage image;
+      if (name != nullptr && is_link(entry) && may_stand_for_images(name)) {
+        return Error{Errc::kInvalidInput,
+                     path_ + ": " + name +
+                         " is a link, whose target is not looked for: make the archive with "
+                         "tar --dereference --hard-dereference"};
+      }
       if (name == nullptr || archive_entry_filetype(entry) != AE_IFREG ||
           !parse_image_name(name, image)) {
         continue;
@@ -290,6 +296,10 @@ class TarReader {
   Error archive_error() {
     const char* why = archive_error_string(reader_.get());
     return {Errc::kCorrupt, path_ + ": " + (why == nullptr ? "unreadable archive" : why)};
+  }
+
+  static bool is_link(archive_entry* entry) {
+    return archive_entry_hardlink(entry) != nullptr || archive_entry_filetype(entry) == AE_IFLNK;
   }
 
   bool is_mapped(ByteSpan block) const {

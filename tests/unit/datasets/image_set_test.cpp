@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -195,6 +197,57 @@ TEST(ImageSet, SaysWhatAFolderLacks) {
   EXPECT_NE(detail_without("train/dog").find("class dog has test images"), std::string::npos);
   const TemporaryFolder empty;
   EXPECT_NE(error_of(open_image_folder(empty.path(), {})).find("train/CLASS"), std::string::npos);
+}
+
+// Goal: an image or a class that is a link does not vanish, and no label becomes another one.
+TEST(ImageSet, ALinkToNothingIsNamed) {
+  namespace fs = std::filesystem;
+  for (const std::string link : {"train/cat/link.jpg", "train/ant", "test/dog/link.jpeg"}) {
+    const TemporaryFolder folder;
+    write_folder(good_files(), folder.path());
+    write_file(folder / "target/x.jpg", jpeg(8, 8, {1, 2, 3}));
+    const bool is_class = link == "train/ant";
+    fs::create_symlink(folder / (is_class ? "target" : "target/x.jpg"), folder / link);
+    ASSERT_TRUE(open_image_folder(folder.path(), {}).ok()) << link;
+    fs::remove_all(folder / "target");
+    OpenOptions options;
+    options.skip_corrupt = true;
+    const std::string refused = error_of(open_image_folder(folder.path(), options));
+    EXPECT_NE(refused.find(link + " is a link to what is not there"), std::string::npos) << refused;
+  }
+}
+
+TEST(ImageSet, ALinkInATarIsNamed) {
+  namespace fs = std::filesystem;
+  for (const std::string link : {"train/cat/soft.jpg", "train/cat/hard.jpg", "train/ant"}) {
+    const TemporaryFolder folder;
+    write_folder(good_files(), folder / "set");
+    if (link == "train/cat/hard.jpg") {
+      fs::create_hard_link(folder / "set/train/cat/a.jpg", folder / ("set/" + link));
+    } else {
+      fs::create_symlink(link == "train/ant" ? "dog" : "a.jpg", folder / ("set/" + link));
+    }
+    const std::string pack = "tar -cf " + (folder / "a.tar") + " -C " + (folder / "set") + " ";
+    // Of two names of one file the first one is packed as a file.
+    ASSERT_EQ(std::system((pack + "train/cat/a.jpg train/dog test " + link).c_str()), 0);
+    const std::string refused = error_of(open_image_tar(folder / "a.tar", {}));
+    EXPECT_NE(refused.find(link + " is a link"), std::string::npos) << refused;
+    EXPECT_NE(refused.find("--hard-dereference"), std::string::npos);
+    const std::string whole = pack + "--dereference --hard-dereference train test";
+    ASSERT_EQ(std::system(whole.c_str()), 0);
+    EXPECT_TRUE(open_image_tar(folder / "a.tar", {}).ok()) << link;
+  }
+}
+
+TEST(ImageSet, KnowsWhatLinkMayStandForImages) {
+  for (const char* name : {"train", "./test", "top/train", "train/cat", "top/test/cat",
+                           "train/cat/1.jpg", "top/train/cat/1.jpg"}) {
+    EXPECT_TRUE(may_stand_for_images(name)) << name;
+  }
+  for (const char* name :
+       {"", "top", "latest/notes", "train/cat/notes.txt", "a/b/train/cat", "train/cat/.1.jpg"}) {
+    EXPECT_FALSE(may_stand_for_images(name)) << name;
+  }
 }
 
 TEST(ImageSet, RefusesATornTar) {
