@@ -199,7 +199,7 @@ class BlockBuilder {
     }
     if (std::cmp_not_equal(decoded.value().width, header.image_size) ||
         std::cmp_not_equal(decoded.value().height, header.image_size)) {
-      return Error{Errc::kCorrupt, name_of(source_, image) + " has changed while it was in use"};
+      return Error{Errc::kIo, name_of(source_, image) + " has changed while it was in use"};
     }
     append(image, decoded.value());
     return {};

@@ -56,8 +56,8 @@ using EncodedImages = std::vector<EncodedImage>;
 /// class is a link to what is not there.
 [[nodiscard]] Result<EncodedImages> list_image_folder(const std::string& folder);
 
-/// The encoded bytes of one image; those of a file are read into `buffer`. kCorrupt if the size of
-/// the file has changed since it was listed; errors name the file.
+/// The encoded bytes of one image; those of a file are read into `buffer`. kIo if the size of the
+/// file has changed since it was listed; errors name the file.
 [[nodiscard]] Result<ByteSpan> bytes_of(const EncodedImage& image, Bytes& buffer);
 
 /// The name of the image within the data set, equal on all machines: "train/cat/1.jpg".

@@ -203,7 +203,7 @@ Result<void> EncodedSet::decode_part(std::size_t index, const ImagePart& part,
   }
   if (image.value().width != (sample.width * eighths + 7) / 8 ||
       image.value().height != (sample.height * eighths + 7) / 8) {
-    return Error{Errc::kCorrupt, name_of_sample(index) + " has changed while it was in use"};
+    return Error{Errc::kIo, name_of_sample(index) + " has changed while it was in use"};
   }
   own.resampler.scale(image.value(), scaled(part, eighths), options_.image_size, pixels);
   return {};
@@ -212,6 +212,7 @@ Result<void> EncodedSet::decode_part(std::size_t index, const ImagePart& part,
 Result<void> EncodedSet::read_part(std::size_t index, const ImagePart& part,
                                    std::span<std::uint8_t> pixels) const {
   Result<void> done = decode_part(index, part, pixels);
+  // Only what the decoder refuses: a file that changes is another one for each reader and moment.
   if (!done.ok() && done.error().code == Errc::kCorrupt && options_.skip_corrupt) {
     replace(index, done.error().detail, pixels);
     return {};

@@ -107,8 +107,8 @@ Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, By
     return read;
   }
   if (read.value().size() != size) {
-    return Error{Errc::kCorrupt, path + " has changed while it was in use: expected " +
-                                     std::to_string(size) + " bytes"};
+    return Error{Errc::kIo, path + " has changed while it was in use: expected " +
+                                std::to_string(size) + " bytes"};
   }
   return read;
 }
@@ -126,9 +126,8 @@ Result<ByteSpan> read_image_at(int fd, std::uint64_t offset, std::uint64_t size,
       continue;
     }
     if (n <= 0) {
-      return n < 0
-                 ? file_error("cannot read", name)
-                 : Error{Errc::kCorrupt, name + " has changed while it was in use: it ends early"};
+      return n < 0 ? file_error("cannot read", name)
+                   : Error{Errc::kIo, name + " has changed while it was in use: it ends early"};
     }
     done += static_cast<std::uint64_t>(n);
   }

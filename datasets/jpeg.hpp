@@ -21,8 +21,8 @@ enum class PageCache {
 };
 
 /// Reads a whole file of `size` bytes into `buffer`, whose memory is reused; the span points into
-/// it. kNotFound, kIo, or kCorrupt if the file has another size; the error names the file. Any
-/// thread, with a buffer of its own.
+/// it. kNotFound, or kIo, also if the file has another size: it has changed, which is no property
+/// of an image. The error names the file. Any thread, with a buffer of its own.
 [[nodiscard]] Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size,
                                                Bytes& buffer, PageCache pages = PageCache::kStays);
 /// The same for `size` bytes of an open file, which begin at `offset`; their pages are dropped.

@@ -265,6 +265,40 @@ TEST(EncodedSet, AFileThatChangedItsSizeIsAnError) {
   EXPECT_NE(pair.train->read(1, pixels).error().detail.find("has changed"), std::string::npos);
 }
 
+// Goal: bits do not depend on when a file changed. Method: shorter, longer, and of other pixels in
+// as many bytes; from a tar with a store, which is read and not mapped, cut short.
+TEST(EncodedSet, WhatHasChangedIsNotTakenForACorruptImage) {
+  const std::string name = "train/cat/2.jpg";
+  const File file = some_files().at(name);
+  File shorter(file.begin(), file.end() - 200);
+  File longer = file;
+  longer.push_back(0);
+  File other_pixels = photo(60, 40, 2);
+  ASSERT_LT(other_pixels.size(), file.size());
+  other_pixels.resize(file.size());
+  for (const File& changed : {shorter, longer, other_pixels}) {
+    const TemporaryFolder folder;
+    write_folder(some_files(), folder.path());
+    const DatasetPair pair = open_image_folder(folder.path(), encoded_options(true)).value();
+    write_file(folder / name, changed);
+    Pixels pixels(kBytes);
+    const Result<void> done = pair.train->read(1, pixels);
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().code, Errc::kIo);
+    EXPECT_NE(done.error().detail.find(name + " has changed"), std::string::npos);
+  }
+  const TemporaryFolder folder;
+  write_tar(some_files(), folder / "set.tar");
+  OpenOptions options = encoded_options(true);
+  options.store_bytes = std::uint64_t{1} << 20;
+  const DatasetPair pair = open_image_tar(folder / "set.tar", options).value();
+  std::filesystem::resize_file(folder / "set.tar", 600);
+  Pixels pixels(kBytes);
+  const Result<void> done = pair.train->read(1, pixels);
+  ASSERT_FALSE(done.ok());
+  EXPECT_NE(done.error().detail.find("it ends early"), std::string::npos) << done.error().detail;
+}
+
 TEST(EncodedSet, ACompressedTarIsRefusedWithAdvice) {
   const TemporaryFolder folder;
   write_tar(some_files(), folder / "set.tar.gz");
