@@ -118,8 +118,8 @@ void LockFile::sign() const {
 }
 
 void LockFile::discard() && {
-  if (made_file_) {
-    ::unlink(path_.c_str());  // before the release, so that no process locks a removed file
+  if (made_file_ && is_in_place()) {  // else it is another process's by now
+    ::unlink(path_.c_str());          // before the release, so that no process locks a removed file
   }
   std::for_each(made_folders_.rbegin(), made_folders_.rend(),
                 [](const std::string& folder) { ::rmdir(folder.c_str()); });

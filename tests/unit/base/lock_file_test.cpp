@@ -110,6 +110,17 @@ TEST_F(LockFileTest, DiscardRemovesWhatItMadeAndNothingElse) {
   EXPECT_TRUE(fs::exists(path())) << "an earlier one made it";
 }
 
+TEST_F(LockFileTest, WhatAnotherHasMadeMeanwhileStays) {
+  Result<LockFile> first = LockFile::take(path());
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(fs::remove(path()));
+  const Result<LockFile> second = LockFile::take(path());
+  ASSERT_TRUE(second.ok());
+  std::move(first).value().discard();
+  EXPECT_TRUE(fs::exists(path()));
+  EXPECT_FALSE(is_free());
+}
+
 // Goal: however often it is removed and made again, two never have it at once.
 TEST_F(LockFileTest, ManyThatTakeAndDiscardItNeverHaveItTogether) {
   std::atomic<int> holders = 0;
