@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -108,6 +109,32 @@ class SetWriter {
   std::atomic<bool> has_failed_{false};
 };
 
+/// FOLDER without links and without a slash at its end.
+std::string resolved(const std::string& folder) {
+  std::error_code failure;
+  const fs::path absolute = fs::absolute(folder).lexically_normal();
+  fs::path path = fs::weakly_canonical(absolute, failure);
+  path = failure ? absolute : path;
+  return path.has_filename() ? path.string() : path.parent_path().string();
+}
+
+/// What is made beside `folder` could not take its place in the end.
+Result<void> refuse_what_cannot_be_replaced(const std::string& folder) {
+  std::error_code failure;
+  if (fs::is_symlink(folder, failure)) {
+    return Error{Errc::kInvalidInput, folder + " is a link to what is not there; remove it"};
+  }
+  struct statx info {};
+  if (::statx(AT_FDCWD, folder.c_str(), 0, 0, &info) == 0 &&
+      (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("{0} is a mount point, which the finished images cannot replace; name "
+                             "a folder in it, such as {0}/photographs",
+                             folder)};
+  }
+  return {};
+}
+
 Result<void> refuse_content(const std::string& folder) {
   std::error_code failure;
   if (!fs::exists(folder, failure)) {
@@ -140,12 +167,10 @@ std::uint64_t test_photographs(std::uint64_t training) {
 
 Result<MadePhotographs> make_photographs(const std::string& folder, const PhotographSet& set) {
   ENSURE(set.images > 0 && set.threads > 0, "a set has images and somebody to make them");
-  fs::path path = fs::absolute(folder).lexically_normal();
-  if (!path.has_filename()) {
-    path = path.parent_path();  // the name ended in a slash
-  }
-  TRY(refuse_content(path.string()));
-  const std::string making = path.string() + ".making";
+  const std::string path = resolved(folder);
+  TRY(refuse_what_cannot_be_replaced(path));
+  TRY(refuse_content(path));
+  const std::string making = path + ".making";
   const std::string lock_path = making + ".lock";
   Result<LockFile> lock = LockFile::take(lock_path);
   if (!lock.ok()) {
@@ -153,11 +178,11 @@ Result<MadePhotographs> make_photographs(const std::string& folder, const Photog
   }
   std::error_code ignored;
   fs::remove_all(making, ignored);  // of a process that was killed
-  Result<MadePhotographs> made = refuse_content(path.string()).ok()
+  Result<MadePhotographs> made = refuse_content(path).ok()
                                      ? SetWriter(making, set).write()
-                                     : Error{Errc::kRefused, path.string() + " was made meanwhile"};
+                                     : Error{Errc::kRefused, path + " was made meanwhile"};
   if (made.ok()) {
-    if (Result<void> placed = put_in_place(making, path.string()); !placed.ok()) {
+    if (Result<void> placed = put_in_place(making, path); !placed.ok()) {
       made = std::move(placed).error();
     }
   }

@@ -138,5 +138,28 @@ TEST(Photographs, AnEmptyFolderIsFilledAndWhatAKilledProcessLeftIsReplaced) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+TEST(Photographs, WhatCannotBeReplacedIsRefusedBeforeTheWork) {
+  const auto mounted = make_photographs("/proc", small_set());
+  ASSERT_FALSE(mounted.ok());
+  EXPECT_EQ(mounted.error().code, Errc::kInvalidInput);
+  EXPECT_THAT(mounted.error().detail, HasSubstr("/proc is a mount point"));
+  EXPECT_THAT(mounted.error().detail, HasSubstr("such as /proc/photographs"));
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("nowhere", folder / "dangling");
+  const auto dangling = make_photographs(folder / "dangling", small_set());
+  ASSERT_FALSE(dangling.ok());
+  EXPECT_THAT(dangling.error().detail, HasSubstr("is a link to what is not there"));
+}
+
+TEST(Photographs, ALinkToAnEmptyFolderStaysAndTheFolderIsFilled) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "target");
+  std::filesystem::create_symlink("target", folder / "set");
+  const auto made = make_photographs(folder / "set/", small_set());
+  ASSERT_TRUE(made.ok()) << made.error().detail;
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "set"));
+  EXPECT_EQ(contents(folder / "target").size(), 40);
+}
+
 }  // namespace
 }  // namespace mayfly::datasets
