@@ -72,9 +72,9 @@ class Place {
     if (is_there()) {
       return what_is_there();
     }
-    const std::string partial = path_.string() + ".partial";
-    std::error_code ignored;
-    fs::remove_all(partial, ignored);
+    remove_partial_ones();
+    const std::string partial =
+        fmt::format("{}{}-{}", partial_name(), ::getpid(), monotonic_now().ns);
     Result<void> done = make_directories(partial);
     if (done.ok()) {
       done = fill(partial);
@@ -83,7 +83,7 @@ class Place {
       done = take_place(partial);
     }
     if (!done.ok()) {
-      fs::remove_all(partial, ignored);
+      remove_partial_ones();
       return std::move(done).error();
     }
     return path_.string();
@@ -95,8 +95,7 @@ class Place {
     return fs::exists(path_, absent);
   }
   [[nodiscard]] std::string what_is_there() const {
-    log::info(path_.string() +
-              " was filled earlier; what has changed since comes if it is removed");
+    log::info(path_.string() + " was filled earlier; remove it to fetch the data set again");
     return path_.string();
   }
   [[nodiscard]] Result<LockFile> lock() const {
@@ -113,6 +112,21 @@ class Place {
       lock = LockFile::take(path_.string() + ".lock", kRetryAfter);
     } while (!lock.ok() && lock.error().code == Errc::kRefused);
     return lock;
+  }
+  /// Each process has a name of its own: the command of a worker that was killed may still write.
+  [[nodiscard]] std::string partial_name() const { return path_.string() + ".partial-"; }
+  void remove_partial_ones() const {
+    std::error_code ignored;
+    std::vector<fs::path> found;
+    for (fs::directory_iterator it(path_.parent_path(), ignored), end; !ignored && it != end;
+         it.increment(ignored)) {
+      if (it->path().string().starts_with(partial_name())) {
+        found.push_back(it->path());
+      }
+    }
+    for (const fs::path& partial : found) {
+      fs::remove_all(partial, ignored);
+    }
   }
   [[nodiscard]] Result<void> take_place(const std::string& partial) const {
     const UniqueFd folder(::open(partial.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -169,6 +169,24 @@ def a_wrong_source_is_repaired():
     job.remove()
 
 
+def command_of_a_killed_worker_writes_on():
+    source, flag = image_folder(), tempfile.mkdtemp(prefix="mayfly-test-")
+    job = Job(f"if mkdir {flag}/first; then "
+              f"while [ -e {flag} ]; do echo x >> {{}}/junk; sleep 0.02; done; "
+              f"else sleep 0.5; cp -r {source}/. {{}}; fi")
+    killed = job.worker("a")
+    job.wait_for_line(killed, "fetching the data set")
+    job.cluster.wait_for(lambda: os.path.exists(f"{flag}/first"), "the command does not run")
+    killed.kill()
+    job.worker("a"), job.worker("a")
+    job.finish()
+    kept, = job.kept("a")
+    expect(os.listdir(os.path.join(job.cache("a"), kept)).count("junk") == 0, "junk was added")
+    shutil.rmtree(flag)
+    shutil.rmtree(source)
+    job.remove()
+
+
 def expect_leaves(worker):
     worker.signal(signal.SIGTERM)
     worker.process.wait(20)
@@ -211,4 +229,5 @@ if __name__ == "__main__":
     raise SystemExit(main({case.__name__: case for case in (
         from_coordinator, tar_of_coordinator, once_for_a_host, from_a_folder, by_a_command,
         from_a_url, refused, a_wrong_source_is_repaired,
-        leaves_while_a_command_runs, coordinator_is_lost)}))
+        command_of_a_killed_worker_writes_on, leaves_while_a_command_runs,
+        coordinator_is_lost)}))
