@@ -130,8 +130,9 @@ class Place {
   }
   [[nodiscard]] Result<void> take_place(const std::string& partial) const {
     const UniqueFd folder(::open(partial.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.valid()) {  // a complete folder has its bytes, also after a loss of power
-      ::syncfs(folder.get());
+    // A complete folder has its bytes, also after a loss of power.
+    if (!folder.valid() || ::syncfs(folder.get()) != 0) {
+      return file_error("cannot flush", partial);
     }
     std::error_code failure;
     fs::rename(partial, path_, failure);
