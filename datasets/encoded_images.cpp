@@ -108,13 +108,17 @@ Result<void> list_part(const fs::path& folder, bool test, EncodedImages& images)
   return {};
 }
 
+// One file has one path here, however the data set was named.
 Result<void> add_file_facts(const std::string& path, Digester& digester) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     return Error{errno == ENOENT ? Errc::kNotFound : Errc::kIo,
                  "cannot stat " + path + ": " + std::strerror(errno)};
   }
-  digester.add(std::as_bytes(std::span(path)));
+  std::error_code failure;
+  const fs::path absolute = fs::absolute(path, failure);
+  const std::string one_path = (failure ? fs::path(path) : absolute).lexically_normal().string();
+  digester.add(std::as_bytes(std::span(one_path)));
   digester.add_value(static_cast<std::int64_t>(info.st_size));
   digester.add_value(static_cast<std::int64_t>(info.st_mtim.tv_sec));
   digester.add_value(static_cast<std::int64_t>(info.st_mtim.tv_nsec));
@@ -379,9 +383,7 @@ Result<Digest> folder_key(const EncodedImages& images) {
 
 Result<Digest> tar_key(const std::string& path) {
   Digester digester;
-  std::error_code failure;
-  const std::string absolute = fs::absolute(path, failure).string();
-  TRY(add_file_facts(failure ? path : absolute, digester));
+  TRY(add_file_facts(path, digester));
   return digester.finish();
 }
 

@@ -74,8 +74,9 @@ using EncodedImages = std::vector<EncodedImage>;
 /// if an image or a folder of images is a link.
 [[nodiscard]] Result<EncodedImages> read_image_tar(const std::string& path);
 
-/// Keys of the cache of decoded images: a hash of names, sizes and times of a folder's images, or
-/// of path, size and time of a tar. A cache with another key is not used.
+/// Keys of the cache of decoded images: a hash of paths, sizes and times of a folder's images, or
+/// of a tar. Relative and absolute paths of one file are the same. A cache with another key is not
+/// used.
 [[nodiscard]] Result<Digest> folder_key(const EncodedImages& images);
 [[nodiscard]] Result<Digest> tar_key(const std::string& path);
 

@@ -401,6 +401,24 @@ TEST(ImageSet, WorksWithoutACacheThatCannotBeWritten) {
   expect_good(open_image_tar(folder / "set.tar", options));
 }
 
+TEST(ImageSet, OneSetHasOneKeyHoweverItIsNamed) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  write_folder(good_files(), folder / "set");
+  write_tar(good_files(), folder / "set.tar");
+  const auto key_of_folder = [](const std::string& name) {
+    return folder_key(list_image_folder(name).value()).value();
+  };
+  const Digest key = key_of_folder(folder / "set");
+  const Digest key_of_tar = tar_key(folder / "set.tar").value();
+  const std::string relative = fs::relative(folder.path(), fs::current_path()).string();
+  for (const std::string& way : {relative, "./" + relative, folder / ".", folder / "set/.."}) {
+    EXPECT_EQ(key_of_folder(way + "/set"), key) << way;
+    EXPECT_EQ(key_of_folder(way + "/set/"), key) << way;
+    EXPECT_EQ(tar_key(way + "/set.tar").value(), key_of_tar) << way;
+  }
+}
+
 TEST(ImageSet, SeveralOpenersShareOneCache) {
   const TemporaryFolder folder;
   write_tar(good_files(), folder / "set.tar");
