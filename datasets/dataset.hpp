@@ -80,6 +80,7 @@ struct OpenOptions {
   /// Memory for encoded training images, which the processes of the host share (image_store.hpp),
   /// in bytes; 0 = none. Images that are decoded once are in memory without it.
   std::uint64_t store_bytes = 0;
+  bool store_is_unshared = false;  ///< the store is of this process alone
   /// With a store: the interface at which other hosts ask for its images; empty = they do not.
   std::string store_host{};
 };

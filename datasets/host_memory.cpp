@@ -226,6 +226,13 @@ HostMemory::~HostMemory() {
   }
 }
 
+Digest unshared_key() {
+  Digester key;
+  key.add_value(::getpid());
+  key.add_value(monotonic_now().ns);
+  return key.finish();
+}
+
 void HostMemory::stay_listed(Instant now) {
   Instant before = listed_;
   if (now - before < kListAgainAfter || !listed_.compare_exchange_strong(before, now)) {

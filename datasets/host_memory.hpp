@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "base/digest.hpp"
 #include "base/result.hpp"
 #include "base/sealed_memory.hpp"
 #include "base/time.hpp"
@@ -79,5 +80,8 @@ class HostMemory {
   std::optional<Instant> measured_;
   std::uint64_t left_ = 0;
 };
+
+/// A key of memory that no other process joins.
+[[nodiscard]] Digest unshared_key();
 
 }  // namespace mayfly::datasets

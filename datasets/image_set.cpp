@@ -19,6 +19,7 @@
 #include "datasets/decoded_images.hpp"
 #include "datasets/encoded_images.hpp"
 #include "datasets/encoded_set.hpp"
+#include "datasets/host_memory.hpp"
 #include "datasets/image_store.hpp"
 #include "datasets/jpeg.hpp"
 #include "datasets/peer_stores.hpp"
@@ -156,7 +157,8 @@ Result<DatasetPair> keep_encoded(const Request& request, MeasuredImages measured
   if (request.options.store_bytes > 0) {
     const auto training =
         static_cast<std::uint64_t>(std::ranges::count(measured.images, false, &EncodedImage::test));
-    TRY_ASSIGN(options.store, ImageStore::join({.key = request.key,
+    const Digest key = request.options.store_is_unshared ? unshared_key() : request.key;
+    TRY_ASSIGN(options.store, ImageStore::join({.key = key,
                                                 .images = training,
                                                 .bytes_max = request.options.store_bytes,
                                                 .folder = {}}));

@@ -1,7 +1,6 @@
 #include "benchmarks/data/data_bench.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,13 +10,13 @@
 #include <thread>
 #include <vector>
 
-#include "base/digest.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "benchmarks/bench_arguments.hpp"
 #include "benchmarks/step/machine_peak.hpp"
+#include "datasets/host_memory.hpp"
 #include "datasets/image_store.hpp"
 #include "datasets/loader.hpp"
 #include "datasets/prepared_store.hpp"
@@ -180,14 +179,12 @@ Result<Opened> open_all(const DataBenchOptions& options) {
   }
   if (options.store_bytes > 0) {
     open.store_bytes = options.store_bytes;
+    open.store_is_unshared = true;  // one of a job that runs would be full already
     TRY_ASSIGN(opened.with_store, datasets::open_dataset(options.data, open));
   }
   if (options.prepared_bytes > 0) {
     const auto side = static_cast<std::uint64_t>(opened.data.train->image_size());
-    Digester key;  // of no other process
-    key.add_value(::getpid());
-    key.add_value(monotonic_now().ns);
-    TRY_ASSIGN(opened.prepared, datasets::PreparedStore::join({.key = key.finish(),
+    TRY_ASSIGN(opened.prepared, datasets::PreparedStore::join({.key = datasets::unshared_key(),
                                                                .sample_bytes = 3 * side * side,
                                                                .bytes_max = options.prepared_bytes,
                                                                .folder = {}}));

@@ -265,6 +265,22 @@ TEST(EncodedSet, AFileThatChangedItsSizeIsAnError) {
   EXPECT_NE(pair.train->read(1, pixels).error().detail.find("has changed"), std::string::npos);
 }
 
+TEST(EncodedSet, AnUnsharedStoreIsNotThatOfTheOthers) {
+  constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;
+  const TemporaryFolder folder;
+  write_folder(some_files(), folder / "set");
+  for (const bool is_unshared : {true, false}) {
+    OpenOptions options = encoded_options();
+    options.store_bytes = kRoom;
+    options.store_is_unshared = is_unshared;
+    const DatasetPair pair = open_image_folder(folder / "set", options).value();
+    read(*pair.train, 3);
+    const auto shared =
+        ImageStore::join({.key = pair.files, .images = 6, .bytes_max = kRoom, .folder = {}});
+    EXPECT_EQ(shared.value()->keeps(3), !is_unshared);
+  }
+}
+
 // Goal: bits do not depend on when a file changed. Method: shorter, longer, and of other pixels in
 // as many bytes; from a tar with a store, which is read and not mapped, cut short.
 TEST(EncodedSet, WhatHasChangedIsNotTakenForACorruptImage) {
