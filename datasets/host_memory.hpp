@@ -1,8 +1,8 @@
 #pragma once
 
-// Memory that the processes of one user on a host share, without a process that owns it and without
-// a file that could stay behind: a memfd, which is found by way of a file that lists the processes
-// that have it, and ends with the last of them, however that ends.
+// Memory that the processes of one user on a host share, without a process that owns it: a memfd,
+// which is found by way of a file that lists the processes that have it, and ends with the last of
+// them, however that ends. If the last one is killed, the list and its lock stay.
 
 #include <atomic>
 #include <cstdint>

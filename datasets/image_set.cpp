@@ -7,6 +7,8 @@
 #include <malloc.h>
 #include <sys/file.h>
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -138,6 +140,20 @@ void warn_of_unequal_sizes(const Request& request, const MeasuredImages& measure
   log::info(request.source + ": " + why + " are decoded while training");
 }
 
+// EncodedSet has 32 bits for the place of a name.
+Result<void> refuse_too_many_names(const Request& request, const EncodedImages& images) {
+  std::array<std::uint64_t, 2> name_bytes{};  // of training and test images
+  for (const EncodedImage& image : images) {
+    name_bytes[image.test ? 1 : 0] += image.file.size();
+  }
+  return std::ranges::max(name_bytes) <= UINT32_MAX
+             ? Result<void>()
+             : Error{Errc::kInvalidInput,
+                     request.source +
+                         " has images whose file names have more than 4 GiB together: give them "
+                         "shorter names"};
+}
+
 Result<DatasetPair> keep_encoded(const Request& request, MeasuredImages measured) {
   const bool skip_corrupt = request.options.skip_corrupt;
   if (measured.images.front().place == ImagePlace::kUnpacked) {
@@ -148,6 +164,7 @@ Result<DatasetPair> keep_encoded(const Request& request, MeasuredImages measured
                      "folder or a plain .tar"};
   }
   TRY(refuse_small_images(request.source, kEncodedSideMin, skip_corrupt, measured));
+  TRY(refuse_too_many_names(request, measured.images));
   warn_of_unequal_sizes(request, measured);
   EncodedSet::Options options;
   options.source = request.source;
