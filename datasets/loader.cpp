@@ -1,8 +1,6 @@
 #include "datasets/loader.hpp"
 
 #include <pthread.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,14 +10,11 @@
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/thread_priority.hpp"
 #include "datasets/preparer.hpp"
 
 namespace mayfly::datasets {
 namespace {
-
-// Threads of this niceness get a tenth of a core while other threads compete for it, and all of an
-// idle one.
-constexpr int kYieldingNiceness = 10;
 
 // Keeps a loader back as LoaderPace says. Any thread.
 class Drag {
@@ -316,10 +311,7 @@ class ThreadedLoader final : public Loader {
     std::snprintf(name, sizeof name, "loader-%u", number);
     ::pthread_setname_np(::pthread_self(), name);
     if (yield_cores_) {
-      // On Linux this affects the calling thread only. A failure only changes which thread runs
-      // first.
-      static_cast<void>(
-          ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kYieldingNiceness));
+      run_with_low_priority();
     }
     std::unique_lock lock(mutex_);
     for (;;) {
