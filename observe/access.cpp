@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "base/check.hpp"
 #include "base/net/addresses.hpp"
@@ -47,15 +48,23 @@ bool knows_key(const Gate& gate, const Query& query) {
          (header.starts_with(kBearer) && are_equal(header.substr(kBearer.size()), gate.key));
 }
 
+/// Names have no case, and a socket of both families gives an IPv4 address in the form of IPv6.
+std::string plain_name(std::string name) {
+  constexpr std::string_view kMapped = "::ffff:";
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const bool is_mapped = name.starts_with(kMapped) && name.find('.') != std::string::npos;
+  return is_mapped ? name.substr(kMapped.size()) : name;
+}
+
 bool is_our_host(const Gate& gate, const std::string& host, const std::string& address) {
   const bool has_port = !host.ends_with(']') && host.find(':') != std::string::npos;
   const Result<Endpoint> endpoint = parse_endpoint(has_port ? host : host + ":80");
   if (!endpoint.ok() || endpoint.value().port != gate.port) {
     return false;
   }
-  const std::string& name = endpoint.value().host;
-  return name == "localhost" || is_loopback(name) || name == address ||
-         std::find(gate.names.begin(), gate.names.end(), name) != gate.names.end();
+  const std::string name = plain_name(endpoint.value().host);
+  return name == "localhost" || is_loopback(name) || name == plain_name(address) ||
+         std::ranges::find(gate.names, name, plain_name) != gate.names.end();
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ class RunFollower {
   [[nodiscard]] std::uint64_t event_bytes() const { return events_.offset; }
   [[nodiscard]] std::uint64_t metric_bytes() const { return metrics_.offset; }
   [[nodiscard]] std::uint64_t member_bytes() const { return members_.offset; }
+  [[nodiscard]] bool has_summary() const { return !summary_seen_.empty(); }
 
  private:
   explicit RunFollower(const std::string& path);

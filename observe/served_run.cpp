@@ -49,7 +49,7 @@ bool ServedRun::poll() {
 std::string ServedRun::position() const {
   return std::to_string(follower_->event_bytes()) + "-" +
          std::to_string(follower_->metric_bytes()) + "-" +
-         std::to_string(follower_->member_bytes());
+         std::to_string(follower_->member_bytes()) + (follower_->has_summary() ? "-ended" : "");
 }
 
 const std::string& ServedRun::state() {

@@ -121,6 +121,12 @@ std::string sentence_of(const RecoveryRecord& r) {
     return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
                        r.step_ms);
   }
+  if (r.cause == elastic::ChangeCause::kGroupFailed) {  // nobody has to be lost for that
+    return fmt::format(
+        "the workers formed again after step {} ({}): next step after {:.0f} ms, {} microbatches "
+        "redone",
+        r.step, r.detail, r.step_ms, r.redone_microbatches);
+  }
   return fmt::format(
       "worker {} lost after step {}: the others re-formed in {:.0f} ms, next step after {:.0f} ms, "
       "{} microbatches redone",

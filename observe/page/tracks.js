@@ -593,8 +593,12 @@ class SpeedTrack extends LaneTrack {
 
   lanes() {
     const members = this.board.run.state.members.filter(m => m.speeds.length > 0);
-    this.fastest = Math.min(...members.flatMap(m => m.speeds.map(s => s[1])));
-    this.slowest = Math.max(...members.flatMap(m => m.speeds.map(s => s[1])));
+    this.fastest = Infinity;  // by a loop: there may be more speeds than a call takes arguments
+    this.slowest = -Infinity;
+    for (const [, ms] of members.flatMap(m => m.speeds)) {
+      this.fastest = Math.min(this.fastest, ms);
+      this.slowest = Math.max(this.slowest, ms);
+    }
     this.legend.textContent = !members.length ? '' : this.slowest === this.fastest ?
       `${number(this.fastest, 1)} ms` :
       `light: ${number(this.fastest, 1)} ms, dark: ` +

@@ -23,14 +23,20 @@ int status_of(const Query& query) {
 }
 
 TEST(Access, OnlyOurOwnNamesAreAnswered) {
-  for (const char* host :
-       {"127.0.0.1:7001", "localhost:7001", "[::1]:7001", "10.0.0.7:7001", "head.example:7001"}) {
+  for (const char* host : {"127.0.0.1:7001", "localhost:7001", "[::1]:7001", "10.0.0.7:7001",
+                           "head.example:7001", "Head.Example:7001", "LOCALHOST:7001"}) {
     EXPECT_EQ(status_of(query("/api/state?run=0", host)), 0) << host;
   }
   for (const char* host : {"evil.example:7001", "10.0.0.8:7001", "127.0.0.1:7002", "127.0.0.1", "",
                            "localhost.evil.example:7001", "head.example:7001:7001", "[::1"}) {
     EXPECT_EQ(status_of(query("/", host)), 421) << host;
   }
+}
+
+TEST(Access, AnIPv4AddressOfASocketOfBothFamiliesIsThatAddress) {
+  const std::string own = "::ffff:10.0.0.7";
+  EXPECT_EQ(refusal(gate(), query("/api/state?run=0", "10.0.0.7:7001"), own), 0);
+  EXPECT_EQ(refusal(gate(), query("/api/state?run=0", "10.0.0.8:7001"), own), 421);
 }
 
 TEST(Access, NumbersNeedTheKey) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "base/net/sockets.hpp"
@@ -209,6 +210,16 @@ TEST(ServedRun, SendsWhatAPageLacks) {
   const std::string detail = run.detail(2, 4);
   EXPECT_THAT(header_of(detail), HasSubstr("\"level\":0,\"count\":5"));
   EXPECT_THAT(header_of(run.detail(1'000'000, 5)), HasSubstr("\"count\":0"));
+}
+
+TEST(ServedRun, ThatHasEndedIsNewsThoughNoRecordCame) {
+  const RunFolder folder;
+  folder.add_steps(1, 3);
+  ServedRun run(RunFollower::open(folder.path()).value());
+  const std::string before = run.position();
+  std::ofstream(folder.path() + "/summary.json") << R"({"outcome": "done"})";
+  EXPECT_TRUE(run.poll());
+  EXPECT_NE(run.position(), before);
 }
 
 }  // namespace
