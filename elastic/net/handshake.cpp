@@ -206,9 +206,6 @@ Result<FirstSession> open_first_session(const std::vector<std::string>& endpoint
   while (true) {
     std::optional<Error> failure;
     for (std::size_t i = 0; i < endpoints.size(); ++i) {
-      if (is_called_off && is_called_off()) {
-        return Error{Errc::kAborted, "told to go before there was a coordinator"};
-      }
       const Instant now = monotonic_now();
       const Instant until = deadline - now > attempt_max ? now + attempt_max : deadline;
       Attempt attempt = ask(endpoints[i], token, hello, until);
@@ -218,6 +215,9 @@ Result<FirstSession> open_first_session(const std::vector<std::string>& endpoint
       failure = attempt.failure;
       if (attempt.is_final) {
         return *std::move(failure);
+      }
+      if (is_called_off && is_called_off()) {
+        return Error{Errc::kAborted, "told to go before there was a coordinator"};
       }
     }
     if (!failure || monotonic_now() + kRetryDelay >= deadline) {

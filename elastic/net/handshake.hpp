@@ -53,7 +53,7 @@ struct FirstSession {
 /// How a new worker finds a coordinator that takes it in: asks one after the other, round and round
 /// until the deadline, while none listens or those that do are not in charge. Sleeps in between.
 /// kRefused with the reason if one refuses for good; otherwise the failure of the last attempt.
-/// kAborted soon after `is_called_off` says so, which is asked between attempts.
+/// kAborted soon after `is_called_off` says so, which is asked after each attempt that fails.
 [[nodiscard]] Result<FirstSession> open_first_session(
     const std::vector<std::string>& endpoints, ByteSpan token, const Hello& hello, Instant deadline,
     const std::function<bool()>& is_called_off = {});
