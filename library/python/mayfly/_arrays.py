@@ -56,16 +56,16 @@ class ArrayJob(BaseJob):
         # The library reads and writes their memory, so nobody may free it.
         self._kept = [(what, arrays, dict(arrays)) for what, arrays in
                       (("parameters", parameters), ("buffers", buffers), ("state", self.state))]
-        self._core.register(_described(parameters), _described(buffers))
-        self._core.register_metrics(metrics)
-        self._set_state()
-        state_bytes = sum(array.nbytes for array in self.state.values())
-        microbatch = microbatch_of(batch, microbatch)
-        self._options = {
-            "data_name": data_name.encode(), "train_samples": samples,
-            "steps": steps_of(samples, batch, epochs, steps), "global_batch": batch,
-            "microbatch": microbatch,
-            "optimizer_bytes": state_bytes + 1024 * (len(self.state) + 8)}
+        with self._core.closed_on_failure():
+            self._core.register(_described(parameters), _described(buffers))
+            self._core.register_metrics(metrics)
+            self._set_state()
+            state_bytes = sum(array.nbytes for array in self.state.values())
+            self._options = {
+                "data_name": data_name.encode(), "train_samples": samples,
+                "steps": steps_of(samples, batch, epochs, steps), "global_batch": batch,
+                "microbatch": microbatch_of(batch, microbatch),
+                "optimizer_bytes": state_bytes + 1024 * (len(self.state) + 8)}
 
     def _check_kept(self):
         for what, arrays, kept in self._kept:

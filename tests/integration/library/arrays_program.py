@@ -1,7 +1,7 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
-replaces_state | handlers | stays]."""
+replaces_state | handlers | stays | retries]."""
 import ctypes
 import os
 import signal
@@ -34,6 +34,13 @@ if how == "read_only":
     parameters["bias"].setflags(write=False)
 if how == "swapped":
     parameters["bias"] = numpy.zeros(1, ">f4")
+if how == "retries":
+    try:
+        mayfly.ArrayJob({"bias": numpy.zeros(1, ">f4")}, samples=SAMPLES, batch=32, steps=1)
+        sys.exit("an array in another byte order was not refused")
+    except mayfly.Refused as error:
+        refused = error  # kept with all that its traceback holds, as a notebook does
+        print("refused:", refused, flush=True)
 mask = numpy.triu(numpy.full((4, 4), -numpy.inf, numpy.float32), 1)
 lowest = numpy.full(1, numpy.inf, numpy.float32)
 

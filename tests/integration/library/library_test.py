@@ -812,6 +812,11 @@ def wrong_arrays():
         code = run.wait()
         expect(code != 0 and words in run.logs(), f"{how}: {code}\n{run.logs()}")
         run.remove()
+    run = Run(QUIET + ["--workers", "1"], program=[  # after a refusal another job can be made
+        PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40", "retries"])
+    summary = run.finish()
+    expect(summary["steps"] == 40 and "refused: array bias" in run.logs(), run.logs())
+    run.remove()
 
 
 def handlers():
