@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "base/log.hpp"
