@@ -301,7 +301,8 @@ Result<StartingState> state_to_rejoin_with(const WorkerParts& parts, StartingSta
 /// newest checkpoint of the job, or that which the job is resumed from, if its coordinator has that
 /// and no member has the state. kRefused if what it has is of another job.
 Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
-                          const elastic::MemberClient& client, StartingState& start) {
+                          const elastic::MemberClient& client, const LeaveSignals& signals,
+                          StartingState& start) {
   const bool has_state = start.checkpoint.has_value();
   const bool may_lack_state = client.joins_late() || !config.launched;
   if (!has_state && !may_lack_state && !config.resume.empty()) {
@@ -315,8 +316,8 @@ Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, con
   question.has_state = has_state;
   question.is_foreign = start.is_foreign;
   question.digest = start.checkpoint.value_or(Digest{});
-  Result<std::optional<nn::CheckpointFiles>> better =
-      ask_for_better_state(coordinator_endpoints(config), token, question);
+  Result<std::optional<nn::CheckpointFiles>> better = ask_for_better_state(
+      coordinator_endpoints(config), token, question, [&signals] { return signals.asked(); });
   if (!better.ok()) {
     return Error{better.error().code,
                  fmt::format("the coordinator at {} refuses this worker: {}; start it without "
@@ -382,7 +383,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     }
     if (start.state.committed <= first_step) {  // each time: all others may be gone meanwhile
       const Result<void> settled =
-          settle_state(config, parts, token.value(), *joined.value(), start);
+          settle_state(config, parts, token.value(), *joined.value(), signals, start);
       if (!settled.ok()) {
         return fail(settled.error(), kExitUsage);
       }

@@ -224,7 +224,8 @@ Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client) {
     return {};
   }
   TransferQuestion question;
-  TRY_ASSIGN(auto files, ask_for_better_state(coordinator_endpoints(config_), token_, question));
+  TRY_ASSIGN(auto files, ask_for_better_state(coordinator_endpoints(config_), token_, question,
+                                              [this] { return signals_->asked(); }));
   if (!files) {
     return {};
   }

@@ -231,7 +231,8 @@ Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, Byte
 }  // namespace
 
 Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
-    const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question) {
+    const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question,
+    const std::function<bool()>& gives_up) {
   const Instant deadline = monotonic_now() + kAskTimeout;
   while (true) {
     bool is_answered = false;
@@ -248,7 +249,7 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
       }
       is_answered = is_answered || answer.ok();
     }
-    if (is_answered || monotonic_now() >= deadline) {
+    if (is_answered || monotonic_now() >= deadline || gives_up()) {
       return std::optional<nn::CheckpointFiles>();
     }
     std::this_thread::sleep_for(kAskAgainAfter);

@@ -85,10 +85,12 @@ class CheckpointUploader {
 };
 
 /// Asks these coordinators what a worker should start with: a checkpoint, or nothing if what it has
-/// is right. Again for up to a minute as long as none answers; then nothing. kRefused with the
-/// coordinator's reason if what it has is wrong.
+/// is right. Again for up to a minute as long as none answers, and `gives_up` (asked in between)
+/// does not say that this worker is to leave; then nothing. kRefused with the coordinator's reason
+/// if what it has is wrong.
 [[nodiscard]] Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
-    const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question);
+    const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question,
+    const std::function<bool()>& gives_up);
 
 /// Writes checkpoints on a thread of its own, so that a slow disk does not stop the step. A failure
 /// (disk full) is a record, and the first of its cause a warning; training goes on and the last
