@@ -96,9 +96,10 @@ HWY_INLINE void add_moments(std::size_t pixels, Vec sum, Vec mean, Vec centred, 
   }
 }
 
-/// Not Max: on x86 that turns NaN into 0, and a network that has gone wrong would look healthy.
+/// In this order: x86 returns the second operand if either is NaN, so NaN stays NaN, and a network
+/// that has gone wrong does not look healthy.
 HWY_INLINE Vec relu(Vec x) {
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(Tag())), x);
+  return hn::Max(hn::Zero(Tag()), x);
 }
 
 /// The gradient where the ReLU's input affine(x) is positive. The same expression as in the forward

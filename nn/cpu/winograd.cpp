@@ -12,6 +12,7 @@
 #include "nn/cpu/winograd_gemm-inl.hpp"
 #include "nn/cpu/winograd_rows-inl.hpp"
 #include "nn/cpu/winograd_transforms-inl.hpp"
+#include "nn/cpu/winograd_weights-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace mayfly::nn::cpu::HWY_NAMESPACE {
@@ -29,7 +30,6 @@ struct Pass {
       each = scratch;
       scratch += layout.rings();
     }
-    strip = scratch;
   }
 
   const WinogradShape& shape;
@@ -37,8 +37,12 @@ struct Pass {
   std::size_t tiles;
   float* matrices[4];
   float* rings[2];
-  float* strip;
 
+  /// multiply() has used up its rows of input when it stores them, if one vector or two are a whole
+  /// row: then the results may take their place, and less passes through the caches.
+  [[nodiscard]] bool works_in_place() const {
+    return shape.in_channels == shape.out_channels && shape.out_channels <= 2 * lanes();
+  }
   [[nodiscard]] std::size_t slots(const TileRows& rows) const { return rows.count * tiles; }
   [[nodiscard]] Plane plane(std::size_t channels, std::size_t channel) const {
     return {channels / kBlock, shape.size, channel};
@@ -122,25 +126,179 @@ class PatchRings {
   std::size_t row_floats_;
 };
 
+/// Brings the rows of pixels that the next batch reads and overwrites into the cache, a part of
+/// them with each product of matrices, which leaves the memory idle. For narrow layers, whose
+/// products are too short for the processor to do so on its own; tensors of wide ones would
+/// displace the weights.
+template <typename T>
+class RowsAhead {
+ public:
+  explicit RowsAhead(const Pass& pass)
+      : pass_(pass),
+        row_bytes_(pass.shape.size * kBlock * sizeof(T)),
+        is_narrow_(std::max(pass.shape.in_channels, pass.shape.out_channels) < kWideChannels) {}
+
+  /// A tensor; null for one that the pass does without. It may have been added before.
+  void add(const void* tensor, std::size_t channels) {
+    const auto* const data = static_cast<const char*>(tensor);
+    const auto is_known = [&](const Tensor& other) { return other.data == data; };
+    if (!is_narrow_ || std::any_of(tensors_, tensors_ + count_, is_known) || data == nullptr) {
+      return;
+    }
+    tensors_[count_++] = {data, channels / kBlock};
+    blocks_ += channels / kBlock;
+  }
+  /// `rows` is the batch at hand; the rows after it are brought by that many calls of advance().
+  void begin(const TileRows& rows, std::size_t parts) {
+    const std::size_t all = pass_.shape.images * pass_.tiles;
+    first_ = rows.first + rows.count;
+    rows_ = std::min(pass_.layout.rows_per_batch(), all - first_);
+    const std::size_t bytes = blocks_ * rows_ * kWinogradTile * row_bytes_;
+    lines_per_part_ = (bytes / kLine + parts - 1) / parts;
+    tensor_ = block_ = row_ = 0;
+    piece_ = blocks_ * rows_ > 0 ? piece() : Piece{};
+  }
+  HWY_INLINE void advance() {
+    for (std::size_t left = lines_per_part_; left > 0 && piece_.next < piece_.end;) {
+      for (; left > 0 && piece_.next < piece_.end; --left, piece_.next += kLine) {
+        __builtin_prefetch(piece_.next, 0, kIntoSecondLevel);
+      }
+      if (piece_.next >= piece_.end) {
+        go_on();
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t kWideChannels = 128;
+  static constexpr std::size_t kTensorsMax = 7;
+  static constexpr std::size_t kLine = 64;
+  static constexpr int kIntoSecondLevel = 2;
+
+  struct Tensor {
+    const char* data;
+    std::size_t blocks;
+  };
+  /// Rows of pixels of one row of tiles in one block of channels.
+  struct Piece {
+    const char* next = nullptr;
+    const char* end = nullptr;
+  };
+
+  [[nodiscard]] Piece piece() const {
+    const std::size_t size = pass_.shape.size;
+    const std::size_t image = (first_ + row_) / pass_.tiles;
+    const std::size_t y = (first_ + row_) % pass_.tiles * kWinogradTile;
+    const Tensor& tensor = tensors_[tensor_];
+    const char* begin = tensor.data + ((image * tensor.blocks + block_) * size + y) * row_bytes_;
+    return {begin, begin + std::min(kWinogradTile, size - y) * row_bytes_};
+  }
+  void go_on() {
+    if (++row_ == rows_) {
+      row_ = 0;
+      if (++block_ == tensors_[tensor_].blocks) {
+        block_ = 0;
+        ++tensor_;
+      }
+    }
+    piece_ = tensor_ < count_ ? piece() : Piece{};
+  }
+
+  const Pass& pass_;
+  std::size_t row_bytes_;
+  bool is_narrow_;
+  Tensor tensors_[kTensorsMax] = {};
+  std::size_t count_ = 0;
+  std::size_t blocks_ = 0;  // of all tensors
+  std::size_t first_ = 0;   // rows of tiles
+  std::size_t rows_ = 0;
+  std::size_t lines_per_part_ = 0;
+  std::size_t tensor_ = 0;
+  std::size_t block_ = 0;
+  std::size_t row_ = 0;
+  Piece piece_;
+};
+
+/// Hands the pixels of one tile on that are inside the image.
+template <typename Sink>
+HWY_INLINE void drain_tile(const Vec (&tile)[4][4], std::size_t rows, std::size_t columns,
+                           std::size_t at, std::size_t row_stride, Sink& sink) {
+  if (rows == kWinogradTile && columns == kWinogradTile) {
+#pragma GCC unroll 4
+    for (std::size_t y = 0; y < kWinogradTile; ++y) {
+#pragma GCC unroll 4
+      for (std::size_t x = 0; x < kWinogradTile; ++x) {
+        sink.pixel(at + y * row_stride + x * kBlock, tile[y][x], x % 2);
+      }
+    }
+    return;
+  }
+  HWY_ALIGN float pixels[kWinogradTile * kWinogradTile * kBlock];
+#pragma GCC unroll 4
+  for (std::size_t y = 0; y < kWinogradTile; ++y) {
+#pragma GCC unroll 4
+    for (std::size_t x = 0; x < kWinogradTile; ++x) {
+      hn::Store(tile[y][x], Tag(), pixels + (y * kWinogradTile + x) * lanes());
+    }
+  }
+  for (std::size_t y = 0; y < rows; ++y) {
+    for (std::size_t x = 0; x < columns; ++x) {
+      const Vec value = hn::Load(Tag(), pixels + (y * kWinogradTile + x) * lanes());
+      sink.pixel(at + y * row_stride + x * kBlock, value, 0);
+    }
+  }
+}
+
 /// Transforms a batch's results back and hands them on.
-template <typename T, typename To>
+template <typename Sink, typename To>
 HWY_INLINE void write_results(const Pass& pass, const TileRows& rows, std::size_t channels,
                               const float* points, const To& to) {
   const std::size_t stride = pass.layout.point_stride(channels);
-  const std::size_t row_stride = pass.tiles * kWinogradTile * lanes();
+  const std::size_t size = pass.shape.size;
   for (std::size_t channel = 0; channel < channels; channel += lanes()) {
     const Plane plane = pass.plane(channels, channel);
     for (std::size_t i = 0; i < rows.count; ++i) {
       const float* from = points + i * pass.tiles * channels + channel;
-      for (std::size_t column = 0; column < pass.tiles; ++column) {
-        transform_output_tile(from + column * channels, stride,
-                              pass.strip + column * kWinogradTile * lanes(), row_stride);
-      }
       const std::size_t y = (rows.first + i) % pass.tiles * kWinogradTile;
-      const Strip strip{pass.strip, row_stride, std::min(kWinogradTile, pass.shape.size - y),
-                        pass.shape.size};
-      drain<T>(strip, plane, (rows.first + i) / pass.tiles, y, to);
+      const std::size_t height = std::min(kWinogradTile, size - y);
+      Sink sink(to, plane, (rows.first + i) / pass.tiles, y);
+      for (std::size_t column = 0; column < pass.tiles; ++column) {
+        Vec tile[4][4];
+        transform_output_tile(from + column * channels, stride, tile);
+        if (column == 0) {
+          // Not of the border, where fewer weights count, if there is another one.
+          sink.begin(height > 1 && size > 1 ? tile[1][1] : tile[0][0]);
+        }
+        const std::size_t x = column * kWinogradTile;
+        drain_tile(tile, height, std::min(kWinogradTile, size - x), x * kBlock, size * kBlock,
+                   sink);
+      }
+      sink.finish(height * size, to, channel);
     }
+  }
+}
+
+template <typename T, ReluMask kMask>
+HWY_INLINE void write_masked(const Pass& pass, const TileRows& rows, std::size_t channels,
+                             const float* points, const GradientWrite& to) {
+  if (to.addend != nullptr) {
+    write_results<GradientSink<T, kMask, true>>(pass, rows, channels, points, to);
+  } else {
+    write_results<GradientSink<T, kMask, false>>(pass, rows, channels, points, to);
+  }
+}
+
+template <typename T>
+HWY_INLINE void write_gradient(const Pass& pass, const TileRows& rows, std::size_t channels,
+                               const float* points, const GradientWrite& to) {
+  switch (to.mask) {
+    case ReluMask::kNone: write_masked<T, ReluMask::kNone>(pass, rows, channels, points, to); break;
+    case ReluMask::kAffine:
+      write_masked<T, ReluMask::kAffine>(pass, rows, channels, points, to);
+      break;
+    case ReluMask::kPositive:
+      write_masked<T, ReluMask::kPositive>(pass, rows, channels, points, to);
+      break;
   }
 }
 
@@ -158,113 +316,27 @@ void forward(const WinogradShape& shape, const ActivationRead& from, const float
   const std::size_t in_stride = pass.layout.point_stride(in);
   const std::size_t out_stride = pass.layout.point_stride(out);
   float* const patches = pass.matrices[0];
-  // multiply() has used up its rows of input when it stores them, if one vector or two are a whole
-  // row: then the results may take their place, and half as much passes through the caches.
-  const bool in_place = in == out && out <= 2 * lanes();
-  float* const results = in_place ? patches : pass.matrices[1];
+  float* const results = pass.works_in_place() ? patches : pass.matrices[1];
   if (to.wants_moments) {
     clear(to.moments, out);
   }
   PatchRings rings(pass, in, pass.rings[0]);
+  RowsAhead<T> ahead(pass);
+  ahead.add(from.x, in);
+  ahead.add(to.out, out);
   for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
     rings.for_each_patch<T>(
         rows, from,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
             HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
+    ahead.begin(rows, kWinogradPoints);
     for (std::size_t point = 0; point < kWinogradPoints; ++point) {
-      multiply(patches + point * in_stride, pass.slots(rows), in, transformed + point * in * out,
-               out, results + point * out_stride);
+      ahead.advance();
+      multiply(patches + point * in_stride, pass.slots(rows), in,
+               transformed + point * shape.weight_stride(), out, results + point * out_stride);
     }
-    write_results<T>(pass, rows, out, results, to);
+    write_results<ActivationSink<T>>(pass, rows, out, results, to);
   });
-}
-
-constexpr std::size_t kTaps = 9;  // weights of a kernel
-
-/// The nine taps of a vector of kernels, `stride` floats apart, transformed to 36 points.
-HWY_INLINE void transform_kernels(const float* weights, std::size_t stride, bool rotated, float* to,
-                                  std::size_t point_stride) {
-  const hn::RebindToSigned<Tag> index_tag;
-  const auto index =
-      hn::Mul(hn::Iota(index_tag, 0), hn::Set(index_tag, static_cast<std::int32_t>(stride)));
-  Vec columns[3][6];
-  for (std::size_t x = 0; x < 3; ++x) {
-    Vec in[3];
-    for (std::size_t y = 0; y < 3; ++y) {
-      const std::size_t tap = 3 * y + x;
-      in[y] = hn::GatherIndex(Tag(), weights + (rotated ? kTaps - 1 - tap : tap), index);
-    }
-    weight_transform(in, columns[x]);
-  }
-  for (std::size_t y = 0; y < 6; ++y) {
-    const Vec in[3] = {columns[0][y], columns[1][y], columns[2][y]};
-    Vec out[6];
-    weight_transform(in, out);
-    for (std::size_t x = 0; x < 6; ++x) {
-      hn::Store(out[x], Tag(), to + (6 * y + x) * point_stride);
-    }
-  }
-}
-
-void transform_weights(const WinogradShape& shape, const float* weights, float* transformed) {
-  const std::size_t in = shape.in_channels;
-  const std::size_t out = shape.out_channels;
-  for (std::size_t c = 0; c < in; ++c) {
-    for (std::size_t k = 0; k < out; k += lanes()) {
-      transform_kernels(weights + (k * in + c) * kTaps, in * kTaps, false,
-                        transformed + in_panels(c, k, in, out), in * out);
-    }
-  }
-}
-
-void transform_weights_for_backward(const WinogradShape& shape, const float* weights,
-                                    float* transformed) {
-  const std::size_t in = shape.in_channels;
-  const std::size_t out = shape.out_channels;
-  for (std::size_t k = 0; k < out; ++k) {
-    for (std::size_t c = 0; c < in; c += lanes()) {
-      transform_kernels(weights + (k * in + c) * kTaps, kTaps, true,
-                        transformed + in_panels(k, c, out, in), in * out);
-    }
-  }
-}
-
-/// The sums at the 36 points, matrices [out channel][in channel] in panels, to the flat OIHW
-/// gradient of the kernels of output channel `k` and a vector of input channels from `c`.
-HWY_INLINE void finish_kernels(const WinogradShape& shape, const float* sums, std::size_t k,
-                               std::size_t c, float* gradient) {
-  const hn::RebindToSigned<Tag> index_tag;
-  const auto index =
-      hn::Mul(hn::Iota(index_tag, 0), hn::Set(index_tag, static_cast<std::int32_t>(kTaps)));
-  const std::size_t kernels = shape.in_channels * shape.out_channels;
-  const float* from = sums + in_panels(k, c, shape.out_channels, shape.in_channels);
-  float* const to = gradient + (k * shape.in_channels + c) * kTaps;
-  Vec columns[6][3];
-  for (std::size_t x = 0; x < 6; ++x) {
-    Vec in[6];
-    for (std::size_t y = 0; y < 6; ++y) {
-      in[y] = hn::Load(Tag(), from + (6 * y + x) * kernels);
-    }
-    weight_gradient_transform(in, columns[x]);
-  }
-  for (std::size_t y = 0; y < 3; ++y) {
-    const Vec in[6] = {columns[0][y], columns[1][y], columns[2][y],
-                       columns[3][y], columns[4][y], columns[5][y]};
-    Vec out[3];
-    weight_gradient_transform(in, out);
-    for (std::size_t x = 0; x < 3; ++x) {
-      hn::ScatterIndex(out[x], Tag(), to + 3 * y + x, index);
-    }
-  }
-}
-
-HWY_INLINE void finish_weight_gradient(const WinogradShape& shape, const float* sums,
-                                       float* gradient) {
-  for (std::size_t k = 0; k < shape.out_channels; ++k) {
-    for (std::size_t c = 0; c < shape.in_channels; c += lanes()) {
-      finish_kernels(shape, sums, k, c, gradient);
-    }
-  }
 }
 
 template <typename T>
@@ -276,13 +348,22 @@ void backward(const WinogradShape& shape, const ActivationRead& from, const Grad
   const std::size_t out = shape.out_channels;
   const std::size_t in_stride = pass.layout.point_stride(in);
   const std::size_t out_stride = pass.layout.point_stride(out);
-  auto& [patches, gradient_patches, gradient_tiles, results] = pass.matrices;
+  auto& [patches, gradient_patches, gradient_tiles, others] = pass.matrices;
+  float* const results = pass.works_in_place() ? gradient_patches : others;
   std::fill_n(weight_sums, shape.weight_floats(), 0.0F);
   if (to.mask != ReluMask::kNone) {
     clear(to.sums, in);
   }
   PatchRings rings(pass, in, pass.rings[0]);
   PatchRings gradient_rings(pass, out, pass.rings[1]);
+  RowsAhead<T> ahead(pass);
+  ahead.add(gradient.gradient, out);
+  ahead.add(gradient.through_norm ? gradient.x : nullptr, out);
+  ahead.add(from.x, in);
+  ahead.add(to.out, in);
+  ahead.add(to.addend, in);
+  ahead.add(to.mask == ReluMask::kPositive ? to.relu_output : nullptr, in);
+  ahead.add(to.mask == ReluMask::kNone ? nullptr : to.x, in);
   for_each_batch(pass, [&](const TileRows& rows) HWY_ATTR {
     gradient_rings.for_each_patch<T>(
         rows, gradient,
@@ -294,13 +375,16 @@ void backward(const WinogradShape& shape, const ActivationRead& from, const Grad
         rows, from,
         [&](const float* const(&patch)[6], std::size_t slot, std::size_t channel)
             HWY_ATTR { transform_input_patch(patch, patches + slot * in + channel, in_stride); });
+    ahead.begin(rows, 2 * kWinogradPoints);
     for (std::size_t point = 0; point < kWinogradPoints; ++point) {
+      ahead.advance();
       multiply(gradient_patches + point * out_stride, pass.slots(rows), out,
-               transformed + point * in * out, in, results + point * in_stride);
+               transformed + point * shape.weight_stride(), in, results + point * in_stride);
+      ahead.advance();
       accumulate_outer(gradient_tiles + point * out_stride, out, patches + point * in_stride, in,
-                       pass.slots(rows), weight_sums + point * in * out);
+                       pass.slots(rows), weight_sums + point * shape.weight_stride());
     }
-    write_results<T>(pass, rows, in, results, to);
+    write_gradient<T>(pass, rows, in, results, to);
   });
   finish_weight_gradient(shape, weight_sums, weight_gradient);
 }

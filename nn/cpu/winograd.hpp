@@ -29,10 +29,11 @@ struct WinogradShape {
 
   [[nodiscard]] std::size_t tiles() const { return (size + 3) / 4; }  ///< per side
   [[nodiscard]] std::size_t flat_weight_floats() const { return 9 * in_channels * out_channels; }
+  /// Distance of the transformed weights of two points. Not a power of two: their transforms touch
+  /// all 36 at once, which would all fall into one set of the cache.
+  [[nodiscard]] std::size_t weight_stride() const { return in_channels * out_channels + 16; }
   /// Transformed weights.
-  [[nodiscard]] std::size_t weight_floats() const {
-    return kWinogradPoints * in_channels * out_channels;
-  }
+  [[nodiscard]] std::size_t weight_floats() const { return kWinogradPoints * weight_stride(); }
   /// Floats of working memory for any pass.
   [[nodiscard]] std::size_t scratch_floats() const;
 };
@@ -70,7 +71,7 @@ inline constexpr std::size_t kWinogradPatch = 6;  ///< input pixels that they de
 /// Narrow layers have little to keep; the weights of wide ones come from further away.
 [[nodiscard]] inline std::size_t batch_tiles_wanted(const WinogradShape& shape) {
   const std::size_t channels = std::max(shape.in_channels, shape.out_channels);
-  return channels >= 128 ? 96 : channels > 16 ? 16 : 48;
+  return channels >= 128 ? 96 : channels > 16 ? 16 : 32;
 }
 
 /// Consecutive tile rows, counted through all images.
@@ -106,12 +107,8 @@ class WinogradLayout {
   [[nodiscard]] std::size_t rings() const {
     return kWinogradPatch * ring_row_pixels() * (channels_ + kLine);
   }
-  /// A row of tiles of one vector of channels.
-  [[nodiscard]] std::size_t strip() const {
-    return tiles_ * kWinogradTile * kWinogradTile * kLine + kLine;
-  }
-  /// Four sets of matrices, two of rings, a strip.
-  [[nodiscard]] std::size_t total() const { return 4 * matrices() + 2 * rings() + strip(); }
+  /// Four sets of matrices, two of rings.
+  [[nodiscard]] std::size_t total() const { return 4 * matrices() + 2 * rings(); }
 
  private:
   static constexpr std::size_t kLine = 16;         // floats per cache line, and lanes at most

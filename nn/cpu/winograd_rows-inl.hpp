@@ -70,138 +70,106 @@ HWY_INLINE void fill_row(const GradientRead& from, const Plane& plane, std::size
   }
 }
 
-/// The valid pixels of a row of tiles, after the transform.
-struct Strip {
-  const float* pixels;
-  std::size_t row_stride;  // in floats
-  std::size_t rows;
-  std::size_t width;
+// What is done with the pixels of a row of tiles of one vector of channels, after the transform. A
+// sink is made for each row. begin() receives a value like those that follow; pixel() one pixel and
+// its place `at` from the row's first one, with different chains (0, 1) for neighbours, so that
+// sums need not wait for each other; finish() the number of pixels.
 
-  [[nodiscard]] HWY_INLINE const float* at(std::size_t y, std::size_t x) const {
-    return pixels + y * row_stride + x * lanes();
+/// Stores a convolution's output and takes its moments.
+template <typename T>
+class ActivationSink {
+ public:
+  HWY_INLINE ActivationSink(const ActivationWrite& to, const Plane& plane, std::size_t image,
+                            std::size_t y)
+      : out_(static_cast<T*>(to.out) + plane.row(image, y)) {}
+
+  HWY_INLINE void begin(Vec similar) { pivot_ = similar; }
+
+  HWY_INLINE void pixel(std::size_t at, Vec value, std::size_t chain) {
+    store(value, out_ + at);
+    const Vec centred = hn::Sub(value, pivot_);
+    sums_[chain] = hn::Add(sums_[chain], value);
+    squares_[chain] = hn::MulAdd(centred, centred, squares_[chain]);
   }
+
+  HWY_INLINE void finish(std::size_t pixels, const ActivationWrite& to, std::size_t channel) {
+    if (to.wants_moments) {
+      add_moments(pixels, hn::Add(sums_[0], sums_[1]), pivot_, hn::Add(squares_[0], squares_[1]),
+                  channel, to.moments);
+    }
+  }
+
+ private:
+  T* out_;
+  Vec sums_[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
+  Vec squares_[2] = {hn::Zero(Tag()), hn::Zero(Tag())};  // of the distances from the pivot
+  Vec pivot_ = hn::Zero(Tag());
 };
 
-/// Calls visit(y, x, chain) for all pixels; neighbours have different chains (0, 1), so that sums
-/// need not wait for each other.
-template <typename Visit>
-HWY_INLINE void for_each_pixel(const Strip& strip, const Visit& visit) {
-  for (std::size_t y = 0; y < strip.rows; ++y) {
-    std::size_t x = 0;
-    for (; x + 2 <= strip.width; x += 2) {
-      visit(y, x, 0);
-      visit(y, x + 1, 1);
-    }
-    if (x < strip.width) {
-      visit(y, x, 0);
-    }
-  }
-}
-
-HWY_INLINE void add_strip_moments(const Strip& strip, Vec sum, std::size_t channel,
-                                  const ChannelSums& to) {
-  const std::size_t pixels = strip.rows * strip.width;
-  const Vec mean = hn::Mul(sum, hn::Set(Tag(), 1.0F / static_cast<float>(pixels)));
-  Vec centred[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
-  for_each_pixel(strip, [&](std::size_t y, std::size_t x, int chain) HWY_ATTR {
-    const Vec d = hn::Sub(hn::Load(Tag(), strip.at(y, x)), mean);
-    centred[chain] = hn::MulAdd(d, d, centred[chain]);
-  });
-  add_moments(pixels, sum, mean, hn::Add(centred[0], centred[1]), channel, to);
-}
-
-template <typename T>
-HWY_INLINE void drain(const Strip& strip, const Plane& plane, std::size_t image, std::size_t y0,
-                      const ActivationWrite& to) {
-  T* out = static_cast<T*>(to.out) + plane.row(image, y0);
-  const std::size_t out_stride = plane.size * kBlock;
-  Vec sums[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
-  for_each_pixel(strip, [&](std::size_t y, std::size_t x, int chain) HWY_ATTR {
-    const Vec value = hn::Load(Tag(), strip.at(y, x));
-    store(value, out + y * out_stride + x * kBlock);
-    sums[chain] = hn::Add(sums[chain], value);
-  });
-  if (to.wants_moments) {
-    add_strip_moments(strip, hn::Add(sums[0], sums[1]), plane.channel, to.moments);
-  }
-}
-
-/// `masked(at, gradient, x)` is the gradient through the ReLU.
-template <typename T, typename Masked>
-HWY_INLINE void drain_masked(const Strip& strip, const Plane& plane, std::size_t first,
-                             const GradientWrite& to, const Masked& masked) {
-  const std::size_t stride = plane.size * kBlock;
-  const Vec mean = hn::LoadU(Tag(), to.mean + plane.channel);
-  Vec sums[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
-  Vec products[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
-  for_each_pixel(strip, [&](std::size_t y, std::size_t x, int chain) HWY_ATTR {
-    const std::size_t at = first + y * stride + x * kBlock;
-    const Vec value = load(static_cast<const T*>(to.x) + at);
-    const Vec g = masked(at, hn::Load(Tag(), strip.at(y, x)), value);
-    store(g, static_cast<T*>(to.out) + at);
-    sums[chain] = hn::Add(sums[chain], g);
-    products[chain] = hn::MulAdd(g, hn::Sub(value, mean), products[chain]);
-  });
-  add_to(to.sums.first + plane.channel, hn::Add(sums[0], sums[1]));
-  add_to(to.sums.second + plane.channel, hn::Add(products[0], products[1]));
-}
-
-template <typename T>
-HWY_INLINE void drain_unmasked(const Strip& strip, const Plane& plane, std::size_t first,
-                               const GradientWrite& to) {
-  const std::size_t stride = plane.size * kBlock;
-  for_each_pixel(strip, [&](std::size_t y, std::size_t x, int) HWY_ATTR {
-    const std::size_t at = first + y * stride + x * kBlock;
-    Vec g = hn::Load(Tag(), strip.at(y, x));
-    if (to.addend != nullptr) {
-      g = hn::Add(g, load(static_cast<const T*>(to.addend) + at));
-    }
-    store(g, static_cast<T*>(to.out) + at);
-  });
-}
-
-template <typename T, bool kHasAddend>
-HWY_INLINE void drain_positive(const Strip& strip, const Plane& plane, std::size_t first,
-                               const GradientWrite& to) {
-  drain_masked<T>(strip, plane, first, to, [&](std::size_t at, Vec g, Vec) HWY_ATTR {
+/// Stores the gradient of a convolution's input: with the shortcut's part, masked, and summed.
+template <typename T, ReluMask kMask, bool kHasAddend>
+class GradientSink {
+ public:
+  HWY_INLINE GradientSink(const GradientWrite& to, const Plane& plane, std::size_t image,
+                          std::size_t y)
+      : out_(static_cast<T*>(to.out) + plane.row(image, y)) {
+    const std::size_t first = plane.row(image, y);
     if constexpr (kHasAddend) {
-      g = hn::Add(g, load(static_cast<const T*>(to.addend) + at));
+      addend_ = static_cast<const T*>(to.addend) + first;
     }
-    const auto active = hn::Gt(load(static_cast<const T*>(to.relu_output) + at), hn::Zero(Tag()));
-    return hn::IfThenElseZero(active, g);
-  });
-}
-
-template <typename T, bool kHasAddend>
-HWY_INLINE void drain_affine(const Strip& strip, const Plane& plane, std::size_t first,
-                             const GradientWrite& to) {
-  const Vec scale = hn::LoadU(Tag(), to.affine.scale + plane.channel);
-  const Vec shift = hn::LoadU(Tag(), to.affine.shift + plane.channel);
-  drain_masked<T>(strip, plane, first, to, [&](std::size_t at, Vec g, Vec x) HWY_ATTR {
-    if constexpr (kHasAddend) {
-      g = hn::Add(g, load(static_cast<const T*>(to.addend) + at));
+    if constexpr (kMask == ReluMask::kPositive) {
+      relu_output_ = static_cast<const T*>(to.relu_output) + first;
     }
-    return masked_by_affine(g, x, scale, shift);
-  });
-}
-
-template <typename T>
-HWY_INLINE void drain(const Strip& strip, const Plane& plane, std::size_t image, std::size_t y0,
-                      const GradientWrite& to) {
-  const std::size_t first = plane.row(image, y0);
-  const bool has_addend = to.addend != nullptr;
-  switch (to.mask) {
-    case ReluMask::kNone: drain_unmasked<T>(strip, plane, first, to); break;
-    case ReluMask::kAffine:
-      has_addend ? drain_affine<T, true>(strip, plane, first, to)
-                 : drain_affine<T, false>(strip, plane, first, to);
-      break;
-    case ReluMask::kPositive:
-      has_addend ? drain_positive<T, true>(strip, plane, first, to)
-                 : drain_positive<T, false>(strip, plane, first, to);
-      break;
+    if constexpr (kMask == ReluMask::kAffine) {
+      scale_ = hn::LoadU(Tag(), to.affine.scale + plane.channel);
+      shift_ = hn::LoadU(Tag(), to.affine.shift + plane.channel);
+    }
+    if constexpr (kMask != ReluMask::kNone) {
+      x_ = static_cast<const T*>(to.x) + first;
+      mean_ = hn::LoadU(Tag(), to.mean + plane.channel);
+    }
   }
-}
+
+  HWY_INLINE void begin(Vec) {}
+
+  HWY_INLINE void pixel(std::size_t at, Vec gradient, std::size_t chain) {
+    if constexpr (kHasAddend) {
+      gradient = hn::Add(gradient, load(addend_ + at));
+    }
+    if constexpr (kMask == ReluMask::kNone) {
+      store(gradient, out_ + at);
+    } else {
+      const Vec x = load(x_ + at);
+      if constexpr (kMask == ReluMask::kPositive) {
+        const auto active = hn::Gt(load(relu_output_ + at), hn::Zero(Tag()));
+        gradient = hn::IfThenElseZero(active, gradient);
+      } else {
+        gradient = masked_by_affine(gradient, x, scale_, shift_);
+      }
+      store(gradient, out_ + at);
+      sums_[chain] = hn::Add(sums_[chain], gradient);
+      products_[chain] = hn::MulAdd(gradient, hn::Sub(x, mean_), products_[chain]);
+    }
+  }
+
+  HWY_INLINE void finish(std::size_t, const GradientWrite& to, std::size_t channel) {
+    if constexpr (kMask != ReluMask::kNone) {
+      add_to(to.sums.first + channel, hn::Add(sums_[0], sums_[1]));
+      add_to(to.sums.second + channel, hn::Add(products_[0], products_[1]));
+    }
+  }
+
+ private:
+  T* out_;
+  const T* addend_ = nullptr;
+  const T* relu_output_ = nullptr;
+  const T* x_ = nullptr;
+  Vec scale_ = hn::Zero(Tag());
+  Vec shift_ = hn::Zero(Tag());
+  Vec mean_ = hn::Zero(Tag());
+  Vec sums_[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
+  Vec products_[2] = {hn::Zero(Tag()), hn::Zero(Tag())};
+};
 
 }  // namespace
 }  // namespace mayfly::nn::cpu::HWY_NAMESPACE

@@ -20,21 +20,21 @@ HWY_BEFORE_NAMESPACE();
 namespace mayfly::nn::cpu::HWY_NAMESPACE {
 namespace {
 
-/// out = B^T in, of six values.
+/// out = B^T in, of six values. As many additions as fused multiply-adds: processors that have
+/// units for each (Zen 4) then use both.
 HWY_INLINE void input_transform(const Vec (&in)[6], Vec (&out)[6]) {
   const Vec four = hn::Set(Tag(), 4.0F);
-  const Vec five = hn::Set(Tag(), 5.0F);
   const Vec two = hn::Set(Tag(), 2.0F);
-  out[0] = hn::MulAdd(four, in[0], hn::NegMulAdd(five, in[2], in[4]));
   const Vec even = hn::NegMulAdd(four, in[2], in[4]);
   const Vec odd = hn::NegMulAdd(four, in[1], in[3]);
-  out[1] = hn::Add(even, odd);
-  out[2] = hn::Sub(even, odd);
   const Vec even2 = hn::Sub(in[4], in[2]);
   const Vec odd2 = hn::Sub(in[3], in[1]);
+  out[0] = hn::MulAdd(four, hn::Sub(in[0], in[2]), even2);
+  out[1] = hn::Add(even, odd);
+  out[2] = hn::Sub(even, odd);
   out[3] = hn::MulAdd(two, odd2, even2);
   out[4] = hn::NegMulAdd(two, odd2, even2);
-  out[5] = hn::MulAdd(four, in[1], hn::NegMulAdd(five, in[3], in[5]));
+  out[5] = hn::NegMulAdd(four, odd2, hn::Sub(in[5], in[3]));
 }
 
 /// out = A^T in: six values to four.
@@ -144,9 +144,9 @@ HWY_INLINE void transform_gradient_tile(const float* const (&rows)[6], float* to
   }
 }
 
-/// 36 points to a tile of 4x4 pixels at `to`, whose rows are `row_stride` floats apart.
-HWY_INLINE void transform_output_tile(const float* points, std::size_t point_stride, float* to,
-                                      std::size_t row_stride) {
+/// 36 points to a tile of 4x4 pixels, [row][column].
+HWY_INLINE void transform_output_tile(const float* points, std::size_t point_stride,
+                                      Vec (&tile)[4][4]) {
   Vec columns[6][4];  // [column of points][row]
 #pragma GCC unroll 6
   for (std::size_t x = 0; x < 6; ++x) {
@@ -161,12 +161,7 @@ HWY_INLINE void transform_output_tile(const float* points, std::size_t point_str
   for (std::size_t y = 0; y < 4; ++y) {
     const Vec in[6] = {columns[0][y], columns[1][y], columns[2][y],
                        columns[3][y], columns[4][y], columns[5][y]};
-    Vec out[4];
-    output_transform(in, out);
-#pragma GCC unroll 4
-    for (std::size_t x = 0; x < 4; ++x) {
-      hn::Store(out[x], Tag(), to + y * row_stride + x * lanes());
-    }
+    output_transform(in, tile[y]);
   }
 }
 
