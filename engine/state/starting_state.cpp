@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "base/file.hpp"
 #include "base/try_assign.hpp"
@@ -39,6 +41,26 @@ Result<InitialWeights> from_checkpoint(const std::string& path, const std::strin
   return InitialWeights{checkpoint.path, std::move(checkpoint.files[nn::kModelFile])};
 }
 
+/// What is other in the order of samples than it was for the checkpoint; "" if nothing. The
+/// position in it is the number of steps times their size.
+std::string samples_remark(const Job& job, const nn::CheckpointInfo& info, Step committed) {
+  if (committed == Step{0}) {
+    return {};
+  }
+  for (const char* name : {"global_batch", "seed"}) {
+    const auto is_named = [name](const auto& field) { return field.first == name; };
+    const auto theirs = std::ranges::find_if(info.fingerprint, is_named);
+    const auto ours = std::ranges::find_if(job.fingerprint, is_named);
+    if (theirs != info.fingerprint.end() && ours != job.fingerprint.end() && *theirs != *ours) {
+      return fmt::format(
+          "the checkpoint was written with {} {}, this job has {}: some samples are left out or "
+          "repeated in the epoch in which it goes on",
+          name, theirs->second, ours->second);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout& layout,
@@ -64,17 +86,22 @@ Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout&
   start.state = std::move(state);
   start.checkpoint = info.digest;
   start.is_foreign = info.fingerprint != job.fingerprint;
+  std::vector<std::string> remarks;
+  if (std::string remark = samples_remark(job, info, start.state.committed); !remark.empty()) {
+    remarks.push_back(std::move(remark));
+  }
   const std::optional<nn::LossScale> scale = first_loss_scale(job.dtype);
   std::optional<nn::LossScale>& kept = start.state.loss_scale;
   if (!scale.has_value() && kept.has_value()) {  // computed in fp16 until now
-    start.remark = fmt::format("the checkpoint's loss scale of 2^{} is dropped: dtype is {}",
-                               kept->exponent, nn::name_of(job.dtype));
+    remarks.push_back(fmt::format("the checkpoint's loss scale of 2^{} is dropped: dtype is {}",
+                                  kept->exponent, nn::name_of(job.dtype)));
     kept.reset();
   } else if (scale.has_value() && !kept.has_value()) {  // and not until now
-    start.remark =
-        fmt::format("the checkpoint has no loss scale: in fp16 it begins at 2^{}", scale->exponent);
+    remarks.push_back(fmt::format("the checkpoint has no loss scale: in fp16 it begins at 2^{}",
+                                  scale->exponent));
     kept = scale;
   }
+  start.remark = fmt::format("{}", fmt::join(remarks, "; "));
   return start;
 }
 

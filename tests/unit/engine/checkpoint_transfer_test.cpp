@@ -253,6 +253,25 @@ TEST_F(Receiving, ExponentsThatNoSumCanHaveAreNotBegunWith) {
   }
 }
 
+TEST_F(Receiving, AnotherBatchOrSeedThanTheCheckpointsIsRemarked) {
+  const ReductionLayout layout = layout_of(job->model);
+  nn::ModelState state = starting_state(*job, layout).value().state;
+  const auto remark_of = [&](const char* name, Step committed) {
+    state.committed = committed;
+    Fingerprint theirs = job->fingerprint;
+    for (auto& field : theirs) {
+      field.second = field.first == name ? "7" : field.second;
+    }
+    const nn::CheckpointFiles made =
+        nn::encode_checkpoint(job->model, state, job->config.seed, theirs);
+    return state_of_checkpoint(*job, layout, made, "it").value().remark;
+  };
+  EXPECT_NE(remark_of("global_batch", Step{5}).find("global_batch 7"), std::string::npos);
+  EXPECT_NE(remark_of("seed", Step{5}).find("seed 7"), std::string::npos);
+  EXPECT_EQ(remark_of("backend", Step{5}), "");
+  EXPECT_EQ(remark_of("global_batch", Step{0}), "");  // no sample was used
+}
+
 // As after the loss of a coordinator between the two.
 TEST_F(Receiving, OneThatIsThereButWasNotNamedTheLatestIsNamedWhenItIsOffered) {
   const std::string checkpoints = job->config.run_dir + "/checkpoints";
