@@ -14,26 +14,14 @@
 namespace mayfly {
 namespace {
 
-Result<void> write_all(int fd, ByteSpan content, const std::string& path) {
-  while (!content.empty()) {
-    const ssize_t n = ::write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      return file_error("cannot write", path);
-    }
-    content = content.subspan(static_cast<std::size_t>(n));
-  }
-  return {};
-}
-
 Result<void> write_and_sync(const std::string& path, ByteSpan content) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) {
     return file_error("cannot create", path);
   }
-  TRY(write_all(fd.get(), content, path));
+  if (write_all(fd.get(), content) < content.size()) {
+    return file_error("cannot write", path);
+  }
   if (::fsync(fd.get()) != 0) {
     return file_error("cannot sync", path);
   }
@@ -50,6 +38,19 @@ void sync_parent(const std::string& path) {
 }
 
 }  // namespace
+
+std::size_t write_all(int fd, ByteSpan content) {
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = ::write(fd, content.data() + done, content.size() - done);
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    } else if (n == 0 || errno != EINTR) {
+      break;
+    }
+  }
+  return done;
+}
 
 Error file_error(const std::string& what, const std::string& path) {
   const bool is_no_path = errno == ELOOP || errno == ENOTDIR || errno == ENAMETOOLONG;

@@ -25,6 +25,10 @@ namespace mayfly {
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, ByteSpan content);
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, std::string_view content);
 
+/// Writes all of `content` to an open file, however little of it the system takes at a time.
+/// Returns the bytes that were written: fewer, with errno set, if it failed.
+[[nodiscard]] std::size_t write_all(int fd, ByteSpan content);
+
 /// The path of the running program, or "mayfly" if the system does not provide it.
 [[nodiscard]] std::string own_program();
 

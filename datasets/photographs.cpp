@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -35,17 +34,8 @@ Result<void> write_new_file(const std::string& path, ByteSpan content) {
   if (!fd.valid()) {
     return file_error("cannot create", path);
   }
-  while (!content.empty()) {
-    const ssize_t n = ::write(fd.get(), content.data(), content.size());
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      return file_error("cannot write", path);
-    }
-    content = content.subspan(static_cast<std::size_t>(n));
-  }
-  return {};
+  return write_all(fd.get(), content) == content.size() ? Result<void>()
+                                                        : file_error("cannot write", path);
 }
 
 /// Writes the images of a set, several threads beside each other.

@@ -75,21 +75,14 @@ bool ViewLogFile::append(ByteSpan record, bool durable) {
     }
   }
   const int fd = fd_->get();  // replaced only by this thread
-  std::size_t done = 0;
-  while (done < record.size()) {
-    const ssize_t n = ::write(fd, record.data() + done, record.size() - done);
-    if (n < 0 && errno == EINTR) {
-      continue;
+  const std::size_t done = write_all(fd, record);
+  if (done < record.size()) {
+    complain("cannot write " + path_ + ": " + os_text());
+    if (done > 0 && ::ftruncate(fd, static_cast<off_t>(bytes_)) != 0) {
+      complain("cannot take back a torn record of " + path_ + ": " + os_text());
+      bytes_ += done;
     }
-    if (n < 0) {
-      complain("cannot write " + path_ + ": " + os_text());
-      if (done > 0 && ::ftruncate(fd, static_cast<off_t>(bytes_)) != 0) {
-        complain("cannot take back a torn record of " + path_ + ": " + os_text());
-        bytes_ += done;
-      }
-      return false;
-    }
-    done += static_cast<std::size_t>(n);
+    return false;
   }
   bytes_ += done;
   if (durable) {

@@ -92,17 +92,6 @@ Result<void> send_file(int fd, const std::string& root, const std::string& name,
   return send_digest(fd, digester.finish());
 }
 
-Result<void> write_all(int fd, ByteSpan bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) {
-      return io_error("write", path);
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
-  }
-  return {};
-}
-
 }  // namespace
 
 Bytes encode(const DataHead& head) {
@@ -275,7 +264,9 @@ Result<bool> IncomingData::receive_file(int fd,
     const std::uint64_t count = std::min<std::uint64_t>(size - position_.bytes, chunk.size());
     const std::span<std::byte> target = std::span(chunk).first(count);
     TRY(receive_exactly(fd, target, transfer_deadline()));
-    TRY(write_all(file.get(), target, path));
+    if (write_all(file.get(), target) < target.size()) {
+      return io_error("write", path);
+    }
     digester_->add(target);
     position_.bytes += count;
     received_ += count;

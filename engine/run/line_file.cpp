@@ -5,6 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
+
+#include "base/file.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -50,22 +53,15 @@ Result<void> LineFile::append(std::string_view record) {
     whole += '\n';
   }
   const off_t before = ::lseek(fd_.get(), 0, SEEK_END);
-  std::size_t done = 0;
-  while (done < whole.size()) {
-    const ssize_t n = ::write(fd_.get(), whole.data() + done, whole.size() - done);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      const Error failure = os_error("cannot write", path_);
-      if (done > 0 && ::ftruncate(fd_.get(), before) != 0) {
-        return Error{Errc::kIo, failure.detail + "; its last record is torn"};
-      }
-      return failure;
-    }
-    done += static_cast<std::size_t>(n);
+  const std::size_t done = write_all(fd_.get(), std::as_bytes(std::span(whole)));
+  if (done == whole.size()) {
+    return {};
   }
-  return {};
+  const Error failure = os_error("cannot write", path_);
+  if (done > 0 && ::ftruncate(fd_.get(), before) != 0) {
+    return Error{Errc::kIo, failure.detail + "; its last record is torn"};
+  }
+  return failure;
 }
 
 }  // namespace mayfly::engine
