@@ -231,8 +231,14 @@ void FormationStop::attach(std::shared_ptr<CommSignal> comm) {
   }
 }
 
-// How long a wait for a key lasts before the thread looks whether the formation was stopped.
-constexpr milliseconds kStoreSlice{20};
+// How long a wait for a key lasts before the thread looks whether the formation was stopped: at
+// first, and at most, each twice the last one. The store of a job ends the wait itself when the
+// view is over, and every wait costs it a message.
+constexpr Duration kFirstStoreSlice = milliseconds(20);
+constexpr Duration kStoreSliceMax = seconds(1);
+
+// How long a store may take to answer for a key that is set; it may be on another host.
+constexpr Duration kStoreAnswerMax = seconds(1);
 
 // The keys of a view in its store.
 class MeetingPlace {
@@ -248,9 +254,10 @@ class MeetingPlace {
   }
 
   Result<NcclUniqueId> learn(Instant deadline, const FormationStop& stop) const {
-    while (!stop.aborted()) {
-      const Instant slice = std::min(deadline, monotonic_now() + kStoreSlice);
-      const Result<Bytes> got = spec_.store->get(prefix_ + "id", slice);
+    for (Duration slice = kFirstStoreSlice; !stop.aborted();
+         slice = std::min(2 * slice, kStoreSliceMax)) {
+      const Result<Bytes> got =
+          spec_.store->get(prefix_ + "id", std::min(deadline, monotonic_now() + slice));
       NcclUniqueId id{};
       if (got.ok() && got.value().size() == id.size()) {
         std::ranges::copy(got.value(), id.begin());
@@ -271,18 +278,30 @@ class MeetingPlace {
     return given_up(spec_.view);
   }
 
-  // A member that has not arrived.
+  // A member that has not arrived. First the store is asked for ourselves: one that does not answer
+  // that says nothing of the others.
   std::optional<MemberId> missing() const {
+    if (!ask_for(value(spec_.rank)).ok()) {
+      return std::nullopt;
+    }
     for (std::uint32_t rank = 0; rank < spec_.peers.size(); ++rank) {
-      const Result<Bytes> there = spec_.store->get(here(rank), monotonic_now());
-      if (!there.ok()) {
-        return spec_.peers[rank].member;
+      if (rank == value(spec_.rank)) {
+        continue;
+      }
+      if (const Result<void> there = ask_for(rank); !there.ok()) {
+        const bool is_absent = there.error().code == Errc::kDeadline;
+        return is_absent ? std::optional(spec_.peers[rank].member) : std::nullopt;
       }
     }
     return std::nullopt;
   }
 
  private:
+  Result<void> ask_for(std::uint32_t rank) const {
+    TRY(spec_.store->get(here(rank), monotonic_now() + kStoreAnswerMax));
+    return {};
+  }
+
   std::string here(std::uint32_t rank) const { return fmt::format("{}here/{}", prefix_, rank); }
 
   const GroupSpec& spec_;
@@ -341,7 +360,7 @@ Result<std::unique_ptr<LiveComm>> form_comm(const std::shared_ptr<NcclRuntime>& 
     return comm;
   }
   Error error = std::move(formed).error();
-  if (error.code == Errc::kDeadline && spec.store != nullptr) {
+  if (error.code == Errc::kDeadline && spec.peers.size() > 1) {
     error.culprit = MeetingPlace(spec).missing();
   }
   return error;

@@ -22,6 +22,9 @@ namespace mayfly::collectives::test {
 /// The rendezvous of all views.
 class LocalStore final : public RendezvousStore {
  public:
+  /// How long an answer is on its way, as from a store on another host.
+  Duration answers_after{};
+
   Result<void> set(const std::string& key, ByteSpan value) override {
     const std::lock_guard lock(mutex_);
     values_[key] = Bytes(value.begin(), value.end());
@@ -30,8 +33,11 @@ class LocalStore final : public RendezvousStore {
   }
   Result<Bytes> get(const std::string& key, Instant deadline) override {
     const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
+    const Instant answer = monotonic_now() + answers_after;
+    std::this_thread::sleep_for(std::min(answer, deadline) - monotonic_now());
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, until, [&] { return values_.contains(key); })) {
+    if (answer > deadline ||
+        !changed_.wait_until(lock, until, [&] { return values_.contains(key); })) {
       return Error{Errc::kDeadline, "nobody has set " + key};
     }
     return values_.at(key);

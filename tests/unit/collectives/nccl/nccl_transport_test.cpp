@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -74,6 +76,7 @@ TEST(NcclTransport, ADeathWhileFormingEndsItWhereNcclSeesIt) {
 
 TEST(NcclTransport, ASilentDeathWhileFormingEndsAtTheDeadlineAndNamesTheMissing) {
   FakeMembers members(3);
+  members.store.answers_after = milliseconds(5);
   members.fakes[0]->script.sees_deaths = false;
   on_each(2, [&](std::uint32_t rank) {
     if (rank == 1) {
@@ -90,6 +93,34 @@ TEST(NcclTransport, ASilentDeathWhileFormingEndsAtTheDeadlineAndNamesTheMissing)
   // The next view is not disturbed.
   auto groups = members.form(2, 2);
   on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(late()).ok()); });
+}
+
+TEST(NcclTransport, NobodyIsNamedIfAllHaveArrived) {
+  FakeMembers members(2);
+  members.store.answers_after = milliseconds(5);
+  for (test::FakeNccl* const fake : members.fakes) {
+    fake->script.init_polls = std::numeric_limits<int>::max();
+    fake->script.sees_deaths = false;
+  }
+  on_each(2, [&](std::uint32_t rank) {
+    if (rank == 0) {
+      until([&] { return members.store.has("here/1"); });
+    }
+    const Error error = error_of(members.transports[rank]->form(
+        members.spec(1, rank, 2), monotonic_now() + milliseconds(100)));
+    EXPECT_EQ(error.code, Errc::kDeadline);
+    EXPECT_EQ(error.culprit, std::nullopt);
+  });
+}
+
+TEST(NcclTransport, NobodyIsNamedIfTheStoreDoesNotAnswer) {
+  FakeMembers members(2);
+  members.store.answers_after = seconds(60);
+  members.fakes[0]->script.sees_deaths = false;
+  const Error error = error_of(
+      members.transports[0]->form(members.spec(1, 0, 2), monotonic_now() + milliseconds(20)));
+  EXPECT_EQ(error.code, Errc::kDeadline);
+  EXPECT_EQ(error.culprit, std::nullopt);
 }
 
 TEST(NcclTransport, RankZeroThatDoesNotComeIsNamed) {
