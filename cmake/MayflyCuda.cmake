@@ -5,6 +5,17 @@
 set(MAYFLY_CUDA "" CACHE STRING "ON: fail without CUDA and NCCL; OFF: do not look for them")
 set(MAYFLY_NVCC_FOUND OFF)
 set(MAYFLY_NCCL_FOUND OFF)
+
+# mayfly_version_in(HEADER PREFIX OUTPUT_VARIABLE): MAJOR.MINOR, as the header defines PREFIX_MAJOR
+# and PREFIX_MINOR.
+function(mayfly_version_in header prefix output_variable)
+  foreach(part MAJOR MINOR)
+    file(STRINGS ${header} line REGEX "define ${prefix}_${part} ")
+    string(REGEX MATCH "[0-9]+" ${part} "${line}")
+  endforeach()
+  set(${output_variable} ${MAJOR}.${MINOR} PARENT_SCOPE)
+endfunction()
+
 if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
   find_package(CUDAToolkit 12.0 QUIET)
@@ -17,15 +28,24 @@ if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   if(CUDAToolkit_NVCC_EXECUTABLE AND TARGET CUDA::cudart_static)
     set(MAYFLY_NVCC_FOUND ON)
   endif()
+  # NCCL, of a version that has communicators that do not block.
   if(MAYFLY_NVCC_FOUND AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
-    set(MAYFLY_NCCL_FOUND ON)
+    mayfly_version_in(${NCCL_INCLUDE_DIR}/nccl.h NCCL nccl_version)
+    if(nccl_version VERSION_GREATER_EQUAL 2.14)
+      set(MAYFLY_NCCL_FOUND ON)
+    else()
+      message(STATUS "NCCL ${nccl_version} is too old: backend nccl is left out")
+    endif()
+  endif()
+  if(MAYFLY_NCCL_FOUND)
     add_library(NCCL::nccl UNKNOWN IMPORTED GLOBAL)
     set_target_properties(NCCL::nccl PROPERTIES
       IMPORTED_LOCATION ${NCCL_LIBRARY}
       INTERFACE_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR}
       INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
   elseif(MAYFLY_CUDA)
-    message(FATAL_ERROR "MAYFLY_CUDA is ON, but nvcc, the CUDA runtime or NCCL was not found")
+    message(FATAL_ERROR
+            "MAYFLY_CUDA is ON, but nvcc, the CUDA runtime or NCCL 2.14 or newer was not found")
   endif()
 endif()
 
@@ -37,11 +57,8 @@ if(MAYFLY_NVCC_FOUND)
   find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR} ENV CUDNN_HOME
                PATH_SUFFIXES lib lib64)
   if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY)
-    foreach(part MAJOR MINOR)
-      file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h line REGEX "define CUDNN_${part} ")
-      string(REGEX MATCH "[0-9]+" cudnn_${part} "${line}")
-    endforeach()
-    if("${cudnn_MAJOR}.${cudnn_MINOR}" VERSION_GREATER_EQUAL 9.11)
+    mayfly_version_in(${CUDNN_INCLUDE_DIR}/cudnn_version.h CUDNN cudnn_version)
+    if(cudnn_version VERSION_GREATER_EQUAL 9.11)
       set(MAYFLY_CUDNN_FOUND ON)
       add_library(CUDNN::cudnn UNKNOWN IMPORTED GLOBAL)
       set_target_properties(CUDNN::cudnn PROPERTIES
@@ -49,7 +66,7 @@ if(MAYFLY_NVCC_FOUND)
         INTERFACE_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR};${CUDAToolkit_INCLUDE_DIRS}"
         INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${CUDNN_INCLUDE_DIR};${CUDAToolkit_INCLUDE_DIRS}")
     else()
-      message(STATUS "cuDNN ${cudnn_MAJOR}.${cudnn_MINOR} is too old: device cuda is left out")
+      message(STATUS "cuDNN ${cudnn_version} is too old: device cuda is left out")
     endif()
   endif()
   if(MAYFLY_CUDA AND NOT MAYFLY_CUDNN_FOUND)

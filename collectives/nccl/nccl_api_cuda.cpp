@@ -115,8 +115,6 @@ class CudaNcclApi final : public NcclApi {
     std::memcpy(&name, id.data(), sizeof name);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    config.splitShare = 0;
-    config.shrinkShare = 0;
     auto* const handle = new CommHandle();  // freed by destroy() or abort()
     comm = handle;
     return nccl_status(ncclCommInitRankConfig(&handle->comm, static_cast<int>(size), name,
