@@ -12,8 +12,7 @@ using std::chrono::microseconds;
 
 Errc code_of(NcclStatus status) {
   switch (status) {
-    case NcclStatus::kRemoteError:
-    case NcclStatus::kSystemError: return Errc::kPeerLost;
+    case NcclStatus::kRemoteError: return Errc::kPeerLost;
     case NcclStatus::kBadCall: return Errc::kInvalidInput;
     default: return Errc::kIo;
   }

@@ -22,7 +22,7 @@ enum class NcclStatus {
   kSuccess,
   kInProgress,   ///< a non-blocking call goes on, an event has not happened yet
   kRemoteError,  ///< a peer is gone, or a connection to it
-  kSystemError,  ///< a system call failed beneath
+  kSystemError,  ///< a system call failed on this host, such as for want of shared memory
   kDeviceError,  ///< CUDA failed; after most errors nothing more works in this process
   kInternalError,
   kBadCall  ///< wrong arguments or wrong use

@@ -253,7 +253,7 @@ TEST(CommLifecycle, TheFirstReasonStays) {
 
 TEST(CommLifecycle, SaysWhatKindOfErrorItWas) {
   const std::vector<std::pair<NcclStatus, Errc>> kinds{
-      {NcclStatus::kRemoteError, Errc::kPeerLost}, {NcclStatus::kSystemError, Errc::kPeerLost},
+      {NcclStatus::kRemoteError, Errc::kPeerLost}, {NcclStatus::kSystemError, Errc::kIo},
       {NcclStatus::kDeviceError, Errc::kIo},       {NcclStatus::kInternalError, Errc::kIo},
       {NcclStatus::kBadCall, Errc::kInvalidInput},
   };

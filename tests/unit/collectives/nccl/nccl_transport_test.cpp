@@ -134,8 +134,9 @@ TEST(NcclTransport, RankZeroThatDoesNotComeIsNamed) {
 TEST(NcclTransport, AFailedInitIsReportedAndTheNextViewForms) {
   FakeMembers members(2);
   members.fakes[0]->script.init_answer = NcclStatus::kSystemError;
-  EXPECT_EQ(error_of(members.transports[0]->form(members.spec(1, 0, 2), late())).code,
-            Errc::kPeerLost);
+  const Error error = error_of(members.transports[0]->form(members.spec(1, 0, 2), late()));
+  EXPECT_EQ(error.code, Errc::kIo);
+  EXPECT_EQ(error.culprit, std::nullopt) << "the system's error is this host's";
   members.fakes[0]->script = {};
   EXPECT_EQ(members.form(2, 2).size(), 2U);
 }
