@@ -15,7 +15,7 @@ namespace mayfly::collectives {
 
 /// What a module needs to know to make its transport.
 struct ModuleOptions {
-  std::string bind_host = "127.0.0.1";  ///< name or address of the interface to use
+  std::string bind_host = "127.0.0.1";  ///< own address, or a name of it: its interface is used
   int device = 0;                       ///< index of the GPU, where the module uses one
   bool is_shared = false;               ///< another process of this machine uses that GPU, too
   bool share_cores = false;  ///< others compute on our cores while we wait: give way to them

@@ -199,6 +199,18 @@ std::optional<std::string> address_of_interface(const std::string& name) {
   return std::string();
 }
 
+std::string interface_of(const std::string& host) {
+  const Result<std::vector<std::string>> addresses = resolve_host(host);
+  if (addresses.ok()) {
+    for (const InterfaceAddress& each : interface_addresses()) {
+      if (std::ranges::count(addresses.value(), each.address) > 0) {
+        return each.interface.substr(0, each.interface.find(':'));  // "eth0:1" is one of its labels
+      }
+    }
+  }
+  return {};
+}
+
 std::string default_address() {
   // RFC 5737 and RFC 3849: addresses of no host, so only the default route leads there.
   for (const char* nobody : {"192.0.2.1", "2001:db8::1"}) {

@@ -57,6 +57,9 @@ using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 /// The numeric address of the network interface `name`: IPv4 if it has one, else an IPv6 address
 /// that is not link-local, else an empty text. Nothing if there is no interface of that name.
 [[nodiscard]] std::optional<std::string> address_of_interface(const std::string& name);
+/// The reverse: the name of the network interface that has `host`, an address or a name of this
+/// host. Empty if there is none.
+[[nodiscard]] std::string interface_of(const std::string& host);
 
 /// The address of the default route's interface, else the first of own_addresses(), else 127.0.0.1:
 /// the one at which others most likely reach this host.

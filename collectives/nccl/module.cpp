@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 #include <nccl.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 
+#include "base/net/addresses.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/nccl/nccl_api.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
@@ -31,8 +32,18 @@ Result<void> probe() {
 
 /// NCCL refuses two members on one GPU unless they seem to be on two machines.
 void take_own_host_id() {
-  const std::string name = fmt::format("mayfly-{}", ::getpid());
+  std::random_device random;
+  const std::string name = fmt::format("mayfly-{:08x}{:08x}", random(), random());
   ::setenv("NCCL_HOSTID", name.c_str(), 0);
+}
+
+/// Where a machine has several networks NCCL's own choice may be one that other members do not
+/// reach.
+void use_interface_of(const std::string& bind_host) {
+  const std::string name = interface_of(bind_host);
+  if (!name.empty() && name != "lo") {
+    ::setenv("NCCL_SOCKET_IFNAME", ("=" + name).c_str(), 0);
+  }
 }
 
 Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
@@ -40,6 +51,7 @@ Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
   if (options.is_shared) {
     take_own_host_id();
   }
+  use_interface_of(options.bind_host);  // before NCCL looks, which it does once
   TRY_ASSIGN(std::unique_ptr<NcclApi> api, make_cuda_nccl_api(options.device));
   return make_nccl_transport(std::move(api),
                              fmt::format("nccl:{}:{}", options.bind_host, options.device));

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -362,6 +363,11 @@ Result<std::unique_ptr<LiveComm>> form_comm(const std::shared_ptr<NcclRuntime>& 
   Error error = std::move(formed).error();
   if (error.code == Errc::kDeadline && spec.peers.size() > 1) {
     error.culprit = MeetingPlace(spec).missing();
+    if (!error.culprit) {
+      const char* const interface = std::getenv("NCCL_SOCKET_IFNAME");
+      error.detail += fmt::format("; NCCL's network interface (NCCL_SOCKET_IFNAME) is {}",
+                                  interface == nullptr ? "its own choice" : interface);
+    }
   }
   return error;
 }

@@ -54,6 +54,15 @@ TEST(OwnAddresses, AnInterfaceIsKnownByItsName) {
   EXPECT_EQ(address_of_interface("no-interface"), std::nullopt);
 }
 
+TEST(OwnAddresses, BelongToAnInterface) {
+  EXPECT_EQ(interface_of("127.0.0.1"), "lo");
+  EXPECT_EQ(interface_of("192.0.2.1"), "") << "an address of no host";
+  EXPECT_EQ(interface_of("no.such.host.invalid"), "");
+  for (const std::string& own : own_addresses()) {
+    EXPECT_NE(interface_of(own), "") << own;
+  }
+}
+
 TEST(OwnAddresses, NoneIsLoopback) {
   for (const std::string& address : own_addresses()) {
     EXPECT_FALSE(is_loopback(address)) << address;

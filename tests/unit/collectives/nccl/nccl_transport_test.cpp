@@ -5,6 +5,7 @@
 #include <atomic>
 #include <limits>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -110,6 +111,7 @@ TEST(NcclTransport, NobodyIsNamedIfAllHaveArrived) {
         members.spec(1, rank, 2), monotonic_now() + milliseconds(100)));
     EXPECT_EQ(error.code, Errc::kDeadline);
     EXPECT_EQ(error.culprit, std::nullopt);
+    EXPECT_NE(error.detail.find("NCCL_SOCKET_IFNAME"), std::string::npos) << error.detail;
   });
 }
 
