@@ -56,10 +56,15 @@ for line in LINES:
 print(SAID, file=sys.stderr)
 sys.exit(CODE)
 """
-LOSS = '[{"cause": "lost", "step_ms": 700}]'
-SUMMARY = f"""[ -z "$folder" ] ||
-  echo '{{"steps": 120, "final_digest": "%s", "recoveries": {LOSS}}}' \\
-  >"$folder/summary.json"
+SUMMARY = """[ -z "$folder" ] || case $folder in
+*elastic) digest=%s
+  for kind in joined joined joined lost joined; do
+    echo '{"kind": "'$kind'"}' >>"$folder/events.jsonl"
+  done;;
+*) digest=%s;;
+esac
+[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "'$digest'", "membership_changes": 2,
+    "recoveries": [{"cause": "lost", "step_ms": 700}]}' >"$folder/summary.json"
 """
 
 
@@ -73,7 +78,7 @@ class GpuCheckTest(unittest.TestCase):
         build = {"commit": "a" * 40, "uncommitted_changes": False}
         (self.folder / "build.json").write_text(json.dumps(build))
         self.program("gpu_tests", TESTS % (1, 0, "passed", 0))
-        self.program("mayfly", MAYFLY % (SUMMARY % "1234"))
+        self.program("mayfly", MAYFLY % (SUMMARY % ("1234", "1234")))
 
     def program(self, name, text):
         path = self.folder / "bin" / name
@@ -167,10 +172,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(self.results(report)["elasticity"], "passed")
 
     def test_another_digest_is_a_failure(self):
-        self.program("mayfly", MAYFLY % (
-            "case $folder in *elastic) word=5;; *) word=4;; esac\n"
-            """[ -z "$folder" ] || echo '{"steps": 120, "final_digest": "'$word'"}' """
-            """>"$folder/summary.json"\n"""))
+        self.program("mayfly", MAYFLY % (SUMMARY % ("5", "4")))
         code, _, report = self.check()
         self.assertEqual(code, 1)
         self.assertEqual(self.results(report)["repetition"], "passed", report)
@@ -178,8 +180,16 @@ class GpuCheckTest(unittest.TestCase):
         for name in ("elasticity", "nccl_elasticity", "fp16"):
             self.assertIn("digest 5 instead of 4", report["checks"][name]["reason"])
 
+    def test_a_worker_that_never_joined_is_a_failure(self):
+        self.program("mayfly", MAYFLY % (SUMMARY.replace("lost joined", "lost") % ("1234", "1234")))
+        code, _, report = self.check()
+        self.assertEqual(code, 1)
+        self.expect_whole(report)
+        for name in ("elasticity", "nccl_elasticity", "fp16"):
+            self.assertIn("1 losses and 0 joins", report["checks"][name]["reason"])
+
     def test_losses_that_differ_from_the_cpus_are_a_failure(self):
-        self.program("mayfly", (MAYFLY % (SUMMARY % "1234")).replace("2.5001", "2.51"))
+        self.program("mayfly", (MAYFLY % (SUMMARY % ("1234", "1234"))).replace("2.5001", "2.51"))
         code, _, report = self.check()
         self.assertEqual(code, 1)
         self.assertIn("losses differ by 4.00e-03", report["checks"]["against_cpu"]["reason"])
