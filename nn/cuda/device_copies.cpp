@@ -68,10 +68,12 @@ void GradientCopy::settle() {
 }
 
 Result<void> copy_to_device(const TrainingSet& set, void* pixels, void* table, Stream stream) {
-  const auto copy = [stream](void* to, const void* from, std::size_t bytes) {
-    return check(
-        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream)),
-        "copying the training set to the device");
+  const auto copy = [on = static_cast<cudaStream_t>(stream)](void* to, const void* from,
+                                                             std::size_t bytes) -> Result<void> {
+    constexpr const char* kWhat = "copying the training set to the device";
+    TRY(check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, on), kWhat));
+    // The memory is used again for what follows, and CUDA may read it later even if it is pageable.
+    return check(cudaStreamSynchronize(on), kWhat);
   };
   Result<void> read =
       read_in_pieces(set, [&](std::size_t first, std::span<const std::uint8_t> piece) {

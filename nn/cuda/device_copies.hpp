@@ -59,8 +59,8 @@ class GradientCopy {
 };
 
 /// Copies all images of a training set, and the table of their normalised values, to where the
-/// device has room for them. On `stream`, from pageable memory: when it returns CUDA has taken
-/// everything. Fails as reading does; kUnsupported if the device refuses.
+/// device has room for them, on `stream`; when it returns they are there. Fails as reading does;
+/// kUnsupported if the device refuses.
 [[nodiscard]] Result<void> copy_to_device(const TrainingSet& set, void* pixels, void* table,
                                           Stream stream);
 
