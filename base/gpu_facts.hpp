@@ -21,7 +21,7 @@ struct GpuFacts {
   int device = 0;            ///< index of the GPU to use; the fields below describe it
   int capability = 0;        ///< compute capability, 10 * major + minor; 0: no such device
   std::string name;          ///< its model name
-  std::string bus;           ///< its bus address, which is unique on a machine
+  std::string uuid;          ///< of the GPU, or of the slice (MIG) that this process sees of it
 };
 
 /// The oldest GPU that our kernels are built for: compute capability 8.0.

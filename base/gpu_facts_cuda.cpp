@@ -1,8 +1,7 @@
 // The probe; the only part of base that needs CUDA, in a library of its own.
 
 #include <cuda_runtime_api.h>
-
-#include <array>
+#include <fmt/format.h>
 
 #include "base/gpu_facts.hpp"
 
@@ -16,10 +15,8 @@ void read_device(GpuFacts& facts) {
   }
   facts.capability = 10 * properties.major + properties.minor;
   facts.name = properties.name;
-  std::array<char, 32> bus{};
-  if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), facts.device) ==
-      cudaSuccess) {
-    facts.bus = bus.data();
+  for (const char byte : properties.uuid.bytes) {
+    facts.uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   }
 }
 

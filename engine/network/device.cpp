@@ -1,5 +1,8 @@
 #include "engine/network/device.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <optional>
 #include <utility>
 
@@ -54,15 +57,25 @@ std::optional<nn::cuda::TrainingSet> training_set_of(const Job& job) {
 
 }  // namespace
 
-Result<std::string> device_identity(const std::string& device) {
+Result<std::string> device_identity(const std::string& device, bool may_differ) {
   TRY_ASSIGN(const DeviceChoice choice, parse_device(device));
   if (!choice.is_cuda) {
     return device;
   }
   TRY_ASSIGN(const CudaModule* const module, load_cuda());
-  const Result<std::string> identity = module->probe(choice.number.value_or(nn::cuda::kAnyDevice));
-  return identity.ok() ? Result<std::string>("cuda, " + identity.value())
-                       : unusable(identity.error());
+  const auto kinds = module->probe(choice.number.value_or(nn::cuda::kAnyDevice));
+  if (!kinds.ok()) {
+    return unusable(kinds.error());
+  }
+  if (kinds.value().size() > 1 && !may_differ) {
+    return unusable(
+        {Errc::kUnsupported,
+         fmt::format("this machine has several kinds of GPU ({}), whose results differ; "
+                     "name one: device cuda:N, or show those of one kind only in "
+                     "CUDA_VISIBLE_DEVICES",
+                     fmt::join(kinds.value(), "; "))});
+  }
+  return fmt::format("cuda, {}", fmt::join(kinds.value(), "; "));
 }
 
 bool takes_any_device(const Job& job) {
@@ -77,7 +90,7 @@ Result<std::unique_ptr<nn::DeviceEngine>> make_gpu_engine(const std::string& dev
     return Error{Errc::kInvalidInput, "device " + device + " is no GPU"};
   }
   TRY_ASSIGN(const CudaModule* const module, load_cuda());
-  request.device = choice.number.value_or(nn::cuda::kAnyDevice);
+  request.device = choice.number.value_or(request.device);
   Result<std::unique_ptr<nn::DeviceEngine>> engine = module->make(model, request);
   return engine.ok() ? std::move(engine) : unusable(engine.error());
 }
@@ -95,6 +108,9 @@ Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
                  job.config.device, job.model,
                  {.microbatch = job.config.microbatch,
                   .dtype = job.dtype,
+                  // What a launcher has put into our own launcher's environment is all its
+                  // workers' alike.
+                  .device = job.config.launched ? nn::cuda::kFreeDevice : nn::cuda::kAnyDevice,
                   .sums_bytes = sums ? device_sums_bytes(layout_of(job.model), job.exact()) : 0,
                   .keeps_state = sums,
                   .training_set = set.has_value() ? &*set : nullptr}));

@@ -17,8 +17,10 @@ namespace mayfly::engine {
 /// What the bits depend on, for the fingerprint and the log: "cpu", or "cuda" with the GPU's name,
 /// its architecture and the version of cuDNN. For cuda this loads the module and asks it whether
 /// this machine is able: kUnsupported, in one line, if this build has no such module or something
-/// is missing. kInvalidInput for an unknown device.
-[[nodiscard]] Result<std::string> device_identity(const std::string& device);
+/// is missing, or if the machine has several kinds of GPU that may be chosen, unless `may_differ`:
+/// then all are told. kInvalidInput for an unknown device.
+[[nodiscard]] Result<std::string> device_identity(const std::string& device,
+                                                  bool may_differ = false);
 
 /// Whether the workers of a job may compute on devices, or with kernels, that give other bits:
 /// where sums are rounded anyway, and nothing compares the results of two workers (audits) or

@@ -99,7 +99,7 @@ Result<datasets::DatasetPair> open_data(const JobConfig& config, DataUse use) {
 
 /// What the bits depend on besides the configuration and the data.
 Result<void> fix_arithmetic(Job& job) {
-  TRY_ASSIGN(job.facts.device, device_identity(job.config.device));
+  TRY_ASSIGN(job.facts.device, device_identity(job.config.device, takes_any_device(job)));
   if (uses_cuda(job.config.device)) {  // networks are not computed by CPU instructions, so any do
     job.facts.isa = "any";
     job.facts.conv_kernels = "cudnn";

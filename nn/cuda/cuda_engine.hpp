@@ -15,12 +15,6 @@
 
 namespace mayfly::nn::cuda {
 
-struct ChosenDevice {
-  int number = 0;
-  DeviceClaim claim;       ///< empty if another worker of this machine has claimed the device
-  bool is_shared = false;  ///< another worker of this machine has claimed it
-};
-
 /// Builds the engine: plans the convolutions, allocates everything, runs a step of zeros once, and
 /// records the graphs. Must be called, and the engine used, on the same thread. `model` must
 /// outlive the engine, which keeps the claim. kInvalidInput for an impossible microbatch;

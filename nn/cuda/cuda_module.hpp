@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "nn/cuda/image_source.hpp"
@@ -16,9 +17,10 @@
 
 namespace mayfly::nn::cuda {
 
-/// The GPU that this process is told to use by its environment, or else one that no other worker of
-/// this machine uses.
-inline constexpr int kAnyDevice = -1;
+/// A GPU that no other worker of this machine uses.
+inline constexpr int kFreeDevice = -1;
+/// The GPU that this process is told to use by its environment, or else a free one.
+inline constexpr int kAnyDevice = -2;
 
 /// What kind of engine is wanted.
 struct EngineRequest {
@@ -36,10 +38,11 @@ struct EngineRequest {
 
 struct CudaModule {
   const char* build;  ///< module_build() of the program that may load it
-  /// Whether this machine can run the engine on a GPU (kAnyDevice: on the first). If so,
-  /// identity_of(): name, architecture and version of cuDNN, which decide the bits; else
-  /// kUnsupported with one line that says what is missing. Cheap; leaves nothing running.
-  Result<std::string> (*probe)(int device);
+  /// Whether this machine can run the engine on a GPU. If so, identity_of() of each kind of GPU
+  /// that it may be (one, if `device` is a number): name, architecture and version of cuDNN, which
+  /// decide the bits; else kUnsupported with one line that says what is missing. Cheap; leaves
+  /// nothing running.
+  Result<std::vector<std::string>> (*probe)(int device);
   /// Builds the engine; it must be used on the same thread. `model` must outlive it. Errors in one
   /// line: as probe(); kRefused if every GPU of this machine is taken; kInvalidInput or
   /// kUnsupported for a microbatch that is impossible or does not fit beside the sums.

@@ -3,11 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,33 +31,82 @@ std::string identity_of(const CudnnFacts& facts) {
                      library_version(facts.found_cudnn));
 }
 
-Result<DeviceClaim> DeviceClaim::take(const std::string& folder, const std::string& bus) {
-  std::string name = bus;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return c == ':' || c == '/'; }, '-');
-  const std::string path = fmt::format("{}/mayfly-gpu-{}.lock", folder, name);
-  int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+Result<std::vector<std::string>> kinds_of(const std::vector<CudnnFacts>& gpus) {
+  std::vector<std::string> kinds;
+  for (const CudnnFacts& gpu : gpus) {
+    std::string kind = identity_of(gpu);
+    if (judge(gpu).ok() && std::ranges::count(kinds, kind) == 0) {
+      kinds.push_back(std::move(kind));
+    }
+  }
+  if (kinds.empty()) {
+    TRY(judge(gpus.front()));
+  }
+  return kinds;
+}
+
+Result<DeviceClaim> DeviceClaim::take(const std::string& folder, const std::string& uuid) {
+  constexpr mode_t kFileMode = 0644;
+  const std::string path = fmt::format("{}/mayfly-gpu-{}.lock", folder, uuid);
+  const auto failed = [&path] {
+    return Error{Errc::kIo, fmt::format("{}: {}", path, std::strerror(errno))};
+  };
+  int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode);
   if (descriptor < 0 && errno == EACCES) {  // another user's: a lock needs no permission to write
     descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   }
   if (descriptor < 0) {
-    return Error{Errc::kIo, fmt::format("{}: {}", path, std::strerror(errno))};
+    return failed();
   }
   UniqueFd lock(descriptor);
+  (void)::fchmod(descriptor, kFileMode);  // whatever our umask is; another user's stays as it is
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Error{Errc::kRefused, fmt::format("another worker uses the GPU at {}", bus)};
+    return errno == EWOULDBLOCK
+               ? Error{Errc::kRefused, fmt::format("another worker has locked {}", path)}
+               : failed();
   }
   return DeviceClaim(std::move(lock));
 }
 
-int local_number() {
-  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
-    const char* const text = std::getenv(name);
-    if (const auto number = number_in(text == nullptr ? "" : text, 0, 1023)) {
+Result<ChosenDevice> claim_free(const std::string& folder, const std::vector<CudnnFacts>& gpus) {
+  Error none{Errc::kRefused,
+             fmt::format("other workers use all {} GPUs of this machine; start fewer, or name one "
+                         "to share: device cuda:N",
+                         gpus.size())};
+  for (const CudnnFacts& gpu : gpus) {
+    if (!judge(gpu).ok()) {
+      continue;
+    }
+    Result<DeviceClaim> claim = DeviceClaim::take(folder, gpu.gpu.uuid);
+    if (claim.ok()) {
+      return ChosenDevice{gpu.gpu.device, std::move(claim).value()};
+    }
+    if (claim.error().code != Errc::kRefused) {
+      none = std::move(claim).error();
+    }
+  }
+  return none;
+}
+
+namespace {
+
+std::optional<int> number_of(const Variables& variables, const char* name) {
+  constexpr int kNumberMax = (1 << 20) - 1;
+  const char* const text = variables(name);
+  return number_in(text == nullptr ? "" : text, 0, kNumberMax);
+}
+
+}  // namespace
+
+int local_number(const Variables& variables) {
+  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}) {
+    if (const auto number = number_of(variables, name)) {
       return *number;
     }
   }
-  return -1;
+  // A batch script has a SLURM_LOCALID, too, and everything that it starts inherits it.
+  const bool is_one_of_several = number_of(variables, "SLURM_STEP_NUM_TASKS").value_or(1) > 1;
+  return is_one_of_several ? number_of(variables, "SLURM_LOCALID").value_or(-1) : -1;
 }
 
 namespace {

@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "base/gpu_facts.hpp"
 #include "base/result.hpp"
@@ -32,13 +34,18 @@ inline constexpr std::size_t kCudnnMin = 91100;
 /// H200, sm_90, cuDNN 9.19.0".
 [[nodiscard]] std::string identity_of(const CudnnFacts& facts);
 
+/// The identities of those of a machine's GPUs that can run the engine, each once. If none can, the
+/// verdict on the first.
+[[nodiscard]] Result<std::vector<std::string>> kinds_of(const std::vector<CudnnFacts>& gpus);
+
 class DeviceClaim {
  public:
   DeviceClaim() = default;
 
-  /// Claims the GPU at `bus` by a lock on a file in `folder`. kRefused if another process, or
-  /// another claim of this one, has it; kIo if there can be no such file.
-  [[nodiscard]] static Result<DeviceClaim> take(const std::string& folder, const std::string& bus);
+  /// Claims a GPU by a lock on a file in `folder`, which every user of the machine may lock.
+  /// kRefused if another process, or another claim of this one, has it; kIo if there can be no such
+  /// file or lock.
+  [[nodiscard]] static Result<DeviceClaim> take(const std::string& folder, const std::string& uuid);
 
  private:
   explicit DeviceClaim(UniqueFd lock) : lock_(std::move(lock)) {}
@@ -46,9 +53,24 @@ class DeviceClaim {
   UniqueFd lock_;
 };
 
-/// The GPU that this process's launcher assigned to it: LOCAL_RANK of torchrun, or the numbers that
-/// Open MPI and Slurm give to the processes of a machine. -1: none of them is set.
-[[nodiscard]] int local_number();
+/// The GPU that a worker uses.
+struct ChosenDevice {
+  int number = 0;
+  DeviceClaim claim;       ///< empty if another worker of this machine has claimed the device
+  bool is_shared = false;  ///< another worker of this machine has claimed it
+};
+
+/// The first of the GPUs that can run the engine and that nobody has claimed. kRefused if all are
+/// claimed, kIo if a claim of those that are not cannot be made. There is one that can.
+[[nodiscard]] Result<ChosenDevice> claim_free(const std::string& folder,
+                                              const std::vector<CudnnFacts>& gpus);
+
+/// The value of an environment variable, or null.
+using Variables = std::function<const char*(const char*)>;
+
+/// This process's number among those of its machine that one launcher has started: LOCAL_RANK of
+/// torchrun, or what Open MPI, mpiexec (MPICH, Intel MPI) and srun say. -1: it is none of several.
+[[nodiscard]] int local_number(const Variables& variables);
 
 /// The largest microbatch, below `microbatch`, whose step needs at most `bytes`; 0 if none does.
 /// The scratch memory of convolutions is assumed to be that in `options` for any size.

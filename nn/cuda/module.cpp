@@ -3,9 +3,12 @@
 #include <cudnn_graph.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/module_file.hpp"
 #include "base/try_assign.hpp"
@@ -18,14 +21,20 @@ namespace {
 
 /// What driver and library report about `device`. Cheap; makes no context on a device.
 CudnnFacts read_cudnn_facts(int device) {
-  return {.gpu = read_gpu_facts(device == kAnyDevice ? 0 : device),
-          .found_cudnn = cudnnGetVersion()};
+  return {.gpu = read_gpu_facts(device), .found_cudnn = cudnnGetVersion()};
 }
 
-Result<std::string> probe(int device) {
-  const CudnnFacts facts = read_cudnn_facts(device);
-  TRY(judge(facts));
-  return identity_of(facts);
+/// Of all visible GPUs, or of the first if there is none.
+std::vector<CudnnFacts> read_all_facts() {
+  std::vector<CudnnFacts> all{read_cudnn_facts(0)};
+  for (int device = 1; device < all.front().gpu.devices; ++device) {
+    all.push_back(read_cudnn_facts(device));
+  }
+  return all;
+}
+
+Result<std::vector<std::string>> probe(int device) {
+  return kinds_of(device >= 0 ? std::vector{read_cudnn_facts(device)} : read_all_facts());
 }
 
 std::string claims_folder() {
@@ -34,46 +43,28 @@ std::string claims_folder() {
   return folder.empty() ? "/tmp" : folder;
 }
 
-Result<ChosenDevice> first_free(int devices) {
-  const std::string folder = claims_folder();
-  for (int device = 0; device < devices; ++device) {
-    const CudnnFacts facts = read_cudnn_facts(device);
-    if (!judge(facts).ok()) {
-      continue;
-    }
-    Result<DeviceClaim> claim = DeviceClaim::take(folder, facts.gpu.bus);
-    if (claim.ok()) {
-      return ChosenDevice{device, std::move(claim).value()};
-    }
-    if (claim.error().code != Errc::kRefused) {
-      return std::move(claim).error();
-    }
-  }
-  return Error{Errc::kRefused,
-               fmt::format("other workers use all {} GPUs of this machine; start fewer, or name "
-                           "one to share: device cuda:N",
-                           devices)};
-}
-
 /// A GPU that the user or the launcher chose may have several workers.
-ChosenDevice named(int device) {
-  Result<DeviceClaim> claim = DeviceClaim::take(claims_folder(), read_cudnn_facts(device).gpu.bus);
+Result<ChosenDevice> named(const CudnnFacts& facts) {
+  TRY(judge(facts));
+  Result<DeviceClaim> claim = DeviceClaim::take(claims_folder(), facts.gpu.uuid);
   if (claim.ok()) {
-    return {device, std::move(claim).value()};
+    return ChosenDevice{facts.gpu.device, std::move(claim).value()};
   }
-  return {device, {}, claim.error().code == Errc::kRefused};
+  return ChosenDevice{facts.gpu.device, {}, claim.error().code == Errc::kRefused};
 }
 
 Result<ChosenDevice> choose(int device) {
-  const CudnnFacts facts = read_cudnn_facts(device);
-  TRY(judge(facts));
-  if (device != kAnyDevice) {
-    return named(device);
+  if (device >= 0) {
+    return named(read_cudnn_facts(device));
   }
-  if (const int number = local_number(); number >= 0) {
-    return named(number % facts.gpu.devices);
+  const std::vector<CudnnFacts> gpus = read_all_facts();
+  const auto from_environment = [](const char* name) -> const char* { return std::getenv(name); };
+  const int number = device == kAnyDevice ? local_number(from_environment) : -1;
+  if (number >= 0) {
+    return named(gpus[static_cast<std::size_t>(number) % gpus.size()]);
   }
-  return first_free(facts.gpu.devices);
+  TRY(kinds_of(gpus));
+  return claim_free(claims_folder(), gpus);
 }
 
 Result<std::unique_ptr<DeviceEngine>> make(const Model& model, const EngineRequest& request) {

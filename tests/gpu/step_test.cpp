@@ -209,11 +209,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   nn::cuda::g_module = reinterpret_cast<nn::cuda::CudaModuleFunction>(function.value())();
-  const Result<std::string> device = nn::cuda::g_module->probe(0);
+  const auto device = nn::cuda::g_module->probe(0);
   if (!device.ok()) {
     std::printf("no GPU: %s\n", device.error().detail.c_str());
     return 0;
   }
-  std::printf("GPU: %s\n", device.value().c_str());
+  std::printf("GPU: %s\n", device.value().front().c_str());
   return RUN_ALL_TESTS();
 }

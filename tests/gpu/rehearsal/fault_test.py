@@ -40,6 +40,14 @@ def refusals():
         with pretended(REHEARSAL_GPU=fault):
             mayfly_run.expect_refused(JOB + GPU + ["--workers", "2"],
                                       [([], "device cuda cannot be used: " + words)])
+    with pretended(REHEARSAL_GPU="two kinds"):
+        job = JOB + ["--workers", "1"]
+        said = "device cuda cannot be used: this machine has several kinds of GPU (the CPU, for a"
+        mayfly_run.expect_refused(job + ["--device", "cuda"], [([], said)])
+        for options in (["cuda:1"], ["cuda", "--reduction", "fp32"]):
+            run = Run(job + ["--steps", "2", "--device"] + options)
+            run.finish()
+            run.remove()
     with pretended(REHEARSAL_NCCL="old"):
         mayfly_run.expect_refused(JOB + GPU, [([], "NCCL is too old: 2.26.0 was found")])
     mayfly_run.expect_refused(JOB + ["--device", "cuda:9"], [([], "there is no GPU 9")])

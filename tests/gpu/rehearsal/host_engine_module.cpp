@@ -240,10 +240,10 @@ CudnnFacts facts_of(int device) {
                            .built_cuda = 13000,
                            .devices = 8,
                            .device_error = "",
-                           .device = device == kAnyDevice ? 0 : device,
+                           .device = std::max(device, 0),
                            .capability = 90,
                            .name = "the CPU, for a rehearsal",
-                           .bus = "rehearsal"},
+                           .uuid = "rehearsal"},
                    .found_cudnn = 91900};
   const std::string_view fault = setting("REHEARSAL_GPU");
   if (fault == "no driver") {
@@ -258,14 +258,15 @@ CudnnFacts facts_of(int device) {
     facts.gpu.capability = 70;
   } else if (fault == "old cudnn") {
     facts.found_cudnn = 90700;
+  } else if (fault == "two kinds" && device == 1) {
+    facts.gpu.name = "another CPU";
   }
   return facts;
 }
 
-Result<std::string> probe(int device) {
-  const CudnnFacts facts = facts_of(device);
-  TRY(judge(facts));
-  return identity_of(facts);
+Result<std::vector<std::string>> probe(int device) {
+  return kinds_of(device >= 0 ? std::vector{facts_of(device)}
+                              : std::vector{facts_of(0), facts_of(1)});
 }
 
 std::size_t free_bytes() {

@@ -83,7 +83,7 @@ Result<void> probe() {
                         .device_error = "",
                         .capability = 90,
                         .name = "",
-                        .bus = ""},
+                        .uuid = ""},
                 .built_nccl = kUsual,
                 .found_nccl = is_old ? kOld : kUsual});
 }

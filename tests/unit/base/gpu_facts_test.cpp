@@ -19,7 +19,7 @@ GpuFacts fit_machine() {
           .device = 1,
           .capability = 90,
           .name = "NVIDIA H200",
-          .bus = "0000:1a:00.0"};
+          .uuid = "1a"};
 }
 
 std::string complaint(const std::function<void(GpuFacts&)>& spoil) {

@@ -19,7 +19,7 @@ std::string complaint(const std::function<void(NcclFacts&)>& spoil) {
                           .device_error = "",
                           .capability = 90,
                           .name = "NVIDIA H200",
-                          .bus = "0000:1a:00.0"},
+                          .uuid = "1a"},
                   .built_nccl = 22809,
                   .found_nccl = 22809,
                   .blocking_forced = false};

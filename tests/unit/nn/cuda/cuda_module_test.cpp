@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/module_file.hpp"
 #include "nn/cuda/cuda_module.hpp"
@@ -45,7 +46,7 @@ TEST(CudaModule, LoadsWithoutADriverAndLinksNone) {
 
 TEST(CudaModule, SaysInOneLineWhatIsMissing) {
   const CudaModule* const module = load();
-  const Result<std::string> identity = module->probe(kAnyDevice);
+  const Result<std::vector<std::string>> identity = module->probe(kAnyDevice);
   if (identity.ok()) {
     return;  // there is a GPU
   }
