@@ -1,5 +1,3 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include "collectives/nccl/device_kernels.hpp"
@@ -15,16 +13,6 @@ namespace math = exact_sum_math;
 constexpr int kThreads = 256;
 constexpr int kEach = 4;
 constexpr int kWarps = kThreads / 32;
-
-__device__ float as_float(float x) {
-  return x;
-}
-__device__ float as_float(__half x) {
-  return __half2float(x);
-}
-__device__ float as_float(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
 
 // The largest of all threads' values, known to thread 0.
 __device__ std::uint32_t largest_of_block(std::uint32_t mine) {
@@ -43,9 +31,8 @@ __device__ std::uint32_t largest_of_block(std::uint32_t mine) {
   return largest;
 }
 
-template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    quantize_kernel(const T* __restrict__ gradient, Blocks blocks, int bits, bool add,
+    quantize_kernel(const float* __restrict__ gradient, Blocks blocks, int bits, bool add,
                     std::int32_t* __restrict__ sums, std::int32_t* __restrict__ observed,
                     QuantizeFlags* flags) {
   const std::uint32_t block = blocks.first + blockIdx.x;
@@ -57,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   std::int32_t before[kEach];
   for (int k = 0; k < kEach; ++k) {
     const std::uint32_t i = begin + threadIdx.x + k * kThreads;
-    value[k] = i < end ? as_float(gradient[i]) : 0.0F;
+    value[k] = i < end ? gradient[i] : 0.0F;
     before[k] = add && i < end ? sums[i] : 0;
   }
   std::uint32_t largest = 0;
@@ -131,15 +118,6 @@ __global__ void __launch_bounds__(kThreads) order_kernel(std::int32_t* data, std
   }
 }
 
-template <typename T>
-int launch_quantize(const void* gradient, const Blocks& blocks, int bits, bool add,
-                    std::int32_t* sums, std::int32_t* observed, QuantizeFlags* flags,
-                    cudaStream_t stream) {
-  quantize_kernel<T><<<blocks.last - blocks.first, kThreads, 0, stream>>>(
-      static_cast<const T*>(gradient), blocks, bits, add, sums, observed, flags);
-  return cudaGetLastError();
-}
-
 template <bool kForth>
 int launch_order(void* data, std::size_t count, void* stream) {
   constexpr std::size_t kGridMax = 1024;
@@ -162,8 +140,7 @@ int load_one(Kernel* kernel) {
 }  // namespace
 
 int load() {
-  for (const int failed : {load_one(quantize_kernel<float>), load_one(quantize_kernel<__half>),
-                           load_one(quantize_kernel<__nv_bfloat16>), load_one(add_floats_kernel),
+  for (const int failed : {load_one(quantize_kernel), load_one(add_floats_kernel),
                            load_one(dequantize_kernel), load_one(scale_floats_kernel),
                            load_one(order_kernel<true>), load_one(order_kernel<false>)}) {
     if (failed != cudaSuccess) {
@@ -173,21 +150,14 @@ int load() {
   return cudaSuccess;
 }
 
-int quantize(const void* gradient, GradientType type, const Blocks& blocks, int bits, bool add,
-             std::int32_t* sums, std::int32_t* observed, QuantizeFlags* flags, void* stream) {
+int quantize(const float* gradient, const Blocks& blocks, int bits, bool add, std::int32_t* sums,
+             std::int32_t* observed, QuantizeFlags* flags, void* stream) {
   if (blocks.first >= blocks.last) {
     return cudaSuccess;
   }
-  auto* const on = static_cast<cudaStream_t>(stream);
-  switch (type) {
-    case GradientType::kFloat32:
-      return launch_quantize<float>(gradient, blocks, bits, add, sums, observed, flags, on);
-    case GradientType::kFloat16:
-      return launch_quantize<__half>(gradient, blocks, bits, add, sums, observed, flags, on);
-    case GradientType::kBFloat16:
-      return launch_quantize<__nv_bfloat16>(gradient, blocks, bits, add, sums, observed, flags, on);
-  }
-  return cudaErrorInvalidValue;
+  quantize_kernel<<<blocks.last - blocks.first, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      gradient, blocks, bits, add, sums, observed, flags);
+  return cudaGetLastError();
 }
 
 int add_floats(const float* gradient, const Blocks& blocks, bool add, float* sums,

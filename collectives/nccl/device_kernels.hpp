@@ -27,18 +27,15 @@ struct Blocks {
   std::uint32_t last = 0;
 };
 
-/// Element type of a gradient.
-enum class GradientType { kFloat32, kFloat16, kBFloat16 };
-
 /// One microbatch's part of a bucket, rounded to the blocks' grids and added to the sums, or with
 /// `add` false stored (the first microbatch of a step needs no cleared sums): quantize_add() for
 /// every block, fused with the copy into `sums`. `gradient` and `sums` are whole flat vectors,
 /// `observed` has one entry per block, which is raised to what this microbatch needs (with `add`
 /// false: set). `flags` is added to. All device memory. `bits` is from magnitude_bits(). Calls with
 /// the same `sums` go to one stream, as nothing else keeps one microbatch from meeting another.
-[[nodiscard]] int quantize(const void* gradient, GradientType type, const Blocks& blocks, int bits,
-                           bool add, std::int32_t* sums, std::int32_t* observed,
-                           QuantizeFlags* flags, void* stream);
+[[nodiscard]] int quantize(const float* gradient, const Blocks& blocks, int bits, bool add,
+                           std::int32_t* sums, std::int32_t* observed, QuantizeFlags* flags,
+                           void* stream);
 
 /// The same for plain sums of floats: sums[i] += gradient[i], or with `add` false 0 + gradient[i],
 /// as engine's GradientSums adds them. Blocks need no exponents; `flags` counts blocks that are not

@@ -99,8 +99,7 @@ class CudaSumCalls final : public SumCalls {
     static_assert(sizeof(device_kernels::QuantizeFlags) == 2 * sizeof(*task.flags));
     auto* const flags = reinterpret_cast<device_kernels::QuantizeFlags*>(task.flags);
     const int status =
-        task.exact ? device_kernels::quantize(task.gradient, device_kernels::GradientType::kFloat32,
-                                              blocks, task.bits, !task.first,
+        task.exact ? device_kernels::quantize(task.gradient, blocks, task.bits, !task.first,
                                               reinterpret_cast<std::int32_t*>(task.sums),
                                               task.observed, flags, stream)
                    : device_kernels::add_floats(task.gradient, blocks, !task.first,

@@ -7,13 +7,9 @@
 //
 // From the forward to the backward pass a step keeps, for each convolution with its norm: the
 // convolution's output ("raw"), norm and ReLU applied to it ("out"), one bit per element for the
-// ReLU
-// ("mask"), and the norm's factors. The backward pass overwrites raw with its own gradient. Weight
-// gradients are computed before input gradients, so that the gradient of a tensor can use the
-// memory of the tensor.
-//
-// Where cuDNN offers a convolution that also computes the sums for the norm behind it (ConvPass),
-// it replaces both the convolution and the norm's pass over its output.
+// ReLU ("mask"), and the norm's factors. The backward pass overwrites raw with its own gradient.
+// Weight gradients are computed before input gradients, so that the gradient of a tensor can use
+// the memory of the tensor.
 
 #include <array>
 #include <cstddef>

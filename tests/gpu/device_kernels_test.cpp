@@ -13,7 +13,6 @@
 
 #include "base/time.hpp"
 #include "collectives/plan/exact_sum.hpp"
-#include "collectives/plan/half_floats.hpp"
 #include "collectives/plan/reduce_kernels.hpp"
 #include "tests/gpu/device_memory.hpp"
 
@@ -21,7 +20,6 @@ namespace mayfly::collectives {
 namespace {
 
 using device_kernels::Blocks;
-using device_kernels::GradientType;
 using device_kernels::QuantizeFlags;
 using gpu_test::DeviceArray;
 using gpu_test::Stream;
@@ -87,8 +85,7 @@ Sums on_cpu(const Case& c, const std::vector<std::vector<float>>& gradients) {
   return out;
 }
 
-template <typename T>
-Sums on_device(const Case& c, const std::vector<std::vector<T>>& gradients, GradientType type) {
+Sums on_device(const Case& c, const std::vector<std::vector<float>>& gradients) {
   const Stream stream;
   DeviceArray<std::uint32_t> offsets(c.offsets());
   DeviceArray<std::int32_t> exponents(c.exponents);
@@ -98,14 +95,14 @@ Sums on_device(const Case& c, const std::vector<std::vector<T>>& gradients, Grad
   DeviceArray<QuantizeFlags> flags(std::vector<QuantizeFlags>(1));
   const auto count = static_cast<std::uint32_t>(c.layout.block_count());
   for (std::size_t m = 0; m < gradients.size(); ++m) {
-    DeviceArray<T> gradient(gradients[m]);
+    DeviceArray<float> gradient(gradients[m]);
     // In two buckets, as a step would.
     for (const auto& [first, last] : {std::pair(0U, count / 3), std::pair(count / 3, count)}) {
       const Blocks blocks{offsets.data(), exponents.data(), first, last};
-      EXPECT_EQ(device_kernels::quantize(gradient.data(), type, blocks,
-                                         magnitude_bits(kMicrobatches), m > 0, sums.data(),
-                                         observed.data(), flags.data(), stream.handle()),
-                0);
+      EXPECT_EQ(
+          device_kernels::quantize(gradient.data(), blocks, magnitude_bits(kMicrobatches), m > 0,
+                                   sums.data(), observed.data(), flags.data(), stream.handle()),
+          0);
     }
     stream.wait();
   }
@@ -130,7 +127,7 @@ TEST(DeviceKernels, QuantizeToTheBitsOfTheCpu) {
     const Case c(seed, tight);
     const Sums cpu = on_cpu(c, c.gradients);
     EXPECT_EQ(cpu.flags.overflows > 0, tight);
-    expect_same(c, on_device(c, c.gradients, GradientType::kFloat32), cpu);
+    expect_same(c, on_device(c, c.gradients), cpu);
   }
 }
 
@@ -163,23 +160,7 @@ TEST(DeviceKernels, FlagWhatIsNotFinite) {
   c.gradients[4][0] = -std::numeric_limits<float>::infinity();
   const Sums cpu = on_cpu(c, c.gradients);
   EXPECT_EQ(cpu.flags.nonfinite, 2U);
-  expect_same(c, on_device(c, c.gradients, GradientType::kFloat32), cpu);
-}
-
-TEST(DeviceKernels, QuantizeSixteenBitGradientsExactly) {
-  const Case c(2, false);
-  for (const GradientType type : {GradientType::kFloat16, GradientType::kBFloat16}) {
-    const bool half = type == GradientType::kFloat16;
-    std::vector<std::vector<std::uint16_t>> narrow;
-    std::vector<std::vector<float>> wide;
-    for (const std::vector<float>& gradient : c.gradients) {
-      narrow.emplace_back(gradient.size());
-      (half ? to_fp16 : to_bf16)(gradient, narrow.back());
-      wide.emplace_back(gradient.size());
-      (half ? from_fp16 : from_bf16)(narrow.back(), wide.back());
-    }
-    expect_same(c, on_device(c, narrow, type), on_cpu(c, wide));
-  }
+  expect_same(c, on_device(c, c.gradients), cpu);
 }
 
 TEST(DeviceKernels, DequantizeToTheBitsOfTheCpu) {
@@ -261,8 +242,8 @@ TEST(DeviceKernels, SpeedIsRecorded) {
   };
   for (const bool add : {false, true}) {
     time(add ? "quantize_add_ms" : "quantize_store_ms", [&] {
-      return device_kernels::quantize(gradient.data(), GradientType::kFloat32, blocks, 20, add,
-                                      sums.data(), observed.data(), flags.data(), stream.handle());
+      return device_kernels::quantize(gradient.data(), blocks, 20, add, sums.data(),
+                                      observed.data(), flags.data(), stream.handle());
     });
   }
   time("dequantize_ms", [&] {

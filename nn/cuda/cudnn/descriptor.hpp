@@ -30,10 +30,6 @@ constexpr cudnnBackendAttributeType_t attribute_type<std::int64_t>() {
   return CUDNN_TYPE_INT64;
 }
 template <>
-constexpr cudnnBackendAttributeType_t attribute_type<std::int32_t>() {
-  return CUDNN_TYPE_INT32;
-}
-template <>
 constexpr cudnnBackendAttributeType_t attribute_type<float>() {
   return CUDNN_TYPE_FLOAT;
 }
@@ -42,24 +38,12 @@ constexpr cudnnBackendAttributeType_t attribute_type<void*>() {
   return CUDNN_TYPE_VOID_PTR;
 }
 template <>
-constexpr cudnnBackendAttributeType_t attribute_type<char>() {
-  return CUDNN_TYPE_CHAR;
-}
-template <>
 constexpr cudnnBackendAttributeType_t attribute_type<cudnnDataType_t>() {
   return CUDNN_TYPE_DATA_TYPE;
 }
 template <>
 constexpr cudnnBackendAttributeType_t attribute_type<cudnnConvolutionMode_t>() {
   return CUDNN_TYPE_CONVOLUTION_MODE;
-}
-template <>
-constexpr cudnnBackendAttributeType_t attribute_type<cudnnPointwiseMode_t>() {
-  return CUDNN_TYPE_POINTWISE_MODE;
-}
-template <>
-constexpr cudnnBackendAttributeType_t attribute_type<cudnnGenStatsMode_t>() {
-  return CUDNN_TYPE_GENSTATS_MODE;
 }
 template <>
 constexpr cudnnBackendAttributeType_t attribute_type<cudnnBackendHeurMode_t>() {

@@ -295,9 +295,6 @@ struct Kernels {
   /// nn::sgd_update over `count` elements in place, to its bits.
   int (*sgd_update)(const SgdOptions& options, float learning_rate, const float* gradient,
                     float* parameters, float* momentum, std::uint64_t count, Stream stream);
-  /// nn::update_running_statistics, to its bits.
-  int (*update_statistics)(float rate, const float* batch, float* running, std::uint64_t count,
-                           Stream stream);
 };
 
 /// Those of the GPU: library mayfly_nn_cuda_kernels, where there is a CUDA compiler.

@@ -176,18 +176,6 @@ struct Sgd {
   }
 };
 
-struct Blend {
-  float rate;
-  float keep;
-  const float* batch;
-  float* running;
-
-  MAYFLY_HOST_DEVICE void operator()(std::uint32_t i) const {
-    const float kept = keep * running[i];
-    running[i] = fused(rate, batch[i], kept);
-  }
-};
-
 template <typename Direction>
 int move_filters(const FilterRange& range, const Direction& direction, Stream stream) {
   if (range.first_block >= range.last_block || range.count == 0) {
@@ -219,25 +207,19 @@ int sgd_update(const SgdOptions& options, float learning_rate, const float* grad
                      (count + kGranule - 1) / kGranule, stream);
 }
 
-int update_statistics(float rate, const float* batch, float* running, std::uint64_t count,
-                      Stream stream) {
-  return launch_each(Blend{rate, 1.0F - rate, batch, running}, count, stream);
-}
-
 }  // namespace
 
 void add_parameter_kernels(Kernels& table) {
   table.pack_filters = pack_filters;
   table.unpack_filter_gradients = unpack_filter_gradients;
   table.sgd_update = sgd_update;
-  table.update_statistics = update_statistics;
 }
 
 int load_parameter_kernels() {
   return first_failure(load_blocks<MoveFilters<Pack<float>>, MoveFilters<Pack<Bf16>>,
                                    MoveFilters<Pack<Fp16>>, MoveFilters<Unpack<float>>,
                                    MoveFilters<Unpack<Bf16>>, MoveFilters<Unpack<Fp16>>>(),
-                       load_each<Sgd, Blend>());
+                       load_each<Sgd>());
 }
 
 }  // namespace mayfly::nn::cuda::MAYFLY_SIDE

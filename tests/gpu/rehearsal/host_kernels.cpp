@@ -5,23 +5,12 @@
 
 #include "collectives/nccl/device_kernels.hpp"
 #include "collectives/plan/exact_sum_math.hpp"
-#include "collectives/plan/half_floats.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
 
 namespace mayfly::collectives::device_kernels {
 namespace {
 
 namespace math = exact_sum_math;
-
-float gradient_at(const void* gradient, GradientType type, std::size_t i) {
-  if (type == GradientType::kFloat32) {
-    return static_cast<const float*>(gradient)[i];
-  }
-  const std::uint16_t half = static_cast<const std::uint16_t*>(gradient)[i];
-  float wide = 0;
-  (type == GradientType::kFloat16 ? from_fp16 : from_bf16)({&half, 1}, {&wide, 1});
-  return wide;
-}
 
 template <typename Map>
 int map_all(void* data, std::size_t count, const Map& map) {
@@ -36,13 +25,13 @@ int load() {
   return 0;
 }
 
-int quantize(const void* gradient, GradientType type, const Blocks& blocks, int bits, bool add,
-             std::int32_t* sums, std::int32_t* observed, QuantizeFlags* flags, void* /*stream*/) {
+int quantize(const float* gradient, const Blocks& blocks, int bits, bool add, std::int32_t* sums,
+             std::int32_t* observed, QuantizeFlags* flags, void* /*stream*/) {
   for (std::uint32_t b = blocks.first; b < blocks.last; ++b) {
     const float scale = math::scale_of(blocks.exponents[b], bits);
     std::uint32_t largest = 0;
     for (std::uint32_t i = blocks.offsets[b]; i < blocks.offsets[b + 1]; ++i) {
-      const float g = gradient_at(gradient, type, i);
+      const float g = gradient[i];
       largest = std::max(largest, math::magnitude(g));
       sums[i] = math::add(add ? sums[i] : 0, math::quantize(g, scale));
     }

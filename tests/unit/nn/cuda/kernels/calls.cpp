@@ -309,12 +309,9 @@ SgdResult update(Machine& machine, const SgdOptions& options, float rate,
   const Array<float> g(machine, gradient);
   const Array<float> w(machine, parameters);
   const Array<float> v(machine, momentum);
-  const Array<float> running(machine, momentum);
   expect_started(machine.kernels().sgd_update(options, rate, g.data(), w.data(), v.data(),
                                               gradient.size(), machine.stream()));
-  expect_started(machine.kernels().update_statistics(0.1F, g.data(), running.data(),
-                                                     gradient.size(), machine.stream()));
-  return {w.values(), v.values(), running.values()};
+  return {w.values(), v.values()};
 }
 
 Plain store_images(Machine& machine, std::uint32_t images, std::uint32_t width, Dtype dtype,

@@ -101,8 +101,8 @@ struct FilterResult {
                                         std::size_t first, std::size_t last, float scale = 1);
 
 struct SgdResult {
-  std::vector<float> parameters, momentum, statistics;
-  [[nodiscard]] auto all() const { return std::tie(parameters, momentum, statistics); }
+  std::vector<float> parameters, momentum;
+  [[nodiscard]] auto all() const { return std::tie(parameters, momentum); }
 };
 [[nodiscard]] SgdResult update(Machine& machine, const SgdOptions& options, float rate,
                                const std::vector<float>& gradient,

@@ -167,14 +167,11 @@ TEST(SgdKernel, UpdatesToTheBitsOfTheOptimizer) {
     const std::vector<float> gradient = random_values(count, 1);
     std::vector<float> parameters = random_values(count, 2);
     std::vector<float> momentum = random_values(count, 3);
-    std::vector<float> running = momentum;
     const SgdResult got = on_host(
         [&](Machine& m) { return update(m, options, 0.05F, gradient, parameters, momentum); });
     nn::sgd_update(options, 0.05F, gradient, parameters, momentum);
-    update_running_statistics(0.1F, gradient, running);
     EXPECT_TRUE(same_bits(got.parameters, parameters));
     EXPECT_TRUE(same_bits(got.momentum, momentum));
-    EXPECT_TRUE(same_bits(got.statistics, running));
   }
 }
 
