@@ -143,6 +143,8 @@ Result<void> check(const Ec2Options& options) {
 /// The lifetime is enforced by the machine itself: EC2 has no such limit, but a machine that shuts
 /// down is terminated (InstanceInitiatedShutdownBehavior). User data runs as root; only
 /// root can read the script, which contains a secret of the job. Base64 keeps whatever is in it.
+/// The script is not put into /run, from which many images execute nothing. A machine on which it
+/// could not be started, or was killed, would be paid for to no end.
 std::string ec2_user_data(const std::string& startup_text, Duration lifetime_max) {
   std::string script = "#!/bin/sh\n";
   if (lifetime_max > Duration(0)) {
@@ -151,9 +153,10 @@ std::string ec2_user_data(const std::string& startup_text, Duration lifetime_max
   }
   if (!startup_text.empty()) {
     script += fmt::format(
-        "umask 077\nscript=$(mktemp \"${{TMPDIR:-/run}}/mayfly-startup-XXXXXX\")\n"
+        "umask 077\nscript=$(mktemp \"${{TMPDIR:-/var/tmp}}/mayfly-startup-XXXXXX\")\n"
         "base64 -d >\"$script\" <<'END'\n{}\nEND\n"
-        "chmod 700 \"$script\"\nexec \"$script\"\n",
+        "chmod 700 \"$script\"\n\"$script\"\n"
+        "[ $? -lt 126 ] || shutdown -P now\n",
         base64_encode(startup_text));
   }
   return script;

@@ -1,10 +1,13 @@
 #include "cloud_hooks/ec2/ec2_messages.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <string>
 
+#include "base/process/program.hpp"
 #include "cloud_hooks/ec2/ec2_provider.hpp"
 
 namespace mayfly::cloud_hooks {
@@ -134,7 +137,27 @@ TEST(Ec2UserData, EndsTheServerAndRunsTheScript) {
   const std::string data = ec2_user_data("#!/bin/sh\necho hi\n", seconds(61));
   EXPECT_NE(data.find("shutdown -P +2\n"), std::string::npos) << data;
   EXPECT_NE(data.find("IyEvYmluL3NoCmVjaG8gaGkK\n"), std::string::npos) << data;
+  EXPECT_EQ(data.find("/run"), std::string::npos) << "it is mounted noexec: " << data;
   EXPECT_EQ(ec2_user_data("", {}), "#!/bin/sh\n");
+}
+
+/// The output of the user data, which writes the script to `file`.
+std::string output_of_user_data(const std::string& startup_text, const std::string& file) {
+  const std::string command = "shutdown() { echo shutdown; }\nmktemp() { echo '" + file + "'; }\n" +
+                              ec2_user_data(startup_text, Duration(0));
+  ProgramCall call;
+  call.argv = {"/bin/sh", "-c", command};
+  const Result<ProgramResult> ran = run_program(call);
+  std::filesystem::remove(file);
+  return ran.ok() ? ran.value().output : ran.error().detail;
+}
+
+TEST(Ec2UserData, EndsAServerOnWhichTheScriptCannotBeStarted) {
+  const std::string file =
+      std::filesystem::temp_directory_path() / ("mayfly_user_data_" + std::to_string(::getpid()));
+  EXPECT_EQ(output_of_user_data("#!/bin/sh\necho hi\nexit 1\n", file), "hi\n");
+  EXPECT_EQ(output_of_user_data("#!/nowhere/sh\n", file), "shutdown\n");
+  EXPECT_EQ(output_of_user_data("#!/bin/sh\necho hi\n", "/nowhere/file"), "shutdown\n");
 }
 
 constexpr Instant kBegin{1'000'000'000'000};
