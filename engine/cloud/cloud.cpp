@@ -176,12 +176,8 @@ Result<void> Cloud::prepare() {
   const JobConfig& config = process_.config();
   coordinators_ = worker_coordinators(config, process_.server().endpoint());
   label_ = cloud_label(config);
-  // Each thread of the driver has a provider object of its own, except with the local provider,
-  // whose servers are child processes of one object.
-  const std::size_t count =
-      config.cloud_provider == "local" ? 1 : 1 + kRequestsAtOnce + kReleasesAtOnce;
-  TRY_ASSIGN(providers_,
-             make_cloud_providers(config, label_, local_command(config, coordinators_), count));
+  TRY_ASSIGN(providers_, make_cloud_providers(config, label_, local_command(config, coordinators_),
+                                              1 + kRequestsAtOnce + kReleasesAtOnce));
   if (const auto options = replacement_options(config, providers_[0]->capabilities());
       !options.ok()) {
     return options.error();

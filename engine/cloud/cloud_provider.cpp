@@ -272,10 +272,12 @@ Made make_cloud_provider(const JobConfig& config, const std::string& label,
 
 Result<std::vector<std::unique_ptr<Provider>>> make_cloud_providers(
     const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
-    std::size_t count) {
+    std::size_t threads) {
+  // Local servers are child processes of one object, and Slurm's knows what was asked of it.
+  const bool is_one = config.cloud_provider == "local" || config.cloud_provider == "slurm";
   const Common common;
   std::vector<std::unique_ptr<Provider>> providers;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < (is_one ? 1 : threads); ++i) {
     Made one = make_one(config, label, local_argv, common);
     if (!one.ok()) {
       return std::move(one).error();

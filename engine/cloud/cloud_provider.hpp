@@ -27,10 +27,11 @@ namespace mayfly::engine {
 [[nodiscard]] Result<std::unique_ptr<cloud_hooks::Provider>> make_cloud_provider(
     const JobConfig& config, const std::string& label, std::vector<std::string> local_argv = {});
 
-/// `count` provider objects for the threads of one job; they share keys and what they have learned.
+/// Provider objects for so many threads of one job: one for each, which share keys and what they
+/// have learned, or a single one that may be called from all of them.
 [[nodiscard]] Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> make_cloud_providers(
     const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
-    std::size_t count);
+    std::size_t threads);
 
 /// Splits a text at spaces; "double" and 'single' quotes protect them. kInvalidInput for an open
 /// quote.

@@ -297,6 +297,16 @@ TEST(CloudLabel, OnHostsTellsJobsApartByTheirTokensAndNamesThemInFull) {
   std::filesystem::remove(config.token_file);
 }
 
+/// It finds what it submitted before an answer was lost, whichever thread repeats the request.
+TEST(CloudProviders, SlurmHasOneForAllThreads) {
+  JobConfig config;
+  config.cloud_provider = "slurm";
+  EXPECT_EQ(make_cloud_providers(config, "job", {}, 9).value().size(), 1u);
+  config.cloud_provider = "exec";
+  config.cloud_command = "true";
+  EXPECT_EQ(make_cloud_providers(config, "job", {}, 9).value().size(), 9u);
+}
+
 TEST(SplitWords, KeepsQuotedSpaces) {
   EXPECT_EQ(split_words("a  'b c' d\"e f\"").value(),
             (std::vector<std::string>{"a", "b c", "de f"}));
