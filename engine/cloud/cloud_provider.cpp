@@ -9,10 +9,13 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/digest.hpp"
 #include "base/file.hpp"
+#include "base/parse.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
@@ -226,7 +229,8 @@ std::string token_mark(const JobConfig& config) {
   if (!token.ok()) {
     return {};
   }
-  return to_string(digest_of(std::as_bytes(std::span(token.value())))).substr(0, kDigits);
+  const std::string_view text = trimmed(token.value());  // as the readers of the token take it
+  return to_string(digest_of(std::as_bytes(std::span(text)))).substr(0, kDigits);
 }
 
 namespace {

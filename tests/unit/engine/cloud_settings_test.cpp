@@ -284,7 +284,7 @@ TEST(CloudLabel, OnHostsTellsJobsApartByTheirTokensAndNamesThemInFull) {
   config.run_dir = "/runs/" + std::string(60, 'a');
   config.token_file = ::testing::TempDir() + "mayfly_label_token";
   std::set<std::string> labels;
-  for (const char* token : {"one", "two"}) {
+  for (const char* token : {"one", "two", "two\n", "two\r\n"}) {
     ASSERT_TRUE(write_file_atomic(config.token_file, token).ok());
     const std::string label = cloud_label(config);
     labels.insert(label);
@@ -293,7 +293,7 @@ TEST(CloudLabel, OnHostsTellsJobsApartByTheirTokensAndNamesThemInFull) {
     named.cloud_job = label;
     EXPECT_EQ(cloud_label(named), label);
   }
-  EXPECT_EQ(labels.size(), 2u);
+  EXPECT_EQ(labels.size(), 2u) << "a line's end is not a part of the token";
   std::filesystem::remove(config.token_file);
 }
 
