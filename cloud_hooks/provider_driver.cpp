@@ -27,10 +27,22 @@ constexpr Duration kRecordFirst = milliseconds(10);
 constexpr Duration kRecordsMax = seconds(10);
 constexpr Duration kFinishPoll = milliseconds(50);
 
+/// The outcome of a request that had not begun when the job ended. An earlier attempt may have been
+/// received.
+RequestOutcome withdrawn(const policy_effect::Request& request) {
+  return ProviderError{request.is_repeat ? ProviderErrorKind::kRate : ProviderErrorKind::kCapacity,
+                       "not asked for, as the job has ended"};
+}
+
 struct Heard {
   Instant when;
   PolicyEvent event;
 };
+
+ReplacementOptions with_requests_at_once(ReplacementOptions options, std::size_t threads) {
+  options.requests_at_once = static_cast<std::uint32_t>(threads);
+  return options;
+}
 
 }  // namespace
 
@@ -38,7 +50,7 @@ class ProviderDriver::Impl {
  public:
   Impl(ReplacementOptions options, const DriverProviders& providers, DriverListener& listener)
       : listener_(listener),
-        policy_(std::move(options)),
+        policy_(with_requests_at_once(std::move(options), providers.requests.size())),
         bills_([this](const auto& bills) { listener_.remember(bills.back()); }),
         facts_([this](const auto& facts) { tell_all(facts); }),
         requests_(providers.requests, "requests"),
@@ -92,7 +104,7 @@ class ProviderDriver::Impl {
       Instant last_answer = monotonic_now();
       while (!settled_ && monotonic_now() - last_answer < timeout) {
         settled_changed_.wait_for(lock, kFinishPoll);
-        if (!unanswered_.empty()) {  // which ends by the provider's own limit
+        if (!unanswered_.empty() || requests_open_ > 0) {  // which the provider's own limits end
           last_answer = monotonic_now();
         }
       }
@@ -101,6 +113,11 @@ class ProviderDriver::Impl {
     facts_.flush(kRecordsMax);
     bills_.flush(kRecordsMax);
     return settled;
+  }
+
+  bool has_ended() const {
+    const std::lock_guard lock(mutex_);
+    return ended_;
   }
 
   PolicyStatus status() const {
@@ -145,6 +162,7 @@ class ProviderDriver::Impl {
   bool stopping_ = false, ended_ = false, settled_ = false;
   std::set<std::string> asked_to_go_;  // servers
   std::set<std::string> unanswered_;   // those of them about whom the provider has said nothing yet
+  int requests_open_ = 0;              // decided, and not answered yet
   PolicyStatus status_;
   std::optional<Composition> composition_;  // as it was when it was last wanted
   bool composition_wanted_ = false;
@@ -255,15 +273,24 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
   if (effect.loss) {
     fact.decided_ms = to_ms(monotonic_now() - *effect.loss);
   }
+  {
+    const std::lock_guard lock(mutex_);
+    ++requests_open_;
+  }
   requests_.give([this, effect, fact](Provider& provider) mutable {
-    if (effect.loss) {
-      fact.ms = to_ms(monotonic_now() - *effect.loss);
+    RequestOutcome outcome = withdrawn(effect);
+    if (!has_ended()) {
+      if (effect.loss) {
+        fact.ms = to_ms(monotonic_now() - *effect.loss);
+      }
+      facts_.give(std::move(fact));
+      facts_.flush(kRecordFirst);
+      bills_.flush(kRecordFirst);
+      outcome = provider.request(effect.request);
     }
-    facts_.give(std::move(fact));
-    facts_.flush(kRecordFirst);
-    bills_.flush(kRecordFirst);
-    RequestOutcome outcome = provider.request(effect.request);
     hear(policy_event::Answered{effect.request.request_id, std::move(outcome)});
+    const std::lock_guard lock(mutex_);
+    --requests_open_;
   });
 }
 

@@ -85,9 +85,10 @@ class ProviderDriver {
   /// The job has ended and its last members finish. Workers that leave from now on are not
   /// replaced.
   void close();
-  /// All members have left: releases every server and waits until none is billed any more, at most
-  /// for the given time after the provider has answered the last of the first releases. False if
-  /// that could not be confirmed. All events until then have been passed to the listener.
+  /// All members have left: begins no further request, releases every server, and waits until none
+  /// is billed any more, at most for the given time after the provider has answered the last
+  /// request and the last of the first releases. False if that could not be confirmed. All events
+  /// until then have been passed to the listener.
   bool finish(Duration timeout);
 
  private:

@@ -54,6 +54,9 @@ struct ReplacementOptions {
   std::vector<std::pair<std::string, std::string>> labels;  ///< of every request
   std::string startup_text;                                 ///< of every request
   Capabilities provider;
+  /// Requests that may wait for their answers at the same time; further ones are decided when one
+  /// of them is answered, by what is wanted and affordable then. 0 = any number.
+  std::uint32_t requests_at_once = 0;
   std::uint32_t microbatches = 0;  ///< of a step; 0 = unknown
   /// The share of the time to come in which a server of this age, or its replacement, works; a pure
   /// function. Empty: it is the same for all.
@@ -377,6 +380,7 @@ class ReplacementPolicy {
   /// The most servers that may be asked for of an offer.
   using MostOf = std::function<std::uint32_t(std::size_t offer)>;
   std::uint32_t ask(Instant now, std::uint32_t wanted, const MostOf& most_of);
+  [[nodiscard]] bool may_send() const;
   [[nodiscard]] std::uint32_t room(std::size_t offer) const;
   [[nodiscard]] std::vector<std::uint32_t> lacking() const;
   std::string send_request(Instant now, std::size_t offer, std::uint32_t count);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cloud_hooks/core/provider.hpp"
 #include "cloud_hooks/core/replacement_policy.hpp"
@@ -136,10 +137,12 @@ void ReplacementPolicy::ask_for_missing(Instant now) {
       });
   const std::uint32_t wanted = missing + evaluators;
   if (asked > 0) {
-    first_loss_.reset();
     losses_.clear();
   }
-  if (asked < wanted && !told_exhausted_) {
+  if (asked == wanted || (asked > 0 && may_send())) {
+    first_loss_.reset();
+  }
+  if (asked < wanted && may_send() && !told_exhausted_) {
     tell_exhausted(now, wanted - asked, asked_for_work < missing);
   }
 }
@@ -214,14 +217,23 @@ std::uint32_t ReplacementPolicy::ask(Instant now, std::uint32_t wanted, const Mo
   std::uint32_t asked = 0;
   for (const std::size_t offer : catalog_.ranking(now)) {
     std::uint32_t here = affordable(now, offer, std::min(wanted - asked, most_of(offer)));
-    asked += here;
-    while (here > 0) {
+    while (here > 0 && may_send()) {
       const std::uint32_t count = std::min(here, options_.provider.count_max);
       send_request(now, offer, count);
       here -= count;
+      asked += count;
     }
   }
   return asked;
+}
+
+/// Whether fewer requests wait for their answers than may. A request that waits for another one
+/// would be billed meanwhile, and could not be withdrawn.
+bool ReplacementPolicy::may_send() const {
+  const auto open = std::ranges::count_if(pending_, [](const auto& entry) {
+    return !entry.second.repeat_at && !entry.second.unsettled;
+  });
+  return options_.requests_at_once == 0 || std::cmp_less(open, options_.requests_at_once);
 }
 
 /// Returns its id.

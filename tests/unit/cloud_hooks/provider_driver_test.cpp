@@ -139,6 +139,7 @@ class Driven : public ::testing::Test {
   static ReplacementOptions options() {
     ReplacementOptions options = test_support::two_zones();
     options.provider.count_max = 1;
+    options.rate_wait = milliseconds(10);  // until a list is asked for that shows what is gone
     return options;
   }
   static std::vector<WorkerSeen> workers(int count) {
@@ -171,6 +172,21 @@ TEST_F(Driven, ARequestThatHangsKeepsNoOtherWaiting) {
   scene_.expect("request 3", 1);
   EXPECT_EQ(scene_.done("request 1"), 0);
   scene_.let_go("request 1");
+}
+
+TEST_F(Driven, WhatIsGrantedAfterTheEndIsReleasedAndNothingElseIsAskedFor) {
+  scene_.hold("request 1");
+  start(1);
+  scene_.expect("request 1", 1);
+  std::thread letting_go([&] {
+    std::this_thread::sleep_for(milliseconds(600));
+    scene_.let_go("request 1");
+  });
+  EXPECT_TRUE(driver_->finish(milliseconds(300))) << "waits for the answer, however long it takes";
+  letting_go.join();
+  EXPECT_GE(scene_.done("release"), 1);
+  EXPECT_EQ(scene_.done("request 2"), 0);
+  EXPECT_EQ(scene_.done("server_requested"), 1);
 }
 
 // Some providers answer when the server is gone.

@@ -41,6 +41,27 @@ TEST(ReplacementPolicy, AMeasuredSpeedDecidesNotOnlyThePrice) {
   EXPECT_EQ(policy.requests[0].request.offer.machine_type, "faster");
 }
 
+TEST(ReplacementPolicy, WhatCannotBeSentYetIsDecidedAndBilledLater) {
+  ReplacementOptions options = two_zones();
+  options.target = 4;
+  options.provider.count_max = 1;
+  options.requests_at_once = 2;
+  PolicyHarness policy(options);
+  std::vector<policy_effect::Request> sent = policy.requests;
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_DOUBLE_EQ(policy.status().per_hour, 2.0);
+  EXPECT_FALSE(policy.was_told("offers_exhausted") || policy.was_told("budget"));
+  policy.feed(policy_event::Scaled{3});
+  EXPECT_TRUE(policy.requests.empty());
+  policy.grant(sent[0]);
+  ASSERT_EQ(policy.requests.size(), 1u);
+  sent.push_back(policy.requests[0]);
+  policy.grant(sent[1]);
+  EXPECT_TRUE(policy.requests.empty()) << "the fourth is not wanted any more";
+  policy.feed(policy_event::Scaled{4});
+  EXPECT_EQ(policy.requests.size(), 1u);
+}
+
 TEST(ReplacementPolicy, AStockOutGoesToTheNextOfferAtOnceAndBackLater) {
   PolicyHarness policy(two_zones());
   policy.refuse(policy.requests[0], error_of(ProviderErrorKind::kCapacity));
