@@ -5,11 +5,19 @@
 namespace mayfly::cloud_hooks {
 
 void Bill::open(const std::string& item, double price_per_hour, Instant since) {
-  const auto [at, is_new] = items_.try_emplace(item, Item{price_per_hour, since});
-  if (!is_new) {
-    at->second.price_per_hour = price_per_hour;
-    at->second.since = std::min(at->second.since, since);
+  items_.try_emplace(item, Item{price_per_hour, since, since});
+}
+
+void Bill::reprice(const std::string& item, double price_per_hour, Instant from) {
+  const auto found = items_.find(item);
+  if (found == items_.end()) {
+    return;
   }
+  Item& known = found->second;
+  const Instant begin = std::max(from, known.priced);
+  known.cost_until += known.price_per_hour * to_seconds(begin - known.priced) / kSecondsPerHour;
+  known.priced = begin;
+  known.price_per_hour = price_per_hour;
 }
 
 double Bill::close(const std::string& item, Instant now) {
@@ -29,7 +37,8 @@ void Bill::drop(const std::string& item) {
 }
 
 double Bill::cost(const Item& item, Instant now) const {
-  return item.price_per_hour * to_seconds(std::max(now - item.since, least_)) / kSecondsPerHour;
+  const Duration at_this_price = std::max(now - item.priced, item.since + least_ - item.priced);
+  return item.cost_until + item.price_per_hour * to_seconds(at_this_price) / kSecondsPerHour;
 }
 
 double Bill::cost(const std::string& item, Instant now) const {

@@ -15,9 +15,11 @@ class Bill {
   /// `least` is the shortest time for which a server is billed.
   explicit Bill(double spent_before, Duration least) : closed_(spent_before), least_(least) {}
 
-  /// An item is billed from `since` on. If it is already open, the earlier beginning counts, and
-  /// its price is updated.
+  /// An item is billed from `since` on. Nothing changes if it is already open.
   void open(const std::string& item, double price_per_hour, Instant since);
+  /// The price of an open item from `from` on, which is not before the last such call's. What it
+  /// has cost until then stays as it is.
+  void reprice(const std::string& item, double price_per_hour, Instant from);
   /// The item is no longer billed. Returns its total cost; 0 if it was not open.
   double close(const std::string& item, Instant now);
   /// The item may have existed, without being listed, for this time at most: charges that time, or
@@ -39,6 +41,8 @@ class Bill {
   struct Item {
     double price_per_hour = 0;
     Instant since;
+    Instant priced{};       // since when it has its present price
+    double cost_until = 0;  // then
   };
   [[nodiscard]] double cost(const Item& item, Instant now) const;
 

@@ -400,7 +400,9 @@ void ReplacementPolicy::note_price(const Server& server, const ServerStatus& sta
 void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus& status) {
   if (status.price_per_hour) {
     note_price(server, status, bill_.price_per_hour(status.id));
-    bill_.open(status.id, *status.price_per_hour, now);
+    // Until its price was known it was billed for the one of its offer.
+    bill_.reprice(status.id, *status.price_per_hour, server.has_price ? now : Instant{});
+    server.has_price = true;
   }
   if (status.state == ServerState::kRunning && !server.runs) {
     server.runs = true;

@@ -234,6 +234,7 @@ class ReplacementPolicy {
     Instant born;                     // when its provider granted it
     Instant asked;                    // no worker on it can have joined us earlier
     bool runs = false;                // it was seen running
+    bool has_price = false;           // its provider has said what it costs
     bool never_joined = false;        // it began to end before its worker had joined
     std::optional<Instant> deadline;  // of the stage
     std::optional<Instant> ends;      // by its own lifetime

@@ -463,11 +463,11 @@ OTHERS = [
     ),
     *_in(
         "cloud_hooks/core/bill.cpp",
-        ("bill-since", "a new price makes a server's bill begin anew",
-         "    at->second.since = std::min(at->second.since, since);\n",
-         "    at->second.since = since;\n"),
+        ("bill-price", "a new price changes what a server has cost before",
+         "  const Instant begin = std::max(from, known.priced);\n",
+         "  const Instant begin = known.priced;\n"),
         ("bill-least", "the least that is billed is forgotten",
-         "std::max(now - item.since, least_)", "(now - item.since)"),
+         "std::max(now - item.priced, item.since + least_ - item.priced)", "(now - item.priced)"),
     ),
     *_in(
         "cloud_hooks/core/offer_catalog.cpp",

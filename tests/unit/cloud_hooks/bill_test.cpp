@@ -30,12 +30,31 @@ TEST(Bill, CountsAtLeastAMinuteAndDropsWhatNeverWas) {
   EXPECT_DOUBLE_EQ(bill.close("a", Instant{}), 0);
 }
 
-TEST(Bill, ANewPriceCountsFromTheFirstInstant) {
+TEST(Bill, ANewPriceCountsFromItsTimeOn) {
   Bill bill(0, seconds(60));
   bill.open("a", 60, Instant{});
-  bill.open("a", 120, Instant{} + seconds(600));
-  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(600)), 20);
+  bill.reprice("a", 120, Instant{} + seconds(600));
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(600)), 10);
   EXPECT_DOUBLE_EQ(bill.per_hour(), 120);
+  bill.reprice("a", 240, Instant{} + seconds(660));
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(720)), 10 + 2 + 4);
+  bill.reprice("unknown", 1, Instant{});
+  EXPECT_DOUBLE_EQ(bill.close("a", Instant{} + seconds(720)), 16);
+}
+
+TEST(Bill, APriceThatCountsFromTheBeginningReplacesAnEstimate) {
+  Bill bill(0, seconds(60));
+  bill.open("a", 60, Instant{} + seconds(5));
+  bill.reprice("a", 120, Instant{});
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(605)), 20);
+}
+
+TEST(Bill, TheRestOfTheLeastTimeHasTheNewPrice) {
+  Bill bill(0, seconds(60));
+  bill.open("a", 60, Instant{});
+  bill.reprice("a", 120, Instant{} + seconds(30));
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(30)), 0.5 + 1);
+  EXPECT_DOUBLE_EQ(bill.spent(Instant{} + seconds(90)), 0.5 + 2);
 }
 
 TEST(Bill, WhatNobodySawCountsForAsLongAsItMayHaveExisted) {
