@@ -355,6 +355,8 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   Instant since = now;  // of what an earlier process left: it is in spent_before until now
   if (pending != nullptr) {
     since = pending->sent;
+  } else if (const auto before = billed_until_.find(status.id); before != billed_until_.end()) {
+    since = before->second;  // a list did not show it, so it was taken for gone
   } else if (status.uptime && (may_ask_ || !options_.restarted || !options_.spent_is_known)) {
     since = now - *status.uptime;
   }
@@ -471,6 +473,7 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id,
   }
   told_exhausted_ = false;
   const double cost = bill_.close(id, now);
+  billed_until_[id] = now;
   tell("server_ended", describe(server) + (status.detail.empty() ? "" : ": " + status.detail), id,
        cost);
 }

@@ -403,7 +403,8 @@ class ReplacementPolicy {
   std::uint64_t requests_made_ = 0;
   std::uint32_t servers_seen_ = 0;
 
-  std::map<std::string, Server> servers_;  // that are not known to be gone
+  std::map<std::string, Server> servers_;        // that are not known to be gone
+  std::map<std::string, Instant> billed_until_;  // servers that were taken for gone then
   std::map<MemberId, MemberInfo> members_;
   std::map<std::string, Pending> pending_;  // by request id
   bool may_ask_ = false;                    // what earlier processes left behind is known
