@@ -214,6 +214,23 @@ bool OfferCatalog::failed_to_start(std::size_t offer, Instant now) {
   return entry.stopped && !was_stopped;
 }
 
+bool OfferCatalog::share_quota(std::size_t a, std::size_t b) const {
+  return same_pool(entries_.at(a), entries_.at(b));
+}
+
+void OfferCatalog::quota_refused(std::size_t offer, std::uint32_t count) {
+  ENSURE(count > 1, "fewer than one server cannot be requested");
+  for (Entry& entry : entries_) {
+    if (same_pool(entry, entries_.at(offer))) {
+      entry.most_at_once = std::min(entry.most_at_once, count / 2);
+    }
+  }
+}
+
+std::uint32_t OfferCatalog::most_at_once(std::size_t offer) const {
+  return entries_.at(offer).most_at_once;
+}
+
 bool OfferCatalog::quota_reached(std::size_t offer) {
   const bool is_news = !entries_.at(offer).at_quota;
   for (Entry& entry : entries_) {
@@ -241,6 +258,7 @@ void OfferCatalog::forgive() {
     entry.blocked_until = Instant{};
     entry.backoff = Duration(0);
     entry.failed_starts = 0;
+    entry.most_at_once = Entry{}.most_at_once;
     entry.at_quota = false;
     entry.stopped = false;
   }

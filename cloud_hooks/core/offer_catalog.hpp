@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,6 +71,13 @@ class OfferCatalog {
   /// A granted server ended, or was given up, before it had a worker in the job. The third in a row
   /// stops the offer; returns true then.
   [[nodiscard]] bool failed_to_start(std::size_t offer, Instant now);
+  /// Whether two offers draw on the same quota: those of a machine type on a market.
+  [[nodiscard]] bool share_quota(std::size_t a, std::size_t b) const;
+  /// The quota refused so many at once, more than one. From now on half as many are requested at
+  /// once, until forgive().
+  void quota_refused(std::size_t offer, std::uint32_t count);
+  /// Servers that may be requested at once.
+  [[nodiscard]] std::uint32_t most_at_once(std::size_t offer) const;
   /// The quota is reached: this machine type is not requested on this market until quota_freed().
   /// False if that was already known.
   [[nodiscard]] bool quota_reached(std::size_t offer);
@@ -94,6 +102,7 @@ class OfferCatalog {
     Instant refused_at{};  // for the last time; 0 = never
     Duration backoff{};    // of the last refusal; 0 = none since it worked
     int failed_starts = 0;
+    std::uint32_t most_at_once = std::numeric_limits<std::uint32_t>::max();
     bool at_quota = false;
     bool stopped = false;
     double measured_speed = 0;  // 0 = not yet

@@ -275,14 +275,10 @@ class ReplacementPolicy {
   void on(Instant now, const policy_event::Tick& event);
   void on(Instant now, const policy_event::Scaled& event);
   void on(Instant now, const policy_event::WantedBack& event);
-  void on(Instant now, const policy_event::Answered& event);
   void on(Instant now, const policy_event::Listed& event);
   void on(Instant now, const policy_event::ReleaseAnswered& event);
   void on(Instant now, const policy_event::Closing& event);
   void on(Instant now, const policy_event::Ended& event);
-  void refused(Instant now, Pending& pending, const ProviderError& error);
-  void unanswered(Instant now, Pending& pending, const ProviderError& error);
-  void forget(const std::string& request_id);
   [[nodiscard]] bool is_of_another_job(const ServerStatus& status) const;
   void tell_of_other_jobs(const std::vector<ServerStatus>& servers);
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
@@ -370,7 +366,12 @@ class ReplacementPolicy {
   [[nodiscard]] bool is_exchanged(const std::string& id) const;
   [[nodiscard]] bool is_at_work(Instant now, const Server& server) const;
 
-  // replacement_requests.cpp: asking, and what it may cost.
+  // replacement_requests.cpp: asking, what it may cost, and the answers.
+  void on(Instant now, const policy_event::Answered& event);
+  void refused(Instant now, Pending& pending, const ProviderError& error);
+  void quota_refused(Instant now, const Pending& pending, const ProviderError& error);
+  void unanswered(Instant now, Pending& pending, const ProviderError& error);
+  void forget(const std::string& request_id);
   void watch_budget(Instant now);
   [[nodiscard]] std::optional<Instant> next_budget_alarm(Instant now) const;
   void repeat_requests(Instant now);

@@ -1,4 +1,5 @@
-// The part of ReplacementPolicy that requests servers and computes their possible cost.
+// The part of ReplacementPolicy that requests servers, computes their possible cost, and takes the
+// answers.
 
 #include <algorithm>
 #include <cmath>
@@ -218,7 +219,8 @@ std::uint32_t ReplacementPolicy::ask(Instant now, std::uint32_t wanted, const Mo
   for (const std::size_t offer : catalog_.ranking(now)) {
     std::uint32_t here = affordable(now, offer, std::min(wanted - asked, most_of(offer)));
     while (here > 0 && may_send()) {
-      const std::uint32_t count = std::min(here, options_.provider.count_max);
+      const std::uint32_t count =
+          std::min({here, options_.provider.count_max, catalog_.most_at_once(offer)});
       send_request(now, offer, count);
       here -= count;
       asked += count;
@@ -256,6 +258,111 @@ std::string ReplacementPolicy::send_request(Instant now, std::size_t offer, std:
   std::string id = pending.request.request_id;
   pending_.emplace(id, std::move(pending));
   return id;
+}
+
+// --- Answers ---
+
+void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
+  const auto found = pending_.find(event.request_id);
+  Pending* pending = found == pending_.end() ? nullptr : &found->second;
+  for (const ServerStatus& status : event.outcome.servers) {
+    if (status.alive() && !servers_.contains(status.id)) {
+      track(now, status, pending);
+    } else if (!status.alive() && !servers_.contains(status.id) && pending != nullptr) {
+      granted_and_gone(now, status, *pending);
+    }
+  }
+  if (pending == nullptr) {
+    return;  // answered, or given up and settled by a list, long ago
+  }
+  if (event.outcome.error) {
+    refused(now, *pending, *event.outcome.error);
+    return;
+  }
+  if (pending->missing() > 0) {
+    (void)catalog_.out_of_stock(pending->offer, now, {});
+    tell("server_refused",
+         "fewer than asked for of " + to_string(catalog_.terms(pending->offer).offer));
+  }
+  forget(event.request_id);
+}
+
+void ReplacementPolicy::refused(Instant now, Pending& pending, const ProviderError& error) {
+  if (error.kind == ProviderErrorKind::kRate) {
+    unanswered(now, pending, error);
+    return;
+  }
+  const std::string what = to_string(catalog_.terms(pending.offer).offer);
+  tell("server_refused", std::string(to_string(error.kind)) + ": " + what + ": " + error.detail);
+  switch (error.kind) {
+    case ProviderErrorKind::kCapacity:
+      (void)catalog_.out_of_stock(pending.offer, now, error);
+      break;
+    case ProviderErrorKind::kQuota: quota_refused(now, pending, error); break;
+    case ProviderErrorKind::kAuth:
+    case ProviderErrorKind::kConfig:
+      catalog_.stop(pending.offer);
+      tell("offer_stopped", what +
+                                ": not asked for any more until `mayfly scale`; `mayfly cloud "
+                                "doctor` may say what is missing");
+      break;
+    case ProviderErrorKind::kRate: break;
+  }
+  forget(pending.request.request_id);
+}
+
+/// Some providers refuse all servers of a request if the quota does not suffice for each of them.
+void ReplacementPolicy::quota_refused(Instant now, const Pending& pending,
+                                      const ProviderError& error) {
+  if (pending.servers.empty() && pending.request.count > 1) {
+    catalog_.quota_refused(pending.offer, pending.request.count);
+    return;
+  }
+  const bool has_some = std::ranges::any_of(servers_, [&](const auto& entry) {
+    return entry.second.offer && catalog_.share_quota(*entry.second.offer, pending.offer);
+  });
+  if (!has_some) {  // others use it up, and do not say when they end
+    catalog_.quota_freed(pending.offer);
+    (void)catalog_.out_of_stock(pending.offer, now, error);
+  } else if (catalog_.quota_reached(pending.offer)) {
+    tell("offer_stopped", to_string(catalog_.terms(pending.offer).offer) +
+                              ": our quota is reached; asked for again when a server like "
+                              "it has ended, or on `mayfly scale`");
+  }
+}
+
+/// Nobody knows whether servers were started, so their possible cost stays on the bill. The same
+/// request is repeated, which starts only those that are missing; after that the list of servers
+/// settles it.
+void ReplacementPolicy::unanswered(Instant now, Pending& pending, const ProviderError& error) {
+  if (pending.unsettled) {
+    return;
+  }
+  if (pending.repeats == 0) {
+    tell("server_refused", "rate: " + to_string(catalog_.terms(pending.offer).offer) + ": " +
+                               error.detail + "; the same request will be repeated");
+  }
+  if (pending.repeats >= options_.repeats_max || is_closing_) {
+    pending.repeat_at.reset();
+    pending.unsettled = now;
+    (void)catalog_.out_of_stock(pending.offer, now, error);
+    list_due_ = std::min(list_due_, now + options_.absence_grace);
+    tell("server_refused", to_string(catalog_.terms(pending.offer).offer) +
+                               ": no answer; what became of the request will be seen in the list "
+                               "of servers");
+    return;
+  }
+  const Duration doubled = options_.rate_wait * (std::int64_t{1} << std::min(pending.repeats, 20));
+  const Duration wait = std::min(doubled, options_.rate_wait_max);
+  ++pending.repeats;
+  pending.repeat_at = now + std::max(wait, std::min(error.retry_after.value_or(Duration(0)),
+                                                    10 * options_.rate_wait_max));
+}
+
+void ReplacementPolicy::forget(const std::string& request_id) {
+  const auto found = pending_.find(request_id);
+  bill_.drop(billing_item(found->second));
+  pending_.erase(found);
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -95,6 +95,10 @@ class Ec2:
             raise Ec2Error(412, "DryRunOperation", "Request would have succeeded, but the "
                            "DryRun flag is set.")
         count = int(form["MaxCount"])
+        alive = sum(1 for m in self.cloud.machines.by_name.values()
+                    if m.service == "ec2" and m.state != "gone")
+        if self.cloud.server_quota is not None and alive + count > self.cloud.server_quota:
+            raise Ec2Error(*FAULTS["quota_now"])  # MinCount does not help
         spot = form.get("InstanceMarketOptions.MarketType") == "spot"
         if spot and self.cloud.stock is not None:
             if self.cloud.stock < int(form["MinCount"]):

@@ -123,6 +123,7 @@ class Cloud:
         self.operation_polls = options.operation_polls
         self.page_size = 500
         self.stock = None
+        self.server_quota = None  # instances of EC2 at once
         self.unknown_yet = False  # EC2 has not heard of its own machines everywhere
         self.zones = ["zone-a", "zone-b", "zone-c"]
         self.machine_types = ["n1-standard-8", "p3.2xlarge", "small"]
@@ -248,14 +249,15 @@ class Cloud:
         self.repeated.clear()
         self.gce.inserts = self.ec2.runs = self.google.given = 0
         self.clock_offset, self.stock, self.page_size, self.operation_polls = 0.0, None, 500, 1
+        self.server_quota = None
         self.unknown_yet, self.machines.boot_s = False, None
         self.quotas = dict(QUOTAS)
         self.google.lifetime, self.role_lifetime, self.role = 3600, 21600, "worker-role"
         self.own.notice.set("withdraw")
 
     def do_set(self, **settings):
-        """boot_s, clock_offset, operation_polls, page_size, quotas, stock, unknown_yet, role,
-        role_lifetime, token_lifetime, zones."""
+        """boot_s, clock_offset, operation_polls, page_size, quotas, server_quota, stock,
+        unknown_yet, role, role_lifetime, token_lifetime, zones."""
         if "token_lifetime" in settings:
             self.google.lifetime = settings.pop("token_lifetime")
         if "boot_s" in settings:

@@ -233,6 +233,20 @@ TEST_P(ProviderContract, PartOfARequestIsBetterThanNothing) {
   EXPECT_EQ(machines().size(), 2U);
 }
 
+TEST_P(ProviderContract, AQuotaForFewerThanAreAskedForRefusesAll) {
+  if (site_.name != "ec2") {
+    GTEST_SKIP() << "each server is asked for by itself";
+  }
+  cloud_.control("set", R"({"server_quota": 2})");
+  const RequestOutcome outcome = provider_->request(request(3));
+  EXPECT_TRUE(outcome.servers.empty());
+  ASSERT_TRUE(outcome.error.has_value());
+  EXPECT_EQ(checked(*outcome.error).kind, ProviderErrorKind::kQuota);
+  ServerRequest fewer = request(2);
+  fewer.request_id.back() = fewer.request_id.back() == '0' ? '1' : '0';
+  EXPECT_EQ(provider_->request(fewer).servers.size(), 2U);
+}
+
 TEST_P(ProviderContract, ErrorsComeInTheirKinds) {
   for (const auto& [fault_text, kind] :
        {std::pair{R"("kind": "quota")", ProviderErrorKind::kQuota},

@@ -1,12 +1,15 @@
-// What ReplacementPolicy may spend, and whose loss is a loss.
+// What ReplacementPolicy may spend and ask for, and whose loss is a loss.
 
 #include <gtest/gtest.h>
+
+#include <set>
 
 #include "tests/unit/cloud_hooks/policy_harness.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
 
+using test_support::error_of;
 using test_support::offer;
 using test_support::PolicyHarness;
 using test_support::two_zones;
@@ -84,6 +87,88 @@ TEST(PolicyBudget, AnHourlyOneIsUsedUpToTheLastServerThatFits) {
   EXPECT_EQ(asked_for(PolicyHarness(options)), 4u);
 }
 
+TEST(PolicyQuota, AQuotaForFewerThanAreAskedForIsFoundByHalves) {
+  ReplacementOptions options = two_zones();
+  options.target = options.max = 6;
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  PolicyHarness policy(options);
+  constexpr std::uint32_t kQuota = 3;
+  std::vector<policy_effect::Request> wanted = policy.requests;
+  std::set<std::string> ids;
+  for (int requests = 0; !wanted.empty() && requests < 20; ++requests) {
+    const policy_effect::Request request = wanted.back();
+    wanted.pop_back();
+    EXPECT_TRUE(ids.insert(request.request.request_id).second) << "each with an id of its own";
+    if (policy.servers_made + request.request.count > kQuota) {
+      policy.refuse(request, error_of(ProviderErrorKind::kQuota));
+    } else {
+      policy.grant(request);
+    }
+    wanted.insert(wanted.end(), policy.requests.begin(), policy.requests.end());
+  }
+  EXPECT_TRUE(wanted.empty()) << "one alone was refused";
+  EXPECT_EQ(policy.status().staying, kQuota);
+  EXPECT_EQ(policy.status().coming, 0u);
+}
+
+TEST(PolicyQuota, AQuotaThatOthersUseUpIsAskedForAgain) {
+  ReplacementOptions options = two_zones();
+  options.target = 1;
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  PolicyHarness policy(options);
+  policy.refuse(policy.requests.at(0), error_of(ProviderErrorKind::kQuota));
+  EXPECT_FALSE(policy.was_told("offer_stopped"));
+  EXPECT_TRUE(policy.requests.empty());
+  policy.wait(seconds(6));
+  ASSERT_EQ(policy.requests.size(), 1u);
+  policy.refuse(policy.requests[0], error_of(ProviderErrorKind::kQuota));
+  policy.wait(seconds(6));
+  EXPECT_TRUE(policy.requests.empty()) << "after twice the time";
+  policy.wait(seconds(6));
+  EXPECT_EQ(policy.requests.size(), 1u);
+}
+
+TEST(PolicyBill, AServerThatOneListDoesNotShowIsBilledOnce) {
+  ReplacementOptions options = two_zones();
+  options.target = 1;
+  PolicyHarness policy(options);
+  policy.settle();
+  ServerStatus server = PolicyHarness::server("s1", {});
+  server.offer = offer("a");
+  policy.wait(seconds(100));
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  policy.wait(seconds(3500));
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{}});
+  ASSERT_TRUE(policy.was_told("server_ended"));
+  policy.wait(milliseconds(20));
+  policy.refuse(policy.requests.at(0), error_of(ProviderErrorKind::kAuth));
+  policy.refuse(policy.requests.at(0), error_of(ProviderErrorKind::kAuth));
+  policy.wait(seconds(100));
+  server.uptime = seconds(3700);
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  EXPECT_TRUE(policy.was_told("server_adopted"));
+  EXPECT_NEAR(policy.status().spent, 3700.0 / 3600, 1e-4);
+}
+
+TEST(PolicyBill, APriceThatChangesIsPaidFromThenOn) {
+  ReplacementOptions options = two_zones();
+  options.target = 1;
+  PolicyHarness policy(options);
+  policy.settle();
+  ServerStatus server = PolicyHarness::server("s1", {});
+  const auto listed_at = [&](double price) {
+    server.price_per_hour = price;
+    policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+    return policy.status().spent;
+  };
+  policy.wait(seconds(3600));
+  EXPECT_DOUBLE_EQ(listed_at(2), 2) << "what was charged before was an estimate";
+  policy.wait(seconds(3600));
+  EXPECT_DOUBLE_EQ(listed_at(10), 4);
+  policy.wait(seconds(3600));
+  EXPECT_DOUBLE_EQ(listed_at(1), 14);
+}
+
 TEST(PolicyMembers, TheLossOfASecondWorkerOfAServerIsNotTheLossOfTheFirst) {
   PolicyHarness policy(two_zones());
   policy.settle();
@@ -151,7 +236,7 @@ TEST(PolicyTarget, GivesUpTheDearestButKeepsTheFloorOfServersOnDemand) {
   policy.grant(wanted[0]);
   policy.grant(wanted[1]);
   policy.grant(wanted[2]);
-  policy.refuse(wanted[3], test_support::error_of(ProviderErrorKind::kCapacity));
+  policy.refuse(wanted[3], error_of(ProviderErrorKind::kCapacity));
   const std::vector<policy_effect::Request> instead = policy.requests;
   ASSERT_EQ(instead.size(), 1u);
   ASSERT_EQ(instead[0].request.offer.market, Market::kOnDemand);
