@@ -368,6 +368,7 @@ class ReplacementPolicy {
 
   // replacement_requests.cpp: asking, what it may cost, and the answers.
   void on(Instant now, const policy_event::Answered& event);
+  void drop_never_made(const policy_event::Answered& answer);
   void refused(Instant now, Pending& pending, const ProviderError& error);
   void quota_refused(Instant now, const Pending& pending, const ProviderError& error);
   void unanswered(Instant now, Pending& pending, const ProviderError& error);

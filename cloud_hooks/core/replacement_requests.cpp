@@ -276,6 +276,9 @@ void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
     return;  // answered, or given up and settled by a list, long ago
   }
   if (event.outcome.error) {
+    if (event.outcome.error->kind != ProviderErrorKind::kRate) {
+      drop_never_made(event);
+    }
     refused(now, *pending, *event.outcome.error);
     return;
   }
@@ -285,6 +288,23 @@ void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
          "fewer than asked for of " + to_string(catalog_.terms(pending->offer).offer));
   }
   forget(event.request_id);
+}
+
+/// A list that was taken before the request had failed may show servers that were not made after
+/// all.
+void ReplacementPolicy::drop_never_made(const policy_event::Answered& answer) {
+  std::erase_if(servers_, [&](const auto& entry) {
+    const auto& [id, server] = entry;
+    const bool is_made = server.runs || server.member ||
+                         std::ranges::find(answer.outcome.servers, id, &ServerStatus::id) !=
+                             answer.outcome.servers.end();
+    if (is_made || server.request_id != answer.request_id) {
+      return false;
+    }
+    bill_.drop(id);
+    tell("server_ended", describe(server) + ": it was not made after all", id, 0.0);
+    return true;
+  });
 }
 
 void ReplacementPolicy::refused(Instant now, Pending& pending, const ProviderError& error) {

@@ -115,6 +115,24 @@ TEST(ReplacementPolicy, AQuotaStopsAskingUntilAServerOfThatKindHasEnded) {
   EXPECT_EQ(policy.requests[0].request.count, 2u);
 }
 
+TEST(ReplacementPolicy, AServerThatIsListedBeforeItsCreationFailsIsNotWaitedFor) {
+  PolicyHarness policy(two_zones());
+  const policy_effect::Request request = policy.requests[0];
+  ServerStatus ghost = PolicyHarness::server("ghost", request.request);
+  ghost.state = ServerState::kStarting;
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{ghost}});
+  EXPECT_TRUE(policy.was_told("server_granted"));
+  RequestOutcome outcome;
+  outcome.servers.push_back(PolicyHarness::server("made", request.request));
+  outcome.error = error_of(ProviderErrorKind::kCapacity);
+  policy.feed(policy_event::Answered{request.request.request_id, outcome});
+  EXPECT_TRUE(policy.was_told("server_ended"));
+  EXPECT_EQ(policy.status().staying, 1u);
+  ASSERT_EQ(policy.requests.size(), 1u);
+  EXPECT_EQ(policy.requests[0].request.count, 1u);
+  EXPECT_DOUBLE_EQ(policy.status().per_hour, 3.0) << "one here, one elsewhere";
+}
+
 TEST(ReplacementPolicy, WhatAPersonMustMendIsNotAskedForAgainUntilScale) {
   ReplacementOptions options = two_zones();
   options.offers = {{offer("a"), 1.0, 1.0}};
