@@ -200,6 +200,8 @@ void ReplacementPolicy::plan(Instant now) {
   watch_stages(now);
   if (ended_ || budget_is_over_) {
     release_all(now);
+  } else if (is_closing_) {
+    release_unused(now);
   }
   repeat_requests(now);
   watch_exchange(now);
@@ -322,6 +324,16 @@ void ReplacementPolicy::release(Instant now, const std::string& id) {
 void ReplacementPolicy::release_all(Instant now) {
   for (const auto& [id, server] : servers_) {
     if (server.stage != Stage::kReleasing) {
+      release(now, id);
+    }
+  }
+}
+
+/// When the job has ended, no worker is waited for any more; evaluators may still measure.
+void ReplacementPolicy::release_unused(Instant now) {
+  for (const auto& [id, server] : servers_) {
+    const bool lacks_worker = server.stage == Stage::kAwaited || server.stage == Stage::kSilent;
+    if (lacks_worker && !is_for_evaluator(server) && !may_have_unnamed_worker(server)) {
       release(now, id);
     }
   }

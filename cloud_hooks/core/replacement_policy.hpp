@@ -313,6 +313,7 @@ class ReplacementPolicy {
   void watch_stages(Instant now);
   void stage_is_over(Instant now, const std::string& id, Server& server);
   void release_all(Instant now);
+  void release_unused(Instant now);
   void request_list(Instant now);
   void let_go(Instant now, const std::string& id);
   void release(Instant now, const std::string& id);

@@ -436,6 +436,23 @@ TEST(ReplacementPolicy, WhoGoesWhenTheJobHasEndedIsNotReplaced) {
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }
 
+TEST(ReplacementPolicy, ServersWithoutAWorkerGoWhenTheJobHasEndedExceptThoseOfEvaluators) {
+  ReplacementOptions options = two_zones();
+  options.target = 3;
+  options.evaluators = 1;
+  options.offers.push_back({offer("c"), 1.0, 1.0, true});
+  PolicyHarness policy(options);
+  const std::vector<policy_effect::Request> wanted = policy.requests;
+  ASSERT_EQ(wanted.size(), 2u);
+  policy.grant(wanted[0]);
+  policy.grant(wanted[1]);  // s4
+  policy.feed(policy_event::Joined{MemberId{1}, "s1"});
+  policy.feed(policy_event::Joined{MemberId{2}, "s2"});
+  policy.feed(policy_event::Gone{MemberId{2}});
+  policy.feed(policy_event::Closing{});
+  EXPECT_EQ(policy.releases, (std::vector<std::string>{"s2", "s3"}));
+}
+
 TEST(ReplacementPolicy, WorkersStartedByHandCountAndLeaveLast) {
   PolicyHarness policy(two_zones());
   policy.settle();
