@@ -236,6 +236,17 @@ std::uint32_t ReplacementPolicy::coming() const {
   return count;
 }
 
+bool ReplacementPolicy::no_worker_comes() const {
+  const bool is_asked_for = std::ranges::any_of(pending_, [this](const auto& entry) {
+    return !catalog_.terms(entry.second.offer).for_evaluator;
+  });
+  const bool may_be_brought = std::ranges::any_of(servers_, [this](const auto& entry) {
+    const Server& server = entry.second;
+    return (server.is_used() || server.stage == Stage::kSilent) && !is_for_evaluator(server);
+  });
+  return catalog_.no_worker_offer_left() && !is_asked_for && !may_be_brought;
+}
+
 /// Servers for evaluators that are neither there nor requested.
 std::uint32_t ReplacementPolicy::evaluators_missing() const {
   std::uint32_t have = 0;
@@ -400,8 +411,10 @@ bool ReplacementPolicy::settled() const {
 }
 
 PolicyStatus ReplacementPolicy::status(Instant now) const {
-  return {target_,          staying(),       coming(), static_cast<std::uint32_t>(servers_.size()),
-          bill_.spent(now), bill_.per_hour()};
+  return {target_,          staying(),
+          coming(),         static_cast<std::uint32_t>(servers_.size()),
+          bill_.spent(now), bill_.per_hour(),
+          no_worker_comes()};
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -187,6 +187,9 @@ struct PolicyStatus {
   std::uint32_t billing = 0;  ///< servers that are not known to be gone
   double spent = 0;
   double per_hour = 0;
+  /// Every offer for workers is stopped, by failed starts or wrong settings, no request for one is
+  /// open, and no server is there that may still bring one.
+  bool no_worker_comes = false;
 };
 
 /// The servers that compute, for decisions about how many there should be.
@@ -320,6 +323,7 @@ class ReplacementPolicy {
   [[nodiscard]] bool is_for_evaluator(const Server& server) const;
   [[nodiscard]] std::uint32_t staying() const;
   [[nodiscard]] std::uint32_t coming() const;
+  [[nodiscard]] bool no_worker_comes() const;
   [[nodiscard]] std::uint32_t evaluators_missing() const;
   [[nodiscard]] std::uint32_t present(std::size_t offer) const;
   [[nodiscard]] std::uint32_t on_demand_present() const;

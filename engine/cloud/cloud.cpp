@@ -327,6 +327,10 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
     return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
   }
   workers_wanted_ = workers;
+  {
+    const std::lock_guard memory_lock(memory_mutex_);
+    why_hopeless_.clear();  // every offer is used again
+  }
   driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
   remember(driver_->status());
   return fmt::format("going to {} workers", workers);
@@ -390,16 +394,26 @@ bool Cloud::is_news(const cloud_hooks::CloudFact& fact) {
 }
 
 /// Ends a job without members when no worker can join it any more: its only offer is stopped, or
-/// the servers of all offers fail before their workers join.
+/// the servers of all offers fail before their workers join. A server that was granted before may
+/// still bring one, so the end may come later than its reason.
 void Cloud::end_if_hopeless(const cloud_hooks::CloudFact& fact) {
   const JobConfig& config = process_.config();
   const bool has_one_offer = config.cloud_offers.find(',') == std::string::npos;
   const bool is_last_offer =
       config.cloud_provider == "ssh" || (config.cloud_provider == "slurm" && has_one_offer);
-  const bool is_hopeless =
-      fact.kind == "no_server_starts" || (is_last_offer && fact.kind == "offer_stopped");
-  if (is_hopeless && process_.server().status().members.empty()) {
-    process_.server().fail("no worker can start: " + fact.detail);
+  std::string reason;
+  {
+    const std::lock_guard lock(memory_mutex_);
+    if (fact.kind == "no_server_starts" || (is_last_offer && fact.kind == "offer_stopped")) {
+      why_hopeless_ = fact.detail;
+    } else if (fact.kind == "server_joined") {
+      why_hopeless_.clear();
+    }
+    reason = why_hopeless_;
+  }
+  if (!reason.empty() && fact.all && fact.all->no_worker_comes &&
+      process_.server().status().members.empty()) {
+    process_.server().fail("no worker can start: " + reason);
   }
 }
 

@@ -95,6 +95,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::string label_;
   std::mutex memory_mutex_;                          // guards the file that remember() writes, and:
   std::map<std::string, std::string> last_details_;  // of events that may repeat, by kind
+  std::string why_hopeless_;                         // why no further worker can start
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
   std::unique_ptr<cloud_hooks::BundleServer> bundle_;
   std::optional<Instant> not_in_charge_since_;

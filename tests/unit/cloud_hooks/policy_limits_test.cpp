@@ -128,6 +128,37 @@ TEST(PolicyQuota, AQuotaThatOthersUseUpIsAskedForAgain) {
   EXPECT_EQ(policy.requests.size(), 1u);
 }
 
+TEST(PolicyQuota, IsNoReasonToGiveTheJobUp) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  options.provider.count_max = 1;
+  PolicyHarness policy(options);
+  const std::vector<policy_effect::Request> wanted = policy.requests;
+  ASSERT_EQ(wanted.size(), 2u);
+  policy.grant(wanted[0]);
+  policy.refuse(wanted[1], error_of(ProviderErrorKind::kQuota));
+  EXPECT_TRUE(policy.was_told("offer_stopped"));
+  EXPECT_FALSE(policy.status().no_worker_comes);
+}
+
+TEST(PolicyStatus, KnowsWhenNoWorkerCanCome) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  options.provider.count_max = 1;
+  options.start_timeout = options.join_timeout = seconds(100);
+  PolicyHarness policy(options);
+  const std::vector<policy_effect::Request> wanted = policy.requests;
+  ASSERT_EQ(wanted.size(), 2u);
+  policy.refuse(wanted[1], error_of(ProviderErrorKind::kConfig));
+  EXPECT_FALSE(policy.status().no_worker_comes) << "one is requested";
+  policy.grant(wanted[0]);
+  EXPECT_FALSE(policy.status().no_worker_comes) << "one may be on it";
+  policy.wait(seconds(100));
+  EXPECT_TRUE(policy.status().no_worker_comes);
+  policy.feed(policy_event::Scaled{2});
+  EXPECT_FALSE(policy.status().no_worker_comes);
+}
+
 TEST(PolicyBill, AServerThatOneListDoesNotShowIsBilledOnce) {
   ReplacementOptions options = two_zones();
   options.target = 1;

@@ -108,6 +108,23 @@ TEST_F(CloudTest, ReplacesNobodyWhoGoesBecauseTheJobHasEnded) {
   EXPECT_EQ(asked().find("\"request\""), std::string::npos) << asked();
 }
 
+TEST_F(CloudTest, EndsAJobForWhichNoWorkerCanComeWhenTheLastServerIsGone) {
+  start();
+  const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
+  cloud_hooks::CloudFact fact;
+  fact.kind = "no_server_starts";
+  fact.detail = "three failed";
+  fact.all = cloud_hooks::PolicyStatus{};
+  cloud->on_fact(fact);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(process_->recorder().end().has_value()) << "a server is there";
+  fact.kind = "server_ended";
+  fact.all->no_worker_comes = true;
+  cloud->on_fact(fact);
+  wait_until([&] { return process_->recorder().end().has_value(); });
+  EXPECT_EQ(process_->recorder().end()->outcome, elastic::Outcome::kFailed);
+}
+
 TEST_F(CloudTest, LeavesTheServersOfAStoppedJobAloneIfAnotherCoordinatorMayLeadIt) {
   config_.quorum = true;
   config_.cloud_coordinators = "127.0.0.1:1,127.0.0.1:2";
