@@ -28,16 +28,12 @@ const OfferTerms& OfferCatalog::terms(std::size_t offer) const {
 
 namespace {
 
-/// Whether a server that is listed as `seen` may be one of `offer`: the cloud has chosen what that
-/// leaves open, names the zone of a subnet, and adds accelerators that a machine type has by
-/// itself.
+/// Whether a server that is listed as `seen` may be one of `offer`, apart from its machine type:
+/// the cloud has chosen what that leaves open, and names the zone of a subnet.
 bool may_be_of(const Offer& seen, const Offer& offer) {
   const bool is_in_zone =
       offer.zone == seen.zone || offer.zone.empty() || offer.zone.starts_with("subnet-");
-  const bool is_of_type =
-      offer.machine_type == seen.machine_type || offer.machine_type.empty() ||
-      offer.machine_type == seen.machine_type.substr(0, seen.machine_type.find('+'));
-  return offer.market == seen.market && is_in_zone && is_of_type;
+  return offer.market == seen.market && is_in_zone;
 }
 
 }  // namespace
@@ -48,9 +44,15 @@ std::optional<std::size_t> OfferCatalog::find(const Offer& offer) const {
       return i;
     }
   }
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (may_be_of(offer, entries_[i].terms.offer)) {
-      return i;
+  // A cloud adds accelerators that a machine type has by itself.
+  for (const std::string& type :
+       {offer.machine_type, offer.machine_type.substr(0, offer.machine_type.find('+')),
+        std::string()}) {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i].terms.offer.machine_type == type &&
+          may_be_of(offer, entries_[i].terms.offer)) {
+        return i;
+      }
     }
   }
   return std::nullopt;

@@ -208,6 +208,10 @@ TEST(OfferCatalog, FindsTheOfferOfAServerThatIsListedOtherwise) {
   EXPECT_EQ(catalog.find({"n1+t4:1", "z", Market::kSpot}), 3u);
   EXPECT_EQ(catalog.find({"n1", "z", Market::kSpot}), std::nullopt);
   EXPECT_EQ(catalog.find({"c5", "eu-west-1a", Market::kSpot}), std::nullopt);
+  const OfferCatalog both(
+      {terms({"n1", "z", Market::kSpot}), terms({"n1+t4:1", "", Market::kSpot})}, {});
+  EXPECT_EQ(both.find({"n1+t4:1", "z", Market::kSpot}), 1u) << "an equal type comes first";
+  EXPECT_EQ(both.find({"n1+p4:1", "z", Market::kSpot}), 0u);
 }
 
 }  // namespace
