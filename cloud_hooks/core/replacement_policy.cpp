@@ -327,6 +327,9 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
       first_loss_ = now;
     }
     server.never_joined = server.stage == Stage::kAwaited;
+    if (server.never_joined && !status.failed && server.offer) {
+      (void)catalog_.out_of_stock(*server.offer, now, {});
+    }
     server.stage = Stage::kLeaving;
     server.deadline = now + options_.leave_timeout;
     tell("server_lost", status.failed ? "has shut itself down" : "is being taken away", status.id);

@@ -19,10 +19,11 @@ classify() {
     esac
 }
 
+# What is stopped exists: its disk is paid for until the instance is terminated.
 SERVERS='[.[] | {
     id: .InstanceId,
-    state: ({pending: "starting", running: "running", "shutting-down": "stopping",
-             stopping: "stopping"}[.State.Name] // "gone"),
+    state: ({pending: "starting", running: "running", terminated: "gone"}[.State.Name]
+            // "stopping"),
     request_id: (.ClientToken // ""),
     machine_type: .InstanceType,
     zone: .Placement.AvailabilityZone,
@@ -32,7 +33,21 @@ case "$(field op)" in
     request)
         STARTUP=$(mktemp)
         trap 'rm -f "$STARTUP"' EXIT
-        field startup_text >"$STARTUP"
+        LIFETIME=$(field lifetime_max_s)
+        if [ "$LIFETIME" = 0 ]; then
+            field startup_text >"$STARTUP"
+        else
+            # EC2 knows no such limit, but terminates an instance that shuts itself down.
+            {
+                printf '#!/bin/sh\nshutdown -P +%s\n' "$(((LIFETIME + 59) / 60))"
+                # shellcheck disable=SC2016  # for the instance
+                printf '%s\n' 'umask 077' 'script=$(mktemp "${TMPDIR:-/var/tmp}/mayfly-XXXXXX")' \
+                    "base64 -d >\"\$script\" <<'END'"
+                field startup_text | base64
+                # shellcheck disable=SC2016
+                printf '%s\n' END 'chmod 700 "$script"' 'exec "$script"'
+            } >"$STARTUP"
+        fi
         set -- --image-id "$IMAGE" --instance-type "$(field machine_type)" \
             --count "$(field count)" --client-token "$(field request_id)" \
             --user-data "file://$STARTUP" --instance-initiated-shutdown-behavior terminate \

@@ -5,6 +5,8 @@
 # machine is made of its request id: creating it again changes nothing. It has no public address and
 # no security group of its own, as both would outlive it, and an address costs money: if the
 # coordinator is not in the same network, that needs a way out, such as a NAT gateway.
+# lifetime_max_s is ignored: a machine that no coordinator can reach any more has to be deleted by
+# hand.
 # shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -20,10 +22,12 @@ classify() {
     esac
 }
 
-# Every machine that is listed exists and may cost money, also one whose last operation has failed.
+# Every machine that is listed exists and may cost money, also one that could not be created, which
+# is to be released.
 SERVERS='[.[] | {
     id: .name,
-    state: ({Creating: "starting", Deleting: "stopping"}[.provisioningState] // "running"),
+    state: ({Creating: "starting", Deleting: "stopping", Failed: "stopping"}[.provisioningState]
+            // "running"),
     request_id: (.tags["mayfly-request"] // ""),
     machine_type: .hardwareProfile.vmSize, zone: .location,
     market: (if .priority == "Spot" then "spot" else "on_demand" end)}]'
@@ -49,12 +53,27 @@ case "$(field op)" in
         if [ "$(field market)" = spot ]; then
             set -- "$@" --priority Spot --eviction-policy Delete --max-price -1
         fi
-        run_or_fail az vm create "$@" --output none
-        jq -cn --arg id "mayfly-$ID" '{servers: [{id: $id, state: "running"}]}'
+        # Within the minute that the coordinator waits. What is still being created then is listed.
+        COMPLAINT=$(timeout 45 az vm create "$@" --output none 2>&1) && STATUS=0 || STATUS=$?
+        case $STATUS in
+            0) STATE=running ;;
+            124) STATE=starting ;;
+            *)
+                KIND=$(classify "$COMPLAINT")
+                case $KIND in
+                    capacity | quota) # it leaves a machine that has failed
+                        az vm delete --resource-group "$RESOURCE_GROUP" --name "mayfly-$ID" \
+                            --yes --no-wait >/dev/null 2>&1 || true
+                        ;;
+                esac
+                fail "$KIND" "$COMPLAINT"
+                ;;
+        esac
+        jq -cn --arg id "mayfly-$ID" --arg state "$STATE" '{servers: [{id: $id, state: $state}]}'
         ;;
     release)
         if ! COMPLAINT=$(az vm delete --resource-group "$RESOURCE_GROUP" --name "$(field server)" \
-            --yes 2>&1); then
+            --yes --no-wait 2>&1); then
             case "$COMPLAINT" in
                 *ResourceNotFound*) ;;
                 *) fail "$(classify "$COMPLAINT")" "$COMPLAINT" ;;

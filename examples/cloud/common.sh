@@ -10,7 +10,8 @@ field() { printf '%s' "$REQUEST" | jq -r --arg name "$1" '.[$name] // empty'; }
 
 # fail KIND TEXT: the answer that says why not. KIND: capacity, quota, auth, rate or config.
 fail() {
-    jq -cn --arg kind "$1" --arg detail "$2" '{error: {kind: $kind, detail: $detail}}'
+    DETAIL=$(printf '%s' "$2" | tail -c 800 | tr '\n' ' ')
+    jq -cn --arg kind "$1" --arg detail "$DETAIL" '{error: {kind: $kind, detail: $detail}}'
     exit 0
 }
 
@@ -25,7 +26,7 @@ run_or_fail() {
         rm -f "$COMPLAINT"
         return 0
     fi
-    TEXT=$(tail -c 800 "$COMPLAINT" | tr '\n' ' ')
+    TEXT=$(cat "$COMPLAINT")
     rm -f "$COMPLAINT"
     fail "$(classify "$TEXT")" "$TEXT" >&3
 }

@@ -22,12 +22,12 @@ classify() {
     esac
 }
 
-# One server per line of gcloud's JSON, in our words. Its id is ZONE/NAME.
+# One server per line of gcloud's JSON, in our words. Its id is ZONE/NAME. What is stopped or
+# suspended exists: its disk is paid for until the instance is deleted.
 SERVERS='[.[] | {
     id: ((.zone | split("/") | last) + "/" + .name),
     state: ({PENDING: "starting", PROVISIONING: "starting", STAGING: "starting",
-             RUNNING: "running", REPAIRING: "running", PENDING_STOP: "stopping",
-             STOPPING: "stopping", SUSPENDING: "stopping"}[.status] // "gone"),
+             RUNNING: "running", REPAIRING: "running"}[.status] // "stopping"),
     request_id: (.labels["mayfly-request"] // ""),
     machine_type: (.machineType | split("/") | last),
     zone: (.zone | split("/") | last),

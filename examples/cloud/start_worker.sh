@@ -10,8 +10,8 @@ umask 077
 home=$(mktemp -d "${TMPDIR:-/var/tmp}/mayfly-XXXXXX")
 cd "$home"
 
-# A machine without a worker only costs money. (Compute Engine deletes a Spot machine that stops;
-# EC2 terminates one that was started with user data of ours.)
+# A machine without a worker only costs money. (Mayfly lets EC2 terminate an instance that shuts
+# itself down, and deletes one of Compute Engine that has stopped.)
 trap 'shutdown -P now' EXIT
 
 curl --fail --silent --show-error --location --retry 5 --max-time 600 -o bundle "$bundle_url"

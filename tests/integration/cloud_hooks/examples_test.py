@@ -72,12 +72,48 @@ def states():
                "tags": {"mayfly-job": "j", "mayfly-request": ID}, "priority": "Spot",
                "hardwareProfile": {"vmSize": "n1"}}
     servers = ask("az.sh", [], f"echo '[{json.dumps(machine)}]'", op="list")["servers"]
-    expect([one["state"] for one in servers] == ["running"], servers)
+    expect([one["state"] for one in servers] == ["stopping"], servers)
+    for state, told in (("running", "running"), ("stopped", "stopping"),
+                        ("shutting-down", "stopping"), ("terminated", "gone")):
+        listed = json.dumps({"Reservations": [{"Instances": [{
+            "InstanceId": "i-1", "State": {"Name": state}, "Placement": {}}]}]})
+        servers = ask("aws.sh", [], f"echo '{listed}'", op="list")["servers"]
+        expect([one["state"] for one in servers] == [told], f"{state}: {servers}")
     for status, state in (("REPAIRING", "running"), ("PENDING_STOP", "stopping"),
-                          ("TERMINATED", "gone")):
+                          ("TERMINATED", "stopping"), ("SUSPENDED", "stopping")):
         listed = json.dumps(dict(INSTANCE, status=status))
         servers = ask("gcloud.sh", [], f"echo '[{listed}]'", op="list")["servers"]
         expect([one["state"] for one in servers] == [state], f"{status}: {servers}")
+
+
+def lifetime():
+    """An instance of EC2 ends by itself, and runs the startup script whatever that is."""
+    body = """while [ $# -gt 1 ]; do
+        [ "$1" = --user-data ] && cat "${2#file://}" >"$TOLD"
+        shift
+    done
+    echo '{"Instances": []}'"""
+    with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
+        os.environ["TOLD"] = os.path.join(folder, "user-data")
+        expect(ask("aws.sh", [], body, startup_text="#!/bin/sh\necho hi\n") == {"servers": []},
+               "aws")
+        with open(os.environ["TOLD"], encoding="utf-8") as file:
+            script = "shutdown() { echo shutdown $*; }\n" + file.read()
+        done = subprocess.run(["sh", "-c", script], text=True, capture_output=True, check=True,
+                              timeout=60, env=dict(os.environ, TMPDIR=folder))
+    expect(done.stdout == "shutdown -P +60\nhi\n", f"{script}: {done.stdout}")
+
+
+def failed_creation():
+    """A machine of Azure that could not be created is deleted, not adopted and waited for."""
+    with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
+        os.environ["TOLD"] = os.path.join(folder, "calls")
+        answer = ask("az.sh", [], 'echo "$*" >>"$TOLD"; case "$*" in *create*) '
+                     'echo AllocationFailed >&2; exit 1;; esac')
+        expect(answer["error"]["kind"] == "capacity", answer)
+        with open(os.environ["TOLD"], encoding="utf-8") as file:
+            calls = file.read()
+    expect(f"vm delete --resource-group g --name mayfly-{ID} --yes --no-wait" in calls, calls)
 
 
 def no_address():
@@ -97,6 +133,8 @@ def main():
     complaints()
     grants()
     states()
+    lifetime()
+    failed_creation()
     no_address()
     print("passed")
     return 0
