@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/parse.hpp"
 #include "base/try_assign.hpp"
+#include "cloud_hooks/core/machine_gpu.hpp"
 #include "cloud_hooks/http/http_sender.hpp"
 #include "cloud_hooks/http/json_fields.hpp"
 #include "cloud_hooks/http/message.hpp"
@@ -45,6 +47,12 @@ Result<MachineType> parse_machine_type(const std::string& text) {
     }
   }
   return is_cloud_name(type.name) ? Result<MachineType>(type) : Result<MachineType>(bad);
+}
+
+/// Whether GPUs are added to the machine, or come with its type.
+bool has_gpu(const MachineType& type) {
+  const std::optional<MachineGpu> own = gpu_of_machine(type.name);
+  return !type.accelerator.empty() || (own && own->capability > 0);
 }
 
 /// The longest maxRunDuration that Compute Engine takes (its documentation, "Limit the run time of
@@ -133,8 +141,10 @@ ServerState state_of(const std::string& status) {
   return ServerState::kStopping;
 }
 
-/// What Compute Engine takes away is deleted (scheduling_of), so an instance that is stopped was
-/// shut down from inside, as our start script does when its worker has ended, or by hand.
+/// A spot instance that Compute Engine takes away, and any at the end of its lifetime, is deleted
+/// (scheduling_of). So an instance that is stopped was shut down from inside, as our start script
+/// does when its worker has ended, or by hand, or was one on demand whose host had to be
+/// maintained.
 bool is_stopped(const std::string& status) {
   return status == "STOPPED" || status == "TERMINATED";
 }
@@ -192,6 +202,15 @@ std::string metric_of_accelerator(std::string_view accelerator) {
   return metric + "_GPUS";
 }
 
+/// The quotas of GPUs that come with a machine type: how its name begins; the longest first. Those
+/// of later types are not among the quotas of a region.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kMetricsOfTypes = {{
+    {"a2-ultragpu-", "NVIDIA_A100_80GB_GPUS"},
+    {"a2-", "NVIDIA_A100_GPUS"},
+    {"a3-highgpu-", "NVIDIA_H100_GPUS"},
+    {"g2-standard-", "NVIDIA_L4_GPUS"},
+}};
+
 /// The quotas that servers of an offer use, by their usual names.
 std::vector<std::string> metrics_of(const Offer& offer) {
   std::vector<std::string> metrics = {"CPUS"};
@@ -199,6 +218,12 @@ std::vector<std::string> metrics_of(const Offer& offer) {
   if (plus != std::string::npos) {
     const std::string extra = offer.machine_type.substr(plus + 1);
     metrics.push_back(metric_of_accelerator(extra.substr(0, extra.find(':'))));
+  }
+  for (const auto& [beginning, metric] : kMetricsOfTypes) {
+    if (offer.machine_type.starts_with(beginning)) {
+      metrics.emplace_back(metric);
+      break;
+    }
   }
   return metrics;
 }
@@ -293,7 +318,7 @@ Result<std::string> gce_insert_body(const GceOptions& options, const ServerReque
   json::object body = {{"name", gce_server_name(request.request_id, index)},
                        {"machineType", fmt::format("zones/{}/machineTypes/{}", zone, type.name)},
                        {"labels", std::move(labels)},
-                       {"scheduling", scheduling_of(request, !type.accelerator.empty())},
+                       {"scheduling", scheduling_of(request, has_gpu(type))},
                        {"disks", json::array{disk}},
                        {"networkInterfaces", json::array{network_of(options)}}};
   if (!type.accelerator.empty()) {

@@ -157,6 +157,10 @@ class Gce:
         spot = scheduling.get("provisioningModel") == "SPOT"
         if spot and scheduling.get("automaticRestart", True):
             raise GceError(400, "invalid", "Spot instances cannot restart automatically")
+        has_gpu = spec.get("guestAccelerators") or re.match(r"a[2-4]-|g2-", machine_type)
+        if has_gpu and scheduling.get("onHostMaintenance") != "TERMINATE":
+            raise GceError(400, "invalid", "Instances with guest accelerators do not support live "
+                           "migration.")
         items = {item["key"]: item["value"] for item in spec.get("metadata", {}).get("items", [])}
         machine = self.cloud.machines.add(Machine(
             name, "gce", zone, machine_type, "spot" if spot else "on_demand",

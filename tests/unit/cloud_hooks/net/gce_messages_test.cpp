@@ -55,6 +55,19 @@ TEST(GceInsert, OnDemandIsNotDeletedUnlessItHasALifetime) {
   EXPECT_EQ(longest, boost::json::parse(R"({"seconds": "10368000"})"));
 }
 
+TEST(GceInsert, NoMachineWithAGpuIsToBeMigrated) {
+  for (const auto& [type, answer] :
+       std::map<std::string, std::string>{{"n1-standard-8", "MIGRATE"},
+                                          {"n1-standard-8+nvidia-tesla-t4:1", "TERMINATE"},
+                                          {"a2-highgpu-1g", "TERMINATE"},
+                                          {"a3-highgpu-8g", "TERMINATE"},
+                                          {"g2-standard-4", "TERMINATE"}}) {
+    EXPECT_EQ(body_of(request(type, Market::kOnDemand)).at("scheduling").at("onHostMaintenance"),
+              boost::json::value(answer))
+        << type;
+  }
+}
+
 TEST(GceInsert, RefusesWhatIsNoMachineTypeOrZone) {
   for (const char* type : {"", "a/b", "n1+", "n1+t4", "n1+t4:", "n1+t4:0", "n1+t4:1x", "n1+:1"}) {
     EXPECT_FALSE(gce_insert_body(options(), request(type), 0).ok()) << type;
