@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -139,6 +140,7 @@ class GceProvider final : public Provider {
   }
 
  private:
+  using Again = std::function<std::optional<Duration>(const Result<HttpResponse>&)>;
   struct Insertion {
     std::string zone;
     GceOperation operation;
@@ -167,13 +169,15 @@ class GceProvider final : public Provider {
   /// status_, 0 if there was no answer.
   Answer<HttpResponse> call(const std::string& method, const std::string& target,
                             const std::string& body, const std::string& what,
-                            Duration answer_max = seconds(30)) {
-    return call_at(method, base() + target, body, what, answer_max);
+                            Duration answer_max = seconds(30),
+                            const Again& again = worth_another_try) {
+    return call_at(method, base() + target, body, what, answer_max, again);
   }
 
   Answer<HttpResponse> call_at(const std::string& method, const std::string& address,
                                const std::string& body, const std::string& what,
-                               Duration answer_max = seconds(30)) {
+                               Duration answer_max = seconds(30),
+                               const Again& again = worth_another_try) {
     status_ = 0;
     const Result<Url> url = parse_url(address);
     if (!url.ok()) {
@@ -189,8 +193,8 @@ class GceProvider final : public Provider {
                                  {"Accept", "application/json"},
                                  {"Content-Type", "application/json"}},
                                 body};
-      Result<HttpResponse> answer =
-          send_with_retries(*sender_, limits, [&] { return Result<HttpRequest>(request); });
+      Result<HttpResponse> answer = send_with_retries(
+          *sender_, limits, [&] { return Result<HttpRequest>(request); }, again);
       if (!answer.ok()) {
         ProviderError error = no_answer(answer.error());
         error.detail = what + ": " + error.detail;
@@ -234,8 +238,9 @@ class GceProvider final : public Provider {
     return insertion;
   }
 
-  /// Waits for the operation. Missing answers are requested again until the deadline; an operation
-  /// that is not finished then counts as a server that is starting.
+  /// Waits for the operation. Missing answers are requested again until the deadline, here alone,
+  /// as each may take minutes; an operation that is not finished then counts as a server that is
+  /// starting.
   std::optional<ProviderError> finish(Insertion& insertion, Instant deadline) {
     GceOperation& operation = insertion.operation;
     while (!operation.done && monotonic_now() < deadline) {
@@ -243,7 +248,8 @@ class GceProvider final : public Provider {
       const Duration answer_max = std::min<Duration>(deadline - asked, kWaitCallMax);
       const Answer<HttpResponse> answer =
           call("POST", fmt::format("/zones/{}/operations/{}/wait", insertion.zone, operation.name),
-               "", "waiting for a server", answer_max);
+               "", "waiting for a server", answer_max,
+               [](const Result<HttpResponse>&) { return std::optional<Duration>(); });
       if (answer.ok()) {
         if (Result<GceOperation> now = parse_gce_operation(answer.value().body); now.ok()) {
           operation = std::move(now).value();

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <boost/json.hpp>
 #include <map>
+#include <memory>
 #include <set>
+
+#include "cloud_hooks/gce/gce_provider.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -176,6 +179,52 @@ TEST(GceQuotas, OfAcceleratorsAreJudgedWhereTheRegionHasThem) {
   EXPECT_FALSE(findings[1].ok);
   EXPECT_NE(findings[1].text.find("NVIDIA_T4_GPUS 1 of 1"), std::string::npos);
   EXPECT_TRUE(judge_gce_quotas("r", {}, offers).empty());
+}
+
+TEST(GceQuotas, OfGpusThatComeWithTheMachineAreJudged) {
+  const Quotas quotas = {{"NVIDIA_A100_GPUS", 1, 1}, {"NVIDIA_L4_GPUS", 1, 0}};
+  const std::vector<Finding> findings = judge_gce_quotas(
+      "r", quotas,
+      {{"a2-highgpu-1g", "a", Market::kOnDemand}, {"g2-standard-4", "a", Market::kOnDemand}});
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_FALSE(findings[0].ok) << findings[0].text;
+  EXPECT_TRUE(findings[1].ok) << findings[1].text;
+}
+
+/// Grants a token, begins an operation, and never answers a question about it.
+class SlowOperation final : public HttpSender {
+ public:
+  explicit SlowOperation(std::vector<Duration>& pauses) : pauses_(pauses) {}
+
+  Result<HttpResponse> send(const HttpRequest& request, const HttpLimits&) override {
+    if (request.url.text().find("/wait") != std::string::npos) {
+      return Error{Errc::kDeadline, "scripted"};
+    }
+    return HttpResponse{
+        200,
+        {},
+        R"({"access_token": "t", "expires_in": 3600, "name": "o-1", "status": "RUNNING"})"};
+  }
+  bool pause(Duration length) override {
+    pauses_.push_back(length);
+    return false;
+  }
+  void abort() override {}
+
+ private:
+  std::vector<Duration>& pauses_;
+};
+
+/// Each of these questions is held for up to two minutes.
+TEST(GceOperation, IsAskedAboutOnceAtATime) {
+  std::vector<Duration> pauses;
+  const auto provider =
+      make_gce_provider(options(), {}, std::make_unique<SlowOperation>(pauses), [] { return 0; });
+  ASSERT_TRUE(provider.ok());
+  ServerRequest wanted = request("n1-standard-8");
+  wanted.count = 1;
+  EXPECT_EQ(provider.value()->request(wanted).servers.size(), 1U);
+  EXPECT_EQ(pauses, std::vector<Duration>{milliseconds(500)}) << "none before a retry";
 }
 
 }  // namespace
