@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -134,6 +135,24 @@ Result<std::vector<cloud_hooks::Offer>> offers_of(const JobConfig& config) {
   return offers;
 }
 
+/// A subnet is in one zone, so it serves no offers of several.
+Result<void> check_zones(const std::vector<cloud_hooks::Offer>& offers, const std::string& subnet) {
+  std::set<std::string> zones;
+  for (const cloud_hooks::Offer& offer : offers) {
+    if (!offer.zone.empty() && !offer.zone.starts_with("subnet-")) {
+      zones.insert(offer.zone);
+    }
+  }
+  if (!subnet.empty() && zones.size() > 1) {
+    return Error{
+        Errc::kInvalidInput,
+        fmt::format("cloud_options: subnet {} is in one zone, but the offers name {} and {}: "
+                    "write the subnets of your zones as the zones of the offers",
+                    subnet, *zones.begin(), *std::next(zones.begin()))};
+  }
+  return {};
+}
+
 /// The state that all provider objects of one job share.
 struct Common {
   std::shared_ptr<cloud_hooks::SharedGoogleToken> token =
@@ -186,6 +205,7 @@ Made make_ec2(const JobConfig& config, const std::string& label, const Common& c
                                           {"key_name", &options.key_name},
                                           {"instance_profile", &options.instance_profile},
                                           {"endpoint", &options.endpoint}}));
+  TRY(check_zones(offers, options.subnet));
   if (!group.empty()) {
     options.security_groups.push_back(group);
   }

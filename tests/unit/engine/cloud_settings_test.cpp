@@ -307,6 +307,16 @@ TEST(CloudProviders, SlurmHasOneForAllThreads) {
   EXPECT_EQ(make_cloud_providers(config, "job", {}, 9).value().size(), 9u);
 }
 
+TEST(CloudProviders, ASubnetOfEc2ServesOneZone) {
+  JobConfig config;
+  config.cloud_provider = "ec2";
+  config.cloud_options = "region=eu-west-1 image=ami-1 subnet=subnet-1";
+  config.cloud_offers = "p3@eu-west-1a=1,g5@eu-west-1a=1,g5@subnet-2=1,g4";
+  EXPECT_TRUE(make_cloud_provider(config, "job").ok());
+  config.cloud_offers = "p3@eu-west-1a=1,p3@eu-west-1b=1";
+  EXPECT_NE(make_cloud_provider(config, "job").error().detail.find("subnet-1"), std::string::npos);
+}
+
 TEST(SplitWords, KeepsQuotedSpaces) {
   EXPECT_EQ(split_words("a  'b c' d\"e f\"").value(),
             (std::vector<std::string>{"a", "b c", "de f"}));
