@@ -136,9 +136,6 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
   }
 }
 
-/// The provider's list is the truth, with one exception: a new server may be missing in it for
-/// absence_grace. A server that this process does not know is adopted, and paid for, unless it is
-/// already ending.
 /// It is neither adopted nor released, whatever its label says. One without a request's id may be
 /// ours.
 bool ReplacementPolicy::is_of_another_job(const ServerStatus& status) const {
@@ -159,6 +156,9 @@ void ReplacementPolicy::tell_of_other_jobs(const std::vector<ServerStatus>& serv
   }
 }
 
+/// The provider's list is the truth, with one exception: a new server may be missing in it for
+/// absence_grace. A server that this process does not know is adopted, and paid for, unless it is
+/// already ending.
 void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& servers) {
   std::map<std::string, const ServerStatus*> listed;
   tell_of_other_jobs(servers);

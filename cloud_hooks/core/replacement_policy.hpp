@@ -5,7 +5,8 @@
 // (cloud_hooks/provider_driver) and in simulated markets.
 //
 // Its invariants, whatever the provider answers:
-// - The number of servers that are to stay, or may still appear, is never larger than max.
+// - The number of workers' servers that are to stay, or that an open request may bring, is never
+//   larger than max. A request that was given up may still bring more, which are released at once.
 // - The hourly cost of all servers stays within the hourly budget. The job is stopped, and then
 //   every server released, early enough that the total budget is not exceeded as long as releasing
 //   takes no longer than `release_margin`.
