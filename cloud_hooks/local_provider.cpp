@@ -352,7 +352,6 @@ Answer<ServerStatus> LocalProvider::status(const std::string& id) {
 Capabilities LocalProvider::capabilities() const {
   Capabilities can;
   can.count_max = 1000;
-  can.knows_uptime = true;
   return can;
 }
 

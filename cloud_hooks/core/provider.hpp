@@ -169,11 +169,8 @@ struct RequestOutcome {
 
 /// Properties in which providers differ.
 struct Capabilities {
-  std::uint32_t count_max = 1;   ///< servers in one request
-  bool survives_us = false;      ///< list() finds servers of an earlier process of this job
-  bool limits_lifetime = false;  ///< the provider itself enforces ServerRequest::lifetime_max
-  bool knows_uptime = false;     ///< ServerStatus::uptime comes from the provider
-  bool has_spot = false;         ///< Market::kSpot differs from kOnDemand
+  std::uint32_t count_max = 1;  ///< servers in one request
+  bool survives_us = false;     ///< list() finds servers of an earlier process of this job
 };
 
 /// One line of `mayfly cloud doctor`.

@@ -106,7 +106,7 @@ class Ec2Provider final : public Provider {
     return with_promised(std::move(servers));
   }
 
-  Capabilities capabilities() const override { return {kCountMax, true, true, true, true}; }
+  Capabilities capabilities() const override { return {kCountMax, true}; }
 
   std::string preview(const ServerRequest& request) const override {
     const Result<Ec2Form> form = ec2_run_form(options_, request);

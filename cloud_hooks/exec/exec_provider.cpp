@@ -263,7 +263,6 @@ class ExecProvider final : public Provider {
     Capabilities can;
     can.count_max = options_.count_max;
     can.survives_us = true;
-    can.has_spot = true;
     return can;
   }
 

@@ -111,7 +111,7 @@ class GceProvider final : public Provider {
     });
   }
 
-  Capabilities capabilities() const override { return {kCountMax, true, true, true, true}; }
+  Capabilities capabilities() const override { return {kCountMax, true}; }
 
   std::string preview(const ServerRequest& request) const override {
     std::string text;

@@ -324,9 +324,6 @@ class SlurmProvider final : public Provider {
     Capabilities can;
     can.count_max = options_.count_max;
     can.survives_us = true;
-    can.limits_lifetime = true;
-    can.knows_uptime = true;
-    can.has_spot = true;
     return can;
   }
 

@@ -76,7 +76,7 @@ TEST_P(EveryProvider, MakesWhatIsAskedForAndListsIt) {
     EXPECT_EQ(server.request_id, kServerId);
     EXPECT_EQ(server.offer, site_->offer());
     EXPECT_LE(server.id.size(), 128u);
-    EXPECT_EQ(server.uptime.has_value(), provider_->capabilities().knows_uptime);
+    EXPECT_EQ(server.uptime.has_value(), site_->knows_uptime());
     EXPECT_EQ(status(server.id).id, server.id);
     EXPECT_TRUE(status(server.id).alive());
   }

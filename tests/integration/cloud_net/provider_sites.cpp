@@ -98,6 +98,7 @@ class ExecSite final : public ProviderSite {
     return static_cast<std::size_t>(std::count_if(
         all.begin(), all.end(), [](const auto& entry) { return runs(entry.second); }));
   }
+  [[nodiscard]] bool knows_uptime() const override { return false; }
   void vanish(const std::string& id) override { ::killpg(processes().at(id), SIGKILL); }
   bool lose_next_answer() override {
     folder_.write("lose-answers", "1");

@@ -23,6 +23,8 @@ class ProviderSite {
   [[nodiscard]] virtual Offer offer() const = 0;
   /// How many servers there really are, of all jobs.
   virtual std::size_t alive() = 0;
+  /// Whether the provider says since when a server is billed.
+  [[nodiscard]] virtual bool knows_uptime() const { return true; }
   /// The server ends without a word, as when a cloud takes it back.
   virtual void vanish(const std::string& id) = 0;
 
