@@ -24,6 +24,11 @@ StagesRecord record_of(const elastic::Stages& stages) {
           stages.yields};
 }
 
+/// Whether a note with this kind tells that its member is there, for the first time or again.
+bool is_arrival(const std::string& kind) {
+  return kind == "connected" || kind == "returned" || kind == "joins_again";
+}
+
 /// Whether a time is worth a line after this one.
 bool is_news(double ms, double before) {
   return std::abs(ms - before) > MemberJournal::kSpeedChange * before;
@@ -99,7 +104,7 @@ std::optional<MemberRecord> MemberJournal::connected(double t, std::uint64_t mem
 std::vector<MemberRecord> MemberJournal::heard(double t, const std::string& kind,
                                                std::uint64_t member, const std::string& detail) {
   std::optional<MemberRecord> line;
-  if (kind == "connected") {
+  if (is_arrival(kind)) {
     line = connected(t, member, detail);
   } else if (kind == "disconnected") {  // after it was dismissed
     line = ended(t, member, MemberRecord::kEnded, "");
@@ -178,15 +183,24 @@ std::vector<MemberRecord> MemberJournal::all_ended(double t) {
 
 bool MemberBill::heard(Instant when, const std::string& kind, std::uint64_t member) {
   const std::string item = std::to_string(member);
-  if (kind == "connected" || kind == "returned" || kind == "joins_again") {
+  bool changes = false;
+  if (is_arrival(kind)) {
     bill_.open(item, price_per_hour_, when);
-    return open_.insert(member).second;
+    changes = open_.insert(member).second;
+  } else if (is_end_of_member(kind) && open_.erase(member) > 0) {
+    (void)bill_.close(item, when);
+    changes = true;
   }
-  if (!is_end_of_member(kind) || open_.erase(member) == 0) {
-    return false;
+  told_ = changes ? when : told_;
+  return changes;
+}
+
+std::optional<Spending> MemberBill::due(Instant now) {
+  if (open_.empty() || now - told_ < kTellInterval) {
+    return std::nullopt;
   }
-  (void)bill_.close(item, when);
-  return true;
+  told_ = now;
+  return at(now);
 }
 
 Spending MemberBill::at(Instant now) const {

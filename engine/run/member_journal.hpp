@@ -85,11 +85,16 @@ class MemberBill {
   /// A note of the coordinator about a member. True if it changes who is billed.
   bool heard(Instant when, const std::string& kind, std::uint64_t member);
   [[nodiscard]] Spending at(Instant now) const;
+  /// The same if somebody is billed and nobody has come, gone or been told of it for kTellInterval.
+  [[nodiscard]] std::optional<Spending> due(Instant now);
+
+  static constexpr Duration kTellInterval = seconds(60);
 
  private:
   double price_per_hour_;
   cloud_hooks::Bill bill_;
   std::set<std::uint64_t> open_;  // members
+  Instant told_;                  // that `open_` changed, or due() gave the cost
 };
 
 }  // namespace mayfly::engine

@@ -43,10 +43,7 @@ void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note&
     restart_ = note.detail;  // the view that follows says the step
     return;
   }
-  NoteEvent event{std::nullopt, note.detail, {}};
-  if (note.member.has_value()) {
-    event.member = value(*note.member);
-  }
+  NoteEvent event{note.member ? std::optional(value(*note.member)) : std::nullopt, note.detail, {}};
   {
     const std::lock_guard lock(mutex_);
     history_.heard(note.kind, directory_.seconds_at(when));
@@ -426,6 +423,10 @@ void RunRecorder::look_at_members(const elastic::CoordinatorServer& server) {
   }
   looked_ = now;
   directory_.members(journal_.look(directory_.seconds_at(now), server.status().members));
+  const std::lock_guard lock(mutex_);
+  if (const std::optional<Spending> due = bill_ ? bill_->due(now) : std::nullopt) {
+    directory_.event("cost", object_of(*due), now);
+  }
 }
 
 void RunRecorder::costs(const Spending& spending) {

@@ -81,7 +81,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void fact(const Fact& fact);
   /// The last committed step of the state that the job has.
   [[nodiscard]] std::uint64_t last_step() const;
-  /// Writes down what has changed of the members; at most every kLookInterval, so call it often.
+  /// Writes down what has changed of the members, at most every kLookInterval, and what those with
+  /// a price have cost, so call it often.
   void look_at_members(const elastic::CoordinatorServer& server);
   /// RunDirectory::seconds_at(). Any thread.
   [[nodiscard]] double seconds_at(Instant when) const { return directory_.seconds_at(when); }

@@ -156,11 +156,19 @@ void Servers::money(const MoneyPoint& point) {
   points_.push_back(point);
 }
 
+double Servers::spent(double now) const {
+  if (points_.empty()) {
+    return 0;
+  }
+  const MoneyPoint& last = points_.back();
+  return last.spent + last.per_hour * std::max(0.0, now - last.t) / kSecondsPerHour;
+}
+
 std::optional<double> Servers::on_demand_cost(double now) const {
   if (points_.empty()) {
     return std::nullopt;
   }
-  double cost = points_.back().spent;
+  double cost = spent(now);
   bool has_servers = false;
   for (const ServerLane& lane : lanes_) {
     if (!lane.granted) {

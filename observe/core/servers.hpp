@@ -50,6 +50,9 @@ class Servers {
 
   [[nodiscard]] const std::vector<ServerLane>& lanes() const { return lanes_; }
   [[nodiscard]] const std::vector<MoneyPoint>& points() const { return points_; }
+  /// The cost until `now`: after the last record, servers go on costing what they cost in an hour.
+  /// 0 without records. It is an estimate that the next record may lower.
+  [[nodiscard]] double spent(double now) const;
   /// What the same hours would have cost on demand until `now`; nothing if a price is not known.
   [[nodiscard]] std::optional<double> on_demand_cost(double now) const;
 

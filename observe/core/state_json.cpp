@@ -185,10 +185,8 @@ class StateWriter {
     }
     const std::vector<MoneyPoint>& money = fold_.servers_.points();
     if (!money.empty()) {
-      const MoneyPoint& last = money.back();
-      // Between two records servers go on costing what they cost in an hour.
-      head["spent"] = last.spent;
-      head["per_hour"] = last.per_hour;
+      head["spent"] = fold_.servers_.spent(fold_.end());
+      head["per_hour"] = money.back().per_hour;
       head["on_demand"] = optional_number(fold_.servers_.on_demand_cost(fold_.end()));
     }
     head["phase"] = fold_.phase();

@@ -85,7 +85,7 @@ class Board {
     this.across = 0;
     this.across = this.width();
     const state = this.run.state;
-    const absent = {requests: !state.servers.length, money: !state.money.some(p => p[1] > 0)};
+    const absent = {requests: !state.servers.length, money: !this.run.hasMoney()};
     for (const track of this.tracks) {
       track.figure.hidden = Boolean(absent[track.id]);
       if (!track.figure.hidden) track.update();
@@ -302,7 +302,7 @@ class Board {
       (state.settings.cloud_max_workers > 0 ? ', at most ' + state.settings.cloud_max_workers : ''),
       'now / wanted');
     if (head.phase !== 'ended') fact('finish', this.finish());
-    if (state.money.some(p => p[1] > 0)) {
+    if (this.run.hasMoney()) {
       const budget = Number(state.settings.cloud_budget || 0);
       fact('spent', number(head.spent, 4) + (budget > 0 ? ' of ' + number(budget) : ''));
       fact('an hour', number(head.per_hour, 4));

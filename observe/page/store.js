@@ -102,7 +102,10 @@ class Run {
     const money = this.state.money;
     this.moneyT = [0].concat(money.map(p => p[0]), [this.end]);
     let most = 0;
-    const owed = [0].concat(money.map(p => p[1]), [money.length ? money[money.length - 1][1] : 0]);
+    // After the last record, servers go on costing what they cost in an hour.
+    const last = money[money.length - 1];
+    const now = last ? last[1] + last[2] * (this.end - last[0]) / 3600 : 0;
+    const owed = [0].concat(money.map(p => p[1]), [now]);
     this.moneySpent = owed.map(spent => (most = Math.max(most, spent)));
     if (this.axis === 'time') {
       this.x = kept.t;
@@ -117,6 +120,8 @@ class Run {
       this.waited[i + 1] = this.waited[i] + (wait[i] > 0 ? wait[i] * rows / 1000 : 0);
     }
   }
+
+  hasMoney() { return this.state.money.some(p => p[1] > 0 || p[2] > 0); }
 
   has(axis) {
     return axis === 'money' ? this.moneySpent[this.moneySpent.length - 1] > 0 :

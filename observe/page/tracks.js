@@ -945,8 +945,9 @@ class MoneyTrack extends Track {
     const run = this.board.run, t = run.tOf(x);
     const points = run.state.money.filter(p => p[0] <= t);
     if (!points.length) return '';
-    const [, spent, perHour, billing] = points[points.length - 1];
-    return `${number(spent, 4)} spent, ${number(perHour, 4)} an hour for ${billing} servers`;
+    const [, , perHour, billing] = points[points.length - 1];
+    return `${number(run.xOf(t, 'money'), 4)} spent, ${number(perHour, 4)} an hour for ` +
+      `${billing} servers`;
   }
 
   text() {

@@ -156,5 +156,21 @@ TEST(MemberBill, IsTheBillOfAProviderWithThisPrice) {
   EXPECT_EQ(end.billing, 1U);
 }
 
+TEST(MemberBill, IsToldEveryMinuteInWhichSomebodyIsBilled) {
+  MemberBill bill(3600, 0.5);
+  const auto at = [](int s) { return Instant{1'000'000'000} + seconds(s); };
+  EXPECT_FALSE(bill.due(at(0)).has_value());
+  ASSERT_TRUE(bill.heard(at(1), "connected", 1));
+  EXPECT_FALSE(bill.due(at(60)).has_value()) << "its event says it";
+  const std::optional<Spending> due = bill.due(at(61));
+  ASSERT_TRUE(due.has_value());
+  EXPECT_DOUBLE_EQ(due->spent, 60.5);
+  EXPECT_DOUBLE_EQ(due->per_hour, 3600);
+  EXPECT_FALSE(bill.due(at(120)).has_value());
+  EXPECT_TRUE(bill.due(at(121)).has_value());
+  ASSERT_TRUE(bill.heard(at(130), "lost", 1));
+  EXPECT_FALSE(bill.due(at(1000)).has_value()) << "nobody is billed";
+}
+
 }  // namespace
 }  // namespace mayfly::engine

@@ -216,6 +216,9 @@ TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   EXPECT_DOUBLE_EQ(sum, 6);
   ASSERT_EQ(feed.fold.servers().points().size(), 2U);
   EXPECT_DOUBLE_EQ(feed.fold.servers().points()[1].spent, 0.005);
+  // At 36 an hour, five seconds after the last record of money.
+  const json::object head = state_of(feed.fold).at("head").as_object();
+  EXPECT_DOUBLE_EQ(head.at("spent").to_number<double>(), 0.055);
 }
 
 TEST(RunFold, SpeedsBelongToTheMemberOfTheirTime) {
