@@ -118,41 +118,31 @@ bool RunFollower::begin_anew_if_replaced() {
   }
   fold_ = std::make_unique<RunFold>();
   events_.offset = metrics_.offset = members_.offset = 0;
-  config_seen_.clear();
-  summary_seen_.clear();
+  for (SmallFile* file : {&config_, &facts_, &summary_}) {
+    file->seen.clear();
+  }
   anew_ = true;
   return true;
 }
 
-bool RunFollower::read_settings() {
-  const std::string path = path_ + "/config.toml";
+bool RunFollower::read_small(SmallFile& file) {
+  const std::string path = path_ + file.name;
   const std::string stamp = stamp_of(path);
-  if (stamp == config_seen_) {
+  if (stamp == file.seen) {
     return false;
   }
-  config_seen_ = stamp;
+  file.seen = stamp;
   const Result<std::string> text = read_text_file(path, kSmallFileBytesMax);
-  fold_->config(text.ok() ? text.value() : "");
-  return true;
-}
-
-bool RunFollower::read_summary() {
-  const std::string path = path_ + "/summary.json";
-  const std::string stamp = stamp_of(path);
-  if (stamp == summary_seen_) {
-    return false;
-  }
-  summary_seen_ = stamp;
-  const Result<std::string> text = read_text_file(path, kSmallFileBytesMax);
-  fold_->summary(text.ok() ? text.value() : "");
+  (*fold_.*file.use)(text.ok() ? text.value() : "");
   return true;
 }
 
 bool RunFollower::poll() {
   bool changed = begin_anew_if_replaced();
   // The summary is written last: if it exists, the records that are read after it are complete.
-  const bool settings = read_settings();
-  settings_read_ = read_summary() || settings || settings_read_;
+  for (SmallFile* file : {&config_, &facts_, &summary_}) {
+    settings_read_ = read_small(*file) || settings_read_;
+  }
   changed = settings_read_ || changed;
   changed = read_lines(events_, [this](std::string_view line,
                                        std::uint64_t offset) { fold_->event(line, offset); }) ||

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "observe/core/run_fold.hpp"
@@ -18,6 +20,13 @@ struct GrowingFile {
   std::string path;
   std::uint64_t offset = 0;  ///< bytes whose lines were read
   std::uint64_t file = 0;    ///< its inode: another file may get its name
+};
+
+/// A file that is written as a whole, and what the fold does with its text.
+struct SmallFile {
+  const char* name;
+  void (RunFold::*use)(std::string_view text);
+  std::string seen = {};  ///< size and time of the file that was read
 };
 
 class RunFollower {
@@ -39,13 +48,12 @@ class RunFollower {
   [[nodiscard]] std::uint64_t event_bytes() const { return events_.offset; }
   [[nodiscard]] std::uint64_t metric_bytes() const { return metrics_.offset; }
   [[nodiscard]] std::uint64_t member_bytes() const { return members_.offset; }
-  [[nodiscard]] bool has_summary() const { return !summary_seen_.empty(); }
+  [[nodiscard]] bool has_summary() const { return !summary_.seen.empty(); }
 
  private:
   explicit RunFollower(const std::string& path);
   bool begin_anew_if_replaced();
-  bool read_settings();
-  bool read_summary();
+  bool read_small(SmallFile& file);
 
   std::string path_;
   std::string name_;
@@ -53,8 +61,9 @@ class RunFollower {
   GrowingFile events_;
   GrowingFile metrics_;
   GrowingFile members_;
-  std::string config_seen_;  // size and time of the file that was read
-  std::string summary_seen_;
+  SmallFile config_{"/config.toml", &RunFold::config};
+  SmallFile facts_{"/facts.json", &RunFold::facts};
+  SmallFile summary_{"/summary.json", &RunFold::summary};
   bool anew_ = false;
   bool settings_read_ = false;
 };

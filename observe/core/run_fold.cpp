@@ -44,7 +44,7 @@ const std::set<std::string, std::less<>> kSettingsShown = {"backend",
                                                            "workers"};
 
 void RunFold::config(std::string_view text) {
-  settings_.clear();
+  configured_.clear();
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
@@ -60,9 +60,37 @@ void RunFold::config(std::string_view text) {
     if (name == "cloud_offers") {
       servers_.prices(value);
     } else if (kSettingsShown.contains(name) && !value.empty()) {
-      settings_.emplace_back(name, cut(value));
+      configured_.emplace_back(name, cut(value));
     }
   }
+  choose_settings();
+}
+
+void RunFold::facts(std::string_view text) {
+  of_program_.clear();
+  const std::optional<json::object> facts = parse_object(text);
+  const json::value* field = facts ? facts->if_contains("program") : nullptr;
+  if (field != nullptr && field->is_object()) {
+    of_program_.emplace_back("data", observe::text(*facts, "data"));
+    for (const char* name : {"steps", "global_batch", "microbatch"}) {
+      of_program_.emplace_back(name, std::to_string(whole(field->get_object(), name).value_or(0)));
+    }
+  }
+  choose_settings();
+}
+
+void RunFold::choose_settings() {
+  settings_ = configured_;
+  if (of_program_.empty()) {
+    return;
+  }
+  const std::set<std::string, std::less<>> meaningless = {"epochs", "image_size", "lr",
+                                                          "lr_schedule", "momentum"};
+  std::erase_if(settings_, [&](const auto& setting) {
+    const auto said = std::ranges::find(of_program_, setting.first, &Settings::value_type::first);
+    return said != of_program_.end() || meaningless.contains(setting.first);
+  });
+  settings_.insert(settings_.end(), of_program_.begin(), of_program_.end());
 }
 
 void RunFold::damaged(const char* file, std::uint64_t offset) {

@@ -106,6 +106,9 @@ class RunFold {
  public:
   /// The text of config.toml: of its settings, those that kSettingsShown names are kept.
   void config(std::string_view text);
+  /// The text of facts.json: a program of the user's own tells its steps and batch, and settings of
+  /// a training by Mayfly itself mean nothing for it. Empty while there is none.
+  void facts(std::string_view text);
   /// One line of events.jsonl or metrics.jsonl, without its end. A line that is no record of a run
   /// is counted and left out. `offset`: where the line begins in its file.
   void event(std::string_view line, std::uint64_t offset);
@@ -167,6 +170,7 @@ class RunFold {
     bool is_kept = true;
   };
 
+  void choose_settings();
   [[nodiscard]] std::vector<RowPlace> rows_in_order(std::size_t first_kept) const;
   void place_part(JobPart& part, const std::vector<RowPlace>& rows, std::size_t first,
                   std::size_t end, std::optional<double> limit);
@@ -179,7 +183,10 @@ class RunFold {
   void damaged(const char* file, std::uint64_t offset);
   void close_span(double t);
 
-  std::vector<std::pair<std::string, std::string>> settings_;
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  Settings configured_;
+  Settings of_program_;
+  Settings settings_;  // that the page shows, of both
   std::string offers_;
   std::string summary_;
   std::optional<double> origin_;  // wall clock of the axis' zero

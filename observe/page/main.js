@@ -294,8 +294,8 @@ class Board {
       const last = this.run.kept.step[this.run.kept.count - 1];
       fact('step', number(last || head.step) + (head.total ? ' / ' + number(head.total) : ''));
       const epoch = this.run.kept.values.epoch.last[this.run.kept.count - 1];
-      fact('epoch', number(epoch, 2) +
-        (state.settings.epochs ? ' / ' + state.settings.epochs : ''));
+      const byEpochs = state.settings.epochs && !(state.settings.steps > 0);
+      fact('epoch', number(epoch, 2) + (byEpochs ? ' / ' + state.settings.epochs : ''));
       fact('images/s', number(this.recentRate(), 1), 'mean of the last 50 steps');
     }
     if (!end) fact('members', head.members + ' / ' + (state.settings.workers || '?') +

@@ -22,6 +22,18 @@ TEST(RunFollower, ReadsWholeLinesAsTheyCome) {
   EXPECT_FALSE(run.value()->take_begun_anew());
 }
 
+TEST(RunFollower, ReadsTheFactsOfAProgram) {
+  const RunFolder folder;
+  folder.add("config.toml", "global_batch = 128\n");
+  const auto run = RunFollower::open(folder.path());
+  ASSERT_TRUE(run.ok());
+  (void)run.value()->take_read_settings();
+  folder.add("facts.json", R"({"data": "x", "program": {"steps": 7, "global_batch": 32}})");
+  EXPECT_TRUE(run.value()->poll());
+  EXPECT_TRUE(run.value()->take_read_settings());
+  EXPECT_THAT(run.value()->fold().state_json("run"), testing::HasSubstr(R"("global_batch":"32")"));
+}
+
 TEST(RunFollower, BeginsAnewWithOtherFiles) {
   const RunFolder folder;
   folder.add_steps(1, 5);

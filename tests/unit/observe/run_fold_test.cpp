@@ -433,5 +433,36 @@ TEST(RunFold, OnlyListedSettingsAreShown) {
   EXPECT_THAT(state, testing::Not(testing::HasSubstr("secret")));
 }
 
+TEST(RunFold, AProgramSaysItsStepsAndBatch) {
+  const std::string facts =
+      R"({"data": "a line", "program": {"steps": 2000, "global_batch": 32, "microbatch": 4}})";
+  for (const bool facts_first : {false, true}) {
+    Feed feed;
+    if (facts_first) {
+      feed.fold.facts(facts);
+    }
+    feed.fold.config(
+        "model = \"program\"\nepochs = 10\nsteps = 0\nglobal_batch = 128\nlr = 0.1\n"
+        "data = \"procedural\"\n");
+    if (!facts_first) {
+      feed.fold.facts(facts);
+    }
+    begin(feed);
+    feed.steps(1, 5);
+    feed.fold.settle();
+    const json::object state = state_of(feed.fold);
+    const json::object settings = state.at("settings").as_object();
+    EXPECT_EQ(settings.at("global_batch").as_string(), "32");
+    EXPECT_EQ(settings.at("data").as_string(), "a line");
+    EXPECT_EQ(settings.at("model").as_string(), "program");
+    EXPECT_FALSE(settings.contains("epochs") || settings.contains("lr"));
+    EXPECT_EQ(state.at("head").at("total").to_number<int>(), 2000);
+  }
+  RunFold fold;
+  fold.config("epochs = 10\n");
+  fold.facts(R"({"data": "procedural", "classes": 10})");  // Mayfly's own training
+  EXPECT_THAT(fold.state_json("run"), testing::HasSubstr(R"("epochs":"10")"));
+}
+
 }  // namespace
 }  // namespace mayfly::observe
