@@ -29,13 +29,13 @@ double ms(double seconds, std::uint64_t steps) {
   return engine::rounded(1000 * seconds / static_cast<double>(steps), 3);
 }
 
+/// Of the last member with this id: that of an earlier part of the job may be another one.
 std::string host_of(const observe::RunFold& run, std::uint64_t member) {
+  std::string host;
   for (const observe::MemberLane& lane : run.members().lanes()) {
-    if (lane.member == member) {
-      return lane.host;
-    }
+    host = lane.member == member ? lane.host : host;
   }
-  return {};
+  return host;
 }
 
 json::object to_json(const observe::RunFold& run) {

@@ -8,6 +8,9 @@
 #include <cerrno>
 #include <filesystem>
 #include <functional>
+#include <limits>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,9 +26,16 @@ constexpr std::size_t kSmallFileBytesMax = std::size_t{8} << 20;
 
 using UseLine = std::function<void(std::string_view line, std::uint64_t offset)>;
 
-/// Passes on every complete line from `file.offset` on, and moves it. A line that is longer than
-/// any record is passed on in pieces, each of which is no record.
-bool read_lines(GrowingFile& file, const UseLine& use) {
+/// 0 if there is no such file.
+std::uint64_t size_of(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+}
+
+/// Passes on every complete line from `file.offset` up to `end_max`, and moves it. A line that is
+/// longer than any record is passed on in pieces, each of which is no record.
+bool read_lines(GrowingFile& file, const UseLine& use,
+                std::uint64_t end_max = std::numeric_limits<std::uint64_t>::max()) {
   const UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat facts {};
   if (!fd.valid() || ::fstat(fd.get(), &facts) != 0 ||
@@ -35,8 +45,9 @@ bool read_lines(GrowingFile& file, const UseLine& use) {
   std::vector<char> block(kBlockBytes);
   bool any = false;
   while (true) {
-    const ssize_t count =
-        ::pread(fd.get(), block.data(), block.size(), static_cast<off_t>(file.offset));
+    const std::size_t most =
+        std::min<std::uint64_t>(block.size(), end_max - std::min(end_max, file.offset));
+    const ssize_t count = ::pread(fd.get(), block.data(), most, static_cast<off_t>(file.offset));
     if (count < 0 && errno == EINTR) {
       continue;
     }
@@ -144,12 +155,17 @@ bool RunFollower::poll() {
     settings_read_ = read_small(*file) || settings_read_;
   }
   changed = settings_read_ || changed;
+  // Steps that come while the events are read wait, so that that of their part's start is known.
+  const std::uint64_t steps_end = size_of(metrics_.path);
   changed = read_lines(events_, [this](std::string_view line,
                                        std::uint64_t offset) { fold_->event(line, offset); }) ||
             changed;
-  changed = read_lines(metrics_, [this](std::string_view line,
-                                        std::uint64_t offset) { fold_->metric(line, offset); }) ||
-            changed;
+  changed =
+      read_lines(
+          metrics_,
+          [this](std::string_view line, std::uint64_t offset) { fold_->metric(line, offset); },
+          steps_end) ||
+      changed;
   changed = read_lines(members_, [this](std::string_view line,
                                         std::uint64_t offset) { fold_->member(line, offset); }) ||
             changed;

@@ -346,9 +346,6 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   note.offset = offset;
   note.own_t = number(*record, "t");
   note.checkpoint = static_cast<float>(number(*record, "checkpoint_ms").value_or(0) / 1000);
-  note.retried = record->contains("attempts");
-  note.skipped = record->contains("skipped");
-  step_profile_.add(*record);
   ++totals_.steps;
   totals_.samples += static_cast<std::uint64_t>(std::max(0.0, samples));
   if (rate > 0 && samples > 0) {
@@ -361,19 +358,25 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
                       rate > 0 ? static_cast<float>(rate) : none, value("data_wait_ms"),
                       value("members"), value("epoch")}};
   const std::size_t place = kept_.first_at(row.step);
+  const bool is_late = place < kept_.rows() && kept_.step(place) != row.step;
+  if (!parts_.empty() && profiled_parts_ < parts_.size() && offset >= parts_.back().metrics_bytes) {
+    profiled_parts_ = parts_.size();
+    step_profile_.begin_part();
+  }
+  step_profile_.add(*record, is_late);
   if (place == kept_.rows()) {
     first_changed_ = std::min(first_changed_, place);
     kept_.push(row);
     kept_notes_.push_back(note);
     return;
   }
-  if (kept_.step(place) == row.step) {
+  if (!is_late) {
     undo_from(place);  // the job has gone back, and computes this step again
     kept_.push(row);
     kept_notes_.push_back(note);
     return;
   }
-  // The record of a step was late: its member had been cut off.
+  // Its member had been cut off.
   std::vector<CurveRow> later;
   for (std::size_t i = place; i < kept_.rows(); ++i) {
     later.push_back(kept_.row(i));

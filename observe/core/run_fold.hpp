@@ -3,7 +3,8 @@
 // The records of a run, folded into the content of its page: curves, lanes of members and servers,
 // recoveries, evaluations, checkpoints, money, and the division of the wall time. The same records
 // give the same state whether they are added while the job runs or all at once afterwards, and in
-// any order of the parts of the two files. Pure; one thread at a time.
+// any order of the parts of the two files; but the event of a start comes before the steps of its
+// part. Pure; one thread at a time.
 //
 // Times are seconds on the axis of the job, which begins with its first event. Records that have a
 // time `t` of their own are placed by it; events without by the coordinator's wall clock `time`,
@@ -137,7 +138,10 @@ class RunFold {
 
   [[nodiscard]] const Members& members() const { return members_; }
   [[nodiscard]] const Servers& servers() const { return servers_; }
+  /// Of the part of the job that recorded steps last.
   [[nodiscard]] const StepProfile& step_profile() const { return step_profile_; }
+  /// When the job was started last.
+  [[nodiscard]] double last_begin() const { return parts_.empty() ? 0 : parts_.back().begin; }
   [[nodiscard]] const RunTotals& totals() const { return totals_; }
   [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
   [[nodiscard]] std::vector<JobSpan> spans() const;
@@ -159,8 +163,6 @@ class RunFold {
     std::optional<double> own_t;    // `t` of its record
     std::optional<double> seconds;  // since its member's commit before
     float checkpoint = 0;           // seconds of copying the state, at its end
-    bool retried = false;
-    bool skipped = false;
   };
 
   /// A row in the order of the file.
@@ -210,6 +212,7 @@ class RunFold {
   std::uint64_t undone_steps_ = 0;  // by the records of events
   RunTotals totals_;
   StepProfile step_profile_;
+  std::size_t profiled_parts_ = 1;  // the last of these is that of step_profile_
   std::uint64_t damaged_ = 0;
   std::string first_damaged_;
 };

@@ -29,7 +29,7 @@ void join(StepProfile::Stretch& into, const StepProfile::Stretch& next) {
 
 }  // namespace
 
-void StepProfile::add(const boost::json::object& record) {
+void StepProfile::add(const boost::json::object& record, bool is_late) {
   const boost::json::value* field = record.if_contains("before");
   if (field == nullptr || !field->is_object()) {
     return;
@@ -40,7 +40,7 @@ void StepProfile::add(const boost::json::object& record) {
   if (!member || !step) {
     return;
   }
-  Stretch& stretch = stretch_for(*step);
+  Stretch& stretch = is_late && !stretches_.empty() ? stretch_around(*step) : stretch_for(*step);
   ++stretch.ready_last[*member];
   Slowest& slowest = slowest_[*member];
   ++slowest.steps;
@@ -66,6 +66,13 @@ void StepProfile::add(const boost::json::object& record) {
   }
 }
 
+void StepProfile::begin_part() {
+  steps_ = 0;
+  seconds_ = {};
+  slowest_.clear();
+  held_up_.clear();
+}
+
 /// The stretch to which a step is to be added, with that step counted.
 StepProfile::Stretch& StepProfile::stretch_for(std::uint64_t step) {
   while (!stretches_.empty() && stretches_.back().first >= step) {
@@ -89,6 +96,16 @@ StepProfile::Stretch& StepProfile::stretch_for(std::uint64_t step) {
   stretches_.back().last = step;
   ++stretches_.back().steps;
   return stretches_.back();
+}
+
+/// The stretch to which a missing step is to be added, with that step counted. There is a stretch.
+StepProfile::Stretch& StepProfile::stretch_around(std::uint64_t step) {
+  const auto next = std::ranges::upper_bound(stretches_, step, {}, &Stretch::first);
+  Stretch& stretch = next == stretches_.begin() ? *next : *(next - 1);
+  stretch.first = std::min(stretch.first, step);
+  stretch.last = std::max(stretch.last, step);
+  ++stretch.steps;
+  return stretch;
 }
 
 std::uint64_t StepProfile::Stretch::slowest() const {

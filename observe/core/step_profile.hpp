@@ -48,8 +48,13 @@ class StepProfile {
   static constexpr std::size_t kStretchesMax = 160;
 
   /// A line of metrics.jsonl; one without times is left out. Steps from this one on that were added
-  /// before are undone: the stretches do not have them any more.
-  void add(const boost::json::object& record);
+  /// before are undone: the stretches do not have them any more. Unless the record of a step that
+  /// was missing among them `is_late`.
+  void add(const boost::json::object& record, bool is_late = false);
+
+  /// The job is started again in its directory: what follows is of the steps from here on, except
+  /// the stretches. Ids of members may stand for others.
+  void begin_part();
 
   /// Steps whose times are known.
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
@@ -64,6 +69,7 @@ class StepProfile {
 
  private:
   Stretch& stretch_for(std::uint64_t step);
+  Stretch& stretch_around(std::uint64_t step);
 
   std::uint64_t steps_ = 0;
   StepSeconds seconds_{};

@@ -82,6 +82,21 @@ TEST(WhatIf, MembersAreThoseOfTheEnd) {
   EXPECT_EQ(recorded_steps(feed.fold).value().pipeline.workers.size(), 1U);
 }
 
+TEST(WhatIf, WorkersAreThoseOfTheLastPart) {
+  Feed feed = run_of(2, 45);
+  begin(feed, 100);
+  feed.event(event_line(100, "connected", R"("member": 1, "detail": "b")"));
+  feed.fold.member(member_line(1, 101, 2, 10), 500);
+  feed.event(event_line(101, "view", view_more(10, "[1]", R"(["b"])")));
+  feed.steps(11, 20, R"("before": {"slowest": 1, "compute_ms": 40, "update_ms": 1})");
+  feed.fold.settle();
+  const Result<RecordedSteps> steps = recorded_steps(feed.fold);
+  ASSERT_TRUE(steps.ok()) << steps.error().detail;
+  ASSERT_EQ(steps.value().pipeline.workers.size(), 1U);
+  EXPECT_EQ(steps.value().pipeline.workers[0].host, "b");
+  EXPECT_NEAR(steps.value().recorded_ms, 41, 1e-9);
+}
+
 TEST(WhatIf, SlowStorageIsNamedWithTheSmallestRemedy) {
   // 30 ms for each of 4 microbatches, and the rest of the step.
   const Result<RecordedSteps> steps = recorded_steps(run_of(30, 125).fold);
