@@ -158,6 +158,9 @@ struct EventReader {
     } else if (kind == "fell_back" || kind == "restarted") {
       fold.undone_steps_ += whole(event, "undone_steps").value_or(0);
       fold.totals_.undone = fold.undone_steps_;
+      if (kind == "restarted") {
+        fold.restarts_.push_back({t, step(), whole(event, "undone_steps").value_or(0)});
+      }
       forget_after(step());
     } else if (!of_members() && !of_servers()) {
       of_the_job();

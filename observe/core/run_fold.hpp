@@ -70,6 +70,14 @@ struct EventFact {
   std::string detail;
 };
 
+/// The job went back to an earlier state. Its steps since are computed again, and not recorded
+/// again.
+struct RestartFact {
+  double t = 0;
+  std::uint64_t step = 0;    ///< after which it went on
+  std::uint64_t undone = 0;  ///< steps
+};
+
 /// An event that tells when a step was committed, for steps without a time of their own.
 struct TimeAnchor {
   double t = 0;
@@ -145,7 +153,8 @@ class RunFold {
   [[nodiscard]] const RunTotals& totals() const { return totals_; }
   [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
   [[nodiscard]] std::vector<JobSpan> spans() const;
-  /// Evaluations and checkpoints between steps, as far as records of steps tell of them.
+  /// Evaluations and checkpoints between steps, as far as records of steps tell of them; and times
+  /// in which steps were computed that are on record already ("undone").
   [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
   [[nodiscard]] bool has_estimated_times() const { return estimated_; }
   [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
@@ -184,6 +193,7 @@ class RunFold {
   void undo_from(std::size_t row);
   void damaged(const char* file, std::uint64_t offset);
   void close_span(double t);
+  [[nodiscard]] double end_of(const RestartFact& restart) const;
 
   using Settings = std::vector<std::pair<std::string, std::string>>;
   Settings configured_;
@@ -205,6 +215,7 @@ class RunFold {
   Members members_;
   Servers servers_;
   std::vector<RecoveryFact> recoveries_;
+  std::vector<RestartFact> restarts_;
   std::vector<JobSpan> spans_;
   std::vector<EvaluationFact> evaluations_;
   std::vector<CheckpointFact> checkpoints_;

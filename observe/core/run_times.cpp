@@ -10,10 +10,11 @@ namespace mayfly::observe {
 namespace {
 
 /// Kinds of time that exclude each other: the first one that is true at an instant counts.
-constexpr std::array<const char*, 8> kLostKinds = {"not_running", "no_coordinator", "paused",
+constexpr std::array<const char*, 9> kLostKinds = {"not_running", "no_coordinator", "paused",
                                                    "waiting",     "start",          "recovery",
-                                                   "evaluation",  "checkpoint"};
+                                                   "evaluation",  "checkpoint",     "undone"};
 constexpr std::size_t kRecovery = 5;
+constexpr std::size_t kUndone = 8;
 
 struct Edge {
   double t;
@@ -217,7 +218,27 @@ std::vector<JobSpan> RunFold::pauses_of_steps() const {
           {std::max(0.0, evaluation.t - evaluation.seconds), evaluation.t, "evaluation", ""});
     }
   }
+  for (const RestartFact& restart : restarts_) {
+    if (const double end = end_of(restart); end > restart.t) {
+      pauses.push_back({restart.t, end, "undone", ""});
+    }
+  }
   return pauses;
+}
+
+/// When the job was as far as before: when its first new step began, or its part ended.
+double RunFold::end_of(const RestartFact& restart) const {
+  double end = this->end();
+  for (const JobPart& part : parts_) {
+    end = part.begin > restart.t ? std::min(end, part.begin) : end;
+  }
+  for (std::size_t row = 0; row < kept_.rows(); ++row) {
+    const bool is_new = kept_.step(row) > restart.step + restart.undone;
+    if (is_new && kept_.time(row) > restart.t) {
+      return std::min(end, kept_.time(row) - kept_notes_[row].seconds.value_or(0));
+    }
+  }
+  return end;
 }
 
 std::vector<TimeShare> RunFold::time_shares() const {
@@ -249,11 +270,11 @@ std::vector<TimeShare> RunFold::time_shares() const {
   const std::array<double, kLostKinds.size()> seconds = divide(std::move(edges), wall);
   double rest = wall;
   std::vector<TimeShare> shares;
-  for (std::size_t kind = 0; kind < kLostKinds.size(); ++kind) {
+  for (std::size_t kind = 0; kind < kUndone; ++kind) {
     shares.push_back({kLostKinds[kind], seconds[kind]});
     rest -= seconds[kind];
   }
-  double undone = 0;
+  double undone = seconds[kUndone];
   for (const RowNote& note : undone_notes_) {
     undone += note.seconds.value_or(0);
   }

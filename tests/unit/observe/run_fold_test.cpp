@@ -193,6 +193,35 @@ TEST(RunFold, StepsThatAreDoneAgainAreUndoneAndNoZigzag) {
   EXPECT_LT(fold.undone().time(9), fold.kept().time(20));
 }
 
+TEST(RunFold, StepsThatAreNotRecordedAgainAreUndoneTime) {
+  Feed feed;
+  feed.event(event_line(0, "started", "\"metrics_bytes\": 0, \"t\": 0"));
+  const auto step_at = [&feed](int step, int t) {
+    feed.step(step_line(step, 100, "\"t\": " + std::to_string(t)));
+  };
+  for (int step = 1; step <= 20; ++step) {
+    step_at(step, step);
+  }
+  feed.event(event_line(30, "restarted",
+                        "\"t\": 30, \"step\": 10, \"undone_steps\": 10, \"detail\": \"all lost\""));
+  feed.event(event_line(30, "view", view_more(10, "[1]") + ", \"t\": 30"));
+  feed.event(event_line(36, "checkpoint", "\"t\": 36, \"step\": 16"));
+  const auto undone = [&feed] {
+    feed.fold.settle();
+    for (const TimeShare& share : feed.fold.time_shares()) {
+      if (share.kind == "undone") {
+        return share.seconds;
+      }
+    }
+    return -1.0;
+  };
+  EXPECT_DOUBLE_EQ(undone(), 6) << "so far";
+  step_at(21, 45);
+  step_at(22, 46);
+  EXPECT_DOUBLE_EQ(undone(), 14) << "until the first new step began";
+  EXPECT_EQ(feed.fold.phase(), "running");
+}
+
 TEST(RunFold, AResumedJobGoesOn) {
   Feed feed;
   begin(feed);
