@@ -145,7 +145,7 @@ struct EventReader {
       view();
     } else if (kind == "recovery") {
       recovery();
-    } else if (kind == "evaluation") {
+    } else if (kind == "evaluation" || kind == "evaluated") {  // by the job, or by an evaluator
       fold.evaluations_.push_back({t, step(), number(event, "test_top1").value_or(0),
                                    number(event, "test_loss"),
                                    number(event, "ms").value_or(0) / 1000, false});

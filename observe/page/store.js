@@ -149,6 +149,13 @@ class Run {
     }
   }
 
+  // On axes of steps at its step: an evaluator tells its result while the job goes on.
+  xOfEvaluation(e) {
+    const {kept} = this;
+    return this.axis === 'step' ? e.step : this.axis === 'epoch' ?
+      interpolate(kept.step, kept.values.epoch.last, kept.count, e.step) : this.xOf(e.t);
+  }
+
   tOf(x, axis = this.axis) {
     const kept = this.kept;
     switch (axis) {

@@ -384,7 +384,7 @@ class CurveTrack extends Track {
     const [from, to] = this.board.view();
     if (this.curve.evaluations) {
       for (const e of this.board.run.state.evaluations) {
-        const x = this.board.run.xOf(e.t);
+        const x = this.board.run.xOfEvaluation(e);
         if (x < from || x > to) continue;
         low = Math.min(low, 100 * e.top1);
         high = Math.max(high, 100 * e.top1);
@@ -460,7 +460,8 @@ class CurveTrack extends Track {
       if (this.curve.evaluations) {
         c.fillStyle = colourOf('--vermillion');
         for (const e of run.state.evaluations) {
-          const x = u.valToPos(run.xOf(e.t), 'x', true), y = u.valToPos(100 * e.top1, 'y', true);
+          const x = u.valToPos(run.xOfEvaluation(e), 'x', true);
+          const y = u.valToPos(100 * e.top1, 'y', true);
           const size = 4 * devicePixelRatio;
           c.globalAlpha = e.undone ? 0.4 : 1;
           c.beginPath();
@@ -964,7 +965,7 @@ const MARKS = [
   ['members', ['connected', 'joined', 'left'], '--blue'],
   ['job', ['chaos', 'rebalance', 'straggler', 'scale', 'update_skipped', 'offers_exhausted',
            'budget'], '--purple'],
-  ['saved', ['checkpoint', 'evaluation', 'checkpoint_copied'], '--green'],
+  ['saved', ['checkpoint', 'evaluation', 'evaluated', 'checkpoint_copied'], '--green'],
 ];
 
 class MarkTrack extends Track {

@@ -375,6 +375,20 @@ TEST(RunFold, ATestLossThatIsNoNumberStaysNone) {
   EXPECT_TRUE(evaluations[0].at("loss").is_null());
 }
 
+TEST(RunFold, WhatAnEvaluatorMeasuresIsAnEvaluation) {
+  Feed feed;
+  begin(feed);
+  feed.steps(1, 9);
+  feed.event(event_line(8, "evaluated",
+                        "\"step\": 3, \"test_top1\": 0.25, \"test_loss\": 2, \"server\": \"e\""));
+  feed.fold.settle();
+  const json::array evaluations = state_of(feed.fold).at("evaluations").as_array();
+  ASSERT_EQ(evaluations.size(), 1U);
+  EXPECT_EQ(evaluations[0].at("step").to_number<int>(), 3);
+  EXPECT_DOUBLE_EQ(evaluations[0].at("top1").to_number<double>(), 0.25);
+  EXPECT_THAT(feed.fold.pauses_of_steps(), testing::IsEmpty()) << "training did not wait";
+}
+
 TEST(RunFold, OnlyListedSettingsAreShown) {
   Feed feed;
   feed.fold.config(
