@@ -60,6 +60,9 @@ int dashboard(const ParsedArguments& arguments, Context& context) {
     }
     runs.push_back(std::move(opened).value());
   }
+  if (const Result<void> named = observe::name_apart(runs); !named.ok()) {
+    return context.complain("dashboard: " + named.error().detail, kExitUsage);
+  }
   const std::string path = arguments.option("report");
   return path.empty() ? serve(arguments, std::move(runs), context) : report(path, runs, context);
 }

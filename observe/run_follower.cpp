@@ -90,6 +90,16 @@ bool was_replaced(GrowingFile& file) {
   return other || static_cast<std::uint64_t>(facts.st_size) < file.offset;
 }
 
+/// The last names of a path.
+std::string end_of_path(const std::filesystem::path& path, std::size_t names) {
+  std::filesystem::path end = path.filename();
+  std::filesystem::path above = path.parent_path();
+  for (; names > 1 && above.has_filename(); --names, above = above.parent_path()) {
+    end = above.filename() / end;
+  }
+  return end.string();
+}
+
 }  // namespace
 
 RunFollower::RunFollower(const std::string& path)
@@ -100,6 +110,7 @@ RunFollower::RunFollower(const std::string& path)
       members_{path + "/members.jsonl", 0, 0} {
   std::error_code failure;
   const std::filesystem::path whole = std::filesystem::canonical(path, failure);
+  whole_path_ = failure ? path : whole.string();
   name_ = failure ? path : whole.filename().string();
 }
 
@@ -181,6 +192,29 @@ bool RunFollower::take_begun_anew() {
 
 bool RunFollower::take_read_settings() {
   return std::exchange(settings_read_, false);
+}
+
+Result<void> name_apart(const std::vector<std::unique_ptr<RunFollower>>& runs) {
+  std::set<std::string> folders;
+  for (const auto& run : runs) {
+    if (!folders.insert(run->whole_path_).second) {
+      return Error{Errc::kInvalidInput, "the run directory " + run->path_ + " is given twice"};
+    }
+  }
+  bool all_differ = false;
+  for (std::size_t names = 2; !all_differ; ++names) {
+    std::map<std::string, std::size_t> counts;
+    for (const auto& run : runs) {
+      ++counts[run->name_];
+    }
+    all_differ = counts.size() == runs.size();
+    for (const auto& run : runs) {
+      if (counts[run->name_] > 1) {
+        run->name_ = end_of_path(run->whole_path_, names);
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace mayfly::observe

@@ -43,7 +43,7 @@ class RunFollower {
   [[nodiscard]] bool take_read_settings();
 
   [[nodiscard]] RunFold& fold() { return *fold_; }
-  /// The folder's own name.
+  /// The folder's own name; see name_apart().
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint64_t event_bytes() const { return events_.offset; }
   [[nodiscard]] std::uint64_t metric_bytes() const { return metrics_.offset; }
@@ -51,11 +51,14 @@ class RunFollower {
   [[nodiscard]] bool has_summary() const { return !summary_.seen.empty(); }
 
  private:
+  friend Result<void> name_apart(const std::vector<std::unique_ptr<RunFollower>>& runs);
+
   explicit RunFollower(const std::string& path);
   bool begin_anew_if_replaced();
   bool read_small(SmallFile& file);
 
   std::string path_;
+  std::string whole_path_;  // without links
   std::string name_;
   std::unique_ptr<RunFold> fold_;
   GrowingFile events_;
@@ -67,5 +70,10 @@ class RunFollower {
   bool anew_ = false;
   bool settings_read_ = false;
 };
+
+/// Runs that are shown together: those whose folders have one name get the names of the folders
+/// above, too, as many as it takes ("a/run", "b/run"). kInvalidInput if a folder is among them
+/// twice.
+[[nodiscard]] Result<void> name_apart(const std::vector<std::unique_ptr<RunFollower>>& runs);
 
 }  // namespace mayfly::observe

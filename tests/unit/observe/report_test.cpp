@@ -47,6 +47,28 @@ TEST(RunFollower, BeginsAnewWithOtherFiles) {
   EXPECT_EQ(run.value()->fold().kept().rows(), 2U);
 }
 
+TEST(RunFollower, RunsOfOneNameAreToldApart) {
+  const RunFolder first;
+  const RunFolder second;
+  std::vector<std::unique_ptr<RunFollower>> runs;
+  for (const RunFolder* folder : {&first, &second}) {
+    const std::string path = folder->path() + "/run";
+    std::filesystem::create_directory(path);
+    std::filesystem::copy(folder->path() + "/events.jsonl", path + "/events.jsonl");
+    runs.push_back(RunFollower::open(path).value());
+  }
+  runs.push_back(RunFollower::open(first.path()).value());
+  const std::string other = runs.back()->name();
+  EXPECT_EQ(runs[0]->name(), "run");
+  ASSERT_TRUE(name_apart(runs).ok());
+  EXPECT_EQ(runs[0]->name(), other + "/run");
+  EXPECT_THAT(runs[1]->name(), testing::EndsWith("/run"));
+  EXPECT_NE(runs[1]->name(), runs[0]->name());
+  EXPECT_EQ(runs[2]->name(), other);
+  runs.push_back(RunFollower::open(first.path() + "/.").value());
+  EXPECT_THAT(name_apart(runs).error().detail, testing::HasSubstr("given twice"));
+}
+
 TEST(RunFollower, RefusesWhatIsNoRunDirectory) {
   EXPECT_THAT(RunFollower::open("/nowhere/at-all").error().detail,
               testing::HasSubstr("no run directory /nowhere/at-all"));
