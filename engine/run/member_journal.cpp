@@ -92,12 +92,15 @@ MemberRecord MemberJournal::line_of(Known& known, double t, const std::string& p
 std::optional<MemberRecord> MemberJournal::connected(double t, std::uint64_t member,
                                                      const std::string& host) {
   Known& known = members_[member];
-  if (!known.last.phase.empty()) {
+  if (!known.last.phase.empty() && !known.has_ended) {
     return std::nullopt;
   }
   known.last.member = member;
   known.last.host = host;
-  known.last.joined = t;
+  known.last.joined = known.has_ended ? known.last.joined : t;
+  known.last.microbatches = 0;
+  known.last.detail.clear();
+  known.has_ended = false;
   return line_of(known, t, elastic::name_of(elastic::MemberPhase::kLoading));
 }
 

@@ -37,7 +37,8 @@ class MemberJournal {
   /// A step of so many samples was committed in this view.
   void committed(std::uint64_t view, std::uint64_t samples);
 
-  /// The line for a new member, which loads. Nothing if the member is known.
+  /// The line for a member that is new or comes again after its end, and loads. Nothing if it is
+  /// known to be there.
   [[nodiscard]] std::optional<MemberRecord> connected(double t, std::uint64_t member,
                                                       const std::string& host);
   /// The line, if there is one, that follows from a note of the coordinator about the member.

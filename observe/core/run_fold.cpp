@@ -241,7 +241,7 @@ struct EventReader {
     if (!member) {
       return false;
     }
-    if (kind == "connected") {
+    if (kind == "connected" || kind == "returned" || kind == "joins_again") {
       fold.members_.connected(t, *member, detail);
     } else if (kind == "joined") {
       fold.members_.ready(t, *member, detail);

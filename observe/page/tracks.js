@@ -962,7 +962,7 @@ class MoneyTrack extends Track {
 const MARKS = [
   ['faults', ['lost', 'evicted', 'corrupted', 'stalled', 'fatal', 'fell_back', 'restarted',
               'no_quorum', 'checkpoint_failed', 'server_lost'], '--vermillion'],
-  ['members', ['connected', 'joined', 'left'], '--blue'],
+  ['members', ['connected', 'joined', 'returned', 'joins_again', 'left'], '--blue'],
   ['job', ['chaos', 'rebalance', 'straggler', 'scale', 'update_skipped', 'offers_exhausted',
            'budget'], '--purple'],
   ['saved', ['checkpoint', 'evaluation', 'evaluated', 'checkpoint_copied'], '--green'],

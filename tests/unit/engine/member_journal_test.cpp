@@ -104,6 +104,26 @@ TEST(MemberJournal, CountsWhatIsReportedAfterAMemberHasGone) {
   EXPECT_THAT(journal.all_ended(10), IsEmpty());
 }
 
+TEST(MemberJournal, AMemberThatComesAgainAfterItsEndHasLinesAgain) {
+  MemberJournal journal;
+  ASSERT_EQ(journal.heard(1, "connected", 7, "node").size(), 1U);
+  (void)journal.look(2, {status_of(7, MemberPhase::kActive, 4)});
+  journal.view_published(view_of(1, {0, 0, 0, 0, 0, 0, 4}));
+  journal.committed(1, 64);
+  ASSERT_EQ(journal.heard(5, "lost", 7, "its host was cut off").size(), 1U);
+  EXPECT_THAT(journal.look(6, {status_of(7, MemberPhase::kActive, 4)}), IsEmpty());
+  const auto again = journal.heard(9, "joins_again", 7, "node");
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].phase, "loading");
+  EXPECT_EQ(again[0].detail, "");
+  EXPECT_EQ(again[0].microbatches, 0U);
+  EXPECT_DOUBLE_EQ(again[0].joined, 1) << "when it was first seen";
+  EXPECT_EQ(again[0].samples, 64U) << "what it did before counts";
+  EXPECT_THAT(journal.heard(9.5, "returned", 7, "node"), IsEmpty()) << "it is there";
+  EXPECT_EQ(journal.look(10, {status_of(7, MemberPhase::kActive, 4)}).size(), 1U);
+  EXPECT_EQ(journal.heard(20, "lost", 7, "it died").size(), 1U);
+}
+
 TEST(MemberJournal, GoesOnAfterARestart) {
   MemberJournal first;
   const auto lines = first.look(1, {status_of(1, MemberPhase::kActive, 4)});

@@ -293,6 +293,22 @@ TEST(RunFold, MembersHaveLanes) {
   EXPECT_NEAR(lanes[1].end_t, 21.5, 1e-5);
 }
 
+TEST(RunFold, AMemberThatJoinsAgainHasALaneFromThenOn) {
+  Feed feed;
+  begin(feed);
+  const std::string member = R"("member": 1, "detail": "a")";
+  feed.event(event_line(1, "connected", member));
+  feed.event(event_line(1.5, "returned", member));
+  feed.event(event_line(2, "evicted", R"("member": 1, "detail": "cut off")"));
+  feed.event(event_line(5, "joins_again", member));
+  feed.event(event_line(9, "view", view_more(3, "[1]", R"(["a"])")));
+  const std::vector<MemberLane>& lanes = feed.fold.members().lanes();
+  ASSERT_EQ(lanes.size(), 2U);
+  EXPECT_EQ(lanes[0].end, "evicted");
+  EXPECT_NEAR(lanes[1].spans.front().from, 5, 1e-5);
+  EXPECT_EQ(lanes[1].host, "a");
+}
+
 TEST(RunFold, ARecoveryBeginsBeforeItsRecord) {
   Feed feed;
   feed_job(feed, true);
