@@ -21,17 +21,11 @@ double microseconds(std::int64_t ns) {
 
 void append_event(std::string& out, const TraceEvent& event, std::uint64_t process,
                   std::size_t thread) {
-  const bool is_span = event.end >= event.begin;
-  fmt::format_to(std::back_inserter(out),
-                 R"({{"name":"{}","ph":"{}","pid":{},"tid":{},"ts":{:.3f})", event.name,
-                 is_span ? 'X' : 'i', process, thread, microseconds(event.begin.ns));
-  if (is_span) {
-    fmt::format_to(std::back_inserter(out), R"(,"dur":{:.3f})",
-                   microseconds((event.end - event.begin).count()));
-  } else {
-    out += R"(,"s":"t")";
-  }
-  fmt::format_to(std::back_inserter(out), R"(,"args":{{"step":{})", event.step);
+  fmt::format_to(
+      std::back_inserter(out),
+      R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"step":{})",
+      event.name, process, thread, microseconds(event.begin.ns),
+      microseconds((event.end - event.begin).count()), event.step);
   if (event.argument.key != nullptr) {
     fmt::format_to(std::back_inserter(out), R"(,"{}":{})", event.argument.key,
                    event.argument.value);
@@ -67,20 +61,12 @@ void append_events_of(std::string_view text, std::string& out) {
 
 void TraceLane::span(const char* name, Instant begin, Instant end, std::uint64_t step,
                      TraceArgument argument) {
-  push({name, begin, std::max(begin, end), step, argument});
-}
-
-void TraceLane::instant(const char* name, Instant at, std::uint64_t step, TraceArgument argument) {
-  push({name, at, at - Duration(1), step, argument});
-}
-
-void TraceLane::push(const TraceEvent& event) {
   const std::size_t place = written_.load(std::memory_order_relaxed);
   if (place - drained_.load(std::memory_order_acquire) == kCapacity) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  ring_[place % kCapacity] = event;
+  ring_[place % kCapacity] = {name, begin, std::max(begin, end), step, argument};
   written_.store(place + 1, std::memory_order_release);
 }
 
@@ -99,10 +85,17 @@ bool TraceLane::half_full() const {
 }
 
 Trace::~Trace() {
+  close();
+}
+
+void Trace::close() {
   flush();
   std::uint64_t dropped = 0;
-  for (const TraceLane& lane : lanes_) {
-    dropped += lane.dropped();
+  {
+    const std::lock_guard lock(mutex_);
+    for (const TraceLane& lane : lanes_) {
+      dropped += lane.dropped();
+    }
   }
   if (dropped > 0) {
     log::warning(fmt::format("the trace lacks {} events: a step has more than fit", dropped));
@@ -112,6 +105,7 @@ Trace::~Trace() {
                       member_, dropped) +
           "\n]\n");
   }
+  file_.reset();
 }
 
 TraceLane* Trace::lane(const std::string& name) {
@@ -120,8 +114,13 @@ TraceLane* Trace::lane(const std::string& name) {
 }
 
 Result<void> Trace::open(const std::string& folder, MemberId member) {
+  if (file_ != nullptr && member_ == value(member)) {
+    return {};
+  }
+  close();
   TRY(make_directories(folder));
   member_ = value(member);
+  introduced_ = 0;
   const std::string path = fmt::format("{}/member-{}.json", folder, member_);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);

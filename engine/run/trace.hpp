@@ -31,7 +31,7 @@ struct TraceArgument {
 struct TraceEvent {
   const char* name = nullptr;  ///< a literal
   Instant begin;
-  Instant end;  ///< before `begin` = an instant, not a span
+  Instant end;  ///< not before `begin`
   std::uint64_t step = 0;
   TraceArgument argument;
 };
@@ -47,7 +47,6 @@ class TraceLane {
   [[nodiscard]] bool recording() const { return recording_.load(std::memory_order_relaxed); }
   void span(const char* name, Instant begin, Instant end, std::uint64_t step,
             TraceArgument argument = {});
-  void instant(const char* name, Instant at, std::uint64_t step, TraceArgument argument = {});
 
   // The thread that writes the trace:
   /// Moves what has been recorded so far to the end of `events`.
@@ -58,8 +57,6 @@ class TraceLane {
 
  private:
   static constexpr std::size_t kCapacity = std::size_t{1} << 14;
-
-  void push(const TraceEvent& event);
 
   std::string name_;
   const std::atomic<bool>& recording_;
@@ -109,7 +106,8 @@ class Trace {
   [[nodiscard]] TraceLane* lane(const std::string& name);
 
   /// Where flush() writes to from now on: FOLDER/member-ID.json, one event per line. Replaces a
-  /// file of that name. The folder is made.
+  /// file of that name, unless it is that of this trace: a member that joins again may keep its id.
+  /// The folder is made.
   [[nodiscard]] Result<void> open(const std::string& folder, MemberId member);
   /// A view begins or its step `step_of_view` does: decides whether lanes record. Flushes when the
   /// window ends, a lane is half full, or the last time was a second ago: a killed worker leaves
@@ -120,6 +118,7 @@ class Trace {
 
  private:
   void write(const std::string& lines);
+  void close();
   [[nodiscard]] bool any_half_full();
   [[nodiscard]] std::string header(const TraceLane& lane, std::size_t number) const;
 

@@ -41,11 +41,11 @@ TEST_F(TraceTest, AClosedFileIsStrictJsonWithWhatWasRecorded) {
     ASSERT_TRUE(trace.open(folder.path(), MemberId{7}).ok());
     lane->span("forward", Instant{1500}, Instant{4500}, 3, {"microbatch", 2});
     trace.flush();
-    lane->instant("bucket ready", Instant{5000}, 3);
+    lane->span("update", Instant{5000}, Instant{6000}, 3);
   }
   const auto events = boost::json::parse(text_of(part(7))).as_array();
   ASSERT_EQ(count(events, "forward"), 1U);
-  ASSERT_EQ(count(events, "bucket ready"), 1U);
+  ASSERT_EQ(count(events, "update"), 1U);
   for (const boost::json::value& event : events) {
     EXPECT_EQ(event.at("pid").as_int64(), 7);
     if (event.at("name").as_string() == "forward") {
@@ -72,6 +72,26 @@ TEST_F(TraceTest, LanesThatComeLaterAreIntroducedToo) {
   EXPECT_EQ(count(boost::json::parse(text).as_array(), "thread_name"), 2U);
 }
 
+TEST_F(TraceTest, AMemberThatJoinsAgainHasItsLanesByName) {
+  {
+    Trace trace({0, 50});
+    TraceLane* lane = trace.lane("compute 0");
+    ASSERT_TRUE(trace.open(folder.path(), MemberId{1}).ok());
+    lane->span("first", Instant{1}, Instant{2}, 1);
+    trace.flush();
+    ASSERT_TRUE(trace.open(folder.path(), MemberId{1}).ok()) << "under its id";
+    lane->span("second", Instant{3}, Instant{4}, 2);
+    ASSERT_TRUE(trace.open(folder.path(), MemberId{2}).ok()) << "under another one";
+    lane->span("third", Instant{5}, Instant{6}, 3);
+  }
+  const auto before = boost::json::parse(text_of(part(1))).as_array();
+  EXPECT_EQ(count(before, "first") + count(before, "second"), 2U);
+  EXPECT_EQ(count(before, "thread_name"), 1U);
+  const auto after = boost::json::parse(text_of(part(2))).as_array();
+  EXPECT_EQ(count(after, "third"), 1U);
+  EXPECT_EQ(count(after, "thread_name"), 1U);
+}
+
 TEST_F(TraceTest, SpansAreRecordedInTheWindowOnly) {
   Trace trace({2, 3});
   TraceLane* lane = trace.lane("trainer");
@@ -96,7 +116,7 @@ TEST_F(TraceTest, AFullLaneDropsAndCountsInsteadOfGrowing) {
   TraceLane* lane = trace.lane("trainer");
   constexpr std::size_t kMany = 100000;
   for (std::size_t i = 0; i < kMany; ++i) {
-    lane->instant("tick", Instant{1}, i);
+    lane->span("tick", Instant{1}, Instant{2}, i);
   }
   std::vector<TraceEvent> events;
   lane->drain(events);
@@ -111,7 +131,8 @@ TEST_F(TraceTest, ALaneIsDrainedWhileItsThreadRecords) {
   constexpr std::uint64_t kMany = 50000;
   std::thread writer([&] {
     for (std::uint64_t i = 0; i < kMany; ++i) {
-      lane->instant("tick", Instant{static_cast<std::int64_t>(i)}, i);
+      const Instant at{static_cast<std::int64_t>(i)};
+      lane->span("tick", at, at, i);
     }
   });
   std::vector<TraceEvent> events;
