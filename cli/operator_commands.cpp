@@ -18,6 +18,7 @@ namespace mayfly::cli {
 namespace {
 
 constexpr std::size_t kEndpointBytesMax = 512;
+constexpr Duration kSilenceMost = seconds(60);  // until the next coordinator, or the summary
 
 Error usage(const std::string& text) {
   return {Errc::kInvalidInput, text};
@@ -132,8 +133,8 @@ int order(const std::string& verb, const std::vector<std::string>& rest_names,
 /// is: the one that was named, or on the coordinator's host the one that it names.
 class StatusReader {
  public:
-  StatusReader(const OperatorLink& link, const ParsedArguments& arguments, const Context& context)
-      : link_(link), arguments_(arguments), context_(context) {}
+  StatusReader(OperatorLink link, const ParsedArguments& arguments, const Context& context)
+      : link_(std::move(link)), arguments_(arguments), context_(context) {}
 
   /// The status as a table, or with --json as the coordinator sent it, with what is left.
   Result<std::string> read() {
@@ -151,42 +152,68 @@ class StatusReader {
     return as_json ? text + "\n" : status_table(text);
   }
 
+  /// Whether the run directory says so, as far as it is known.
+  [[nodiscard]] bool job_has_ended() const {
+    std::error_code failure;
+    return !run_dir_.empty() && std::filesystem::exists(run_dir_ + "/summary.json", failure);
+  }
+
+  /// The next coordinator may listen elsewhere.
+  void find_coordinator() {
+    const Result<std::string> endpoint =
+        run_dir_.empty() ? Result<std::string>(link_.endpoint) : endpoint_of_run(run_dir_);
+    link_.endpoint = endpoint.ok() ? endpoint.value() : link_.endpoint;
+  }
+
  private:
   Result<void> open_records(const json::object& status) {
     if (rest_) {
       return {};
     }
-    std::string run_dir = link_.run_dir;
     const json::value* named = status.if_contains("run_dir");
-    if (run_dir.empty() && named != nullptr && named->is_string()) {
+    if (run_dir_.empty() && named != nullptr && named->is_string()) {
       const std::string theirs(named->get_string());
       const Result<std::string> endpoint = endpoint_of_run(theirs);
-      run_dir = endpoint.ok() && endpoint.value() == link_.endpoint ? theirs : "";
+      run_dir_ = endpoint.ok() && endpoint.value() == link_.endpoint ? theirs : "";
     }
-    TRY_ASSIGN(rest_, RemainingTime::open(run_dir, arguments_.option("plan")));
+    TRY_ASSIGN(rest_, RemainingTime::open(run_dir_, arguments_.option("plan")));
     return {};
   }
 
-  const OperatorLink& link_;
+  OperatorLink link_;
+  std::string run_dir_ = link_.run_dir;
   const ParsedArguments& arguments_;
   const Context& context_;
   std::optional<RemainingTime> rest_;
 };
 
-/// Repeats a first query that succeeded until no coordinator answers any more: the job has ended.
+/// Repeats a first query that succeeded until the job has ended, or no coordinator answers for
+/// long.
 int watch(StatusReader& reader, const ParsedArguments& arguments, Context& context) {
   const Result<Duration> interval = seconds_of(arguments, "interval", "1");
   if (!interval.ok()) {
     return context.complain(interval.error());
   }
+  Duration silence{};
   while (true) {
     context.out.flush();
     context.services.pause(interval.value());
     const Result<std::string> text = reader.read();
     if (!text.ok()) {
-      context.out << "the job has ended\n";
-      return kExitDone;
+      if (reader.job_has_ended()) {
+        context.out << "the job has ended\n";
+        return kExitDone;
+      }
+      silence += interval.value();
+      if (silence >= kSilenceMost) {
+        return context.complain({text.error().code, text.error().detail +
+                                                        "; the job has ended, or its coordinator "
+                                                        "is gone"});
+      }
+      reader.find_coordinator();
+      continue;
     }
+    silence = {};
     // A terminal shows each status in the place of the one before, other outputs one after another.
     const bool in_place = context.out_is_terminal && !arguments.has("json");
     context.out << (in_place ? "\x1b[H\x1b[2J" : arguments.has("json") ? "" : "\n") << text.value();

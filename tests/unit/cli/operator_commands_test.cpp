@@ -122,6 +122,7 @@ TEST_F(OperatorTest, StatusWatchesUntilTheJobEnds) {
   context_.services.send_command = [&](const std::string&, ByteSpan, const elastic::Command&,
                                        Duration) -> Result<elastic::CommandReply> {
     if (++looks == 4) {
+      std::ofstream(folder_ / "summary.json") << "{}";
       return Error{Errc::kIo, "nobody listens"};
     }
     return elastic::CommandReply{true, R"({"step":)" + std::to_string(looks) + "}"};
@@ -135,6 +136,29 @@ TEST_F(OperatorTest, StatusWatchesUntilTheJobEnds) {
   EXPECT_EQ(paused, milliseconds(1500));
   looks = 0;
   EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch", "--interval", "never"}), 2);
+}
+
+TEST_F(OperatorTest, StatusWatchesOnWhileTheCoordinatorIsStartedAgain) {
+  int looks = 0;
+  std::vector<std::string> asked;
+  context_.services.send_command = [&](const std::string& endpoint, ByteSpan,
+                                       const elastic::Command&,
+                                       Duration) -> Result<elastic::CommandReply> {
+    ++looks;
+    asked.push_back(endpoint);
+    if (looks == 2 || looks > 4) {
+      std::ofstream(folder_ / "coordinator") << "127.0.0.1:4343";
+      return Error{Errc::kIo, "nobody listens"};
+    }
+    return elastic::CommandReply{true, R"({"step":)" + std::to_string(looks) + "}"};
+  };
+  context_.services.pause = [](Duration) {};
+  EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch", "--interval", "20"}), 1);
+  EXPECT_THAT(out(), HasSubstr("step              4\n"));
+  EXPECT_THAT(err(), HasSubstr("nobody listens; the job has ended, or its coordinator is gone"));
+  EXPECT_EQ(looks, 7) << "a minute after the last answer";
+  EXPECT_EQ(asked[1], "127.0.0.1:4242");
+  EXPECT_EQ(asked[2], "127.0.0.1:4343") << "the next coordinator listens elsewhere";
 }
 
 TEST(StatusTable, SurvivesAnyAnswer) {
