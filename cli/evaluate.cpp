@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -109,15 +108,6 @@ Result<Evaluation> evaluate_checkpoint(const ParsedArguments& arguments) {
 
 constexpr Duration kPollInterval = milliseconds(500);
 
-/// Steps that the lines of an earlier evaluator are about.
-std::set<std::uint64_t> steps_on_record(const std::string& run_dir) {
-  std::set<std::uint64_t> steps;
-  for (const engine::Evaluation& evaluation : engine::read_evaluations(run_dir)) {
-    steps.insert(evaluation.step);
-  }
-  return steps;
-}
-
 class Evaluator {
  public:
   Evaluator(const ParsedArguments& arguments, Context& context, std::string run_dir,
@@ -127,7 +117,7 @@ class Evaluator {
         run_dir_(std::move(run_dir)),
         means_(std::move(means)),
         lines_(std::move(lines)),
-        seen_(steps_on_record(run_dir_)) {}
+        seen_(engine::checkpoints_on_record(run_dir_)) {}
 
   /// Measures checkpoints until the run has ended and its last checkpoint is measured. Returns the
   /// exit code.
@@ -135,16 +125,17 @@ class Evaluator {
     while (true) {
       // Asked before the checkpoints are listed, so that the last one cannot be missed.
       const bool has_ended = run_has_ended();
-      const std::vector<std::uint64_t> steps = engine::checkpoints_to_measure(run_dir_, seen_);
-      for (const std::uint64_t step : steps) {
-        if (Result<void> done = measure(step); !done.ok()) {
+      const std::vector<engine::FoundCheckpoint> found =
+          engine::checkpoints_to_measure(run_dir_, seen_);
+      for (const engine::FoundCheckpoint& checkpoint : found) {
+        if (Result<void> done = measure(checkpoint); !done.ok()) {
           return context_.complain(done.error());
         }
       }
-      if (has_ended && steps.empty()) {
+      if (has_ended && found.empty()) {
         return unreadable_ == 0 ? kExitDone : kExitFailed;
       }
-      if (steps.empty()) {
+      if (found.empty()) {
         context_.services.pause(kPollInterval);
       }
     }
@@ -163,10 +154,11 @@ class Evaluator {
   }
 
   /// A checkpoint may be removed while it is read: newer ones are there then.
-  Result<void> measure(std::uint64_t step) {
-    seen_.insert(step);
+  Result<void> measure(const engine::FoundCheckpoint& found) {
+    seen_.insert_or_assign(found.step, found.manifest);
     const Instant begin = monotonic_now();
-    const std::string path = engine::folder_of_checkpoint(run_dir_ + "/checkpoints", Step{step});
+    const std::string path =
+        engine::folder_of_checkpoint(run_dir_ + "/checkpoints", Step{found.step});
     const Result<OpenCheckpoint> checkpoint = open_checkpoint(path);
     if (!checkpoint.ok()) {
       std::error_code ignored;
@@ -182,17 +174,19 @@ class Evaluator {
     }
     TRY_ASSIGN(const engine::Accuracy accuracy,
                evaluate_on(checkpoint.value(), *data_, means_.threads));
-    return record(step, accuracy, to_seconds(monotonic_now() - begin));
+    return record(found, accuracy, to_seconds(monotonic_now() - begin));
   }
 
-  Result<void> record(std::uint64_t step, const engine::Accuracy& accuracy, double seconds) {
+  Result<void> record(const engine::FoundCheckpoint& found, const engine::Accuracy& accuracy,
+                      double seconds) {
     engine::Evaluation evaluation;
-    evaluation.step = step;
+    evaluation.step = found.step;
+    evaluation.manifest = found.manifest;
     evaluation.samples = accuracy.samples;
     evaluation.test_top1 = accuracy.top1();
     evaluation.test_loss = accuracy.loss;
     evaluation.seconds = seconds;
-    context_.out << fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}\n", step,
+    context_.out << fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}\n", found.step,
                                 100 * accuracy.top1(), accuracy.loss)
                  << std::flush;
     return lines_->append(engine::to_json(evaluation));
@@ -203,7 +197,7 @@ class Evaluator {
   const std::string run_dir_;
   const EvaluationMeans means_;
   std::unique_ptr<engine::LineFile> lines_;
-  std::set<std::uint64_t> seen_;
+  engine::SeenCheckpoints seen_;
   std::optional<datasets::DatasetPair> data_;
   std::uint32_t unreadable_ = 0;
 };

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <utility>
 
+#include "base/digest.hpp"
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/thread_priority.hpp"
 #include "base/time.hpp"
@@ -80,6 +82,12 @@ class AliveFrames {
   std::thread thread_;
 };
 
+std::string manifest_in(const fs::path& checkpoint) {
+  const Result<Bytes> manifest =
+      read_file((checkpoint / nn::kManifestFile).string(), kCheckpointFileBytesMax);
+  return manifest.ok() ? to_string(digest_of(manifest.value())) : "unreadable";
+}
+
 std::string place_of(const EvaluatorStatus& evaluator) {
   return evaluator.server.empty() ? evaluator.host : evaluator.server;
 }
@@ -138,9 +146,17 @@ std::vector<Evaluation> read_evaluations(const std::string& run_dir) {
   return evaluations;
 }
 
-std::vector<std::uint64_t> checkpoints_to_measure(const std::string& run_dir,
-                                                  const std::set<std::uint64_t>& seen) {
-  std::vector<std::uint64_t> steps;
+SeenCheckpoints checkpoints_on_record(const std::string& run_dir) {
+  SeenCheckpoints seen;
+  for (const Evaluation& evaluation : read_evaluations(run_dir)) {
+    seen[evaluation.step] = evaluation.manifest;
+  }
+  return seen;
+}
+
+std::vector<FoundCheckpoint> checkpoints_to_measure(const std::string& run_dir,
+                                                    const SeenCheckpoints& seen) {
+  std::vector<FoundCheckpoint> found;
   std::error_code failure;
   for (fs::directory_iterator it(run_dir + "/checkpoints", failure), end; !failure && it != end;
        it.increment(failure)) {
@@ -148,13 +164,16 @@ std::vector<std::uint64_t> checkpoints_to_measure(const std::string& run_dir,
     std::uint64_t step = 0;
     if (name.starts_with(kFolderPrefix) &&
         std::from_chars(name.data() + kFolderPrefix.size(), name.data() + name.size(), step).ec ==
-            std::errc{} &&
-        !seen.contains(step)) {
-      steps.push_back(step);
+            std::errc{}) {
+      const auto before = seen.find(step);
+      const std::string manifest = manifest_in(it->path());
+      if (before == seen.end() || (!before->second.empty() && before->second != manifest)) {
+        found.push_back({step, manifest});
+      }
     }
   }
-  std::sort(steps.begin(), steps.end());
-  return steps;
+  std::ranges::sort(found, {}, &FoundCheckpoint::step);
+  return found;
 }
 
 Bytes encode(const Evaluation& evaluation) {
@@ -266,9 +285,9 @@ void EvaluationService::serve(Connection& connection) {
 Result<void> EvaluationService::measure_all(Connection& connection) {
   const int fd = connection.socket.get();
   while (hooks_.is_in_charge()) {
-    const std::optional<std::uint64_t> step = claim(connection);
-    if (step) {
-      TRY(measure(connection, *step));
+    const std::optional<FoundCheckpoint> checkpoint = claim(connection);
+    if (checkpoint) {
+      TRY(measure(connection, *checkpoint));
       continue;
     }
     bool is_let_go = false;
@@ -292,26 +311,24 @@ Result<void> EvaluationService::measure_all(Connection& connection) {
   return Error{Errc::kAborted, "this coordinator is not in charge"};
 }
 
-/// The step of the oldest checkpoint that nobody has measured or measures.
-std::optional<std::uint64_t> EvaluationService::claim(Connection& connection) {
+/// The oldest checkpoint that nobody has measured or measures.
+std::optional<FoundCheckpoint> EvaluationService::claim(Connection& connection) {
   const std::lock_guard lock(mutex_);
   if (!seen_) {
-    seen_.emplace();
-    for (const Evaluation& evaluation : read_evaluations(run_dir_)) {
-      seen_->insert(evaluation.step);
-    }
+    seen_ = checkpoints_on_record(run_dir_);
   }
-  const std::vector<std::uint64_t> steps = checkpoints_to_measure(run_dir_, *seen_);
-  if (steps.empty() || connection.is_dismissed || is_closing_) {
+  const std::vector<FoundCheckpoint> found = checkpoints_to_measure(run_dir_, *seen_);
+  if (found.empty() || connection.is_dismissed || is_closing_) {
     return std::nullopt;
   }
-  seen_->insert(steps.front());
-  connection.status.measures = steps.front();
-  return steps.front();
+  seen_->insert_or_assign(found.front().step, found.front().manifest);
+  connection.status.measures = found.front().step;
+  return found.front();
 }
 
-Result<void> EvaluationService::measure(Connection& connection, std::uint64_t step) {
+Result<void> EvaluationService::measure(Connection& connection, const FoundCheckpoint& checkpoint) {
   const int fd = connection.socket.get();
+  const std::uint64_t step = checkpoint.step;
   Result<LoadedCheckpoint> loaded =
       load_checkpoint(folder_of_checkpoint(run_dir_ + "/checkpoints", Step{step}));
   Evaluation evaluation;
@@ -327,6 +344,7 @@ Result<void> EvaluationService::measure(Connection& connection, std::uint64_t st
     evaluation.failure = loaded.error().detail;
   }
   evaluation.step = step;
+  evaluation.manifest = checkpoint.manifest;
   record(connection, std::move(evaluation));
   return {};
 }

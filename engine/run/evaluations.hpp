@@ -21,7 +21,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,6 +45,8 @@ struct Evaluation {
   double seconds = 0;     ///< that it took
   std::string failure;    ///< not empty: why the checkpoint could not be measured
   std::string evaluator;  ///< name of the server that measured it; empty: none of a provider's
+  std::string
+      manifest;  ///< of the checkpoint (FoundCheckpoint); an evaluator elsewhere leaves it out
 
   /// Their description for JSON; see engine/run/records.hpp.
   static void fields(auto& io, auto& r) {
@@ -56,6 +57,7 @@ struct Evaluation {
     io("seconds", r.seconds);
     io.wire(r.failure);
     io.unless("", "evaluator", r.evaluator);
+    io.unless("", "manifest", r.manifest);
   }
   friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
@@ -67,9 +69,20 @@ struct Evaluation {
 [[nodiscard]] std::string to_json(const Evaluation& evaluation);
 /// What evaluations.jsonl of this run holds, in its order; lines that cannot be read are left out.
 [[nodiscard]] std::vector<Evaluation> read_evaluations(const std::string& run_dir);
-/// The steps of the run's checkpoints that are not in `seen`, smallest first.
-[[nodiscard]] std::vector<std::uint64_t> checkpoints_to_measure(
-    const std::string& run_dir, const std::set<std::uint64_t>& seen);
+/// A checkpoint in the run directory.
+struct FoundCheckpoint {
+  std::uint64_t step = 0;
+  std::string manifest;  ///< its digest: that of another state of the same step is another one
+};
+/// Manifests of checkpoints that were measured, or are, by step; empty: any, as older runs say
+/// none.
+using SeenCheckpoints = std::map<std::uint64_t, std::string>;
+/// Those that evaluations.jsonl is about.
+[[nodiscard]] SeenCheckpoints checkpoints_on_record(const std::string& run_dir);
+/// The run's checkpoints that are not in `seen`, smallest step first. A job that goes back, or is
+/// resumed from an earlier step, writes another checkpoint of a step in the place of the first.
+[[nodiscard]] std::vector<FoundCheckpoint> checkpoints_to_measure(const std::string& run_dir,
+                                                                  const SeenCheckpoints& seen);
 
 [[nodiscard]] Bytes encode(const Evaluation& evaluation);
 [[nodiscard]] Result<Evaluation> decode_evaluation(ByteSpan bytes);
@@ -133,8 +146,8 @@ class EvaluationService {
 
   void serve(Connection& connection);
   [[nodiscard]] Result<void> measure_all(Connection& connection);
-  [[nodiscard]] std::optional<std::uint64_t> claim(Connection& connection);
-  [[nodiscard]] Result<void> measure(Connection& connection, std::uint64_t step);
+  [[nodiscard]] std::optional<FoundCheckpoint> claim(Connection& connection);
+  [[nodiscard]] Result<void> measure(Connection& connection, const FoundCheckpoint& checkpoint);
   void record(Connection& connection, Evaluation evaluation);
 
   const std::string run_dir_;
@@ -143,8 +156,8 @@ class EvaluationService {
   std::condition_variable changed_;
   // Guarded by mutex_:
   std::list<Connection> connections_;
-  std::optional<std::set<std::uint64_t>> seen_;  // measured or being measured; read when needed
-  std::unique_ptr<LineFile> lines_;              // opened for the first line
+  std::optional<SeenCheckpoints> seen_;  // measured or being measured; read when needed
+  std::unique_ptr<LineFile> lines_;      // opened for the first line
   std::uint64_t next_number_ = 1;
   bool is_draining_ = false;
   bool is_closing_ = false;

@@ -23,8 +23,8 @@ class EvaluationsTest : public ::testing::Test {
  protected:
   EvaluationsTest() { std::filesystem::create_directory(run_ / "checkpoints"); }
 
-  void save(std::uint64_t step) {
-    nn::ModelState state = nn::make_initial_state(model_, 7, 0, 0);
+  void save(std::uint64_t step, std::uint64_t seed = 7) {
+    nn::ModelState state = nn::make_initial_state(model_, seed, 0, 0);
     state.committed = Step{step};
     ASSERT_TRUE(save_checkpoint(run_ / "checkpoints", nn::encode_checkpoint(model_, state, 7, {}),
                                 Step{step}, 10)
@@ -144,6 +144,23 @@ TEST_F(EvaluationsTest, ContinuesWhereAnEarlierCoordinatorStopped) {
   Evaluator& evaluator = start("server-1");
   wait_until([&] { return !service_.drain(); });
   EXPECT_THAT(evaluator.measured, ElementsAre(4));
+}
+
+TEST_F(EvaluationsTest, AnotherStateOfTheSameStepIsMeasuredToo) {
+  save(2);
+  Evaluator& evaluator = start("server-1");
+  wait_until([&] { return steps_on_record().size() == 1; });
+  save(2);  // computed again, with the same bits
+  save(4);
+  wait_until([&] { return steps_on_record().size() == 2; });
+  save(2, 8);
+  wait_until([&] { return steps_on_record().size() == 3; });
+  const SeenCheckpoints seen = checkpoints_on_record(run_.path());
+  EXPECT_THAT(checkpoints_to_measure(run_.path(), seen), ::testing::IsEmpty());
+  save(4, 8);
+  ASSERT_EQ(checkpoints_to_measure(run_.path(), seen).size(), 1U);
+  wait_until([&] { return !service_.drain(); });
+  EXPECT_THAT(evaluator.measured, ElementsAre(2, 4, 2, 4));
 }
 
 TEST_F(EvaluationsTest, ADismissedEvaluatorLeavesAfterItsCheckpoint) {
