@@ -115,8 +115,7 @@ class FamilyWriter {
 
 const std::set<std::string> kCauses = {"lost",    "group_failed", "corrupted", "join",
                                        "promote", "leave",        "rebalance"};
-constexpr std::array<const char*, 6> kPhases = {"start",  "running",        "waiting",
-                                                "paused", "no_coordinator", "ended"};
+constexpr std::array<const char*, 5> kPhases = {"start", "running", "waiting", "paused", "ended"};
 
 }  // namespace
 

@@ -158,7 +158,7 @@ class RunFold {
   [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
   [[nodiscard]] bool has_estimated_times() const { return estimated_; }
   [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
-  /// "start", "running", "waiting", "paused", "no_coordinator" or "ended".
+  /// "start", "running", "waiting", "paused" or "ended".
   [[nodiscard]] std::string phase() const;
 
  private:

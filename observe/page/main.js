@@ -10,7 +10,6 @@ class Board {
     this.index = 0;
     this.axis = 'time';
     this.range = null;  // [from, to] of the axis; null: all
-    this.follow = source.kind === 'live';
     this.log = false;
     this.theme = '';
     this.hovered = '';
@@ -96,6 +95,7 @@ class Board {
       if (this.written !== state) this.writeTables();
       this.written = state;
     }
+    $('follow').setAttribute('aria-pressed', String(!this.range));
     if (this.source.refine) {
       const [from, to] = this.view(), rows = this.run.wanted(from, to, this.width() - GUTTER);
       if (rows) this.source.refine(this.index, from, to, rows);
@@ -112,7 +112,6 @@ class Board {
     if (!(to - from > least)) return;
     this.range = [Math.max(low - (high - low) * 0.02, from), Math.min(high * 1.03 || 1, to)];
     if (!(this.range[1] > this.range[0])) this.range = null;
-    this.follow = false;
     this.writeFragment();
     this.draw();
   }
@@ -178,8 +177,6 @@ class Board {
 
   say(text) { $('said').textContent = text; }
 
-  pointed() {}
-
   grabbed(event, track) {
     if (!event.shiftKey) return;
     event.preventDefault();
@@ -242,7 +239,7 @@ class Board {
     const words = new URLSearchParams(location.hash.slice(1));
     if (AXES.includes(words.get('axis'))) this.axis = words.get('axis');
     const from = Number(words.get('from')), to = Number(words.get('to'));
-    if (words.has('from') && to > from) { this.range = [from, to]; this.follow = false; }
+    if (words.has('from') && to > from) this.range = [from, to];
     if (words.has('run')) this.index = Math.max(0, Number(words.get('run')) || 0);
     this.log = words.get('log') === '1';
     this.theme = ['light', 'dark'].includes(words.get('theme')) ? words.get('theme') : '';
@@ -349,7 +346,6 @@ class Board {
       button.setAttribute('aria-pressed', String(this.axis === axis));
     }
     $('follow').hidden = this.source.kind !== 'live';
-    $('follow').setAttribute('aria-pressed', String(this.follow));
   }
 
   writeAge() {
@@ -472,7 +468,7 @@ class Board {
       this.changed();
     });
     $('theme').addEventListener('click', () => this.turnTheme());
-    $('follow').addEventListener('click', () => this.followLive());
+    $('follow').addEventListener('click', () => this.showAll());
     $('all').addEventListener('click', () => this.showAll());
     $('log').addEventListener('click', () => this.turnLog());
     $('link').addEventListener('click', () => this.copyLink());
@@ -506,14 +502,6 @@ class Board {
     this.draw();
   }
 
-  followLive() {
-    this.follow = this.source.kind === 'live';
-    if (this.follow) this.range = null;
-    this.fresh = true;
-    this.writeFragment();
-    this.draw();
-  }
-
   copyLink() {
     const link = location.href.split('#')[0] + this.fragment();
     const told = () => this.say('link copied');
@@ -536,7 +524,7 @@ class Board {
       return;
     }
     const actions = {
-      '0': () => this.showAll(), 'f': () => this.followLive(), 'ArrowLeft': () => this.pan(-0.2),
+      '0': () => this.showAll(), 'f': () => this.showAll(), 'ArrowLeft': () => this.pan(-0.2),
       'ArrowRight': () => this.pan(0.2), '+': () => this.zoom(0.6), '=': () => this.zoom(0.6),
       '-': () => this.zoom(1 / 0.6), '[': () => this.jump(-1), ']': () => this.jump(1),
       '/': () => $('filter').focus(), 't': () => this.turnTheme(), 'c': () => this.copyLink(),
@@ -562,7 +550,7 @@ class Board {
       if (!track.figure.hidden && !track.folded) tracks[track.id] = track.shown;
     }
     return {source: this.source.kind, run: this.index, runs: this.runs.length, axis: this.axis,
-            view: this.view(), follow: this.follow, theme: this.theme, state: run.state,
+            view: this.view(), theme: this.theme, state: run.state,
             rows: run.kept.count, level: run.kept.level, undone: run.undone.count,
             frame_ms: this.frame, tracks};
   }

@@ -170,7 +170,6 @@ class Track {
     }
     const x = u.posToVal(u.cursor.left, 'x');
     this.readout.textContent = this.read(x, u) || '';
-    this.board.pointed(x);
   }
 
   update() {
