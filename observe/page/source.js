@@ -76,12 +76,27 @@ class LiveSource {
       document.body.dataset.drawn = 'refused';
       return;
     }
-    this.stream = new EventSource('/events');
-    this.stream.onmessage = event => this.told(JSON.parse(event.data));
+    this.listen();
     setInterval(() => board.writeAge(), 1000);
   }
 
+  // A browser opens a stream that breaks again, but not one that is refused.
+  listen() {
+    this.stream = new EventSource('/events');
+    this.stream.onmessage = event => this.told(JSON.parse(event.data));
+    this.stream.onerror = () => {
+      if (this.stream.readyState !== EventSource.CLOSED) return;
+      this.isRefused = true;
+      board.say('This page gets no news: too many pages are open, or it has the key of another ' +
+                'run. It asks again every five seconds.');
+      setTimeout(() => this.listen(), 5000);
+    };
+  }
+
   told(news) {
+    if (this.isRefused) board.say('');
+    this.isRefused = false;
+
     this.heard = Date.now();
     this.skew = news.now - this.heard / 1000;
     if (news.instance !== this.instance) {

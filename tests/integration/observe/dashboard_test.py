@@ -1,6 +1,7 @@
 """The dashboard's page in a real browser: its numbers, its keys, and what must not run in it."""
 
 import atexit
+import http.client
 import json
 import os
 import pathlib
@@ -253,6 +254,31 @@ def served(folder, page):
     expect(live == after, "equal numbers live and in the report")
 
 
+def crowded(folder, page):
+    """A page for which there is no room says so, and goes on when there is."""
+    run = Run(folder + "/run")
+    run.view(1, 0, [1, 2])
+    run.steps(1, 50)
+    server = Served(run)
+    place, key = server.address.split("/")[2], server.address.split("key=")[1]
+    others = []
+    for _ in range(16):
+        connection = http.client.HTTPConnection(place)
+        connection.request("GET", "/events", headers={"Authorization": "Bearer " + key})
+        others.append(connection.getresponse())  # which has the socket from now on
+        expect(others[-1].status == 200, "sixteen pages may be open")
+    page.get(server.address)
+    said = lambda: page.execute_script("return document.getElementById('said').textContent")
+    wait_for("the page says that it gets no news", lambda: "too many pages are open" in said())
+    expect(state(page) is None, "there is nothing to show yet")
+    for other in others:
+        other.close()
+    wait_for("all steps", lambda: (state(page) or {}).get("rows") == 50)
+    expect(said() == "", "the page is silent again")
+    page.get_log("browser")  # has the refusals
+    server.stop()
+
+
 def long(folder, page):
     """A run of more steps than a page takes: a part of it comes in full detail."""
     run = Run(folder + "/run")
@@ -358,7 +384,7 @@ def picture(folder, page):
 
 def main():
     case = {"report": report, "served": served, "hostile": hostile, "long": long,
-            "resumed": resumed, "picture": picture}[sys.argv[1]]
+            "resumed": resumed, "crowded": crowded, "picture": picture}[sys.argv[1]]
     with tempfile.TemporaryDirectory(prefix="mayfly-dashboard-") as folder:
         page = browser()
         try:
