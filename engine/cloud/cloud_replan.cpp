@@ -98,7 +98,12 @@ void Cloud::replan(const elastic::JobStatus& status) {
   }
   if (effects.workers) {
     const Result<std::string> done = scale(*effects.workers);
-    process_.note("replan_scaled", done.ok() ? done.value() : done.error().detail);
+    const std::string& text = done.ok() ? done.value() : done.error().detail;
+    json::object fields = {{"detail", text}};
+    if (done.ok()) {
+      fields["workers"] = *effects.workers;
+    }
+    process_.recorder().fact({"replan_scaled", fields, text});
   }
 }
 

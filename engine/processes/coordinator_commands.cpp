@@ -22,7 +22,11 @@ elastic::CommandReply CoordinatorProcess::answer(const elastic::CoordinatorServe
       return {false, fmt::format("'{}' is not a number of {}", command.argument,
                                  command.verb == "scale" ? "workers" : "servers")};
     }
-    const Result<std::string> done = command.verb == "scale" ? on_scale_(*count) : give_up(*count);
+    const bool scales = command.verb == "scale";
+    const Result<std::string> done = scales ? on_scale_(*count) : give_up(*count);
+    if (scales && done.ok()) {
+      recorder_->fact({"scale", {{"workers", *count}, {"detail", done.value()}}, ""});
+    }
     return done.ok() ? elastic::CommandReply{true, done.value()}
                      : elastic::CommandReply{false, done.error().detail};
   }

@@ -137,7 +137,7 @@ class MetricsReader {
     return {};
   }
   [[nodiscard]] double setting_number(const std::string& name) const {
-    return std::strtod(setting(name).c_str(), nullptr);
+    return fold_.setting_number(name);
   }
   [[nodiscard]] const RunFold& fold() const { return fold_; }
   [[nodiscard]] const RunTotals& totals() const { return fold_.totals_; }
@@ -150,8 +150,13 @@ class MetricsReader {
     }
     return curves.value(value, curves.rows() - 1);
   }
-  [[nodiscard]] const std::vector<EvaluationFact>& evaluations() const {
-    return fold_.evaluations_;
+  /// Of the highest step that counts: evaluators may finish in another order. Null without one.
+  [[nodiscard]] const EvaluationFact* newest_evaluation() const {
+    const EvaluationFact* newest = nullptr;
+    for (const EvaluationFact& one : fold_.evaluations_) {
+      newest = !one.undone && (newest == nullptr || one.step >= newest->step) ? &one : newest;
+    }
+    return newest;
   }
 
  private:
@@ -331,8 +336,8 @@ std::vector<FamilyOfRun> families_of_steps() {
        last_value(Value::kAccuracy)},
       {{"mayfly_test_accuracy_ratio", Type::kGauge, "ratio", "Accuracy on the test set."},
        [](const MetricsReader& run, FamilyWriter& out) {
-         if (!run.evaluations().empty()) {
-           out.sample(run.labels(), run.evaluations().back().top1);
+         if (const EvaluationFact* newest = run.newest_evaluation()) {
+           out.sample(run.labels(), newest->top1);
          }
        }},
       {{"mayfly_learning_rate", Type::kGauge, "", "Learning rate of the last step."},
@@ -346,9 +351,10 @@ std::vector<FamilyOfRun> families_of_members() {
       {{"mayfly_worker_microbatch_seconds", Type::kGauge, "seconds",
         "Time of a microbatch on the members that are there."},
        write_speeds},
-      {{"mayfly_workers_wanted", Type::kGauge, "", "The setting `workers`."},
+      {{"mayfly_workers_wanted", Type::kGauge, "",
+        "Workers that the job wants: the setting, or what it was told since."},
        [](const MetricsReader& run, FamilyWriter& out) {
-         out.sample(run.labels(), run.setting_number("workers"));
+         out.sample(run.labels(), run.fold().workers_wanted());
        }},
       {{"mayfly_member_ends", Type::kCounter, "", "Members that are gone, by the reason."},
        [](const MetricsReader& run, FamilyWriter& out) {

@@ -193,6 +193,7 @@ struct EventReader {
       fold.spans_.push_back({fold.last_event_, t, "not_running", ""});
     }
     fold.spans_.push_back({t, std::nullopt, "start", ""});
+    fold.workers_wanted_.reset();
   }
 
   void view() {
@@ -288,6 +289,9 @@ struct EventReader {
       fold.spans_.push_back({t, std::nullopt, kind == "no_quorum" ? "waiting" : kind, detail});
     } else if (kind == "resumed") {
       fold.close_span(t);
+    } else if (kind == "scale" || kind == "replan_scaled") {
+      const std::optional<std::uint64_t> workers = whole(event, "workers");
+      fold.workers_wanted_ = workers ? workers : fold.workers_wanted_;
     }
   }
 };

@@ -158,6 +158,8 @@ class RunFold {
   [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
   [[nodiscard]] bool has_estimated_times() const { return estimated_; }
   [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
+  /// By the setting `workers`, or as the job was told since it was started last; 0: not on record.
+  [[nodiscard]] double workers_wanted() const;
   /// "start", "running", "waiting", "paused" or "ended".
   [[nodiscard]] std::string phase() const;
 
@@ -182,6 +184,7 @@ class RunFold {
   };
 
   void choose_settings();
+  [[nodiscard]] double setting_number(std::string_view name) const;
   [[nodiscard]] std::vector<RowPlace> rows_in_order(std::size_t first_kept) const;
   void place_part(JobPart& part, const std::vector<RowPlace>& rows, std::size_t first,
                   std::size_t end, std::optional<double> limit);
@@ -220,7 +223,8 @@ class RunFold {
   std::vector<EvaluationFact> evaluations_;
   std::vector<CheckpointFact> checkpoints_;
   std::vector<EventFact> events_;
-  std::uint64_t undone_steps_ = 0;  // by the records of events
+  std::uint64_t undone_steps_ = 0;               // by the records of events
+  std::optional<std::uint64_t> workers_wanted_;  // by events of the last part
   RunTotals totals_;
   StepProfile step_profile_;
   std::size_t profiled_parts_ = 1;  // the last of these is that of step_profile_

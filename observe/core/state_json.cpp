@@ -189,6 +189,7 @@ class StateWriter {
       head["per_hour"] = money.back().per_hour;
       head["on_demand"] = optional_number(fold_.servers_.on_demand_cost(fold_.end()));
     }
+    head["workers_wanted"] = fold_.workers_wanted();
     head["phase"] = fold_.phase();
     if (const std::optional<json::object> summary = parse_object(fold_.summary_)) {
       json::object shown;
@@ -251,11 +252,7 @@ class StateWriter {
 
   /// The setting if there is one; otherwise from the epochs, whose length the last row tells.
   [[nodiscard]] std::optional<double> total_steps() const {
-    const auto setting = [&](const char* name) {
-      const auto found = std::find_if(fold_.settings_.begin(), fold_.settings_.end(),
-                                      [&](const auto& one) { return one.first == name; });
-      return found == fold_.settings_.end() ? 0.0 : std::strtod(found->second.c_str(), nullptr);
-    };
+    const auto setting = [&](const char* name) { return fold_.setting_number(name); };
     if (setting("steps") > 0) {
       return setting("steps");
     }
@@ -269,6 +266,15 @@ class StateWriter {
 
   const RunFold& fold_;
 };
+
+double RunFold::setting_number(std::string_view name) const {
+  const auto found = std::ranges::find(settings_, name, &Settings::value_type::first);
+  return found == settings_.end() ? 0.0 : std::strtod(found->second.c_str(), nullptr);
+}
+
+double RunFold::workers_wanted() const {
+  return workers_wanted_ ? static_cast<double>(*workers_wanted_) : setting_number("workers");
+}
 
 std::string RunFold::phase() const {
   if (!summary_.empty()) {

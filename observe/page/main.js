@@ -295,7 +295,7 @@ class Board {
       fact('epoch', number(epoch, 2) + (byEpochs ? ' / ' + state.settings.epochs : ''));
       fact('images/s', number(this.recentRate(), 1), 'mean of the last 50 steps');
     }
-    if (!end) fact('members', head.members + ' / ' + (state.settings.workers || '?') +
+    if (!end) fact('members', head.members + ' / ' + (head.workers_wanted || '?') +
       (state.settings.cloud_max_workers > 0 ? ', at most ' + state.settings.cloud_max_workers : ''),
       'now / wanted');
     if (head.phase !== 'ended') fact('finish', this.finish());
@@ -361,13 +361,18 @@ class Board {
     return count ? count / sum : null;
   }
 
-  // By the speed of the last 50 steps, and of all.
+  // By the speed of the last 50 steps, and of all, while the job ran and was not paused.
   finish() {
     const {kept, state} = this.run, head = state.head;
     if (!head.total || head.total <= head.step || kept.count < 20) return null;
     const batch = Number(state.settings.global_batch), left = head.total - head.step;
     const recent = left * batch / this.recentRate();
-    const took = kept.t[kept.count - 1] - kept.t[0];
+    const [first, last] = [kept.t[0], kept.t[kept.count - 1]];
+    let took = last - first;
+    for (const [from, to, kind] of this.run.segments) {
+      if (kind !== 'not_running' && kind !== 'paused') continue;
+      took -= Math.max(0, Math.min(to, last) - Math.max(from, first));
+    }
     const overall = left * took / Math.max(1, head.step - kept.step[0]);
     const [a, b] = recent < overall ? [recent, overall] : [overall, recent];
     return 'in ' + duration(a) + (b > 1.1 * a ? ' to ' + duration(b) : '');

@@ -47,6 +47,26 @@ TEST(MetricsText, HasWhatTheRecordsSay) {
   EXPECT_THAT(text, Not(HasSubstr("mayfly_spent"))) << "without prices there is no money";
 }
 
+TEST(MetricsText, WorkersWantedAndTheAccuracyAreThoseOfNow) {
+  Feed feed;
+  feed.fold.config("workers = 4\n");
+  begin(feed);
+  feed.event(event_line(1, "scale", R"("workers": 2, "detail": "going to 2 workers")"));
+  feed.event(event_line(2, "scale", R"("detail": "scale: from 4 to 2 workers")"));
+  for (const auto& [step, top1] : {std::pair(20, "0.5"), std::pair(10, "0.25")}) {
+    feed.event(event_line(30, "evaluated",
+                          "\"step\": " + std::to_string(step) + ", \"test_top1\": " + top1));
+  }
+  feed.fold.settle();
+  EXPECT_THAT(text_of(feed.fold), HasSubstr("mayfly_workers_wanted{run=\"a \\\"run\\\"\\n\"} 2\n"));
+  EXPECT_THAT(text_of(feed.fold),
+              HasSubstr("mayfly_test_accuracy_ratio{run=\"a \\\"run\\\"\\n\"} 0.5\n"))
+      << "of the newest step";
+  begin(feed, 100);
+  feed.fold.settle();
+  EXPECT_THAT(text_of(feed.fold), HasSubstr("mayfly_workers_wanted{run=\"a \\\"run\\\"\\n\"} 4\n"));
+}
+
 TEST(MetricsText, OpenMetricsNamesUnitsAndItsEnd) {
   Feed feed;
   begin(feed);
