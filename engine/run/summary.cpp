@@ -12,12 +12,15 @@
 namespace mayfly::engine {
 namespace {
 
-std::optional<Summary::Evaluations> evaluations_of(const std::string& run_dir) {
+/// The last one is of a step up to `last_step`: a job that is resumed may end before an earlier
+/// part.
+std::optional<Summary::Evaluations> evaluations_of(const std::string& run_dir,
+                                                   std::uint64_t last_step) {
   std::optional<Summary::Evaluations> all;
   for (const Evaluation& one : read_evaluations(run_dir)) {
     all = all.value_or(Summary::Evaluations());
     ++all->count;
-    if (one.step >= all->step) {
+    if (one.step >= all->step && one.step <= last_step) {
       all->step = one.step;
       all->test_top1 = one.test_top1;
       all->test_loss = one.test_loss;
@@ -75,7 +78,7 @@ Summary summary_of(const Job& job, const RunHistory& history, double train_secon
   s.membership_changes = history.views > 0 ? history.views - 1 : 0;
   s.recoveries = history.recoveries;
   s.workers = history.stays();
-  s.evaluations = evaluations_of(job.config.run_dir);
+  s.evaluations = evaluations_of(job.config.run_dir, s.steps);
   s.lost_seconds = {history.recovery_seconds(), history.waiting_seconds, history.evaluation_seconds,
                     history.checkpoint_seconds, history.data_wait_seconds};
   s.reduction = job.config.reduction;

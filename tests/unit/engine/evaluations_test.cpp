@@ -10,6 +10,8 @@
 
 #include "base/time.hpp"
 #include "engine/run/checkpoint_store.hpp"
+#include "engine/run/run_history.hpp"
+#include "engine/run/summary.hpp"
 #include "nn/model_state.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -161,6 +163,23 @@ TEST_F(EvaluationsTest, AnotherStateOfTheSameStepIsMeasuredToo) {
   ASSERT_EQ(checkpoints_to_measure(run_.path(), seen).size(), 1U);
   wait_until([&] { return !service_.drain(); });
   EXPECT_THAT(evaluator.measured, ElementsAre(2, 4, 2, 4));
+}
+
+TEST_F(EvaluationsTest, TheSummaryHasThatOfTheLastStepOfThisPart) {
+  for (const auto& [step, top1] : {std::pair(100U, 0.25), std::pair(200U, 0.5)}) {
+    Evaluation evaluation;
+    evaluation.step = step;
+    evaluation.test_top1 = top1;
+    std::ofstream(run_ / "evaluations.jsonl", std::ios::app) << to_json(evaluation) << "\n";
+  }
+  Job job;
+  job.config.run_dir = run_.path();
+  RunHistory history;
+  history.current_step = 150;
+  const Summary summary = summary_of(job, history, 0);
+  ASSERT_TRUE(summary.evaluations.has_value());
+  EXPECT_EQ(summary.evaluations->step, 100U);
+  EXPECT_DOUBLE_EQ(summary.evaluations->test_top1, 0.25);
 }
 
 TEST_F(EvaluationsTest, ADismissedEvaluatorLeavesAfterItsCheckpoint) {
