@@ -99,6 +99,8 @@ std::optional<MemberRecord> MemberJournal::connected(double t, std::uint64_t mem
   known.last.host = host;
   known.last.joined = known.has_ended ? known.last.joined : t;
   known.last.microbatches = 0;
+  known.last.microbatch_ms = 0;
+  known.last.stages = {};
   known.last.detail.clear();
   known.has_ended = false;
   return line_of(known, t, elastic::name_of(elastic::MemberPhase::kLoading));

@@ -107,7 +107,7 @@ TEST(MemberJournal, CountsWhatIsReportedAfterAMemberHasGone) {
 TEST(MemberJournal, AMemberThatComesAgainAfterItsEndHasLinesAgain) {
   MemberJournal journal;
   ASSERT_EQ(journal.heard(1, "connected", 7, "node").size(), 1U);
-  (void)journal.look(2, {status_of(7, MemberPhase::kActive, 4)});
+  (void)journal.look(2, {status_of(7, MemberPhase::kActive, 4, 10)});
   journal.view_published(view_of(1, {0, 0, 0, 0, 0, 0, 4}));
   journal.committed(1, 64);
   ASSERT_EQ(journal.heard(5, "lost", 7, "its host was cut off").size(), 1U);
@@ -117,6 +117,7 @@ TEST(MemberJournal, AMemberThatComesAgainAfterItsEndHasLinesAgain) {
   EXPECT_EQ(again[0].phase, "loading");
   EXPECT_EQ(again[0].detail, "");
   EXPECT_EQ(again[0].microbatches, 0U);
+  EXPECT_EQ(again[0].microbatch_ms, 0) << "not measured yet";
   EXPECT_DOUBLE_EQ(again[0].joined, 1) << "when it was first seen";
   EXPECT_EQ(again[0].samples, 64U) << "what it did before counts";
   EXPECT_THAT(journal.heard(9.5, "returned", 7, "node"), IsEmpty()) << "it is there";
