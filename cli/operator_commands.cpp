@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/file.hpp"
