@@ -189,6 +189,7 @@ struct EventReader {
     }
     if (fold.parts_.size() > 1) {
       fold.members_.all_ended(fold.last_event_);
+      fold.servers_.part_ended(fold.last_event_);
       fold.close_span(fold.last_event_);
       fold.spans_.push_back({fold.last_event_, t, "not_running", ""});
     }

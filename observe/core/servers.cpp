@@ -156,6 +156,12 @@ void Servers::money(const MoneyPoint& point) {
   points_.push_back(point);
 }
 
+void Servers::part_ended(double t) {
+  if (!points_.empty()) {
+    money({t, points_.back().spent, 0, 0});
+  }
+}
+
 double Servers::spent(double now) const {
   if (points_.empty()) {
     return 0;

@@ -47,6 +47,9 @@ class Servers {
   void ended(double t, const std::string& server, const std::string& end, const std::string& detail,
              std::optional<double> cost);
   void money(const MoneyPoint& point);
+  /// The part of the job before ended at `t`, perhaps with its coordinator: nothing costs more
+  /// then.
+  void part_ended(double t);
 
   [[nodiscard]] const std::vector<ServerLane>& lanes() const { return lanes_; }
   [[nodiscard]] const std::vector<MoneyPoint>& points() const { return points_; }

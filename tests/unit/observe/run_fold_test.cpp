@@ -146,6 +146,20 @@ TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   EXPECT_DOUBLE_EQ(head.at("spent").to_number<double>(), 0.055);
 }
 
+TEST(RunFold, NothingIsSpentWhileTheJobDoesNotRun) {
+  Feed feed;
+  begin(feed);
+  feed.event(
+      event_line(0, "connected", R"("member": 1, "spent": 0, "per_hour": 36, "billing": 1)"));
+  feed.event(event_line(100, "cost", R"("spent": 1, "per_hour": 36, "billing": 1)"));
+  EXPECT_NEAR(feed.fold.servers().spent(150), 1.5, 1e-6);
+  begin(feed, 7300);  // its coordinator was killed
+  EXPECT_NEAR(feed.fold.servers().spent(7300), 1, 1e-6);
+  feed.event(
+      event_line(7301, "connected", R"("member": 1, "spent": 1, "per_hour": 36, "billing": 1)"));
+  EXPECT_NEAR(feed.fold.servers().spent(7401), 2, 1e-6);
+}
+
 TEST(RunFold, SpeedsBelongToTheMemberOfTheirTime) {
   Feed feed;
   const auto line = [](double t, double ms, int steps) {
