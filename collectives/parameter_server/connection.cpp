@@ -89,6 +89,7 @@ void ShardConnection::close(const std::string& why) {
   stream_.reset();
   next_try_ = monotonic_now() + kRetryInterval;
   const bool was_ready = std::exchange(phase_, Phase::kNone) == Phase::kReady;
+  since_ = was_ready ? monotonic_now() : since_;  // however long ago it was made
   handlers_.on_lost(why, was_ready);
 }
 

@@ -374,6 +374,9 @@ void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
   if (failed_ || !view || !address) {
     return;  // the job ends
   }
+  if (view->id != seen_) {
+    return;  // a newer view than the one in which it was seen; perhaps the server is gone
+  }
   const std::string what = fmt::format("shard {} on member {} ({}) does not answer", shard,
                                        value(servers_.leader_member(shard)), *address);
   if (over_ || fault != ConnectionFault::kCut) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,9 @@ class ShardClientsTest : public testing::Test {
     options.elements = {kStateElements};
     options.share_memory = false;
     options.wake = &wake_;
+    options.on_unreachable = [this](std::uint32_t, ConnectionFault fault) {
+      faults_.push_back(fault);
+    };
     clients_ = ShardClients::make(options, flow_, [this](std::uint32_t, bool) -> PayloadTarget {
                  return {std::span(buffers_[present_]), {}};
                }).value();
@@ -159,6 +163,7 @@ class ShardClientsTest : public testing::Test {
   std::unique_ptr<MessageStream> shard_;
   std::size_t hellos_ = 0;
   std::vector<std::uint64_t> questions_;
+  std::vector<ConnectionFault> faults_;
 };
 
 TEST_F(ShardClientsTest, AStateThatIsAskedForAgainIsTheAnswerToThat) {
@@ -222,6 +227,15 @@ TEST_F(ShardClientsTest, AStateIsAskedForAgainOverANewConnection) {
   say(again);
   EXPECT_TRUE(clients_->states_arrived());
   EXPECT_EQ(buffers_[0], pattern_of(1));
+}
+
+TEST_F(ShardClientsTest, AConnectionThatBreaksAfterALongTimeIsMadeAgainBeforeItIsReported) {
+  const Instant old = monotonic_now() + milliseconds(5200);  // more than one is waited for
+  turn_until([&] { return monotonic_now() >= old; });
+  shard_.reset();
+  std::this_thread::sleep_for(milliseconds(300));  // the worker computes
+  welcome();
+  EXPECT_EQ(faults_, std::vector<ConnectionFault>{});
 }
 
 TEST_F(ShardClientsTest, EveryPartOfAStateIsProgress) {
