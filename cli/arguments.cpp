@@ -328,15 +328,18 @@ Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments, con
 }
 
 Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
-                                         engine::JobConfig start) {
-  Result<engine::JobConfig> collected = collect_settings(arguments, context, std::move(start));
-  if (!collected.ok()) {
-    return collected;
+                                         engine::JobConfig start, SwitchOrder order) {
+  TRY_ASSIGN(const engine::JobConfig own, collect_settings(arguments, context));
+  if (!own.switch_order.empty()) {
+    start.sync.clear();
+    start.phases.clear();
+    start.steps = 0;
   }
-  engine::JobConfig& config = collected.value();
-  TRY(engine::spell_out_switch_order(config));
-  TRY(engine::validate(config));
-  return collected;
+  TRY_ASSIGN(engine::JobConfig config, collect_settings(arguments, context, std::move(start)));
+  engine::JobConfig spelled_out = config;
+  TRY(engine::spell_out_switch_order(spelled_out));
+  TRY(engine::validate(spelled_out));
+  return order == SwitchOrder::kKept ? std::move(config) : std::move(spelled_out);
 }
 
 }  // namespace mayfly::cli

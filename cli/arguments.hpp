@@ -3,6 +3,7 @@
 // Turns the words after a subcommand into settings, options and positional arguments, and these
 // into the configuration of a job. Third-party parsing stays behind this header.
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -97,9 +98,16 @@ inline constexpr std::size_t kConfigBytesMax = 1 << 20;
                                                          const Context& context,
                                                          engine::JobConfig config = {});
 
-/// The same, validated: settings that contradict each other are kInvalidInput, too.
-[[nodiscard]] Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments,
-                                                       const Context& context,
-                                                       engine::JobConfig config = {});
+/// What becomes of --switch-order, whose phases depend on the number of workers.
+enum class SwitchOrder : std::uint8_t {
+  kSpelledOut,  ///< into phases and steps
+  kKept,        ///< the number of workers is found out later
+};
+
+/// The same, validated: settings that contradict each other are kInvalidInput, too. A job that goes
+/// on has its phases in `config`, also if it was begun with the --switch-order that is given again.
+[[nodiscard]] Result<engine::JobConfig> resolve_config(
+    const ParsedArguments& arguments, const Context& context, engine::JobConfig config = {},
+    SwitchOrder order = SwitchOrder::kSpelledOut);
 
 }  // namespace mayfly::cli

@@ -22,8 +22,9 @@ namespace {
 
 /// Settings that were not given are those of the job in the run directory, if that has not ended.
 Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& arguments,
-                                                     const Context& context) {
-  Result<engine::JobConfig> config = resolve_config(arguments, context);
+                                                     const Context& context,
+                                                     SwitchOrder order = SwitchOrder::kSpelledOut) {
+  Result<engine::JobConfig> config = resolve_config(arguments, context, {}, order);
   if (!config.ok() || !engine::holds_unfinished_job(config.value().run_dir)) {
     return config;
   }
@@ -33,7 +34,7 @@ Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& argu
   if (!recorded.ok()) {
     return recorded.error().code == Errc::kNotFound ? config : recorded;
   }
-  return resolve_config(arguments, context, std::move(recorded).value());
+  return resolve_config(arguments, context, std::move(recorded).value(), order);
 }
 
 /// main() has forked the sentinel if the command line is that of a worker. A coordinator that is
@@ -60,7 +61,8 @@ JobListener make_listener(const engine::JobConfig& config, Context& context) {
 
 /// Runs the coordinator in this process, with workers that a provider or ssh starts elsewhere.
 int train_on_hosts(const ParsedArguments& arguments, Context& context) {
-  Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
+  Result<engine::JobConfig> config =
+      resolve_coordinator_config(arguments, context, SwitchOrder::kKept);
   if (!config.ok()) {
     return context.complain(config.error());
   }
@@ -165,7 +167,9 @@ int train(const ParsedArguments& arguments, Context& context) {
   if (own.ok() && !(own.value().hosts.empty() && own.value().hostfile.empty())) {
     return train_on_hosts(arguments, context);
   }
-  const Result<engine::JobConfig> config = resolve_config(arguments, context);
+  const bool is_launched = context.services.inside_launcher();
+  const Result<engine::JobConfig> config = resolve_config(
+      arguments, context, {}, is_launched ? SwitchOrder::kKept : SwitchOrder::kSpelledOut);
   if (!config.ok()) {
     return context.complain(config.error());
   }
@@ -180,7 +184,7 @@ int train(const ParsedArguments& arguments, Context& context) {
         "cloud_provider is for `mayfly coordinator`; `mayfly train` starts its workers itself",
         kExitUsage);
   }
-  if (context.services.inside_launcher()) {
+  if (is_launched) {
     return train_as_launched_rank(config.value(), context);
   }
   JobListener listener = make_listener(config.value(), context);

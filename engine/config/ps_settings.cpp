@@ -140,7 +140,7 @@ Error not_an_order(const std::string& text) {
 }  // namespace
 
 bool uses_parameter_servers(const JobConfig& config) {
-  return !config.sync.empty() || !config.phases.empty();
+  return !config.sync.empty() || !config.phases.empty() || !config.switch_order.empty();
 }
 
 bool carries_servers(const JobConfig& config) {

@@ -12,6 +12,7 @@
 #include "base/thread_priority.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/hosts.hpp"
+#include "engine/config/ps_settings.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
@@ -101,6 +102,10 @@ int run_coordinator(const JobConfig& config, RunListener& listener) {
     resolve_defaults(resolved);
     prepared = prepare_hosts(config, resolved.cache_dir, holds_unfinished_job(config.run_dir),
                              [&](const std::string& line) { listener.on_event(line); });
+  }
+  if (prepared.ok()) {  // the number of workers is known
+    const Result<void> spelled_out = spell_out_switch_order(prepared.value());
+    prepared = spelled_out.ok() ? std::move(prepared) : spelled_out.error();
   }
   return prepared.ok()
              ? run_coordinator(prepared.value(), listener, CoordinatorProcess::Unfinished::kGoOn,

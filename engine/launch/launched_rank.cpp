@@ -267,7 +267,7 @@ class LaunchedRank {
   int run();
 
  private:
-  [[nodiscard]] Result<void> check() const;
+  [[nodiscard]] Result<void> check();
   [[nodiscard]] std::unique_ptr<RankChannel> open_channel() const;
   /// Of rank 0: the coordinator has been started, or an exit code.
   std::optional<int> start_coordinator();
@@ -289,7 +289,9 @@ class LaunchedRank {
   pid_t coordinator_ = 0;
 };
 
-Result<void> LaunchedRank::check() const {
+/// What depends on the number of workers.
+Result<void> LaunchedRank::check() {
+  TRY(spell_out_switch_order(config_));
   TRY(check_spares(config_));
   TRY(check_servers(config_));
   TRY(check_recovery(config_, self_));

@@ -92,6 +92,42 @@ TEST_F(CliTest, TrainInsideALauncherIsALaunchedRankWithTheSentinelOfMain) {
   EXPECT_EQ(sentinels_forked_, 0);
 }
 
+TEST_F(CliTest, ASwitchOrderIsSpelledOutWhereTheNumberOfWorkersIsKnown) {
+  const std::vector<std::string> job = {"train", "--switch-order", "10", "--train-steps",
+                                        "20,1140"};
+  const auto run_with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = job;
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  EXPECT_EQ(run_with({"--workers", "4"}), 0) << err();
+  EXPECT_EQ(config_.phases, "bsp:20steps,asp:280steps");
+  EXPECT_EQ(run_with({"--hosts", "a,b"}), 0) << err();
+  EXPECT_EQ(started_, "coordinator");
+  EXPECT_EQ(config_.phases + config_.switch_order, "10") << "the hosts say how many";
+  inside_launcher_ = true;
+  EXPECT_EQ(run(job), 0) << err();
+  EXPECT_EQ(started_, "launched_rank");
+  EXPECT_EQ(config_.phases + config_.switch_order, "10") << "the launcher says how many";
+  EXPECT_EQ(run_with({"--sync", "asp"}), 2) << "a contradiction for any number of them";
+}
+
+TEST_F(CliTest, ACoordinatorThatIsStartedAgainMayHaveItsSwitchOrderAgain) {
+  const test_support::TemporaryFolder folder;
+  const std::vector<std::string> words = {
+      "coordinator",    "--run-dir", folder.path(),   "--workers", "4",
+      "--switch-order", "10",        "--train-steps", "20,1140"};
+  ASSERT_EQ(run(words), 0) << err();
+  const std::string phases = config_.phases;
+  std::ofstream(folder / "config.toml") << engine::to_toml(config_);
+  std::ofstream(folder / "view.log") << "of a job that has not ended";
+  EXPECT_EQ(run(words), 0) << err();
+  EXPECT_EQ(config_.phases, phases);
+  EXPECT_EQ(config_.steps, 300U);
+  EXPECT_EQ(run({"coordinator", "--run-dir", folder.path()}), 0) << err();
+  EXPECT_EQ(config_.phases, phases);
+}
+
 TEST_F(CliTest, AWorkerFindsTheCoordinatorOfItsRunDirectory) {
   const test_support::TemporaryFolder folder;
   std::ofstream(folder / "coordinator") << "127.0.0.1:4242\n";
