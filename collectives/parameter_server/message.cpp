@@ -9,7 +9,7 @@ namespace mayfly::parameter_server {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x5350594d;  // "MYPS"
-constexpr std::uint8_t kFormat = 5;
+constexpr std::uint8_t kFormat = 6;
 
 std::uint64_t hash_of(ByteSpan first, ByteSpan second = {}) {
   Digester digester;

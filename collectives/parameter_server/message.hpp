@@ -56,14 +56,14 @@ struct Header {
   std::uint32_t count = 0;     ///< kLease: slices; kPush: microbatches in the sum
   std::uint64_t slice = 0;     ///< kPush; kLease: the first one; kState: so many are in it
   std::uint64_t version = 0;   ///< kPush: of the parameters used; kParameters, kState: of these
-  std::uint64_t wanted = 0;    ///< kPush, kPull, kStatePull: this version or a later one
+  std::uint64_t wanted = 0;    ///< kPush, kPull: this version or a later one
   std::uint64_t question = 0;  ///< kPush, kPull, kStatePull; repeated in the answer
   std::uint64_t clock = 0;     ///< kPush, kPull, kLease: see Lease
-  std::uint64_t serial = 0;  ///< kLease: its; kHello: received; kPush, kRest: leases that are over
-  std::uint64_t first_sample = 0;              ///< kPush: position in the sample stream
-  std::uint32_t samples = 0;                   ///< kPush
-  std::uint32_t correct = 0;                   ///< kPush: top-1 hits
-  double loss = 0;                             ///< kPush: sum over the microbatches
+  std::uint64_t serial = 0;   ///< kLease: its; kHello: received; kPush, kRest: leases that are over
+  std::uint64_t prefix = 0;   ///< kState: all slices before this one are in it
+  std::uint32_t samples = 0;  ///< kPush
+  std::uint32_t correct = 0;  ///< kPush: top-1 hits
+  double loss = 0;            ///< kPush: sum over the microbatches
   std::array<std::uint32_t, 4> sample_hash{};  ///< kPush: see engine/reduction/gradient_sums.hpp
   std::uint64_t rewound_at = 0;                ///< kLease, and all that workers say: see Rewind
   std::uint64_t rewound_to = 0;

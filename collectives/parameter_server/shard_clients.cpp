@@ -224,7 +224,6 @@ void Clients::push(const flow::Compute& action, const PushFacts& facts,
     header.flags |= action.wants_lease ? flags::kWantsLease : 0;
     header.flags |= action.at_once ? flags::kAtOnce : 0;
     header.count = facts.microbatches;
-    header.first_sample = facts.first_sample;
     header.samples = facts.samples;
     header.correct = facts.correct;
     header.loss = facts.loss;
@@ -369,7 +368,7 @@ void Clients::handle_welcome(std::uint32_t shard, const Header& header) {
 void Clients::handle_state(std::uint32_t shard, const Header& header) {
   state_came_ = monotonic_now();
   if (awaits_state(shard, header)) {
-    servers_[shard]->state_version = StateVersion{header.version, header.slice};
+    servers_[shard]->state_version = StateVersion{header.version, header.slice, header.prefix};
   }
 }
 

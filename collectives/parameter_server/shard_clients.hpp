@@ -18,6 +18,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/parameter_server/connection.hpp"
+#include "collectives/parameter_server/core/update_order.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
 
 namespace mayfly::parameter_server {
@@ -39,18 +40,10 @@ struct ShardClientsOptions {
 /// The contents of a push besides the gradient.
 struct PushFacts {
   std::uint32_t microbatches = 0;
-  std::uint64_t first_sample = 0;
   std::uint32_t samples = 0;
   std::uint32_t correct = 0;
   double loss = 0;  ///< sum over the microbatches
   std::array<std::uint32_t, 4> sample_hash{};
-};
-
-/// How far a shard's state is.
-struct StateVersion {
-  std::uint64_t version = 0;  ///< updates in it
-  std::uint64_t slices = 0;   ///< the same in slices of the job
-  friend bool operator==(const StateVersion&, const StateVersion&) = default;
 };
 
 class ShardClients {

@@ -195,8 +195,10 @@ void ShardLoop::send_state(Session& session, std::uint64_t question) {
   header.type = MessageType::kState;
   header.worker = value(*session.worker);
   header.shard = options_.number;
-  header.version = core_.order().version();
-  header.slice = core_.order().applied().count();
+  const StateVersion state = core_.order().state();
+  header.version = state.version;
+  header.slice = state.slices;
+  header.prefix = state.prefix;
   header.question = question;
   session.stream.send(header, std::as_bytes(state_.values()), std::as_bytes(state_.momentum()),
                       options_.payload_hashes, gate());

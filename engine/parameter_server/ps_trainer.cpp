@@ -329,8 +329,6 @@ parameter_server::PushFacts PsTrainer::facts_of(const MicrobatchSlice& slice) co
   const StepTotals totals = sums.totals();
   parameter_server::PushFacts facts;
   facts.microbatches = slice.count;
-  facts.first_sample = (slice.step - 1) * parts_.job.config.global_batch +
-                       std::uint64_t{slice.first} * parts_.job.config.microbatch;
   facts.samples = static_cast<std::uint32_t>(totals.samples);
   facts.correct = static_cast<std::uint32_t>(totals.correct);
   facts.sample_hash = totals.sample_hash;
@@ -421,29 +419,15 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
   }
   nn::ModelState state = blank_state();
   for (std::uint32_t shard = 0; shard < parts_.ps.shards; ++shard) {
-    const ShardRange range = parts_.ps.ranges[shard];
-    const ShardValues values = values_in(state, parts_.layout, range);
-    const std::span<const float> all = states_[shard].span();
-    const std::size_t statistics = values.statistics.size();
-    std::ranges::copy(all.first(statistics), values.statistics.begin());
-    std::ranges::copy(all.subspan(statistics, values.parameters.size()), values.parameters.begin());
-    if (!values.parameters.empty()) {
-      const std::size_t first =
-          static_cast<std::size_t>(values.parameters.data() - state.parameters.data());
-      std::ranges::copy(
-          all.subspan(range.last - range.first + statistics, values.parameters.size()),
-          state.momentum.data() + first);
-    }
+    put_shard(state, parts_.layout, parts_.ps.ranges[shard], states_[shard].span());
   }
   const parameter_server::StateVersion first = versions->front();
   state.committed = Step{parts_.ps.plan.steps_before(first.slices)};
   fetched_version_ = first.version;
-  const bool is_one_version = std::all_of(versions->begin(), versions->end(),
-                                          [&](const auto& version) { return version == first; });
   // A job that is stopped in the middle of a step - one that takes longer than the coordinator
-  // waits - has no checkpoint of this moment: resumed, it would repeat the step's first slices.
-  const bool is_whole = is_one_version && parts_.ps.plan.is_border(first.slices);
-  return is_whole ? std::optional(std::move(state)) : std::nullopt;
+  // waits - has no checkpoint of this moment: resumed, it would repeat some slices or leave some
+  // out.
+  return are_whole(*versions, parts_.ps.plan) ? std::optional(std::move(state)) : std::nullopt;
 }
 
 void PsTrainer::snapshot(const flow::Snapshot& action) {

@@ -22,6 +22,19 @@ ShardValues values_in(nn::ModelState& state, const ReductionLayout& layout, Shar
   return parts;
 }
 
+void put_shard(nn::ModelState& state, const ReductionLayout& layout, ShardRange range,
+               std::span<const float> all) {
+  const ShardValues values = values_in(state, layout, range);
+  const std::size_t statistics = values.statistics.size();
+  std::ranges::copy(all.first(statistics), values.statistics.begin());
+  std::ranges::copy(all.subspan(statistics, values.parameters.size()), values.parameters.begin());
+  if (!values.parameters.empty()) {
+    const auto first = static_cast<std::size_t>(values.parameters.data() - state.parameters.data());
+    std::ranges::copy(all.subspan(range.last - range.first + statistics, values.parameters.size()),
+                      state.momentum.data() + first);
+  }
+}
+
 SgdShard::SgdShard(const Job& job, const PsJob& ps, const ReductionLayout& layout, ShardRange range,
                    const nn::ModelState& initial)
     : job_(job), ps_(ps), values_(range.last - range.first), momentum_(range.last - range.first) {

@@ -50,5 +50,8 @@ struct ShardValues {
 };
 [[nodiscard]] ShardValues values_in(nn::ModelState& state, const ReductionLayout& layout,
                                     ShardRange range);
+/// Puts a shard's whole state, its values and then its momentum, where it belongs.
+void put_shard(nn::ModelState& state, const ReductionLayout& layout, ShardRange range,
+               std::span<const float> all);
 
 }  // namespace mayfly::engine

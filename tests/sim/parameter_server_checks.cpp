@@ -161,9 +161,6 @@ std::string finished_violation(const PsOptions& options, const PsResult& result)
       return broken;
     }
   }
-  if (result.wrong_snapshots > 0) {
-    return "a snapshot of something else than the slices before it";
-  }
   const SyncPhase& first = plan.phases().front();
   const bool is_bounded = first.policy.kind == SyncKind::kSsp && plan.phases().size() == 1;
   if (is_bounded && !has_faults(options) && result.clock_gap_max > first.policy.staleness + 1) {
@@ -199,6 +196,9 @@ std::vector<std::string> violations(const PsOptions& options, const PsResult& re
   if (result.neglect_max > kNeglectMax) {
     broken.push_back("a worker was left without work while others got " +
                      std::to_string(result.neglect_max) + " leases");
+  }
+  if (result.wrong_snapshots > 0) {
+    broken.emplace_back("a snapshot of something else than the slices before it");
   }
   if (options.coordinated && result.outcome == elastic::Outcome::kStopped && !result.done) {
     check_unfinished(options, result, broken);

@@ -243,14 +243,20 @@ void PsRun::replace_the_last() {
 
 /// Of a job that is stopped; nothing if the shards are not between two steps.
 void PsRun::last_checkpoint() {
-  std::set<std::pair<std::uint64_t, std::uint64_t>> versions;
+  std::vector<parameter_server::StateVersion> versions;
   for (std::uint32_t s = 0; s < options_.shards; ++s) {
-    const parameter_server::UpdateOrder& order = shards_.leader(s).core.order();
-    versions.emplace(order.version(), order.applied().count());
+    versions.push_back(shards_.leader(s).core.order().state());
   }
-  const std::uint64_t slices = versions.begin()->second;
-  if (versions.size() == 1 && first_shard().core.plan().is_border(slices)) {
-    result_.stopped_after = slices;
+  if (!are_whole(versions, first_shard().core.plan())) {
+    return;
+  }
+  result_.stopped_after = versions.front().slices;
+  for (std::uint32_t s = 0; s < options_.shards; ++s) {
+    std::vector<std::uint64_t> slices = shards_.leader(s).log.committed;
+    std::ranges::sort(slices);
+    for (std::uint64_t i = 0; i < slices.size(); ++i) {
+      result_.wrong_snapshots += slices[i] == i && slices.size() == *result_.stopped_after ? 0 : 1;
+    }
   }
 }
 

@@ -14,6 +14,13 @@ Error refusal(const Push& push, const char* why) {
 
 }  // namespace
 
+bool are_whole(const std::vector<StateVersion>& shards, const SyncPlan& plan) {
+  const StateVersion& first = shards.front();
+  return first.slices == first.prefix && plan.is_border(first.slices) &&
+         std::all_of(shards.begin(), shards.end(),
+                     [&](const StateVersion& shard) { return shard == first; });
+}
+
 UpdateOrder::UpdateOrder(const SyncPlan& plan) : plan_(plan), applied_(plan.first_slice()) {}
 
 Result<PushFate> UpdateOrder::fate_of(const Push& push) const {

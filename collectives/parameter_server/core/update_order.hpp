@@ -55,6 +55,17 @@ struct PushOutcome {
   std::vector<MemberId> answers;  ///< workers that get the parameters then, in order
 };
 
+/// How far a shard's parameters are.
+struct StateVersion {
+  std::uint64_t version = 0;  ///< updates in them
+  std::uint64_t slices = 0;   ///< of the job, as many are in them
+  std::uint64_t prefix = 0;   ///< all before this one are in them; others, too, if it is below
+  friend bool operator==(const StateVersion&, const StateVersion&) = default;
+};
+/// Every shard has whole steps, the same ones, and nothing else: a job can be resumed from there.
+/// Of at least one shard.
+[[nodiscard]] bool are_whole(const std::vector<StateVersion>& shards, const SyncPlan& plan);
+
 class UpdateOrder {
  public:
   explicit UpdateOrder(const SyncPlan& plan);
@@ -74,6 +85,9 @@ class UpdateOrder {
   void restored() { ++version_; }
 
   [[nodiscard]] std::uint64_t version() const { return version_; }
+  [[nodiscard]] StateVersion state() const {
+    return {version_, applied_.count(), applied_.prefix()};
+  }
   /// The slices that are in the parameters.
   [[nodiscard]] const SliceSet& applied() const { return applied_; }
   /// How many slices lie in an unfinished round.

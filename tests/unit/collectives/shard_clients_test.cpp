@@ -43,6 +43,7 @@ Bytes state_of(std::uint64_t version, std::uint64_t question) {
   header.type = MessageType::kState;
   header.version = version;
   header.slice = 2 * version;
+  header.prefix = header.slice - 1;
   header.question = question;
   header.payload_bytes = kStateBytes;
   seal(header);
@@ -184,7 +185,7 @@ TEST_F(ShardClientsTest, AStateThatIsAskedForAgainIsTheAnswerToThat) {
   say(second);
   const std::optional<std::vector<StateVersion>> versions = clients_->states_arrived();
   ASSERT_TRUE(versions);
-  EXPECT_EQ(versions->front(), (StateVersion{2, 4}));
+  EXPECT_EQ(versions->front(), (StateVersion{2, 4, 3}));
   EXPECT_EQ(buffers_[1], pattern_of(2));
   EXPECT_EQ(buffers_[0], Bytes(kStateBytes, kPoison));
 }
@@ -200,7 +201,7 @@ TEST_F(ShardClientsTest, AStateWhoseHeaderCameBeforeTheQuestionIsNoAnswer) {
   say(answer);
   const std::optional<std::vector<StateVersion>> versions = clients_->states_arrived();
   ASSERT_TRUE(versions);
-  EXPECT_EQ(versions->front(), (StateVersion{2, 4}));
+  EXPECT_EQ(versions->front(), (StateVersion{2, 4, 3}));
   EXPECT_EQ(buffers_[0], pattern_of(2));
 }
 
