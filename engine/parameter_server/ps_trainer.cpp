@@ -444,6 +444,9 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
   if ((is_last && config.evaluate) || (every > 0 && step % every == 0)) {
     evaluate(*state);
   }
+  if (is_told_to_leave()) {
+    return;  // another worker records this state, with the whole evaluation
+  }
   parts_.client.send_report(encode_record(StateRecord{step, to_string(nn::digest_of(*state))}));
   parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});
   if (is_last) {
@@ -471,6 +474,9 @@ void PsTrainer::evaluate(const nn::ModelState& state) {
   parts_.pool.compute_with(weights);
   const EvaluationSums sums = parts_.pool.evaluate(chunks);
   parts_.pool.compute_with(held_);
+  if (is_told_to_leave()) {
+    return;  // it may be of a part of the test set
+  }
   if (const std::optional<Error> failure = parts_.pool.failure()) {
     fail(failure->detail);
     return;
