@@ -66,7 +66,8 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
              }}),
       flow_(parts.ps.shards),
       servers_(parts.job.config),
-      recorded_(initial.committed) {
+      recorded_(initial.committed),
+      saved_(0, value(initial.committed)) {
   held_ = blank_state();
   fresh_ = blank_state();
   parts_.pool.compute_with(held_);
@@ -178,8 +179,9 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
   });
 }
 
-/// Every worker says how far it has seen the shards; the first one reports the most. An update that
-/// no worker was told of was never acknowledged: its slice is not counted as done either.
+/// Every worker says how far it has seen the shards, and which checkpoint it wrote last; the first
+/// one reports the most. An update that no worker was told of was never acknowledged: its slice is
+/// not counted as done either.
 void PsTrainer::report_lost_servers(const elastic::View& view) {
   failed_ = true;
   std::vector<MemberId> workers;
@@ -195,6 +197,8 @@ void PsTrainer::report_lost_servers(const elastic::View& view) {
   const auto key_of = [](MemberId id) { return fmt::format("ps-seen/{}", value(id)); };
   WireWriter own;
   own.put(seen);
+  own.put(saved_.first);
+  own.put(saved_.second);
   (void)parts_.client.store_set(view.id, key_of(parts_.client.id()), own.take());
   if (workers.empty() || workers.front() != parts_.client.id()) {
     return;
@@ -203,15 +207,17 @@ void PsTrainer::report_lost_servers(const elastic::View& view) {
     const Result<Bytes> other =
         parts_.client.store_get(view.id, key_of(worker), monotonic_now() + kLostCountTimeout);
     if (other.ok()) {
-      seen = std::max(seen, WireReader(other.value()).get<std::uint64_t>());
+      WireReader reader(other.value());
+      seen = std::max(seen, reader.get<std::uint64_t>());
+      const auto version = reader.get<std::uint64_t>();
+      saved_ = std::max(saved_, {version, reader.get<std::uint64_t>()});
     }
   }
-  const std::uint64_t saved = recorded_version_;
   fail(
       fmt::format("{} of {} parameter servers is lost, and with it {} updates since step {}; "
                   "start again with --resume",
                   servers_.placement().lost().size(), server_count(parts_.job.config),
-                  seen - std::min(seen, saved), value(recorded_)));
+                  seen - std::min(seen, saved_.first), saved_.second));
 }
 
 PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
@@ -457,9 +463,9 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
     }
   } else if (parts_.ps.checkpoints.contains(step)) {
     parts_.checkpoints.write_later(state->committed, checkpoint_of(parts_.job, *state));
+    saved_ = {fetched_version_, step};
   }
   recorded_ = state->committed;
-  recorded_version_ = fetched_version_;
   flow_.recorded();
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/net/wake_up.hpp"
@@ -98,8 +99,8 @@ class PsTrainer {
   std::optional<ViewId> seen_;
   std::uint64_t adoptions_ = 0;
   Step recorded_;
-  std::uint64_t recorded_version_ = 0;  // of the shards then
-  std::uint64_t fetched_version_ = 0;   // of the state that was fetched last
+  std::pair<std::uint64_t, std::uint64_t> saved_;  // version and step of the newest checkpoint
+  std::uint64_t fetched_version_ = 0;              // of the state that was fetched last
   bool over_ = false;
   bool failed_ = false;
   std::atomic<bool> view_came_ = false;

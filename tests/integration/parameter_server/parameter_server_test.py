@@ -126,8 +126,9 @@ def workers_die_and_come():
             expect(summary["final_digest"] == bits, "bsp: deaths changed the bits")
 
 
-def lose_one_server_of(workers, servers):
-    run = Run(JOB + ["--sync", "bsp", "--workers", workers, "--ps", servers] + lingering(15))
+def lose_one_server_of(workers, servers, more=()):
+    """The step that the updates are counted from."""
+    run = Run(JOB + ["--sync", "bsp", "--workers", workers, "--ps", servers, *more] + lingering(15))
     run.wait_for_step(15)
     kill(servers_pids(run)[int(servers) - 1])
     started = time.monotonic()
@@ -138,13 +139,18 @@ def lose_one_server_of(workers, servers):
     expect(len(texts) >= 1 and f"1 of {servers} parameter servers is lost" in texts[0],
            f"said: {texts}")
     updates = int(texts[0].split("with it ")[1].split()[0])
+    since = int(texts[0].split("since step ")[1].split(";")[0])
     steps = run.last_step()
-    expect(steps - 1 <= updates <= steps + 1, f"{updates} updates, but {steps} steps on record")
+    expect(steps - 1 <= since + updates <= steps + 1, f"{texts}, but {steps} steps on record")
     run.remove()
+    return since
 
 
 def a_lost_server_ends_the_job_with_the_number_of_updates():
-    lose_one_server_of(workers="2", servers="2")
+    expect(lose_one_server_of(workers="2", servers="2") == 0, "no checkpoint was written")
+    since = lose_one_server_of(workers="2", servers="2",
+                               more=["--checkpoint-every", "10", "--eval-every-epochs", "0.1"])
+    expect(since % 10 == 0 and since > 0, f"step {since} has an evaluation and no checkpoint")
 
 
 def a_lost_server_of_one_worker_ends_the_job_likewise():
