@@ -231,6 +231,26 @@ TEST(ParameterServers, WithBackupsDropTheLateAndTrainOnThemLater) {
   EXPECT_GT(late, seeds_asked());
 }
 
+TEST(ParameterServers, WithBackupsDoNotWaitForASliceThatCameTooLateUntilThePhaseEnds) {
+  for (std::uint64_t seed = 1; seed <= seeds_asked(); ++seed) {
+    PsOptions options;
+    options.seed = seed;
+    options.phases = "backup:3-of-4";
+    options.steps = 60;
+    options.slices_per_step = 3;
+    options.slow = {{0, 5.0}};
+    const PsResult result = run_parameter_server(options);
+    expect_exactly_once(options, result);
+    EXPECT_GT(result.late, 5U);
+    EXPECT_EQ(result.reissued, 0U);
+    const std::vector<std::uint64_t>& order = result.shards[0].committed;
+    for (std::uint64_t place = 0; place < order.size(); ++place) {
+      // It comes back after five or so versions, and is in the one after the next.
+      ASSERT_LE(place, order[place] + 9 * options.slices_per_step) << named(options);
+    }
+  }
+}
+
 TEST(ParameterServers, ReplayedFromTheRecordedOrderGiveTheSameBits) {
   for (const char* phases : {"bsp", "asp", "ssp:2", "bsp:20%,asp:40%,bsp"}) {
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {

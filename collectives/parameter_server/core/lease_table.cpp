@@ -20,14 +20,13 @@ Grants LeaseTable::set_workers(const std::set<MemberId>& workers) {
       ++place;
       continue;
     }
-    for (const Lease& lease : place->second.leases) {
-      take_back(lease);
-    }
+    const std::vector<Lease> leases = std::move(place->second.leases);
     if (recorder_ == place->first) {
       recorder_.reset();
     }
     stragglers_.erase(place->first);
     place = workers_.erase(place);
+    reissued_ += take_back(leases);
   }
   for (const MemberId worker : workers) {
     workers_.try_emplace(worker);
@@ -35,17 +34,30 @@ Grants LeaseTable::set_workers(const std::set<MemberId>& workers) {
   return serve();
 }
 
-/// What a lost worker has not confirmed may be missing on a shard, whatever we have.
-void LeaseTable::take_back(const Lease& lease) {
-  if (lease.kind != LeaseKind::kCompute) {
-    return;
-  }
-  for (std::uint64_t slice = lease.first; slice < lease.first + lease.count; ++slice) {
-    if (!is_settled(slice)) {
-      returned_.insert(slice);
-      ++reissued_;
+/// Of a worker that has them no more. What a lost one has not confirmed may be missing on a shard,
+/// whatever we have. Returns how many slices that are.
+std::uint64_t LeaseTable::take_back(const std::vector<Lease>& leases) {
+  std::uint64_t count = 0;
+  for (const Lease& lease : leases) {
+    const std::uint64_t slices = lease.kind == LeaseKind::kCompute ? lease.count : 0;
+    for (std::uint64_t slice = lease.first; slice < lease.first + slices; ++slice) {
+      if (!is_settled(slice)) {
+        returned_.insert(slice);
+        ++count;
+      }
     }
   }
+  return count;
+}
+
+bool LeaseTable::is_leased(std::uint64_t slice) const {
+  return std::any_of(workers_.begin(), workers_.end(), [slice](const auto& entry) {
+    const std::vector<Lease>& leases = entry.second.leases;
+    return std::any_of(leases.begin(), leases.end(), [slice](const Lease& lease) {
+      return lease.kind == LeaseKind::kCompute && slice >= lease.first &&
+             slice < lease.first + lease.count;
+    });
+  });
 }
 
 /// Its way to us may be cut, which takes time to find out. At the beginning all come at once, and
@@ -123,18 +135,22 @@ Grants LeaseTable::confirmed(MemberId id, std::uint64_t through) {
     return {};
   }
   std::vector<Lease>& leases = place->second.leases;
+  std::vector<Lease> over;
   bool recorded = false;
   std::erase_if(leases, [&](const Lease& lease) {
-    const bool over = lease.serial <= through;
-    recorded = recorded || (over && lease.kind == LeaseKind::kSnapshot);
-    if (over && lease.version) {  // every shard has answered with the next version
+    if (lease.serial > through) {
+      return false;
+    }
+    recorded = recorded || lease.kind == LeaseKind::kSnapshot;
+    if (lease.version) {  // every shard has answered with the next version
       complete_ = std::max(complete_, *lease.version + 1);
     }
-    if (over && options_.one_shard && !is_over(lease)) {  // its round went on without it
-      take_back(lease);
-    }
-    return over;
+    over.push_back(lease);
+    return true;
   });
+  if (options_.one_shard) {
+    take_back(over);  // those that the worker did not begin, as their round went on without them
+  }
   if (recorded) {
     next_phase();
   }
@@ -155,6 +171,7 @@ Grants LeaseTable::applied(const std::vector<std::uint64_t>& slices) {
     staged_.erase(slice);
     if (options_.one_shard) {
       returned_.erase(slice);
+      late_from_.erase(slice);
     }
   }
   ++updates_;
@@ -165,12 +182,22 @@ void LeaseTable::staged(std::uint64_t slice) {
   staged_.insert(slice);
   if (options_.one_shard) {
     returned_.erase(slice);
+    late_from_.erase(slice);
   }
 }
 
-Grants LeaseTable::dropped(std::uint64_t slice) {
+/// It may be another one's already, if the worker pushes it again over a new connection.
+Grants LeaseTable::dropped(MemberId id, std::uint64_t slice) {
   ++late_;
-  returned_.insert(slice);
+  if (const auto place = workers_.find(id); place != workers_.end()) {
+    std::erase_if(place->second.leases, [slice](const Lease& lease) {
+      return lease.kind == LeaseKind::kCompute && lease.first == slice && lease.count == 1;
+    });
+  }
+  if (!is_leased(slice)) {
+    returned_.insert(slice);
+    late_from_.insert_or_assign(slice, id);
+  }
   return serve();
 }
 

@@ -76,8 +76,9 @@ class LeaseTable {
   [[nodiscard]] Grants applied(const std::vector<std::uint64_t>& slices);
   /// This one is kept for a round of our shard.
   void staged(std::uint64_t slice);
-  /// This one came too late (SyncKind::kBackup).
-  [[nodiscard]] Grants dropped(std::uint64_t slice);
+  /// This one came too late from this worker (SyncKind::kBackup). Another one gets it, if there is
+  /// one: who is slow in this version is likely to be slow in the next.
+  [[nodiscard]] Grants dropped(MemberId worker, std::uint64_t slice);
   /// The workers that are much slower than the others now, and how many times (straggler_watch).
   /// What has been leased is not touched: the policy takes hold at the end of a step.
   [[nodiscard]] Grants set_stragglers(const std::map<MemberId, double>& stragglers);
@@ -99,7 +100,8 @@ class LeaseTable {
   [[nodiscard]] std::uint64_t version_at(std::uint64_t slice) const;
   /// Steps of kBsp are done slice by slice at present.
   [[nodiscard]] bool streams() const { return streams_; }
-  /// How many leases were given out again because their worker was lost, in slices.
+  /// Slices that were leased to a worker that was lost before it had confirmed them, and had to be
+  /// leased again.
   [[nodiscard]] std::uint64_t reissued() const { return reissued_; }
   [[nodiscard]] std::uint64_t late() const { return late_; }
   /// Slices that had to be computed with parameters of two versions, as nobody had the old ones.
@@ -117,7 +119,8 @@ class LeaseTable {
     std::vector<Lease> leases;           // not confirmed
   };
 
-  void take_back(const Lease& lease);
+  std::uint64_t take_back(const std::vector<Lease>& leases);
+  [[nodiscard]] bool is_leased(std::uint64_t slice) const;
   [[nodiscard]] bool is_awaited(const Worker& worker) const;
   [[nodiscard]] bool is_settled(std::uint64_t slice) const;
   void grant(MemberId id, Lease lease);
@@ -147,16 +150,17 @@ class LeaseTable {
   [[nodiscard]] std::vector<MemberId> waiting() const;
   [[nodiscard]] std::optional<MemberId> holder_of(std::uint64_t version) const;
   [[nodiscard]] std::optional<MemberId> free_hand() const;
-  [[nodiscard]] std::optional<std::uint64_t> take_slice();
+  [[nodiscard]] std::optional<std::uint64_t> take_slice(MemberId id);
   [[nodiscard]] bool is_over(const Lease& lease) const;
   void next_phase();
   [[nodiscard]] const SyncPhase& phase() const { return plan_.phases()[phase_]; }
 
   SyncPlan& plan_;
   const Options options_;
-  std::size_t phase_ = 0;             // all workers are idle when it ends
-  std::uint64_t next_;                // slice that was never leased
-  std::set<std::uint64_t> returned_;  // leased to a worker that is gone, or dropped
+  std::size_t phase_ = 0;                        // all workers are idle when it ends
+  std::uint64_t next_;                           // slice that was never leased
+  std::set<std::uint64_t> returned_;             // leased to a worker that is gone, or dropped
+  std::map<std::uint64_t, MemberId> late_from_;  // of those that were dropped: who was too late
   SliceSet applied_;
   std::set<std::uint64_t> staged_;
   std::uint64_t updates_ = 0;   // in this phase

@@ -172,21 +172,31 @@ void LeaseTable::serve_round() {
   probe(out, first, std::max<std::uint64_t>(1, slices / count));
 }
 
-/// What was given back first. Held, a step that was begun is completed.
-std::optional<std::uint64_t> LeaseTable::take_slice() {
-  if (!returned_.empty()) {
-    const std::uint64_t slice = *returned_.begin();
-    returned_.erase(returned_.begin());
-    return slice;
-  }
+/// What was given back first, but rather not to the worker from which it came too late. Held, a
+/// step that was begun is completed.
+std::optional<std::uint64_t> LeaseTable::take_slice(MemberId id) {
   const bool goes_on = !held_ && !diverged_ && (!streams_ || wants_stream());
-  const bool may_begin = goes_on || !plan_.is_border(next_);
-  return next_ < phase().last && may_begin ? std::optional(next_++) : std::nullopt;
+  const bool is_new = next_ < phase().last && (goes_on || !plan_.is_border(next_));
+  auto place = std::find_if(returned_.begin(), returned_.end(), [&](std::uint64_t slice) {
+    const auto late = late_from_.find(slice);
+    return late == late_from_.end() || late->second != id;
+  });
+  if (place == returned_.end() && is_new) {
+    return next_++;
+  }
+  place = place == returned_.end() ? returned_.begin() : place;
+  if (place == returned_.end()) {
+    return std::nullopt;
+  }
+  const std::uint64_t slice = *place;
+  returned_.erase(place);
+  late_from_.erase(slice);
+  return slice;
 }
 
 void LeaseTable::serve_stream() {
   for (const MemberId id : waiting()) {
-    const std::optional<std::uint64_t> slice = take_slice();
+    const std::optional<std::uint64_t> slice = take_slice(id);
     if (!slice) {
       return;
     }
@@ -205,7 +215,7 @@ void LeaseTable::serve_backup() {
     if (workers_.at(id).round == version && !all_wait) {
       continue;
     }
-    const std::optional<std::uint64_t> slice = take_slice();
+    const std::optional<std::uint64_t> slice = take_slice(id);
     if (!slice) {
       return;
     }

@@ -90,7 +90,7 @@ Result<ShardOutcome> ShardCore::pushed(const ShardEvent& event) {
   if (outcome.fate == PushFate::kStaged) {
     leases_->staged(event.push.slice);
   } else if (outcome.fate == PushFate::kLate) {
-    append(outcome.grants, leases_->dropped(event.push.slice));
+    append(outcome.grants, leases_->dropped(worker, event.push.slice));
   }
   if (outcome.update) {
     append(outcome.grants, leases_->applied(outcome.update->slices));

@@ -96,12 +96,51 @@ TEST(LeaseTable, GivesASliceThatCameTooLateToWhoWaits) {
   (void)table.applied({0, 1});
   ASSERT_EQ(table.wants(k1).size(), 1u) << "the last slice that nobody has had";
   EXPECT_TRUE(table.wants(k2).empty());
-  const Grants again = table.dropped(2);  // of the third worker, which has not asked for more
+  const Grants again = table.dropped(k3, 2);  // which has not asked for more
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].worker, k2);
   EXPECT_EQ(again[0].lease.first, 2u);
   EXPECT_EQ(again[0].lease.version, 1u);
   EXPECT_EQ(table.late(), 1u);
+  EXPECT_TRUE(table.confirmed(k3, 1).empty()) << "another worker has it";
+  EXPECT_TRUE(table.dropped(k3, 2).empty()) << "pushed again over a new connection";
+  EXPECT_TRUE(table.wants(k3).empty());
+  EXPECT_EQ(table.reissued(), 0u) << "no worker was lost";
+  const Grants lost = table.set_workers({k1, k3});
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].lease.first, 2u);
+  EXPECT_EQ(table.reissued(), 1u);
+}
+
+TEST(LeaseTable, GivesASliceThatCameTooLateToAnotherWorkerIfThereIsOne) {
+  SyncPlan plan = plan_of("backup:1-of-2", 3, 2);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1, k2});
+  ASSERT_EQ(table.connected(k1, 0).size(), 1u);
+  ASSERT_EQ(table.connected(k2, 0).size(), 1u);
+  table.staged(0);
+  (void)table.applied({0});
+  ASSERT_TRUE(table.dropped(k2, 1).empty()) << "nobody waits";
+  const Grants slow = table.wants(k2);
+  ASSERT_EQ(slow.size(), 1u);
+  EXPECT_EQ(slow[0].lease.first, 2u) << "the next one instead";
+  const Grants fast = table.wants(k1);
+  ASSERT_EQ(fast.size(), 1u);
+  EXPECT_EQ(fast[0].lease.first, 1u);
+}
+
+TEST(LeaseTable, GivesASliceThatCameTooLateToTheSameWorkerIfItIsAlone) {
+  SyncPlan plan = plan_of("backup:1-of-2", 1, 2);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1, k2});
+  ASSERT_EQ(table.connected(k1, 0).size(), 1u);
+  ASSERT_EQ(table.connected(k2, 0).size(), 1u);
+  table.staged(0);
+  (void)table.applied({0});
+  (void)table.dropped(k2, 1);
+  const Grants again = table.wants(k2);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].lease.first, 1u);
 }
 
 TEST(LeaseTable, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
