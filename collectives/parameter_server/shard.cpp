@@ -92,13 +92,26 @@ void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
 void ShardLoop::accept_all(int listener) {
   // A bound for each turn: a flood must not keep the shard from its other connections.
   (void)accept_waiting(listener, kUnauthenticatedMax, [this](UniqueFd fd) {
-    const auto unauthenticated = std::count_if(
-        sessions_.begin(), sessions_.end(), [](const auto& s) { return !s->worker.has_value(); });
-    if (static_cast<std::size_t>(unauthenticated) < kUnauthenticatedMax) {
-      sessions_.push_back(std::make_unique<Session>(MessageStream(
-          std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax), &spare_copy_)));
-    }
+    make_room();
+    sessions_.push_back(std::make_unique<Session>(MessageStream(
+        std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax), &spare_copy_)));
   });
+}
+
+/// Connections that nobody answers for must not keep out who has something to say: the oldest one
+/// ends, above all one that has not said hello. A worker comes again.
+void ShardLoop::make_room() {
+  std::vector<Session*> strangers;
+  for (const auto& session : sessions_) {
+    if (!session->worker && !session->is_leader && !session->over) {
+      strangers.push_back(session.get());
+    }
+  }
+  if (strangers.size() >= kUnauthenticatedMax) {
+    const auto silent =
+        std::ranges::find_if(strangers, [](const Session* session) { return !session->hello; });
+    (silent == strangers.end() ? strangers.front() : *silent)->over = true;
+  }
 }
 
 void ShardLoop::take_orders() {
@@ -190,7 +203,9 @@ void ShardLoop::admit(Session& session) {
   welcome.worker = hello.worker;
   welcome.shard = options_.number;
   session.stream.send(welcome);
-  ENSURE(take(event_of(hello), hello, nullptr).ok(), "a member may connect");
+  if (const Result<void> taken = take(event_of(hello), hello, nullptr); !taken.ok()) {
+    close(session, taken.error().detail);
+  }
 }
 
 /// Uses the memory that came along with the greeting. What is none of ours is not used: payloads go

@@ -183,6 +183,7 @@ class ShardLoop final : public Shard {
   void close_all();
   void wait_for_events(std::vector<pollfd>& polled);
   void accept_all(int listener);
+  void make_room();
   void take_orders();
   void meet(const ShardView& view);
   void begin_hold();

@@ -16,6 +16,9 @@ Result<PayloadTarget> ShardLoop::expect(Session& session, const Header& header) 
   if (header.payload_bytes != (is_push ? payload_bytes_ : 0)) {
     return Error{Errc::kCorrupt, "a message of the wrong size"};
   }
+  if (is_push && header.count == 0) {
+    return Error{Errc::kCorrupt, "a gradient of nothing"};
+  }
   if (!session.worker) {
     const bool greets = header.type == MessageType::kHello || header.type == MessageType::kFollow;
     return greets ? Result<PayloadTarget>(PayloadTarget{})

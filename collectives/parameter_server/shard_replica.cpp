@@ -64,6 +64,9 @@ Result<PayloadTarget> ShardLoop::expect_entry(Session& session, const Header& he
   if (header.slot != 0) {
     return Error{Errc::kCorrupt, "a slot that is not shared"};
   }
+  if (header.type == MessageType::kPush && header.count == 0) {
+    return Error{Errc::kCorrupt, "a gradient of nothing"};
+  }
   if (header.type == MessageType::kPush && bytes == payload_bytes_) {
     if (session.space.own.size() == 0) {
       session.space = take_buffer();

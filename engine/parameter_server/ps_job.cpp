@@ -109,7 +109,7 @@ MicrobatchSlice PsJob::microbatches_of(const Job& job, std::uint64_t slice) cons
 }
 
 double PsJob::rate_of(const Job& job, const parameter_server::Update& update,
-                      std::uint32_t microbatches) const {
+                      std::uint64_t microbatches) const {
   const double share =
       std::min(1.0, static_cast<double>(microbatches) / static_cast<double>(job.microbatches));
   return nn::learning_rate_at(job.schedule, std::min(update.step, job.total_steps)) * update.rate *

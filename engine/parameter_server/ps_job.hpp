@@ -45,7 +45,7 @@ struct PsJob {
   [[nodiscard]] MicrobatchSlice microbatches_of(const Job& job, std::uint64_t slice) const;
   /// The learning rate of an update of so many microbatches.
   [[nodiscard]] double rate_of(const Job& job, const parameter_server::Update& update,
-                               std::uint32_t microbatches) const;
+                               std::uint64_t microbatches) const;
 };
 [[nodiscard]] nn::SgdOptions sgd_of(const Job& job, const parameter_server::PhaseSettings& phase);
 /// `first_step` is committed already.

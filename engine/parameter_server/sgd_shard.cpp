@@ -76,7 +76,7 @@ void SgdShard::restore(std::uint64_t slice) {
 
 void SgdShard::apply(std::span<const parameter_server::SliceGradient> slices,
                      const parameter_server::Update& update) {
-  std::uint32_t microbatches = 0;
+  std::uint64_t microbatches = 0;
   for (const parameter_server::SliceGradient& slice : slices) {
     microbatches += slice.microbatches;
   }

@@ -197,6 +197,7 @@ class SumState final : public ShardState {
   void apply(std::span<const SliceGradient> slices, const Update& /*update*/) override {
     for (const SliceGradient& slice : slices) {
       ASSERT_EQ(slice.sum.size(), values_.size());
+      ASSERT_GT(slice.microbatches, 0U) << "a part of a step";
       for (std::size_t i = 0; i < values_.size(); ++i) {
         values_[i] += slice.sum[i];
       }
@@ -288,6 +289,26 @@ TEST(PsFuzz, AFollowerOutlivesWhateverALeaderSays) {
     return "answered " + std::string(std::min<std::size_t>(answered / kHeaderBytes, 5), 'a');
   };
   fuzz::run({"ps_leader_words", {entries, words_of_workers()[0]}, read, 1'000});
+}
+
+TEST(PsFuzz, AShardOutlivesAWorkerThatGoesBackToWhatThereIsNot) {
+  ShardUnderFire shard(ShardRole::kLeads);
+  Header hello = header_of(MessageType::kHello);
+  hello.rewound_at = 2;
+  const Bytes question = bytes_of(header_of(MessageType::kPull));  // is answered at once
+  EXPECT_EQ(shard.converse(joined({bytes_of(hello), question})), 0U);
+  hello.rewound_at = 0;
+  EXPECT_GT(shard.converse(joined({bytes_of(hello), question})), 0U);
+}
+
+TEST(PsFuzz, AGradientOfNothingIsRefused) {
+  ShardUnderFire shard(ShardRole::kLeads);
+  Header push = header_of(MessageType::kPush);
+  const Bytes hello = bytes_of(header_of(MessageType::kHello));
+  const std::size_t to_nothing = shard.converse(joined({hello, bytes_of(push, true)}));
+  push.count = 1;
+  push.flags = flags::kAsks;
+  EXPECT_GT(shard.converse(joined({hello, bytes_of(push, true)})), to_nothing);
 }
 
 /// Slots that there are, that there are not, of memory of the right and of the wrong size, or of

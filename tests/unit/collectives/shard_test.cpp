@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/net/sockets.hpp"
+#include "collectives/parameter_server/shard_clients.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
@@ -86,6 +87,30 @@ TEST(Shard, MayBeCalledByAnyThreadWhileItStopsAndAfterwards) {
     EXPECT_FALSE(shard->has_connections());
     EXPECT_TRUE(shard->facts().leads);
   }
+}
+
+TEST(Shard, LetsAWorkerInAmongManyThatSayNothing) {
+  Shards shards;
+  shards.all[0]->set_view(view(1));
+  const auto address = collectives::parse_tcp_address(shards.all[0]->address()).value();
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 100; ++i) {
+    silent.push_back(start_connect_tcp({address.host, address.port}).value());
+  }
+  WorkerFlow flow(1);
+  ShardClientsOptions options;
+  options.self = MemberId{1};
+  options.addresses = {shards.all[0]->address()};
+  options.elements = {16};
+  const auto clients = ShardClients::make(options, flow, [](std::uint32_t, bool) {
+                         return PayloadTarget{};
+                       }).value();
+  clients->set_view(ViewId{1}, 7);
+  const Instant deadline = monotonic_now() + seconds(60);
+  while (flow.received() == 0 && monotonic_now() < deadline) {
+    clients->wait(monotonic_now() + milliseconds(1));
+  }
+  EXPECT_EQ(flow.received(), 1U) << "work";
 }
 
 TEST(Shard, ListensNoMoreWhenItHasStopped) {
