@@ -321,7 +321,8 @@ void Coordinator::check_stop_deadline() {
     return;
   }
   if (!change_.is_immediate()) {  // some left at the boundary, or differ; others do not come so far
-    begin_change(true, ChangeCause::kGroupFailed);
+    change_.insist(now_);
+    tell_to_stop(membership_.active(), false);
     return;
   }
   for (const MemberId id : membership_.active()) {

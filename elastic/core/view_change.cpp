@@ -84,6 +84,12 @@ ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
   return Tell::kAtOnce;
 }
 
+void ViewChange::insist(Instant now) {
+  ENSURE(change_ && !stop_is_immediate_, "who was told to stop at once is not told again");
+  stop_is_immediate_ = true;
+  stop_deadline_ = now + stop_timeout_;
+}
+
 void ViewChange::broke_first(MemberId member, const std::string& detail) {
   ENSURE(change_ && !first_to_break_, "a group breaks for the first time once");
   first_to_break_ = member;

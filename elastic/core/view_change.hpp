@@ -38,6 +38,9 @@ class ViewChange {
   /// Something else happens while the view ends.
   [[nodiscard]] Tell add(Instant now, bool immediate, ChangeCause cause,
                          std::vector<MemberId> members);
+  /// Nobody has reported a failure, but some members do not come to the boundary in time: all have
+  /// to be told to abort their group. The cause stays.
+  void insist(Instant now);
   /// This member was the first to report a broken group, before anybody was told to stop.
   void broke_first(MemberId member, const std::string& detail);
   /// A member found that states or results differ, and has stopped. The others find it in the same

@@ -122,6 +122,24 @@ TEST(CoordinatorStopDeadline, OfTheNextChangeBeginsWithThat) {
   EXPECT_FALSE(job.noted("evicted"));
 }
 
+TEST(CoordinatorStopDeadline, MakesNoFailureOfAPlannedChange) {
+  CoordinatorHarness job = job_of_three();
+  job.clear();
+  const MemberId joiner = job.join();
+  job.stopped(k1, 10);
+  job.stopped(k2, 10);
+  job.pass(kStopTimeout, {k1, k2, k3, joiner});  // the third one's step is a long one
+  ASSERT_EQ(job.sent<Stop>(k3).size(), 2U);
+  EXPECT_FALSE(job.sent<Stop>(k3)[1].at_boundary);
+  job.stopped(k3, 10);
+  for (const MemberId id : {k1, k2, k3, joiner}) {
+    job.start(id, 11);
+  }
+  const auto done = job.all<coordinator_effect::RecoveryDone>();
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].recovery.cause, ChangeCause::kJoin);
+}
+
 TEST(CoordinatorNextView, SumsOfAMemberThatIsBehindDoNotCount) {
   CoordinatorHarness job = job_of_three();
   ASSERT_EQ(job.view().members[1].first, 3U);

@@ -108,6 +108,20 @@ TEST(ViewChange, MembersHaveADeadlineOnceSomebodyHasStopped) {
   EXPECT_TRUE(change.is_overdue(kLater + seconds(10)));
 }
 
+TEST(ViewChange, ThatIsPlannedStaysSoIfABoundaryIsTooFarAway) {
+  ViewChange change = change_with_limits();
+  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {});
+  change.await_others(kSoon);
+  change.insist(kLater);
+  EXPECT_TRUE(change.is_immediate());
+  EXPECT_FALSE(change.is_overdue(kLater + seconds(9)));
+  EXPECT_TRUE(change.is_overdue(kLater + seconds(10)));
+  EXPECT_EQ(change.add(kLater, true, ChangeCause::kGroupFailed, {}), Tell::kNothing);
+  const auto done = settle(change, kLater);
+  EXPECT_EQ(done->cause, ChangeCause::kJoin);
+  EXPECT_EQ(done->detected, kSoon);
+}
+
 TEST(ViewChange, OthersFindADisputeBySoonerThanABoundary) {
   ViewChange change = change_with_limits();
   (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {});
