@@ -204,6 +204,21 @@ Result<void> check_servers(const JobConfig& config) {
   return {};
 }
 
+Result<void> check_backups(const JobConfig& config) {
+  if (backup_round(config) == 0) {
+    return {};
+  }
+  TRY_ASSIGN(const SyncPlan plan, plan_of_any_length(config, slices_per_step(config)));
+  for (const parameter_server::SyncPhase& phase : plan.phases()) {
+    const bool has_backups = phase.policy.kind == parameter_server::SyncKind::kBackup;
+    if (has_backups && phase.policy.workers != config.workers) {
+      return wrong(fmt::format("{} is for {} workers, and the job begins with {} (workers)",
+                               to_text(phase.policy), phase.policy.workers, config.workers));
+    }
+  }
+  return {};
+}
+
 Result<void> check_parameter_servers(const JobConfig& config) {
   for (const auto& check : {check_stragglers, check_divergence, check_rate_rule}) {
     TRY(check(config));

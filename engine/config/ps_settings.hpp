@@ -36,6 +36,10 @@ namespace mayfly::engine {
 /// kInvalidInput.
 [[nodiscard]] Result<void> check_servers(const JobConfig& config);
 
+/// That phases of backup are for as many workers as the job begins with, also known later.
+/// kInvalidInput.
+[[nodiscard]] Result<void> check_backups(const JobConfig& config);
+
 /// Turns `switch_order` and `train_steps` into `phases` and `steps`, and empties them; nothing if
 /// neither is given. One character of the order is a phase: 1 = bsp, 0 = asp. The numbers are the
 /// global step at which each phase ends, counted as that launcher counts: a step of bsp, and every

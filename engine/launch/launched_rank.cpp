@@ -294,6 +294,7 @@ Result<void> LaunchedRank::check() {
   TRY(spell_out_switch_order(config_));
   TRY(check_spares(config_));
   TRY(check_servers(config_));
+  TRY(check_backups(config_));
   TRY(check_recovery(config_, self_));
   TRY(check_backend(config_));
   return check_reachable_host(config_.bind_host);

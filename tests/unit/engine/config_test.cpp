@@ -315,6 +315,20 @@ TEST(Validate, RatesByTheNumberOfWorkersAreForParameterServers) {
               HasSubstr("lr_rule 'alive' is not linear"));
 }
 
+TEST(Validate, BackupsAreOfTheWorkersThatTheJobBeginsWith) {
+  JobConfig config;
+  config.phases = "bsp:10%,backup:3-of-4";
+  config.workers = 4;
+  EXPECT_TRUE(validate(config).ok());
+  EXPECT_TRUE(check_backups(config).ok());
+  config.workers = 3;
+  EXPECT_TRUE(validate(config).ok()) << "their number may be known later";
+  EXPECT_EQ(error_of(check_backups(config)),
+            "backup:3-of-4 is for 4 workers, and the job begins with 3 (workers)");
+  config.phases = "bsp:10%,asp";
+  EXPECT_TRUE(check_backups(config).ok());
+}
+
 TEST(Validate, SuggestsTheNearestKnownName) {
   EXPECT_THAT(validation_error([](JobConfig& c) { c.model = "resnet21"; }),
               HasSubstr("did you mean 'resnet20'?"));
