@@ -143,7 +143,7 @@ void ShardLoop::apply(const Update& update) {
       facts.sample_hash[lane] += kept.header.sample_hash[lane];
     }
   }
-  if (update.begins_phase && options_.divergence.falls_back) {
+  if (update.begins_phase && options_.divergence.falls_back && !core_.plan().rewound()) {
     state_.keep(update.committed_before);
   }
   state_.apply(slices, update);
