@@ -155,7 +155,8 @@ void ViewChange::publish(Instant now, const View& next, const std::vector<Member
                          std::uint32_t redone_microbatches) {
   settling_.reset();
   has_first_commit_ = false;
-  if (!change_ || change_->cause == ChangeCause::kPause) {
+  // Members that are to stop may have nothing left but the job's end, for which they need a view.
+  if (!change_ || change_->cause == ChangeCause::kPause || change_->cause == ChangeCause::kStop) {
     change_.reset();
     return;
   }

@@ -90,10 +90,12 @@ TEST(ViewChange, IsToldOnceWhenEverybodyHasStartedAndAStepIsDone) {
   EXPECT_EQ(change.take_settled(true), std::nullopt);
 }
 
-TEST(ViewChange, APauseIsNoRecoveryAndAnEarlyFinishIsABreak) {
+TEST(ViewChange, APauseAndAStopAreNoRecoveryAndAnEarlyFinishIsABreak) {
   ViewChange change = change_with_limits();
-  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kPause, {});
-  EXPECT_EQ(settle(change, kLater), std::nullopt);
+  for (const ChangeCause order : {ChangeCause::kPause, ChangeCause::kStop}) {
+    (void)change.begin(kSoon, ViewId{1}, false, order, {});
+    EXPECT_EQ(settle(change, kLater), std::nullopt);
+  }
   (void)change.begin(kSoon, ViewId{2}, false, ChangeCause::kFinish, {});
   EXPECT_EQ(settle(change, kLater)->cause, ChangeCause::kGroupFailed);
 }
