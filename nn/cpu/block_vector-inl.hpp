@@ -78,7 +78,8 @@ HWY_INLINE void add_to(double* totals, Vec sum) {
 
 /// Adds the moments of a piece of `pixels` values per channel, given its sum, its mean and its sum
 /// of (x - mean)^2: pieces are centred on their own, so that a large mean does not eat the
-/// variance's digits. Sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m.
+/// variance's digits. Sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m, so
+/// `mean` may be any value close to it.
 HWY_INLINE void add_moments(std::size_t pixels, Vec sum, Vec mean, Vec centred, std::size_t channel,
                             const ChannelSums& to) {
   HWY_ALIGN float sums[kBlock];
@@ -96,10 +97,13 @@ HWY_INLINE void add_moments(std::size_t pixels, Vec sum, Vec mean, Vec centred, 
   }
 }
 
-/// In this order: x86 returns the second operand if either is NaN, so NaN stays NaN, and a network
-/// that has gone wrong does not look healthy.
+/// NaN stays NaN, so that a network that has gone wrong does not look healthy.
 HWY_INLINE Vec relu(Vec x) {
-  return hn::Max(hn::Zero(Tag()), x);
+  if constexpr (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2) {
+    return hn::Max(hn::Zero(Tag()), x);  // the second operand if either is NaN
+  } else {
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(Tag())), x);
+  }
 }
 
 /// The gradient where the ReLU's input affine(x) is positive. The same expression as in the forward

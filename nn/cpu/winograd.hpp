@@ -6,7 +6,7 @@
 //
 // A pass walks over the image in rows of 4x4 tiles, a few at a time ("batch"). It brings rows of
 // pixels into a small buffer with a border of zeros (there norm and ReLU are applied), transforms
-// its tiles, multiplies 36 small matrices, transforms back, and hands the pixels on row by row
+// its tiles, multiplies 36 small matrices, transforms back, and hands the pixels on tile by tile
 // (there shortcut, mask and sums are dealt with). So a tensor is read and written once per pass.
 //
 // All sums have a fixed order that depends on the shape and the instruction set only.

@@ -202,6 +202,36 @@ TEST_P(Winograd, ForwardIsTheConvolutionAndItsMoments) {
   }
 }
 
+TEST_P(Winograd, ALargeMeanLeavesTheVarianceItsDigits) {
+  x_.fill(4, 99, 101);
+  std::vector<double> first(c_.out, NAN);
+  std::vector<double> second(c_.out, NAN);
+  kernels().transform_weights(shape_, weights_.data(), transformed_.data());
+  kernels().forward(shape_, {.x = x_.data()}, transformed_.data(),
+                    {y_.data(), true, {first.data(), second.data()}}, scratch_.data());
+  const auto pixels = static_cast<double>(c_.images * c_.size * c_.size);
+  std::vector<double> squares(c_.out);
+  for_each(c_.out, [&](std::size_t n, std::size_t k, std::size_t y, std::size_t x) {
+    const double centred = y_.at(n, k, y, x) - first[k] / pixels;
+    squares[k] += centred * centred;
+  });
+  for (std::size_t k = 0; k < c_.out; ++k) {
+    EXPECT_NEAR((second[k] - first[k] * first[k] / pixels) / squares[k], 1.0, 1e-5);
+  }
+}
+
+TEST_P(Winograd, NanPassesThroughNormAndRelu) {
+  const std::vector<float> scale(c_.in, 1.0F);
+  const std::vector<float> shift(c_.in, 0.0F);
+  x_.data()[x_.index(0, 1, 0, 0)] = NAN;
+  kernels().transform_weights(shape_, weights_.data(), transformed_.data());
+  kernels().forward(shape_, {x_.data(), true, {scale.data(), shift.data()}}, transformed_.data(),
+                    {.out = y_.data()}, scratch_.data());
+  for (std::size_t k = 0; k < c_.out; ++k) {
+    EXPECT_TRUE(std::isnan(y_.at(0, k, 0, 0))) << k;
+  }
+}
+
 TEST_P(Winograd, ForwardReadsThroughNormAndRelu) {
   std::vector<float> scale(c_.in);
   std::vector<float> shift(c_.in);
