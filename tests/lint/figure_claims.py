@@ -72,16 +72,16 @@ STEPS = (("ResNet-20 (CIFAR), one core, per CPU-second", "resnet20 fp32 1t", ".0
          ("ResNet-50, bf16, batch 16, one core", "resnet50 bf16 1t", ".1f"))
 
 
-def step_rows(results, names):
-    packages = results.rows("step-vs-pytorch", kind="machine")[0]["packages"]
+def step_rows(results, names, file="step-vs-pytorch"):
+    packages = results.rows(file, kind="machine")[0]["packages"]
     yield f"PyTorch {packages['python3-torch'].split('+')[0]}"
     for words, name, form in STEPS:
         if names is not None and name not in names:
             continue
-        row = results.row("step-vs-pytorch", kind="row", row=name)
+        row = results.row(file, kind="row", row=name)
         rates = {}
         for contestant in ("mayfly", "tuned", "shipped"):
-            rounds = results.rows("step-vs-pytorch", kind="round", row=name, contestant=contestant)
+            rounds = results.rows(file, kind="round", row=name, contestant=contestant)
             rates[contestant] = statistics.median(column(rounds, row["clock"]))
         best = max([rates["tuned"]] + [one["median"] for peer, one in row[row["clock"]].items()
                                        if peer.startswith("tuned")])
@@ -96,6 +96,13 @@ def steps(results):
     yield from step_rows(results, None)
     yield (f"(ResNet-20: {ms('exact', 'resnet20')} and {ms('fp32', 'resnet20')} ms; ResNet-50 at "
            f"32 x 32: {ms('exact', 'resnet50')} and {ms('fp32', 'resnet50')} ms)")
+
+
+def steps_zen4(results):
+    file = "step-vs-pytorch-zen4"
+    machine = results.row(file, kind="machine")
+    yield f"an EPYC with Zen 4, per CPU-second, at commit {machine['commit']}"
+    yield from step_rows(results, [row["row"] for row in results.rows(file, kind="row")], file)
 
 
 def gpu_rows(results):
@@ -851,8 +858,9 @@ def what_if(results):
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
-    "docs/benchmarks.md": {"steps": steps, "interfaces": interfaces, "allreduce": all_reduce,
-                           "wire": wire, "reform": reform, "exchange": exchange,
+    "docs/benchmarks.md": {"steps": steps, "steps-zen4": steps_zen4, "interfaces": interfaces,
+                           "allreduce": all_reduce, "wire": wire, "reform": reform,
+                           "exchange": exchange,
                            "compare": compare, "jpeg": jpeg, "settings": settings,
                            "elasticity": elasticity, "tls": tls, "hosts": hosts,
                            "cloud": cloud, "planner": planning, "injections": injections,
