@@ -1,6 +1,8 @@
 """The checks see what they are for: a small tree with planted faults, and the same tree without."""
 
 import hashlib
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -332,6 +334,48 @@ no AVX
 </testcase>
 </testsuite>
 """
+
+
+class ReleaseCheckTest(unittest.TestCase):
+    """scripts/release-check removes no folder in which this machine's devices are mounted."""
+
+    def setUp(self):
+        path = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "release-check"
+        loader = importlib.machinery.SourceFileLoader("release_check", str(path))
+        self.check = importlib.util.module_from_spec(
+            importlib.util.spec_from_loader("release_check", loader))
+        loader.exec_module(self.check)
+        self.mounts = []
+        self.check.mounts_below = lambda folder: list(self.mounts)
+        self.check.run = lambda *words, **_: self.mounts.append(words[-1])
+        self.check.shutil = types.SimpleNamespace(copytree=self.interrupted)
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lint"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / "etc").mkdir()
+        (self.folder / "etc" / "debian_version").touch()
+
+    def interrupted(self, *_, **__):
+        raise KeyboardInterrupt
+
+    def make(self):
+        with self.check.Clean(self.folder) as clean:
+            clean.make("trixie")
+
+    def test_mounts_are_gone_after_an_interrupt(self):
+        def run(words, check):
+            self.assertEqual(words[:2], ["umount", "-l"])
+            self.mounts.remove(words[2])
+        with unittest.mock.patch("subprocess.run", run):
+            self.assertRaises(KeyboardInterrupt, self.make)
+        self.assertEqual(self.mounts, [])
+
+    def test_the_process_ends_with_a_mount_that_stays(self):
+        for run in (lambda words, check: None, self.interrupted):
+            with unittest.mock.patch("subprocess.run", run), \
+                 unittest.mock.patch("sys.stderr"), \
+                 unittest.mock.patch("os._exit", side_effect=SystemExit) as ended:
+                self.assertRaises(SystemExit, self.make)
+            ended.assert_called_once_with(1)
 
 
 if __name__ == "__main__":
