@@ -183,7 +183,14 @@ class Parser {
         ->take_last();
   }
 
+  [[nodiscard]] Error refusal(const std::string& reason) const {
+    return {Errc::kInvalidInput, reason + " (see mayfly " + app_.get_name() + " --help)"};
+  }
+  [[nodiscard]] const CLI::Option* flag_of(const std::string& word) const;
+  [[nodiscard]] Result<std::vector<std::string>> with_values(
+      const std::vector<std::string>& words) const;
   Result<void> judge_extras(ParsedArguments& parsed);
+  [[nodiscard]] Result<bool> is_on(const CLI::Option& option) const;
   Result<void> collect(ParsedArguments& parsed);
 
   CLI::App app_;
@@ -206,6 +213,42 @@ std::vector<FlagDescription> Parser::describe() const {
   return flags;
 }
 
+/// The declared flag that the word is, perhaps with a value after '='; null = none.
+const CLI::Option* Parser::flag_of(const std::string& word) const {
+  return word.starts_with('-') ? app_.get_option_no_throw(word.substr(0, word.find('='))) : nullptr;
+}
+
+/// The words with each value apart from its flag where it is empty. The parser takes the next word
+/// for the value of a flag without one, whatever that word is: a flag is refused here.
+Result<std::vector<std::string>> Parser::with_values(const std::vector<std::string>& words) const {
+  std::vector<std::string> apart;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    const CLI::Option* option = flag_of(*word);
+    const bool needs_value = option != nullptr && option->get_items_expected_min() > 0;
+    const std::size_t sign = word->find('=');
+    if (option != nullptr && sign == word->size() - 1) {
+      if (!needs_value) {
+        return refusal(*word + " expects true or false");
+      }
+      apart.insert(apart.end(), {word->substr(0, sign), ""});
+      continue;
+    }
+    apart.push_back(*word);
+    if (!needs_value || sign != std::string::npos) {
+      continue;
+    }
+    const auto next = word + 1;
+    if (next == words.end() || flag_of(*next) != nullptr) {
+      const std::string hint =
+          next == words.end() ? "" : "; if it is " + *next + ", write " + *word + "=" + *next;
+      return refusal(*word + " needs a value" + hint);
+    }
+    apart.push_back(*next);
+    word = next;
+  }
+  return apart;
+}
+
 /// Sorts what the parser did not know: positionals are kept, unknown flags are an error.
 Result<void> Parser::judge_extras(ParsedArguments& parsed) {
   for (const std::string& word : app_.remaining()) {
@@ -214,20 +257,36 @@ Result<void> Parser::judge_extras(ParsedArguments& parsed) {
       continue;
     }
     const std::string flag = word.substr(0, word.find('='));
-    return Error{Errc::kInvalidInput, "unknown flag " + flag + engine::suggestion(flag, names_) +
-                                          " (see mayfly " + app_.get_name() + " --help)"};
+    return refusal("unknown flag " + flag + engine::suggestion(flag, names_));
   }
   return {};
+}
+
+/// Whether a flag that is given alone, or as --NAME=true or --NAME=false, is switched on.
+Result<bool> Parser::is_on(const CLI::Option& option) const {
+  const std::string& text = option.results().back();
+  if (text != "true" && text != "false") {
+    return refusal(option.get_name() + "=" + text + " expects true or false");
+  }
+  return text == "true";
 }
 
 Result<void> Parser::collect(ParsedArguments& parsed) {
   for (const auto& [name, option] : options_) {
     if (option->count() > 0) {
-      parsed.options[name] = option->results().back();
+      const std::string& text = option->results().back();
+      if (text.empty()) {  // such as a variable of a shell that is not set: not "without a limit"
+        return refusal(option->get_name() + " has an empty value; leave it out for its default");
+      }
+      parsed.options[name] = text;
     }
   }
   for (const auto& [name, option] : switches_) {
-    if (option->count() > 0) {
+    if (option->count() == 0) {
+      continue;
+    }
+    TRY_ASSIGN(const bool on, is_on(*option));
+    if (on) {
       parsed.switches.insert(name);
     }
   }
@@ -247,7 +306,8 @@ Result<void> Parser::collect(ParsedArguments& parsed) {
       return Error{Errc::kInvalidInput, "both " + settings_.at(name)->get_name() + " and " +
                                             option->get_name() + " are given"};
     }
-    parsed.settings.emplace_back(name, "false");
+    TRY_ASSIGN(const bool off, is_on(*option));
+    parsed.settings.emplace_back(name, off ? "false" : "true");
   }
   return {};
 }
@@ -258,6 +318,7 @@ Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
   const auto dashes = std::ranges::find(words, "--");
   const std::vector<std::string> after(dashes == words.end() ? dashes : dashes + 1, words.end());
   words.erase(dashes, words.end());
+  TRY_ASSIGN(words, with_values(words));
   std::reverse(words.begin(), words.end());  // the parser takes words from the back
   try {
     app_.parse(words);
@@ -268,8 +329,7 @@ Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
     parsed.help_asked = parsed.is_help_all = true;
     return parsed;
   } catch (const CLI::ParseError& failure) {
-    return Error{Errc::kInvalidInput,
-                 std::string(failure.what()) + " (see mayfly " + app_.get_name() + " --help)"};
+    return refusal(failure.what());
   }
   TRY(judge_extras(parsed));
   parsed.positionals.insert(parsed.positionals.end(), after.begin(), after.end());

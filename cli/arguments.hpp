@@ -53,7 +53,8 @@ struct ParsedArguments {
 };
 
 /// Parses the words after the subcommand. A flag given twice counts as given last. kInvalidInput
-/// with one line that names the nearest flag for an unknown one.
+/// with one line that names the nearest flag for an unknown one, or the option (not the setting)
+/// whose value is empty.
 [[nodiscard]] Result<ParsedArguments> parse_arguments(const CommandSpec& command,
                                                       const std::vector<std::string>& words);
 

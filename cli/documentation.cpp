@@ -154,7 +154,7 @@ const std::string& about_settings() {
       "mayfly COMMAND --help lists the flags that most users need, --help-all all of them.\n"
       "Every setting is also an environment variable (--global-batch: MAYFLY_GLOBAL_BATCH)\n"
       "and a TOML key (global_batch, see --config); precedence: flag, environment, file,\n"
-      "default. A switch can be written --quiet, --quiet true or --quiet false; one that is\n"
+      "default. A switch can be written --quiet, --quiet=true or --quiet=false; one that is\n"
       "on by default also --no-augment.\n";
   return text;
 }
@@ -279,7 +279,7 @@ _mayfly "$@"
 }
 
 int documentation(const ParsedArguments& arguments, Context& context) {
-  if (arguments.positionals.size() != 1) {
+  if (arguments.positionals.size() != 1 || arguments.positionals.front().empty()) {
     return context.complain("documentation expects one folder, such as ~/.local/share", kExitUsage);
   }
   const Result<void> written = write_all(arguments.positionals.front());

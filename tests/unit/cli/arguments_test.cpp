@@ -71,6 +71,35 @@ TEST(Arguments, AMissingValueIsAnErrorOfOneLine) {
   EXPECT_EQ(error.find('\n'), std::string::npos);
 }
 
+TEST(Arguments, AFlagIsNotTheValueOfTheFlagBeforeIt) {
+  EXPECT_THAT(error_of({"--config", "--quiet"}),
+              HasSubstr("--config needs a value; if it is --quiet, write --config=--quiet"));
+  EXPECT_THAT(error_of({"--lr", "--config=a"}), HasSubstr("--lr needs a value"));
+  EXPECT_THAT(error_of({"--config", "--help"}), HasSubstr("--config needs a value"));
+  EXPECT_EQ(parsed({"--config=--quiet"}).option("config"), "--quiet");
+  EXPECT_EQ(parsed({"--config=a="}).option("config"), "a=");
+  EXPECT_THAT(parsed({"--lr", "-1", "--quiet"}).settings,
+              ElementsAre(Pair("lr", "-1"), Pair("quiet", "true")));
+}
+
+TEST(Arguments, AnEmptyValueIsNoMissingOption) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--config", ""}, {"--config="}, {"--config=", "thing"}}) {
+    EXPECT_THAT(error_of(words), HasSubstr("--config has an empty value"));
+  }
+  EXPECT_THAT(parsed({"--lr=", "thing"}).settings, ElementsAre(Pair("lr", "")));
+  EXPECT_THAT(parsed({"--lr=", "thing"}).positionals, ElementsAre("thing"));
+  EXPECT_THAT(error_of({"--quiet="}), HasSubstr("--quiet= expects true or false"));
+}
+
+TEST(Arguments, EverySwitchCanBeSwitchedOff) {
+  EXPECT_TRUE(parsed({"--json=true"}).has("json"));
+  EXPECT_FALSE(parsed({"--json=false"}).has("json"));
+  EXPECT_FALSE(parsed({"--json", "--json=false"}).has("json"));
+  EXPECT_THAT(error_of({"--json=maybe"}), HasSubstr("--json=maybe expects true or false"));
+  EXPECT_THAT(parsed({"--no-augment=false"}).settings, ElementsAre(Pair("augment", "true")));
+}
+
 TEST(Arguments, HelpShowsUsageFlagsAndDefaults) {
   EXPECT_TRUE(parsed({"--help"}).help_asked);
   const std::string help = help_text(kCommand);

@@ -258,6 +258,8 @@ TEST_F(PlanTest, BadInputIsOneLineAndExitCode2) {
   EXPECT_THAT(line({"--deadline", "1h"}), HasSubstr("no plan can finish within 1.00 h"));
   EXPECT_THAT(line({"--budget", "0.1"}), HasSubstr("no plan can cost at most 0.10"));
   EXPECT_THAT(line({"--deadline", "soon"}), HasSubstr("--deadline soon: expects a time"));
+  EXPECT_THAT(line({"--budget", "", "--write", folder_ / "x.toml"}),
+              HasSubstr("--budget has an empty value"));
   EXPECT_THAT(line({"--price", "2"}), HasSubstr("expects a factor such as x2"));
   EXPECT_THAT(line({"--goal", "best"}), HasSubstr("cheapest or fastest"));
   EXPECT_THAT(line({"--probability", "1"}), HasSubstr("between 0 and 1"));
