@@ -4,9 +4,11 @@
 // into the configuration of a job. Third-party parsing stays behind this header.
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,6 +60,16 @@ struct ParsedArguments {
 [[nodiscard]] Result<ParsedArguments> parse_arguments(const CommandSpec& command,
                                                       const std::vector<std::string>& words);
 
+/// What a positive number of this type can be, for an error.
+template <typename T>
+std::string positive_numbers() {
+  if constexpr (std::is_floating_point_v<T>) {
+    return "a number above 0";
+  } else {
+    return "a whole number from 1 to " + std::to_string(std::numeric_limits<T>::max());
+  }
+}
+
 /// Reads an option that must be a positive number; keeps `number` if it is not given.
 template <typename T>
 Result<void> read_number(const ParsedArguments& arguments, const std::string& name, T& number) {
@@ -67,7 +79,8 @@ Result<void> read_number(const ParsedArguments& arguments, const std::string& na
   }
   const auto read = number_in<T>(text);
   if (!read || *read <= 0) {
-    return Error{Errc::kInvalidInput, "--" + name + " " + text + ": not a positive number"};
+    return Error{Errc::kInvalidInput,
+                 "--" + name + " " + text + ": expects " + positive_numbers<T>()};
   }
   number = *read;
   return {};

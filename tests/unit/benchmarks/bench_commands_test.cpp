@@ -80,8 +80,8 @@ TEST_F(BenchStepCommand, StepTakesAGpuAndWhereItsSumsAre) {
 TEST_F(BenchStepCommand, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--batches", "4"}, "did you mean '--batch'?"},
-      {{"--batch", "none"}, "--batch none: not a positive number"},
-      {{"--global-batch", "0"}, "--global-batch 0: not a positive number"},
+      {{"--batch", "none"}, "--batch none: expects a whole number from 1 to"},
+      {{"--global-batch", "0"}, "--global-batch 0: expects a whole number from 1 to"},
       {{"--model", "resnet21"}, "did you mean 'resnet20'?"},
       {{"--threads", "5000"}, "threads 5000 is not between 0 and 1024"},
       {{"--isa", "sse9"}, "isa 'sse9' is not known"},

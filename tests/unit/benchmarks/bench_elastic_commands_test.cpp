@@ -65,7 +65,7 @@ TEST_F(BenchElasticCommands, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"recovery", "--fault", "flood"}, "not one of kill, stop, vanish"},
       {{"detect", "--fault", "vanish"}, "not one of kill, stop, hang"},
-      {{"join", "--events", "0"}, "--events 0: not a positive number"},
+      {{"join", "--events", "0"}, "--events 0: expects a whole number from 1 to"},
       {{"recovery", "--workers", "1"}, "at least 2 are needed"},
       {{"goodput"}, "needs --trace FILE or --kill-every SECONDS"},
       {{"goodput", "--trace", "a", "--kill-every", "1"}, "needs --trace FILE or"},

@@ -84,7 +84,7 @@ TEST_F(BenchGroupCommands, BadUsageOfAllReduceIsOneLineAndNothingStarted) {
       {{"--backends", "nccl"}, "--backends nccl: not one of tcp, unix"},
       {{"--peers", "poll,poll"}, "--peers poll: named twice"},
       {{"--type", "fp64"}, "--type fp64: not fp32 or int32"},
-      {{"--rounds", "0"}, "--rounds 0: not a positive number"},
+      {{"--rounds", "0"}, "--rounds 0: expects a whole number from 1 to"},
       {{"--backends", "none", "--peers", "none"}, "nobody is left to measure"},
       {{"--out", "/nonexistent/file.jsonl"}, "--out /nonexistent/file.jsonl: not a file in"},
   };
@@ -110,7 +110,7 @@ TEST_F(BenchGroupCommands, ReformReceivesItsFlags) {
 TEST_F(BenchGroupCommands, BadUsageOfReformIsOneLineAndNothingStarted) {
   expect_refused("reform", {"--ranks", "1"}, "--ranks 1: not a number from 2 to 64");
   expect_refused("reform", {"--backend", "mpi"}, "--backend mpi: not tcp, unix or gloo");
-  expect_refused("reform", {"--kills", "none"}, "--kills none: not a positive number");
+  expect_refused("reform", {"--kills", "none"}, "--kills none: expects a whole number from 1 to");
 }
 
 TEST_F(BenchGroupCommands, RankCommandIsHiddenAndTakesItsWordsAsTheyAre) {

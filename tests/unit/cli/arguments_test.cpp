@@ -100,6 +100,21 @@ TEST(Arguments, EverySwitchCanBeSwitchedOff) {
   EXPECT_THAT(parsed({"--no-augment=false"}).settings, ElementsAre(Pair("augment", "true")));
 }
 
+TEST(Arguments, NumbersOutOfRangeAreToldTheRange) {
+  const CommandSpec command = {"demo", "", "", {{"port", "P", ""}, {"budget", "X", ""}}, {}, false};
+  const auto refusal = [&command](const std::string& flag, const std::string& text, auto number) {
+    const auto arguments = parse_arguments(command, {"--" + flag, text});
+    const Result<void> read = read_number(arguments.value(), flag, number);
+    return read.ok() ? std::to_string(number) : read.error().detail;
+  };
+  EXPECT_EQ(refusal("port", "80", std::uint16_t{}), "80");
+  for (const std::string text : {"70000", "0", "1e3", "-1", "many"}) {
+    EXPECT_EQ(refusal("port", text, std::uint16_t{}),
+              "--port " + text + ": expects a whole number from 1 to 65535");
+  }
+  EXPECT_EQ(refusal("budget", "0", 0.0), "--budget 0: expects a number above 0");
+}
+
 TEST(Arguments, HelpShowsUsageFlagsAndDefaults) {
   EXPECT_TRUE(parsed({"--help"}).help_asked);
   const std::string help = help_text(kCommand);
