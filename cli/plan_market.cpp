@@ -361,9 +361,13 @@ Result<MarketFile> parse_market(const std::string& text, const std::string& file
     file.offers.push_back(std::move(offer));
     return {};
   }));
-  const toml::table* const job = table["job"].as_table();
+  const toml::node* const job = table.get("job");
+  if (job != nullptr && !job->is_table()) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("{} line {}: write [job]", file_name, job->source().begin.line)};
+  }
   const toml::table none;
-  TRY(read_job(job != nullptr ? *job : none, file));
+  TRY(read_job(job != nullptr ? *job->as_table() : none, file));
   connect_zones(file);
   return file;
 }

@@ -347,6 +347,9 @@ TEST(MarketFile, FaultsHaveAPlace) {
   EXPECT_THAT(fault("[[offer]]\nhazard_by_hour = [1, 2]\n"), HasSubstr("24 numbers"));
   EXPECT_THAT(fault("[[offer]]\n[[offer]]\n"), HasSubstr("is there twice"));
   EXPECT_THAT(fault("offer = 1\n"), HasSubstr("write [[offer]]"));
+  EXPECT_THAT(fault("job = \"resnet20\"\n"), HasSubstr("m.toml line 1: write [job]"));
+  EXPECT_THAT(fault("[[zone]]\n[[job]]\nmodel = \"resnet20\"\n"),
+              HasSubstr("m.toml line 2: write [job]"));
   EXPECT_THAT(fault("priced = \"today\"\n"), HasSubstr("expects a date"));
   EXPECT_THAT(fault("[[zone]]\ntrace = \"none.csv\"\n"), HasSubstr("none.csv"));
   EXPECT_THAT(fault("a = [\n"), HasSubstr("m.toml line"));
