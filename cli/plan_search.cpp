@@ -251,9 +251,12 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   TRY_ASSIGN(const planner::Scenario scenario, read_scenario(arguments, report.scenario));
   std::size_t rows = kRows;
   TRY(read_number(arguments, "rows", rows));
-  double hour = 0;
-  TRY(read_number(arguments, "launch-hour", hour));
-  planned.job.clock_s = hour * kSecondsPerHour;
+  const std::string hour = arguments.option("launch-hour", "0");
+  const std::optional<double> hour_of_day = number_in<double>(hour, 0.0, 24.0);
+  if (!hour_of_day || *hour_of_day == 24) {
+    return bad("launch-hour", hour, "an hour of the day, from 0 to below 24");
+  }
+  planned.job.clock_s = *hour_of_day * kSecondsPerHour;
   report.job = planned.job_text;
   report.priced = planned.priced;
   report.calibrated = planned.calibrated;
@@ -311,7 +314,7 @@ std::vector<OptionSpec> plan_options() {
           {"min-workers", "N", "smallest number of workers (1)"},
           {"images", "N", "size of the training set, if --data does not say it"},
           {"images-per-second", "V", "speed of a worker of an offer with speed 1"},
-          {"launch-hour", "H", "hour of the day at which the job begins"},
+          {"launch-hour", "H", "hour of the day at which the job begins, from 0 to below 24 (0)"},
           {"price", "xF", "what if all prices were F times as high"},
           {"hazard", "xF", "what if servers were lost F times as often"},
           {"start-up", "xF | TIME", "what if servers took so long to start"},

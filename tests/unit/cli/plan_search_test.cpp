@@ -261,6 +261,10 @@ TEST_F(PlanTest, BadInputIsOneLineAndExitCode2) {
   EXPECT_THAT(line({"--budget", "", "--write", folder_ / "x.toml"}),
               HasSubstr("--budget has an empty value"));
   EXPECT_THAT(line({"--price", "2"}), HasSubstr("expects a factor such as x2"));
+  for (const char* hour : {"24", "-1", "1e18", "noon"}) {
+    EXPECT_THAT(line({"--launch-hour", hour}), HasSubstr("an hour of the day, from 0 to below 24"));
+  }
+  EXPECT_EQ(plan_with({"--launch-hour", "0", "--max-workers", "1"}), 0) << err();
   EXPECT_THAT(line({"--goal", "best"}), HasSubstr("cheapest or fastest"));
   EXPECT_THAT(line({"--probability", "1"}), HasSubstr("between 0 and 1"));
   EXPECT_THAT(line({"--min-workers", "9"}), HasSubstr("workers from 9 to 8"));
