@@ -1,7 +1,12 @@
 #include "cli/guarded_main.hpp"
 
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -12,13 +17,36 @@
 #include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::cli {
+namespace {
+
+/// Whether all that was printed is where standard output leads. If not, says why - but not to a
+/// reader that has seen enough, such as `head`.
+bool output_arrived() {
+  errno = 0;
+  const bool is_whole = std::cout.flush().good();
+  if (std::fflush(stdout) == 0 && is_whole) {
+    return true;
+  }
+  const int reason = errno;  // 0 where only an earlier write has failed
+  pollfd output = {STDOUT_FILENO, POLLOUT, 0};
+  const bool is_closed = reason == EPIPE || (::poll(&output, 1, 0) == 1 &&
+                                             (output.revents & (POLLERR | POLLHUP)) != 0);
+  if (!is_closed) {
+    std::cerr << "mayfly: standard output is not complete"
+              << (reason == 0 ? "" : std::string(": ") + std::strerror(reason)) << "\n";
+  }
+  return false;
+}
+
+}  // namespace
 
 int guarded_main(int argc, char** argv, int (*run)(const std::vector<std::string>& words)) {
   open_closed_standard_descriptors();
   ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
   ::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow any more: a full disk
   try {
-    return run({argv + 1, argv + argc});
+    const int code = run({argv + 1, argv + argc});
+    return output_arrived() || code != engine::kExitDone ? code : int{engine::kExitFailed};
   } catch (const std::filesystem::filesystem_error& failure) {
     // Of a path that somebody gave us: links in a circle, a file in the place of a folder.
     std::cerr << "mayfly: " << failure.path1().string() << ": " << failure.code().message() << "\n";

@@ -188,16 +188,15 @@ class StatusReader {
   std::optional<RemainingTime> rest_;
 };
 
-/// Repeats a first query that succeeded until the job has ended, or no coordinator answers for
-/// long.
+/// Repeats a first query that succeeded until the job has ended, no coordinator answers for long,
+/// or the output takes no more.
 int watch(StatusReader& reader, const ParsedArguments& arguments, Context& context) {
   const Result<Duration> interval = seconds_of(arguments, "interval", "1");
   if (!interval.ok()) {
     return context.complain(interval.error());
   }
   Duration silence{};
-  while (true) {
-    context.out.flush();
+  while (context.out.flush()) {
     context.services.pause(interval.value());
     const Result<std::string> text = reader.read();
     if (!text.ok()) {
@@ -219,6 +218,7 @@ int watch(StatusReader& reader, const ParsedArguments& arguments, Context& conte
     const bool in_place = context.out_is_terminal && !arguments.has("json");
     context.out << (in_place ? "\x1b[H\x1b[2J" : arguments.has("json") ? "" : "\n") << text.value();
   }
+  return kExitFailed;  // nobody reads it any more, or it has no room
 }
 
 }  // namespace

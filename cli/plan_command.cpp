@@ -15,12 +15,13 @@ namespace {
 
 int predict(const planner::Calibration& calibration, Context& context) {
   const planner::Predictor predictor(calibration);
-  for (std::string line; context.in != nullptr && std::getline(*context.in, line);) {
+  std::string line;
+  while (context.in != nullptr && context.out && std::getline(*context.in, line)) {
     if (!trimmed(line).empty()) {
       context.out << predictor.answer(line) << std::endl;  // an interactive asker waits for it
     }
   }
-  return kExitDone;
+  return context.out ? kExitDone : kExitFailed;
 }
 
 }  // namespace

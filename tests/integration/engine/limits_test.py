@@ -69,6 +69,26 @@ def file_size_limit():
     shutil.rmtree(folder)
 
 
+def lost_output():
+    """What could not be printed is no success; a reader that has gone is told nothing."""
+    long, short = ["train", "--help-all"], ["token"]
+    for words in (long, short):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([mayfly_run.BINARY] + words, stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+        lines = done.stderr.splitlines()
+        expect(done.returncode == 1 and len(lines) == 1 and "output is not complete" in lines[0],
+               f"full, {words}: exit code {done.returncode}, said {lines}")
+        expect(words == long or "No space left on device" in lines[0], lines)
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([mayfly_run.BINARY] + words, stdout=writer, stderr=subprocess.PIPE,
+                              text=True, timeout=60)
+        os.close(writer)
+        expect(done.returncode == 1 and done.stderr == "",
+               f"closed, {words}: exit code {done.returncode}, said {done.stderr}")
+
+
 def few_descriptors():
     """A job whose workers cannot all connect says why it does not begin."""
     run = started_by_shell("ulimit -n 24", JOB + ["--workers", "8"])
@@ -144,6 +164,7 @@ if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({
         "closed_descriptors": closed_descriptors,
         "file_size_limit": file_size_limit,
+        "lost_output": lost_output,
         "few_descriptors": few_descriptors,
         "pipes_and_loops": pipes_and_loops,
         "names_and_addresses": names_and_addresses,

@@ -138,6 +138,19 @@ TEST_F(OperatorTest, StatusWatchesUntilTheJobEnds) {
   EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch", "--interval", "never"}), 2);
 }
 
+TEST_F(OperatorTest, StatusIsNotWatchedForAReaderThatIsGone) {
+  int looks = 0;
+  context_.services.send_command = [&](const std::string&, ByteSpan, const elastic::Command&,
+                                       Duration) -> Result<elastic::CommandReply> {
+    out_.setstate(++looks == 3 ? std::ios::badbit : std::ios::goodbit);
+    return elastic::CommandReply{true, R"({"step":1})"};
+  };
+  context_.services.pause = [](Duration) {};
+  EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch"}), 1);
+  EXPECT_EQ(looks, 3);
+  EXPECT_EQ(err(), "");
+}
+
 TEST_F(OperatorTest, StatusWatchesOnWhileTheCoordinatorIsStartedAgain) {
   int looks = 0;
   std::vector<std::string> asked;
