@@ -30,6 +30,11 @@ Result<Page> open_page(const PagePlace& place, FollowedRuns runs) {
   if (!is_loopback(page.endpoint.host)) {
     page.warning = "the page can be reached from other hosts at " + to_string(page.endpoint) +
                    ", unencrypted; only with its key";
+  } else if (!is_loopback(place.listen.host) && place.listen.host.find(':') == std::string::npos &&
+             place.listen.host != "localhost") {
+    page.warning = place.listen.host + " is " + page.endpoint.host +
+                   " on this host, so only this host can reach the page; for others name an "
+                   "address, or 0.0.0.0";
   }
   const std::string shown = !place.host_name.empty()          ? place.host_name
                             : is_wildcard(page.endpoint.host) ? default_address()

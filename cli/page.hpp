@@ -26,7 +26,8 @@ struct Page {
   std::unique_ptr<observe::Server> server;  ///< it listens; run() serves
   Endpoint endpoint;
   std::string address;  ///< for a browser, with the key
-  std::string warning;  ///< for the user; empty if only this host can reach the page
+  std::string
+      warning;  ///< for the user: who can reach the page, if that may not be meant; or empty
 };
 
 /// kIo with the address and the reason, for example that the port is in use.

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "base/net/sockets.hpp"
+#include "cli/page.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -46,6 +47,18 @@ TEST_F(CliTest, DashboardRefusesAPortInUse) {
   EXPECT_EQ(run({"dashboard", run_in(folder), "--port", port}), kExitFailed);
   EXPECT_THAT(err(), HasSubstr(port));
   EXPECT_EQ(run({"dashboard", run_in(folder), "--port", "many"}), kExitUsage);
+}
+
+TEST(Page, SaysWhoCanReachIt) {
+  const auto warning = [](const std::string& host) {
+    const Result<Page> page = open_page({.listen = {host, 0}, .host_name = "", .key = "k"}, {});
+    return page.ok() ? page.value().warning : page.error().detail;
+  };
+  EXPECT_EQ(warning("127.0.0.1"), "");
+  EXPECT_EQ(warning("localhost"), "");
+  EXPECT_THAT(warning("0.0.0.0"), HasSubstr("can be reached from other hosts"));
+  EXPECT_THAT(warning("127.1"), HasSubstr("127.1 is 127.0.0.1 on this host, so only this host"))
+      << "as the host's own name in many an /etc/hosts";
 }
 
 }  // namespace
