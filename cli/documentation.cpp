@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "cli/cli.hpp"
 #include "engine/job/job.hpp"
 
@@ -81,11 +82,6 @@ std::string manual_flags(const std::vector<FlagDescription>& flags) {
   return text;
 }
 
-/// In single quotes, for a shell.
-std::string in_quotes(const std::string& text) {
-  return "'" + replaced(text, "'", "'\\''") + "'";
-}
-
 std::string joined_names(const DocumentedCommand& command) {
   std::string names;
   for (const FlagDescription& flag : command.flags) {
@@ -112,7 +108,7 @@ std::string zsh_flag(const FlagDescription& flag) {
                             : is_number      ? ":" + type + ": "
                                              : ":" + type + ":_files";
   const std::string sign = type.empty() ? "" : type == "BOOL" ? "=-" : "=";
-  return in_quotes(flag.name + sign + "[" + help + "]" + value);
+  return shell_quoted(flag.name + sign + "[" + help + "]" + value);
 }
 
 Result<void> write(const std::string& folder, const std::string& file, const std::string& text) {
@@ -205,8 +201,9 @@ std::string bash_completion(const std::vector<DocumentedCommand>& commands) {
   std::string cases;
   for (const DocumentedCommand& command : commands) {
     names += (names.empty() ? "" : " ") + command.name;
-    cases += fmt::format("    {}) choices={} flags={} ;;\n", command.name,
-                         in_quotes(joined_choices(command)), in_quotes(joined_names(command)));
+    cases +=
+        fmt::format("    {}) choices={} flags={} ;;\n", command.name,
+                    shell_quoted(joined_choices(command)), shell_quoted(joined_names(command)));
   }
   return fmt::format(
       R"(# Completion of mayfly's commands and flags; written by `mayfly documentation`.
@@ -237,21 +234,21 @@ _mayfly() {{
 
 complete -o default -F _mayfly mayfly  # where nothing of this fits: names of files
 )",
-      in_quotes(names), cases);
+      shell_quoted(names), cases);
 }
 
 std::string zsh_completion(const std::vector<DocumentedCommand>& commands) {
   std::string list;
   std::string cases;
   for (const DocumentedCommand& command : commands) {
-    list += "    " + in_quotes(command.name + ":" + command.help) + "\n";
+    list += "    " + shell_quoted(command.name + ":" + command.help) + "\n";
     cases += "    " + command.name + ")\n      _arguments";
     for (const FlagDescription& flag : command.flags) {
       cases += " \\\n        " + zsh_flag(flag);
     }
     if (!command.choices.empty()) {
       cases += " \\\n        " +
-               in_quotes("1:" + std::string("argument:(") + joined_choices(command) + ")");
+               shell_quoted("1:" + std::string("argument:(") + joined_choices(command) + ")");
     }
     cases += " \\\n        '*:argument:_files'\n      ;;\n";
   }
