@@ -229,7 +229,8 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
   additions.emplace_back(kLauncherPidVariable, std::to_string(::getpid()));
   pid_t pid = 0;
   int failure = 0;
-  spawner_.run_and_wait([&] { failure = plan.start(argv, merged_environment(additions), pid); });
+  spawner_.run_and_wait(
+      [&] { failure = plan.start(argv, merged_environment(additions, options_.without), pid); });
   if (failure != 0) {
     const Errc code = failure == ENOENT ? Errc::kNotFound : Errc::kIo;
     const std::string log_part = log_path.empty() ? "" : " (log " + log_path + ")";

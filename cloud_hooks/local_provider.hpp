@@ -22,6 +22,8 @@ struct LocalProviderOptions {
   std::string log_dir;
   /// Variables that are added to, or replace those of, this process's environment for every server.
   std::vector<std::pair<std::string, std::string>> environment;
+  /// Variables of this process's environment that the servers do not get.
+  std::vector<std::string> without;
 };
 
 class LocalProvider final : public Provider {

@@ -25,7 +25,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// In the child, between fork and exec. The parent had one thread, so that no lock is held here.
 [[noreturn]] void become(const std::vector<char*>& words, const Environment& environment,
-                         const char* log, pid_t parent) {
+                         const std::vector<std::string>& without, const char* log, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // what mpirun passes on to its ranks
   if (::getppid() != parent) {
@@ -38,6 +38,9 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
     ::_exit(1);
   }
   ::closefrom(3);
+  for (const std::string& name : without) {
+    ::unsetenv(name.c_str());
+  }
   for (const auto& [name, value] : environment) {
     ::setenv(name.c_str(), value.c_str(), 1);
   }
@@ -53,7 +56,8 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 }  // namespace
 
 Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& words,
-                                         const Environment& environment, const std::string& log) {
+                                         const Environment& environment, const std::string& log,
+                                         const std::vector<std::string>& without) {
   std::vector<std::string> copies = words;
   std::vector<char*> pointers;
   pointers.reserve(copies.size() + 1);
@@ -67,7 +71,7 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& words,
     return Error{Errc::kIo, "cannot start " + words[0] + ": " + std::strerror(errno)};
   }
   if (pid == 0) {
-    become(pointers, environment, log.c_str(), parent);
+    become(pointers, environment, without, log.c_str(), parent);
   }
   ::setpgid(pid, pid);  // in both processes, as either may be first
   return ChildProcess(pid);

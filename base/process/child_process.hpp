@@ -15,12 +15,13 @@ namespace mayfly {
 /// the process when ours dies.
 class ChildProcess {
  public:
-  /// Starts `words` (the first is a path or found in PATH) with additions to our environment,
-  /// nothing on standard input and both outputs appended to the file `log`. Only for programs
-  /// with one thread. kIo if it cannot be started.
+  /// Starts `words` (the first is a path or found in PATH) with additions to our environment and
+  /// without the variables named in `without`, nothing on standard input and both outputs appended
+  /// to the file `log`. Only for programs with one thread. kIo if it cannot be started.
   static Result<ChildProcess> start(
       const std::vector<std::string>& words,
-      const std::vector<std::pair<std::string, std::string>>& environment, const std::string& log);
+      const std::vector<std::pair<std::string, std::string>>& environment, const std::string& log,
+      const std::vector<std::string>& without = {});
 
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;

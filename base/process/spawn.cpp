@@ -40,7 +40,8 @@ struct SpawnPlan::Attributes {
 };
 
 std::vector<std::string> merged_environment(
-    const std::vector<std::pair<std::string, std::string>>& additions) {
+    const std::vector<std::pair<std::string, std::string>>& additions,
+    const std::vector<std::string>& without) {
   std::map<std::string, std::string> merged;
   for (char** entry = ::environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -48,6 +49,9 @@ std::vector<std::string> merged_environment(
     if (equals != std::string::npos) {
       merged[text.substr(0, equals)] = text.substr(equals + 1);
     }
+  }
+  for (const std::string& name : without) {
+    merged.erase(name);
   }
   for (const auto& [name, value] : additions) {
     merged[name] = value;

@@ -17,9 +17,10 @@
 namespace mayfly {
 
 /// This process's environment as lines "NAME=value", with additions, which replace variables of the
-/// same name. Sorted by name.
+/// same name, and without the variables named in `without`. Sorted by name.
 [[nodiscard]] std::vector<std::string> merged_environment(
-    const std::vector<std::pair<std::string, std::string>>& additions);
+    const std::vector<std::pair<std::string, std::string>>& additions,
+    const std::vector<std::string>& without = {});
 
 /// The descriptors that a program gets; it inherits no others, no signal is blocked, and all
 /// signals have their default handling. One thread at a time.

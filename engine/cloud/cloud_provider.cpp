@@ -29,6 +29,7 @@
 #include "cloud_hooks/slurm/slurm_provider.hpp"
 #include "engine/cloud/hosts.hpp"
 #include "engine/config/cloud_offers.hpp"
+#include "engine/config/setting_variables.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -79,6 +80,7 @@ Made make_local(const JobConfig& config, std::vector<std::string> argv) {
   cloud_hooks::LocalProviderOptions options;
   options.argv = std::move(argv);
   options.log_dir = logs_of(config);
+  options.without = setting_variables();
   return std::unique_ptr<Provider>(
       std::make_unique<cloud_hooks::LocalProvider>(std::move(options)));
 }

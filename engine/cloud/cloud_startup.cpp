@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
+#include "engine/config/setting_variables.hpp"
 #include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
@@ -73,7 +74,7 @@ export MAYFLY_SERVER="$name"
 /// fetch().
 constexpr const char* kStart = R"(# What the servers of this job run once they have checked it.
 set -eu
-fetch bundle {bundle_sha256}
+{unset}fetch bundle {bundle_sha256}
 tar -xzf bundle
 rm bundle
 printf '%s\n' "$token" >token
@@ -189,6 +190,19 @@ bool is_machine_of_a_cloud(const JobConfig& config) {
   return config.cloud_provider == "gce" || config.cloud_provider == "ec2";
 }
 
+/// A line of the script: Slurm, and programs that start servers on this host, pass our environment
+/// on, which would win over the settings that the workers are told. MAYFLY_SERVER is not for us to
+/// unset, because a provider says with it what the worker runs on. A shell has no names with
+/// dashes.
+std::string unset_settings() {
+  std::string line;
+  for (const std::string& name : setting_variables()) {
+    const bool stays = name == "MAYFLY_SERVER" || name.find('-') != std::string::npos;
+    line += stays ? "" : " " + name;
+  }
+  return line.empty() ? line : "unset" + line + "\n";
+}
+
 Result<std::string> users_script(const JobConfig& config) {
   Result<std::string> text = read_text_file(config.cloud_startup, kStartupBytesMax);
   if (!text.ok()) {
@@ -242,10 +256,10 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
   return fmt::format(
       "#!/bin/sh\n"
       "# Starts a worker; for machines that see the same files as the coordinator.\n"
-      "exec {} worker --config {} --coordinator {} --token-file {} --bind-host {} {}\n",
-      shell_quoted(own_program()), shell_quoted(absolute(config.run_dir) + "/config.toml"),
-      shell_quoted(coordinators), shell_quoted(absolute(config.token_file)), host,
-      worker_words(config));
+      "{}exec {} worker --config {} --coordinator {} --token-file {} --bind-host {} {}\n",
+      unset_settings(), shell_quoted(own_program()),
+      shell_quoted(absolute(config.run_dir) + "/config.toml"), shell_quoted(coordinators),
+      shell_quoted(absolute(config.token_file)), host, worker_words(config));
 }
 
 Result<std::string> served_start(const JobConfig& config, const std::string& coordinators,
@@ -265,7 +279,8 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
   const bool is_gce = config.cloud_provider == "gce";
   const bool is_ec2 = config.cloud_provider == "ec2";
   const bool is_slurm = config.cloud_provider == "slurm";
-  return filled(kStart, {{"{bundle_sha256}", bundle_sha256},
+  return filled(kStart, {{"{unset}", unset_settings()},
+                         {"{bundle_sha256}", bundle_sha256},
                          {"{name}", is_gce   ? kNameOnGce
                                     : is_ec2 ? kNameOnEc2
                                              : ""},

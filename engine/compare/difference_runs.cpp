@@ -14,6 +14,7 @@
 #include "engine/cloud/hosts.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/config/ps_settings.hpp"
+#include "engine/config/setting_variables.hpp"
 #include "engine/faults/injection_plan.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/run/record_json.hpp"
@@ -159,7 +160,8 @@ class DifferenceRuns {
           own_program(), "train", "--quiet", "--config", options_.folder + "/job.toml",
           "--run-dir",   run_dir};
       append_job(words, false, cell.settings);
-      TRY_ASSIGN(ChildProcess job, ChildProcess::start(words, {}, run_dir + ".log"));
+      TRY_ASSIGN(ChildProcess job,
+                 ChildProcess::start(words, {}, run_dir + ".log", setting_variables()));
       jobs.push_back(std::move(job));
       run_dirs.push_back(run_dir);
     }

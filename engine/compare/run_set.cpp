@@ -1,7 +1,6 @@
 #include "engine/compare/run_set.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/process/child_process.hpp"
 #include "base/try_assign.hpp"
+#include "engine/config/setting_variables.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/member_record.hpp"
@@ -25,19 +25,6 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kSummaryBytesMax = std::size_t{1} << 30;
-/// Runs have the settings of their comparison alone, today and when it goes on tomorrow: a command
-/// that starts a program without those that our environment has for a job.
-std::vector<std::string> without_settings() {
-  std::vector<std::string> words = {"/usr/bin/env"};
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view variable(*entry);
-    if (variable.starts_with("MAYFLY_")) {
-      words.insert(words.end(), {"-u", std::string(variable.substr(0, variable.find('=')))});
-    }
-  }
-  return words;
-}
-
 constexpr std::size_t kLossPoints = 60;  // enough for a chart; run directories have every step
 
 void add_shard(RunResult& result, const ShardRecord& shard) {
@@ -273,10 +260,10 @@ std::string RunSet::free_run_dir(const std::string& id) const {
 Result<RunResult> RunSet::start(const CompareCell& cell) const {
   const std::string run_dir = free_run_dir(cell.id);
   const std::string log = run_dir + ".log";
-  std::vector<std::string> words = without_settings();
-  words.insert(words.end(), {own_program(), "train", "--quiet", "--run-dir", run_dir});
+  std::vector<std::string> words = {own_program(), "train", "--quiet", "--run-dir", run_dir};
   append_job(words, false, cell.settings);
-  TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log));
+  // It has the settings of the comparison alone, today and when that goes on tomorrow.
+  TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log, setting_variables()));
   while (!child.wait_until(monotonic_now() + kPollInterval)) {
   }
   Result<RunResult> result = read_run_result(run_dir, cell.size);

@@ -15,6 +15,7 @@
 #include "base/process/child_process.hpp"
 #include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
+#include "engine/config/setting_variables.hpp"
 #include "engine/launch/program_command.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/signal_watcher.hpp"
@@ -60,7 +61,8 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
       listener_(listener),
       plan_(std::move(chaos)),
       chaos_(plan_.begin(), plan_.end()),
-      on_poll_(std::move(on_poll)) {
+      on_poll_(std::move(on_poll)),
+      provider_({{}, {}, {}, setting_variables()}) {
   // A job of one machine must not listen where other machines, perhaps on the internet, reach it.
   if (requested_.bind_host == kAutoHost) {
     requested_.bind_host = kLoopbackHost;  // no worker of another host is expected
@@ -129,8 +131,8 @@ Result<void> LocalLauncher::start_all() {
   return {};
 }
 
-/// Each worker reads the run directory's config.toml, not our command line: a worker that starts an
-/// hour later must compute by the settings that the job began with.
+/// Each worker reads the run directory's config.toml, not our command line or environment: a worker
+/// that starts an hour later must compute by the settings that the job began with.
 Result<void> LocalLauncher::start_worker() {
   const auto number = static_cast<std::uint32_t>(workers_.size());
   std::vector<std::string> argv;

@@ -58,6 +58,18 @@ def own_words_win():
     remove(job)
 
 
+def flags_beat_the_environment():
+    """Also in the processes that a command starts, which have its environment."""
+    wanted = undisturbed()
+    os.environ.update(MAYFLY_LR="0.2", MAYFLY_THREADS="2", MAYFLY_RUN_DIR="/nonexistent/run")
+    run = Run(JOB + ["--workers", "2", "--threads", "1"])
+    expect(run.finish()["final_digest"] == wanted, "other bits")
+    run.remove()
+    servers = cluster(2, ["--threads", "1", "--cloud-provider", "local"])
+    expect(servers.run.finish()["final_digest"] == wanted, "other bits on servers")
+    remove(servers)
+
+
 def servers_are_told():
     """A parameter server and its workers; a step has as many slices as the coordinator says."""
     servers = ["--sync", "bsp", "--ps", "1", "--shards", "2"]
@@ -120,5 +132,5 @@ def wrong_ones_are_told():
 
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({test.__name__: test for test in [
-        told_by_the_coordinator, own_words_win, servers_are_told, resumed_by_the_coordinator,
-        wrong_ones_are_told]}))
+        told_by_the_coordinator, own_words_win, flags_beat_the_environment, servers_are_told,
+        resumed_by_the_coordinator, wrong_ones_are_told]}))

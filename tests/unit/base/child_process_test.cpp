@@ -1,6 +1,7 @@
 #include "base/process/child_process.hpp"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -21,6 +22,18 @@ TEST(ChildProcess, RunsWithItsEnvironmentAndLog) {
           .value();
   EXPECT_TRUE(child.wait_until(child_deadline()));
   EXPECT_EQ(last_line_of(log), "hi");
+}
+
+TEST(ChildProcess, HasNoVariablesThatAreTakenOut) {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  ::setenv("CHILD_TEST_OUT", "a", 1);
+  ChildProcess child =
+      ChildProcess::start({"sh", "-c", "echo ${CHILD_TEST_OUT-none}"}, {}, log, {"CHILD_TEST_OUT"})
+          .value();
+  EXPECT_TRUE(child.wait_until(child_deadline()));
+  EXPECT_EQ(last_line_of(log), "none");
+  EXPECT_STREQ(::getenv("CHILD_TEST_OUT"), "a") << "ours is as it was";
 }
 
 TEST(ChildProcess, ProgramThatIsNotThereSaysSoInTheLog) {

@@ -55,6 +55,15 @@ TEST(MergedEnvironment, AdditionsReplaceWhatHasTheirNameAndNothingElse) {
   EXPECT_TRUE(std::is_sorted(lines.begin(), lines.end()));
 }
 
+TEST(MergedEnvironment, IsWithoutWhatIsTakenOutUnlessItIsAdded) {
+  ::setenv("SPAWN_TEST_OUT", "a", 1);
+  ::setenv("SPAWN_TEST_BACK", "a", 1);
+  const std::vector<std::string> lines = merged_environment(
+      {{"SPAWN_TEST_BACK", "b"}}, {"SPAWN_TEST_OUT", "SPAWN_TEST_BACK", "SPAWN_TEST_NOWHERE"});
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "SPAWN_TEST_OUT=a"), 0);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "SPAWN_TEST_BACK=b"), 1);
+}
+
 TEST_F(SpawnPlanTest, AProgramGetsThePlannedDescriptorsAndNoOther) {
   const UniqueFd inheritable(::open("/dev/null", O_RDONLY));  // without close-on-exec
   ASSERT_GT(inheritable.get(), 2);

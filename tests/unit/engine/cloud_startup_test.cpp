@@ -146,6 +146,19 @@ TEST(CloudStartup, WithoutABundleACloudNeedsAScriptAndOthersSeeOurFiles) {
   EXPECT_FALSE(holds(text, "secret"));
 }
 
+TEST(CloudStartup, OurEnvironmentIsNotTheWorkers) {
+  ::setenv("MAYFLY_LR", "0.2", 1);
+  ::setenv("MAYFLY_SERVER", "node1", 1);
+  const std::string seen = startup_text(config_for("slurm"), "10.0.0.2:1", "secret").value();
+  const std::string served = served_start(config_for("slurm"), "10.0.0.2:1", "5a").value();
+  ::unsetenv("MAYFLY_LR");
+  ::unsetenv("MAYFLY_SERVER");
+  for (const std::string& text : {seen, served}) {
+    EXPECT_EQ(complaint_about(text), "");
+    EXPECT_TRUE(holds(text, "unset MAYFLY_LR\n")) << text;
+  }
+}
+
 TEST(CloudStartup, AProgramOfTheUsersEndsTheArgumentsOfAWorker) {
   JobConfig config = config_for("gce");
   config.cloud_program = "'python3' 'train.py'";

@@ -2,16 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <set>
 
 #include "engine/config/ps_settings.hpp"
+#include "engine/config/setting_variables.hpp"
 
 namespace mayfly::engine {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 std::string error_of(const Result<void>& result) {
   return result.ok() ? std::string("(no error)") : result.error().detail;
@@ -218,6 +221,17 @@ TEST(Environment, ReservedNamesAreLeftAloneAndOthersAreErrors) {
   const std::string error = error_of(apply_environment(config, {{"MAYFLY_WORKER", "3"}}));
   EXPECT_THAT(error, HasSubstr("environment MAYFLY_WORKER"));
   EXPECT_THAT(error, HasSubstr("did you mean 'workers'?"));
+}
+
+TEST(Environment, OfSettingsIsKnownByName) {
+  ::setenv("MAYFLY_LR", "0.2", 1);
+  ::setenv("MAYFLY_Seed", "2", 1);
+  ::setenv("MAYFLY_TEST_OF_NAMES", "1", 1);
+  const std::vector<std::string> names = setting_variables();
+  for (const char* name : {"MAYFLY_LR", "MAYFLY_Seed", "MAYFLY_TEST_OF_NAMES"}) {
+    ::unsetenv(name);
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("MAYFLY_LR", "MAYFLY_Seed"));
 }
 
 TEST(ApplySetting, TakesNoTextThatTheRecordsCannotHold) {
