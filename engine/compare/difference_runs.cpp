@@ -157,7 +157,7 @@ class DifferenceRuns {
       const std::string run_dir =
           fmt::format("{}/{}-{}-{}", options_.folder, round, letter(cell.cell), i + 1);
       std::vector<std::string> words = {
-          own_program(), "train", "--quiet", "--config", options_.folder + "/job.toml",
+          "/proc/self/exe", "train", "--quiet", "--config", options_.folder + "/job.toml",
           "--run-dir",   run_dir};
       append_job(words, false, cell.settings);
       TRY_ASSIGN(ChildProcess job,

@@ -260,7 +260,8 @@ std::string RunSet::free_run_dir(const std::string& id) const {
 Result<RunResult> RunSet::start(const CompareCell& cell) const {
   const std::string run_dir = free_run_dir(cell.id);
   const std::string log = run_dir + ".log";
-  std::vector<std::string> words = {own_program(), "train", "--quiet", "--run-dir", run_dir};
+  // This very program, also if it was built anew meanwhile, which would compare two of them.
+  std::vector<std::string> words = {"/proc/self/exe", "train", "--quiet", "--run-dir", run_dir};
   append_job(words, false, cell.settings);
   // It has the settings of the comparison alone, today and when that goes on tomorrow.
   TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log, setting_variables()));
