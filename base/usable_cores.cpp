@@ -2,14 +2,53 @@
 
 #include <sched.h>
 
-namespace mayfly {
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <thread>
 
-std::uint32_t usable_cores() {
+#include "base/control_group.hpp"
+
+namespace mayfly {
+namespace {
+
+/// Cores that are busy for `quota` of each `period`, at least one; no limit without both, as for
+/// the quotas "max" and "-1".
+std::uint32_t cores_in(std::string_view quota, std::string_view period) {
+  const std::uint64_t busy = leading_number(quota).value_or(0);
+  const std::uint64_t whole = leading_number(period).value_or(0);
+  const std::uint64_t cores = busy == 0 || whole == 0 ? UINT32_MAX : (busy - 1) / whole + 1;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(cores, UINT32_MAX));
+}
+
+std::uint32_t cores_by_groups() {
+  std::uint32_t least = UINT32_MAX;
+  for (const std::string& group : control_groups()) {
+    const std::string limit = content_of_kernel_file(group + "/cpu.max");
+    const std::size_t blank = std::min(limit.find(' '), limit.size());
+    least = std::min(least, cores_in(limit, std::string_view(limit).substr(blank)));
+  }
+  for (const std::string& group : control_groups("cpu")) {
+    least = std::min(least, cores_in(content_of_kernel_file(group + "/cpu.cfs_quota_us"),
+                                     content_of_kernel_file(group + "/cpu.cfs_period_us")));
+  }
+  return least;
+}
+
+/// A mask of more processors than the type has is an error.
+std::uint32_t cores_by_mask() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   return ::sched_getaffinity(0, sizeof cores, &cores) == 0
              ? static_cast<std::uint32_t>(CPU_COUNT(&cores))
-             : 0;
+             : std::thread::hardware_concurrency();
+}
+
+}  // namespace
+
+std::uint32_t usable_cores() {
+  static const std::uint32_t kByGroups = cores_by_groups();
+  return std::min(cores_by_mask(), kByGroups);
 }
 
 }  // namespace mayfly

@@ -14,6 +14,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/usable_cores.hpp"
 #include "datasets/jpeg.hpp"
 
 namespace mayfly::datasets {
@@ -186,8 +187,8 @@ bool can_skip(const Error& problem) {
 Problem measure_all(const std::string& source, bool skip_corrupt, EncodedImages& images) {
   std::atomic<std::size_t> next{0};
   std::vector<std::pair<std::size_t, Problem>> found;
-  const std::size_t count = std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()),
-                                                  images.size() / kChunk + 1);
+  const std::size_t count =
+      std::min<std::size_t>(std::max(1U, usable_cores()), images.size() / kChunk + 1);
   found.resize(count, {images.size(), Problem()});
   const auto work = [&](std::pair<std::size_t, Problem>& first) {
     Bytes buffer;

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 #include "base/file.hpp"
 #include "base/process/child_process.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
+#include "base/usable_cores.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/cloud/hosts.hpp"
 #include "engine/compare/run_set.hpp"
@@ -158,7 +158,7 @@ class DifferenceRuns {
           fmt::format("{}/{}-{}-{}", options_.folder, round, letter(cell.cell), i + 1);
       std::vector<std::string> words = {
           "/proc/self/exe", "train", "--quiet", "--config", options_.folder + "/job.toml",
-          "--run-dir",   run_dir};
+          "--run-dir",      run_dir};
       append_job(words, false, cell.settings);
       TRY_ASSIGN(ChildProcess job,
                  ChildProcess::start(words, {}, run_dir + ".log", setting_variables()));
@@ -334,7 +334,7 @@ int run_difference_profile(const DifferenceOptions& options) {
   }
   if (usual.job.threads == 0 && usual.one_host.empty()) {
     // A lone worker must not take the others' cores.
-    usual.job.threads = std::max(1U, std::thread::hardware_concurrency() / usual.job.workers);
+    usual.job.threads = std::max(1U, usable_cores() / usual.job.workers);
   }
   Result<std::vector<DifferenceCell>> cells = difference_cells(usual);
   if (!cells.ok()) {

@@ -28,6 +28,7 @@
 #include "base/parse.hpp"
 #include "base/process/ancestors.hpp"
 #include "base/process/spawn.hpp"
+#include "base/usable_cores.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/derived_settings.hpp"
@@ -219,9 +220,9 @@ JobConfig config_of(const LaunchedBy& self, const JobConfig& requested) {
     config.run_dir = fmt::format("runs/{}-{}", config.model, self.job);
   }
   if (config.threads == 0) {
-    const std::uint32_t cores = std::thread::hardware_concurrency();
-    config.threads =
-        uses_cuda(config.device) ? 1 : std::max(1U, cores / std::max(1U, self.local_size));
+    // A rank that its launcher has bound to cores of its own must not divide them again.
+    const std::uint32_t share = std::thread::hardware_concurrency() / std::max(1U, self.local_size);
+    config.threads = uses_cuda(config.device) ? 1 : std::max(1U, std::min(share, usable_cores()));
   }
   return config;
 }

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <thread>
 
+#include "base/usable_cores.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/run/run_directory.hpp"
@@ -42,8 +42,7 @@ void resolve_defaults(JobConfig& config) {
   }
   if (config.threads == 0) {
     const std::uint32_t workers = std::max(1U, config.workers);
-    config.threads =
-        uses_cuda(config.device) ? 1 : std::max(1U, std::thread::hardware_concurrency() / workers);
+    config.threads = uses_cuda(config.device) ? 1 : std::max(1U, usable_cores() / workers);
   }
 }
 

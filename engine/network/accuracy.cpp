@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/usable_cores.hpp"
 #include "datasets/loader.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 
@@ -56,8 +57,7 @@ Result<Accuracy> measure_accuracy(const nn::Model& model, const nn::ModelState& 
   const std::size_t samples = data.test->size();
   SharedWork work{model, state, data, {}, {}};
   work.results.resize((samples + kBatch - 1) / kBatch);
-  const std::uint32_t count =
-      threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+  const std::uint32_t count = threads > 0 ? threads : std::max(1U, usable_cores());
   std::vector<Result<void>> outcomes(count);
   std::vector<std::thread> pool;
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
-#include <thread>
 
 #include "base/check.hpp"
 #include "base/digest.hpp"
@@ -18,6 +17,7 @@
 #include "base/log.hpp"
 #include "base/parse.hpp"
 #include "base/try_assign.hpp"
+#include "base/usable_cores.hpp"
 #include "cloud_hooks/local_provider.hpp"
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "datasets/prepared_store.hpp"
@@ -57,12 +57,12 @@ std::uint32_t compute_threads(const JobConfig& config) {
   if (uses_cuda(config.device)) {
     return 1;
   }
-  return config.threads > 0 ? config.threads : std::max(1U, std::thread::hardware_concurrency());
+  return config.threads > 0 ? config.threads : std::max(1U, usable_cores());
 }
 
 /// A GPU leaves the cores of its worker's share to the threads that decode images for it.
 std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
-  const std::uint32_t share = std::thread::hardware_concurrency() / std::max(1U, config.workers);
+  const std::uint32_t share = usable_cores() / std::max(1U, config.workers);
   return uses_cuda(config.device) ? std::max(1U, share) : compute_threads;
 }
 

@@ -1,0 +1,47 @@
+#include "base/usable_cores.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <thread>
+
+#include "base/control_group.hpp"
+
+namespace mayfly {
+namespace {
+
+TEST(UsableCores, AreThoseOfTheThreadsMask) {
+  EXPECT_GE(usable_cores(), 1u);
+  EXPECT_LE(usable_cores(), std::thread::hardware_concurrency());
+  std::thread([] {
+    cpu_set_t mask;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof mask, &mask), 0);
+    int core = 0;
+    while (!CPU_ISSET(core, &mask)) {
+      ++core;
+    }
+    CPU_ZERO(&mask);
+    CPU_SET(core, &mask);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof mask, &mask), 0);
+    EXPECT_EQ(usable_cores(), 1u);
+  }).join();
+}
+
+TEST(ControlGroups, EndWithTheOutermost) {
+  for (const auto& groups : {control_groups(), control_groups("cpu"), control_groups("memory")}) {
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      EXPECT_LT(groups[i].size(), groups[i - 1].size());
+    }
+  }
+  EXPECT_TRUE(control_groups("no-such-controller").empty());
+}
+
+TEST(LeadingNumber, IsNoneInTheWordForNoLimit) {
+  EXPECT_EQ(leading_number(" 150000\n"), 150'000u);
+  EXPECT_FALSE(leading_number("max 100000"));
+  EXPECT_FALSE(leading_number("-1\n"));
+  EXPECT_FALSE(leading_number(""));
+}
+
+}  // namespace
+}  // namespace mayfly
