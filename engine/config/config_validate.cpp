@@ -224,8 +224,33 @@ Complaint check_coordinators(const JobConfig& c) {
     return "coordinator names " + std::to_string(endpoints.size()) + " of them, at most " +
            std::to_string(elastic::kEndpointsMax);
   }
-  return unless(c.coordinator_timeout > 0,
-                "coordinator_timeout " + shown(c.coordinator_timeout) + " must be above 0 seconds");
+  return std::nullopt;
+}
+
+/// Each becomes whole nanoseconds, of which 64 bits hold 292 years: "never" is a number, too.
+Complaint check_times(const JobConfig& c) {
+  struct Time {
+    const char* name;
+    double value;
+    bool may_be_none;
+    double most;
+    const char* unit;
+  };
+  for (const Time& time :
+       {Time{"coordinator_timeout", c.coordinator_timeout, false, 1e9, "seconds"},
+        Time{"min_workers_timeout", c.min_workers_timeout, false, 1e9, "seconds"},
+        Time{"evict_stragglers_after", c.evict_stragglers_after, true, 1e9, "seconds"},
+        Time{"checkpoint_minutes", c.checkpoint_minutes, true, 1e7, "minutes"},
+        Time{"cloud_lifetime_hours", c.cloud_lifetime_hours, true, 1e5, "hours"},
+        Time{"cloud_back_to_spot", c.cloud_back_to_spot, true, 1e9, "seconds"}}) {
+    const bool is_enough = time.value > 0 || (time.may_be_none && time.value == 0);
+    if (!is_enough || !(time.value <= time.most)) {
+      return std::string(time.name) + " " + shown(time.value) + " is not " +
+             (time.may_be_none ? "between 0 and " : "above 0 and at most ") + shown(time.most) +
+             " " + time.unit;
+    }
+  }
+  return std::nullopt;
 }
 
 Complaint check_workers(const JobConfig& c) {
@@ -237,23 +262,18 @@ Complaint check_workers(const JobConfig& c) {
     return "min_workers " + std::to_string(c.min_workers) + " is not between 1 and " +
            std::to_string(elastic::kMembersMax);
   }
-  if (!(c.min_workers_timeout > 0)) {
-    return "min_workers_timeout " + shown(c.min_workers_timeout) + " must be above 0 seconds";
-  }
-  if (!(c.silence_max_ms >= 150)) {
+  constexpr double kDayMs = 86'400'000;
+  if (!(c.silence_max_ms >= 150 && c.silence_max_ms <= kDayMs)) {
     return "silence_max_ms " + shown(c.silence_max_ms) +
-           " must be at least 150: workers are heard from every 100 ms";
+           " must be at least 150, as workers are heard from every 100 ms, and at most a day";
   }
   if (!(c.evict_stragglers == 0 || c.evict_stragglers > 1)) {
     return "evict_stragglers " + shown(c.evict_stragglers) + " must be 0 or above 1";
   }
-  if (!(c.evict_stragglers_after >= 0)) {
-    return "evict_stragglers_after " + shown(c.evict_stragglers_after) + " must not be negative";
-  }
   if (!(c.observe_from_mib >= 0 && c.observe_from_mib <= 1 << 30)) {
     return "observe_from_mib " + shown(c.observe_from_mib) + " is not between 0 and 2^30";
   }
-  if (!(c.starved_max_ms >= 0 && c.starved_max_ms <= 86'400'000)) {
+  if (!(c.starved_max_ms >= 0 && c.starved_max_ms <= kDayMs)) {
     return "starved_max_ms " + shown(c.starved_max_ms) + " is not between 0 and a day";
   }
   constexpr std::uint64_t kStoreMax = std::uint64_t{1} << 39;
@@ -317,9 +337,6 @@ Complaint check_records(const JobConfig& c) {
   if (c.keep_checkpoints < 1) {
     return "keep_checkpoints must be at least 1";
   }
-  if (!(c.checkpoint_minutes >= 0)) {
-    return "checkpoint_minutes must be 0 (none by time) or more";
-  }
   if (c.digest_every < 1) {
     return "digest_every must be at least 1";
   }
@@ -369,9 +386,7 @@ Complaint check_cloud(const JobConfig& c) {
     return "server is longer than " + std::to_string(kServerCharactersMax) + " characters";
   }
   for (const auto& [name, number] : {std::pair("cloud_budget", c.cloud_budget),
-                                     std::pair("cloud_budget_per_hour", c.cloud_budget_per_hour),
-                                     std::pair("cloud_lifetime_hours", c.cloud_lifetime_hours),
-                                     std::pair("cloud_back_to_spot", c.cloud_back_to_spot)}) {
+                                     std::pair("cloud_budget_per_hour", c.cloud_budget_per_hour)}) {
     if (!(number >= 0 && number <= 1e9)) {
       return std::string(name) + " " + shown(number) + " is not between 0 and 1e9";
     }
@@ -468,7 +483,7 @@ bool has_standbys(const JobConfig& config) {
 Result<void> validate(const JobConfig& config) {
   TRY(check_batches(config) ? Result<void>() : check_parameter_servers(config));
   for (const auto& check :
-       {check_batches, check_optimizer, check_names, check_exchange, check_workers,
+       {check_batches, check_optimizer, check_names, check_exchange, check_workers, check_times,
         check_injections, check_cloud, check_replan, check_records}) {
     if (const Complaint complaint = check(config)) {
       return Error{Errc::kInvalidInput, *complaint};

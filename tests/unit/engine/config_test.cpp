@@ -294,6 +294,26 @@ TEST(Validate, RefusesEachValueOutOfRange) {
               HasSubstr("keep_checkpoints"));
 }
 
+TEST(Validate, TimesFitTheClock) {
+  using C = JobConfig;
+  EXPECT_EQ(validation_error([](C& c) { c.coordinator_timeout = 1e10; }),
+            "coordinator_timeout 1e+10 is not above 0 and at most 1e+09 seconds");
+  EXPECT_EQ(validation_error([](C& c) { c.checkpoint_minutes = 1e9; }),
+            "checkpoint_minutes 1e+09 is not between 0 and 1e+07 minutes");
+  EXPECT_THAT(validation_error([](C& c) { c.coordinator_timeout = 0; }), HasSubstr("above 0"));
+  EXPECT_THAT(validation_error([](C& c) { c.min_workers_timeout = 1e10; }), HasSubstr("seconds"));
+  EXPECT_THAT(validation_error([](C& c) { c.silence_max_ms = 1e13; }), HasSubstr("at most a day"));
+  EXPECT_THAT(validation_error([](C& c) { c.evict_stragglers_after = 1e10; }),
+              HasSubstr("evict_stragglers_after"));
+  EXPECT_THAT(validation_error([](C& c) { c.cloud_lifetime_hours = 1e7; }), HasSubstr("hours"));
+  EXPECT_THAT(validation_error([](C& c) { c.cloud_back_to_spot = -1; }), HasSubstr("between 0"));
+  EXPECT_EQ(validation_error([](C& c) {
+              c.coordinator_timeout = c.min_workers_timeout = 1e9;
+              c.checkpoint_minutes = c.cloud_lifetime_hours = 0;
+            }),
+            "(no error)");
+}
+
 TEST(Validate, ImageSizesFitTheModel) {
   const auto error_of = [](const std::string& model, std::uint32_t size) {
     return validation_error([&](JobConfig& c) {
