@@ -33,6 +33,17 @@ bool is_reserved(const std::string& variable) {
          variable == kProgramDirVariable;
 }
 
+/// What Kubernetes sets in each pod for a service named "mayfly": MAYFLY_SERVICE_HOST,
+/// MAYFLY_SERVICE_PORT_HTTP, MAYFLY_PORT=tcp://10.0.0.1:80, MAYFLY_PORT_80_TCP_ADDR and so on; the
+/// same with MAYFLY_COORDINATOR for one named "mayfly-coordinator".
+bool is_of_a_service(std::string_view variable, std::string_view value) {
+  const auto holds = [](std::string_view text, const char* part) {
+    return text.find(part) != std::string_view::npos;
+  };
+  return variable.ends_with("_SERVICE_HOST") || holds(variable, "_SERVICE_PORT") ||
+         holds(variable, "_PORT_") || (variable.ends_with("_PORT") && holds(value, "://"));
+}
+
 }  // namespace
 
 const Setting* find_setting(std::string_view name) {
@@ -69,7 +80,8 @@ Result<void> apply_environment(JobConfig& config,
                                const std::map<std::string, std::string>& environment) {
   constexpr std::string_view kPrefix = "MAYFLY_";
   for (const auto& [variable, value] : environment) {
-    if (!variable.starts_with(kPrefix) || is_reserved(variable)) {
+    if (!variable.starts_with(kPrefix) || is_reserved(variable) ||
+        is_of_a_service(variable, value)) {
       continue;
     }
     const std::string name = normalised(std::string_view(variable).substr(kPrefix.size()));

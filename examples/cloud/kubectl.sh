@@ -38,6 +38,7 @@ case "$(field op)" in
                        labels: {"mayfly-job": .job, "mayfly-request": .request_id}},
             spec: ({backoffLimit: 0, ttlSecondsAfterFinished: 300, template: {
                 spec: ({restartPolicy: "Never", terminationGracePeriodSeconds: 25,
+                        enableServiceLinks: false,
                         containers: [{name: "worker", image: $image,
                                       # not as an argument: it may hold the job token
                                       command: ["/bin/sh", "-c", "eval \"$STARTUP\""],

@@ -223,6 +223,25 @@ TEST(Environment, ReservedNamesAreLeftAloneAndOthersAreErrors) {
   EXPECT_THAT(error, HasSubstr("did you mean 'workers'?"));
 }
 
+TEST(Environment, WhatKubernetesSetsForServicesIsNoSetting) {
+  JobConfig config;
+  const Result<void> done =
+      apply_environment(config, {{"MAYFLY_SERVICE_HOST", "10.0.0.1"},
+                                 {"MAYFLY_SERVICE_PORT", "7000"},
+                                 {"MAYFLY_SERVICE_PORT_HTTP", "7000"},
+                                 {"MAYFLY_PORT", "tcp://10.0.0.1:7000"},
+                                 {"MAYFLY_PORT_7000_TCP", "tcp://10.0.0.1:7000"},
+                                 {"MAYFLY_PORT_7000_TCP_ADDR", "10.0.0.1"},
+                                 {"MAYFLY_PORT_7000_TCP_PORT", "7000"},
+                                 {"MAYFLY_PORT_7000_TCP_PROTO", "tcp"},
+                                 {"MAYFLY_COORDINATOR_PORT", "udp://10.0.0.1:7000"},
+                                 {"MAYFLY_COORDINATOR_SERVICE_HOST", "10.0.0.1"}});
+  EXPECT_TRUE(done.ok()) << error_of(done);
+  EXPECT_EQ(config.port, 0u);
+  EXPECT_TRUE(apply_environment(config, {{"MAYFLY_PORT", "7000"}}).ok());
+  EXPECT_EQ(config.port, 7000u);
+}
+
 TEST(Environment, OfSettingsIsKnownByName) {
   ::setenv("MAYFLY_LR", "0.2", 1);
   ::setenv("MAYFLY_Seed", "2", 1);
