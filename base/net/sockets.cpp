@@ -146,7 +146,9 @@ Result<UniqueFd> listen_tcp(const Endpoint& endpoint) {
   const addrinfo& first = *list;
   UniqueFd fd = make_socket(first.ai_family);
   // A restarted coordinator must get its port back while old connections are in TIME_WAIT.
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (fd.valid()) {  // otherwise errno says why not
+    set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  }
   return listening(std::move(fd), first.ai_addr, first.ai_addrlen, to_string(endpoint));
 }
 
