@@ -24,15 +24,17 @@ namespace {
 Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& arguments,
                                                      const Context& context,
                                                      SwitchOrder order = SwitchOrder::kSpelledOut) {
-  Result<engine::JobConfig> config = resolve_config(arguments, context, {}, order);
-  if (!config.ok() || !engine::holds_unfinished_job(config.value().run_dir)) {
-    return config;
+  // Not yet judged: what is given may only fit together with what is recorded.
+  const Result<engine::JobConfig> given = collect_settings(arguments, context);
+  if (!given.ok() || !engine::holds_unfinished_job(given.value().run_dir)) {
+    return given.ok() ? resolve_config(arguments, context, {}, order) : given;
   }
-  Result<engine::JobConfig> recorded = engine::config_of_run(config.value().run_dir);
+  Result<engine::JobConfig> recorded = engine::config_of_run(given.value().run_dir);
   // A file that is missing may be about to be written: another process starts in this directory,
   // and the directory's lock will refuse one of the two.
   if (!recorded.ok()) {
-    return recorded.error().code == Errc::kNotFound ? config : recorded;
+    return recorded.error().code == Errc::kNotFound ? resolve_config(arguments, context, {}, order)
+                                                    : recorded;
   }
   return resolve_config(arguments, context, std::move(recorded).value(), order);
 }

@@ -135,6 +135,16 @@ TEST_F(CliTest, AWorkerFindsTheCoordinatorOfItsRunDirectory) {
   EXPECT_EQ(config_.coordinator, "127.0.0.1:4242");
 }
 
+TEST_F(CliTest, WhatACoordinatorIsGivenIsJudgedWithWhatItsRunHas) {
+  const test_support::TemporaryFolder folder;
+  std::ofstream(folder / "view.log") << "of a job that is not over";
+  std::ofstream(folder / "config.toml") << "cloud_provider = \"local\"\nevaluators = 1\n";
+  EXPECT_EQ(run({"coordinator", "--run-dir", folder.path(), "--evaluators", "1"}), 0) << err();
+  EXPECT_EQ(config_.cloud_provider, "local");
+  EXPECT_EQ(run({"coordinator", "--run-dir", folder / "other", "--evaluators", "1"}), 2);
+  EXPECT_THAT(err(), HasSubstr("evaluators are servers of --cloud-provider"));
+}
+
 TEST_F(CliTest, AWorkerTakesTheJobsSettingsFromItsCoordinator) {
   engine::JobConfig job;
   job.lr = 7;
