@@ -2,16 +2,15 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <set>
 #include <thread>
 
 #include "base/file.hpp"
+#include "base/net/addresses.hpp"
 #include "base/parse.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
@@ -53,11 +52,6 @@ std::string as_machine(std::string name) {
   std::replace_if(
       name.begin(), name.end(), [](char c) { return c == ' ' || c == '+' || c == ','; }, '-');
   return name;
-}
-
-std::string own_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 /// "TYPE in ZONE (MARKET)", as the records write an offer.
@@ -315,7 +309,7 @@ class FactsReader {
       facts_.cores = knowledge_.cores;
     } else if (facts_.worker_cores > 0) {
       facts_.cores = facts_.worker_cores;
-    } else if (*hosts_.begin() == own_host()) {
+    } else if (*hosts_.begin() == host_name()) {
       facts_.cores = std::thread::hardware_concurrency();
     } else {
       remark("its workers shared host " + *hosts_.begin() +

@@ -127,15 +127,7 @@ Result<Bytes> read_token_file(const std::string& path) {
 }
 
 Result<void> write_token_file(const std::string& path, ByteSpan token) {
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
-  Result<void> written = write_private_file(temporary, token_to_text(token) + "\n");
-  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = io_error("cannot rename to", path);
-  }
-  if (!written.ok()) {
-    ::unlink(temporary.c_str());
-  }
-  return written;
+  return write_private_file(path, token_to_text(token) + "\n");
 }
 
 Bytes make_proof(ByteSpan token, ByteSpan challenge_nonce, ByteSpan own_nonce, Role role) {
