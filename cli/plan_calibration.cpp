@@ -248,6 +248,8 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
   if (source.job.work <= 0) {
     return Error{Errc::kInvalidInput, "plan needs the length of the job: --steps N"};
   }
+  source.job.server_lifetime_s = config.cloud_lifetime_hours * kSecondsPerHour;
+  source.job.first_wait_s = config.min_workers_timeout;
   source.job.speed = remembered(study, planner::calibrated_speed(study->models, study->job, gpus));
   const Result<Forecast> one = speed_of_one(*study, gpus.front());
   source.job.speed_log_sd = planner::log_sd(one.value());

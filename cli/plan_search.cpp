@@ -108,6 +108,9 @@ Result<Question> read_question(const ParsedArguments& arguments, const engine::J
   } else if (config.cloud_budget > 0) {
     question.budget = config.cloud_budget;
   }
+  if (config.cloud_budget_per_hour > 0) {
+    question.budget_per_hour = config.cloud_budget_per_hour;
+  }
   const std::string goal = arguments.option("goal", "cheapest");
   if (goal != "cheapest" && goal != "fastest") {
     return bad("goal", goal, "cheapest or fastest");
@@ -119,6 +122,9 @@ Result<Question> read_question(const ParsedArguments& arguments, const engine::J
   }
   TRY(read_number(arguments, "seed", question.seed));
   TRY(read_number(arguments, "max-workers", question.workers_most));
+  if (config.cloud_max_workers > 0) {
+    question.workers_most = std::min(question.workers_most, config.cloud_max_workers);
+  }
   TRY(read_number(arguments, "min-workers", question.workers_least));
   if (question.workers_least > question.workers_most || question.workers_most > 4096) {
     return Error{Errc::kInvalidInput,
@@ -172,6 +178,9 @@ engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
     const std::string name = engine::offer_name(model.offer);
     config.cloud_offers += fmt::format("{}{}={}*{:.4g}", config.cloud_offers.empty() ? "" : ",",
                                        name, model.price_per_hour, planned.speeds[offer] / first);
+    if (model.workers_most > 0) {
+      config.cloud_offers += fmt::format("#{}", model.workers_most);
+    }
     if (!candidate.composition.empty() && candidate.composition[place] > 0) {
       config.cloud_composition +=
           fmt::format("{}{} x {}", config.cloud_composition.empty() ? "" : " + ",
@@ -267,6 +276,12 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   report.workers_measured_most = planned.measured_most;
   std::vector<planner::Candidate> candidates =
       with_servings(planned.job, candidates_of(planned.market, question));
+  if (candidates.empty()) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("no plan with at least {} workers keeps max_workers of the offers and "
+                             "cloud_budget_per_hour",
+                             question.workers_least)};
+  }
   TRY(leave_out_unknown(planned, candidates, report));
   TRY_ASSIGN(report.answer, answer(planned.market, planned.job, question, candidates));
   if (report.answer.chosen() != nullptr) {

@@ -78,6 +78,7 @@ Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, cons
     }
     offers.push_back(*known);
     offers.back().model.price_per_hour = one.price_per_hour;
+    offers.back().model.workers_most = one.workers_most;
     offers.back().has_price = true;
     offers.back().relative = one.speed;
   }
@@ -131,6 +132,7 @@ Result<PlanSource> planned_market(const ParsedArguments& arguments, const engine
   planned.work_per_step = config.global_batch;
   planned.job.speed = planner::all_reduce_speed(std::move(speeds));
   planned.job.server_lifetime_s = config.cloud_lifetime_hours * kSecondsPerHour;
+  planned.job.first_wait_s = config.min_workers_timeout;
   return planned;
 }
 

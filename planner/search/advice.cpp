@@ -182,7 +182,9 @@ void Adviser::compare_zones(Advice& advice) const {
       here.on_demand_floor = 0;
       here.composition.clear();
       here.falls_back = false;
-      advice.zones.push_back({model.offer.zone, evaluated(here)});
+      if (has_room(market_, question_, here)) {
+        advice.zones.push_back({model.offer.zone, evaluated(here)});
+      }
     }
   }
   if (advice.zones.size() < 2) {

@@ -124,6 +124,7 @@ JobModel with_limits(const JobModel& job, const Question& question) {
   JobModel changed = job;
   changed.deadline_s = question.deadline_s;
   changed.budget = question.budget;
+  changed.budget_per_hour = question.budget_per_hour;
   return changed;
 }
 

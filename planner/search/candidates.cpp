@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/check.hpp"
@@ -159,7 +160,30 @@ std::vector<Candidate> candidates_of(const Market& market, const Question& quest
       add_compositions(market, one, candidates);
     }
   }
+  std::erase_if(candidates,
+                [&](const Candidate& candidate) { return !has_room(market, question, candidate); });
   return candidates;
+}
+
+bool has_room(const Market& market, const Question& question, const Candidate& candidate) {
+  std::vector<std::size_t> places(candidate.offers.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::ranges::stable_sort(places, {}, [&](std::size_t place) {
+    return market.offers[candidate.offers[place]].price_per_hour;
+  });
+  std::uint32_t left = candidate.workers;
+  double per_hour = 0;
+  for (const std::size_t place : places) {
+    const OfferModel& model = market.offers[candidate.offers[place]];
+    const std::uint32_t wanted =
+        candidate.composition.empty() ? left : std::min(left, candidate.composition[place]);
+    const std::uint32_t here =
+        model.workers_most == 0 ? wanted : std::min(wanted, model.workers_most);
+    left -= here;
+    per_hour += here * model.price_per_hour;
+  }
+  constexpr double kRounding = 1e-9;
+  return left == 0 && per_hour <= question.budget_per_hour.value_or(kNever) * (1 + kRounding);
 }
 
 std::vector<Candidate> with_servings(const JobModel& job,

@@ -29,7 +29,8 @@ struct Question {
   Goal goal = Goal::kCheapest;
   std::optional<double> deadline_s;
   std::optional<double> budget;
-  double probability = 0.95;  ///< with which the limits must be kept
+  std::optional<double> budget_per_hour;  ///< for all servers together
+  double probability = 0.95;              ///< with which the limits must be kept
   std::uint64_t seed = 1;
   std::uint64_t sweep_paths = 200;  ///< of every candidate
   std::uint64_t paths_most = 3200;  ///< of those that the choice is between
@@ -74,7 +75,8 @@ struct Answer {
 /// The ways to run a job: each offer, all spot offers of a machine, all spot offers, each of the
 /// latter with on-demand offers of the same machines as well (none, one or half of the servers on
 /// demand at least), and compositions: spot servers of a machine spread evenly over its zones, or
-/// of two machines in three proportions. All for numbers of workers within the limits.
+/// of two machines in three proportions. All for numbers of workers within the limits, also
+/// those of the offers and of the budget per hour.
 [[nodiscard]] std::vector<Candidate> candidates_of(const Market& market, const Question& question);
 
 /// Each candidate with each of the job's ways to use parameter servers, if it has some.
@@ -95,6 +97,10 @@ struct Answer {
 [[nodiscard]] Result<Answer> answer(const Market& market, const JobModel& job,
                                     const Question& question,
                                     const std::vector<Candidate>& candidates);
+
+/// Whether the limits of its offers and the budget per hour allow all of its workers.
+[[nodiscard]] bool has_room(const Market& market, const Question& question,
+                            const Candidate& candidate);
 
 /// The candidate in words: "8 x n1-k80, spot in us-west1-b", "..., else on demand".
 [[nodiscard]] std::string describe(const Market& market, const Candidate& candidate);

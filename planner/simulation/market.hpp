@@ -21,6 +21,7 @@ namespace mayfly::planner {
 struct OfferModel {
   cloud_hooks::Offer offer;
   double price_per_hour = 0;
+  std::uint32_t workers_most = 0;  ///< servers at once; 0 = no limit
   std::size_t machine = 0;  ///< what the speed of its workers depends on; below Market::machines
   std::size_t zone = 0;     ///< of Market::zones
   LifetimeTable lifetime;   ///< from running
@@ -81,11 +82,13 @@ struct JobModel {
   double join_stop_s = 0;          ///< and so long when a worker joins
   double checkpoint_s = 0;         ///< for which a checkpoint stops the work
   double restore_s = 0;            ///< from the first worker after a loss of all to its first step
+  double first_wait_s = 600;       ///< the first step waits for all workers, at most so long
   double clock_s = 0;              ///< of the job's begin, in seconds since a midnight
   double other_cost_per_hour = 0;  ///< of parameter servers, evaluators, storage
   double server_lifetime_s = 0;    ///< after which the product gives a server up; 0 = never
   std::optional<double> deadline_s;  ///< for falling back to on demand
   std::optional<double> budget;      ///< of all servers: the policy stops the job in time for it
+  std::optional<double> budget_per_hour;  ///< for all servers together
   Billing billing;
   /// What candidates choose from; each has its own speed and cost. Empty: those above.
   std::vector<ParameterServing> servings;

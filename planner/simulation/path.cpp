@@ -80,7 +80,8 @@ void PathRunner::begin(std::uint64_t seed, std::uint64_t path) {
   out_until_s_.assign(offers, 0);
   losses_.assign(offers, 0);
   ask_at_s_ = 0;
-  waits_for_stock_ = has_been_full_ = lost_all_ = false;
+  waits_for_stock_ = has_been_full_ = has_begun_ = lost_all_ = false;
+  begins_s_ = kNever;
   floor_ = candidate_.on_demand_floor;
   fall_back_at_s_ = kNever;
   exchange_.reset();
@@ -98,10 +99,10 @@ PathOutcome PathRunner::run(std::uint64_t seed, std::uint64_t path) {
   while (true) {
     const std::size_t server = next_server();
     const std::size_t zone = next_zone();
-    const double change =
-        std::min({server == kNone ? kNever : servers_[server].next_s(),
-                  zone == kNone ? kNever : shocks_[zone].next().at_s, ask_at_s_,
-                  next_exchange_.due_s, fall_back_at_s_, budget_alarm_s(), horizon_s_});
+    const double change = std::min({server == kNone ? kNever : servers_[server].next_s(),
+                                    zone == kNone ? kNever : shocks_[zone].next().at_s, ask_at_s_,
+                                    next_exchange_.due_s, fall_back_at_s_, budget_alarm_s(),
+                                    has_begun_ ? kNever : begins_s_, horizon_s_});
     const double finish = progress_.finish_s();
     now_s_ = std::min(finish, change);
     progress_.advance(now_s_);
@@ -161,6 +162,8 @@ void PathRunner::happen(std::size_t server, std::size_t zone, double at_s) {
   } else if (next_exchange_.due_s <= at_s) {
     begin_exchange();
     return;
+  } else if (!has_begun_ && begins_s_ <= at_s) {
+    return;
   }
   exchange_poor_until_s_ = 0;  // any news is a reason to try again
 }
@@ -186,9 +189,10 @@ void PathRunner::joined(Server& server) {
   catalog_.worked(server.offer);
   const bool is_first = set_.size() == 0;
   set_.join(server.offer);
+  begins_s_ = std::min(begins_s_, now_s_ + job_.first_wait_s);
   if (is_first && lost_all_) {
     progress_.stop_until(now_s_ + job_.restore_s);
-  } else if (!is_first) {
+  } else if (!is_first && has_begun_) {
     progress_.stop_until(now_s_ + job_.join_stop_s);
   }
   lost_all_ = false;
@@ -210,6 +214,9 @@ void PathRunner::strike(std::size_t zone) {
         server.fate.runs_s <= now_s_ && draws_.is_taken(shock, zones_[zone], server.fate.serial)) {
       lose(i);
       ask_later();
+      if (ask_at_s_ <= now_s_) {  // nothing is gathered while servers are missing already
+        ask();
+      }
     }
   }
 }
@@ -224,9 +231,11 @@ void PathRunner::lose(std::size_t index) {
   }
   ++outcome_.losses;
   ++losses_[server.offer];
-  progress_.stop_until(now_s_ + job_.recovery_s);
+  if (has_begun_) {
+    progress_.stop_until(now_s_ + job_.recovery_s);
+  }
   remove(index);
-  if (set_.size() == 0) {
+  if (set_.size() == 0 && has_begun_) {
     ++outcome_.all_lost;
     lost_all_ = true;
     progress_.lose_state();
@@ -263,13 +272,15 @@ double PathRunner::cost_of(const Server& server) const {
 
 void PathRunner::update() {
   has_been_full_ = has_been_full_ || set_.size() >= candidate_.workers;
+  has_begun_ = has_begun_ || has_been_full_ || now_s_ >= begins_s_;
   Shortage why = Shortage::kNone;
   if (set_.size() < candidate_.workers) {
     why = waits_for_stock_  ? Shortage::kStockOut
           : !has_been_full_ ? Shortage::kStarting
                             : Shortage::kLost;
   }
-  progress_.set_speed(set_.size() == 0 ? 0 : set_.speed() * speed_factor_, why);
+  const bool works = has_begun_ && set_.size() > 0;
+  progress_.set_speed(works ? set_.speed() * speed_factor_ : 0, why);
   if (candidate_.falls_back && job_.deadline_s) {
     plan_fall_back();
   }

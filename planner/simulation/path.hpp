@@ -3,7 +3,7 @@
 // One path of a job, fast: events are losses, joins and ends only, so a path costs O(losses). It
 // keeps the rules of cloud_hooks/core/ReplacementPolicy, with the product's own OfferCatalog, for
 // what a job meets: requests, refusals, bursts, ends of lifetimes, compositions, on-demand servers
-// in place of spot servers and back, a budget for the whole job. simulation/policy_path runs the
+// in place of spot servers and back, limits of offers, budgets. simulation/policy_path runs the
 // policy itself; tests compare both path by path. Pure; one thread for each runner.
 
 #include <cstdint>
@@ -107,6 +107,7 @@ class PathRunner {
   [[nodiscard]] double per_hour() const;
   [[nodiscard]] double budget_alarm_s() const;
   [[nodiscard]] bool is_budget_used_up() const;
+  [[nodiscard]] std::uint32_t room(std::size_t offer, const std::vector<Refusal>& refusals) const;
   [[nodiscard]] std::uint32_t affordable(std::size_t offer, std::uint32_t wanted,
                                          const std::vector<Refusal>& refusals) const;
   [[nodiscard]] double lifetime_of(std::size_t offer, const std::vector<Refusal>& refusals) const;
@@ -138,6 +139,8 @@ class PathRunner {
   double ask_at_s_ = kNever;
   bool waits_for_stock_ = false;
   bool has_been_full_ = false;
+  double begins_s_ = kNever;  // at the latest, with the workers that are there
+  bool has_begun_ = false;
   bool lost_all_ = false;
   std::uint32_t floor_ = 0;
   double fall_back_at_s_ = kNever;

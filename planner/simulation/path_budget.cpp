@@ -1,8 +1,10 @@
-// The part of PathRunner that keeps the budget of the whole job, as
-// cloud_hooks/core/replacement_requests does. Money is what the policy bills: from each request.
+// The part of PathRunner that keeps the limits of the offers and the budgets, per hour and of the
+// whole job, as cloud_hooks/core/replacement_requests does. Money is what the policy bills: from
+// each request.
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "planner/simulation/path.hpp"
 
@@ -49,12 +51,36 @@ bool PathRunner::is_budget_used_up() const {
   return rate > 0 && spent() + rate * rules_.stop_margin_s / kSecondsPerHour >= *job_.budget;
 }
 
-/// Of so many wanted servers. Requests that will be refused are on the bill until they are.
+/// Servers that the offer's own limit still allows.
+std::uint32_t PathRunner::room(std::size_t offer, const std::vector<Refusal>& refusals) const {
+  const std::uint32_t most = model(offer).workers_most;
+  if (most == 0) {
+    return std::numeric_limits<std::uint32_t>::max();
+  }
+  std::uint32_t here = present()[offer];
+  for (const Refusal& one : refusals) {
+    here += one.offer == offer ? one.count : 0;
+  }
+  return most - std::min(most, here);
+}
+
+/// Of so many wanted servers. Requests that will be refused count, and are on the bill, until they
+/// are.
 std::uint32_t PathRunner::affordable(std::size_t offer, std::uint32_t wanted,
                                      const std::vector<Refusal>& refusals) const {
+  constexpr double kRounding = 1e-9;
   const double price = model(offer).price_per_hour;
+  std::uint32_t allowed = std::min(wanted, room(offer, refusals));
+  if (price > 0 && job_.budget_per_hour) {
+    double left = *job_.budget_per_hour - per_hour();
+    for (const Refusal& one : refusals) {
+      left -= one.count * model(one.offer).price_per_hour;
+    }
+    allowed = static_cast<std::uint32_t>(
+        std::clamp(left / price + kRounding, 0.0, static_cast<double>(allowed)));
+  }
   if (!job_.budget || price <= 0) {
-    return wanted;
+    return allowed;
   }
   const double useful_s = rules_.stop_margin_s + job_.billing.least_s;
   double left = *job_.budget - spent() - per_hour() * useful_s / kSecondsPerHour;
@@ -63,7 +89,8 @@ std::uint32_t PathRunner::affordable(std::size_t offer, std::uint32_t wanted,
                          model(one.offer).price_per_hour * useful_s / kSecondsPerHour);
   }
   const double most = left / (price * (useful_s + job_.billing.least_s) / kSecondsPerHour);
-  return static_cast<std::uint32_t>(std::floor(std::clamp(most, 0.0, static_cast<double>(wanted))));
+  return static_cast<std::uint32_t>(
+      std::floor(std::clamp(most, 0.0, static_cast<double>(allowed))));
 }
 
 /// The lifetime of a new server; 0 = no limit.

@@ -33,6 +33,7 @@ cloud_hooks::ReplacementOptions options_for(const Market& market, const JobModel
   options.offers = terms_of(market, job, candidate);
   options.provider.count_max = kCountMax;
   options.budget = job.budget;
+  options.budget_per_hour = job.budget_per_hour;
   options.lifetime_max = duration_of(job.server_lifetime_s);
   options.billed_at_least = duration_of(job.billing.least_s);
   options.list_every = kRarely;
@@ -111,6 +112,8 @@ class PolicyPath {
   bool is_feeding_ = false;
   bool lost_all_ = false;
   bool has_been_full_ = false;
+  double begins_s_ = kNever;  // at the latest
+  bool has_begun_ = false;
   PathOutcome outcome_;
 };
 
@@ -122,7 +125,8 @@ PathOutcome PolicyPath::run() {
     const double coming = queue_.empty() ? kNever : std::get<0>(queue_.top());
     const double shock = zone < shocks_.size() ? shocks_[zone].next().at_s : kNever;
     const double wake = policy_.next_wake() ? seconds_of(*policy_.next_wake()) : kNever;
-    const double change = std::min({coming, shock, wake, horizon_s_});
+    const double begin = has_begun_ ? kNever : begins_s_;
+    const double change = std::min({coming, shock, wake, begin, horizon_s_});
     const double finish = progress_.finish_s();
     now_s_ = std::min(finish, change);
     progress_.advance(now_s_);
@@ -136,7 +140,7 @@ PathOutcome PolicyPath::run() {
       happen(id, what);
     } else if (shock <= change) {
       strike(zone);
-    } else {
+    } else if (wake <= change) {
       feed(policy_event::Tick{});
     }
     if (outcome_.stopped_by_budget) {
@@ -255,9 +259,10 @@ void PolicyPath::join(Machine& machine) {
   members_[machine.member] = machine.status.id;
   const bool is_first = set_.size() == 0;
   set_.join(machine.offer);
+  begins_s_ = std::min(begins_s_, now_s_ + job_.first_wait_s);
   if (is_first && lost_all_) {
     progress_.stop_until(now_s_ + job_.restore_s);
-  } else if (!is_first) {
+  } else if (!is_first && has_begun_) {
     progress_.stop_until(now_s_ + job_.join_stop_s);
   }
   lost_all_ = false;
@@ -280,9 +285,11 @@ void PolicyPath::end(const std::string& id, bool taken) {
     set_.leave(machine.offer);
     if (taken) {
       ++outcome_.losses;
+    }
+    if (taken && has_begun_) {
       progress_.stop_until(now_s_ + job_.recovery_s);
     }
-    if (taken && set_.size() == 0) {
+    if (taken && set_.size() == 0 && has_begun_) {
       ++outcome_.all_lost;
       lost_all_ = true;
       progress_.lose_state();
@@ -323,13 +330,15 @@ void PolicyPath::tell_list() {
 
 void PolicyPath::update() {
   has_been_full_ = has_been_full_ || set_.size() >= candidate_.workers;
+  has_begun_ = has_begun_ || has_been_full_ || now_s_ >= begins_s_;
   Shortage why = Shortage::kNone;
   if (set_.size() < candidate_.workers) {
     why = machines_.size() < candidate_.workers + candidate_.spares ? Shortage::kStockOut
           : !has_been_full_                                         ? Shortage::kStarting
                                                                     : Shortage::kLost;
   }
-  progress_.set_speed(set_.size() == 0 ? 0 : set_.speed() * speed_factor_, why);
+  const bool works = has_begun_ && set_.size() > 0;
+  progress_.set_speed(works ? set_.speed() * speed_factor_ : 0, why);
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ std::vector<cloud_hooks::OfferTerms> terms_of(const Market& market, const JobMod
                      model.price_per_hour,
                      speed});
     terms.back().wanted = candidate.composition.empty() ? 0 : candidate.composition.at(place);
+    terms.back().workers_most = model.workers_most;
   }
   return terms;
 }
@@ -85,15 +86,24 @@ std::vector<std::uint32_t> WorkingSet::first_counts(
     }
     return counts;
   }
-  const std::vector<std::size_t> ranking = catalog.ranking({});
-  const auto on_demand = std::ranges::find_if(ranking, [&](std::size_t offer) {
-    return terms[offer].offer.market == cloud_hooks::Market::kOnDemand;
-  });
-  const std::uint32_t floor = on_demand == ranking.end() ? 0 : candidate.on_demand_floor;
-  counts[machine_[ranking.front()]] += workers_ - std::min(workers_, floor);
-  if (floor > 0) {
-    counts[machine_[*on_demand]] += std::min(workers_, floor);
+  std::uint32_t left = workers_;
+  std::vector<std::uint32_t> room(terms.size(), 0);
+  for (std::size_t offer = 0; offer < terms.size(); ++offer) {
+    room[offer] = terms[offer].workers_most == 0 ? workers_ : terms[offer].workers_most;
   }
+  const std::vector<std::size_t> ranking = catalog.ranking({});
+  const auto take = [&](std::uint32_t most, bool any_market) {
+    for (const std::size_t offer : ranking) {
+      const bool fits = any_market || terms[offer].offer.market == cloud_hooks::Market::kOnDemand;
+      const std::uint32_t here = fits ? std::min({most, left, room[offer]}) : 0;
+      counts[machine_[offer]] += here;
+      room[offer] -= here;
+      left -= here;
+      most -= here;
+    }
+  };
+  take(candidate.on_demand_floor, false);
+  take(workers_, true);
   return counts;
 }
 

@@ -213,6 +213,35 @@ TEST_F(PlanTest, OffersOfTheJobHaveItsPrices) {
               0.05 * hours * workers);
 }
 
+TEST_F(PlanTest, LimitsOfTheCloudTableAreKeptAndWritten) {
+  const std::string offers =
+      "[[cloud.offer]]\ntype = \"small\"\nzone = \"b\"\nprice = 0.5\nmax_workers = 3\n";
+  const std::string path = folder_ / "planned.toml";
+  const auto plan_in = [&](const std::string& cloud, std::vector<std::string> more) {
+    write("job.toml", "[cloud]\nprovider = \"local\"\n" + cloud + offers);
+    more.insert(more.end(), {"--config", folder_ / "job.toml", "--goal", "fastest", "--json"});
+    return plan_with(more);
+  };
+  const auto most = [this] {
+    const boost::json::value plan = boost::json::parse(out());
+    std::int64_t workers = 0;
+    for (const boost::json::value& row : plan.at("rows").as_array()) {
+      workers = std::max(workers, row.at("workers").to_number<std::int64_t>());
+    }
+    return workers;
+  };
+  ASSERT_EQ(plan_in("", {"--write", path}), 0) << err();
+  EXPECT_EQ(most(), 3) << out();
+  ASSERT_EQ(run({"coordinator", "--config", path}), 0) << err();
+  EXPECT_EQ(config_.cloud_offers, "small@b:spot=0.5*1#3");
+  ASSERT_EQ(plan_in("budget_per_hour = 1.2\n", {}), 0) << err();
+  EXPECT_EQ(most(), 2) << out();
+  ASSERT_EQ(plan_in("max_workers = 1\n", {}), 0) << err();
+  EXPECT_EQ(most(), 1) << out();
+  EXPECT_EQ(plan_in("budget_per_hour = 0.4\n", {}), 2);
+  EXPECT_THAT(err(), HasSubstr("no plan with at least 1 workers keeps max_workers"));
+}
+
 TEST_F(PlanTest, WhatIfShowsTheDifference) {
   ASSERT_EQ(plan_with({"--deadline", "10h", "--price", "x2", "--recovery", "120s"}), 0) << err();
   EXPECT_THAT(out(), HasSubstr("if price x2, recovery 120s:"));

@@ -47,6 +47,32 @@ TEST(Simulation, StartUpDelaysByItsLengthAndIsBilled) {
   EXPECT_NEAR(PathRunner(market, job, workers_on({0}, 4), 100 * kHour).run(1, 0).cost, 4, 1e-9);
 }
 
+TEST(Simulation, TheFirstStepWaitsForAllWorkersButNotForEver) {
+  const Market market =
+      market_of({spot_offer(1, LifetimeTable(), 60), spot_offer(2, LifetimeTable(), 400)});
+  JobModel job = job_of(2);
+  Market limited = market;
+  limited.offers[0].workers_most = 1;
+  const Candidate two = workers_on({0, 1}, 2);
+  EXPECT_NEAR(PathRunner(limited, job, two, 100 * kHour).run(1, 0).finish_s, kHour + 400, 1e-6);
+  job.first_wait_s = 100;
+  const PathOutcome early = PathRunner(limited, job, two, 100 * kHour).run(1, 0);
+  EXPECT_NEAR(early.finish_s, 160 + 240 + kHour - 120 + job.join_stop_s, 1e-6);
+  EXPECT_NEAR(early.starting_s, 160 + 120, 1e-6);
+}
+
+TEST(Simulation, NoOfferHasMoreServersThanItsLimitNorAllMoreThanTheHourlyBudget) {
+  Market market = market_of({spot_offer(1, LifetimeTable(), 0), spot_offer(2, LifetimeTable(), 0)});
+  market.offers[0].workers_most = 3;
+  JobModel job = job_of(4);
+  EXPECT_NEAR(PathRunner(market, job, workers_on({0, 1}, 4), 100 * kHour).run(1, 0).cost, 3 + 2,
+              1e-9);
+  job.budget_per_hour = 4;
+  const PathOutcome poor = PathRunner(market, job, workers_on({0, 1}, 4), 100 * kHour).run(1, 0);
+  EXPECT_NEAR(poor.finish_s, job.first_wait_s + 4 * kHour / 3, 1e-6);
+  EXPECT_NEAR(poor.cost, 3 * poor.finish_s / kHour, 1e-9);
+}
+
 TEST(Simulation, ShareOfPathsWithoutALossIsTheProductOfTheSurvivals) {
   const LifetimeTable lifetime(
       {{kHour, 0.23}, {3 * kHour, 0.39}, {16 * kHour, 0.6}, {24 * kHour, 0.7}}, 24 * kHour);
@@ -225,7 +251,7 @@ TEST(Simulation, FastPathsAreThoseOfTheReplacementPolicy) {
   std::uint32_t refused = 0;
   int stopped = 0;
   for (std::uint64_t number = 0; number < 120; ++number) {
-    const Market market = random_market(number, random);
+    Market market = random_market(number, random);
     RandomStream draw(random.split(1000 + number));
     JobModel job = job_of(10 + 60 * draw.unit());
     job.recovery_s = draw.below(2) == 0 ? 0 : 30;
@@ -246,6 +272,10 @@ TEST(Simulation, FastPathsAreThoseOfTheReplacementPolicy) {
     }
     if (number % 3 == 0) {
       job.budget = 0.2 * job.work / kHour * draw.unit() + 3;
+    }
+    if (number % 4 == 1) {
+      market.offers[0].workers_most = 1 + static_cast<std::uint32_t>(draw.below(4));
+      job.budget_per_hour = number % 8 == 1 ? std::optional(1 + 4 * draw.unit()) : std::nullopt;
     }
     PathRunner runner(market, job, candidate, 60 * kHour);
     for (std::uint64_t path = 0; path < 5; ++path) {
