@@ -20,14 +20,21 @@ using planner::Row;
 using planner::Spread;
 using planner::TimeUnit;
 
+/// Whether any of its simulated jobs does: those of the others have no times.
+bool finishes(const Row& row) {
+  return row.is_simulated && row.summary.finished.value > 0;
+}
+
 /// All times of a report are in the unit that suits its first row.
 TimeUnit unit_of(const PlanReport& report) {
   const Row& first = report.answer.rows.front();
-  return planner::time_unit_for(first.is_simulated ? first.summary.time_s.mean
-                                                   : first.undisturbed_s);
+  return planner::time_unit_for(finishes(first) ? first.summary.time_s.mean : first.undisturbed_s);
 }
 
 std::string time_cell(const TimeUnit& unit, const Row& row) {
+  if (!finishes(row)) {
+    return "never";
+  }
   const Spread& time = row.summary.time_s;
   return fmt::format("{} ({}-{})", time_in(unit, time.mean), time_in(unit, time.low),
                      time_in(unit, time.high));
@@ -120,17 +127,16 @@ std::string changed_text(const planner::Market& market, const PlanReport& report
   const std::vector<Row>& before = report.answer.rows;
   for (std::size_t i = 0; i < std::min(rows, report.changed->rows.size()); ++i) {
     const Row& row = report.changed->rows[i];
-    const auto was = std::ranges::find_if(before, [&row](const Row& other) {
-      planner::Candidate same = other.candidate;  // only the chosen one has its own interval
-      same.checkpoint_every_s = row.candidate.checkpoint_every_s;
-      return same == row.candidate;
-    });
+    const auto was = std::ranges::find(before, row.candidate, &Row::candidate);
     std::string difference;
-    if (was != before.end() && was->is_simulated && row.is_simulated) {
+    if (was != before.end() && finishes(*was) && finishes(row)) {
       difference =
-          fmt::format("        was {}: time {:+.1f} %, cost {:+.1f} %\n", was - before.begin() + 1,
+          fmt::format("        was {}: time {:+.1f} %{}\n", was - before.begin() + 1,
                       100 * (row.summary.time_s.mean / was->summary.time_s.mean - 1),
-                      100 * (row.summary.cost.mean / was->summary.cost.mean - 1));
+                      was->summary.cost.mean > 0
+                          ? fmt::format(", cost {:+.1f} %",
+                                        100 * (row.summary.cost.mean / was->summary.cost.mean - 1))
+                          : "");
     }
     out += row_text(market, report, row, std::to_string(i + 1)) + difference;
   }

@@ -271,7 +271,6 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   report.calibrated = planned.calibrated;
   report.warnings = planned.warnings;
   report.offers = planned.market.offers.size();
-  report.question = question;
   report.left_out = planned.left_out;
   report.workers_measured_most = planned.measured_most;
   std::vector<planner::Candidate> candidates =
@@ -283,12 +282,20 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
                              question.workers_least)};
   }
   TRY(leave_out_unknown(planned, candidates, report));
+  TRY_ASSIGN(const bool is_given, has_checkpoint_minutes(arguments, context));
+  if (!is_given) {
+    question.checkpoint_every_s =
+        checkpoint_interval(planned.market, planned.job, question, candidates);
+    for (planner::Candidate& one : candidates) {
+      one.checkpoint_every_s = question.checkpoint_every_s;
+    }
+  }
+  report.question = question;
   TRY_ASSIGN(report.answer, answer(planned.market, planned.job, question, candidates));
   if (report.answer.chosen() != nullptr) {
     report.advice = advise(planned.market, planned.job, question, report.answer);
-    TRY_ASSIGN(const bool is_given, has_checkpoint_minutes(arguments, context));
-    if (!is_given) {
-      space_checkpoints(planned.market, planned.job, question, report.answer, *report.advice);
+    if (!is_given && report.advice->checkpoints) {
+      report.advice->checkpoints->chosen_s = question.checkpoint_every_s;
     }
   }
   if (scenario.changes_anything()) {

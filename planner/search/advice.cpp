@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t kPaths = 800;  // of each alternative
 constexpr std::size_t kRivals = 12;    // that may become the choice when something changes
 constexpr double kErrorsVisible = 2;
+constexpr double kOften = 60;  // seconds between checkpoints
 
 class Adviser {
  public:
@@ -71,10 +72,11 @@ std::string Adviser::reason() const {
       limits.empty()
           ? ""
           : fmt::format(", kept on {:.1f} % of the paths", 100 * chosen_.summary.reached.value));
-  if (answer_.rows.size() > 1 && answer_.rows[1].keeps_limits) {
+  const double best = is_cheapest ? chosen_.summary.cost.mean : chosen_.summary.time_s.mean;
+  if (answer_.rows.size() > 1 && answer_.rows[1].keeps_limits && best > 0) {
     const Row& next = answer_.rows[1];
-    const double more = is_cheapest ? next.summary.cost.mean / chosen_.summary.cost.mean - 1
-                                    : next.summary.time_s.mean / chosen_.summary.time_s.mean - 1;
+    const double more =
+        (is_cheapest ? next.summary.cost.mean : next.summary.time_s.mean) / best - 1;
     text += fmt::format("; the next, {}, {} {:.1f} % more", describe(market_, next.candidate),
                         is_cheapest ? "costs" : "takes", 100 * more);
   }
@@ -106,6 +108,9 @@ std::optional<Candidate> Adviser::choice_in(const Scenario& scenario) const {
 
 /// A rival on other offers becomes cheaper when the price of the chosen offers rises.
 void Adviser::add_price_change(std::vector<std::string>& changes) const {
+  if (question_.goal != Goal::kCheapest || chosen_.summary.cost.mean <= 0) {
+    return;
+  }
   for (const Row& row : answer_.rows) {
     const bool shares = std::ranges::any_of(row.candidate.offers, [&](std::size_t offer) {
       return std::ranges::find(chosen_.candidate.offers, offer) != chosen_.candidate.offers.end();
@@ -272,31 +277,40 @@ void Adviser::compare_hours(Advice& advice) const {
   }
 }
 
-}  // namespace
-
-CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job,
-                                    const Question& question, const Candidate& candidate,
-                                    std::uint64_t paths) {
-  ENSURE(job.checkpoint_s > 0, "a checkpoint costs something");
+/// Of the paths of a plan with frequent checkpoints.
+void expect_loss(CheckpointAdvice& advice, const JobModel& job, const Summary& often) {
   constexpr double kUpTo95 = 3;  // events that no sample of none excludes with 95 %
-  CheckpointAdvice advice;
-  const auto try_interval = [&](double every_s) -> const Row& {
-    Candidate one = candidate;
-    one.checkpoint_every_s = every_s;
-    advice.tried.push_back(
-        {fmt::format("{:.1f} min", every_s / 60), evaluate(market, job, question, one, paths)});
-    return advice.tried.back().row;
-  };
-  for (const double minutes : {1, 2, 5, 10, 20, 30, 60, 120}) {
-    (void)try_interval(60 * minutes);
-  }
-  const Summary& often = advice.tried.front().row.summary;
   const double events = often.all_lost * static_cast<double>(often.paths);
   const double time_s = often.time_s.mean * static_cast<double>(often.paths);
   advice.is_bound = events < 1;
   advice.mean_to_loss_s = time_s / (advice.is_bound ? kUpTo95 : events);
   advice.young_s = young_interval(job.checkpoint_s, advice.mean_to_loss_s);
   advice.daly_s = daly_interval(job.checkpoint_s, advice.mean_to_loss_s);
+}
+
+Row with_interval(const Market& market, const JobModel& job, const Question& question,
+                  Candidate candidate, double every_s, std::uint64_t paths) {
+  candidate.checkpoint_every_s = every_s;
+  return evaluate(market, job, question, candidate, paths);
+}
+
+}  // namespace
+
+CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job,
+                                    const Question& question, const Candidate& candidate,
+                                    std::uint64_t paths) {
+  ENSURE(job.checkpoint_s > 0, "a checkpoint costs something");
+  CheckpointAdvice advice;
+  const auto try_interval = [&](double every_s) -> const Row& {
+    advice.tried.push_back({fmt::format("{:.1f} min", every_s / 60),
+                            with_interval(market, job, question, candidate, every_s, paths)});
+    return advice.tried.back().row;
+  };
+  (void)try_interval(kOften);
+  for (const double minutes : {2, 5, 10, 20, 30, 60, 120}) {
+    (void)try_interval(60 * minutes);
+  }
+  expect_loss(advice, job, advice.tried.front().row.summary);
   if (advice.daly_s > 0) {
     (void)try_interval(advice.daly_s);
   }
@@ -308,18 +322,25 @@ CheckpointAdvice advise_checkpoints(const Market& market, const JobModel& job,
   return advice;
 }
 
-void space_checkpoints(const Market& market, const JobModel& job, const Question& question,
-                       Answer& answer, Advice& advice) {
-  ENSURE(answer.chosen() != nullptr, "something was chosen");
-  if (!advice.checkpoints) {
-    return;
+double checkpoint_interval(const Market& market, const JobModel& job, const Question& question,
+                           const std::vector<Candidate>& candidates) {
+  if (job.checkpoint_s <= 0) {
+    return question.checkpoint_every_s;
+  }
+  Question sweep = question;
+  sweep.paths_most = sweep.sweep_paths;
+  const Result<Answer> first = answer(market, job, sweep, candidates);
+  if (!first.ok()) {
+    return question.checkpoint_every_s;  // the limits are out of reach with any interval
   }
   constexpr double kLeast = 60;
   constexpr double kMost = 7200;
-  advice.checkpoints->chosen_s = std::clamp(advice.checkpoints->daly_s, kLeast, kMost);
-  Row& row = answer.rows.front();
-  row.candidate.checkpoint_every_s = *advice.checkpoints->chosen_s;
-  row.summary = evaluate(market, job, question, row.candidate, row.summary.paths).summary;
+  CheckpointAdvice advice;
+  expect_loss(
+      advice, job,
+      with_interval(market, job, question, first.value().rows.front().candidate, kOften, kPaths)
+          .summary);
+  return std::clamp(advice.daly_s, kLeast, kMost);
 }
 
 Advice advise(const Market& market, const JobModel& job, const Question& question,

@@ -23,7 +23,7 @@ struct CheckpointAdvice {
   double young_s = 0;
   double daly_s = 0;
   double best_s = 0;               ///< the simulated optimum, of the intervals in `tried`
-  std::optional<double> chosen_s;  ///< what space_checkpoints() has given the plan
+  std::optional<double> chosen_s;  ///< the plan's, if it was not given
   std::vector<Alternative> tried;
 };
 
@@ -48,9 +48,10 @@ struct Advice {
                                                   const Question& question,
                                                   const Candidate& candidate, std::uint64_t paths);
 
-/// Gives the chosen row Daly's interval, from a minute to two hours, and simulates it anew. Nothing
-/// changes if a checkpoint costs nothing.
-void space_checkpoints(const Market& market, const JobModel& job, const Question& question,
-                       Answer& answer, Advice& advice);
+/// Daly's interval between checkpoints, from a minute to two hours, for the plan that would be
+/// chosen with the question's own; that one if a checkpoint costs nothing or no plan is possible.
+[[nodiscard]] double checkpoint_interval(const Market& market, const JobModel& job,
+                                         const Question& question,
+                                         const std::vector<Candidate>& candidates);
 
 }  // namespace mayfly::planner

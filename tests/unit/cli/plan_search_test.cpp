@@ -138,6 +138,9 @@ TEST_F(PlanTest, JobFileIsOneThatTheCoordinatorTakes) {
   EXPECT_GT(kept.value().speed("small", 1), 0);
   const boost::json::object& checkpoints = plan.at("checkpoints").as_object();
   EXPECT_EQ(checkpoints.at("chosen_s"), checkpoints.at("daly_s"));
+  for (const boost::json::value& row : plan.at("rows").as_array()) {
+    EXPECT_EQ(row.at("checkpoint_every_s"), checkpoints.at("chosen_s")) << "all rows are alike";
+  }
   EXPECT_EQ(kept.value().checkpoint_every_s, checkpoints.at("chosen_s").to_number<double>());
   EXPECT_THAT(kept.value().checkpoint_because, HasSubstr("0.5 s each, "));
   EXPECT_NEAR(60 * config_.checkpoint_minutes, kept.value().checkpoint_every_s, 1e-6);
@@ -247,6 +250,15 @@ TEST_F(PlanTest, WhatIfShowsTheDifference) {
   EXPECT_THAT(out(), HasSubstr("if price x2, recovery 120s:"));
   EXPECT_THAT(out(), HasSubstr("was 1: time +"));
   EXPECT_THAT(out(), HasSubstr("cost +10"));
+}
+
+TEST_F(PlanTest, APlanThatNeverFinishesSaysSo) {
+  write("market.toml",
+        "[[offer]]\ntype = \"a\"\nprice = 0\nimages_per_second = 1000\nstart_up_s = 1\n"
+        "lost_by_hour = [[0.01, 0.999]]\nlifetime_cap_hours = 0.02\n");
+  ASSERT_EQ(plan_with({"--max-workers", "1"}), 1) << err();
+  EXPECT_THAT(out(), HasSubstr("   1    never "));
+  EXPECT_THAT(out(), Not(HasSubstr("nan")));
 }
 
 TEST_F(PlanTest, SpeedsThatAreMissingFollowFromRelativeOnes) {
