@@ -165,10 +165,24 @@ double LifetimeTable::sample(double u, double age_s, double factor) const {
 
 double LifetimeTable::sample_by_hour(double u, double age_s, double factor, double clock_s,
                                      const HourFactors& hours) const {
-  constexpr double kYears = 10 * 365 * kSecondsPerDay;
   double left = hazard_of_draw(u);
   double age = age_s;
-  while (age < std::min(cap_s_, kYears)) {
+  bool days_are_alike = false;  // from the last knot on
+  while (age < cap_s_) {
+    if (!days_are_alike && (knots_.empty() || age >= knots_.back().age_s)) {
+      days_are_alike = true;
+      double of_day = 0;
+      for (const double hour : hours) {
+        of_day += factor * hour * last_rate() * kSecondsPerHour;
+      }
+      if (!(of_day > 0)) {
+        return cap_s_;
+      }
+      const double days = std::floor(left / of_day);
+      age += days * kSecondsPerDay;
+      left -= days * of_day;
+      continue;
+    }
     const double clock = clock_s + age;
     const double hour = std::floor(clock / kSecondsPerHour);
     const double next = age + ((hour + 1) * kSecondsPerHour - clock);

@@ -45,6 +45,30 @@ std::optional<Parts> parts_of(const std::string& group) {
   return percent ? std::optional(Parts{workload, *percent / 100}) : std::nullopt;
 }
 
+/// Whether a linear model of these features says what holds for `wanted`: it is a sum of them.
+bool follows_from(const std::vector<Numbers>& features, Numbers wanted) {
+  constexpr double kRounding = 1e-6;
+  std::vector<Numbers> directions;  // of length 1, at right angles
+  const auto take_out = [&](Numbers& vector) {
+    for (const Numbers& direction : directions) {
+      const double along = dot(vector, direction);
+      for (std::size_t i = 0; i < vector.size(); ++i) {
+        vector[i] -= along * direction[i];
+      }
+    }
+    return std::sqrt(dot(vector, vector));
+  };
+  for (Numbers feature : features) {
+    if (const double length = take_out(feature); length > kRounding) {
+      for (double& part : feature) {
+        part /= length;
+      }
+      directions.push_back(std::move(feature));
+    }
+  }
+  return take_out(wanted) <= kRounding;
+}
+
 }  // namespace
 
 Result<Forecast> asynchronous_accuracy(const Calibration& calibration, double workers) {
@@ -155,20 +179,26 @@ Forecast SwitchRuns::accuracy(double fraction) const {
 }
 
 Result<Forecast> SwitchRuns::time(double fraction) const {
+  const auto parts_of = [](double of) { return Numbers{of, 1 - of, of > 0 && of < 1 ? 1.0 : 0.0}; };
   Numbers logs;
   std::vector<Numbers> features;
   Numbers times;
   for (const Point& point : points_) {
     for (const Run& run : point.runs) {
       if (!run.has_diverged) {
-        const bool is_switch = point.fraction > 0 && point.fraction < 1;
-        features.push_back({point.fraction, 1 - point.fraction, is_switch ? 1.0 : 0.0});
+        features.push_back(parts_of(point.fraction));
         times.push_back(run.time_s);
       }
     }
   }
   if (points_.size() < 2 || times.size() < 3) {
     return Error{Errc::kNotFound, "the time of a switch needs runs at two fractions"};
+  }
+  if (!follows_from(features, parts_of(fraction))) {
+    return Error{Errc::kNotFound,
+                 "the runs of '" + workload_ +
+                     "' do not tell the time at this fraction: it needs runs at the fractions 0 "
+                     "and 1, or at one of them and two others"};
   }
   const Numbers fit = relative_fit(features, times);
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -180,7 +210,7 @@ Result<Forecast> SwitchRuns::time(double fraction) const {
     sizes.push_back(std::abs(error));
   }
   const double spread = std::max(1.48 * median(sizes), 0.015);
-  const double value = dot({fraction, 1 - fraction, fraction > 0 && fraction < 1 ? 1.0 : 0.0}, fit);
+  const double value = dot(parts_of(fraction), fit);
   return relative_forecast(std::max(value, 1e-9), spread, 4,
                            {"s", std::to_string(times.size()) + " runs of '" + workload_ + "'"});
 }

@@ -51,9 +51,13 @@ void add_life(Exposure& exposure, double hours, bool is_revoked) {
   exposure.revoked[whole] += is_revoked ? 1 : 0;
 }
 
-/// us-east1-c is in us-east1.
+/// us-east1-c is in us-east1, and us-east-1c in us-east-1.
 std::string region_of(const std::string& zone) {
   const std::size_t end = zone.size();
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (end > 3 && zone[end - 3] == '-' && is_digit(zone[end - 2]) && !is_digit(zone[end - 1])) {
+    return zone.substr(0, end - 1);
+  }
   return end > 2 && zone[end - 2] == '-' ? zone.substr(0, end - 2) : zone;
 }
 
@@ -148,6 +152,8 @@ void Lifetimes::measure_pool() {
       hours_in_all += exposure.server_hours[h];
     }
   }
+  server_hours_ = hours_in_all;
+  is_any_lost_ = revoked_in_all > 0;
   const double overall = hours_in_all > 0 ? revoked_in_all / hours_in_all : 0;
   for (std::size_t h = 0; h < cap_h_; ++h) {
     // A little of the overall hazard, so that no hour is without any.
@@ -287,6 +293,11 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
   }
   variance += unseen * unseen * variance_between_regions(unseen_parts);
   const Reason reason{"share", because(gpu, region)};
+  if (mean <= 0 && to_h > from_h && server_hours_ > 0) {  // no server was lost anywhere
+    constexpr double kEventsBefore = 0.5;
+    mean = kEventsBefore * (to_h - from_h) / server_hours_;
+    variance = mean * mean / kEventsBefore;
+  }
   if (mean <= 0) {
     return absolute_forecast(0, 0, 1, 0, 1, reason);
   }
@@ -312,6 +323,9 @@ Result<Forecast> Lifetimes::lifetime(const std::string& gpu, const std::string& 
                                      double age_h) const {
   TRY_ASSIGN(const LifetimeTable found, curve(gpu, region));
   const double age_s = age_h * kSecondsPerHour;
+  if (age_s >= found.cap()) {
+    return Error{Errc::kInvalidInput, "age_h is out of range: all servers end at the cap"};
+  }
   return Forecast{[found, age_s](double p) { return found.sample(p, age_s) / kSecondsPerHour; },
                   found.mean(age_s) / kSecondsPerHour, "h", because(gpu, region)};
 }

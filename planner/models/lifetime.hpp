@@ -38,6 +38,10 @@ class Lifetimes {
   /// many: 0).
   [[nodiscard]] Result<Forecast> revoked_share(const std::string& gpu, const std::string& region,
                                                double from_h, double to_h, double servers) const;
+  /// Whether any server was revoked. Without one curve() has no losses, which is not known for
+  /// certain: revoked_share() then takes half a loss in the server-hours that were seen.
+  [[nodiscard]] bool is_any_lost() const { return is_any_lost_; }
+  [[nodiscard]] double server_hours() const { return server_hours_; }
   /// The age in hours at the end of one server that has reached `age_h`.
   [[nodiscard]] Result<Forecast> lifetime(const std::string& gpu, const std::string& region,
                                           double age_h) const;
@@ -66,7 +70,9 @@ class Lifetimes {
   std::vector<double> pool_;    ///< hazards per hour of age
   std::vector<double> shapes_;  ///< of the gamma prior of a region's hazard, by hour of age
   std::size_t cap_h_ = 0;       ///< as far as anything is known
-  bool is_capped_ = false;      ///< no server lives longer; else the last hazard goes on
+  double server_hours_ = 0;     ///< of all servers
+  bool is_any_lost_ = false;
+  bool is_capped_ = false;  ///< no server lives longer; else the last hazard goes on
   std::vector<double> hour_losses_, hour_expected_;  ///< by hour of the day
   LossBursts bursts_;
 };

@@ -15,6 +15,7 @@ constexpr double kBatchesBefore = 3;
 constexpr double kStartDegrees = 6;
 constexpr double kBetweenDays = 0.03;
 constexpr double kUnknownSd = 0.1;
+constexpr double kStartLeast = 1e-3;         // seconds: a start that took no time has a logarithm
 constexpr double kSpreadOfRecoveries = 0.5;  // relative, if only one was seen
 constexpr std::string_view kStepsIn = " steps in ";
 constexpr double kErrorOfTwo = 0.2;
@@ -75,12 +76,12 @@ Startups::Startups(const Calibration& calibration) : starts_(calibration.startup
     singles[row.market_class + " " + row.gpu].push_back(stage_of(row, ""));
   }
   for (const auto& [name, values] : singles) {
-    means.push_back(std::log(mean_of(values)));
+    means.push_back(std::log(std::max(mean_of(values), kStartLeast)));
   }
   for (const ReplacementRow& row : calibration.replacements) {
     if (row.what.starts_with("start-up")) {
       batches_.push_back(row);
-      means.push_back(std::log(row.mean_s));
+      means.push_back(std::log(std::max(row.mean_s, kStartLeast)));
     }
   }
   const double degrees = means.empty() ? 0 : static_cast<double>(means.size() - 1);
@@ -95,7 +96,7 @@ Result<Forecast> Startups::asked_start(const std::string& gpu, const std::string
     for (const ReplacementRow& row : batches_) {
       if ((is_any || row.item == gpu) && row.what.find(asked) != std::string::npos) {
         means.push_back(row.mean_s);
-        spreads.push_back(row.sd_s.value_or(kUnknownSd * row.mean_s) / row.mean_s);
+        spreads.push_back(row.mean_s > 0 && row.sd_s ? *row.sd_s / row.mean_s : kUnknownSd);
       }
     }
     if (!means.empty()) {

@@ -104,6 +104,19 @@ TEST(LifetimeTable, EqualFactorsOfAllHoursChangeNothing) {
   }
 }
 
+TEST(LifetimeTable, DaysAfterTheLastKnotAreSkipped) {
+  HourFactors factors{};
+  factors.fill(0.5);
+  factors[7] = 12.5;  // one on average
+  constexpr double kYears = 50 * 365 * 86400.0;
+  const LifetimeTable rare = LifetimeTable({{3600, 3600 / kYears}});
+  for (const double u : {0.1, 0.5, 0.9}) {
+    EXPECT_NEAR(rare.sample_by_hour(u, 0, 1, 5000, factors), rare.sample(u), 86400);
+  }
+  EXPECT_EQ(rare.sample_by_hour(0.5, 0, 1, 0, HourFactors{}), kNever);
+  EXPECT_EQ(LifetimeTable().sample_by_hour(0.5, 0, 1, 0, factors), kNever);
+}
+
 TEST(LifetimeTable, NoServerEndsInAnHourWithoutHazard) {
   HourFactors factors{};
   factors[3] = 1;  // from 03:00 to 04:00 only

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,6 +63,18 @@ TEST(Startups, AreDistributionsWithTheirSlowTail) {
   expect_close(startups.start("C3", "on_demand", "", ""), 75, 0.08);  // of other types
   expect_close(startups.start("A1", "", "right after a revocation", ""), 70, 0.001);
   EXPECT_FALSE(startups.start("A1", "", "never", "").ok());
+}
+
+TEST(Startups, MayTakeNoTime) {
+  Calibration calibration;
+  calibration.startups.push_back({"on_demand", "A1", 0, 0, 0});
+  calibration.replacements.push_back({"start-up asked at once", "A1", 0, {}});
+  const Startups startups(calibration);
+  for (const char* asked : {"", "at once"}) {
+    const Result<Forecast> start = startups.start("A1", "on_demand", asked, "");
+    ASSERT_TRUE(start.ok()) << start.error().detail;
+    EXPECT_TRUE(std::isfinite(start.value().summary().high));
+  }
 }
 
 TEST(Joins, GrowWithTheTensors) {
@@ -161,6 +174,38 @@ TEST(Lifetimes, AServerEndsAtACapOnlyWhereOneWasSeen) {
   EXPECT_EQ(Lifetimes(calibration).curve("A1", "north").value().cap(), 3600);
 }
 
+TEST(Lifetimes, NoLossIsNoCertainty) {
+  Calibration calibration;
+  for (int i = 0; i < 20; ++i) {
+    calibration.lifetime_servers.push_back(
+        {"own runs", "A1", "us-east-1a", std::to_string(i), "stopped", {}, 5 * 3600.0});
+  }
+  const Lifetimes lifetimes(calibration);
+  EXPECT_FALSE(lifetimes.is_any_lost());
+  const Estimate day = lifetimes.revoked_share("A1", "us-east-1", 0, 24, 0).value().summary();
+  EXPECT_LT(day.low, 0.001);
+  EXPECT_NEAR(day.high, 1 - std::exp(-1.92 * 24 / 100), 0.01);  // at most 1.92 losses in 100 h
+  const Estimate soon = lifetimes.revoked_share("A1", "us-east-1", 0, 1, 0).value().summary();
+  EXPECT_LT(soon.high, day.high / 10);
+}
+
+TEST(Lifetimes, AZoneOfEc2IsInItsRegion) {
+  Calibration calibration;
+  calibration.lifetime_servers.push_back(
+      {"own runs", "A1", "us-east-1a", "1", "revoked", {}, 3600.0});
+  const Lifetimes lifetimes(calibration);
+  for (const char* place : {"us-east-1", "us-east-1a", "us-east-1f"}) {
+    EXPECT_THAT(lifetimes.lifetime("A1", place, 0).value().because,
+                testing::HasSubstr("1 server-hours of A1 in " + std::string(place)));
+  }
+}
+
+TEST(Lifetimes, NoServerIsOlderThanTheCap) {
+  const Lifetimes lifetimes(invented_calibration());
+  EXPECT_TRUE(lifetimes.lifetime("A1", "east", 23).ok());
+  EXPECT_EQ(lifetimes.lifetime("A1", "east", 24).error().code, Errc::kInvalidInput);
+}
+
 TEST(Lifetimes, LossesOfABatchWithinTwoMinutesAreOneShock) {
   Calibration calibration;
   for (const double lifetime_s : {3600.0, 3610.0, 3700.0, 20000.0}) {
@@ -225,6 +270,14 @@ TEST(Accuracies, ASwitchTakesItsTimeAndLeavesOutRunsThatDiverged) {
   EXPECT_NEAR(runs.divergence(0).summary().median, 1.5 / 6, 1e-9);
   EXPECT_LT(runs.divergence(0.5).summary().median, 0.1);
   EXPECT_FALSE(SwitchRuns::of(invented_calibration(), "other").ok());
+  // With one fraction between the ends, the time of a switch is known only with both of these.
+  const Calibration one_end = invented_calibration("res 8w ASP only");
+  Calibration two = one_end;
+  std::erase_if(two.switch_runs,
+                [](const SwitchRunRow& row) { return row.group.find("b50") != std::string::npos; });
+  EXPECT_EQ(SwitchRuns::of(two, "res 8w").value().time(0.5).error().code, Errc::kNotFound);
+  expect_close(SwitchRuns::of(two, "res 8w").value().time(0.1), 1000 + 1350 + 40, 0.01);
+  expect_close(SwitchRuns::of(one_end, "res 8w").value().time(0.5), 5000 + 750 + 40, 0.01);
 }
 
 TEST(DistantWorkers, LoseTheTimeThatMeasuredSplitsShow) {
