@@ -22,17 +22,21 @@ double cost_of(const std::vector<BilledServer>& servers, double duration_s, doub
   if (rule == BillingRule::kStudies) {
     double sum = 0;
     for (const BilledServer& server : servers) {
+      const bool is_lost = server.lost_s && *server.lost_s < end_s;
       sum += server.usd_per_second *
-             std::max(server.lost_s.value_or(duration_s) - server.running_s, 0.0);
+             std::max((is_lost ? *server.lost_s : duration_s) - server.running_s, 0.0);
     }
     return sum;
   }
   cloud_hooks::Bill bill(0, cloud_hooks::ReplacementOptions{}.billed_at_least);
   for (std::size_t i = 0; i < servers.size(); ++i) {
+    if (servers[i].requested_s >= end_s && end_s > 0) {
+      continue;  // the job had ended
+    }
     const std::string item = std::to_string(i);
     bill.open(item, servers[i].usd_per_second * kSecondsPerHour,
               instant_at(servers[i].requested_s));
-    bill.close(item, instant_at(servers[i].lost_s.value_or(end_s)));
+    bill.close(item, instant_at(std::min(servers[i].lost_s.value_or(end_s), end_s)));
   }
   return bill.spent(instant_at(end_s));
 }

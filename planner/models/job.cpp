@@ -10,7 +10,7 @@ namespace {
 
 struct Change {
   double at_s;
-  std::string gpu;
+  std::size_t group;
   double workers;  ///< negative for a loss
 };
 
@@ -18,26 +18,43 @@ struct Change {
 constexpr double kRunSpread = 0.01;
 constexpr double kSpeedDegrees = 8;
 
-Result<void> apply(const Change& change, std::vector<WorkerGroup>& groups) {
-  const auto group = std::find_if(groups.begin(), groups.end(), [&](const WorkerGroup& g) {
-    return change.gpu.empty() || g.gpu == change.gpu;
-  });
-  if (group == groups.end() || group->workers + change.workers < 0) {
-    return Error{Errc::kInvalidInput, "more workers are lost than the cluster has"};
-  }
-  group->workers += change.workers;
-  return {};
-}
-
 }  // namespace
+
+Result<std::vector<GroupLoss>> losses_of_groups(const std::vector<WorkerGroup>& workers,
+                                                std::vector<Loss> losses) {
+  std::ranges::stable_sort(losses, {}, &Loss::at_s);
+  std::vector<GroupLoss> found;
+  for (const Loss& loss : losses) {
+    double wanted = loss.workers;
+    const std::size_t before = found.size();
+    for (std::size_t group = 0; group < workers.size() && wanted > 0; ++group) {
+      double alive = workers[group].workers;
+      for (std::size_t i = 0; i < before; ++i) {
+        const bool is_back = found[i].loss.replaced_s && *found[i].loss.replaced_s <= loss.at_s;
+        alive -= found[i].group == group && !is_back ? found[i].loss.workers : 0;
+      }
+      const bool fits = loss.gpu.empty() || loss.gpu == workers[group].gpu;
+      if (const double here = fits ? std::min(wanted, alive) : 0; here > 0) {
+        found.push_back({group, loss});
+        found.back().loss.workers = here;
+        wanted -= here;
+      }
+    }
+    if (wanted > 0) {
+      return Error{Errc::kInvalidInput, "more workers are lost than the cluster has"};
+    }
+  }
+  return found;
+}
 
 Result<Forecast> job_duration(const ClusterSpeeds& speeds, const Cluster& cluster, double steps,
                               const std::vector<Loss>& losses) {
   std::vector<Change> changes;
-  for (const Loss& loss : losses) {
-    changes.push_back({loss.at_s, loss.gpu, -loss.workers});
+  TRY_ASSIGN(const std::vector<GroupLoss> of_groups, losses_of_groups(cluster.workers, losses));
+  for (const auto& [group, loss] : of_groups) {
+    changes.push_back({loss.at_s, group, -loss.workers});
     if (loss.replaced_s) {
-      changes.push_back({*loss.replaced_s, loss.gpu, loss.workers});
+      changes.push_back({*loss.replaced_s, group, loss.workers});
     }
   }
   std::stable_sort(changes.begin(), changes.end(),
@@ -54,7 +71,7 @@ Result<Forecast> job_duration(const ClusterSpeeds& speeds, const Cluster& cluste
     }
     done += (until_s - time_s) * speed;
     time_s = until_s;
-    TRY(apply(change, now.workers));
+    now.workers[change.group].workers += change.workers;
     TRY_ASSIGN(const Forecast next, speeds.speed(now));
     speed = next.summary().median;
   }

@@ -20,6 +20,17 @@ struct Loss {
   std::optional<double> replaced_s{};  ///< when replacements of all of them begin to train
 };
 
+/// A loss of workers of one group of a cluster, by its place.
+struct GroupLoss {
+  std::size_t group = 0;
+  Loss loss;
+};
+
+/// In the order of time, each loss as losses of its machine type's group, or without a type of the
+/// first groups that have workers then. kInvalidInput if more workers are lost than there are.
+[[nodiscard]] Result<std::vector<GroupLoss>> losses_of_groups(
+    const std::vector<WorkerGroup>& workers, std::vector<Loss> losses);
+
 /// Seconds from the first step to the last. kInvalidInput if more workers are lost than there are,
 /// or if all are lost for good before the end; errors of ClusterSpeeds.
 [[nodiscard]] Result<Forecast> job_duration(const ClusterSpeeds& speeds, const Cluster& cluster,

@@ -107,6 +107,9 @@ void check_cluster(const Cluster& cluster, Query& query) {
   std::set<std::string> types;
   for (const WorkerGroup& group : cluster.workers) {
     sets *= group.workers + 1;
+    if (group.workers != std::floor(group.workers)) {
+      query.complain("workers is not a whole number");
+    }
     if (!types.insert(group.gpu).second) {
       query.complain("cluster names " + group.gpu + " twice");
     }

@@ -20,6 +20,9 @@ std::vector<Loss> losses_in(Query& query) {
     loss.gpu = part.text("gpu");
     loss.workers = part.number("workers", 1, kStepsMost).value_or(1);
     loss.replaced_s = part.number("replaced_s", 0, kSecondsMost);
+    if (loss.replaced_s && *loss.replaced_s < loss.at_s) {
+      part.complain("losses: replaced_s is before at_s");
+    }
     for (const std::string& name : part.unused()) {
       part.complain("losses: there is no field " + name);
     }
@@ -64,22 +67,23 @@ Result<Forecast> duration_of(const FittedModels& models, const JobQuestion& job)
 
 Result<std::vector<BilledServer>> servers_of(const FittedModels& models, const JobQuestion& job,
                                              const std::string& market, double startup_s) {
+  TRY_ASSIGN(const std::vector<GroupLoss> losses,
+             losses_of_groups(job.cluster.workers, job.losses));
   std::vector<BilledServer> servers;
-  for (const WorkerGroup& group : job.cluster.workers) {
-    TRY_ASSIGN(const double price, models.prices.server(group.gpu, market));
-    double alive = group.workers;
-    for (const Loss& loss : job.losses) {
-      if (!loss.gpu.empty() && loss.gpu != group.gpu) {
-        continue;
-      }
-      const auto lost = static_cast<std::size_t>(std::min(loss.workers, alive));
-      alive -= static_cast<double>(lost);
-      servers.insert(servers.end(), lost, {price, 0, 0, startup_s + loss.at_s});
-      if (loss.replaced_s) {
-        servers.insert(servers.end(), lost, {price, startup_s + loss.at_s, startup_s + loss.at_s});
+  for (std::size_t group = 0; group < job.cluster.workers.size(); ++group) {
+    TRY_ASSIGN(const double price, models.prices.server(job.cluster.workers[group].gpu, market));
+    // Oldest first, which is the one that is lost: all of a group have the same price.
+    std::size_t alive = servers.size();
+    servers.insert(servers.end(), static_cast<std::size_t>(job.cluster.workers[group].workers),
+                   {price, 0, 0});
+    for (const auto& [of, loss] : losses) {
+      for (double left = loss.workers; of == group && left > 0 && alive < servers.size(); --left) {
+        servers[alive++].lost_s = startup_s + loss.at_s;
+        if (loss.replaced_s) {
+          servers.push_back({price, startup_s + loss.at_s, startup_s + loss.at_s});
+        }
       }
     }
-    servers.insert(servers.end(), static_cast<std::size_t>(alive), {price, 0, 0});
   }
   if (job.cluster.parameter_servers > 0) {
     TRY_ASSIGN(const double price, models.prices.parameter_server());

@@ -63,6 +63,25 @@ TEST(Predictor, CostsFollowFromDurationsAndPrices) {
       R"({"quantity": "job_cost", "gpu": "A1", "workers": 2, "model": "net-20", "market": "spot",
           "duration_s": 1000, "losses": [{"at_s": 100}]})");
   EXPECT_NEAR(number(lossy, "median"), 0.1 + 0.01, 1e-9);
+  const auto mixed_cost = [](const std::string& losses) {
+    return answer_to(R"({"quantity": "job_cost", "cluster": "1xA1+2xB2", "model": "net-20",
+                         "market": "spot", "duration_s": 1000, "losses": [)" +
+                     losses + "]}");
+  };
+  const double whole = 0.1 + 2 * 0.2;
+  EXPECT_NEAR(number(mixed_cost(""), "median"), whole, 1e-9);
+  EXPECT_NEAR(number(mixed_cost(R"({"at_s": 400})"), "median"), whole - 0.06, 1e-9)
+      << "one worker, not one of each type";
+  EXPECT_NEAR(number(mixed_cost(R"({"at_s": 400}, {"at_s": 500})"), "median"), whole - 0.06 - 0.1,
+              1e-9)
+      << "the second is of the group that has some left";
+  EXPECT_NEAR(number(mixed_cost(R"({"at_s": 400, "replaced_s": 500})"), "median"), whole, 1e-9);
+  EXPECT_NEAR(number(mixed_cost(R"({"at_s": 3000, "gpu": "B2"})"), "median"), whole, 1e-9)
+      << "the job had ended";
+  EXPECT_EQ(mixed_cost(R"({"at_s": 400, "workers": 4})").at("error"),
+            "more workers are lost than the cluster has");
+  EXPECT_EQ(mixed_cost(R"({"at_s": 400, "replaced_s": 300})").at("error"),
+            "losses: replaced_s is before at_s");
 }
 
 /// A job of `steps` whose losses are drawn; 57,600 steps of four workers take an hour.
@@ -135,6 +154,7 @@ TEST(Predictor, RefusesLossesThatItCannotDraw) {
   EXPECT_EQ(error(R"(, "region": "north", "cluster": "2xA1+1xA1")"), "cluster names A1 twice");
   EXPECT_EQ(error(R"(, "region": "north", "cluster": "90xA1+90xB2")"),
             "workers is out of range of what is simulated");
+  EXPECT_EQ(error(R"(, "region": "north", "workers": 2.5)"), "workers is not a whole number");
   EXPECT_EQ(error(R"(, "market": "stocks")"), "market is neither spot nor on_demand");
   EXPECT_EQ(error(R"(, "region": "north", "paths": 0)"), "paths is out of range");
   const auto endless = simulated("job_cost", 2'000'000'000, R"(, "region": "north")");
