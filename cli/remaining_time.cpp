@@ -83,7 +83,9 @@ void add_servers(const RunFold& run, const planner::KeptPlan* plan, planner::Res
   const observe::Servers& servers = run.servers();
   // A provider's lost servers are replaced; what they will cost is not paid now.
   if (plan != nullptr && !servers.lanes().empty() && !servers.points().empty()) {
-    rest.members_soon = std::max(rest.members, static_cast<int>(plan->workers));
+    // `mayfly scale` or a replan may want others than the plan.
+    const double wanted = run.workers_wanted() - run.setting_number("spares");
+    rest.members_soon = std::max(rest.members, static_cast<int>(wanted));
     const double paid = std::max(1U, servers.points().back().billing);
     if (rest.price_per_hour) {
       *rest.price_per_hour *= std::max(1.0, rest.members_soon / paid);

@@ -160,6 +160,8 @@ class RunFold {
   [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
   /// By the setting `workers`, or as the job was told since it was started last; 0: not on record.
   [[nodiscard]] double workers_wanted() const;
+  /// A setting that is a number; 0 if it is not there.
+  [[nodiscard]] double setting_number(std::string_view name) const;
   /// "start", "running", "waiting", "paused" or "ended".
   [[nodiscard]] std::string phase() const;
 
@@ -184,7 +186,6 @@ class RunFold {
   };
 
   void choose_settings();
-  [[nodiscard]] double setting_number(std::string_view name) const;
   [[nodiscard]] std::vector<RowPlace> rows_in_order(std::size_t first_kept) const;
   void place_part(JobPart& part, const std::vector<RowPlace>& rows, std::size_t first,
                   std::size_t end, std::optional<double> limit);
