@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "base/try_assign.hpp"
 #include "cli/calibration_folder.hpp"
 #include "cli/plan_source.hpp"
+#include "engine/config/cloud_offers.hpp"
 #include "planner/models/accuracy.hpp"
 #include "planner/simulation/calibrated_market.hpp"
 
@@ -227,6 +229,53 @@ void add_offers(const Study& study, PlanSource& source, std::vector<std::string>
   }
 }
 
+/// Of the offers of the folder those of the job remain, at the prices that it gives them. On demand
+/// the folder does not tell zones apart.
+Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source) {
+  TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> terms,
+             engine::parse_offers(config.cloud_offers));
+  if (terms.empty()) {
+    return {};
+  }
+  const std::vector<planner::OfferModel> known = std::move(source.market.offers);
+  const std::vector<double> speeds = std::move(source.speeds);
+  source.market.offers.clear();
+  source.speeds.clear();
+  for (const cloud_hooks::OfferTerms& one : terms) {
+    const auto found = std::ranges::find_if(known, [&one](const planner::OfferModel& model) {
+      cloud_hooks::Offer here = one.offer;
+      here.zone = is_spot(model) ? here.zone : "";
+      return model.offer == here;
+    });
+    if (found == known.end()) {
+      if (std::ranges::find(source.left_out, cloud_hooks::to_string(one.offer), &LeftOut::offer) ==
+          source.left_out.end()) {
+        source.left_out.push_back(
+            {cloud_hooks::to_string(one.offer), "the folder has no measurements of it"});
+      }
+      continue;
+    }
+    source.market.offers.push_back(*found);
+    planner::OfferModel& model = source.market.offers.back();
+    model.offer = one.offer;
+    model.price_per_hour = one.price_per_hour > 0 ? one.price_per_hour : model.price_per_hour;
+    model.workers_most = one.workers_most;
+    source.speeds.push_back(speeds[static_cast<std::size_t>(found - known.begin())]);
+  }
+  return {};
+}
+
+/// What the folder does not tell.
+void warn_of_losses(const Study& study, PlanSource& source) {
+  const planner::Lifetimes& lifetimes = study.models.lifetimes;
+  if (!lifetimes.is_any_lost() && std::ranges::any_of(source.market.offers, planner::is_spot)) {
+    source.warnings.push_back(
+        fmt::format("no server was lost in the {:.3g} server-hours of the folder: the plan expects "
+                    "no losses, which are possible; --market can say how many",
+                    lifetimes.server_hours()));
+  }
+}
+
 }  // namespace
 
 Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
@@ -235,6 +284,7 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
   PlanSource source;
   std::vector<std::string> gpus;
   add_offers(*study, source, gpus);
+  TRY(keep_offers_of(config, source));
   if (source.market.offers.empty()) {
     return Error{Errc::kInvalidInput,
                  "plan has no offer that it knows enough of: " +
@@ -244,7 +294,11 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
   }
   source.market.machines = gpus.size();
   const std::optional<planner::JobSize> size = planner::job_size(study->models.calibration);
-  source.job.work = config.steps > 0 ? static_cast<double>(config.steps) : size ? size->steps : 0;
+  const bool is_known = size && size->model == study->job.network.model;
+  source.job.work = config.steps > 0 ? static_cast<double>(config.steps)
+                    : is_known       ? std::round(size->steps)
+                                     : 0;
+  source.steps = static_cast<std::uint64_t>(source.job.work);
   if (source.job.work <= 0) {
     return Error{Errc::kInvalidInput, "plan needs the length of the job: --steps N"};
   }
@@ -270,13 +324,14 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
   if (planner::asynchronous_accuracy(study->models.calibration, 1).ok()) {
     source.accuracy = [study, servings = source.job.servings](
                           const planner::Candidate& candidate) -> std::optional<double> {
-      const bool waits = !servings.empty() && servings[candidate.serving].is_synchronous;
+      const bool waits = servings.empty() || servings[candidate.serving].is_synchronous;
       const auto accuracy =
           planner::asynchronous_accuracy(study->models.calibration, waits ? 1 : candidate.workers);
       return accuracy.ok() ? std::optional(accuracy.value().quantile(0.5)) : std::nullopt;
     };
   }
   warn_of_size(*study, source.warnings);
+  warn_of_losses(*study, source);
   source.job_text = job_words(*study, source.job.work);
   source.priced = source.calibrated = "the study in " + arguments.option("calibration");
   return source;

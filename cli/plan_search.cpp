@@ -160,6 +160,7 @@ engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
                           const Question& question, const planner::Candidate& candidate) {
   config.workers = candidate.workers + candidate.spares;
   config.spares = candidate.spares;
+  config.steps = planned.steps > 0 ? planned.steps : config.steps;
   config.cloud_max_workers = std::max(config.cloud_max_workers, config.workers);
   config.cloud_on_demand_floor = candidate.on_demand_floor;
   config.cloud_budget = question.budget.value_or(0);

@@ -19,6 +19,7 @@ struct PlanSource {
   planner::Market market;
   planner::JobModel job;
   double work_per_step = 1;    ///< of the job's work
+  std::uint64_t steps = 0;     ///< of the job, if they do not follow from its settings
   std::vector<double> speeds;  ///< of one worker, by offer
   std::vector<LeftOut> left_out;
   std::uint32_t measured_most = 0;  ///< workers up to which speeds are known; 0 = any number
@@ -35,7 +36,8 @@ struct PlanSource {
                                                   const engine::JobConfig& config);
 
 /// By --calibration: machine types, regions, prices and speeds of a study, for a job with
-/// asynchronous workers and parameter servers. The same errors.
+/// asynchronous workers and parameter servers; of the job's offers only, if it has some, at their
+/// prices. The same errors.
 [[nodiscard]] Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
                                                        const engine::JobConfig& config);
 

@@ -111,8 +111,12 @@ class FactsReader {
       return Error{Errc::kInvalidInput,
                    path_ + " is no run of this version: " + applied.error().detail};
     }
-    TRY_ASSIGN(const nn::Model model,
-               nn::make_usual_model(config_.model, static_cast<int>(config_.image_size)));
+    const Result<nn::Model> usual =
+        nn::make_usual_model(config_.model, static_cast<int>(config_.image_size));
+    if (!usual.ok()) {
+      return Error{Errc::kInvalidInput, path_ + ": " + usual.error().detail};
+    }
+    const nn::Model& model = usual.value();
     facts_.name = path_;
     facts_.model = config_.model;
     facts_.family = model.stem_pool ? "ImageNet ResNet" : "CIFAR ResNet";

@@ -338,6 +338,38 @@ TEST_F(PlanTest, StudiesAreMarketsToo) {
   EXPECT_THAT(out(), HasSubstr("times the operations of the largest measured one"));
 }
 
+TEST_F(PlanTest, StudiesArePlannedOnTheOffersOfTheJob) {
+  const std::string path = folder_ / "job.toml";
+  const auto plan = [this](std::vector<std::string> more) {
+    std::vector<std::string> words = {
+        "plan",   "--calibration", MAYFLY_INVENTED_DIR, "--max-workers", "3", "--network",
+        "net-20", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  ASSERT_EQ(plan({"--cloud-offers", "A1@north:spot=0.5#2,B2@moon=1,A1@south:on_demand=9",
+                  "--cloud-provider", "local", "--parameter-servers", "0", "--write", path}),
+            0)
+      << err();
+  const boost::json::value result = boost::json::parse(out());
+  std::set<double> accuracies;
+  for (const boost::json::value& row : result.at("rows").as_array()) {
+    for (const boost::json::value& offer : row.at("offers").as_array()) {
+      EXPECT_THAT(std::string(offer.as_string().c_str()), HasSubstr("A1 in "));
+    }
+    accuracies.insert(row.at("accuracy").to_number<double>());
+  }
+  EXPECT_EQ(accuracies.size(), 1U) << "workers that wait for each other train as one does";
+  EXPECT_THAT(out(), HasSubstr("the folder has no measurements of it"));
+  ASSERT_EQ(run({"coordinator", "--config", path}), 0) << err();
+  EXPECT_EQ(config_.cloud_offers.substr(0, 19), "A1@north:spot=0.5*1");
+  EXPECT_GT(config_.steps, 0U) << "those of the study's jobs";
+  EXPECT_EQ(plan({"--network", "net-10"}), 2);
+  EXPECT_THAT(err(), HasSubstr("needs the length of the job"));
+  EXPECT_EQ(plan({"--cloud-offers", "C3"}), 2);
+  EXPECT_THAT(err(), HasSubstr("no offer that it knows enough of"));
+}
+
 TEST_F(PlanTest, ChoosesParameterServersAndPolicy) {
   const std::string path = folder_ / "job.toml";
   const auto plan = [this](std::vector<std::string> more) {
