@@ -7,6 +7,7 @@
 #include "base/try_assign.hpp"
 #include "cli/checkpoint_commands.hpp"
 #include "cli/cli.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "engine/run/record_json.hpp"
 #include "nn/weight_file.hpp"
 
@@ -14,8 +15,6 @@ namespace mayfly::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kFileBytesMax = std::size_t{4} << 30;
 
 Error unusable(const std::string& text) {
   return {Errc::kInvalidInput, text};
@@ -101,9 +100,11 @@ Result<Weights> weights_from(const ParsedArguments& arguments, const std::string
 Result<std::string> save(const std::string& folder, const std::string& source,
                          const Weights& weights) {
   const bool is_new = !fs::exists(folder);
-  Result<std::string> saved = engine::save_checkpoint(
-      folder, nn::encode_checkpoint(weights.model, weights.state, 0, {{"imported from", source}}),
-      Step{0}, 1);
+  Result<std::string> saved =
+      engine::save_checkpoint(folder,
+                              nn::encode_checkpoint(weights.model, weights.state, 0,
+                                                    {{"imported from", source}}),
+                              Step{0}, 1);
   if (!saved.ok() && is_new) {
     std::error_code ignored;
     fs::remove(folder, ignored);  // if it is empty
@@ -124,7 +125,7 @@ Result<Imported> import_file(const ParsedArguments& arguments) {
     return name.ok() ? folder.error() : name.error();
   }
   TRY(refuse_existing(folder.value()));
-  TRY_ASSIGN(const Bytes file, read_file(source, kFileBytesMax));
+  TRY_ASSIGN(const Bytes file, read_file(source, engine::kCheckpointFileBytesMax));
   const Result<Weights> weights = weights_from(arguments, name.value(), file);
   if (!weights.ok()) {
     return Error{weights.error().code, source + ": " + weights.error().detail};

@@ -19,10 +19,12 @@
 #include "engine/job/derive_job.hpp"
 #include "engine/membership/job_settings.hpp"
 #include "engine/membership/run_place.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/training/backend.hpp"
+#include "nn/safetensors.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -111,6 +113,24 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
 /// Of which a member that disagrees with others sends the hashes, and a checkpoint has a header.
 constexpr std::size_t kTensorsMax = 60'000;
 
+/// A checkpoint that is larger could be written, but not read.
+Result<void> check_size(const ProgramJob& program, const ProgramTensors& tensors) {
+  std::size_t model = 0;
+  for (const auto* list : {&tensors.parameters, &tensors.buffers}) {
+    for (const ProgramTensor& tensor : *list) {
+      model += tensor.bytes;
+    }
+  }
+  constexpr std::size_t kMost = kCheckpointFileBytesMax - nn::kSafetensorsHeaderBytesMax;
+  if (model > kMost || program.optimizer_bytes_max > kMost - model) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("the model has {} bytes, and {} are reserved for the state of the "
+                             "optimizer: together at most {} are possible",
+                             model, program.optimizer_bytes_max, kMost)};
+  }
+  return {};
+}
+
 Result<void> check(const ProgramJob& program, const ProgramTensors& tensors) {
   const std::pair<bool, const char*> lacks[] = {
       {program.steps == 0, "steps must be at least 1"},
@@ -126,7 +146,7 @@ Result<void> check(const ProgramJob& program, const ProgramTensors& tensors) {
       return Error{Errc::kInvalidInput, why};
     }
   }
-  return {};
+  return check_size(program, tensors);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@
 
 namespace mayfly::engine {
 
-/// Upper bound on one file of a checkpoint.
-inline constexpr std::size_t kCheckpointFileBytesMax = std::size_t{4} << 30;
+/// Upper bound on one file of a checkpoint, and on a file of weights.
+inline constexpr std::size_t kCheckpointFileBytesMax = std::size_t{1} << 40;
 
 struct LoadedCheckpoint {
   nn::CheckpointInfo info;

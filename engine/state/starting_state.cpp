@@ -23,8 +23,6 @@ std::size_t exponents_of(const Job& job, const ReductionLayout& layout) {
   return job.exact() ? layout.blocks().block_count() : 0;
 }
 
-constexpr std::size_t kWeightsBytesMax = std::size_t{4} << 30;
-
 Error about(const std::string& path, const Error& error) {
   return {error.code, path + ": " + error.detail};
 }
@@ -150,7 +148,7 @@ Result<InitialWeights> read_initial_weights(const std::string& init_from,
   if (std::filesystem::is_directory(status)) {
     return from_checkpoint(init_from, model);
   }
-  TRY_ASSIGN(auto content, read_file(init_from, kWeightsBytesMax));
+  TRY_ASSIGN(auto content, read_file(init_from, kCheckpointFileBytesMax));
   return InitialWeights{init_from, std::move(content)};
 }
 

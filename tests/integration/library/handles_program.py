@@ -43,7 +43,8 @@ def expect_no_second():
 
 
 for wrong, words in (({"microbatch": 5}, "is not a multiple of microbatch 5"),
-                     ({"optimizer_bytes": 500}, "were reserved")):
+                     ({"optimizer_bytes": 500}, "were reserved"),
+                     ({"optimizer_bytes": 1 << 40}, "together at most")):
     job = registered()
     expect_no_second()
     expect_refused(job, start(job, **wrong), words)

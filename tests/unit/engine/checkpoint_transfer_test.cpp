@@ -52,6 +52,17 @@ TEST(CheckpointTransfer, SaysWhatItMeans) {
   EXPECT_EQ(decode_transfer_receipt(encode(TransferReceipt{false, "no"})).value().text, "no");
 }
 
+TEST(CheckpointTransfer, CarriesFilesOfManyGigabytesUpToTheBoundOfAll) {
+  TransferRequest request;
+  request.offer = some_offer();
+  request.offer.files[1].bytes = std::uint64_t{5} << 30;
+  request.offer.files[2].bytes = kCheckpointFileBytesMax;
+  EXPECT_EQ(decode_transfer_request(encode(request)).value().offer, request.offer);
+  EXPECT_EQ(request.offer.bytes(), 10 + (std::uint64_t{5} << 30) + kCheckpointFileBytesMax);
+  ++request.offer.files[2].bytes;
+  EXPECT_FALSE(decode_transfer_request(encode(request)).ok());
+}
+
 TEST(CheckpointTransfer, NeverCutsFactsOff) {
   TransferRequest request;
   request.kind = TransferRequest::Kind::kFacts;
