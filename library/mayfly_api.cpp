@@ -13,9 +13,11 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "engine/job/job.hpp"
 #include "engine/program/program_worker.hpp"
 #include "library/api_job.hpp"
@@ -170,6 +172,16 @@ mf_code mf_require_equal(mf_job* job, const char* name, const char* value) {
           j, MF_REFUSED,
           "at most 128 things are compared between workers, with names of 100 and values of "
           "1000 bytes at most");
+    }
+    if (!mayfly::is_utf8(name) || !mayfly::is_utf8(value)) {
+      return fail(j, MF_REFUSED,
+                  "what is compared between workers must be UTF-8: " + mayfly::printable(name));
+    }
+    const auto known = std::ranges::find(
+        j.job.equals, name, [](const auto& each) { return std::string_view(each.first); });
+    if (known != j.job.equals.end()) {
+      return fail(j, MF_REFUSED,
+                  std::string(name) + " is compared between workers already: name each thing once");
     }
     j.job.equals.emplace_back(name, value);
     return MF_OK;

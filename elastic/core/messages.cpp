@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <set>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 
@@ -296,6 +298,7 @@ Result<void> check_fingerprint(
   if (fingerprint.size() > kFingerprintPairsMax) {
     return too_much("the number of things is", fingerprint.size(), kFingerprintPairsMax);
   }
+  std::set<std::string_view> names;
   for (const auto& [name, value] : fingerprint) {
     const std::string shown = '"' + name.substr(0, kFingerprintNameBytesMax) + '"';
     if (name.size() > kFingerprintNameBytesMax) {
@@ -304,6 +307,10 @@ Result<void> check_fingerprint(
     }
     if (value.size() > kFingerprintValueBytesMax) {
       return too_much("the bytes of " + shown + " are", value.size(), kFingerprintValueBytesMax);
+    }
+    if (!names.insert(name).second) {
+      return Error{Errc::kInvalidInput,
+                   "what must be equal on all workers has the name " + shown + " twice"};
     }
   }
   return {};

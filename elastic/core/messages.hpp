@@ -106,7 +106,7 @@ struct Hello {
 inline constexpr std::size_t kFingerprintPairsMax = 256;
 inline constexpr std::size_t kFingerprintNameBytesMax = 128;
 inline constexpr std::size_t kFingerprintValueBytesMax = 1024;
-/// kInvalidInput, in one line, if one has more: for names or values that come from outside.
+/// kInvalidInput, in one line, if one has more, or a name twice: for what comes from outside.
 [[nodiscard]] Result<void> check_fingerprint(
     const std::vector<std::pair<std::string, std::string>>& fingerprint);
 /// To a worker: a member of this incarnation from now on, if it accepts. A member that had an id

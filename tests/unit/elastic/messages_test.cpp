@@ -279,14 +279,19 @@ TEST(Messages, AFingerprintThatIsTooLongForAHelloIsRefusedInWords) {
   using Pair = std::pair<std::string, std::string>;
   const std::string name(kFingerprintNameBytesMax, 'n');
   const std::string value(kFingerprintValueBytesMax, 'v');
-  std::vector<Pair> pairs(kFingerprintPairsMax, Pair{name, value});
+  std::vector<Pair> pairs;
+  for (std::size_t i = 0; i < kFingerprintPairsMax; ++i) {
+    std::string other = name;
+    other.replace(0, 3, std::to_string(100 + i));
+    pairs.emplace_back(other, value);
+  }
   EXPECT_TRUE(check_fingerprint(pairs).ok());
   Hello hello;
   hello.fingerprint = pairs;
   EXPECT_EQ(decode(encode(hello)).value(), Message{hello});
   pairs[7].second += 'v';
   EXPECT_EQ(check_fingerprint(pairs).error().detail,
-            "too much must be equal on all workers: the bytes of \"" + name +
+            "too much must be equal on all workers: the bytes of \"" + pairs[7].first +
                 "\" are 1025, and 1024 is the most");
   pairs[7] = {name + 'n', ""};
   EXPECT_EQ(check_fingerprint(pairs).error().detail,
@@ -294,6 +299,12 @@ TEST(Messages, AFingerprintThatIsTooLongForAHelloIsRefusedInWords) {
                 "\" are 129, and 128 is the most");
   pairs.assign(kFingerprintPairsMax + 1, Pair{});
   EXPECT_EQ(check_fingerprint(pairs).error().code, Errc::kInvalidInput);
+}
+
+TEST(Messages, AFingerprintThatNamesOneThingTwiceIsRefusedInWords) {
+  EXPECT_TRUE(check_fingerprint({{"a", "1"}, {"b", "1"}}).ok());
+  EXPECT_EQ(check_fingerprint({{"a", "1"}, {"b", "1"}, {"a", "1"}}).error().detail,
+            "what must be equal on all workers has the name \"a\" twice");
 }
 
 }  // namespace
