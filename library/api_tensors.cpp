@@ -2,6 +2,9 @@
 
 #include <iterator>
 
+#include "base/try_assign.hpp"
+#include "nn/safetensors.hpp"
+
 namespace mayfly::library {
 namespace {
 
@@ -35,6 +38,7 @@ Result<ProgramTensor> tensor_of(const mf_tensor& given) {
     }
     elements *= size;
   }
+  TRY(nn::check_storable(tensor.name, tensor.shape));
   tensor.elements = elements;
   tensor.bytes = elements * kTypes[type].bytes;
   tensor.data = static_cast<std::byte*>(given.data);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::nn {
@@ -149,6 +150,23 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
     text += (text.size() > 1 ? ", " : "") + std::to_string(dimension);
   }
   return text + ']';
+}
+
+Result<void> check_storable(const std::string& name, const std::vector<std::int64_t>& shape) {
+  const auto refused = [&name](const std::string& why) {
+    return Error{Errc::kInvalidInput, "tensor " + printable(name) + ": " + why};
+  };
+  if (!is_utf8(name)) {
+    return refused("the name is not UTF-8, and a checkpoint needs it");
+  }
+  if (name == kMetadata) {
+    return refused("a checkpoint has something else by this name");
+  }
+  if (shape.size() > kDimensionsMax) {
+    return refused(std::to_string(shape.size()) + " dimensions, and a checkpoint has room for " +
+                   std::to_string(kDimensionsMax));
+  }
+  return {};
 }
 
 Bytes encode_safetensors(const std::vector<NamedTensor>& tensors) {

@@ -30,8 +30,13 @@ struct NamedTensor {
 /// Of the JSON header, which has some 130 bytes for each tensor, and its name.
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = std::size_t{16} << 20;
 
-/// Builds a container. Names must be distinct, each tensor's bytes must fit its shape and type, and
-/// the header must keep its bound.
+/// kInvalidInput, in one line, if no container can hold a tensor of this name and shape: the name
+/// is not UTF-8 or means something else in the header, or there are too many dimensions.
+[[nodiscard]] Result<void> check_storable(const std::string& name,
+                                          const std::vector<std::int64_t>& shape);
+
+/// Builds a container. Tensors must be storable, names distinct, each tensor's bytes must fit its
+/// shape and type, and the header must keep its bound.
 [[nodiscard]] Bytes encode_safetensors(const std::vector<NamedTensor>& tensors);
 
 /// Reads a container; the views point into `file`. kCorrupt with the reason for anything that is

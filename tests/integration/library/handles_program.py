@@ -42,6 +42,18 @@ def expect_no_second():
     assert code == _abi.REFUSED and not job and "has a job already" in said, (code, said)
 
 
+code, job, said = opened()
+assert code == _abi.OK, said
+for name, shape, words in (("__metadata__", (4,), "something else by this name"),
+                           ("weight", (1,) * 8 + (4,), "9 dimensions"),
+                           ("caf", (4,), "tensor caf?: the name is not UTF-8")):
+    array, _ = _abi.tensors([(name, _abi.F32, shape, ctypes.addressof(memory))])
+    if name == "caf":
+        array[0].name = b"caf\xe9"
+    expect_refused(job, library.mf_register_parameters(job, array, 1), words)
+    expect_refused(job, library.mf_register_buffers(job, array, 1), words)
+    expect_refused(job, library.mf_set_optimizer_state(job, array, 1, b"", 0, 0.0), words)
+library.mf_close(job)
 for wrong, words in (({"microbatch": 5}, "is not a multiple of microbatch 5"),
                      ({"optimizer_bytes": 500}, "were reserved"),
                      ({"optimizer_bytes": 1 << 40}, "together at most")):

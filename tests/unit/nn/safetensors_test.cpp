@@ -45,6 +45,22 @@ TEST(Safetensors, ReadsWhatOthersWrite) {
   EXPECT_EQ(decode_safetensors(file).value().at("x").bytes.size(), 4U);
 }
 
+TEST(Safetensors, SaysWhichTensorsItCannotHold) {
+  const std::vector<std::int64_t> eight(8, 1);
+  const auto why = [](const std::string& name, const std::vector<std::int64_t>& shape) {
+    const Result<void> checked = check_storable(name, shape);
+    return checked.ok() ? std::string() : checked.error().detail;
+  };
+  EXPECT_EQ(why("caf\u00e9", eight), "");
+  const Bytes one(4);
+  EXPECT_TRUE(decode_safetensors(encode_safetensors({{"caf\u00e9", {"F32", eight, one}}})).ok());
+  EXPECT_EQ(why("a", std::vector<std::int64_t>(9, 1)),
+            "tensor a: 9 dimensions, and a checkpoint has room for 8");
+  EXPECT_EQ(why("caf\xe9", {1}), "tensor caf?: the name is not UTF-8, and a checkpoint needs it");
+  EXPECT_EQ(why("__metadata__", {1}),
+            "tensor __metadata__: a checkpoint has something else by this name");
+}
+
 TEST(Safetensors, RefusesAHeaderThatLies) {
   expect_corrupt("", 0);
   expect_corrupt("[1]", 0);
