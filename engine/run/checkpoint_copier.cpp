@@ -42,9 +42,10 @@ class Held {
     for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
          it.increment(failure)) {
       std::error_code no_link;
+      std::error_code no_copy;
       fs::create_hard_link(it->path(), place / it->path().filename(), no_link);
-      if (no_link) {
-        fs::copy_file(it->path(), place / it->path().filename(), failure);
+      if (no_link && !fs::copy_file(it->path(), place / it->path().filename(), no_copy)) {
+        return Error{Errc::kIo, "cannot copy " + it->path().string() + ": " + no_copy.message()};
       }
     }
     if (failure) {
