@@ -58,10 +58,10 @@ Result<Accuracy> measure_accuracy(const nn::Model& model, const nn::ModelState& 
   SharedWork work{model, state, data, {}, {}};
   work.results.resize((samples + kBatch - 1) / kBatch);
   const std::uint32_t count = threads > 0 ? threads : std::max(1U, usable_cores());
-  std::vector<Result<void>> outcomes(count);
+  std::vector<Result<void>> outcomes(std::min<std::size_t>(count, work.results.size()));
   std::vector<std::thread> pool;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    pool.emplace_back([&work, &outcome = outcomes[i]] { outcome = run_thread(work); });
+  for (Result<void>& outcome : outcomes) {
+    pool.emplace_back([&work, &outcome] { outcome = run_thread(work); });
   }
   for (std::thread& thread : pool) {
     thread.join();
