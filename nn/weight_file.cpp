@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/check.hpp"
@@ -177,6 +178,14 @@ Result<void> copy_tensors(const std::vector<TensorInfo>& infos, std::size_t coun
   return {};
 }
 
+/// Whether it looks like a file of torch.save(): a ZIP archive, or a pickle of an earlier version.
+bool is_of_torch_save(ByteSpan file) {
+  const auto begins_with = [file](std::string_view text) {
+    return file.size() >= text.size() && std::memcmp(file.data(), text.data(), text.size()) == 0;
+  };
+  return begins_with("PK\x03\x04") || begins_with("\x80");
+}
+
 }  // namespace
 
 Bytes encode_weight_file(const Model& model, const ModelState& state) {
@@ -201,7 +210,11 @@ Bytes encode_weight_file(const Model& model, const ModelState& state) {
 Result<WeightTensors> read_weight_file(ByteSpan file) {
   Result<WeightTensors> decoded = decode_safetensors(file);
   if (!decoded.ok()) {
-    return Error{decoded.error().code, "no safetensors file: " + decoded.error().detail};
+    return Error{decoded.error().code,
+                 "no safetensors file" +
+                     (is_of_torch_save(file)
+                          ? ", but one of torch.save(); docs/pytorch.md says how to make one of it"
+                          : ": " + decoded.error().detail)};
   }
   WeightTensors tensors;
   for (auto& [name, tensor] : decoded.value()) {

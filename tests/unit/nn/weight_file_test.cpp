@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <string_view>
 
 namespace mayfly::nn {
 namespace {
@@ -247,6 +248,18 @@ TEST(WeightFile, RefusesAnotherNetwork) {
   EXPECT_EQ(error_of(model_of("resnet34"), exported("resnet18")),
             "tensor layer1.2.conv1.weight (and 79 more) of resnet34 is missing; expected shape "
             "[64, 64, 3, 3]");
+}
+
+TEST(WeightFile, AFileOfTorchSaveIsCalledOne) {
+  using namespace std::string_view_literals;
+  for (const std::string_view text : {"PK\x03\x04\x00\x00\x08\x08 archive/data.pkl"sv,
+                                      "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"sv}) {
+    EXPECT_EQ(read_weight_file(std::as_bytes(std::span(text))).error().detail,
+              "no safetensors file, but one of torch.save(); docs/pytorch.md says how to make one "
+              "of it");
+  }
+  EXPECT_EQ(read_weight_file(std::as_bytes(std::span("these are no weights"sv))).error().detail,
+            "no safetensors file: no complete header in 20 bytes");
 }
 
 TEST(WeightFile, RefusesValuesThatNoNetworkCanHave) {
