@@ -57,10 +57,10 @@ typedef enum mf_type {
 /** A tensor in the program's memory, contiguous. The library copies name and shape; the memory at
  * `data` must stay where it is until the tensor is replaced or the job is closed. */
 typedef struct mf_tensor {
-  const char* name; /**< distinct among all tensors */
+  const char* name; /**< UTF-8, distinct among all tensors */
   mf_type type;
   const int64_t* shape;
-  size_t dimensions;
+  size_t dimensions; /**< at most 8 */
   void* data;
 } mf_tensor;
 
@@ -139,7 +139,7 @@ MF_API const char* mf_error(const mf_job* job);
 MF_API uint64_t mf_seed(const mf_job* job);
 
 /** Before mf_start(): what must be equal on all workers, such as a version or a number of threads.
- * At most 128 names of 100 bytes, with values of 1000 bytes. */
+ * At most 128 names of 100 bytes, with values of 1000 bytes, in UTF-8, and each name once. */
 MF_API mf_code mf_require_equal(mf_job* job, const char* name, const char* value);
 /** Before mf_start(): tensors with gradients, in the order in which mf_add() gives these; the
  * gradients that are ready first belong last. Of any type; gradients are floats of 32 bits. At most
