@@ -245,6 +245,16 @@ Result<void> leave_out_unknown(const PlanSource& planned,
   return {};
 }
 
+/// In seconds of the day.
+Result<double> read_launch_hour(const ParsedArguments& arguments) {
+  const std::string hour = arguments.option("launch-hour", "0");
+  const std::optional<double> hour_of_day = number_in<double>(hour, 0.0, 24.0);
+  if (!hour_of_day || *hour_of_day == 24) {
+    return bad("launch-hour", hour, "an hour of the day, from 0 to below 24");
+  }
+  return *hour_of_day * kSecondsPerHour;
+}
+
 Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   TRY_ASSIGN(const engine::JobConfig config, resolve_config(arguments, context));
   const bool has_market = !arguments.option("market").empty();
@@ -261,12 +271,7 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   TRY_ASSIGN(const planner::Scenario scenario, read_scenario(arguments, report.scenario));
   std::size_t rows = kRows;
   TRY(read_number(arguments, "rows", rows));
-  const std::string hour = arguments.option("launch-hour", "0");
-  const std::optional<double> hour_of_day = number_in<double>(hour, 0.0, 24.0);
-  if (!hour_of_day || *hour_of_day == 24) {
-    return bad("launch-hour", hour, "an hour of the day, from 0 to below 24");
-  }
-  planned.job.clock_s = *hour_of_day * kSecondsPerHour;
+  TRY_ASSIGN(planned.job.clock_s, read_launch_hour(arguments));
   report.job = planned.job_text;
   report.priced = planned.priced;
   report.calibrated = planned.calibrated;
