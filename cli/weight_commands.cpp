@@ -4,6 +4,7 @@
 
 #include "base/file.hpp"
 #include "base/parse.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "cli/checkpoint_commands.hpp"
 #include "cli/cli.hpp"
@@ -103,7 +104,7 @@ Result<std::string> save(const std::string& folder, const std::string& source,
   Result<std::string> saved =
       engine::save_checkpoint(folder,
                               nn::encode_checkpoint(weights.model, weights.state, 0,
-                                                    {{"imported from", source}}),
+                                                    {{"imported from", printable(source)}}),
                               Step{0}, 1);
   if (!saved.ok() && is_new) {
     std::error_code ignored;

@@ -98,6 +98,15 @@ TEST_F(WeightCommands, BadInputIsOneLineAndLeavesNothing) {
                  "--classes expects a whole number, got 'x'");
 }
 
+TEST_F(WeightCommands, TheNameOfAFileMayBeAnyBytes) {
+  const std::string odd = folder_ / "caf\xe9.safetensors";
+  ASSERT_TRUE(write_file_atomic(odd, nn::encode_weight_file(model_, state_)).ok());
+  ASSERT_EQ(run({"import", odd, "--model", "resnet20", "--output", folder_ / "new"}), kExitDone)
+      << err();
+  EXPECT_EQ(run({"inspect", folder_ / "new"}), kExitDone) << err();
+  EXPECT_THAT(out(), HasSubstr("caf?.safetensors"));
+}
+
 TEST_F(WeightCommands, AFileThatIsNoSafetensorsFails) {
   std::ofstream(file_) << "these are no weights";
   expect_refused({"import", file_, "--model", "resnet20", "--output", folder_ / "new"},
