@@ -45,7 +45,10 @@ std::size_t write_all(int fd, ByteSpan content) {
     const ssize_t n = ::write(fd, content.data() + done, content.size() - done);
     if (n > 0) {
       done += static_cast<std::size_t>(n);
-    } else if (n == 0 || errno != EINTR) {
+    } else if (n == 0) {  // nobody says why
+      errno = EIO;
+      break;
+    } else if (errno != EINTR) {
       break;
     }
   }
