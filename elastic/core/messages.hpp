@@ -19,7 +19,7 @@
 
 namespace mayfly::elastic {
 
-inline constexpr std::uint32_t kProtocolVersion = 14;
+inline constexpr std::uint32_t kProtocolVersion = 15;
 inline constexpr std::size_t kMessageBytesMax = 12u << 20;
 
 /// Who opens a connection.

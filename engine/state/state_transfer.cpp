@@ -24,12 +24,11 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kConnectionsMax = 64;
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+// Of what is copied, sent, received or hashed at a time: it stays in a core's cache in between.
+constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 // A client sends its request at once, and keeps receiving what it is sent.
 constexpr Duration kRequestTimeout = seconds(2);
 constexpr int kPollMs = 500;
-
-constexpr std::size_t kFetchChunkBytes = std::size_t{1} << 20;
 
 /// One connection, from connect() to the last byte.
 class Incoming {
@@ -49,7 +48,7 @@ class Incoming {
     return {};
   }
 
-  [[nodiscard]] bool done() const { return received_ == sizeof(PartHeader) + part_.into.size(); }
+  [[nodiscard]] bool done() const { return received_digest_ == digest_.size(); }
   [[nodiscard]] pollfd polled() const {
     return {done() ? -1 : fd_.get(), said_ ? short{POLLIN} : short{POLLOUT}, 0};
   }
@@ -58,11 +57,14 @@ class Incoming {
     if (!said_) {
       return say();
     }
-    return received_ < sizeof(PartHeader) ? receive_header() : receive_bytes();
+    if (received_header_ < header_.size()) {
+      return receive_header();
+    }
+    return received_bytes_ < part_.into.size() ? receive_bytes() : receive_digest();
   }
-  /// The bytes are complete: checks that they are those that the donor copied.
+  /// All is there: checks that the bytes are those that the donor copied.
   [[nodiscard]] Result<void> check() const {
-    if (digest_of(ByteSpan(part_.into)) != header().digest) {
+    if (digester_->finish() != std::bit_cast<Digest>(digest_)) {
       return Error{Errc::kCorrupt, "a part of the state arrived with another hash"};
     }
     return {};
@@ -79,8 +81,6 @@ class Incoming {
     }
     return error;
   }
-  [[nodiscard]] PartHeader header() const { return std::bit_cast<PartHeader>(raw_); }
-
   Result<void> say() {
     if (const int error = connection_error(fd_.get()); error != 0) {
       return lost(std::strerror(error));
@@ -95,21 +95,35 @@ class Incoming {
     return sent.bytes == sizeof request_ ? Result<void>() : lost("the connection broke");
   }
 
+  /// Reads on into `out`, of which `received` bytes are there; returns the number of new ones.
+  Result<std::size_t> receive(std::span<std::byte> out, std::size_t& received) {
+    const std::span<std::byte> rest = out.subspan(received);
+    const Moved got = receive_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
+    received += got.bytes;
+    return got.closed && !done() ? Result<std::size_t>(lost("it closed the connection"))
+                                 : Result<std::size_t>(got.bytes);
+  }
+
   Result<void> receive_header() {
-    const Moved got = receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
-    received_ += got.bytes;
-    if (received_ == raw_.size() &&
-        (header().magic != kPartMagic || header().bytes != part_.into.size())) {
+    TRY(receive(header_, received_header_));
+    const auto header = std::bit_cast<PartHeader>(header_);
+    if (received_header_ == header_.size() &&
+        (header.magic != kPartMagic || header.bytes != part_.into.size())) {
       return Error{Errc::kCorrupt, "a donor offers something else than its part of the state"};
     }
-    return got.closed && !done() ? lost("it closed the connection") : Result<void>();
+    return {};
   }
 
   Result<void> receive_bytes() {
-    const std::span<std::byte> rest = part_.into.subspan(received_ - sizeof(PartHeader));
-    const Moved got = receive_some(fd_.get(), rest.data(), std::min(rest.size(), kFetchChunkBytes));
-    received_ += got.bytes;
-    return got.closed && !done() ? lost("it closed the connection") : Result<void>();
+    const std::size_t before = received_bytes_;
+    TRY_ASSIGN(const std::size_t got, receive(part_.into, received_bytes_));
+    digester_->add(ByteSpan(part_.into).subspan(before, got));
+    return {};
+  }
+
+  Result<void> receive_digest() {
+    TRY(receive(digest_, received_digest_));
+    return {};
   }
 
   const WantedPart& part_;
@@ -117,8 +131,12 @@ class Incoming {
   ByteSpan token_;
   UniqueFd fd_;
   bool said_ = false;
-  std::array<std::byte, sizeof(PartHeader)> raw_{};
-  std::size_t received_ = 0;  // header included
+  std::array<std::byte, sizeof(PartHeader)> header_{};
+  std::size_t received_header_ = 0;
+  std::size_t received_bytes_ = 0;
+  std::unique_ptr<Digester> digester_ = std::make_unique<Digester>();  // of these bytes
+  std::array<std::byte, sizeof(Digest)> digest_{};
+  std::size_t received_digest_ = 0;
 };
 
 /// Waits for the next bytes; kAborted or kPeerLost if there are none to come.
@@ -171,9 +189,12 @@ class StateDonor::Connection {
     if (copy_ == nullptr) {
       return POLLIN;
     }
-    return copy_->complete ? POLLOUT : short{0};
+    return waits_for_copy() ? short{0} : POLLOUT;
   }
-  [[nodiscard]] bool timed_out(Instant now) const {
+  [[nodiscard]] bool timed_out(Instant now) {
+    if (waits_for_copy()) {  // the other side has nothing to read
+      last_progress_ = now;
+    }
     return now - last_progress_ > (copy_ == nullptr ? kRequestTimeout : kStateIdleMax);
   }
   /// False: this connection is over.
@@ -192,20 +213,40 @@ class StateDonor::Connection {
     return copy_ != nullptr;
   }
 
-  bool send_copy() {
-    if (!copy_->complete) {
-      return !at_end(fd_.get());
-    }
-    const ByteSpan header = std::as_bytes(std::span(&copy_->header, 1));
-    const ByteSpan bytes = copy_->bytes.span();
-    const ByteSpan rest =
-        sent_ < header.size() ? header.subspan(sent_) : bytes.subspan(sent_ - header.size());
+  /// All that is copied so far has been sent.
+  [[nodiscard]] bool waits_for_copy() const {
+    return copy_ != nullptr && sent_header_ == sizeof(PartHeader) &&
+           sent_bytes_ < copy_->bytes.size() && sent_bytes_ == copy_->copied;
+  }
+
+  /// Sends on from `bytes`, of which `sent` are sent; false: the connection is over.
+  bool send(ByteSpan bytes, std::size_t& sent) {
+    const ByteSpan rest = bytes.subspan(sent);
     const Moved moved = send_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
-    sent_ += moved.bytes;
+    sent += moved.bytes;
     if (moved.bytes > 0) {
       last_progress_ = monotonic_now();
     }
-    return !moved.closed && sent_ < header.size() + bytes.size();
+    return !moved.closed;
+  }
+
+  bool send_copy() {
+    if (waits_for_copy()) {
+      return !at_end(fd_.get());
+    }
+    const PartHeader header{kPartMagic, copy_->bytes.size()};
+    if (sent_header_ < sizeof header) {
+      return send(std::as_bytes(std::span(&header, 1)), sent_header_);
+    }
+    if (sent_bytes_ < copy_->bytes.size()) {
+      const std::size_t before = sent_bytes_;
+      const ByteSpan copied = copy_->bytes.span().first(copy_->copied);
+      const bool goes_on = send(copied, sent_bytes_);
+      digester_.add(copied.subspan(before, sent_bytes_ - before));
+      return goes_on;
+    }
+    const Digest digest = digester_.finish();
+    return send(std::as_bytes(std::span(&digest, 1)), sent_digest_) && sent_digest_ < sizeof digest;
   }
 
   const std::string who_;
@@ -214,7 +255,10 @@ class StateDonor::Connection {
   std::array<std::byte, sizeof(PartRequest)> raw_{};
   std::size_t received_ = 0;
   std::shared_ptr<const Copy> copy_;
-  std::size_t sent_ = 0;  // header included
+  std::size_t sent_header_ = 0;
+  std::size_t sent_bytes_ = 0;
+  Digester digester_;  // of these bytes
+  std::size_t sent_digest_ = 0;
 };
 
 StateDonor::StateDonor(std::string host, Priority priority, Bytes token)
@@ -268,18 +312,19 @@ Result<DonorAddress> StateDonor::offer(ViewId since, std::uint64_t key, PackFunc
 
 void StateDonor::copy(const PackFunction& pack, std::size_t first, Copy& copy) {
   pthread_setname_np(pthread_self(), "state-copy");
-  pack(first, copy.bytes.span());
+  const std::span<std::byte> bytes = copy.bytes.span();
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::size_t count = std::min(bytes.size() - done, kChunkBytes);
+    pack(first + done, bytes.subspan(done, count));
+    done += count;
+    copy.copied = done;
+    wake_.notify();
+  }
   {
     const std::lock_guard lock(mutex_);
     copying_ = false;
   }
-  copied_.notify_all();  // no commit waits for the hash
-  if (priority_ == Priority::kLow) {
-    run_with_low_priority();
-  }
-  copy.header = {kPartMagic, copy.bytes.size(), digest_of(copy.bytes.span())};
-  copy.complete = true;
-  wake_.notify();
+  copied_.notify_all();
 }
 
 void StateDonor::wait_until_copied() {

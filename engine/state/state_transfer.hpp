@@ -5,8 +5,8 @@
 // over separate connections.
 //
 //   observer -> donor   PartRequest
-//   donor -> observer   PartHeader, then the bytes; or the connection is closed: there is no such
-//                       copy, or the key is wrong
+//   donor -> observer   PartHeader, the bytes as they are copied, and their Digest; or the
+//                       connection is closed: there is no such copy, or the key is wrong
 
 #include <poll.h>
 
@@ -55,12 +55,12 @@ static_assert(sizeof(PartRequest) == 24);
 
 struct PartHeader {
   std::uint64_t magic = 0;
-  std::uint64_t bytes = 0;  ///< number of bytes that follow
-  Digest digest;            ///< of these bytes
+  std::uint64_t bytes = 0;  ///< number of bytes that follow, before their digest
 };
-static_assert(sizeof(PartHeader) == 32);
+static_assert(sizeof(PartHeader) == 16);
+static_assert(sizeof(Digest) == 16);
 
-inline constexpr std::uint64_t kPartMagic = 0x3130'7472'6170'796dULL;  // "mypart01"
+inline constexpr std::uint64_t kPartMagic = 0x3230'7472'6170'796dULL;  // "mypart02"
 
 /// The bytes [first, last) of the packed state that a donor sends.
 struct PartRange {
@@ -118,8 +118,9 @@ struct WantedPart {
 using PackFunction = std::function<void(std::size_t first, std::span<std::byte> out)>;
 
 /// The sending side. A short-lived thread makes a copy while compute threads only read the weights;
-/// another thread sends copies to members that know the view's key: with low priority to observers,
-/// which receive it in the background, with usual priority to a member for which all wait.
+/// another thread sends what is copied so far to members that know the view's key: with low
+/// priority to observers, which receive it in the background, with usual priority to a member for
+/// which all wait.
 class StateDonor {
  public:
   enum class Priority { kLow, kUsual };
@@ -143,12 +144,11 @@ class StateDonor {
   [[nodiscard]] std::size_t copy_count() const;
 
  private:
-  /// A part of the state, written by the copying thread and then only read.
+  /// A part of the state, written from front to back by the copying thread.
   struct Copy {
     std::uint64_t key = 0;
     PackedBytes bytes;
-    PartHeader header;
-    std::atomic<bool> complete{false};  // bytes and header may be read
+    std::atomic<std::size_t> copied{0};  // bytes that are written, and may be read
   };
   class Connection;
   using Connections = std::vector<std::unique_ptr<Connection>>;

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <numeric>
+#include <thread>
 
 #include "base/net/sockets.hpp"
 #include "base/random.hpp"
@@ -113,6 +115,29 @@ TEST_F(ObserverTest, TheCopyIsOfTheMomentOfTheOffer) {
   Bytes received(before.size());
   ASSERT_TRUE(fetch(addresses, received).ok());
   EXPECT_EQ(received, before);
+}
+
+TEST_F(ObserverTest, WhatIsCopiedIsSentWhileTheRestIsBeingCopied) {
+  constexpr Duration kIdleMax = seconds(2);
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  constexpr std::size_t kPauses = 16;
+  Bytes source(kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    source[i] = static_cast<std::byte>(mix64(i));
+  }
+  const PackFunction slowly = [&source](std::size_t first, std::span<std::byte> out) {
+    const std::size_t pauses = out.size() * kPauses / kBytes;
+    std::this_thread::sleep_for(std::chrono::milliseconds(150) * pauses);  // 2.4 s in all
+    std::ranges::copy(ByteSpan(source).subspan(first, out.size()), out.begin());
+  };
+  StateDonor donor("127.0.0.1");
+  const Result<DonorAddress> address = donor.offer(kView, kKey, slowly, {0, kBytes});
+  ASSERT_TRUE(address.ok());
+  Bytes received(kBytes);
+  const Result<void> fetched =
+      fetch_parts(kView, kKey, {{address.value(), received}}, stop.fd(), kIdleMax);
+  ASSERT_TRUE(fetched.ok()) << fetched.error().detail;
+  EXPECT_EQ(received, source);
 }
 
 TEST_F(ObserverTest, NobodyIsSentAnythingWithoutTheKeyOfTheView) {
