@@ -10,10 +10,11 @@ namespace mayfly::bench {
 namespace {
 
 const std::vector<std::string> kJobSettings = {
-    "model",          "data",        "image_size", "workers",      "threads",
-    "backend",        "seed",        "run_dir",    "isa",          "global_batch",
-    "microbatch",     "reduction",   "wire",       "resident_mib", "silence_max_ms",
-    "starved_max_ms", "hang_max_ms", "rebalance",  "bucket_kib",   "dtype"};
+    "model",           "data",        "image_size", "workers",      "threads",
+    "backend",         "seed",        "run_dir",    "isa",          "global_batch",
+    "microbatch",      "reduction",   "wire",       "resident_mib", "silence_max_ms",
+    "starved_max_ms",  "hang_max_ms", "rebalance",  "bucket_kib",   "dtype",
+    "observe_from_mib"};
 
 const cli::OptionSpec kEventsAsJson = {"json", "",
                                        "one JSON object per event and one with the percentiles"};
