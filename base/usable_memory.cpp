@@ -1,6 +1,7 @@
 #include "base/usable_memory.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,19 @@ std::uint64_t left_by_groups() {
   return least;
 }
 
+/// Claims of this process that overlap.
+struct Claims {
+  std::mutex mutex;
+  std::uint64_t present = 0;
+  std::uint64_t usable = 0;  // when the first of them was made
+  std::uint64_t bytes = 0;   // of all since then
+};
+
+Claims& claims() {
+  static Claims all;
+  return all;
+}
+
 }  // namespace
 
 std::uint64_t usable_memory_of_machine() {
@@ -59,6 +73,25 @@ std::uint64_t usable_memory_of_machine() {
 
 std::uint64_t usable_memory() {
   return std::min(usable_memory_of_machine(), left_by_groups());
+}
+
+MemoryClaim::MemoryClaim(std::uint64_t bytes, std::uint64_t (*measure)()) {
+  Claims& all = claims();
+  const std::lock_guard lock(all.mutex);
+  if (all.present == 0) {
+    all.usable = measure();
+    all.bytes = 0;
+  }
+  ++all.present;
+  usable_ = all.usable;
+  fits_ = bytes <= all.usable - all.bytes;
+  all.bytes += fits_ ? bytes : 0;
+}
+
+MemoryClaim::~MemoryClaim() {
+  Claims& all = claims();
+  const std::lock_guard lock(all.mutex);
+  --all.present;
 }
 
 }  // namespace mayfly

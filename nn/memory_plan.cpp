@@ -5,8 +5,23 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/usable_memory.hpp"
 
 namespace mayfly::nn {
+namespace {
+
+AlignedBuffer<std::byte> taken_memory(std::size_t bytes) {
+  const MemoryClaim claim(bytes);
+  if (!claim.fits()) {
+    TooLittleMemory error;
+    error.needed = bytes;
+    error.usable = claim.usable();
+    throw error;
+  }
+  return AlignedBuffer<std::byte>(bytes);
+}
+
+}  // namespace
 
 TensorId MemoryPlan::add(std::string name, std::size_t bytes, Lifetime lifetime) {
   ENSURE(total_ == 0, "all tensors are known before they are placed");
@@ -43,7 +58,7 @@ void MemoryPlan::place() {
   }
 }
 
-Arena::Arena(const MemoryPlan& plan) : memory_(plan.total()) {
+Arena::Arena(const MemoryPlan& plan) : memory_(taken_memory(plan.total())) {
   ENSURE(plan.total() != 0, "a plan is placed before its memory is allocated");
   for (const PlannedTensor& tensor : plan.tensors()) {
     offsets_.push_back(tensor.offset);

@@ -3,9 +3,11 @@
 // One block of memory for all tensors of a step, laid out before the first step. Each tensor has a
 // lifetime, and tensors whose lifetimes do not overlap may share addresses. For example, gradients
 // of early layers use the memory of late layers' activations. On a CPU a step then fits into the
-// caches, on a GPU a larger microbatch fits into memory. Pure.
+// caches, on a GPU a larger microbatch fits into memory. The plan is pure.
 
 #include <cstddef>
+#include <cstdint>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -75,10 +77,18 @@ class MemoryPlan {
   std::size_t total_ = 0;
 };
 
+/// The host cannot hold an arena.
+struct TooLittleMemory : std::bad_alloc {
+  std::uint64_t needed = 0;  ///< bytes
+  std::uint64_t usable = 0;
+};
+
 /// The memory of a placed plan on the host, zeroed at first.
 class Arena {
  public:
   Arena() = default;
+  /// Throws TooLittleMemory before it takes any: the kernel would end the process in the midst of
+  /// its work, without a word.
   explicit Arena(const MemoryPlan& plan);
 
   [[nodiscard]] void* at(TensorId tensor);

@@ -50,7 +50,7 @@ struct CpuEngineOptions {
 /// Builds the engine of one compute thread: all primitives and one arena for everything a step
 /// touches. Must be called, and the engine used, on the same thread (oneDNN's thread count is per
 /// thread). `model` must outlive the engine. kInvalidInput for an impossible microbatch,
-/// kUnsupported if oneDNN cannot build a layer.
+/// kUnsupported if oneDNN cannot build a layer or the host has too little memory.
 [[nodiscard]] Result<std::unique_ptr<StepEngine>> make_cpu_engine(
     const Model& model, std::uint32_t microbatch, const CpuEngineOptions& options = {});
 

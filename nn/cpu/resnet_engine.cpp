@@ -258,6 +258,12 @@ Result<std::unique_ptr<ResnetEngine>> make_resnet_engine(const Model& model,
   } catch (const dnnl::error& error) {
     return Error{Errc::kUnsupported,
                  fmt::format("oneDNN cannot build {}: {}", model.name, error.message)};
+  } catch (const TooLittleMemory& error) {
+    return Error{Errc::kUnsupported,
+                 fmt::format("{} with a microbatch of {} needs {} MiB of memory for each compute "
+                             "thread, and this host has {} MiB left: lower --microbatch or "
+                             "--threads",
+                             model.name, microbatch, error.needed >> 20, error.usable >> 20)};
   }
 }
 

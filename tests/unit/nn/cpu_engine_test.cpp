@@ -230,6 +230,15 @@ TEST(CpuEngine, AnImpossibleMicrobatchIsRefused) {
   EXPECT_EQ(make_cpu_engine(model, 0).error().code, Errc::kInvalidInput);
 }
 
+TEST(CpuEngine, WhatTheHostCannotHoldIsRefusedWithWhatToDo) {
+  const Model model = make_model("resnet50", 1000, 2048).value();
+  const Result<std::unique_ptr<StepEngine>> engine = make_cpu_engine(model, 4096);  // 20 TiB
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, Errc::kUnsupported);
+  EXPECT_NE(engine.error().detail.find("lower --microbatch"), std::string::npos)
+      << engine.error().detail;
+}
+
 TEST(SelectIsa, RefusesUnknownNamesAndLaterChanges) {
   EXPECT_EQ(select_isa("mmx").error().code, Errc::kInvalidInput);
   const std::string current =

@@ -87,6 +87,19 @@ TEST(MemoryPlan, RoundsUpToWholeLinesAndAddsTheBytesBetween) {
   EXPECT_EQ(plan.tensors()[3].bytes, 64U + 128);
 }
 
+TEST(Arena, OneThatTheHostCannotHoldIsRefusedBeforeAnyOfItIsTaken) {
+  MemoryPlan plan;
+  plan.add("more than any host has", std::size_t{1} << 50, {0, 1});
+  plan.place();
+  try {
+    const Arena arena(plan);
+    FAIL() << "it was made";
+  } catch (const TooLittleMemory& error) {
+    EXPECT_EQ(error.needed, std::uint64_t{1} << 50);
+    EXPECT_LT(error.usable, error.needed);
+  }
+}
+
 TEST(Arena, TensorsAreZeroAtFirstAndAligned) {
   MemoryPlan plan;
   plan.add("a", 100, {0, 1});
