@@ -1,69 +1,45 @@
 #include "cli/checkpoint_commands.hpp"
 
 #include <fmt/format.h>
+
 #include <algorithm>
-#include <boost/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/try_assign.hpp"
 #include "cli/cli.hpp"
 #include "engine/config/config.hpp"
 #include "engine/run/record_json.hpp"
+#include "nn/safetensors.hpp"
 
 namespace mayfly::cli {
 namespace {
 
-namespace json = boost::json;
-
-struct Located {
-  std::uint64_t begin = 0;
-  TensorEntry entry;
-};
-
-/// The format: {"NAME": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ...}.
-Located read_entry(const json::key_value_pair& field) {
-  const json::object& object = field.value().as_object();
-  Located located;
-  located.entry.name = std::string(field.key());
-  located.entry.dtype = std::string(object.at("dtype").as_string());
-  for (const json::value& extent : object.at("shape").as_array()) {
-    located.entry.shape.push_back(extent.to_number<std::int64_t>());
-  }
-  const json::array& offsets = object.at("data_offsets").as_array();
-  located.begin = offsets.at(0).to_number<std::uint64_t>();
-  located.entry.bytes = offsets.at(1).to_number<std::uint64_t>() - located.begin;
-  return located;
-}
-
-std::vector<TensorEntry> read_entries(std::string_view text) {
-  std::vector<Located> found;
-  const json::value header = json::parse(json::string_view(text.data(), text.size()));
-  for (const auto& field : header.as_object()) {
-    if (field.key() != "__metadata__") {
-      found.push_back(read_entry(field));
-    }
-  }
-  std::sort(found.begin(), found.end(),
-            [](const Located& a, const Located& b) { return a.begin < b.begin; });
-  std::vector<TensorEntry> entries;
-  for (Located& located : found) {
-    entries.push_back(std::move(located.entry));
-  }
-  return entries;
-}
-
-/// A file of a checkpoint with its tensors (none for the manifest).
+/// A file of a checkpoint with its tensors (none for the manifest), in the order of their data.
 struct FileContent {
   std::string name;
   std::uint64_t bytes = 0;
-  std::vector<TensorEntry> tensors;
+  std::vector<nn::NamedTensor> tensors;
 };
+
+Result<std::vector<nn::NamedTensor>> tensors_of(ByteSpan file) {
+  TRY_ASSIGN(auto by_name, nn::decode_safetensors(file));
+  std::vector<nn::NamedTensor> tensors;
+  for (auto& [name, tensor] : by_name) {
+    tensors.push_back({name, std::move(tensor)});
+  }
+  std::ranges::stable_sort(tensors, {},
+                           [](const nn::NamedTensor& each) { return each.tensor.bytes.data(); });
+  return tensors;
+}
 
 Result<std::vector<FileContent>> contents_of(const engine::LoadedCheckpoint& checkpoint) {
   std::vector<FileContent> contents;
   for (const auto& [name, bytes] : checkpoint.files) {
     FileContent content{name, bytes.size(), {}};
     if (name != nn::kManifestFile) {
-      Result<std::vector<TensorEntry>> tensors = read_safetensors_header(bytes);
+      Result<std::vector<nn::NamedTensor>> tensors = tensors_of(bytes);
       if (!tensors.ok()) {
         return Error{tensors.error().code,
                      checkpoint.path + "/" + name + ": " + tensors.error().detail};
@@ -77,11 +53,11 @@ Result<std::vector<FileContent>> contents_of(const engine::LoadedCheckpoint& che
 
 engine::json::object json_of(const FileContent& file) {
   engine::json::array tensors;
-  for (const TensorEntry& tensor : file.tensors) {
-    tensors.push_back({{"name", tensor.name},
-                       {"dtype", tensor.dtype},
+  for (const auto& [name, tensor] : file.tensors) {
+    tensors.push_back({{"name", name},
+                       {"dtype", tensor.type},
                        {"shape", engine::value_of(tensor.shape)},
-                       {"bytes", tensor.bytes}});
+                       {"bytes", tensor.bytes.size()}});
   }
   return {{"name", file.name}, {"bytes", file.bytes}, {"tensors", tensors}};
 }
@@ -120,8 +96,8 @@ std::string text_of(const engine::LoadedCheckpoint& checkpoint,
   for (const FileContent& file : contents) {
     text += fmt::format("{}: {} bytes", file.name, file.bytes);
     text += file.tensors.empty() ? "\n" : fmt::format(", {} tensors\n", file.tensors.size());
-    for (const TensorEntry& tensor : file.tensors) {
-      text += fmt::format("  {:<40} {} {}\n", tensor.name, tensor.dtype,
+    for (const auto& [name, tensor] : file.tensors) {
+      text += fmt::format("  {:<40} {} {}\n", name, tensor.type,
                           engine::json_text(engine::value_of(tensor.shape)));
     }
   }
@@ -142,20 +118,6 @@ Result<engine::LoadedCheckpoint> checked_checkpoint(const std::string& path) {
 }
 
 }  // namespace
-
-Result<std::vector<TensorEntry>> read_safetensors_header(ByteSpan file) {
-  WireReader reader(file);
-  const auto size = reader.get<std::uint64_t>();
-  if (reader.failed() || size > file.size() - sizeof(size)) {
-    return Error{Errc::kCorrupt, "not a safetensors file: the header is longer than the file"};
-  }
-  const auto* text = reinterpret_cast<const char*>(file.data()) + sizeof(size);
-  try {
-    return read_entries(std::string_view(text, size));
-  } catch (const std::exception&) {  // the parser's and its checked accesses'
-    return Error{Errc::kCorrupt, "not a safetensors file: the header does not describe tensors"};
-  }
-}
 
 Result<std::string> checkpoint_argument(const std::string& command,
                                         const ParsedArguments& arguments) {
