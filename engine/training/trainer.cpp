@@ -76,11 +76,13 @@ elastic::member_effect::Leave Trainer::run() {
     const WorkerLink::Order order = parts_.link.next_order();
     if (const auto* leave = std::get_if<elastic::member_effect::Leave>(&order)) {
       parts_.computer.discard();
-      if (leave->write_checkpoint) {
+      elastic::member_effect::Leave left = *leave;
+      left.write_checkpoint = left.write_checkpoint && !part_.observes;  // it lacks the state
+      if (left.write_checkpoint) {
         save_before_leaving();
       }
       exchange_.wait_until_copied();  // the last view may just have begun
-      return *leave;
+      return left;
     }
     const auto& view = std::get<elastic::View>(order);
     const ViewEnd end = run_view(view);
