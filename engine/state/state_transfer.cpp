@@ -23,7 +23,9 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr std::size_t kConnectionsMax = 64;
+// Connections that have asked for nothing yet: of members whose requests are under way, or of
+// others.
+constexpr std::size_t kStrangersMax = 256;
 // Of what is copied, sent, received or hashed at a time: it stays in a core's cache in between.
 constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 // A client sends its request at once, and keeps receiving what it is sent.
@@ -354,31 +356,33 @@ std::shared_ptr<const StateDonor::Copy> StateDonor::find(const PartRequest& requ
 
 /// False: there is no descriptor for the connections that wait.
 bool StateDonor::accept_connections(Connections& connections) {
-  const AcceptEnd end = accept_waiting(listener_.get(), kConnectionsMax, [&](UniqueFd fd) {
+  const AcceptEnd end = accept_waiting(listener_.get(), kStrangersMax, [&](UniqueFd fd) {
     auto connection = std::make_unique<Connection>(std::move(fd), token_);
     // An observer's request is here already, as a rule: it is never closed as one that asks for
     // nothing.
     if (!connection->advance(*this)) {
       turn_away(*connection, "it asked for nothing that is offered");
-    } else if (connections.size() < kConnectionsMax || make_place(connections)) {
-      connections.push_back(std::move(connection));
-    } else {
-      turn_away(*connection, "too many observers at once");
+      return;
     }
+    if (!connection->is_observer()) {
+      make_place(connections);
+    }
+    connections.push_back(std::move(connection));
   });
   return end != AcceptEnd::kNoDescriptors;
 }
 
-/// Whoever has waited longest without asking for anything goes. False: all are observers.
-bool StateDonor::make_place(Connections& connections) {
-  const auto place = std::find_if(connections.begin(), connections.end(),
-                                  [](const auto& each) { return !each->is_observer(); });
-  if (place == connections.end()) {
-    return false;
+/// If too many have asked for nothing yet, the one that has waited longest goes. Observers know the
+/// view's key, and there are at most as many as it has members.
+void StateDonor::make_place(Connections& connections) {
+  const auto asks_for_nothing = [](const auto& each) { return !each->is_observer(); };
+  const auto strangers = std::ranges::count_if(connections, asks_for_nothing);
+  if (static_cast<std::size_t>(strangers) < kStrangersMax) {
+    return;
   }
+  const auto place = std::ranges::find_if(connections, asks_for_nothing);
   turn_away(**place, "too many connections that ask for nothing");
   connections.erase(place);
-  return true;
 }
 
 void StateDonor::turn_away(const Connection& connection, const char* why) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// The protocol by which a member's state is sent to an observer in the background (ADR 16): some
-// members, the donors, each copy a part of it while they compute the next step, and send the copies
-// over separate connections.
+// The protocol by which a member's state is sent to an observer in the background (ADR 16), or to a
+// member that is behind (ADR 24): some members, the donors, each copy a part of it while they
+// compute the next step, and send the copies over separate connections.
 //
 //   observer -> donor   PartRequest
 //   donor -> observer   PartHeader, the bytes as they are copied, and their Digest; or the
@@ -157,7 +157,7 @@ class StateDonor {
   void copy(const PackFunction& pack, std::size_t first, Copy& copy);
   void serve();
   [[nodiscard]] bool accept_connections(Connections& connections);
-  [[nodiscard]] bool make_place(Connections& connections);
+  void make_place(Connections& connections);
   void turn_away(const Connection& connection, const char* why);
   void advance_all(Connections& connections, std::span<const pollfd> polled);
   [[nodiscard]] std::shared_ptr<const Copy> find(const PartRequest& request) const;

@@ -174,10 +174,28 @@ TEST_F(ObserverTest, FetchingEndsWhenItIsNotWantedAnyMore) {
   EXPECT_EQ(fetch({address}, received).error().code, Errc::kAborted);
 }
 
+TEST_F(ObserverTest, AsManyAreServedAtOnceAsAViewHas) {
+  constexpr std::size_t kOthers = 100;
+  const std::vector<DonorAddress> addresses = start_donors(1);
+  const PartRequest request{kPartMagic, kView, kKey};
+  std::vector<UniqueFd> others;  // they have asked, and do not read yet
+  for (std::size_t i = 0; i < kOthers; ++i) {
+    Result<UniqueFd> other = start_connect_tcp({"127.0.0.1", addresses[0].port});
+    ASSERT_TRUE(other.ok());
+    ASSERT_EQ(send_some(other.value().get(), &request, sizeof request).bytes, sizeof request);
+    others.push_back(std::move(other).value());
+  }
+  Bytes received(packed().size());
+  ASSERT_TRUE(fetch(addresses, received).ok());
+  for (const UniqueFd& other : others) {
+    EXPECT_FALSE(at_end(other.get()));
+  }
+}
+
 TEST_F(ObserverTest, HoweverManySayNothingAnObserverIsHeard) {
   const std::vector<DonorAddress> addresses = start_donors(1);
   std::vector<UniqueFd> silent;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 300; ++i) {
     Result<UniqueFd> intruder = start_connect_tcp({"127.0.0.1", addresses[0].port});
     ASSERT_TRUE(intruder.ok());
     silent.push_back(std::move(intruder).value());
