@@ -18,8 +18,7 @@ void MemberChecks::begin_view() {
 
 std::optional<std::uint64_t> MemberChecks::rest_of_state() {
   // Members share the view and the step, so they all take the same branch.
-  const bool whole = part_.is_first_step() || is_digest_step(job_, part_.position) ||
-                     is_checkpoint_step(job_, part_.position);
+  const bool whole = part_.is_first_step() || is_compared_step(job_, part_.position);
   return whole && !part_.observes ? std::optional(state_.rest_hash()) : std::nullopt;
 }
 

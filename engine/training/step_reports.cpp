@@ -179,6 +179,12 @@ bool is_checkpoint_step(const Job& job, Step step) {
   return every > 0 && step != Step{} && value(step) % every == 0 && value(step) < job.total_steps;
 }
 
+bool is_compared_step(const Job& job, Step step) {
+  constexpr std::uint64_t kAtLeastEvery = 64;  // rare digests do not make checkpoints rare
+  return is_digest_step(job, step) || is_checkpoint_step(job, step) ||
+         value(step) % kAtLeastEvery == 0;
+}
+
 CheckpointSchedule::CheckpointSchedule(const Job& job, Step committed)
     : job_(job), saved_(committed), saved_at_(monotonic_now()) {}
 
@@ -204,7 +210,7 @@ bool CheckpointSchedule::is_due_by_time(Step committed, const ViewPart& part, In
   const double minutes = job_.config.checkpoint_minutes;
   const bool is_old =
       minutes > 0 && now - saved_at_ >= Duration(static_cast<std::int64_t>(minutes * 60e9));
-  return is_old && part.is_reporter && committed != Step{} && is_digest_step(job_, committed);
+  return is_old && part.is_reporter && committed != Step{} && is_compared_step(job_, committed);
 }
 
 bool CheckpointSchedule::is_due_as_rescue(Step committed, Instant now, bool is_leaving) {

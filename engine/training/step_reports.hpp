@@ -96,6 +96,9 @@ class StepReports {
 /// Whether --checkpoint-every selects this step; not for the last one, whose checkpoint is part of
 /// the end of the job.
 [[nodiscard]] bool is_checkpoint_step(const Job& job, Step step);
+/// Whether members compare the whole state after this step, besides in a view's first step. Only
+/// such a state becomes a checkpoint (ADR 18).
+[[nodiscard]] bool is_compared_step(const Job& job, Step step);
 
 /// Decides at which steps the reporter writes a checkpoint.
 class CheckpointSchedule {

@@ -60,6 +60,16 @@ TEST(CheckpointSchedule, ByTimeIsTheReportersDecisionAtAComparedStep) {
   EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false));
 }
 
+TEST(CheckpointSchedule, ByTimeDoesNotWaitForRareDigests) {
+  Job job = job_of_steps(1'000'000, 0, 1e-9);
+  job.config.digest_every = 100'000;
+  CheckpointSchedule schedule(job, Step{});
+  ViewPart part;
+  part.is_reporter = true;
+  EXPECT_FALSE(schedule.take(Step{63}, part, monotonic_now(), false));
+  EXPECT_TRUE(schedule.take(Step{64}, part, monotonic_now(), false));
+}
+
 TEST(CheckpointSchedule, OfAProcessThatIsToldToGoAndCannotBeSparedIsDueAtOnceAndNowAndThen) {
   const Job job = job_of_steps(300, 0, 0);
   CheckpointSchedule schedule(job, Step{});
