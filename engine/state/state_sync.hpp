@@ -41,7 +41,8 @@ namespace mayfly::engine {
 /// In a view with observers: all members exchange what observers need for its reductions, which is
 /// the exponents and the loss scale of the next step and the content of the bucket tuner. All take
 /// the source's tuner. A member that `observes` takes the rest, too, kCorrupt if no job can have
-/// such a scale; the others check that theirs is the same, kDiverged if it is not.
+/// such a scale; whether the others have the same is compared in the step's reduction (ADR 18),
+/// which also finds out who is wrong.
 [[nodiscard]] Result<void> sync_observers(collectives::Group& group, const elastic::View& view,
                                           bool observes, std::vector<std::int32_t>& exponents,
                                           std::optional<nn::LossScale>& scale, BucketTuner& tuner,
