@@ -143,6 +143,9 @@ Result<InitialWeights> read_initial_weights(const std::string& init_from,
   std::error_code failure;
   const auto status = std::filesystem::status(init_from, failure);
   if (!std::filesystem::exists(status)) {
+    if (status.type() != std::filesystem::file_type::not_found) {
+      return Error{Errc::kIo, "init_from: " + init_from + ": " + failure.message()};
+    }
     return Error{Errc::kNotFound, "init_from: " + init_from + " does not exist"};
   }
   if (std::filesystem::is_directory(status)) {
