@@ -27,6 +27,7 @@ namespace {
 constexpr Duration kLookInterval = milliseconds(5);
 constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
 constexpr Duration kMembersExitTimeout = seconds(20);
+constexpr Duration kLastStateTimeout = seconds(600);   // to be written on a member's disk
 constexpr Duration kEvaluationTimeout = seconds(600);  // of one checkpoint
 
 /// Returns when the job has ended.
@@ -44,11 +45,19 @@ JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
 }
 
 /// Dismissed workers still send their last reports, and one the last checkpoint; they close the
-/// connection when they are done.
-void wait_for_last_reports(CoordinatorProcess& process) {
+/// connection when they are done. Of a job that is stopped one of them writes the state only now,
+/// which may take long; another interrupt ends the wait for that.
+void wait_for_last_reports(CoordinatorProcess& process, const JobEnd& end,
+                           const std::atomic<int>& interrupts) {
+  const Instant saved_by = monotonic_now() + kLastStateTimeout;
+  const int interrupts_before = interrupts;
   Instant deadline = monotonic_now() + kMembersExitTimeout;
   while (!process.server().status().members.empty() && monotonic_now() < deadline) {
-    if (process.is_receiving()) {
+    const bool is_awaited =
+        end.outcome == elastic::Outcome::kStopped && monotonic_now() < saved_by &&
+        interrupts == interrupts_before &&
+        !process.recorder().has_heard_of_checkpoint(Step{process.recorder().last_step()});
+    if (is_awaited || process.is_receiving()) {
       deadline = monotonic_now() + kMembersExitTimeout;
     }
     std::this_thread::sleep_for(kLookInterval);
@@ -171,7 +180,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   if (cloud.value() != nullptr) {
     cloud.value()->close();
   }
-  wait_for_last_reports(*process.value());
+  wait_for_last_reports(*process.value(), end, interrupts);
   wait_for_last_evaluations(*process.value(), cloud.value().get(), interrupts);
   if (cloud.value() != nullptr) {
     cloud.value()->finish();
