@@ -459,7 +459,7 @@ bool LocalLauncher::have_programs_succeeded() {
   bool all_well = true;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = workers_[i];
-    if (worker.outlived_job && worker.has_failed && !worker.has_refused) {
+    if (worker.outlived_job && worker.has_failed && !refusal_.has_value()) {
       all_well = false;
       process_->note("program_failed_afterwards",
                      fmt::format("the program of local worker {} failed after the job's end ({}): "
