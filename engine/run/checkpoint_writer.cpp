@@ -145,7 +145,7 @@ void CheckpointUploader::try_all(Item& item) {
     if (sent.ok()) {
       home_ = item.step;
       changed_.notify_all();
-    } else if (is_refused && home_ != item.step) {
+    } else if (is_refused && given_ == item.step && home_ != item.step) {
       refused_ = sent.error();
       changed_.notify_all();
     }
@@ -318,7 +318,10 @@ Result<void> CheckpointWriter::wait_until_home(Duration patience,
 
 bool CheckpointWriter::write(Pending pending) {
   const std::lock_guard lock(write_mutex_);
-  if (pending.order < order_written_ || last_written_ == pending.committed) {
+  // A job with parameter servers may fall back and come to this step again in another state.
+  const Digest manifest = digest_of(ByteSpan(pending.files.at(nn::kManifestFile)));
+  const bool is_there = last_written_ == pending.committed && last_manifest_ == manifest;
+  if (pending.order < order_written_ || is_there) {
     return true;
   }
   order_written_ = pending.order;
@@ -328,6 +331,7 @@ bool CheckpointWriter::write(Pending pending) {
                           written.ok() ? written.value() : written.error().detail};
   if (written.ok()) {
     last_written_ = pending.committed;
+    last_manifest_ = manifest;
     failures_.is_over();
   } else if (failures_.is_news(record.text)) {
     log::warning(record.text);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/digest.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
@@ -64,7 +65,6 @@ class CheckpointUploader {
   [[nodiscard]] bool is_done(const Item& item) const;
   [[nodiscard]] Result<void> attempt(const std::string& endpoint, const Item& item);
   [[nodiscard]] Result<void> send_files(int fd, const Item& item, std::uint64_t first);
-  [[nodiscard]] bool may_go_on();
 
   const std::vector<std::string> endpoints_;
   const Bytes token_;
@@ -134,6 +134,7 @@ class CheckpointWriter {
   CheckpointUploader* const uploader_;  // null = none
   std::mutex write_mutex_;              // one write at a time
   std::optional<Step> last_written_;    // guarded by write_mutex_
+  Digest last_manifest_;                // of its content; guarded by write_mutex_
   std::uint64_t order_written_ = 0;     // guarded by write_mutex_
   SaidFailure failures_;                // guarded by write_mutex_
   std::mutex mutex_;

@@ -169,5 +169,18 @@ TEST_F(CheckpointStore, AnOlderOneThatWaitsIsNotWrittenAfterTheLast) {
   }
 }
 
+TEST_F(CheckpointStore, TheSameStepIsWrittenAgainInAnotherState) {
+  const Job job;
+  CheckpointWriter writer(
+      job, folder_.path(), [](const CheckpointRecord&) {}, nullptr);
+  nn::ModelState redone = nn::make_initial_state(model_, 8, 0, 0);
+  redone.committed = Step{10};
+  EXPECT_TRUE(writer.write_now(Step{10}, files_at(10)));
+  EXPECT_TRUE(writer.write_now(Step{10}, nn::encode_checkpoint(model_, redone, 8, {})));
+  const Result<LoadedCheckpoint> loaded = load_checkpoint(folder_.path());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().detail;
+  EXPECT_EQ(loaded.value().info.digest, nn::digest_of(redone));
+}
+
 }  // namespace
 }  // namespace mayfly::engine
