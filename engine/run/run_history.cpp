@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 
 #include "engine/run/record_json.hpp"
 
@@ -20,6 +21,7 @@ struct EventReader {
   double began = 0;
   bool has_restarted = false;
   StateRecord state;
+  std::optional<std::uint64_t> received;  // the newest checkpoint that came to this directory
 
   void read(const json::object& event) {
     const auto kind = field_of<std::string>(event, "kind");
@@ -61,12 +63,20 @@ struct EventReader {
       history.evaluation_seconds += history.evaluation->ms / 1000;
     } else if (kind == CheckpointRecord::kKind) {
       const auto checkpoint = record_of<CheckpointRecord>(event);
-      history.last_checkpoint = checkpoint.text;
+      if (!received || *received < checkpoint.step) {
+        history.last_checkpoint = checkpoint.text;
+      }
       history.checkpoints.insert(checkpoint.step);
+    } else if (kind == "checkpoint_received" && event.contains("path")) {
+      received = field_of<std::uint64_t>(event, "step");
+      history.last_checkpoint = field_of<std::string>(event, "path");
     } else if (kind == FallBackRecord::kKind) {
       const auto fell_back = record_of<FallBackRecord>(event);
       history.fell_back_at = fell_back.at;
       history.fell_back_to = fell_back.step;
+      history.current_step = std::min(history.current_step, fell_back.step);
+      state = state.step > fell_back.step ? StateRecord() : state;
+      received.reset();
       history.forget_after(fell_back.step);
     }
   }

@@ -114,12 +114,15 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
   for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
     run->metric(metric(step));
   }
+  run->event("state", {{"step", 6}, {"digest", "undone"}});
   run->event("fell_back", {{"step", 3}, {"at", 24}});
   for (const std::uint64_t step : {4, 5}) {
     run->metric(metric(step));
   }
   const RunHistory h = history();
   EXPECT_EQ(h.last_step, 5u);
+  EXPECT_EQ(h.current_step, 5u);
+  EXPECT_NE(h.last_digest, "undone");
   EXPECT_EQ(h.samples, 500u);
   EXPECT_EQ(h.undone_samples, 300u);
   EXPECT_EQ(h.fell_back_at, 24u);
@@ -265,7 +268,8 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   run->event("view", {{"view", 3}, {"members", json::array{1, 2, 3}}});  // work was shared out anew
   run->event(RecoveryEvent::kKind, object_of(RecoveryEvent{recovery}));
   run->evaluation({20, 0.5, 1.25});
-  run->event("checkpoint", {{"step", 20}, {"detail", "runs/a/step-20"}});
+  run->event("checkpoint_received", {{"step", 20}, {"path", "runs/a/step-20"}});
+  run->event("checkpoint", {{"step", 20}, {"detail", "/tmp/of-the-worker/step-20"}});
   const RunHistory h = history();
   EXPECT_EQ(h.views, 2u);
   EXPECT_EQ(h.view, 3u);
