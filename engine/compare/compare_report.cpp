@@ -52,12 +52,14 @@ CompareRow row_of(const std::vector<const RunResult*>& runs) {
   std::vector<double> redone;
   std::vector<double> hours;
   std::vector<double> recoveries;
+  std::vector<const RunResult*> done;
   for (const RunResult* run : runs) {
-    recoveries.insert(recoveries.end(), run->recoveries_ms.begin(), run->recoveries_ms.end());
     if (run->outcome != kDone) {  // what it did in its time is no measure of anything
       ++row.failed;
       continue;
     }
+    done.push_back(run);
+    recoveries.insert(recoveries.end(), run->recoveries_ms.begin(), run->recoveries_ms.end());
     seconds.push_back(run->train_seconds);
     rates.push_back(run->images_per_second);
     bytes.push_back(run->bytes / 1e6);
@@ -71,7 +73,7 @@ CompareRow row_of(const std::vector<const RunResult*>& runs) {
   row.seconds = spread_of(seconds);
   row.images_per_second = spread_of(rates);
   row.top1 = spread_of(top1);
-  row.staleness = mean_staleness(runs);
+  row.staleness = mean_staleness(done);
   row.megabytes = spread_of(bytes).mean;
   row.redone = spread_of(redone);
   row.worker_hours = spread_of(hours);

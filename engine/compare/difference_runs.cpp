@@ -84,7 +84,10 @@ std::vector<SettingValue> cell_settings(const DifferenceOptions& options, Left l
       {"chaos", ""},
       {"trace", ""},
       {"dashboard", ""},
-      {"report", ""}};
+      {"report", ""},
+      {"checkpoint_to", ""},
+      {"evaluators", "0"},
+      {"port", "0"}};
   if (!options.one_host.empty() && place == Place::kOneHost) {
     settings.emplace_back("hosts", fmt::format("{}:{}", options.one_host, alone ? 1 : job.workers));
     settings.emplace_back("hostfile", "");
@@ -281,6 +284,7 @@ Result<void> place_on_hosts(DifferenceOptions& options) {
     for (const auto& host : hosts) {
       job.workers += host.slots;
     }
+    job.workers -= std::min(job.workers, job.evaluators);  // which the runs do without
   }
   options.one_host = hosts.front().name;
   return {};

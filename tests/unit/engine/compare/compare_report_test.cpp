@@ -38,6 +38,8 @@ TEST(CompareRows, GatherTheSeedsOfAVariantAndLeaveOutFailures) {
   results[3].worker_seconds = 36;
   results.push_back(result_of("asp", "clean", 1, -1));
   results.back().outcome = elastic::Outcome::kFailed;
+  results.back().recoveries_ms = {9};
+  results.back().staleness = {{7, 100}};
   const std::vector<CompareRow> rows =
       compare_rows(results, {"allreduce", "bsp", "asp"}, {"clean", "kill"});
   ASSERT_EQ(rows.size(), 3U);
@@ -46,6 +48,8 @@ TEST(CompareRows, GatherTheSeedsOfAVariantAndLeaveOutFailures) {
   EXPECT_DOUBLE_EQ(rows[0].seconds.mean, 15);
   EXPECT_NEAR(rows[0].top1.mean, 0.85, 1e-12);
   EXPECT_EQ(rows[1].failed, 1U);
+  EXPECT_EQ(rows[1].recoveries, 0U);
+  EXPECT_EQ(rows[1].staleness, 0);
   EXPECT_EQ(rows[1].seconds.count, 1U);
   EXPECT_DOUBLE_EQ(rows[1].seconds.mean, 5);
   EXPECT_EQ(rows[2].recoveries, 2U);

@@ -42,6 +42,9 @@ TEST(DifferenceRuns, EachWorkerHasTheSameWorkInEveryCell) {
     EXPECT_EQ(value_in(cell, "threads"), "2");
     EXPECT_EQ(value_in(cell, "reuse_images"), alone || name == 'C' ? "true" : "false");
     EXPECT_EQ(value_in(cell, "hosts"), "not said");
+    EXPECT_EQ(value_in(cell, "checkpoint_to"), "") << "these checkpoints are nobody's";
+    EXPECT_EQ(value_in(cell, "evaluators"), "0");
+    EXPECT_EQ(value_in(cell, "port"), "0") << "several jobs run at once";
     EXPECT_EQ(cell.is_cold, name == 'E');
   }
   EXPECT_EQ(names, "ABCED") << "D reads what E has brought into the page cache";
