@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -63,14 +65,23 @@ class EventReader {
       const auto shard = record_of<ShardRecord>(event);
       add_shard(result_, shard);
       slices_again_ = std::max(slices_again_, shard.leased_again);
+    } else if (kind == "ps_servers" || kind == "ps_server_lost") {
+      for (const json::value& server : event.at("servers").as_array()) {
+        if (!field_of<bool>(server.as_object(), "computes")) {
+          servers_.insert(field_of<std::uint64_t>(server.as_object(), "member"));
+        }
+      }
     }
   }
   [[nodiscard]] std::uint64_t samples_leased_again() const { return slices_again_ * size_.slice; }
+  /// Members that are no workers.
+  [[nodiscard]] const std::set<std::uint64_t>& servers() const { return servers_; }
 
  private:
   RunResult& result_;
   const WorkSize size_;
   std::uint64_t slices_again_ = 0;  // every shard has parts of the same slices
+  std::set<std::uint64_t> servers_;
   double began_ = 0;
 };
 
@@ -107,7 +118,8 @@ struct StepReader {
 };
 
 /// From the connections of all workers to their ends, together.
-Result<double> worker_seconds_of(const std::string& run_dir) {
+Result<double> worker_seconds_of(const std::string& run_dir,
+                                 const std::set<std::uint64_t>& servers) {
   std::map<std::uint64_t, MemberRecord> last;
   TRY(for_each_line(run_dir + "/members.jsonl", 0, [&](const json::object& line) {
     auto member = record_of<MemberRecord>(line);
@@ -115,7 +127,7 @@ Result<double> worker_seconds_of(const std::string& run_dir) {
   }));
   double seconds = 0;
   for (const auto& [number, member] : last) {
-    seconds += member.t - member.joined;
+    seconds += servers.contains(number) ? 0 : member.t - member.joined;
   }
   return seconds;
 }
@@ -172,7 +184,7 @@ Result<RunResult> read_run_result(const std::string& run_dir, const WorkSize& si
                     [&](const json::object& line) { steps.read(record_of<StepRecord>(line)); }));
   result.loss = steps.curve();
   result.redone_samples += events.samples_leased_again();
-  TRY_ASSIGN(result.worker_seconds, worker_seconds_of(run_dir));
+  TRY_ASSIGN(result.worker_seconds, worker_seconds_of(run_dir, events.servers()));
   if (!result.bytes_counted) {
     const double numbers = numbers_per_step(run_dir);
     for (const auto& [members, count] : steps.steps_by_members) {

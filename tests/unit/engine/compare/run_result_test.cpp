@@ -77,6 +77,10 @@ TEST(RunResults, AreReadFromARunDirectory) {
   add(104, RecoveryEvent::kKind, object_of(recovery));
   add(105, ShardRecord::kKind, object_of(shard));
   add(105, ShardRecord::kKind, object_of(shard));
+  json::object servers{{"time", 100.0}, {"kind", "ps_servers"}};
+  servers["servers"] = json::array{json::object{{"member", 2}, {"computes", true}},
+                                   json::object{{"member", 3}, {"computes", false}}};
+  events += json_text(servers) + "\n";
   write("events.jsonl", events);
   StepRecord step;
   step.samples = 16;
@@ -87,7 +91,8 @@ TEST(RunResults, AreReadFromARunDirectory) {
   step.loss = 1;
   write("metrics.jsonl", first + "\n" + json_text(object_of(step)) + "\n");
   std::string members;
-  for (const auto& [t, number] : {std::pair(1.0, 1U), {2.0, 2U}, {31.0, 1U}, {11.5, 2U}}) {
+  for (const auto& [t, number] :
+       {std::pair(1.0, 1U), {2.0, 2U}, {3.0, 3U}, {31.0, 1U}, {11.5, 2U}, {31.0, 3U}}) {
     MemberRecord member;
     member.t = t;
     member.member = number;
