@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "engine/server_roles/ps_servers.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -55,7 +57,8 @@ void MemberJournal::view_published(const elastic::View& view) {
   std::vector<Share>& shares = views_[value(view.id)];
   shares.clear();
   for (const elastic::ViewMember& member : view.members) {
-    shares.push_back({value(member.id), member.count});
+    const bool is_server = is_server_only(member.address);  // views give it a share all the same
+    shares.push_back({value(member.id), is_server ? 0 : member.count});
   }
   if (views_.size() > kViewsRemembered) {
     views_.erase(views_.begin());

@@ -58,6 +58,10 @@ bool is_worker(const std::string& address) {
   return address == kPsWorkerAddress || address.starts_with(kColocatedPrefix);
 }
 
+bool is_server_only(const std::string& address) {
+  return address.starts_with(kServerPrefix);
+}
+
 PsServers::PsServers(const JobConfig& config)
     : count_(server_count(config)),
       shards_(config.shards),

@@ -31,6 +31,8 @@ struct ServerAddress {
 [[nodiscard]] Result<std::optional<ServerAddress>> parse_server_address(const std::string& text);
 /// The member with this address computes.
 [[nodiscard]] bool is_worker(const std::string& address);
+/// The member with this address is a server and does not compute. Of any job.
+[[nodiscard]] bool is_server_only(const std::string& address);
 
 class PsServers {
  public:

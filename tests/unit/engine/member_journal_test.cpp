@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/server_roles/ps_servers.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -63,6 +65,21 @@ TEST(MemberJournal, AMemberMayComeAndGoBetweenTwoLooks) {
   EXPECT_EQ(went->host, "node");
   EXPECT_EQ(went->cores, 4U);
   EXPECT_DOUBLE_EQ(went->joined, 1);
+}
+
+TEST(MemberJournal, AParameterServerHasNoShareOfTheSamples) {
+  MemberJournal journal;
+  (void)journal.look(0, {status_of(1, MemberPhase::kReady), status_of(2, MemberPhase::kReady)});
+  elastic::View view = view_of(1, {2, 2});
+  view.members[0].address = to_text(ServerAddress{0, {"unix:/s"}, {}});
+  view.members[1].address = kPsWorkerAddress;
+  journal.view_published(view);
+  journal.committed(1, 128);
+  const auto ended = journal.all_ended(9);
+  ASSERT_EQ(ended.size(), 2U);
+  EXPECT_EQ(ended[0].samples, 0U);
+  EXPECT_EQ(ended[0].steps, 0U);
+  EXPECT_EQ(ended[1].samples, 128U);
 }
 
 TEST(MemberJournal, SharesOutTheSamplesOfEachStep) {
