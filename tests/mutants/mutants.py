@@ -86,12 +86,15 @@ ELASTIC = [
          "    if (phase_ == JobPhase::kStopping) {  // what", "    if (false) {  // what"),
     ),
     *_in(
-        "elastic/core/coordinator_decisions.cpp",
-        ("evicted-not-fenced", "an evicted member takes its place again",
-         "  membership_.fence(accused.member);\n", ""),
+        "elastic/core/coordinator_charge.cpp",
         ("late-stop-kind", "who comes back late is told the wrong kind of stop",
          "    tell_to_stop({id}, !change_.is_immediate());\n",
          "    tell_to_stop({id}, change_.is_immediate());\n"),
+    ),
+    *_in(
+        "elastic/core/coordinator_decisions.cpp",
+        ("evicted-not-fenced", "an evicted member takes its place again",
+         "  membership_.fence(accused.member);\n", ""),
         ("publish-active", "the flag that a step was committed outlives its view",
          "  quorum_.found();\n  quorum_.view_changed();\n", "  quorum_.found();\n"),
         ("publish-idle", "the time without a quorum is not over with the next view",
