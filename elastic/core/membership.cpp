@@ -9,15 +9,6 @@
 namespace mayfly::elastic {
 namespace {
 
-void introduce(Peer& peer, const Hello& hello, bool is_worker) {
-  peer.is_worker = is_worker;
-  peer.host = hello.host;
-  peer.pid = hello.pid;
-  peer.address = hello.address;
-  peer.server = hello.server;
-  peer.cores = hello.cores;
-}
-
 /// It has no part in the last view, and may have one in the next.
 void place_beside(Peer& peer, Instant now) {
   peer.observes = ViewId{};
@@ -216,14 +207,26 @@ bool Membership::may_hold_state() const {
          });
 }
 
+Peer& Membership::add(MemberId id, const Hello& hello, Peer::Phase phase) {
+  const auto [place, is_new] = peers_.try_emplace(id);
+  ENSURE(is_new, "member ids are never reused, and who comes back has lost its place here");
+  ++counts_[static_cast<std::size_t>(phase)];
+  Peer& added = place->second;
+  added.phase = phase;
+  added.is_worker = !counts_as_worker_ || counts_as_worker_(hello.address);
+  added.host = hello.host;
+  added.pid = hello.pid;
+  added.address = hello.address;
+  added.server = hello.server;
+  added.cores = hello.cores;
+  return added;
+}
+
 void Membership::connect(MemberId id, const Hello& hello, Instant now) {
   const bool is_beside_state = may_hold_state();
-  const auto [place, is_new] = peers_.try_emplace(id);
-  ENSURE(is_new, "member ids are never reused");
-  ++counts_[static_cast<std::size_t>(place->second.phase)];
-  introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
-  place->second.join.emplace().connected = now;
-  place->second.came_beside_state = is_beside_state;
+  Peer& fresh = add(id, hello, Peer::Phase::kLoading);
+  fresh.join.emplace().connected = now;
+  fresh.came_beside_state = is_beside_state;
 }
 
 void Membership::wants_to_leave(MemberId id, const std::string& reason) {
@@ -240,10 +243,9 @@ void Membership::dismiss(MemberId id) {
 }
 
 void Membership::remove(MemberId id) {
-  const auto place = peers_.find(id);
-  ENSURE(place != peers_.end(), "only a member that is there can go");
-  --counts_[static_cast<std::size_t>(place->second.phase)];
-  leavers_ -= place->second.leaving && place->second.phase != Peer::Phase::kDismissed ? 1 : 0;
+  const Peer& gone = peer(id);
+  --counts_[static_cast<std::size_t>(gone.phase)];
+  leavers_ -= gone.leaving && gone.phase != Peer::Phase::kDismissed ? 1 : 0;
   peers_.erase(id);
 }
 
@@ -340,11 +342,9 @@ void Membership::forget_claims() {
 }
 
 void Membership::take_back(MemberId id, const Hello& hello) {
-  const auto [place, is_new] = peers_.try_emplace(id);
-  ENSURE(is_new, "a member that comes back has lost its place here");
-  ++counts_[static_cast<std::size_t>(Peer::Phase::kReturning)];
-  place->second.phase = Peer::Phase::kReturning;
-  introduce(place->second, hello, !counts_as_worker_ || counts_as_worker_(hello.address));
+  Peer& back = add(id, hello, Peer::Phase::kReturning);
+  // There may be a newer checkpoint by now. One that joins again asks for that once more.
+  back.came_beside_state = !hello.joins_again && hello.view == ViewId{};
 }
 
 void Membership::ask_all_again() {
@@ -401,6 +401,7 @@ bool Membership::place(MemberId id, Instant now) {
   }
   peer.join.reset();
   if (!has_part(told)) {
+    peer.loaded = told.committed;
     peer.stopped = {};  // for the quorum's consent
     peer.stopped.view = told.view ? told.view->id : ViewId{};
     peer.stopped.contributed = !told.last || told.last->contributed;
@@ -409,14 +410,13 @@ bool Membership::place(MemberId id, Instant now) {
     place_beside(peer, now);
     return true;
   }
-  const bool is_last = told.view->id == view_->id;
   if (!is_in_view(id) && steps_need_everybody_ && holds_newest_state(id, told, peers_, view_->id)) {
     peer.stopped = *told.last;
     enter_phase(peer, Peer::Phase::kReady);
     place_beside(peer, now);
     return true;
   }
-  if (!is_in_view(id) || (!is_last && told.phase == ResumePhase::kRunning)) {
+  if (!is_in_view(id) || (told.view->id != view_->id && told.phase == ResumePhase::kRunning)) {
     return false;
   }
   enter_phase(peer,
@@ -427,6 +427,7 @@ bool Membership::place(MemberId id, Instant now) {
 
 void Membership::adopt(const View& view) {
   view_ = view;
+  committed_ = std::max(committed_, view.committed);
   view_has_observers_ = view.has_observers();
 }
 

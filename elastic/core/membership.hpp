@@ -57,7 +57,8 @@ struct Peer {
   std::vector<MemberId> donors;      ///< of that state
   std::optional<Instant> caught_up;  ///< in the present view
   std::optional<Join> join;          ///< until its first work is committed
-  /// Others held a state of the job when it connected, so it was not offered a checkpoint.
+  /// It has not been offered the newest checkpoint: others held a state of the job when it
+  /// connected, or it was here before its connection broke.
   bool came_beside_state = false;
 
   /// It observes, and has not said yet that it holds a state of the job.
@@ -198,7 +199,7 @@ class Membership {
 
   // Views.
 
-  /// The last view, as a log or a member tells of it.
+  /// The last view, as a log or a member tells of it. The step that it begins after was committed.
   void adopt(const View& view);
   /// Every holder of the newest step is gone; the job goes on after an earlier one.
   void go_back_to(Step committed);
@@ -210,6 +211,7 @@ class Membership {
   [[nodiscard]] Peer& peer(MemberId id);
   [[nodiscard]] Peer& active_peer(MemberId id);
   [[nodiscard]] bool may_hold_state() const;
+  Peer& add(MemberId id, const Hello& hello, Peer::Phase phase);
   void start_counting(const Peer& peer, bool had_started);
   /// Every change of a phase, so that counts_ is right.
   void enter_phase(Peer& peer, Peer::Phase phase);

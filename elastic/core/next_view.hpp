@@ -46,8 +46,8 @@ struct MicrobatchRange {
                                                          const std::vector<float>& microbatch_ms,
                                                          std::uint32_t microbatches);
 
-/// All who held the job's state are gone, and all candidates came while it was held: a checkpoint
-/// may have more of the job than they do.
+/// All who held the job's state are gone, and no candidate has been offered the newest checkpoint:
+/// that may have more of the job than they do.
 [[nodiscard]] bool has_lost_state(const Membership& membership);
 
 /// The view of Membership::next_members(), of which there must be one; `id` and `bases` are as in

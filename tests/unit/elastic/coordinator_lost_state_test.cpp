@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/elastic/resume_fixture.hpp"
+
+// Every holder of the job's state is gone: whoever is left has to ask for a checkpoint first, also
+// if its connection broke meanwhile or the coordinator is another one.
+
+namespace mayfly::elastic {
+namespace {
+
+/// It comes back and waits for its first view, with what it has loaded.
+void return_ready(CoordinatorHarness& job, MemberId member, std::uint64_t committed = 0) {
+  ASSERT_TRUE(come_back(job, member, 0));
+  Resume ready;
+  ready.incarnation = job.coordinator.incarnation();
+  ready.phase = ResumePhase::kReady;
+  ready.committed = Step{committed};
+  job.say(member, ready);
+}
+
+/// A coordinator that goes on with the log of the one before.
+CoordinatorHarness resumed(const View& view) {
+  CoordinatorOptions options;
+  options.identity = 9;
+  return {options, log_with(view)};
+}
+
+TEST(CoordinatorLostState, ASpareWhoseConnectionBrokeOnceJoinsAgainToBeOfferedACheckpoint) {
+  for (const std::uint64_t loaded : {0, 7}) {
+    CoordinatorOptions options;
+    options.identity = kJob;
+    options.initial_workers = options.view_max = 2;
+    CoordinatorHarness job(options);
+    for (int i = 0; i < 2; ++i) {
+      (void)job.join();
+    }
+    const MemberId spare = job.join(loaded);
+    job.start(k1, 10);
+    job.start(k2, 10);
+    lose(job, {spare});
+    return_ready(job, spare, loaded);
+    lose(job, {k1, k2});
+    ASSERT_EQ(job.sent<Dismiss>(spare).size(), 1u);
+    EXPECT_TRUE(job.sent<Dismiss>(spare)[0].may_rejoin);
+    EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+    const MemberId again = job.join(8);
+    EXPECT_EQ(job.view_members(), std::vector<MemberId>{again});
+    EXPECT_EQ(job.view().committed, Step{8});
+  }
+}
+
+TEST(CoordinatorLostState, ASpareThatComesBackAloneToARestartedCoordinatorJoinsAgain) {
+  CoordinatorHarness job = resumed(old_view(5, 2, 10));
+  return_ready(job, k3);
+  job.pass(milliseconds(2100), {k3});
+  ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+  EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+}
+
+TEST(CoordinatorLostState, ASpareThatComesBackBesideAMemberOfTheViewStays) {
+  const View view = old_view(5, 2, 10);
+  CoordinatorHarness job = resumed(view);
+  return_ready(job, k3);
+  return_stopped(job, k1, view);
+  job.pass(milliseconds(2100), {k1, k3});
+  EXPECT_TRUE(job.sent<Dismiss>(k3).empty());
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k3}));
+}
+
+TEST(CoordinatorLostState, ARestartedCoordinatorSaysThatTheStepsOnItsLogAreLost) {
+  CoordinatorHarness job = resumed(old_view(5, 2, 10));
+  EXPECT_EQ(job.coordinator.committed(), Step{10});
+  const MemberId fresh = job.join();
+  job.pass(seconds(31), {fresh});
+  EXPECT_EQ(job.view_members(), std::vector<MemberId>{fresh});
+  EXPECT_TRUE(job.noted("restarted"));
+  EXPECT_EQ(job.coordinator.committed(), Step{});
+}
+
+}  // namespace
+}  // namespace mayfly::elastic
