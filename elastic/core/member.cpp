@@ -80,6 +80,15 @@ bool Member::in_view(ViewId view) const {
   return (phase_ == Phase::kRunning || phase_ == Phase::kStopping) && view == view_->id;
 }
 
+/// Also what earlier views have trained, if the last one has committed nothing yet. An observer at
+/// work tells of the view's steps, not of its own.
+bool Member::has_trained_state() const {
+  if (!view_ || committed_ == Step{} || committed_ < view_->committed) {
+    return false;
+  }
+  return !in_view(view_->id) || has_caught_up_ || !member_of(*view_, self_)->is_observer();
+}
+
 Member::Effects Member::say(Message message) const {
   if (!is_connected_) {
     return {};
@@ -254,7 +263,8 @@ Member::Effects Member::dismiss(const Dismiss& dismiss) {
 /// Nobody asked us to, or nobody is there to be told. A member that the coordinator has left alone
 /// with what the job has trained saves it where it is.
 Member::Effects Member::leave(DismissReason reason, std::string detail) {
-  const bool is_alone_with_it = is_given_up_ && is_active_ && reason != DismissReason::kJobDone;
+  const bool is_alone_with_it =
+      is_given_up_ && has_trained_state() && reason != DismissReason::kJobDone;
   return dismiss({reason, is_alone_with_it, std::move(detail), false});
 }
 

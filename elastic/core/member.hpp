@@ -198,6 +198,7 @@ class Member {
   [[nodiscard]] Resume resume() const;
   [[nodiscard]] Former former() const;
   [[nodiscard]] bool in_view(ViewId view) const;
+  [[nodiscard]] bool has_trained_state() const;
   void check_invariants() const;
 
   MemberId self_;

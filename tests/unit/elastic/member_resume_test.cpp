@@ -411,6 +411,40 @@ TEST(MemberGivenUp, SavesWhatItHasTrainedBeforeItLeaves) {
   EXPECT_FALSE(only_effect<member_effect::Leave>(at_once)->write_checkpoint);
 }
 
+TEST(MemberGivenUp, SavesWhatEarlierViewsHaveTrainedIfTheLastOneHasCommittedNothing) {
+  Member member = member_in_view();
+  (void)member.handle(member_event::CoordinatorLost{});
+  (void)member.handle(member_event::CoordinatorGivenUp{});
+  const auto effects = member.handle(stopped_at(1, 5));
+  ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
+  EXPECT_TRUE(only_effect<member_effect::Leave>(effects)->write_checkpoint);
+
+  Member behind = member_in_view();  // it has not got the state of its view
+  (void)behind.handle(member_event::CoordinatorLost{});
+  (void)behind.handle(member_event::CoordinatorGivenUp{});
+  const auto without = behind.handle(stopped_at(1, 3));
+  EXPECT_FALSE(only_effect<member_effect::Leave>(without)->write_checkpoint);
+}
+
+TEST(MemberGivenUp, SavesNothingThatItHasOnlyObserved) {
+  View view = pair_view(1, 5);
+  view.members[1].observes = view.id;
+  for (const bool is_asked : {false, true}) {
+    Member member(kFirst);
+    (void)member.handle(member_event::Loaded{Step{}});
+    (void)member.handle(member_event::Received{NewView{view}});
+    (void)member.handle(member_event::Progressed{view.id, Step{6}, 3, 1});
+    (void)member.handle(member_event::CoordinatorLost{});
+    (void)member.handle(member_event::CoordinatorGivenUp{});
+    const auto effects = is_asked ? member.handle(member_event::LeaveAsked{"notice"})
+                                  : member.handle(stopped_at(1, 0));
+    ASSERT_FALSE(effects.empty());
+    const auto* leave = std::get_if<member_effect::Leave>(&effects.back());
+    ASSERT_NE(leave, nullptr);
+    EXPECT_FALSE(leave->write_checkpoint);
+  }
+}
+
 TEST(MemberGivenUp, IsTakenBackByAWelcome) {
   Member member = member_in_view();
   (void)member.handle(member_event::CoordinatorLost{});
