@@ -46,6 +46,13 @@ void Coordinator::take_charge_if_due() {
     }
     return;
   }
+  const bool is_alone = membership_.peers().empty() && returns_.is_over(membership_, now_);
+  if (options_.quorum && end_.is_stop_asked() && is_alone) {
+    // Nobody is here to be stopped. The job may go on elsewhere, but not here: the stop would
+    // otherwise end it whenever it comes to this coordinator.
+    end(*end_.decide(membership_, false));
+    return;
+  }
   if (!returns_.is_due(membership_, end_.is_stop_asked(), now_)) {
     return;
   }

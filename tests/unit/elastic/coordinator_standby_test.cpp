@@ -111,6 +111,42 @@ TEST(Standby, NeedsAMajorityOfTheNewestViewThatAnybodyKnows) {
       << "the first member of view 6 is missing";
 }
 
+TEST(Standby, ThatIsToStopEndsByItselfAndRecordsNoEndOfAJob) {
+  CoordinatorHarness standby(quorum_options(true));
+  standby.give(coordinator_event::StopAsked{"operator"});
+  EXPECT_FALSE(standby.outcome()) << "members may be on their way";
+  standby.pass(milliseconds(2100), {});
+  EXPECT_EQ(standby.outcome(), Outcome::kStopped);
+  EXPECT_TRUE(appended<log_record::JobEnded>(standby).empty()) << "it knows of none";
+}
+
+TEST(Standby, ThatIsToStopSendsAMinorityAwayFirst) {
+  CoordinatorHarness standby(quorum_options(true));
+  return_running(standby, k2, old_view(5, 3));
+  standby.give(coordinator_event::StopAsked{"operator"});
+  standby.pass(seconds(2), {k2});
+  EXPECT_FALSE(standby.outcome());
+  standby.pass(seconds(7), {k2});
+  EXPECT_EQ(standby.sent<NoQuorum>(k2).size(), 1u);
+  EXPECT_TRUE(standby.sent<Dismiss>(k2).empty()) << "its view may be doing well";
+  EXPECT_EQ(standby.outcome(), Outcome::kStopped);
+}
+
+TEST(Standby, ThatIsToStopStopsTheJobIfItHasAMajority) {
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  standby.give(coordinator_event::StopAsked{"operator"});
+  for (const MemberId member : {k1, k2, k3}) {
+    return_running(standby, member, view);
+  }
+  for (const MemberId member : {k1, k2, k3}) {
+    EXPECT_EQ(standby.sent<Stop>(member).size(), 1u);
+    standby.stopped(member, 13);
+  }
+  EXPECT_EQ(standby.outcome(), Outcome::kStopped);
+  EXPECT_EQ(appended<log_record::JobEnded>(standby).size(), 1u);
+}
+
 TEST(Standby, EndsAJobWhoseRemainingMembersAreDone) {
   CoordinatorHarness standby(quorum_options(true));
   const View view = old_view(5, 3);
