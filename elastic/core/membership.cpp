@@ -427,6 +427,7 @@ bool Membership::place(MemberId id, Instant now) {
 
 void Membership::adopt(const View& view) {
   view_ = view;
+  started_ = 0;
   committed_ = std::max(committed_, view.committed);
   view_has_observers_ = view.has_observers();
 }
@@ -449,7 +450,6 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
   }
   ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,
          "whoever has state or sums is in the next view, and nobody else is active");
-  started_ = 0;
   fenced_.clear();
   std::optional<View> before = std::exchange(view_, std::nullopt);
   adopt(view);

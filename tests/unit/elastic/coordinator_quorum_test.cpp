@@ -352,6 +352,21 @@ TEST(CoordinatorQuorum, OneThatHasVotedForAnotherInThisIncarnationIsAskedInTheNe
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{2});
 }
 
+/// Its own view of five had been started by all.
+TEST(Coordinator, ThatIsOvertakenCountsWhoStartsInTheViewThatItIsToldOf) {
+  CoordinatorHarness job = primary(5);
+  const View theirs = old_view(id_base(Incarnation{2}) + 1, 3, 1);
+  for (const MemberId member : {k1, k2, k3}) {
+    ASSERT_TRUE(come_back(job, member, value(theirs.id), 2));
+    job.say(member, running_in(job, theirs, 1));
+  }
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kRunning);
+  job.say(k1, Formed{theirs.id});
+  job.say(k1, Synced{theirs.id});
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
+  EXPECT_EQ(job.view().id, theirs.id);
+}
+
 TEST(Coordinator, ThatIsOvertakenFollowsAMemberThatKnowsMore) {
   CoordinatorHarness job = primary(3);
   const View mine = job.view();
