@@ -40,6 +40,7 @@ struct MemberStatus {
   std::uint32_t cores = 0;         ///< that it may use; 0 = unknown
   Stages stages{};                 ///< of late
   ProcessUse use{};
+  bool is_dismissed = false;  ///< it was told to go, and what it holds is no longer the job's
 };
 
 /// In the order of their ids. `is_running`: the present view is at work, so that its shares count.

@@ -396,13 +396,16 @@ void CoordinatorProcess::end_transfers() {
 }
 
 /// Those that come new have no state before they are members. A job that is resumed begins with
-/// that of its checkpoint. Members that are lost may not have told their last steps' progress.
+/// that of its checkpoint. Members that are lost may not have told their last steps' progress. Of
+/// several that have to join again, the first may be here while the others still have to go.
 std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held = std::ranges::any_of(status.members, [this](const auto& member) {
     using enum elastic::MemberPhase;
-    return member.phase == kActive || member.phase == kReturning || member.phase == kLeaving ||
-           member.committed > Step{starting_point_.step};
+    const bool has_begun = member.phase == kActive || member.phase == kReturning ||
+                           member.phase == kLeaving ||
+                           member.committed > Step{starting_point_.step};
+    return has_begun && !member.is_dismissed;
   });
   if (is_held || !status.in_charge) {
     return std::nullopt;

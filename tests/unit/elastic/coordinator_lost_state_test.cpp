@@ -49,6 +49,24 @@ TEST(CoordinatorLostState, ASpareWhoseConnectionBrokeOnceJoinsAgainToBeOfferedAC
   }
 }
 
+/// They join again one after the other, and the first must not wait for the rest.
+TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) {
+  CoordinatorHarness job = running_job(1, 10);
+  const MemberId first = job.join(2);
+  const MemberId second = job.join(3);
+  lose(job, {k1});
+  ASSERT_EQ(job.sent<Dismiss>(first).size(), 1u);
+  ASSERT_EQ(job.sent<Dismiss>(second).size(), 1u);
+  lose(job, {first});
+  const MemberId again = job.connect();
+  for (const MemberStatus& member : job.coordinator.members()) {
+    EXPECT_EQ(member.is_dismissed, member.id == second);
+  }
+  job.say(again, Ready{Step{8}});
+  EXPECT_EQ(job.view_members(), std::vector<MemberId>{again});
+  EXPECT_EQ(job.view().committed, Step{8});
+}
+
 TEST(CoordinatorLostState, ASpareThatComesBackAloneToARestartedCoordinatorJoinsAgain) {
   CoordinatorHarness job = resumed(old_view(5, 2, 10));
   return_ready(job, k3);
