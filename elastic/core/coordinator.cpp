@@ -124,7 +124,8 @@ void Coordinator::dispatch(const CoordinatorEvent& event) {
                  [this](const ev::HostAnswers& e) { detector_.host_answers(e.member, now_); },
                  [this](const ev::DrainAsked& e) { on_drain_asked(e.member, e.reason); },
                  [this](const ev::PauseAsked& e) {
-                   if (end_.ask_pause(e.pause)) {
+                   // A standby that knows of no job yet has nothing to pause, and no record of it.
+                   if (term_.job() != 0 && end_.ask_pause(e.pause)) {
                      outbox_.append(log_record::Paused{e.pause});
                    }
                  },

@@ -330,6 +330,9 @@ CommandReply Server::run_command(const Command& command) {
     return drain_command(command.argument);
   }
   if (command.verb == "pause" || command.verb == "resume") {
+    if (!core_->is_in_charge()) {
+      return {false, "this coordinator is not in charge of the job; ask the one that is"};
+    }
     handle(coordinator_event::PauseAsked{command.verb == "pause"});
     return {true, command.verb == "pause" ? "pausing at the next step boundary" : "resuming"};
   }

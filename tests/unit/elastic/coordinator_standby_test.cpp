@@ -147,6 +147,18 @@ TEST(Standby, ThatIsToStopStopsTheJobIfItHasAMajority) {
   EXPECT_EQ(appended<log_record::JobEnded>(standby).size(), 1u);
 }
 
+TEST(Standby, ThatKnowsOfNoJobPausesNone) {
+  CoordinatorHarness standby(quorum_options(true));
+  standby.give(coordinator_event::PauseAsked{true});
+  EXPECT_TRUE(appended<log_record::Paused>(standby).empty()) << "its log must begin with the job";
+  const View view = old_view(5, 3);
+  for (const MemberId member : {k1, k2, k3}) {
+    return_running(standby, member, view);
+  }
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kRunning);
+  EXPECT_TRUE(standby.sent<Stop>(k1).empty());
+}
+
 TEST(Standby, EndsAJobWhoseRemainingMembersAreDone) {
   CoordinatorHarness standby(quorum_options(true));
   const View view = old_view(5, 3);
