@@ -457,7 +457,10 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
   parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});
   if (is_last) {
     parts_.checkpoints.write_now(state->committed, checkpoint_of(parts_.job, *state));
-    (void)parts_.checkpoints.wait_until_home(kReportTimeout, [this] { return is_told_to_leave(); });
+    (void)parts_.checkpoints.wait_until_home(kReportTimeout, [this, step] {
+      parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});  // it may travel for minutes
+      return is_told_to_leave();
+    });
     if (const std::optional<elastic::View> view = link_.view()) {
       (void)elastic::wait_for_reports(parts_.client, view->id, monotonic_now() + kReportTimeout);
     }

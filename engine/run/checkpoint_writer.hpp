@@ -115,7 +115,7 @@ class CheckpointWriter {
   /// Whether it is there now.
   bool write_now(Step committed, nn::CheckpointFiles files);
   /// Waits until the coordinator has what was written last, for `patience` after the last byte that
-  /// moved. kAborted once `is_over` says so, kDeadline, kRefused.
+  /// moved. kAborted once `is_over` (asked several times a second) says so, kDeadline, kRefused.
   [[nodiscard]] Result<void> wait_until_home(Duration patience,
                                              const std::function<bool()>& is_over);
 

@@ -448,8 +448,11 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
 /// A worker may be taken away as soon as it has finished, with all that is on its disk. What the
 /// coordinator cannot take it says itself.
 Result<void> Trainer::bring_home(const elastic::View& view) {
-  const Result<void> home = parts_.checkpoints.wait_until_home(
-      kReportTimeout, [&] { return parts_.link.is_over(view.id); });
+  const Result<void> home = parts_.checkpoints.wait_until_home(kReportTimeout, [&] {
+    // A large state may travel for minutes, while the others wait. The wait has its own limit.
+    activity_.turn_to(elastic::Activity::kCheckpoint);
+    return parts_.link.is_over(view.id);
+  });
   return !home.ok() && home.error().code == Errc::kAborted ? home : Result<void>();
 }
 

@@ -154,6 +154,17 @@ TEST(UploadPace, IsAnEighthOfTheIntervalWithinBounds) {
   EXPECT_DOUBLE_EQ(upload_bytes_per_second(1 << 20, seconds(86400)), 2 * kMiB);
 }
 
+/// Whoever waits can show meanwhile that it has not stopped.
+TEST_F(CheckpointStore, WhoWaitsForAnUploadIsAskedAgainAndAgain) {
+  CheckpointUploader uploader({}, Bytes{});
+  uploader.upload(Step{10}, files_at(10));
+  int asked = 0;
+  const Result<void> home = uploader.wait(seconds(60), [&asked] { return ++asked == 3; });
+  ASSERT_FALSE(home.ok());
+  EXPECT_EQ(home.error().code, Errc::kAborted);
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(CheckpointStore, AnOlderOneThatWaitsIsNotWrittenAfterTheLast) {
   Job job;
   for (std::uint64_t first = 10; first < 200; first += 10) {
