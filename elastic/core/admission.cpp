@@ -211,7 +211,8 @@ std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
   const bool is_over = phase == JobPhase::kRunning || !membership.is_in_view(hello.member);
   const bool is_late =
       phase != JobPhase::kResuming && hello.view != ViewId{} && !is_news && is_over;
-  if (membership.is_fenced(hello.member) || (is_late && hello.incarnation <= term.incarnation())) {
+  const bool is_fenced = membership.is_fenced(hello.member) && !is_news;
+  if (is_fenced || (is_late && hello.incarnation <= term.incarnation())) {
     return Refused{"the job went on without this member", Refusal::kEvicted};
   }
   return std::nullopt;

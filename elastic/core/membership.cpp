@@ -194,8 +194,7 @@ bool Membership::everybody_has_started() const {
   return started_ == view_->members.size();
 }
 
-/// Somebody holds a state of the job, or is about to. One look at the counts, unless nobody is in a
-/// view.
+/// Somebody holds a state of the job, or is about to. One look at the counts while a view is run.
 bool Membership::may_hold_state() const {
   using enum Peer::Phase;
   if (!view_) {
@@ -427,6 +426,7 @@ bool Membership::place(MemberId id, Instant now) {
 
 void Membership::adopt(const View& view) {
   view_ = view;
+  std::erase_if(fenced_, [this](MemberId id) { return is_in_view(id); });
   started_ = 0;
   committed_ = std::max(committed_, view.committed);
   view_has_observers_ = view.has_observers();

@@ -158,7 +158,8 @@ class Membership {
   void wants_to_leave(MemberId id, const std::string& reason);
   /// It is told to go, and stays in the books until its connection ends. Once.
   void dismiss(MemberId id);
-  /// Does not get its place back before the next view is published.
+  /// Does not get its place back before the next view is published, or another coordinator has
+  /// taken it into one.
   void fence(MemberId id) { fenced_.insert(id); }
   void remove(MemberId id);
 

@@ -352,6 +352,24 @@ TEST(CoordinatorQuorum, OneThatHasVotedForAnotherInThisIncarnationIsAskedInTheNe
   EXPECT_EQ(job.coordinator.incarnation(), Incarnation{2});
 }
 
+TEST(Coordinator, ThatIsOvertakenTakesBackWhomItEvictedAndTheOtherTookIn) {
+  CoordinatorHarness job = primary(3);
+  const View mine = job.view();
+  job.stopped(k3, 0);  // it said that it has committed step 1
+  ASSERT_TRUE(job.noted("evicted"));
+  lose(job, {k1, k2});
+  EXPECT_FALSE(come_back(job, k3, value(mine.id)));
+  const View theirs = old_view(id_base(Incarnation{2}) + 1, 3, 5);
+  for (const MemberId member : {k3, k1, k2}) {
+    ASSERT_TRUE(come_back(job, member, value(theirs.id), 2));
+    job.say(member, running_in(job, theirs, 7));
+  }
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
+  EXPECT_EQ(job.view().id, theirs.id);
+  lose(job, {k3});
+  EXPECT_TRUE(come_back(job, k3, value(theirs.id), 2)) << "the view is another one";
+}
+
 /// Its own view of five had been started by all.
 TEST(Coordinator, ThatIsOvertakenCountsWhoStartsInTheViewThatItIsToldOf) {
   CoordinatorHarness job = primary(5);
