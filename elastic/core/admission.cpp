@@ -16,6 +16,11 @@ bool contains(const View& view, MemberId id) {
                              [id](const ViewMember& member) { return member.id == id; });
 }
 
+/// No coordinator comes so far. One that went on behind such an id would soon have none left.
+bool is_at_the_end_of_its_range(std::uint64_t id) {
+  return (id - 1) % kIdsPerIncarnation >= kIdsPerIncarnation / 2;
+}
+
 bool is_complete(const Membership& membership) {
   return membership.view() && membership.missing().empty();
 }
@@ -39,16 +44,18 @@ bool makes_sense(MemberId id, const Resume& resume) {
     return false;
   }
   return !resume.view || (resume.view->id != ViewId{} && contains(*resume.view, id) &&
+                          !is_at_the_end_of_its_range(value(resume.view->id)) &&
                           incarnation_of(resume.view->id) <= resume.incarnation &&
                           (!resume.last || resume.last->view == resume.view->id));
 }
 
 bool is_impossible(const Hello& hello) {
-  const auto is_later = [&hello](std::uint64_t id) {
-    return id != 0 && incarnation_of(ViewId{id}) > hello.incarnation;
+  const auto is_nobodys = [&hello](std::uint64_t id) {
+    return id != 0 &&
+           (incarnation_of(ViewId{id}) > hello.incarnation || is_at_the_end_of_its_range(id));
   };
-  return hello.incarnation > kIncarnationMax || is_later(value(hello.member)) ||
-         is_later(value(hello.view));
+  return hello.incarnation > kIncarnationMax || is_nobodys(value(hello.member)) ||
+         is_nobodys(value(hello.view));
 }
 
 bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers, ViewId last_view) {

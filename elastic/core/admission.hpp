@@ -23,7 +23,8 @@ namespace mayfly::elastic {
 /// The parts of the report of member `id` agree with each other. If not, it is to be ignored.
 [[nodiscard]] bool makes_sense(MemberId id, const Resume& resume);
 
-/// Names ids that no coordinator of an incarnation that it has accepted can have given it.
+/// Names ids that no coordinator of an incarnation that it has accepted can have given it, or that
+/// none would ever come to.
 [[nodiscard]] bool is_impossible(const Hello& hello);
 
 /// Of a member that the last view left out, and that has a part in an earlier one: of those who are

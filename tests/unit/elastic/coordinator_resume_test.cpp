@@ -456,6 +456,7 @@ TEST(CoordinatorResume, RefusesMembersOfOtherJobsAndImpossibleOnes) {
   job.give(coordinator_event::WorkerConnected{1, other});
   EXPECT_FALSE(come_back(job, MemberId{id_base(Incarnation{3})}, 5));
   EXPECT_FALSE(come_back(job, k1, 5, UINT64_MAX));
+  EXPECT_FALSE(come_back(job, MemberId{id_base(Incarnation{2})}, 5)) << "the last of its range";
   EXPECT_TRUE(job.all<coordinator_effect::Accept>().empty());
 }
 

@@ -40,14 +40,19 @@ TEST(Returns, MustTellOfItsViewAndItsEnd) {
   EXPECT_FALSE(makes_sense(k1, of_another_view));
   Resume from_the_future = running(kIdsPerIncarnation + 1, 10);
   EXPECT_FALSE(makes_sense(k1, from_the_future));
+  EXPECT_TRUE(makes_sense(k1, running(kIdsPerIncarnation / 2, 10)));
+  EXPECT_FALSE(makes_sense(k1, running(kIdsPerIncarnation, 10)));
 }
 
 TEST(Returns, NamesOnlyIdsOfItsIncarnations) {
   Hello hello;
   hello.member = k1;
   hello.incarnation = Incarnation{1};
-  hello.view = ViewId{kIdsPerIncarnation};
+  hello.view = ViewId{kIdsPerIncarnation / 2};
   EXPECT_FALSE(is_impossible(hello));
+  hello.view = ViewId{kIdsPerIncarnation};
+  EXPECT_TRUE(is_impossible(hello))
+      << "a coordinator that went on behind it would have no ids left";
   hello.view = ViewId{kIdsPerIncarnation + 1};
   EXPECT_TRUE(is_impossible(hello));
   hello.view = ViewId{};
