@@ -25,7 +25,7 @@ constexpr std::size_t kDisputedPartsMax = std::size_t{1} << 16;
 constexpr std::size_t kStoreKeyBytesMax = 1024;
 constexpr std::size_t kStoreValueBytesMax = 1u << 20;
 constexpr std::size_t kReportBytesMax = 3u << 20;
-constexpr std::size_t kReplyBytesMax = 2u << 20;
+constexpr std::size_t kReplyBytesMax = 8u << 20;  // the status of kMembersMax members
 constexpr std::size_t kViewMemberBytesMin = 29;
 constexpr std::size_t kViewBaseBytesMin = 12;
 

@@ -262,6 +262,14 @@ TEST(Messages, TheLargestViewFitsAFrame) {
   EXPECT_TRUE(decode(bytes).ok());
 }
 
+TEST(Messages, TheStatusOfTheLargestJobFitsAReply) {
+  constexpr std::size_t kJsonOfAMember = 400;
+  const CommandReply reply{true, std::string(kMembersMax * kJsonOfAMember, 'x')};
+  const Result<Message> back = decode(encode(reply));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back.value(), Message{reply});
+}
+
 // A kind that is missing here costs the member that says it its connection.
 TEST(Messages, AWorkerMaySayTheseAndNothingElse) {
   const std::set<std::string> theirs = {
