@@ -83,6 +83,8 @@ class ControlSessions final : public ConnectionOwner {
   /// Members whose machines have acknowledged all that was sent to them since they were probed;
   /// each once.
   [[nodiscard]] std::vector<MemberId> answered_probes();
+  [[nodiscard]] bool has(std::uint64_t id) const { return sessions_.contains(id); }
+  [[nodiscard]] std::size_t size() const { return sessions_.size(); }
   [[nodiscard]] bool has_worker(MemberId member) const { return worker_of_.count(member) != 0; }
   /// Closes the member's connections after what was sent to them.
   void disconnect(MemberId member);

@@ -268,7 +268,7 @@ void Server::handle_worker(const Session& session, Message message) {
   }
   const bool reports = std::holds_alternative<Report>(message);
   handle(coordinator_event::Received{session.member, std::move(message)});
-  if (reports) {
+  if (reports && !must_not_lead_) {
     count_report(session.id);  // now that it is on record
   }
 }
@@ -289,6 +289,9 @@ void Server::count_report(std::uint64_t session) {
 }
 
 void Server::confirm_reports() {
+  if (taken_.size() > sessions_.size()) {  // those that we end ourselves are not heard of again
+    std::erase_if(taken_, [this](const auto& one) { return !sessions_.has(one.first); });
+  }
   for (auto& [session, taken] : taken_) {
     if (std::exchange(taken.is_news, false)) {
       sessions_.send(session, ReportsTaken{taken.reports});
