@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/check.hpp"
+#include "elastic/core/view.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -24,14 +25,8 @@ MemberPhase phase_of(const Peer& peer) {
 }
 
 std::uint32_t share_of(MemberId id, const std::optional<View>& view) {
-  if (view) {
-    for (const ViewMember& member : view->members) {
-      if (member.id == id) {
-        return member.count;
-      }
-    }
-  }
-  return 0;
+  const ViewMember* member = view ? member_of(*view, id) : nullptr;
+  return member == nullptr ? 0 : member->count;
 }
 
 }  // namespace
