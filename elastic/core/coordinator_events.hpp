@@ -183,8 +183,9 @@ struct Disconnect {
 /// A fact for events.jsonl. `kind` is one of: of one member, connected, joined (in a view), lost,
 /// left (drained), straggler (asked to leave), evicted, corrupted (evicted, its state or results
 /// were wrong), stalled (stands still while others wait), disconnected (after it was dismissed),
-/// drain_refused, leave_deferred, store_full, returned (to a coordinator that resumes); of the job,
-/// view, rebalance, waiting, paused, resumed, restarted (every holder of the newest state was
+/// drain_refused, leave_deferred, store_full, returned (it has outlived its connection),
+/// joins_again (evicted, under the same id), caught_up (it observed, and has the state); of the
+/// job, view, rebalance, waiting, paused, resumed, restarted (every holder of the newest state was
 /// lost), incarnation, in_charge (again, or for the first time), no_quorum.
 struct Note {
   std::string kind;

@@ -324,12 +324,12 @@ enum class DismissReason : std::uint8_t {
   return reason == DismissReason::kEvicted || reason == DismissReason::kCorrupted ||
          reason == DismissReason::kUnreachable;
 }
-/// The end of this member's part. No answer.
+/// The end of this member's part. Answered by Left, unless it may join again under its id.
 struct Dismiss {
   DismissReason reason = DismissReason::kJobDone;
   bool write_checkpoint = false;
   std::string detail;
-  bool may_rejoin = false;  ///< the worker is welcome as a new member
+  bool may_rejoin = false;  ///< the worker is welcome again: as a new member, or with its id (Left)
   friend bool operator==(const Dismiss&, const Dismiss&) = default;
 };
 /// This coordinator cannot take charge: too few members of the last view came. Try the others. Not
@@ -345,7 +345,7 @@ struct NoQuorum {
 // --- operator
 
 struct Command {
-  std::string verb;  ///< status, scale, drain, pause, resume, stop
+  std::string verb;  ///< status, scale, give-up, drain, pause, resume, stop
   std::string argument;
   friend bool operator==(const Command&, const Command&) = default;
 };
