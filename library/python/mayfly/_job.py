@@ -6,6 +6,7 @@ import ctypes
 import enum
 import math
 import os
+import subprocess
 import sys
 import traceback
 
@@ -229,6 +230,10 @@ class Core:
         """After the last task: raises if the job has failed."""
         detail = task.detail.decode() if task.detail else ""
         outcome = task.outcome
+        if outcome == _abi.LOST and self._coordinator is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._coordinator.wait(2)  # a job that has failed ends by itself
+            self.abandon()  # else it would wait for another worker, and we for it
         self.close()
         if outcome == _abi.LOST:
             raise MayflyError(detail or "the job has failed")

@@ -1,7 +1,7 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
-replaces_state | handlers | stays | retries]."""
+replaces_state | handlers | stays | retries | wide]."""
 import ctypes
 import os
 import signal
@@ -23,6 +23,8 @@ parameters = {"weight": first.standard_normal(8).astype(numpy.float32),
 if how == "many":  # the names alone have 60 KB
     parameters.update({f"features.denseblock4.denselayer{i}.norm": numpy.zeros(2, numpy.float32)
                        for i in range(1500)})
+if how == "wide":  # as is a model that was changed since the run that is resumed
+    parameters["bias"] = numpy.zeros(2, numpy.float32)
 velocity = {name: numpy.zeros_like(array) for name, array in parameters.items()}
 state = {"velocity." + name: array for name, array in velocity.items()}
 if how == "narrow":  # what was kept by another version of the program

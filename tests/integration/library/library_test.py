@@ -301,6 +301,28 @@ def alone_refused():
     shutil.rmtree(folder)
 
 
+def alone_resumed():
+    """A program that is alone and cannot take the state that it resumes from ends with the reason.
+    It used to wait for its own coordinator, which waited for a worker."""
+    python_with("numpy")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    run_dir = os.path.join(folder, "run")
+    first = begin_alone(folder, "30", MAYFLY_RUN_DIR=run_dir)
+    said = first.communicate(timeout=60)[0]
+    expect(first.returncode == 0, said)
+    second = begin_alone(folder, "40", "wide", MAYFLY_RESUME=run_dir,
+                         MAYFLY_RUN_DIR=os.path.join(folder, "again"))
+    try:
+        second.wait(60)
+    except subprocess.TimeoutExpired:
+        second.kill()
+    expect_gone(folder, 2, "the coordinator of a program that has failed")
+    said = second.stdout.read()
+    expect(second.wait() not in (0, -signal.SIGKILL) and "bias: expected " in said,
+           f"{second.returncode} {said}")
+    shutil.rmtree(folder)
+
+
 def alone_elsewhere():
     """A file that is called mayfly in the present folder is not taken for the program."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -1114,7 +1136,7 @@ if __name__ == "__main__":
         "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
         "alone_refused": alone_refused, "alone_ends_early": alone_ends_early,
         "alone_again": alone_again, "alone_elsewhere": alone_elsewhere,
-        "absent_token": absent_token,
+        "alone_resumed": alone_resumed, "absent_token": absent_token,
         "refused": refused,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
         "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
