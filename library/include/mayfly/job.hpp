@@ -84,6 +84,7 @@ class Step {
   /// The result of the microbatch at hand: the gradients of its mean loss, one for each parameter
   /// in their order; null = zeros.
   /// `weight`: of both in the means, such as the number of tokens that the loss is a mean over.
+  /// A result that is refused ends the loop: error() says why.
   bool add(std::span<const float* const> gradients, double loss, std::uint32_t correct = 0,
            double weight = 1);
   bool add(std::initializer_list<const float*> gradients, double loss, std::uint32_t correct = 0,
@@ -175,7 +176,9 @@ class Job {
   }
   /// How this process's part has ended, after the last step. A program whose part is MF_LOST ends
   /// with another exit code than 0, so that whoever has started it replaces it.
-  [[nodiscard]] mf_outcome outcome() const { return task_.outcome; }
+  [[nodiscard]] mf_outcome outcome() const {
+    return task_.kind == MF_END ? task_.outcome : MF_LOST;
+  }
   /// Why, for people.
   [[nodiscard]] std::string detail() const { return task_.detail == nullptr ? "" : task_.detail; }
 
@@ -208,12 +211,12 @@ class Job {
   static constexpr std::uint32_t kWaitMs = 1000;
 
   bool take(mf_code code) {
-    if (handle_ == nullptr) {
-      return false;  // code() and error() stay what mf_open() has said
+    // code() and error() stay what mf_open(), or the call that has ended the loop, has said.
+    if (handle_ != nullptr && !has_failed_) {
+      code_ = code;
+      error_ = code == MF_OK ? "" : mf_error(handle_.get());
     }
-    code_ = code;
-    error_ = code == MF_OK ? "" : mf_error(handle_.get());
-    return code == MF_OK;
+    return handle_ != nullptr && code == MF_OK;
   }
 
   template <typename Function>
@@ -226,8 +229,14 @@ class Job {
     return function(handle_.get(), all.data(), all.size());
   }
 
-  /// To the next task that is the loop's: a microbatch, an update or the end.
+  /// To the next task that is the loop's: a microbatch, an update or the end. After a failure, also
+  /// one of Step::add(), nothing more is asked for.
   bool advance() {
+    has_failed_ = has_failed_ || !go_on();
+    return !has_failed_;
+  }
+
+  bool go_on() {
     while (true) {
       const mf_code code = mf_next(handle_.get(), &task_, kWaitMs);
       if (code == MF_TIMEOUT) {
@@ -267,7 +276,8 @@ class Job {
   std::string error_;
   mf_task task_;
   std::size_t sum_count_ = 0;
-  bool is_new_ = false;  // the step has not given it out yet
+  bool is_new_ = false;      // the step has not given it out yet
+  bool has_failed_ = false;  // what the loop needs: there is no next task
   std::function<void(const mf_loaded_state&)> on_load_;
   std::function<Evaluation(std::span<const std::uint64_t>)> on_evaluate_;
 };
@@ -291,14 +301,14 @@ inline std::optional<Microbatch> Step::next_microbatch() {
 
 inline bool Step::add(std::span<const float* const> gradients, double loss, std::uint32_t correct,
                       double weight) {
-  if (!job_->take(mf_set_weight(job_->handle_.get(), weight))) {
-    return false;
-  }
-  return job_->take(mf_add(job_->handle_.get(), gradients.data(), loss, correct));
+  job_->has_failed_ = job_->has_failed_ ||
+                      !job_->take(mf_set_weight(job_->handle_.get(), weight)) ||
+                      !job_->take(mf_add(job_->handle_.get(), gradients.data(), loss, correct));
+  return !job_->has_failed_;
 }
 
 inline bool Step::updates() const {
-  return job_->ok() && job_->task_.kind == MF_UPDATE;
+  return !job_->has_failed_ && job_->task_.kind == MF_UPDATE;
 }
 
 inline double Step::loss() const {

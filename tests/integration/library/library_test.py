@@ -1049,23 +1049,50 @@ def libtorch():
     shutil.rmtree(folder)
 
 
+def changed_example(folder, name, old, new):
+    """The path of the example in C++, built with `new` in place of `old` in its text."""
+    source = os.path.join(HERE, "..", "..", "..")
+    with open(os.path.join(source, "examples", "library", "linear.cpp"), encoding="utf-8") as file:
+        text = file.read()
+    expect(text.count(old) == 1, f"the example has not this once: {old}")
+    program = os.path.join(folder, name)
+    with open(program + ".cpp", "w", encoding="utf-8") as file:
+        file.write(text.replace(old, new))
+    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
+    subprocess.run(["g++", "-std=c++20", "-w", "-I" + os.path.join(source, "library", "include"),
+                    program + ".cpp", "-o", program, os.path.join(built, "libmayfly.so.0")],
+                   check=True, timeout=120)
+    return program
+
+
+def failed_calls():
+    """The loop in C++ ends when a result is refused, and says that. A call that fails and is not
+    the loop's changes nothing: an update used to be left out without a word."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    update = "for (std::size_t k = 0; step->updates()"
+    noted = 'job.note("not a kind", "");\n    '
+    plain = trained([changed_example(folder, "plain", update, update), "40"], 1)
+    noting = trained([changed_example(folder, "noting", update, noted + update), "40"], 1)
+    expect(noting[1] == plain[1], f"other bits\n{noting[3].logs()}")
+    result = "compute(parameters, microbatch->samples, gradient)"
+    program = changed_example(folder, "refused", result + ");",
+                              result + ", 0, step->number() == 3 ? -1 : 1);")
+    run = Run(QUIET + ["--workers", "1"], program=[program, "40"])
+    code = run.wait()
+    expect(code != 0 and "linear: the weight of a microbatch must be" in run.logs(),
+           f"{code}\n{run.logs()}")
+    for one in (run, noting[3], plain[3]):
+        one.remove()
+    shutil.rmtree(folder)
+
+
 def untaken():
     """A worker whose program does not take the optimizer's tensors of a state that has come says
     so, and the others train on; it used to be evicted for wrong weights."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    source = os.path.join(HERE, "..", "..", "..")
-    with open(os.path.join(source, "examples", "library", "linear.cpp"), encoding="utf-8") as file:
-        text = file.read()
-    taken = "std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);"
-    expect(taken in text, "the example takes its momentum otherwise")
-    changed = os.path.join(folder, "linear.cpp")
-    with open(changed, "w", encoding="utf-8") as file:
-        file.write(text.replace(taken, ""))
-    program = os.path.join(folder, "linear")
-    built = os.path.dirname(os.path.abspath(mayfly_run.BINARY))
-    subprocess.run(["g++", "-std=c++20", "-w", "-I" + os.path.join(source, "library", "include"),
-                    changed, "-o", program, os.path.join(built, "libmayfly.so.0")], check=True,
-                   timeout=120)
+    program = changed_example(
+        folder, "untaken", "std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);",
+        "")
     run = trained([program, "4000"], 2, chaos="join@step=40")[3]
     words = "has not taken the tensor velocity of the optimizer as it is"
     failed = run.events("program_failed")
@@ -1145,6 +1172,7 @@ if __name__ == "__main__":
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
+        "failed_calls": failed_calls,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
         "killed_reader": killed_reader, "normed": normed,
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
