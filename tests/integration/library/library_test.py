@@ -589,6 +589,14 @@ def moved_parameters():
                          changed("moved", 3, args=disturbed)[0]])
 
 
+def copied_state():
+    """An optimizer whose state_dict() makes copies trains as others do. Their memory was freed when
+    the library had been told where they are, and read later."""
+    disturbed = [*WAITING, "--chaos", changes(8)]
+    expect_same_digests([changed("plain", 1)[0], changed("copies", 1)[0],
+                         changed("copies", 3, args=disturbed)[0]])
+
+
 def frozen_layer():
     """A layer that the program has put into eval mode stays in it beyond the evaluations, of which
     one is tried before the loop."""
@@ -1177,6 +1185,7 @@ if __name__ == "__main__":
         "killed_reader": killed_reader, "normed": normed,
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
+        "copied_state": copied_state,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
         "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,

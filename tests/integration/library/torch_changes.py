@@ -13,6 +13,7 @@ dictionary  a sample is a dictionary, and the test set is smaller than a chunk
 tensor      a sample is one tensor
 diverges    the loss is no number in step 5
 killed      a worker is lost in the step after an evaluation
+copies      the optimizer's state_dict() has copies of its tensors
 gains       a scheduler and what else is kept, which plain has not
 stream, empty, endless, short: data and lengths that are refused
 retries     a job that is refused, and then another one
@@ -86,6 +87,15 @@ class Kept:
         self.value = state["value"]
 
 
+class Copying(torch.optim.Adam):
+    """Its state is on record in another form than it is used in."""
+
+    def state_dict(self):
+        held = super().state_dict()
+        return {**held, "state": {index: {key: value + 0 for key, value in entries.items()}
+                                  for index, entries in held["state"].items()}}
+
+
 def mixed(samples):
     x, y = default_collate(samples)
     share = torch.rand(())
@@ -106,7 +116,7 @@ def write(name, line):
 
 
 model = Network()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+optimizer = (Copying if how == "copies" else torch.optim.Adam)(model.parameters(), lr=0.01)
 scheduler = None
 if how == "frozen":
     model.norm.eval()

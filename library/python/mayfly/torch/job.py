@@ -249,14 +249,17 @@ class Job(BaseJob):
         parts = {f"{HASH_NAME}.{name}": part for name, part in rest.items() if name != "extra"}
         parts.update({f"{HASH_NAME}.extra.{n}": part for n, part in rest["extra"].items()})
         hashes = [hash_of(part) for part in parts.values()]
-        self._hashes = torch.tensor(hashes, dtype=torch.int64)  # kept: its memory is read
+        rows = torch.tensor(hashes, dtype=torch.int64)
         used = self._optimizer_mirrors.follow(list(self._state_tensors()))
         self._optimizer_mirrors.read()
         self._parameter_mirrors.read()
         described = [_describe(name, tensor) for name, tensor in used]
-        described += [_describe(name, row) for name, row in zip(parts, self._hashes)]
+        described += [_describe(name, row) for name, row in zip(parts, rows)]
         rate = self.optimizer.param_groups[0].get("lr", 0.0)
         self._core.set_optimizer_state(described, _saved(rest), float(rate))
+        # The library reads their memory until it is given others. Those of a state_dict() may be
+        # copies, which nobody else keeps.
+        self._given = used, rows
 
     def _state_bytes_max(self):
         """What the optimizer will keep, found by a step of a copy without gradients' effect."""
