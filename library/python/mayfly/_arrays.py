@@ -49,13 +49,14 @@ class ArrayJob(BaseJob):
 
     def __init__(self, parameters, *, samples, batch, microbatch=None, steps=None, epochs=None,
                  buffers=None, state=None, metrics=(), data_name="arrays"):
-        super().__init__()
         self.parameters = parameters
         self.state = {} if state is None else state
         buffers = {} if buffers is None else buffers
-        # The library reads and writes their memory, so nobody may free it.
+        # The library reads and writes their memory, so nobody may free it. Before there is a job,
+        # which a mistake would leave open.
         self._kept = [(what, arrays, dict(arrays)) for what, arrays in
                       (("parameters", parameters), ("buffers", buffers), ("state", self.state))]
+        super().__init__()
         with self._core.closed_on_failure():
             self._core.register(_described(parameters), _described(buffers))
             self._core.register_metrics(metrics)

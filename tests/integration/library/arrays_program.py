@@ -43,6 +43,11 @@ if how == "retries":
     except mayfly.Refused as error:
         refused = error  # kept with all that its traceback holds, as a notebook does
         print("refused:", refused, flush=True)
+    try:
+        mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32, steps=1, state=[1])
+        sys.exit("a list in place of a dictionary was not refused")
+    except TypeError as error:
+        print("refused:", error, flush=True)
 mask = numpy.triu(numpy.full((4, 4), -numpy.inf, numpy.float32), 1)
 lowest = numpy.full(1, numpy.inf, numpy.float32)
 

@@ -130,6 +130,10 @@ if how == "retries":
                          steps=steps)
     except mayfly.Refused as error:
         write("refused", error)
+    try:
+        mayfly.torch.Job(model, optimizer, data=Data(), batch=16, steps=steps, extra=[1])
+    except TypeError as error:
+        write("refused", error)
 lengths = {"endless": {"steps": -1}, "short": {"epochs": 0}}.get(how, {"steps": steps})
 job = mayfly.torch.Job(model, optimizer, scheduler, batch=16, microbatch=4, **lengths,
                        data=Stream() if how == "stream" else Data(),

@@ -86,11 +86,11 @@ class Job(BaseJob):
             if isinstance(module, torch.nn.SyncBatchNorm):
                 raise Refused("SyncBatchNorm exchanges statistics by itself; use BatchNorm, whose "
                               "statistics the job averages")
+        self._extra = dict(extra or {})  # before there is a job, which a mistake would leave open
         super().__init__()
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler
-        self._extra = dict(extra or {})
         self._loader = Loader(data, collate, num_workers)
         self._evaluation = None
         with self._core.closed_on_failure():
