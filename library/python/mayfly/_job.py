@@ -114,14 +114,18 @@ class Core:
         self._gradients = (ctypes.c_void_p * len(parameters))()
 
     def register_metrics(self, names):
-        encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
-        self._check(self.library.mf_register_metrics(self._handle, encoded, len(names)))
+        self._register_names(self.library.mf_register_metrics, names)
         self._metrics = {name: place for place, name in enumerate(names)}
 
     def register_sums(self, names):
-        encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
-        self._check(self.library.mf_register_sums(self._handle, encoded, len(names)))
+        self._register_names(self.library.mf_register_sums, names)
         self._sums = list(names)
+
+    def _register_names(self, function, names):
+        if isinstance(names, str):  # of which each letter would be a name
+            raise Refused(f'metrics and sums are lists of names, such as ["{names}"]')
+        encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
+        self._check(function(self._handle, encoded, len(names)))
 
     def set_metrics(self, values):
         for name, value in values.items():

@@ -677,6 +677,8 @@ def misused():
             ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64"),
             ("stream", 2, "data has no length or no index"),
             ("empty", 2, "the data set of the evaluation is empty"),
+            ("metric", 2, 'lists of names, such as ["norm"]'),
+            ("sum", 2, 'lists of names, such as ["size"]'),
             ("endless", 2, "steps must be more than 0, and not -1"),
             ("short", 2, "epochs must be more than 0, and not 0")):
         run, _ = changed(how, 1, ends=code)

@@ -16,6 +16,7 @@ killed      a worker is lost in the step after an evaluation
 copies      the optimizer's state_dict() has copies of its tensors
 gains       a scheduler and what else is kept, which plain has not
 stream, empty, endless, short: data and lengths that are refused
+metric, sum: one name in place of a list
 retries     a job that is refused, and then another one
 """
 import os
@@ -139,6 +140,7 @@ job = mayfly.torch.Job(model, optimizer, scheduler, batch=16, microbatch=4, **le
                        data=Stream() if how == "stream" else Data(),
                        extra={"kept": Kept()} if how == "gains" else None,
                        collate=mixed if how.startswith("mixed") else None,
+                       metrics=("norm") if how == "metric" else (),
                        num_workers=2 if how == "mixed_ahead" else 0)
 if how in ("dictionary", "tensor"):
     def loss_of(*batch):
@@ -149,7 +151,8 @@ if how in ("dictionary", "tensor"):
 
 
 @job.evaluation(Empty() if how == "empty" else Data(), chunk=1000 if how == "dictionary" else 16,
-                collate=mixed if how.startswith("mixed") else None)
+                collate=mixed if how.startswith("mixed") else None,
+                sums=("size") if how == "sum" else ())
 def measure(*batch):
     x, y = xy(*batch)
     own = [p.data for p in model.parameters()]

@@ -144,8 +144,8 @@ class Job(BaseJob):
             raise Refused("the data set of the evaluation is empty")
 
         def take(function):
-            self._evaluation = (Loader(data, collate), function, tuple(sums))
             self._core.register_sums(sums)
+            self._evaluation = (Loader(data, collate), function, tuple(sums))
             self._options["test_samples"] = len(data)
             self._options["test_chunk"] = min(len(data), chunk or 4 * self._microbatch)
             return function
