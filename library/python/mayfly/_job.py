@@ -56,6 +56,11 @@ class Microbatch:
         return cls(task.step, task.number, task.seed, task.samples[:count], task.epochs[:count])
 
 
+def _said(text):
+    """For people: a name of a file that is not UTF-8 has halves of characters in Python."""
+    return text.encode("utf-8", "replace")
+
+
 class Core:
     """The library's job. One in a process."""
 
@@ -216,10 +221,10 @@ class Core:
         self._check(self.library.mf_stop(self._handle))
 
     def leave(self, reason):
-        self._check(self.library.mf_leave(self._handle, reason.encode()))
+        self._check(self.library.mf_leave(self._handle, _said(reason)))
 
     def note(self, kind, text):
-        self._check(self.library.mf_note(self._handle, kind.encode(), text.encode()))
+        self._check(self.library.mf_note(self._handle, _said(kind), _said(text)))
 
     def failed(self, why):
         """The program cannot go on; the others take over when its process ends. False if that is
@@ -227,7 +232,7 @@ class Core:
         if not self._handle or self._has_failed:
             return False
         self._has_failed = True
-        self.library.mf_fail(self._handle, why[-2000:].encode())
+        self.library.mf_fail(self._handle, _said(why[-2000:]))
         return True
 
     def ended(self, task):

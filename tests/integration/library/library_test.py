@@ -686,6 +686,17 @@ def misused():
         run.remove()
 
 
+def other_text():
+    """What a program says and what it fails with is on record, also if it is not UTF-8. The text
+    was lost, and with it why the job has failed."""
+    run, _ = changed("surrogate", 1, ends=1)
+    notes = {(one["of"], one["detail"]) for one in run.events("note")}
+    expect(notes == {("read", "of ?")}, f"{notes}\n{run.logs()}")
+    failed = [one["detail"] for one in run.events("program_failed")]
+    expect("ValueError: no file ?" in "".join(failed), f"{failed}\n{run.logs()}")
+    run.remove()
+
+
 def alone_stopped():
     """Ctrl-C and SIGTERM of a program that is alone stop its job with a checkpoint."""
     python_with("numpy")
@@ -1180,6 +1191,7 @@ if __name__ == "__main__":
         "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
         "torch_transformer": torch_transformer,
         "weighted": weighted, "speaks": speaks, "stops_early": stops_early, "misused": misused,
+        "other_text": other_text,
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,

@@ -16,6 +16,7 @@ killed      a worker is lost in the step after an evaluation
 copies      the optimizer's state_dict() has copies of its tensors
 gains       a scheduler and what else is kept, which plain has not
 stream, empty, endless, short: data and lengths that are refused
+surrogate   it notes, and fails with, the name of a file that is not UTF-8
 metric, sum: one name in place of a list
 retries     a job that is refused, and then another one
 """
@@ -167,6 +168,9 @@ def measure(*batch):
 
 losses = []
 for step in job.steps():
+    if how == "surrogate":
+        job.note("read", "of \udcff")
+        raise ValueError("no file \udcff")
     if how == "thaws":
         model.first.weight.requires_grad_(True)
     for batch in step:
