@@ -268,14 +268,14 @@ class Core:
         if self._handle:
             self.library.mf_close(self._handle)
             self._handle = ctypes.c_void_p()
-        if self._early_end is not None:
-            self._early_end.over()
         if self._stops is not None:
             self._stops.end()
         self._end_coordinator()
         Core._open = None
 
     def _end_coordinator(self):
+        if self._early_end is not None:
+            self._early_end.over()
         if self._coordinator is not None:
             self._coordinator.wait()
             self._coordinator = None

@@ -299,6 +299,18 @@ def alone_refused():
            f"{process.returncode} {said}")
     expect(os.listdir(os.path.join(folder, "runs")) == [], said)
     shutil.rmtree(folder)
+    unconnected = """if True:
+        import signal, subprocess
+        from mayfly import _alone, _job
+        _alone.start_coordinator = lambda: (subprocess.Popen(["sleep", "60"]), {})
+        try:
+            _job.Core()
+        except _job.Refused:
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+            print("refused")"""
+    done = subprocess.run([PYTHON, "-B", "-c", unconnected], env=environment_alone(), timeout=30,
+                          capture_output=True, text=True)
+    expect(done.stdout == "refused\n", done.stdout + done.stderr)
 
 
 def alone_resumed():
