@@ -80,7 +80,11 @@ Result<JpegHeader> read_header(const Handle& handle, ByteSpan jpeg) {
   if (header.width < 1 || header.height < 1 || header.width > kJpegSideMax ||
       header.height > kJpegSideMax || std::int64_t{header.width} * header.height > kPixelsMax) {
     return Error{Errc::kCorrupt, "claims to be " + std::to_string(header.width) + 'x' +
-                                     std::to_string(header.height) + " pixels"};
+                                     std::to_string(header.height) + " pixels, at most " +
+                                     std::to_string(kJpegSideMax) + " a side and " +
+                                     std::to_string(kPixelsMax) +
+                                     " in all expected: scale it down, or leave it out with "
+                                     "--skip-corrupt"};
   }
   header.channels = colours == TJCS_CMYK || colours == TJCS_YCCK ? 4 : colours == TJCS_GRAY ? 1 : 3;
   return header;

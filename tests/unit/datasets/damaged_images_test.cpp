@@ -254,6 +254,15 @@ TEST(DamagedImages, AreCountedAllAndTheFirstAreNamed) {
   }
 }
 
+TEST(DamagedImages, TooLargeOnesAreToldWhatIsPossible) {
+  const File tall = with_height(photo(40, 30, 1), 20'000);
+  const Result<JpegHeader> header = read_jpeg_header(std::as_bytes(std::span(tall)));
+  ASSERT_FALSE(header.ok());
+  EXPECT_TRUE(header.error().detail.starts_with(
+      "claims to be 40x20000 pixels, at most 16384 a side and 67108864 in all expected"))
+      << header.error().detail;
+}
+
 // The version before left out healthy images after a damaged one, and kept the sizes so.
 TEST(DamagedImages, SizesKeptByTheVersionBeforeAreNotUsed) {
   const Files files = many_images(0);
