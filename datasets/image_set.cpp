@@ -328,12 +328,14 @@ class TarReader {
 
   Result<void> read_content(archive_entry* entry, EncodedImage& image) {
     const std::int64_t size = archive_entry_size(entry);
-    if (size < 0 || static_cast<std::uint64_t>(size) > kJpegBytesMax) {
-      return Error{Errc::kInvalidInput, path_ + ": " + image.path + " has " + std::to_string(size) +
-                                            " bytes, at most " + std::to_string(kJpegBytesMax) +
-                                            " expected"};
+    if (size < 0) {
+      return Error{Errc::kCorrupt, path_ + ": " + image.path + " has no size"};
     }
     image.size = static_cast<std::uint64_t>(size);
+    if (image.size > kJpegBytesMax) {
+      image.place = ImagePlace::kMapped;
+      return {};  // refused or left out, without its content, when it is measured
+    }
     auto copy = std::make_shared<Bytes>();
     while (copy->size() < image.size) {
       const void* data = nullptr;

@@ -263,6 +263,28 @@ TEST(DamagedImages, TooLargeOnesAreToldWhatIsPossible) {
       << header.error().detail;
 }
 
+// In a tar as in a folder; a tar with such an image could not be opened.
+TEST(DamagedImages, OneWithTooManyBytesIsLeftOut) {
+  Files files = many_images(8);
+  files["train/cat/1000.jpg"].resize(kJpegBytesMax + 1);
+  const TemporaryFolder folder;
+  write_folder(files, folder / "set");
+  write_tar(files, folder / "set.tar");
+  OpenOptions options;
+  for (const auto& open : {open_image_folder, open_image_tar}) {
+    options.skip_corrupt = true;
+    const std::string source = folder / (open == open_image_tar ? "set.tar" : "set");
+    EXPECT_EQ(found(open(source, options)).left_out,
+              std::vector<std::string>{"train/cat/1000.jpg"});
+    options.skip_corrupt = false;
+    const Result<DatasetPair> refused = open(source, options);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_TRUE(
+        refused.error().detail.ends_with("1000.jpg has 67108865 bytes, at most 67108864 expected"))
+        << refused.error().detail;
+  }
+}
+
 // The version before left out healthy images after a damaged one, and kept the sizes so.
 TEST(DamagedImages, SizesKeptByTheVersionBeforeAreNotUsed) {
   const Files files = many_images(0);
