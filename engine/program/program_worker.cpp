@@ -274,7 +274,10 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
         joined.set_value(client.error());
         return;
       }
-      return finish({elastic::DismissReason::kEvicted, client.error().detail});
+      // One that was told to go while it joined again has left, and the program may end with 0.
+      using enum elastic::DismissReason;
+      return finish(
+          {client.error().code == Errc::kAborted ? kDrained : kEvicted, client.error().detail});
     }
     std::optional<LogSender> log_sender;  // goes last, and sends the last lines
     if (!config_.launched) {
