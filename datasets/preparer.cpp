@@ -48,6 +48,8 @@ void Preparer::fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch&
   batch.step = step;
   batch.microbatch = microbatch;
   batch.failure.reset();
+  batch.fetched = {};
+  batch.bytes_from_store = 0;
   const bool is_reused = options_.reuse_images && !batch.labels.empty();
   batch.images.resize(with_images_ ? options_.microbatch * image_bytes(train_) : 0);
   batch.labels.resize(options_.microbatch);

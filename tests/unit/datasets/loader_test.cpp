@@ -274,6 +274,20 @@ TEST(Loader, WaitsForReadingAndForPreparingAreToldApart) {
   EXPECT_EQ(slow_prep.waited.fetch.count() / 1'000'000, 0);
 }
 
+TEST(Loader, RecycledBatchesHaveNothingOfTheirLastFetch) {
+  const DatasetPair pair = make_procedural(100, 1);
+  LoaderOptions options = options_with(0);
+  options.pace = [](std::uint64_t step) {
+    return step == 1 ? LoaderPace{.fetch = milliseconds(5)} : LoaderPace{};
+  };
+  const auto loader = make_loader(pair, options);
+  loader->leave_images_out();
+  auto batch = loader->take(1, 0);
+  EXPECT_GE(batch->fetched, milliseconds(5));
+  loader->recycle(std::move(batch));
+  EXPECT_EQ(loader->take(2, 0)->fetched.count(), 0);
+}
+
 TEST(Loader, ThreadsOfTheLoaderAreHeldBack) {
   // The caller may prepare one of the two itself meanwhile.
   EXPECT_GE(held_back({.fetch = milliseconds(60)}, 1).took, milliseconds(60));
