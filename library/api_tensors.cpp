@@ -1,7 +1,9 @@
 #include "library/api_tensors.hpp"
 
+#include <algorithm>
 #include <iterator>
 
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "nn/safetensors.hpp"
 
@@ -60,6 +62,16 @@ Result<std::vector<ProgramTensor>> tensors_of(const mf_tensor* given, std::size_
     tensors.push_back(std::move(tensor).value());
   }
   return tensors;
+}
+
+Result<std::vector<std::string>> names_of(const char* const* given, std::size_t count) {
+  std::vector<std::string> names(given, given + count);
+  const auto wrong = std::ranges::find_if_not(names, is_utf8);
+  if (wrong != names.end()) {
+    return Error{Errc::kInvalidInput,
+                 "the name of a metric or a sum must be UTF-8: " + printable(*wrong)};
+  }
+  return names;
 }
 
 mf_type type_named(std::string_view name) {

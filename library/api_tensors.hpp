@@ -1,8 +1,9 @@
 #pragma once
 
-// Tensors as the C interface has them, and as the engine has them.
+// Tensors and names as the C interface has them, and as the engine has them.
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,10 @@ namespace mayfly::library {
 /// Copies names and shapes, not the memory. kInvalidInput with the tensor that cannot be.
 [[nodiscard]] Result<std::vector<engine::ProgramTensor>> tensors_of(const mf_tensor* given,
                                                                     std::size_t count);
+
+/// Of metrics or sums. kInvalidInput with one that the files of a run could not have.
+[[nodiscard]] Result<std::vector<std::string>> names_of(const char* const* given,
+                                                        std::size_t count);
 
 /// Of a name as in safetensors.
 [[nodiscard]] mf_type type_named(std::string_view name);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "base/try_assign.hpp"
 #include "engine/job/job.hpp"
 #include "engine/program/program_worker.hpp"
 #include "library/api_job.hpp"
@@ -28,7 +29,6 @@
 using mayfly::Errc;
 using mayfly::Error;
 using mayfly::Result;
-using mayfly::engine::MicrobatchResult;
 using mayfly::engine::ProgramComputer;
 using mayfly::engine::ProgramTask;
 using mayfly::engine::ProgramTensor;
@@ -85,11 +85,8 @@ Result<void> register_tensors(mf_job& job, const mf_tensor* given, std::size_t c
   if (job.started) {
     return Error{Errc::kInvalidInput, "tensors are registered before mf_start()"};
   }
-  Result<std::vector<ProgramTensor>> tensors = tensors_of(given, count);
-  if (!tensors.ok()) {
-    return tensors.error();
-  }
-  for (ProgramTensor& tensor : tensors.value()) {
+  TRY_ASSIGN(std::vector<ProgramTensor> tensors, tensors_of(given, count));
+  for (ProgramTensor& tensor : tensors) {
     if (tensor.elements == 0) {
       return Error{Errc::kInvalidInput, "tensor " + tensor.name + " is empty"};
     }
@@ -98,6 +95,17 @@ Result<void> register_tensors(mf_job& job, const mf_tensor* given, std::size_t c
     }
     (are_buffers ? job.tensors.buffers : job.tensors.parameters).push_back(std::move(tensor));
   }
+  return {};
+}
+
+/// For metrics and sums.
+Result<void> register_names(mf_job& job, const char* const* given, std::size_t count,
+                            std::vector<std::string>& names, std::vector<double>& values) {
+  if (job.started) {
+    return Error{Errc::kInvalidInput, "metrics and sums are registered before mf_start()"};
+  }
+  TRY_ASSIGN(names, mayfly::library::names_of(given, count));
+  values.assign(count, 0.0);
   return {};
 }
 
@@ -166,6 +174,9 @@ uint64_t mf_seed(const mf_job* job) {
 
 mf_code mf_require_equal(mf_job* job, const char* name, const char* value) {
   return guarded(job, [&](mf_job& j) {
+    if (j.started) {
+      return fail(j, MF_REFUSED, "what is compared between workers is named before mf_start()");
+    }
     if (j.job.equals.size() >= kEqualsMax || std::strlen(name) > kEqualNameBytesMax ||
         std::strlen(value) > kEqualValueBytesMax) {
       return fail(
@@ -200,12 +211,7 @@ mf_code mf_register_buffers(mf_job* job, const mf_tensor* tensors, size_t count)
 
 mf_code mf_register_metrics(mf_job* job, const char* const* names, size_t count) {
   return guarded(job, [&](mf_job& j) {
-    if (j.started) {
-      return fail(j, MF_REFUSED, "metrics are registered before mf_start()");
-    }
-    j.tensors.metrics.assign(names, names + count);
-    j.metrics.assign(count, 0.0);
-    return MF_OK;
+    return answer(j, register_names(j, names, count, j.tensors.metrics, j.metrics));
   });
 }
 
@@ -221,12 +227,7 @@ mf_code mf_set_metric(mf_job* job, size_t metric, double value) {
 
 mf_code mf_register_sums(mf_job* job, const char* const* names, size_t count) {
   return guarded(job, [&](mf_job& j) {
-    if (j.started) {
-      return fail(j, MF_REFUSED, "sums are registered before mf_start()");
-    }
-    j.job.sums.assign(names, names + count);
-    j.sums.assign(count, 0.0);
-    return MF_OK;
+    return answer(j, register_names(j, names, count, j.job.sums, j.sums));
   });
 }
 
@@ -284,12 +285,16 @@ mf_code mf_start(mf_job* job, const mf_options* options) {
     if (check_size(j, options->size, sizeof(mf_options)) != MF_OK) {
       return MF_REFUSED;
     }
+    j.job.data_name = options->data_name == nullptr ? "data of its own" : options->data_name;
+    if (!mayfly::is_utf8(j.job.data_name)) {
+      return fail(j, MF_REFUSED,
+                  "the name of the data set must be UTF-8: " + mayfly::printable(j.job.data_name));
+    }
     if (std::exchange(j.start_was_tried, true)) {
       return fail(j, MF_REFUSED,
                   "mf_start() has failed for this job, and is called once: close it and open "
                   "another one");
     }
-    j.job.data_name = options->data_name == nullptr ? "data of its own" : options->data_name;
     j.job.train_samples = options->train_samples;
     j.job.test_samples = options->test_samples;
     j.job.test_chunk = options->test_samples == 0 ? 1 : options->test_chunk;

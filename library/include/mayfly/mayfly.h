@@ -67,7 +67,7 @@ typedef struct mf_tensor {
 /** What the program says of its job; equal on all workers. */
 typedef struct mf_options {
   size_t size;              /**< sizeof(mf_options) */
-  const char* data_name;    /**< of the data set, for people; may be null */
+  const char* data_name;    /**< of the data set, for people, in UTF-8; may be null */
   uint64_t train_samples;   /**< in the training set; ids are 0 to train_samples - 1 */
   uint64_t test_samples;    /**< 0 = nothing is evaluated */
   uint32_t test_chunk;      /**< samples of the test set that are evaluated at once */
@@ -150,10 +150,11 @@ MF_API mf_code mf_register_parameters(mf_job* job, const mf_tensor* tensors, siz
  * microbatches of a step is committed. Buffers that are not F32, F64 or I64 are constants. */
 MF_API mf_code mf_register_buffers(mf_job* job, const mf_tensor* tensors, size_t count);
 /** Before mf_start(): names of figures, such as a norm, of which the mean over the microbatches of
- * each step goes on record (metrics.jsonl, TensorBoard). */
+ * each step goes on record (metrics.jsonl, TensorBoard). In UTF-8, and each name once. */
 MF_API mf_code mf_register_metrics(mf_job* job, const char* const* names, size_t count);
 /** Before mf_start(): names of further sums over the samples of the test set, such as the pixels of
- * an intersection. Their totals over all workers go on record; see mf_total_sums(). */
+ * an intersection. Their totals over all workers go on record; see mf_total_sums(). In UTF-8, and
+ * each name once. */
 MF_API mf_code mf_register_sums(mf_job* job, const char* const* names, size_t count);
 /** The state that is neither of both, before mf_start() and in MF_UPDATE or MF_LOAD whenever
  * tensors or blob are others: the optimizer's tensors, and a blob of what is no tensor, which the
