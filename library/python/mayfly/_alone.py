@@ -55,11 +55,6 @@ def _new_run_dir():
             raise Refused(f"{path} cannot be made: {error.strerror}") from error
 
 
-def _remove_if_empty(folder):
-    with contextlib.suppress(OSError):
-        os.rmdir(folder)
-
-
 def _holds(process, run_dir):
     """Whether the run directory is that of the coordinator that we have started: of our process, or
     of one that it has started in its session."""
@@ -95,7 +90,9 @@ def start_coordinator():
     """Starts it and names it to the library. Returns its process, which ends with the job, and what
     put_back() then takes."""
     program = find_program()
-    run_dir = os.environ.get("MAYFLY_RUN_DIR") or _new_run_dir()
+    wanted = os.environ.get("MAYFLY_RUN_DIR")
+    is_theirs = bool(wanted) and os.path.isdir(wanted)
+    run_dir = wanted or _new_run_dir()
     command = [program, "coordinator", "--model", "program", "--run-dir", run_dir, "--workers", "1",
                "--bind-host", "127.0.0.1", "--hang-max-ms", "60000"]
     own = {name: value for name, value in os.environ.items() if name != "MAYFLY_RUN_DIR"}
@@ -106,7 +103,9 @@ def start_coordinator():
         _wait_for(process, run_dir, place, before)
     except BaseException:  # Ctrl-C as well
         process.terminate()
-        _remove_if_empty(run_dir)  # a coordinator that is refused takes its files back
+        if not is_theirs:
+            with contextlib.suppress(OSError):
+                os.rmdir(run_dir)  # it is empty: a coordinator that is refused takes its files back
         raise
     with open(place, encoding="utf-8") as file:
         named = {"MAYFLY_COORDINATOR": file.read().strip(),

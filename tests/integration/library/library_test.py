@@ -298,6 +298,11 @@ def alone_refused():
     expect(process.returncode == 2 and "has ended with exit code 1" in said,
            f"{process.returncode} {said}")
     expect(os.listdir(os.path.join(folder, "runs")) == [], said)
+    own = os.path.join(folder, "runs", "own")
+    os.mkdir(own)
+    begin_alone(folder, "10", MAYFLY_PROGRAM="/bin/false", MAYFLY_RUN_DIR=own).communicate(
+        timeout=60)
+    expect(os.path.isdir(own), "a folder that was there before has been removed")
     shutil.rmtree(folder)
     unconnected = """if True:
         import signal, subprocess
