@@ -21,11 +21,13 @@ metric, sum: one name in place of a list
 retries     a job that is refused, and then another one
 """
 import os
+import random
 import signal
 import sys
 import time
 
 import mayfly.torch
+import numpy
 import torch
 from torch.nn import functional
 from torch.utils.data import default_collate
@@ -112,6 +114,11 @@ def xy(*batch):
     return (batch[0]["x"], batch[0]["y"]) if how == "dictionary" else batch
 
 
+def generators():
+    return (torch.get_rng_state().tolist(), numpy.random.get_state()[1].tolist(),
+            random.getstate())
+
+
 def write(name, line):
     with open(os.path.join(folder, name), "a", encoding="utf-8") as file:
         file.write(f"{line}\n")
@@ -148,7 +155,9 @@ if how in ("dictionary", "tensor"):
         x, y = xy(*batch)
         return functional.mse_loss(model(x), y)
 
+    before = generators()
     job.check(loss_of)
+    assert generators() == before, "job.check() has drawn from the program's generators"
 
 
 @job.evaluation(Empty() if how == "empty" else Data(), chunk=1000 if how == "dictionary" else 16,

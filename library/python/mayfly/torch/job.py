@@ -15,7 +15,7 @@ from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
 from .checkpoint import unpickled
 from .facts import facts
 from .held import Held
-from .loader import Loader, seed_host
+from .loader import Loader, host_generators_kept, seed_host
 from .mirrors import Gradients, Mirrors
 
 TYPES = {torch.float32: _abi.F32, torch.float64: _abi.F64, torch.float16: _abi.F16,
@@ -154,20 +154,24 @@ class Job(BaseJob):
     def check(self, loss_of, times=2):
         """Computes a microbatch `times` times, with other samples in between, and raises Refused
         with the first parameter whose gradients are not the same bits. `loss_of(x, y)`: what the
-        loop gives to step.backward(). Before the loop; the state is afterwards as before."""
+        loop gives to step.backward(). Before the loop; the model's state and the generators are
+        afterwards as before."""
         before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         count = min(self._microbatch, self._options["train_samples"])
         samples, others = list(range(count)), list(range(count))[::-1]
         found = []
-        for _ in range(times):
-            for chosen in (others, samples):
-                self.model.load_state_dict(before)
-                batch = self._loader.batch(Microbatch(0, 0, 0, chosen, [0] * count), self.seed)
-                seed(self.seed)
-                for _, p in self._parameters:
-                    p.grad = None
-                loss_of(*_arguments(batch)).backward()
-            found.append([None if p.grad is None else p.grad.clone() for _, p in self._parameters])
+        gpus = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
+        with host_generators_kept(), torch.random.fork_rng(gpus):
+            for _ in range(times):
+                for chosen in (others, samples):
+                    self.model.load_state_dict(before)
+                    batch = self._loader.batch(Microbatch(0, 0, 0, chosen, [0] * count), self.seed)
+                    seed(self.seed)
+                    for _, p in self._parameters:
+                        p.grad = None
+                    loss_of(*_arguments(batch)).backward()
+                found.append([None if p.grad is None else p.grad.clone()
+                              for _, p in self._parameters])
         self.model.load_state_dict(before)
         for _, p in self._parameters:
             p.grad = None

@@ -2,6 +2,7 @@
 pass, id), and what makes a batch of them runs after they were seeded by its microbatch, so that
 augmentation does not depend on who reads a sample, or in which order."""
 
+import contextlib
 import ctypes
 import random
 import signal
@@ -36,19 +37,27 @@ def seed_of(seed, *parts):
     return value
 
 
+@contextlib.contextmanager
+def host_generators_kept():
+    """The generators of this process's CPU are afterwards as before."""
+    states = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        numpy.random.set_state(states[1])
+        random.setstate(states[2])
+
+
 def read(data, collate, microbatch, seed):
     """A batch. The generators are afterwards as before."""
-    states = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
     found = []
-    for sample, epoch in zip(microbatch.samples, microbatch.epochs):
-        seed_host(seed_of(seed, epoch, sample))
-        found.append(data[sample])
-    seed_host(seed_of(microbatch.seed, _COLLATE))
-    batch = collate(found)
-    torch.set_rng_state(states[0])
-    numpy.random.set_state(states[1])
-    random.setstate(states[2])
-    return batch
+    with host_generators_kept():
+        for sample, epoch in zip(microbatch.samples, microbatch.epochs):
+            seed_host(seed_of(seed, epoch, sample))
+            found.append(data[sample])
+        seed_host(seed_of(microbatch.seed, _COLLATE))
+        return collate(found)
 
 
 class Loader:
