@@ -41,6 +41,20 @@ TEST(RunResults, ReadBackFromTheirLine) {
   EXPECT_FALSE(parse_run_result("not a result").ok());
 }
 
+/// Of members 1 to 3, from the second of their number on.
+std::string lives_of_three() {
+  std::string members;
+  for (const auto& [t, number] :
+       {std::pair(1.0, 1U), {2.0, 2U}, {3.0, 3U}, {31.0, 1U}, {11.5, 2U}, {31.0, 3U}}) {
+    MemberRecord member;
+    member.t = t;
+    member.member = number;
+    member.joined = number;
+    members += json_text(object_of(member)) + "\n";
+  }
+  return members;
+}
+
 TEST(RunResults, AreReadFromARunDirectory) {
   const mayfly::test_support::TemporaryFolder folder;
   const std::string dir = folder.path();
@@ -90,16 +104,7 @@ TEST(RunResults, AreReadFromARunDirectory) {
   step.images_per_second = 8;
   step.loss = 1;
   write("metrics.jsonl", first + "\n" + json_text(object_of(step)) + "\n");
-  std::string members;
-  for (const auto& [t, number] :
-       {std::pair(1.0, 1U), {2.0, 2U}, {3.0, 3U}, {31.0, 1U}, {11.5, 2U}, {31.0, 3U}}) {
-    MemberRecord member;
-    member.t = t;
-    member.member = number;
-    member.joined = number;
-    members += json_text(object_of(member)) + "\n";
-  }
-  write("members.jsonl", members);
+  write("members.jsonl", lives_of_three());
   const Result<RunResult> result = read_run_result(dir, {.microbatch = 8, .slice = 32});
   ASSERT_TRUE(result.ok()) << result.error().detail;
   EXPECT_EQ(result.value().accuracy, (std::vector<std::pair<double, double>>{{3.5, 0.75}}));
