@@ -43,25 +43,25 @@ std::uint64_t checksum(std::uint64_t offset, std::uint8_t type, ByteSpan payload
 
 /// Each names its fields once, in fields(); the same list writes and reads.
 template <typename R, typename X>
-concept Is = std::is_same_v<std::remove_const_t<R>, X>;
+concept IsRecord = std::is_same_v<std::remove_const_t<R>, X>;
 
-void fields(auto& io, Is<log_record::JobStarted> auto& record) {
+void fields(auto& io, IsRecord<log_record::JobStarted> auto& record) {
   io.plain(record.job, record.microbatches);
   io.list(record.fingerprint, kPairsMax, 8, [&io](auto& pair) {
     io.text(pair.first, kTextBytesMax);
     io.text(pair.second, kTextBytesMax);
   });
 }
-void fields(auto& io, Is<log_record::IncarnationStarted> auto& record) {
+void fields(auto& io, IsRecord<log_record::IncarnationStarted> auto& record) {
   io.plain(record.incarnation);
 }
-void fields(auto& io, Is<log_record::ViewPublished> auto& record) {
+void fields(auto& io, IsRecord<log_record::ViewPublished> auto& record) {
   view_fields(io, record.view);
 }
-void fields(auto& io, Is<log_record::Paused> auto& record) {
+void fields(auto& io, IsRecord<log_record::Paused> auto& record) {
   io.flag(record.is_paused);
 }
-void fields(auto& io, Is<log_record::JobEnded> auto& record) {
+void fields(auto& io, IsRecord<log_record::JobEnded> auto& record) {
   io.choice(record.outcome, Outcome::kTooFewWorkers);
   io.readable_text(record.detail);
 }
