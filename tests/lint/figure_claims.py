@@ -481,6 +481,34 @@ def compare(results):
            f"({updates:.0f} updates a second)")
 
 
+def comparison(results):
+    rows = results.rows("comparison", kind="run")
+    assert {row["outcome"] for row in rows} == {"done"} and {row["seed"] for row in rows} == {1}
+    undisturbed = results.row("comparison", part="clean", variant="allreduce")
+    yield f"ten epochs ({undisturbed['steps']} steps of 128 samples, microbatches of 16)"
+    yield "seed 1, " + commit_of(results, "comparison")
+    for row in rows:
+        hours = row["worker_seconds"] / 3600
+        yield (f"| `{row['variant']}` | {row['train_seconds']:.0f} | "
+               f"{row['train_seconds'] / undisturbed['train_seconds']:.2f} | "
+               f"{100 * row['test_top1']:.2f} | {hours:.3f} | "
+               f"{hours * 0.03:.4f} / {hours * 0.10:.4f} |")
+    for variant in ("allreduce", "bsp"):  # the same bits, whoever is slow
+        top1 = {row["test_top1"] for row in rows if row["variant"] == variant}
+        assert len(top1) == 1, variant
+    seconds = {(row["part"], row["variant"]): row["train_seconds"] for row in rows}
+    top1 = {row["variant"]: 100 * row["test_top1"] for row in rows if row["part"] == "clean"}
+    switch = "bsp:25%,asp"
+    yield (f"all-reduce takes {seconds['straggler', 'allreduce']:.0f} s and `asp` "
+           f"{seconds['straggler', 'asp']:.0f} s, `bsp` {seconds['straggler', 'bsp']:.0f} s")
+    yield (f"`asp` loses {top1['bsp'] - top1['asp']:.1f} points and `ssp:2` "
+           f"{top1['bsp'] - top1['ssp:2']:.1f}")
+    yield (f"lose {top1['bsp'] - top1[switch]:.2f} points, in "
+           f"{seconds['straggler', switch] / seconds['straggler', 'bsp']:.2f} of the time of `bsp` "
+           "with the straggler")
+    yield f"`asp` is {100 * (seconds['clean', 'bsp'] / seconds['clean', 'asp'] - 1):.0f} % faster"
+
+
 def jpeg(results):
     yield "600 images of 500 x 375 pixels (4:2:0, quality 90, 63 kB on average)"
     rates = {side: column(results.rows("data-jpeg", image_size=side), "images_per_cpu_second")
@@ -861,10 +889,11 @@ DOCUMENTS = {
     "docs/benchmarks.md": {"steps": steps, "steps-zen4": steps_zen4, "interfaces": interfaces,
                            "allreduce": all_reduce, "wire": wire, "reform": reform,
                            "exchange": exchange,
-                           "compare": compare, "jpeg": jpeg, "settings": settings,
+                           "jpeg": jpeg, "settings": settings,
                            "elasticity": elasticity, "tls": tls, "hosts": hosts,
                            "cloud": cloud, "planner": planning, "injections": injections,
                            "what-if": what_if, "gpu": gpu, "views": views},
+    "docs/comparison.md": {"comparison": comparison, "compare": compare},
     "docs/data.md": {"store": store, "store-hosts": store_hosts, "store-epochs": store_epochs,
                      "searches": searches, "store-kills": store_kills},
     "docs/library.md": {"program": program, "program-accuracy": program_accuracy},
