@@ -28,8 +28,10 @@ void update_running_statistics(float rate, std::span<const float> batch, std::sp
 enum class ScheduleKind { kConstant, kCosine, kStep };
 
 /// Learning rate as a pure function of the step. Warm-up rises linearly over `warmup_steps` (step
-/// k, from 1, has base * k / warmup_steps); after it kCosine falls to 0 at `total_steps`; kStep
-/// multiplies by `step_factor` at each of the given fractions of total_steps.
+/// k, from 1, has base * k / warmup_steps). After it kCosine falls from the base along half a
+/// cosine that would be 0 after `total_steps`, as CosineAnnealingLR of PyTorch does, so that the
+/// last step still has a rate; kStep multiplies by `step_factor` at each of the given fractions of
+/// total_steps.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kCosine;
   double base = 0.1;

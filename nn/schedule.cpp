@@ -18,13 +18,10 @@ double sine(double x) {
   return sum;
 }
 
-// (1 + cos(pi t)) / 2 for t in [0, 1]. As cos(pi t) = sin(pi/2 - pi t) it is exactly 0 at t = 1
-// only if the sine is exactly -1 there, so the ends are stated instead of computed.
+// (1 + cos(pi t)) / 2 for t in [0, 1). As cos(pi t) = sin(pi/2 - pi t) it is exactly 1 at t = 0
+// only if the sine is exactly 1 there, so that end is stated instead of computed.
 double cosine_decay(double t) {
   constexpr double kPi = 3.14159265358979323846;
-  if (t >= 1.0) {
-    return 0.0;
-  }
   return t <= 0.0 ? 1.0 : 0.5 * (1.0 + sine(kPi * (0.5 - t)));
 }
 
@@ -49,10 +46,10 @@ double learning_rate_at(const Schedule& schedule, std::uint64_t step) {
     case ScheduleKind::kStep: return schedule.base * step_decay(schedule, step);
     case ScheduleKind::kCosine: break;
   }
-  if (step >= schedule.total_steps) {
+  if (step > schedule.total_steps) {
     return 0.0;
   }
-  const auto done = static_cast<double>(step - schedule.warmup_steps);
+  const auto done = static_cast<double>(step - 1 - schedule.warmup_steps);
   const auto span = static_cast<double>(schedule.total_steps - schedule.warmup_steps);
   return schedule.base * cosine_decay(done / span);
 }

@@ -537,7 +537,8 @@ OTHERS = [
         ("schedule-step", "the learning rate falls one step too early",
          "static_cast<double>(step) > fraction *", "static_cast<double>(step) >= fraction *"),
         ("schedule-warmup", "the cosine begins before the warm-up is over",
-         "static_cast<double>(step - schedule.warmup_steps);", "static_cast<double>(step);"),
+         "static_cast<double>(step - 1 - schedule.warmup_steps);",
+         "static_cast<double>(step - 1);"),
     ),
     *_in(
         "nn/dtype.hpp",

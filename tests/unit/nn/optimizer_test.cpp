@@ -138,19 +138,26 @@ TEST(LearningRate, RisesLinearlyDuringWarmUpForEveryKind) {
   }
 }
 
-TEST(LearningRate, CosineFallsFromBaseToExactlyZero) {
+TEST(LearningRate, CosineFallsFromBaseToZeroAfterTheLastStep) {
   const Schedule schedule = schedule_of(ScheduleKind::kCosine);
-  double last = 0.1;
+  double last = 1;
   for (std::uint64_t step = 11; step <= 110; ++step) {
     const double rate = learning_rate_at(schedule, step);
-    const double t = static_cast<double>(step - 10) / 100;
+    const double t = static_cast<double>(step - 11) / 100;
     EXPECT_NEAR(rate, 0.05 * (1 + std::cos(M_PI * t)), 1e-15);
     EXPECT_LT(rate, last);
     last = rate;
   }
-  EXPECT_EQ(learning_rate_at(schedule, 110), 0.0);
-  EXPECT_EQ(learning_rate_at(schedule, 500), 0.0);
-  EXPECT_NEAR(learning_rate_at(schedule, 60), 0.05, 1e-17);
+  EXPECT_EQ(learning_rate_at(schedule, 11), 0.1);
+  EXPECT_GT(learning_rate_at(schedule, 110), 0.0) << "the last step trains, too";
+  EXPECT_EQ(learning_rate_at(schedule, 111), 0.0);
+  EXPECT_NEAR(learning_rate_at(schedule, 61), 0.05, 1e-17);
+}
+
+TEST(LearningRate, AJobOfOneStepTrains) {
+  Schedule schedule;
+  schedule.total_steps = 1;
+  EXPECT_EQ(learning_rate_at(schedule, 1), schedule.base);
 }
 
 TEST(LearningRate, StepDropsAfterEachFraction) {
