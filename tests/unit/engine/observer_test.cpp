@@ -176,17 +176,23 @@ TEST_F(ObserverTest, FetchingEndsWhenItIsNotWantedAnyMore) {
 
 TEST_F(ObserverTest, AsManyAreServedAtOnceAsAViewHas) {
   constexpr std::size_t kOthers = 100;
-  const std::vector<DonorAddress> addresses = start_donors(1);
+  constexpr std::size_t kBytes = std::size_t{16} << 20;  // more than sockets hold for them
+  StateDonor donor("127.0.0.1");
+  const PackFunction zeros = [](std::size_t, std::span<std::byte> out) {
+    std::ranges::fill(out, std::byte{0});
+  };
+  const DonorAddress address = donor.offer(kView, kKey, zeros, {0, kBytes}).value();
   const PartRequest request{kPartMagic, kView, kKey};
   std::vector<UniqueFd> others;  // they have asked, and do not read yet
   for (std::size_t i = 0; i < kOthers; ++i) {
-    Result<UniqueFd> other = start_connect_tcp({"127.0.0.1", addresses[0].port});
+    Result<UniqueFd> other = start_connect_tcp({"127.0.0.1", address.port});
     ASSERT_TRUE(other.ok());
     ASSERT_EQ(send_some(other.value().get(), &request, sizeof request).bytes, sizeof request);
     others.push_back(std::move(other).value());
   }
-  Bytes received(packed().size());
-  ASSERT_TRUE(fetch(addresses, received).ok());
+  Bytes received(kBytes);
+  const Result<void> fetched = fetch_parts(kView, kKey, {{address, received}}, stop.fd(), kIdle);
+  ASSERT_TRUE(fetched.ok()) << fetched.error().detail;
   for (const UniqueFd& other : others) {
     EXPECT_FALSE(at_end(other.get()));
   }
