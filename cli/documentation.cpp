@@ -164,9 +164,10 @@ const std::string& about_exit_codes() {
 
 std::string program_manual(const std::vector<DocumentedCommand>& commands) {
   std::string text =
-      manual_head("mayfly", "elastic data-parallel training of ResNets", "COMMAND [flags]") +
+      manual_head("mayfly", "elastic data-parallel training", "COMMAND [flags]") +
       ".SH DESCRIPTION\n"
-      "Mayfly trains ResNets data\\-parallel on workers that may vanish at any moment.\n"
+      "Mayfly trains ResNets, and models of your own, data\\-parallel on workers that may vanish\n"
+      "at any moment.\n"
       "Each command has a page of its own, mayfly\\-COMMAND(1).\n"
       ".SH COMMANDS\n";
   for (const DocumentedCommand& command : commands) {

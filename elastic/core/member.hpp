@@ -1,8 +1,8 @@
 #pragma once
 
 // The member's side of membership, as a pure state machine: it takes one event and returns the
-// effects that the adapter (engine/processes/worker) must carry out, in order. It never blocks and
-// does no I/O.
+// effects that the adapter (elastic/net/member_client) must carry out, in order. It never blocks
+// and does no I/O. One thread.
 //
 // Life of a member:
 //
