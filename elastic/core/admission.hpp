@@ -1,8 +1,8 @@
 #pragma once
 
-// Who may take part in a job: whether a coordinator lets in a new worker, or a member that outlived
-// its coordinator or its connection; whether what such a member reports can be true; and for how
-// long a coordinator waits for members before it takes charge. Pure.
+// Which workers may take part in a job: whether a coordinator admits a new worker, or a member that
+// has outlived its coordinator or its connection; whether the report of such a member can be true;
+// and how long a coordinator waits for members before it takes charge. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -17,55 +17,58 @@
 
 namespace mayfly::elastic {
 
-/// The member has a part in the view that it tells of; one that joins again only had one.
+/// True if the member still holds a part of the view in its report. A member that joins again holds
+/// none.
 [[nodiscard]] bool has_part(const Resume& resume);
 
-/// The parts of the report of member `id` agree with each other. If not, it is to be ignored.
+/// True if the report of member `id` does not contradict itself. Otherwise it must be ignored.
 [[nodiscard]] bool makes_sense(MemberId id, const Resume& resume);
 
-/// Names ids that no coordinator of an incarnation that it has accepted can have given it, or that
-/// none would ever come to.
+/// True if the hello names ids that no coordinator of the incarnations that it has accepted can
+/// have assigned, or ids or an incarnation beyond their limits.
 [[nodiscard]] bool is_impossible(const Hello& hello);
 
-/// Of a member that the last view left out, and that has a part in an earlier one: of those who are
-/// here nobody has as much. Members of the last view were lost before they told us, or before they
-/// entered it, and the job would go back. Two states of the same step are equal if they are of the
-/// same view. Otherwise, with rounded sums, the step may have been done twice with other bits: then
-/// the one of the later view counts, or the one that somebody brings who has been in none. Not for
-/// parameter servers, which count steps that nobody here holds.
+/// For a member that is not in the last view but has a part in an earlier one: true if none of the
+/// present peers has a newer state. Then members of the last view were lost before they reported,
+/// or before they entered it, and without this member the job would lose steps. Two states of the
+/// same step are equal if they are of the same view. Otherwise, with rounded sums, the step may
+/// have been computed twice with different bits: then the state of the later view counts, or that
+/// of a worker that has been in no view. Not for parameter servers, which count steps that no
+/// member here holds.
 [[nodiscard]] bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers,
                                       ViewId last_view);
 
-/// Enters what the member says after its report into the report; what does not belong there, or is
-/// of another view, changes nothing. Returns the step that it says it has committed, if it does.
+/// Updates a member's report with a message that the member sends later; messages that do not
+/// belong there, or are about another view, change nothing. Returns the step that the message
+/// reports as committed, if any.
 [[nodiscard]] std::optional<Step> amend(Resume& report, const Message& message);
 
-/// All members of the last view are back and still run it: nothing has to change.
+/// All members of the last view have returned and still run it: nothing has to change.
 [[nodiscard]] bool all_run_on(const Membership& membership);
 
-/// All that are back with a part in a view have done the job's last step. They publish nothing, and
-/// the others may have been told so and be gone.
+/// Every member that has returned with a part in a view has committed the job's last step. The
+/// others may have been told that the job has ended, and have left.
 [[nodiscard]] bool only_finished_returned(const Membership& membership);
 
-/// Since when members are waited for. They come back one by one as they notice, and not all of
-/// them.
+/// How long a coordinator waits for the members of the last view, which return one by one as they
+/// lose their connections, and perhaps not all.
 class ReturnWatch {
  public:
   explicit ReturnWatch(const CoordinatorOptions& options);
 
-  /// From now on members are waited for.
+  /// The waiting begins.
   void begin(Instant now);
-  /// One of them has said what it does.
+  /// A member has reported.
   void heard(Instant now) { first_return_ = first_return_.value_or(now); }
-  /// Of a member, since begin(); there must have been one.
+  /// When the first member reported since begin(); there must have been one.
   [[nodiscard]] Instant first_return() const;
-  /// The waiting is over: everybody has come back, or it is too late for the others. Without a
-  /// quorum also if nobody has come back for long; `in_haste` (the job is to be stopped) for less
-  /// long, as members would try twice a second.
+  /// The waiting is over: every member has returned, or resume_timeout has passed since the first
+  /// one. Without a quorum also if none has returned within abandon_timeout, or, `in_haste` (the
+  /// job is to be stopped), within resume_timeout, because members try twice a second.
   [[nodiscard]] bool is_due(const Membership& membership, bool in_haste, Instant now) const;
   /// The same for members that only have to be told that the job has ended.
   [[nodiscard]] bool is_over(const Membership& membership, Instant now) const;
-  /// While this process stood still itself nobody could be heard.
+  /// This process was itself suspended for `pause` and could not receive anything: waits longer.
   void excuse(Duration pause, Instant now);
 
  private:
@@ -76,14 +79,14 @@ class ReturnWatch {
   std::optional<Instant> first_return_;
 };
 
-/// Why nobody with this hello can have a part in this job; nothing if one can.
+/// Why a worker with this hello cannot take part in this job; nothing if it can.
 [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase,
                                                           std::uint32_t workers_max,
                                                           const Term& term,
                                                           const Membership& membership);
 
-/// Why a member that has an id is not taken back; nothing if it is. The place that it had is gone
-/// already.
+/// Why a member that has an id is not readmitted; nothing if it is. It must not have a peer any
+/// more.
 [[nodiscard]] std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
                                                          std::uint32_t workers_max,
                                                          const Term& term,

@@ -1,8 +1,9 @@
 #pragma once
 
-// Decides which member to evict when groups keep breaking although every member is connected: a
-// broken link or a sick host that still answers the coordinator. A member that is blamed may only
-// have left because another one broke first, so blame is followed to its root before it counts.
+// Decides which member to evict when groups keep breaking although every member is connected to the
+// coordinator, because of a broken link or a faulty host. A member that is blamed may have left
+// only because another one broke first, so blame is followed to its root before it counts. Pure;
+// one thread.
 
 #include <map>
 #include <optional>
@@ -18,33 +19,36 @@ namespace mayfly::elastic {
 struct BreakReport {
   MemberId member{};
   bool failed = false;              ///< its group broke; otherwise it was told to stop
-  bool finished = false;            ///< it had nothing left to do
-  std::optional<MemberId> culprit;  ///< whom it blames; itself: its own way to others is cut
-  bool unanswered = false;          ///< because its host left packets unanswered
+  bool finished = false;            ///< it had committed the job's last step
+  std::optional<MemberId> culprit;  ///< the member it blames; itself: it cannot reach any other
+  bool unanswered = false;          ///< packets to the culprit's host were not acknowledged
 };
 
 class BlameRecord {
  public:
-  /// The group of a view broke by itself; `first` reported it before anybody was told to stop.
-  /// `reports` are those of all members of the view that still are connected. Returns whom to
-  /// evict: `first`, if it blames itself; somebody blamed by two members, or by the same in three
-  /// such views; two are enough if packets stayed unanswered, as that tells more than a connection
-  /// that broke: it may have broken because another one did. Others in between may have broken
-  /// elsewhere, as of several bad links only the one that is noticed first shows. Of two that blame
-  /// only each other, at once or in turns, the one with the larger id goes. Whose group alone broke
-  /// in three such views in a row, and who blames nobody, goes, too.
+  /// The group of a view broke by itself; `first` reported it before any member was told to stop.
+  /// `reports` are those of all members of the view that are still connected. Returns the member to
+  /// evict, if any:
+  /// - `first`, if it blames itself;
+  /// - a member that two members blame, or one member in three such views. Two views are enough if
+  ///   packets stayed unacknowledged: a connection that broke may have broken because another one
+  ///   did. Views in between may have broken elsewhere, because of several bad links only the one
+  ///   that is noticed first shows;
+  /// - of two members that blame only each other, at once or in turns, the one with the larger id;
+  /// - a member that blames none and whose group alone broke in three such views in a row.
   [[nodiscard]] std::optional<MemberId> group_broke(MemberId first,
                                                     const std::vector<BreakReport>& reports);
-  /// A view ended in another way: rows are broken.
+  /// A view ended for another reason: counting begins anew.
   void view_ended_otherwise() { rows_.clear(); }
 
  private:
   [[nodiscard]] std::optional<MemberId> broke_alone(MemberId first,
                                                     const std::vector<BreakReport>& reports);
 
-  /// Between which two members data did not pass, the smaller id first; itself, if it broke alone.
+  /// Two members that could not exchange data, the smaller id first; twice the same member if its
+  /// group broke alone.
   using Link = std::pair<MemberId, MemberId>;
-  /// Views that broke there, without one that ended in another way between them.
+  /// Consecutive views that broke at one link; views that broke elsewhere in between do not count.
   struct Row {
     int views = 0;
     int unanswered = 0;      ///< of these, views in which packets stayed unanswered
@@ -59,7 +63,8 @@ class BlameRecord {
   std::map<Link, Row> rows_;
 };
 
-/// The same with the reports of the members of a view that has ended: which one has to go, and why.
+/// group_broke() with the reports of the members of a view that has ended: the member to evict, and
+/// the reason.
 [[nodiscard]] std::optional<Accusation> judge_break(BlameRecord& record, MemberId first,
                                                     const Membership& membership);
 

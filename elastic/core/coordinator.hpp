@@ -1,8 +1,9 @@
 #pragma once
 
-// The coordinator as a pure state machine: the only author of views. Events in, effects out; no
-// clock, no socket, no thread. elastic/net/coordinator_server drives it, and so does the simulator.
-// It decides the order in which its machines are asked; what each of them knows is in its own file.
+// The coordinator as a pure state machine: the only author of views. It takes events and returns
+// effects; it has no clock, socket or thread, and must be used by one thread at a time.
+// elastic/net/coordinator_server drives it, and so does the simulator. It asks the smaller machines
+// that are its members in a fixed order; the rules of each are in its own file.
 
 #include <cstdint>
 #include <optional>
@@ -33,12 +34,12 @@ namespace mayfly::elastic {
 
 class Coordinator {
  public:
-  /// Starts a job, or waits for one to take over if it is a standby.
+  /// Starts a job, or, as a standby, waits for a job to take over.
   explicit Coordinator(CoordinatorOptions options);
-  /// Continues the job in the log of an earlier coordinator. If that one had ended the job, the
-  /// members that come back within resume_timeout are told, and the job ends once more. What the
-  /// log says of the job (microbatches, fingerprint) must be equal to the options. A standby's log
-  /// may have the job and an incarnation, but no view.
+  /// Continues the job in the log of an earlier coordinator. If that coordinator had ended the job,
+  /// members that return within resume_timeout are told so, and the job ends again. The log's
+  /// microbatches and fingerprint must be equal to those of the options. A standby's log may have
+  /// the job and an incarnation, but no view.
   Coordinator(CoordinatorOptions options, const LogContents& contents);
 
   /// Advances the machine by one event.
@@ -47,13 +48,14 @@ class Coordinator {
   [[nodiscard]] const std::optional<View>& view() const { return membership_.view(); }
   [[nodiscard]] std::vector<MemberStatus> members() const;
   [[nodiscard]] JobPhase phase() const;
-  /// It decides for the job. With a quorum that is not so while it waits for the members of the
-  /// last view: they may obey another coordinator.
+  /// True if this coordinator decides for the job. With a quorum it does not while it waits for the
+  /// members of the last view, which may obey another coordinator.
   [[nodiscard]] bool is_in_charge() const;
-  /// Steps are made and no change is under way: nothing but silence needs a Tick soon.
+  /// True if members train and no change is under way: then Ticks may come less often, as they only
+  /// detect silence.
   [[nodiscard]] bool is_undisturbed() const;
-  /// The highest step that any member reported as committed; less after every holder of it was
-  /// lost.
+  /// The highest step that any member has reported as committed; lower again after all members that
+  /// held it were lost.
   [[nodiscard]] Step committed() const { return membership_.committed(); }
   /// 0 for a standby that has not heard of a job.
   [[nodiscard]] Incarnation incarnation() const { return term_.incarnation(); }

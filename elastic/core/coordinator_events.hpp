@@ -1,7 +1,8 @@
 #pragma once
 
-// What happens to the coordinator, and what it wants done: the events that elastic/core/coordinator
-// takes and the effects that it returns. An adapter carries out effects in their order.
+// The events that elastic/core/coordinator takes and the effects that it returns. An adapter
+// (elastic/net/coordinator_server, or the simulator) carries out effects in their order. Values
+// without behaviour; any thread.
 
 #include <cstdint>
 #include <optional>
@@ -18,10 +19,10 @@
 namespace mayfly::elastic {
 
 namespace coordinator_event {
-/// A worker passed the handshake's proof. The machine answers with Welcome (choosing the id) or
-/// Refused.
+/// A worker has proved that it knows the token. The machine answers with Accept (it chooses the id)
+/// or Refuse.
 struct WorkerConnected {
-  std::uint64_t connection = 0;  ///< the adapter's name for the connection until a MemberId exists
+  std::uint64_t connection = 0;  ///< the adapter's number of the connection, until there is an id
   Hello hello;
 };
 struct Received {
@@ -42,14 +43,14 @@ struct SentinelReport {
   Incarnation incarnation{};  ///< as in WorkerDied
   std::uint64_t author = 0;   ///< as in WorkerDied
 };
-/// The sentinel is heard from.
+/// A heartbeat of the member's sentinel.
 struct SentinelBeat {
   MemberId member{};
   std::optional<WorkerPosition> position = {};  ///< of the worker
-  bool worker_stopped = false;                  ///< it lives, the worker's process stands still
+  bool worker_stopped = false;                  ///< the worker's process is stopped (SIGSTOP)
 };
-/// The host of a silent member has acknowledged bytes that were sent to it: the machine and the way
-/// to it are there, so its processes are only slow to run.
+/// The host of a silent member has acknowledged bytes that were sent to it: the machine and the
+/// network work, so the member's processes only lack processor time.
 struct HostAnswers {
   MemberId member{};
 };
@@ -81,7 +82,7 @@ using CoordinatorEvent =
                  coordinator_event::StopAsked, coordinator_event::FailAsked,
                  coordinator_event::Tick>;
 
-/// What the coordinator's job does.
+/// The phase of the coordinator's job.
 enum class JobPhase : std::uint8_t {
   kStandby,   ///< this coordinator has not heard of the job that it is to take over
   kResuming,  ///< members of the last view are expected back
@@ -94,11 +95,11 @@ enum class JobPhase : std::uint8_t {
 /// Its name in records and messages: "running".
 [[nodiscard]] const char* name_of(JobPhase phase);
 
-/// Why a view ends. The last three never stand in a record.
+/// Why a view ends. The last three are never recorded.
 enum class ChangeCause : std::uint8_t {
-  kLost,         ///< a member is gone
+  kLost,         ///< a member is lost
   kGroupFailed,  ///< the members' group broke, or their states or results differ
-  kCorrupted,    ///< and members were expelled because theirs were wrong
+  kCorrupted,    ///< members were evicted because their state or results were wrong
   kJoin,
   kPromote,  ///< observers get work
   kLeave,
@@ -110,31 +111,31 @@ enum class ChangeCause : std::uint8_t {
 /// Its name in records and messages: "group_failed".
 [[nodiscard]] const char* name_of(ChangeCause cause);
 
-/// How one unplanned or planned change of view went; instants of the coordinator's clock.
+/// One change of view, planned or not, with instants of the coordinator's clock.
 struct Recovery {
   ChangeCause cause = ChangeCause::kLost;
-  std::vector<MemberId> members;  ///< those that were lost, joined or left
+  std::vector<MemberId> members;  ///< the members that were lost, joined or left
   ViewId old_view{};
   ViewId new_view{};
-  Step committed{};                       ///< of the new view
+  Step committed{};                       ///< the step after which the new view resumes
   std::uint32_t redone_microbatches = 0;  ///< computed again because their holder was lost
-  Instant detected;                       ///< the event that caused it
-  Instant told;                           ///< Stop sent to everybody
+  Instant detected;                       ///< the event that caused the change
+  Instant told;                           ///< Stop was sent to every member
   Instant stopped;  ///< last member reported Stopped; the new view is published
   Instant formed;   ///< last member reported Formed
   Instant synced;   ///< last member reported Synced
   Instant step;     ///< first commit of the new view
-  /// What happened to the first of the members ("silent for more than 300 ms", "hangs: rank 1
-  /// ..."), or what the first member to leave a broken group said.
+  /// What happened to the first of `members` ("silent for more than 300 ms", "hangs: rank 1 ..."),
+  /// or the report of the first member that left a broken group.
   std::string detail = {};
 };
 
-/// How a worker came into a job that was running; instants of the coordinator's clock.
+/// One worker that joined a running job, with instants of the coordinator's clock.
 struct Join {
   MemberId member{};
   Step admitted_after{};        ///< the last step before it took part
   Step started_after{};         ///< the last step before it had work
-  std::uint32_t snapshots = 0;  ///< how often it began to take the state; 0 = while all waited
+  std::uint32_t snapshots = 0;  ///< copies that it began to receive as an observer; 0 = it was none
   Instant connected;
   Instant ready;      ///< it has loaded everything
   Instant admitted;   ///< a view with it is published
@@ -144,8 +145,8 @@ struct Join {
 };
 
 namespace coordinator_effect {
-/// Answers WorkerConnected: this connection is that member from now on. If the member has another
-/// one, that one is dropped without a word (no ConnectionLost).
+/// Answers WorkerConnected: this connection is that of `member` from now on. If the member has
+/// another connection, that one is closed without an event ConnectionLost.
 struct Accept {
   std::uint64_t connection = 0;
   MemberId member{};
@@ -171,8 +172,8 @@ struct SendToAll {
   std::vector<MemberId> members;
   Message message;
 };
-/// Nothing has been heard of the member for a while: send it something that its machine must
-/// acknowledge, and say HostAnswers when it does.
+/// The member has been silent for a while: send it bytes that its machine must acknowledge, and
+/// report HostAnswers when it does.
 struct Probe {
   MemberId member{};
 };
@@ -180,24 +181,24 @@ struct Probe {
 struct Disconnect {
   MemberId member{};
 };
-/// A fact for events.jsonl. `kind` is one of: of one member, connected, joined (in a view), lost,
-/// left (drained), straggler (asked to leave), evicted, corrupted (evicted, its state or results
-/// were wrong), stalled (stands still while others wait), disconnected (after it was dismissed),
+/// A fact for events.jsonl. Kinds about one member: connected, joined (in a view), lost, left
+/// (drained), straggler (asked to leave), evicted, corrupted (evicted because its state or results
+/// were wrong), stalled (no progress while others wait), disconnected (after it was dismissed),
 /// drain_refused, leave_deferred, store_full, returned (it has outlived its connection),
-/// joins_again (evicted, under the same id), caught_up (it observed, and has the state); of the
-/// job, view, rebalance, waiting, paused, resumed, restarted (every holder of the newest state was
-/// lost), incarnation, in_charge (again, or for the first time), no_quorum.
+/// joins_again (after an eviction, under the same id), caught_up (an observer has received the
+/// state). Kinds about the job: view, rebalance, waiting, paused, resumed, restarted (every holder
+/// of the newest state was lost), incarnation, in_charge (again, or for the first time), no_quorum.
 struct Note {
   std::string kind;
   std::optional<MemberId> member;
   std::string detail;
 };
-/// Published view, for the run directory and status.
+/// A new view was published; for the run directory and status.
 struct ViewPublished {
   View view;
 };
-/// The view that a coordinator that was started again, or a standby, goes on with. The one before
-/// may have come to tell the members of it but not the run directory.
+/// A restarted coordinator, or a standby, continues with this view. Its predecessor may have
+/// announced the view to the members without recording it in the run directory.
 struct ViewTakenOver {
   View view;
 };
@@ -211,7 +212,7 @@ struct JoinDone {
 struct ReportReceived {
   MemberId member{};
   Bytes payload;
-  Instant happened;  ///< as the member says, by this coordinator's clock
+  Instant happened;  ///< when, according to the member, by this coordinator's clock
 };
 struct JobEnded {
   Outcome outcome = Outcome::kDone;
@@ -227,16 +228,15 @@ using CoordinatorEffect =
                  coordinator_effect::RecoveryDone, coordinator_effect::JoinDone,
                  coordinator_effect::ReportReceived, coordinator_effect::JobEnded>;
 
-/// The effects of one event, in the order in which they must be carried out. A machine that is
-/// handed an outbox can say something to members, to the log and to the run directory; others only
-/// answer.
+/// The effects of one event, in the order in which they must be carried out. Machines that are
+/// given an outbox add effects themselves; all others only return values.
 class Outbox {
  public:
   void add(CoordinatorEffect effect) { effects_.push_back(std::move(effect)); }
   void send(MemberId member, Message message) {
     add(coordinator_effect::Send{member, std::move(message)});
   }
-  /// The same to several, or to nobody.
+  /// The same message to several members, or to none.
   void send_to_all(std::vector<MemberId> members, Message message) {
     if (members.size() == 1) {
       send(members.front(), std::move(message));
@@ -244,7 +244,7 @@ class Outbox {
       add(coordinator_effect::SendToAll{std::move(members), std::move(message)});
     }
   }
-  /// Into the view log; `durable`: on the disk before any later effect.
+  /// A record for the view log; `durable`: on the disk before any later effect.
   void append(LogRecord record, bool durable = false) {
     add(coordinator_effect::Append{std::move(record), durable});
   }
@@ -254,7 +254,7 @@ class Outbox {
   }
 
   [[nodiscard]] bool empty() const { return effects_.empty(); }
-  /// Everything so far; the outbox is empty afterwards.
+  /// All effects so far; the outbox is empty afterwards.
   [[nodiscard]] std::vector<CoordinatorEffect> take() { return std::exchange(effects_, {}); }
 
  private:

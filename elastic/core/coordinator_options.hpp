@@ -1,6 +1,6 @@
 #pragma once
 
-// What a coordinator is told about its job. Each of its machines copies the settings that it needs.
+// The settings of a coordinator. Each of its state machines copies the ones that it needs.
 
 #include <cstdint>
 #include <functional>
@@ -17,88 +17,89 @@
 
 namespace mayfly::elastic {
 
-/// When microbatches are distributed anew although no member came or went.
+/// When microbatches are redistributed although no member joined or left.
 struct RebalanceOptions {
   bool enabled = true;
-  double gain_min = 0.15;           ///< part of the slowest member's time that must be saved
-  Duration sustained = seconds(1);  ///< for so long the gain is seen before anything is changed
-  Duration interval = seconds(5);   ///< between two changes at first; doubles if they are frequent
+  double gain_min = 0.15;           ///< least saving, as a share of the slowest member's time
+  Duration sustained = seconds(1);  ///< the saving must have been predicted for this long
+  Duration interval = seconds(5);  ///< least time between two changes; doubles if they are frequent
   Duration interval_max = seconds(320);
-  Duration repaid_within = seconds(60);  ///< what a change costs must be gained back so soon
+  Duration repaid_within = seconds(60);  ///< a change must save the time it costs within this time
 };
 
 /// When a slow member is asked to leave.
 struct StragglerOptions {
-  double factor = 0;             ///< slower than the others' median so many times; 0 = never
-  Duration after = seconds(30);  ///< for so long without a break
+  double factor = 0;  ///< it is this many times slower than the others' median; 0 = never
+  Duration after = seconds(30);  ///< and has been so for this long without a break
 };
 
 struct CoordinatorOptions {
   std::uint32_t microbatches = 8;     ///< per step
-  std::uint32_t initial_workers = 1;  ///< the first view waits for so many members
-  std::uint32_t min_workers = 1;      ///< below this the job waits
-  /// Of a member's address: it counts for min_workers. Others (parameter servers) are members, too,
-  /// but a job that has lost one does not wait: it may have to end. Empty = every member counts.
-  /// Pure.
+  std::uint32_t initial_workers = 1;  ///< the first view waits for this many workers
+  std::uint32_t min_workers = 1;      ///< with fewer workers the job waits
+  /// True if the member with this address counts for min_workers. Parameter servers are members,
+  /// too, but do not count: a job that has lost one must not wait, it may have to end. Empty =
+  /// every member counts. Pure.
   std::function<bool(const std::string& address)> counts_as_worker = {};
-  /// A step needs every member, so what members have committed differs by one step at most. False
-  /// with parameter servers, which count the steps.
+  /// True: a step needs every member, so the committed steps of members differ by at most one.
+  /// False with parameter servers, which count the steps.
   bool steps_need_everybody = true;
-  /// The job's last step: a member that says that the job is over before it is evicted. Nothing if
-  /// steps are not the members' to count (parameter servers).
+  /// The job's last step: a member that reports the end of the job before this step is evicted.
+  /// Nothing with parameter servers, because members do not count the steps then.
   std::optional<Step> last_step;
   std::uint32_t max_workers = kMembersMax;
-  /// Members of a view. Workers that are ready beyond that are spares: they wait, in order of
-  /// arrival, until there is a place.
+  /// Most members of a view. Further ready workers are spares: they wait, in order of arrival,
+  /// until there is a place.
   std::uint32_t view_max = kMembersMax;
   Duration min_workers_timeout = seconds(600);  ///< waiting longer ends the job (exit code 4)
-  Duration silence_max =
-      milliseconds(300);  ///< a member silent for so long is evicted (adaptive upwards)
-  /// The same for one whose machine still answers and whose process was not seen to be stopped: it
-  /// waits for a processor. At least silence_max.
+  Duration silence_max = milliseconds(300);     ///< longer silence: evicted (adapts upwards)
+  /// The same for a member whose machine still answers and whose process is not known to be
+  /// stopped: it lacks processor time. At least silence_max.
   Duration starved_max = seconds(1);
-  /// A member that has not reported Stopped so long after it was told to stop at once is evicted.
-  /// An abort is quick, but a microbatch that is being computed is not interrupted.
+  /// A member that was told to stop at once is evicted if it has not reported Stopped after this
+  /// time. An abort is quick, but a microbatch that is being computed is not interrupted.
   Duration stop_timeout = seconds(10);
-  /// Members whose states differ all find out in the same reduction. They are told to stop only if
-  /// some have not said so this long after the first one.
+  /// If states differ, all members detect it in the same reduction. This long after the first
+  /// report the members that have not reported it are told to stop.
   Duration dispute_timeout = seconds(1);
-  /// When a member that stands still is reported and evicted.
+  /// When a member without progress is reported and evicted.
   StallLimits stalls;
-  /// Readable contents of each bucket; empty: its number is used.
+  /// Readable contents of each bucket; empty = buckets are named by their numbers.
   std::vector<std::string> bucket_names;
   std::uint64_t seed = 0;  ///< of view keys
-  /// Readable names of what each hash of a disputed state covers; empty: its number is used.
+  /// Readable names of the parts that a disputed state's hashes cover; empty = their numbers.
   std::vector<std::string> state_part_names;
   RebalanceOptions rebalance;
   StragglerOptions stragglers;
   Duration speed_sample = kSpeedSample;
-  /// A joiner whose state has so many bytes observes until it has it; a smaller one is sent to it
-  /// while all wait, which costs them less than another change of view.
+  /// If the state has at least this size, a joining worker is an observer until it has received it.
+  /// A smaller state is sent while all members wait, which costs less than another change of view.
   std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
-  /// Members of a view of at least so many are sent what changes, not the whole next view.
+  /// Members of views with at least this many members are sent differences (NewViewDelta).
   std::uint32_t delta_from_members = 32;
-  /// Observers of the same snapshot that are done so soon after each other start work together.
+  /// Observers that have received the state within this time of each other get work together.
   Duration start_together = milliseconds(100);
   /// Must be equal on all workers; a worker that differs is refused with the first difference.
   std::vector<std::pair<std::string, std::string>> fingerprint;
 
   // A coordinator may die (docs/adr/0015-coordinator-failover.md):
-  /// Random, new for every coordinator process and not 0. Names the process in votes and, if it
-  /// starts a job, the job.
+  /// Random, new for every coordinator process and not 0. Identifies the process in votes and, if
+  /// it starts a job, the job.
   std::uint64_t identity = 1;
   /// There are standbys: after an unplanned change a view needs a majority of the last view's
-  /// members, so that at most one side of a partition goes on. All coordinators of a job alike.
+  /// members, so that at most one side of a partition continues. Equal for all coordinators of a
+  /// job.
   bool quorum = false;
-  /// This one only takes over a job; it neither starts one nor takes in new workers before that.
+  /// This coordinator only takes over a job; it neither starts one nor admits new workers before
+  /// that.
   bool standby = false;
-  /// Members that have not come back so long after the first one did are lost.
+  /// Members that have not returned this long after the first one did are lost.
   Duration resume_timeout = seconds(2);
-  /// Without a quorum: if nobody has come back for so long, all members are lost. If the job is to
-  /// be stopped, resume_timeout is enough.
+  /// Without a quorum: if no member has returned for this long, all are lost. If the job is to be
+  /// stopped, resume_timeout is used instead.
   Duration abandon_timeout = seconds(30);
-  /// With a quorum: members that wait here for so long for others, up to twice that, are sent to
-  /// another coordinator.
+  /// With a quorum: members that have waited for others this long, or up to twice as long, are sent
+  /// to another coordinator.
   Duration quorum_timeout = seconds(3);
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Lines about what the machines were told and what they decided, in one form for the simulator's
-// histories and for the product's flight recorders: "12.345 ms: evicted 3 silent for ...". Events
-// that come all the time and change nothing (ticks, heartbeats, progress, reports) have no line.
-// Pure.
+// Readable lines about the events and effects of the state machines, in one form for the
+// simulator's histories and for the product's flight recorders: "12.345 ms: evicted 3 silent for
+// ...". Frequent events that change nothing (ticks, heartbeats, progress, reports) have no line.
+// Pure; any thread.
 
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace mayfly::elastic {
 
-/// One line: the time since some start, a word, perhaps a member, and what there is to say.
+/// One line: the time since the history began, a word, perhaps a member, and a detail.
 [[nodiscard]] std::string history_line(Duration since_start, std::string_view word,
                                        std::optional<MemberId> member, std::string_view detail);
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// Whether the job waits, pauses or ends: how many workers it needs, what was asked for, what its
-// members have done, and what the coordinator before left. Pure.
+// Whether the job waits, pauses or ends. That depends on the number of workers that it needs, on
+// requests of operators, on the steps of its members, and on whether an earlier coordinator had
+// ended it. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -15,21 +16,22 @@
 
 namespace mayfly::elastic {
 
-/// A view needs so many workers; the first one waits for all that the job is to begin with.
+/// The least number of workers of a view: initial_workers for the first one, min_workers for all
+/// later ones.
 class WorkerQuota {
  public:
   explicit WorkerQuota(const CoordinatorOptions& options);
 
-  /// What the next view lacks, if it lacks members.
+  /// What the next view lacks; nothing if it has enough workers.
   [[nodiscard]] std::optional<std::string> lack(const Membership& membership, Instant now) const;
-  /// The job waits, unless nobody has come yet. Once it waits it goes on.
+  /// The job waits from now on, unless it waits already or no worker has connected yet.
   void wait(const Membership& membership, Instant now);
   void met() { since_.reset(); }
-  /// It has waited for as long as it may.
+  /// The job has waited for min_workers_timeout.
   [[nodiscard]] bool is_hopeless(Instant now) const { return since_ && now - *since_ >= timeout_; }
   /// Why it ends then.
   [[nodiscard]] std::string reason_to_end(const Membership& membership) const;
-  /// While we stood still ourselves nobody could be heard.
+  /// This process was itself suspended for `pause` and could not receive anything: waits longer.
   void excuse(Duration pause, Instant now);
 
  private:
@@ -49,27 +51,27 @@ class JobEnd {
     bool with_checkpoint = false;  ///< the member with the newest state writes a last one
   };
 
-  /// Goes on with the job of this log.
+  /// Continues the job of this log.
   void restore(const LogContents& contents);
 
-  /// True if that is news.
+  /// A request to pause or resume; true if it changes anything.
   [[nodiscard]] bool ask_pause(bool pause);
-  /// The first reason counts.
+  /// A request to stop; the first reason counts.
   void ask_stop(const std::string& reason);
   [[nodiscard]] bool is_pause_asked() const { return pause_asked_; }
   [[nodiscard]] bool is_stop_asked() const { return stop_asked_.has_value(); }
-  /// A member that is told to stop is not expected to work in the next view.
+  /// The job is to pause or stop, so members that stop are not expected to compute in a next view.
   [[nodiscard]] bool is_asked() const { return pause_asked_ || stop_asked_; }
-  /// It is to be stopped, but some have done its last step: the others can have it in one more
-  /// view, and nothing is left to resume.
+  /// The job is to be stopped, but some members have committed its last step: in one more view the
+  /// others receive that state, and the job is done.
   [[nodiscard]] bool is_finishing() const { return is_finishing_; }
-  /// Every living member of the view has stopped: how the job ends, if it does. `can_go_on`: there
-  /// are enough members for another view.
+  /// To be called when every living member of the view has stopped: how the job ends, or nothing if
+  /// it continues. `can_go_on`: there are enough members for another view.
   [[nodiscard]] std::optional<Ending> decide(const Membership& membership, bool can_go_on);
 
-  /// The coordinator before had ended the job, but not told everybody.
+  /// An earlier coordinator had ended the job, but may not have told every member.
   [[nodiscard]] bool has_ended_before() const { return before_.has_value(); }
-  /// How it is ended once more.
+  /// The end that those members are told.
   [[nodiscard]] Ending once_more(const Membership& membership) const;
 
  private:
@@ -79,11 +81,11 @@ class JobEnd {
   std::optional<log_record::JobEnded> before_;
 };
 
-/// Of the candidates for a next view, of which there may be none; the first of several with the
-/// same step. It writes the last checkpoint.
+/// The candidate for the next view with the highest committed step, which writes the last
+/// checkpoint; the first of several, nothing if there is no candidate.
 [[nodiscard]] std::optional<MemberId> holder_of_newest_state(const Membership& membership);
 
-/// What a member is told at the end.
+/// The reason in the Dismiss that members get at the end of the job.
 [[nodiscard]] DismissReason reason_of(Outcome outcome);
 
 }  // namespace mayfly::elastic

@@ -9,19 +9,19 @@
 //   loading --ready--> waiting --NewView--> running --Stop / group broke--> stopping --trainer
 //   stopped--> waiting --NewView--> running ... --Dismiss--> gone
 //
-// All of that goes on while the coordinator is away; what could not be said is part of the Resume
-// that answers the next Welcome. The adapter keeps one connection at a time, gives the machine
-// every message of the present one and none of an older one, and tries to connect while there is
-// none: its own coordinator first, then the others of its list, with a Hello that introduce() has
-// filled in.
+// All of that continues while the coordinator is away; what could not be sent is part of the Resume
+// that answers the next Welcome. The adapter keeps one connection at a time, passes the messages of
+// that connection to the machine and none of an older one, and tries to connect while there is
+// none: to its own coordinator first, then to the others of its list, with a Hello that introduce()
+// has filled in.
 //
 // The trainer (the thread that computes) runs one view at a time: RunView starts it, TrainerStopped
 // ends it, whatever the cause. A view is announced only after this member has reported Stopped for
 // the one before, so at most one group exists at any time.
 //
 // In a job with a quorum a worker that is evicted and joins again keeps its id: its vote may be
-// needed for views of which it was a member. What the next machine of the process must know for
-// that is the Former that Leave carries (ADR 15).
+// needed for views of which it was a member. Leave then contains a Former, from which the process
+// makes the next machine (ADR 15).
 
 #include <optional>
 #include <string>
@@ -33,12 +33,12 @@
 
 namespace mayfly::elastic {
 
-/// What is left of a member that was evicted and may join again under its id.
+/// What a member that was evicted and may join again under its id must remember.
 struct Former {
   MemberId id{};
   std::uint64_t job = 0;
-  Incarnation incarnation{};  ///< the highest that it has accepted,
-  std::uint64_t author = 0;   ///< and of which coordinator
+  Incarnation incarnation{};  ///< the highest incarnation that it has accepted,
+  std::uint64_t author = 0;   ///< and its coordinator process
   // As in Resume:
   std::optional<View> view;
   bool is_active = false;
@@ -46,8 +46,8 @@ struct Former {
 };
 
 namespace member_event {
-/// A message of the coordinator that the present connection leads to: Welcome, Refused, NoQuorum,
-/// Stop, NewView or Dismiss (others are ignored here).
+/// A message of the coordinator at the other end of the present connection: Welcome, Refused,
+/// NoQuorum, Stop, NewView, NewViewDelta or Dismiss (others are ignored here).
 struct Received {
   Message message;
 };
@@ -56,8 +56,8 @@ struct Loaded {
   Step committed{};
   std::uint64_t state_bytes = 0;  ///< see Ready
 };
-/// The trainer left the view's group: told to, at an agreed boundary, after the last step, or
-/// because the group broke.
+/// The trainer left the view's group: because it was told to, at an agreed boundary, after the last
+/// step, or because the group broke. Fields as in Stopped.
 struct TrainerStopped {
   ViewId view{};
   Step committed{};
@@ -66,8 +66,8 @@ struct TrainerStopped {
   bool failed = false;
   std::optional<MemberId> culprit;
   std::string detail;
-  Step observed{};          ///< see Stopped
-  bool contributed = true;  ///< as in Stopped; true if the trainer cannot tell
+  Step observed{};
+  bool contributed = true;  ///< true also if the trainer does not know
   Dispute dispute = Dispute::kNone;
   std::vector<std::uint64_t> hashes = {};
   bool contradicts_itself = false;
@@ -94,9 +94,9 @@ struct LeaveAsked {
 };
 /// The control connection is gone. The member goes on; the adapter connects again.
 struct CoordinatorLost {};
-/// No coordinator could be reached for as long as the worker is willing to wait. The member goes on
-/// with its view while its group holds; when it needs a coordinator, its part is over. A Welcome
-/// before that takes it back.
+/// No coordinator could be reached within the worker's coordinator_timeout. The member continues
+/// with its view while its group works; when it needs a coordinator, it leaves, unless a Welcome
+/// has come by then.
 struct CoordinatorGivenUp {};
 }  // namespace member_event
 
@@ -129,11 +129,11 @@ struct Leave {
   DismissReason reason = DismissReason::kJobDone;
   bool write_checkpoint = false;
   std::string detail;
-  bool may_rejoin = false;       ///< the same process is welcome again:
-  std::optional<Former> former;  ///< as this one; if nothing, as a new member
+  bool may_rejoin = false;       ///< the process may join again:
+  std::optional<Former> former;  ///< as this member; nothing = as a new one
 };
-/// A higher incarnation has been accepted. Must be noted where the sentinel finds it after this
-/// process has died (WorkerDied), before any later effect is carried out.
+/// A higher incarnation has been accepted. It must be stored where the sentinel can read it after
+/// this process has died (for WorkerDied), before any later effect is carried out.
 struct Adopt {
   Incarnation incarnation{};
   std::uint64_t author = 0;
@@ -151,23 +151,23 @@ using MemberEffect =
 
 class Member {
  public:
-  /// `welcome` is the one that gave this worker its id.
+  /// A new member; `welcome` is the answer to its first Hello.
   explicit Member(const Welcome& welcome);
   explicit Member(MemberId self) : Member(Welcome{self}) {}
-  /// Joins again. It has no coordinator yet; the Welcome that takes it back is an event.
+  /// A member that joins again. It has no coordinator yet; the next Welcome is an event.
   explicit Member(Former former);
 
   /// Advances the machine by one event. Messages about other views than the present one are
-  /// dropped, and so is everything that should be sent while there is no coordinator: Resume says
-  /// it later. After Leave it stays gone and returns nothing.
+  /// dropped, and so is everything that should be sent while there is no coordinator: Resume has it
+  /// later. After Leave the machine returns no more effects.
   [[nodiscard]] std::vector<MemberEffect> handle(const MemberEvent& event);
 
-  /// Fills in who we are, for a connection after the first: member, job, incarnation, view.
+  /// Fills in this member's id, job, incarnation and view, for every connection after the first.
   void introduce(Hello& hello) const;
   [[nodiscard]] MemberId id() const { return self_; }
   /// True if only a coordinator can say what to do next: no view is being run.
   [[nodiscard]] bool needs_coordinator() const;
-  /// True if the trainer has committed the job's last step and nobody has said Dismiss yet.
+  /// True if the trainer has committed the job's last step; it waits for Dismiss.
   [[nodiscard]] bool is_finished() const { return last_ && last_->finished; }
 
  private:

@@ -1,10 +1,10 @@
 #pragma once
 
-// A map by member id, in the order of the ids, for thousands of members that are looked up with
-// every message and all looked at with every change of view. Ids are handed out in ascending order,
-// so a new one goes to the end, and where a few have gone a member stands near the place that its
-// id alone tells. Like std::map, references stay valid until their member is erased; iterators do
-// not. One thread.
+// A map by member id, in the order of the ids, for thousands of members of which one is looked up
+// for every message, and all are visited at every change of view. Ids are assigned in ascending
+// order, so new members are added at the end, and while few have left, a member's index is near its
+// id minus the lowest id. As with std::map, references stay valid until their member is erased;
+// iterators do not. One thread.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,9 +20,9 @@
 
 namespace mayfly::elastic {
 
-/// The place of the first one with that id or a higher one among `size` that ascend,
-/// `id_at(place)`. An id that is n higher than the lowest stands at most n places behind it; from
-/// there the search goes back, in strides that double, so it is the shorter the fewer have gone.
+/// The index of the first id that is not below `id` among `size` ascending ids, `id_at(index)`. An
+/// id that is n higher than the lowest one is at most n places behind it; the search begins there
+/// and goes back in strides that double, so it is shorter the fewer ids are missing.
 [[nodiscard]] std::size_t place_among(std::size_t size, MemberId id, auto id_at) {
   if (size == 0 || id <= id_at(0)) {
     return 0;
@@ -88,16 +88,16 @@ class MemberMap {
   [[nodiscard]] std::size_t size() const { return ids_.size(); }
   [[nodiscard]] bool empty() const { return ids_.empty(); }
 
-  /// end() if nobody has that id.
+  /// end() if there is no member with this id.
   [[nodiscard]] iterator find(MemberId id) { return iterator(entries_.begin() + found(id)); }
   [[nodiscard]] const_iterator find(MemberId id) const {
     return const_iterator(entries_.begin() + found(id));
   }
-  /// The first one with that id or a higher one.
+  /// The first member whose id is not below this one.
   [[nodiscard]] iterator lower_bound(MemberId id) {
     return iterator(entries_.begin() + static_cast<std::ptrdiff_t>(place_of(id)));
   }
-  /// The one with that id, and whether it is new and made of `arguments`.
+  /// The member with this id, and true if it is new and was constructed from `arguments`.
   template <typename... Arguments>
   std::pair<iterator, bool> try_emplace(MemberId id, Arguments&&... arguments) {
     const std::size_t place = place_of(id);
@@ -112,9 +112,9 @@ class MemberMap {
     }
     return {iterator(entries_.begin() + at), is_new};
   }
-  /// A new one is made of nothing.
+  /// A new member is default-constructed.
   T& operator[](MemberId id) { return try_emplace(id).first->second; }
-  /// Unknown ones are ignored.
+  /// Unknown ids are ignored.
   void erase(MemberId id) {
     const std::ptrdiff_t at = found(id);
     if (static_cast<std::size_t>(at) < size()) {

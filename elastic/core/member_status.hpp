@@ -1,6 +1,6 @@
 #pragma once
 
-// What `mayfly status` shows of the members. Pure.
+// What `mayfly status` shows of the members. Pure; any thread.
 
 #include <cstdint>
 #include <string>
@@ -17,10 +17,10 @@ namespace mayfly::elastic {
 enum class MemberPhase : std::uint8_t {
   kLoading,
   kReady,      ///< it waits for a view
-  kObserving,  ///< it is in the view, and takes the state in the background
+  kObserving,  ///< it is in the view, and receives the state in the background
   kActive,
   kLeaving,
-  kReturning  ///< it has outlived its connection, and has no place yet
+  kReturning  ///< it has outlived its connection, and has no place in the view yet
 };
 /// Its name in records and messages: "loading".
 [[nodiscard]] const char* name_of(MemberPhase phase);
@@ -32,18 +32,19 @@ struct MemberStatus {
   std::uint32_t pid = 0;
   MemberPhase phase = MemberPhase::kLoading;
   Step committed{};
-  float microbatch_ms = 0;         ///< measured, of all its threads together; 0 = unknown
-  double silent_ms = 0;            ///< since it was last heard from
-  std::string activity;            ///< what its trainer does; empty = not told
+  float microbatch_ms = 0;         ///< as in Progress; 0 = unknown
+  double silent_ms = 0;            ///< time since its last message or heartbeat
+  std::string activity;            ///< of its trainer, readable; empty = unknown
   std::uint32_t microbatches = 0;  ///< its share of a step in the present view
-  std::string server;              ///< the provider's name for what it runs on; empty = unknown
-  std::uint32_t cores = 0;         ///< that it may use; 0 = unknown
-  Stages stages{};                 ///< of late
+  std::string server;              ///< the provider's name for its server; empty = unknown
+  std::uint32_t cores = 0;         ///< number of cores that it may use; 0 = unknown
+  Stages stages{};                 ///< its last report
   ProcessUse use{};
-  bool is_dismissed = false;  ///< it was told to go, and what it holds is no longer the job's
+  bool is_dismissed = false;  ///< it was told to leave; what it holds no longer counts
 };
 
-/// In the order of their ids. `is_running`: the present view is at work, so that its shares count.
+/// All members, in the order of their ids. `is_running`: the present view computes, so its shares
+/// count.
 [[nodiscard]] std::vector<MemberStatus> status_of(const Membership& membership,
                                                   const FailureDetector& detector,
                                                   const StallWatch& stalls, bool is_running,

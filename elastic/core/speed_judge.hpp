@@ -1,8 +1,8 @@
 #pragma once
 
-// Speeds that change while a view runs: microbatches are distributed anew at a boundary, and a
-// member that is far too slow may be asked to leave. Both are planned changes; nothing is computed
-// twice. Pure.
+// Reactions to speeds that change while a view runs: microbatches are redistributed at a boundary,
+// and a member that is far too slow may be asked to leave. Both are planned changes; nothing is
+// computed twice. Pure; one thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,26 +24,26 @@ struct Load {
   std::uint32_t count = 0;  ///< microbatches per step
 };
 
-/// What a new assignment would bring.
+/// A new assignment and its predicted effect.
 struct Rebalance {
-  float before_ms = 0;  ///< compute time of the slowest member in a step, as it is
-  float after_ms = 0;   ///< as it would be
-  std::vector<std::uint32_t> counts;
+  float before_ms = 0;                ///< compute time of the slowest member in a step, at present
+  float after_ms = 0;                 ///< the same with `counts`
+  std::vector<std::uint32_t> counts;  ///< microbatches per step, by rank
 };
 
-/// When to distribute the microbatches anew although no member came or went. Every change stops the
-/// view for a moment, so it must promise a gain, the promise must hold for a while, and changes
-/// that do not help become rarer.
+/// Decides when to redistribute the microbatches although no member joined or left. Every change
+/// stops the view for a moment, so a gain must be predicted for a while before it, and changes that
+/// follow each other quickly become rarer.
 class Rebalancer {
  public:
   explicit Rebalancer(RebalanceOptions options) : options_(options) {}
 
-  /// A view was published, for whatever reason: a gain has to be seen anew.
+  /// A view was published, for whatever reason: predictions begin anew.
   void view_began() { seen_since_.reset(); }
-  /// From the boundary until all members went on, the last rebalance took so long.
+  /// The last rebalance took this time, from the boundary until all members continued.
   void change_took(Duration cost) { cost_ = cost; }
-  /// To be asked every few milliseconds while a view runs undisturbed. The answer is what to change
-  /// now; it counts as changed. Nothing while the time of any member is unknown.
+  /// To be called every few milliseconds while a view runs undisturbed. Returns the change to make
+  /// now, and assumes that it is made; nothing while the speed of any member is unknown.
   [[nodiscard]] std::optional<Rebalance> judge(Instant now, const std::vector<Load>& loads);
 
  private:
@@ -64,19 +64,19 @@ struct Runner {
   float microbatch_ms = 0;  ///< measured; 0 = unknown
 };
 
-/// Whether a member is so slow, for so long, that the job is better off without it. Off unless
-/// asked for: giving a slow member less work is enough as long as one microbatch of its own does
-/// not hold up everybody.
+/// Decides whether a member has been so slow, for so long, that the job is faster without it. Off
+/// by default: to give a slow member less work is enough as long as a single microbatch of it does
+/// not delay the others.
 class StragglerPolicy {
  public:
   explicit StragglerPolicy(StragglerOptions options) : options_(options) {}
 
-  /// To be asked every few milliseconds while a view runs. Returns who should leave now: of those
-  /// that have been too slow for long enough the slowest. Asking again names it again, until
-  /// drained() says that it goes.
+  /// To be called every few milliseconds while a view runs. Returns the slowest of the members that
+  /// have been too slow for long enough; it should leave now. Returns it again until drained() is
+  /// called.
   [[nodiscard]] std::optional<MemberId> judge(Instant now, const std::vector<Runner>& runners);
-  /// It goes. The next member of its host is given twice the time: one that comes back as slow as
-  /// before must not be sent away again and again.
+  /// The member was asked to leave. The next member of its host is allowed twice the time, so that
+  /// a worker that returns as slow as before is not sent away again and again.
   void drained(const Runner& runner);
 
  private:
@@ -95,16 +95,17 @@ class SpeedJudge {
     MemberId member{};
     std::string reason;
   };
-  /// At most one of the two: the change that follows a straggler shares out anew.
+  /// At most one of the two, because the change for a straggler redistributes the microbatches,
+  /// too.
   struct Verdict {
-    std::optional<Straggler> straggler;    ///< asked to leave; counts as gone from now on
-    std::optional<std::string> rebalance;  ///< what a new view would bring; counts as made
+    std::optional<Straggler> straggler;    ///< to be asked to leave; counts as gone from now on
+    std::optional<std::string> rebalance;  ///< a readable text; counts as made from now on
   };
-  /// To be asked every few milliseconds while a view runs undisturbed.
+  /// To be called every few milliseconds while a view runs undisturbed.
   [[nodiscard]] Verdict judge(Instant now, const Membership& membership);
-  /// A view was published, for whatever reason: a gain has to be seen anew.
+  /// A view was published, for whatever reason: predictions begin anew.
   void view_began() { rebalancer_.view_began(); }
-  /// From the boundary until all members went on, the last rebalance took so long.
+  /// The last rebalance took this time, from the boundary until all members continued.
   void change_took(Duration cost) { rebalancer_.change_took(cost); }
 
  private:

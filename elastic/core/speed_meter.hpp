@@ -1,9 +1,10 @@
 #pragma once
 
-// How fast one member computes, from what it reports about every 100 ms. A single hiccup (a frozen
-// process, a full disk) must not change it, and time that is stolen again and again (a process that
-// is stopped and continued, a throttled or shared core) must: so reports are averaged over samples
-// that are long beside such a rhythm, and the answer is the median of the last few samples. Pure.
+// How fast one member computes, from its Progress reports of about every 100 ms. A single
+// interruption (a frozen process, a full disk) must not change the result, but repeated ones (a
+// process that is stopped and continued, a throttled or shared core) must. So reports are averaged
+// over samples that are longer than such interruptions are apart, and the result is the median of
+// the last few samples. Pure; one thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,19 +14,18 @@
 
 namespace mayfly::elastic {
 
-/// How long one sample is at least; longer if reports come less often.
+/// The shortest time of one sample; longer if reports come less often.
 inline constexpr Duration kSpeedSample = milliseconds(500);
 
 class SpeedMeter {
  public:
-  /// Since the last report the member computed so many microbatches, in so many milliseconds each
-  /// (wall time, whatever it was spent on; of all its threads together). Reports without a time are
-  /// ignored. Instants never go back.
+  /// A report: the member has computed `microbatches` since its last one; `microbatch_ms` is as in
+  /// Progress. Reports without a time (0) are ignored. Instants never go back.
   void add(Instant now, float microbatch_ms, std::uint32_t microbatches,
            Duration sample = kSpeedSample);
   /// The median of the last samples once there are three; 0 before.
   [[nodiscard]] float settled_ms() const;
-  /// settled_ms(), or what is known so far; 0 = nothing.
+  /// settled_ms(), or the best estimate so far; 0 = there is none.
   [[nodiscard]] float best_ms() const;
 
  private:

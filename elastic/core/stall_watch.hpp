@@ -1,14 +1,14 @@
 #pragma once
 
-// Finds the member that keeps the others waiting although its process lives: a trainer that stands
-// still. Fed with the positions in the sentinels' heartbeats. A member that waits for others is
-// never a culprit. How long is too long is learned: the longest that any member of the job has been
-// seen to take over the same activity, times a factor, and never less than a floor; so a slow but
-// healthy machine is not evicted. The floor is lower while all that the job's members have done of
-// late was short: on a machine that is busy for others some of it would not have been. Standing
-// still is measured between heartbeats that did arrive; heartbeats that do not are the failure
-// detector's business, and a pause between two counts as a short one. Pure: one thread, no clock of
-// its own.
+// Finds stalls: members whose trainer makes no progress while others wait, although the process
+// lives. It takes the positions in the sentinels' heartbeats. A member that waits for others is
+// never blamed. The limit is learned: the longest time that any member of the job has needed for
+// the same activity, times a factor, and at least a floor, so that a slow but healthy machine is
+// not evicted. The floor is lower while the job's members are regular, that is, while none has
+// needed long for that activity recently: on a machine that other programs keep busy, some would
+// have. Progress is judged only between heartbeats that arrive; missing heartbeats are judged by
+// the failure detector, and a pause between two counts as a short one. Pure: one thread, no clock
+// of its own.
 
 #include <array>
 #include <optional>
@@ -24,69 +24,70 @@
 namespace mayfly::elastic {
 
 struct StallLimits {
-  /// Standing still for so long is reported; whichever is more.
+  /// A member without progress is reported after report_floor, or report_factor times the longest
+  /// time that the activity has taken, whichever is longer.
   Duration report_floor = milliseconds(700);
-  int report_factor = 4;  ///< times the longest seen
-  /// Standing still for so long is the end.
+  int report_factor = 4;
+  /// It is evicted after evict_floor, or evict_factor times that longest time.
   Duration evict_floor = seconds(5);
   int evict_factor = 20;
-  /// Both floors while nobody has completed such an activity yet, and the end's floor where a slow
-  /// disk may be shared by all: loading, evaluating, checkpoints.
+  /// Both floors until any member has completed the activity. The second is also the evict floor of
+  /// activities that depend on a disk which all may share: loading, evaluating, checkpoints.
   Duration unknown_report_floor = seconds(10);
   Duration patient_evict_floor = seconds(60);
-  /// Both floors, if lower, for an activity over which the job's members have not once taken longer
-  /// for such a time, in which they have completed it so often. Not for storage, and not where
-  /// members wait for others.
+  /// Both floors, if lower, for a regular activity: for the time regular_for, in which members have
+  /// completed it regular_times, it has never taken longer than regular_max. Not for activities
+  /// that depend on storage or on other members.
   Duration regular_max = milliseconds(250);
   Duration regular_for = seconds(120);
   int regular_times = 500;
   Duration regular_report_floor = milliseconds(400);
   Duration regular_evict_floor = seconds(2);
-  /// No one is evicted.
+  /// Stalls are reported, and no member is evicted.
   bool report_only = false;
 
-  /// Sets the end's floor; zero: no one is evicted. Unless that is `only_a_default`, somebody has
-  /// asked for so much patience, and gets it from regular members, too.
+  /// Sets evict_floor; zero = report_only. Unless it is `only_a_default`, a user has asked for this
+  /// time, and regular activities get it, too.
   void evict_after(Duration still, bool only_a_default);
 };
 
-/// A member that stands still.
+/// A member that makes no progress.
 struct Stall {
   MemberId member{};
   WorkerPosition position;
-  Duration still{};               ///< for how long
-  Duration longest{};             ///< that this activity was seen to take; zero = never seen
-  bool evict = false;             ///< beyond the last limit; otherwise it is only reported
-  std::vector<MemberId> waiting;  ///< those that wait meanwhile
+  Duration still{};               ///< time without progress
+  Duration longest{};             ///< longest time that this activity has taken; zero = unknown
+  bool evict = false;             ///< the evict limit has passed; otherwise it is only reported
+  std::vector<MemberId> waiting;  ///< the members that wait meanwhile
 };
 
 class StallWatch {
  public:
-  /// Every limit is positive, and what ends a member is not less than what is reported of it.
+  /// Every limit must be positive, and no evict floor below its report floor.
   explicit StallWatch(StallLimits limits);
 
-  /// A heartbeat told where the member stands. Instants never go back.
+  /// A heartbeat with the member's position arrived. Instants never go back.
   void heard(MemberId member, const WorkerPosition& position, Instant now);
   /// Stops watching; unknown members are ignored.
   void forget(MemberId member);
-  /// A new view: nobody has stood still in it yet.
+  /// A new view: times without progress begin anew.
   void restart();
-  /// Members of `active` that have become a stall since the last call, each reported once and
-  /// evicted at most once per stand-still. While nobody waits, everybody is merely slow or has the
-  /// same trouble, and nobody is evicted. In the order of their ids.
+  /// The stalls among the members `active` since the last call, in the order of their ids. Each is
+  /// reported once and evicted at most once until the member moves. While no member waits, all are
+  /// slow or have the same problem, and none is evicted.
   [[nodiscard]] std::vector<Stall> judge(const std::vector<MemberId>& active);
-  /// All of `active` (two or more) wait in an exchange and have for longer than a stall may last:
-  /// no member is to blame, but the group does not come to life by itself. True once.
+  /// True, once, if all of `active` (two or more) have waited in an exchange for longer than a
+  /// stall may last: no member is to blame, but the group must be formed again.
   [[nodiscard]] bool group_is_stuck(const std::vector<MemberId>& active);
 
-  /// Where the member stands; nothing before its first position.
+  /// The member's last position; nothing before its first one.
   [[nodiscard]] std::optional<WorkerPosition> position(MemberId member) const;
 
  private:
   struct Watched {
     WorkerPosition position;
     Instant seen;      // its last heartbeat
-    Duration still{};  // for how long it has not moved
+    Duration still{};  // time without progress
     bool reported = false;
     bool evicted = false;
   };
@@ -112,7 +113,7 @@ class StallWatch {
   bool stuck_told_ = false;
 };
 
-/// One readable line: which member stands still in what, for how long, and which ones wait.
+/// One readable line: the member, its activity, the time without progress, and the waiting members.
 [[nodiscard]] std::string describe(const Stall& stall);
 /// The same with the rank in `view` and the name of the bucket, if they are known: "rank 1 computes
 /// microbatch 5 of step 100, bucket 2 (layer1.0.conv1) and has not ..."

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which job a coordinator leads, and in which incarnation: the ids that it hands out, what it says
-// of itself to members, and whom it may count as its own. Pure.
+// The job and the incarnation of a coordinator: the ids that it assigns, its Welcome, and which
+// members obey it. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -22,41 +22,44 @@ class Term {
  public:
   explicit Term(const CoordinatorOptions& options);
 
-  /// Goes on with the job of this log, which has one and is of the same step size; before begin().
+  /// Continues the job of this log, which must have one with the same number of microbatches;
+  /// before begin().
   void restore(const LogContents& contents);
-  /// The first thing of a coordinator that is no standby, or was one: names the job, unless it goes
-  /// on with one, and begins the next incarnation.
+  /// To be called first by a coordinator that is no standby, or when a standby takes over: gives
+  /// the job its id, unless it has one, and begins the next incarnation.
   void start(Outbox& outbox);
-  /// Begins a higher incarnation, on record before anybody hears of it: two with the same number
-  /// would be the end of fencing.
+  /// Begins a higher incarnation. It is on record before any member hears of it, because two
+  /// coordinators with the same incarnation could not be told apart by members.
   void begin(Incarnation incarnation, Outbox& outbox);
 
-  /// 0: a standby that has not heard of one.
+  /// 0: a standby that does not know the job yet.
   [[nodiscard]] std::uint64_t job() const { return job_; }
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
-  /// Who accepted that incarnation of that coordinator obeyed us last.
+  /// True if a member that accepted this incarnation of coordinator `author` obeyed this one last.
   [[nodiscard]] bool is_ours(Incarnation accepted, std::uint64_t author) const {
     return accepted == incarnation_ && author == identity_;
   }
-  /// A member that comes back obeys another coordinator, and would not obey us in this incarnation.
+  /// The returning member obeys another coordinator, and would not obey this one in its
+  /// incarnation.
   [[nodiscard]] bool obeys_another(const Hello& hello) const;
   [[nodiscard]] bool is_of_another_job(const Hello& hello) const {
     return job_ != 0 && hello.job != job_;
   }
-  /// For a new worker, and for one that has to say what it does. `underway`: members are at work.
+  /// The Welcome of a new worker. `underway`: members are training.
   [[nodiscard]] Welcome welcome(MemberId member, bool underway) const;
+  /// The Welcome of a returning member, which must answer with Resume.
   [[nodiscard]] Welcome welcome_back(MemberId member) const;
 
-  /// For a new member; never handed out before in this job.
+  /// An id for a new member, never assigned before in this job.
   [[nodiscard]] MemberId new_member_id();
-  /// For the view after `last`.
+  /// The id of the view after `last`.
   [[nodiscard]] ViewId view_id_after(const std::optional<View>& last) const;
 
   /// The first difference between the fingerprints of the job and of a worker that wants to join,
   /// as a text for an operator; nothing if they are equal.
   [[nodiscard]] std::optional<std::string> difference(const Hello& hello) const;
-  /// A member of an earlier incarnation is accepted: its job is ours, and its id is taken. The
-  /// first one that comes to a standby names the job, which goes on record.
+  /// A member of an earlier incarnation is readmitted: its id will not be assigned again. The first
+  /// one that connects to a standby tells it the job, which is recorded.
   void admit_again(const Hello& hello, Outbox& outbox);
 
  private:

@@ -1,17 +1,16 @@
 #pragma once
 
-// The coordinator's durable memory, as bytes: what a coordinator must know to go on with a job
-// after it was killed. Pure: this file makes and reads bytes, elastic/net/view_log_file writes and
-// keeps them.
+// The format of view.log: what a coordinator must know to continue a job after it was killed. Pure:
+// this file makes and reads bytes; elastic/net/view_log_file reads and writes the file. One thread.
 //
 // A log is a header of kViewLogHeaderBytes, then records: length of the payload (u32), checksum
-// (u64, of offset, type and payload), type (u8), payload. Records are only ever added at the end,
-// so a crash can damage nothing but the tail, which replay() drops. Damage that intact records
-// follow is something else: what it hides may be the job itself, so replay() refuses the log.
+// (u64, of offset, type and payload), type (u8), payload. Records are only added at the end, so a
+// crash can damage only the tail, which replay() drops. Damage that is followed by intact records
+// has another cause and may hide the job itself, so replay() refuses such a log.
 //
-// How it stays bounded: only the last view matters, so a log can be replaced by compact() of what
-// replay() finds in it at any time. Do so whenever a log is opened, and while it is written
-// whenever wants_compaction() says so.
+// Only the last view matters, so a log can be replaced at any time by compact() of what replay()
+// finds in it. That keeps it short: compact a log when it is opened, and while it is written
+// whenever wants_compaction() is true.
 
 #include <cstddef>
 #include <cstdint>
@@ -64,17 +63,17 @@ struct JobEnded {
 using LogRecord = std::variant<log_record::JobStarted, log_record::IncarnationStarted,
                                log_record::ViewPublished, log_record::Paused, log_record::JobEnded>;
 
-/// What a log says.
+/// The contents of a log.
 struct LogContents {
   std::uint64_t job = 0;  ///< 0: the log has no complete record; the job has not begun
   std::uint32_t microbatches = 0;
   std::vector<std::pair<std::string, std::string>> fingerprint;
-  Incarnation incarnation{};  ///< the last one that was begun
-  std::optional<View> view;   ///< the last one that was published
+  Incarnation incarnation{};  ///< the last incarnation that began
+  std::optional<View> view;   ///< the last view that was published
   bool is_paused = false;
   std::optional<log_record::JobEnded> ended;
   std::size_t good_bytes = 0;     ///< the file must be truncated to this before more is added
-  std::size_t dropped_bytes = 0;  ///< of a torn or damaged tail, after good_bytes
+  std::size_t dropped_bytes = 0;  ///< size of a truncated or damaged tail after good_bytes
   friend bool operator==(const LogContents&, const LogContents&) = default;
 };
 
@@ -87,17 +86,17 @@ class ViewLog {
   [[nodiscard]] Bytes add(const LogRecord& record);
   /// The length of the file after the last add().
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  /// True if the log is long and mostly holds views that are over.
+  /// True if the log is long and mostly contains views that are over.
   [[nodiscard]] bool wants_compaction() const;
-  /// The file was replaced by a compact() one of this length. The next one is wanted when it is
-  /// long and has doubled.
+  /// The file was replaced by a compact() one of this length. wants_compaction() is true again when
+  /// the log is long and has doubled.
   void compacted(std::size_t bytes);
 
   /// Reads a log. A damaged or incomplete tail is dropped and counted. kCorrupt, with the byte, if
   /// an intact record follows a damaged one or makes no sense; or if the bytes are not a log of
   /// this version.
   [[nodiscard]] static Result<LogContents> replay(ByteSpan file);
-  /// The shortest log that says the same.
+  /// The shortest log with the same contents.
   [[nodiscard]] static Bytes compact(const LogContents& contents);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// The key-value store of one view, for rendezvous (Gloo's store, the NCCL unique id). A get of a
-// key that is not there yet is answered when it is set. Pure; owned by the coordinator.
+// The key-value store of one view, for rendezvous (Gloo's store, the NCCL unique id). A request for
+// a key that is not set yet is answered when it is. Pure; owned by the coordinator; one thread.
 
 #include <cstddef>
 #include <map>
@@ -21,14 +21,16 @@ inline constexpr std::size_t kStoreWaitingBytesMax = 1u << 20;
 
 class ViewStore {
  public:
-  /// Sets a key, replacing its value. Returns those who wait for it, each once per request, in the
-  /// order they asked. False in `accepted` if the store is full; then nothing changed.
+  /// Sets a key, replacing its value. Returns the members that wait for it, each once per request,
+  /// in the order of their requests. `accepted` is false if the store is full; then nothing
+  /// changes.
   [[nodiscard]] std::vector<MemberId> set(const std::string& key, Bytes value, bool& accepted);
   /// The value, or nullptr: then `member` waits for the key.
   [[nodiscard]] const Bytes* get(MemberId member, const std::string& key);
-  /// set() found the store full. True once until clear(): who fills it could fill the records, too.
+  /// To be called when set() found the store full. True once until clear(), so that a member that
+  /// fills the store does not fill the records with notes as well.
   [[nodiscard]] bool is_first_refusal() { return !std::exchange(has_refused_, true); }
-  /// Of the keys that this member waits for.
+  /// Size of the keys that this member waits for, in bytes.
   [[nodiscard]] std::size_t waiting_bytes(MemberId member) const;
   /// Forgets everything, the waiting requests included.
   void clear();
