@@ -19,7 +19,7 @@
 
 namespace mayfly::elastic {
 
-/// For the last messages of a connection to be acknowledged.
+/// How long finish() waits for the last messages of a connection to be acknowledged.
 inline constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 
 class Connection;
@@ -48,19 +48,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   /// Starts reading.
   void start();
-  /// Queues a message. A peer that lets more than kQueueBytesMax pile up is closed.
+  /// Queues a message. If more than kQueueBytesMax are queued, the connection is closed.
   void send(const Message& message);
   /// The same for a message that is encoded already (to_frame).
   void send_frame(Bytes frame);
   /// The peer's machine has acknowledged every byte sent. That says nothing about its processes.
   [[nodiscard]] bool everything_acknowledged();
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
-  /// Sends what is queued, says end of file and waits a moment for the peer to close too, ignoring
-  /// what it still sends: closing at once would reset the connection and could destroy our last
-  /// messages.
+  /// Sends what is queued, then an end of file, and waits up to kFlushTimeout for the peer to close
+  /// too, ignoring what it still sends: closing at once would reset the connection and could
+  /// destroy our last messages.
   void finish();
-  /// Hands the socket over and is over, without telling the owner. Nothing may be on its way to
-  /// or from the peer.
+  /// Ends this object without a call to the owner, and returns the socket. Nothing may be queued or
+  /// on its way to or from the peer.
   [[nodiscard]] UniqueFd release();
   /// Closes now.
   void close(const std::string& detail);

@@ -36,7 +36,7 @@ struct Session {
   MemberPlace place;  // of a client that has sent Hello
 };
 
-/// Hears of the sessions. Called on the io_context's thread.
+/// Callbacks about the sessions. Called on the io_context's thread.
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
@@ -63,11 +63,9 @@ class ControlSessions final : public ConnectionOwner {
 
   /// The unauthenticated connection `id` is a worker, sentinel or operator from now on.
   void admit(std::uint64_t id, SessionStage stage, MemberId member);
-  /// The unauthenticated connection `id` is no session any more: the caller has its socket,
-  /// which does not block.
+  /// The unauthenticated connection `id` is no session any more; returns its non-blocking socket.
   [[nodiscard]] UniqueFd release(std::uint64_t id);
-  /// Says why not, then closes. A worker that will not be taken by anybody else is named in a
-  /// warning.
+  /// Sends the reason, then closes. A worker that is refused finally is named in a warning.
   void refuse(std::uint64_t id, const Refused& refused);
   /// Nothing if the session is gone: its owner is told of that next.
   void send(std::uint64_t id, const Message& message);

@@ -1,8 +1,8 @@
 #pragma once
 
-// A member's search for a coordinator: attempt after attempt, as ReconnectPlan says, on a thread of
-// its own, because a handshake may have to wait and the control thread must not. Private to
-// elastic/net (it shows Asio). Called on the io_context's thread.
+// A member's search for a coordinator: repeated attempts in the order of ReconnectPlan, on a thread
+// of their own, because a handshake may block and the control thread must not. Private to
+// elastic/net (its interface uses Asio). Called on the io_context's thread.
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -21,9 +21,9 @@ namespace mayfly::elastic {
 
 class CoordinatorSearch {
  public:
-  /// What the Hello of the next attempt says.
+  /// Makes the Hello of the next attempt.
   using Introduction = std::function<Hello()>;
-  /// A coordinator answered; the search rests until it is told to begin or to go on.
+  /// A coordinator has answered; the search pauses until begin() or go_on_elsewhere().
   using OnAnswer = std::function<void(std::size_t endpoint, Answer answer)>;
 
   CoordinatorSearch(boost::asio::io_context& io, std::vector<std::string> endpoints, Bytes token,
@@ -33,8 +33,8 @@ class CoordinatorSearch {
 
   /// Begins a search, with the coordinator that was lost. `seed` as in ReconnectPlan.
   void begin(std::size_t lost, std::uint64_t seed);
-  /// The coordinator that answered is of no use: the search goes on with the others, `skip` as in
-  /// NoQuorum.
+  /// The coordinator that answered cannot be used: the search continues with the others, `skip` as
+  /// in NoQuorum.
   void go_on_elsewhere(std::uint32_t skip);
   /// No more attempts.
   void stop();

@@ -26,29 +26,29 @@ struct CoordinatorServerOptions {
   Bytes token;                     ///< the job's secret
   std::string flight_path;         ///< file of the flight recorder; empty = none
   CoordinatorOptions core;
-  /// `core` is not known yet, and comes with CoordinatorServer::begin(). Until then whoever would
-  /// take part is sent away for a while, and the job is "waiting"; not with standbys.
+  /// True: `core` is not known yet, and is given by CoordinatorServer::begin(). Until then workers
+  /// are told to try again later, and the job is "waiting"; not with standbys.
   bool begins_later = false;
-  /// Opened and begun, or going on; the server keeps it locked. Null: nothing is remembered.
+  /// The view log, already begun or continued; the server keeps it locked. Null: no log is kept.
   std::unique_ptr<DurableViewLog> view_log;
 };
 
 class CoordinatorServer;
 
-/// What the rest of the process is told. Called on the server's thread; must not block for long
-/// and must not call back into the server except through its thread-safe functions.
+/// Callbacks to the rest of the process. Called on the server's thread; must not block for long and
+/// must not call the server except through its thread-safe functions.
 class CoordinatorObserver {
  public:
   virtual ~CoordinatorObserver() = default;
-  /// First of all: which server it is. It is there until the last of the calls below has returned,
-  /// also while its owner destroys it.
+  /// The first call. The server is valid until the last of the calls below has returned, also while
+  /// its owner destroys it.
   virtual void on_started(CoordinatorServer& /*server*/) {}
   virtual void on_note(Instant when, const coordinator_effect::Note& note) = 0;
-  /// A coordinator that goes on with a job may repeat a view that the one before it told of.
+  /// A coordinator that continues a job may repeat a view that its predecessor has recorded.
   virtual void on_view(Instant when, const View& view) = 0;
   virtual void on_recovery(const Recovery& recovery) = 0;
   virtual void on_join(const Join& /*join*/) {}
-  /// `happened`: when the member had to tell it, by this server's clock.
+  /// `happened`: when the reported event occurred, by this server's clock.
   virtual void on_report(MemberId member, ByteSpan payload, Instant happened) = 0;
   /// Commands other than drain, pause, resume and stop (status, scale, ...).
   virtual CommandReply on_command(const Command& command) = 0;
@@ -56,12 +56,12 @@ class CoordinatorObserver {
   /// Welcome on this socket, which does not block. The observer serves it on another thread.
   virtual void on_transfer(UniqueFd /*socket*/, std::string /*host*/) {}
   virtual void on_ended(Outcome outcome, const std::string& detail) = 0;
-  /// The members, those that are to leave, or what the job does may have changed: status() knows
-  /// already. Steps, speeds and silences are no news.
+  /// The members, the members that are to leave, or the job's phase may have changed; status() is
+  /// up to date. Not called for steps, speeds and silences.
   virtual void on_news() {}
 };
 
-/// A consistent copy of what the coordinator knows.
+/// A consistent copy of the coordinator's state.
 struct JobStatus {
   JobPhase phase = JobPhase::kWaiting;
   Step committed{};
@@ -79,8 +79,8 @@ class CoordinatorServer {
   [[nodiscard]] virtual std::string endpoint() const = 0;
 
   // Any thread:
-  /// Once, of a server that begins later: takes workers in from now on, with the options that are
-  /// returned on the server's thread. Nothing happens if the job was stopped meanwhile.
+  /// To be called once, if begins_later: admits workers from now on. `core` is called on the
+  /// server's thread and returns the options. No effect if the job was stopped meanwhile.
   virtual void begin(std::function<CoordinatorOptions()> core) = 0;
   virtual void drain(MemberId member, std::string reason) = 0;
   virtual void pause(bool paused) = 0;

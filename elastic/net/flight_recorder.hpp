@@ -19,28 +19,29 @@ namespace mayfly::elastic {
 
 class FlightRecorder {
  public:
-  /// Writes to `path` when there is a reason; empty = never. Nothing is opened before.
+  /// Writes to `path` when there is a reason (above); empty = never. The file is not opened before.
   explicit FlightRecorder(std::string path);
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
   // One thread:
-  /// What a machine is about to be told.
+  /// An event that a state machine is about to get.
   void heard(Instant now, const CoordinatorEvent& event);
   void heard(Instant now, const MemberEvent& event);
-  /// What it decided.
+  /// The effects that it returned.
   void decided(Instant now, const std::vector<CoordinatorEffect>& effects);
   void decided(Instant now, const std::vector<MemberEffect>& effects);
-  /// Appends what was recorded since the last time, if there was a reason to since then. Apart from
-  /// decided(), so that no member waits for a disk. A file that has grown large begins anew.
+  /// If there has been a reason since the last call, appends the lines recorded since then.
+  /// Separate from decided(), so that no member waits for a disk. A file that has grown large
+  /// begins anew.
   void write_if_asked();
 
   /// Lines in memory, the oldest first. Same thread.
   [[nodiscard]] std::vector<std::string> lines() const;
 
   /// From now on the last lines of every recorder of this process are written when it gets SIGSEGV,
-  /// SIGBUS, SIGILL, SIGFPE or SIGABRT, before it dies of it. Once, early.
+  /// SIGBUS, SIGILL, SIGFPE or SIGABRT, before it dies. To be called once, early.
   static void write_on_fatal_signals();
 
  private:

@@ -25,8 +25,9 @@ inline constexpr std::size_t kUnauthenticatedFrameBytesMax = 64u << 10;
 /// Receives one message and not a byte more. kPeerLost, kDeadline, kCorrupt.
 [[nodiscard]] Result<Message> receive_message(int fd, Instant deadline);
 
-/// Cuts a stream of bytes into messages. Memory is bounded by the present frame limit plus one
-/// read. Use: read into space(), tell filled(), then call next() until it has nothing.
+/// Splits a stream of bytes into messages. Memory is bounded by the present frame limit plus one
+/// read. To use it, read into space(), call filled(), then call next() until it returns nothing.
+/// One thread.
 class FrameReader {
  public:
   explicit FrameReader(std::size_t frame_bytes_max) : frame_bytes_max_(frame_bytes_max) {}
@@ -39,7 +40,7 @@ class FrameReader {
   /// `count` bytes were read into space().
   void filled(std::size_t count);
   /// The next complete message; nothing if more bytes are needed; kCorrupt if the frame is empty,
-  /// too long or not a message. After an error the stream has lost its place: close it.
+  /// too long or not a message. After an error the position in the stream is lost: close it.
   [[nodiscard]] Result<std::optional<Message>> next();
 
  private:

@@ -1,8 +1,9 @@
 #pragma once
 
 // The first messages on a control connection: the coordinator sends Challenge, the client answers
-// Hello with a proof of the job token, and the coordinator answers Welcome or Refused. And what
-// processes use that to reach a coordinator: new workers, members, sentinels, commands.
+// with Hello, which proves that it knows the job token, and the coordinator answers with Welcome or
+// Refused. All clients of a coordinator use these functions: new workers, members, sentinels and
+// commands. Any thread; they block until their deadline.
 
 #include <functional>
 #include <optional>
@@ -18,8 +19,8 @@
 
 namespace mayfly::elastic {
 
-/// For connecting and the handshake where there are several coordinators to ask: one that does not
-/// answer is not waited for. One that answers at all does so in a millisecond.
+/// Limit on connecting and the handshake where several coordinators can be asked, so that one that
+/// does not answer delays little. A coordinator that works answers within a millisecond.
 inline constexpr Duration kAttemptTimeout = seconds(1);
 
 /// A coordinator's answer to Hello.
@@ -50,10 +51,11 @@ struct FirstSession {
   OpenSession session;
 };
 
-/// How a new worker finds a coordinator that takes it in: asks one after the other, round and round
+/// Finds a coordinator that admits a new worker: asks one endpoint after the other, repeatedly
 /// until the deadline, while none listens or those that do are not in charge. Sleeps in between.
-/// kRefused with the reason if one refuses for good; otherwise the failure of the last attempt.
-/// kAborted soon after `is_called_off` says so, which is asked after each attempt that fails.
+/// kRefused with the reason if a coordinator refuses finally; otherwise the error of the last
+/// attempt. kAborted soon after `is_called_off` returns true, which is called after each attempt
+/// that fails.
 [[nodiscard]] Result<FirstSession> open_first_session(
     const std::vector<std::string>& endpoints, ByteSpan token, const Hello& hello, Instant deadline,
     const std::function<bool()>& is_called_off = {});

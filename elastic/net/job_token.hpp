@@ -5,7 +5,7 @@
 // challenge.
 //
 // A token also says whether the job's connections are encrypted: then its text begins with "tls-"
-// and it has one byte more in memory. So no owner of the token can be made to use plain
+// and it has one byte more in memory. So nobody can make an owner of the token use unencrypted
 // connections.
 
 #include <string>
@@ -20,20 +20,21 @@ inline constexpr std::size_t kTokenBytes = 32;
 inline constexpr std::size_t kNonceBytes = 32;
 inline constexpr std::size_t kProofBytes = 32;
 
-/// kTokenBytes bytes from the kernel's random source, and the mark if connections are encrypted.
+/// kTokenBytes bytes from the kernel's random source, and one byte more if connections are
+/// encrypted.
 [[nodiscard]] Bytes make_token(bool is_encrypted = false);
 /// Whether the owners of this token encrypt their connections.
 [[nodiscard]] bool is_encrypted(ByteSpan token);
-/// The key for TLS that follows from a token (HMAC-SHA256): not the one that proofs are made with.
+/// The pre-shared key for TLS, derived from a token (HMAC-SHA256). Proofs use another key.
 [[nodiscard]] Bytes tls_key(ByteSpan token);
-/// What stands in a token file, without the end of the line.
+/// The text of a token file, without the end of the line.
 [[nodiscard]] std::string token_to_text(ByteSpan token);
 /// kNonceBytes bytes from the kernel's random source.
 [[nodiscard]] Bytes make_nonce();
 
 /// Reads a token written by write_token_file. kCorrupt if the file is not one (64 hexadecimal
-/// digits, after "tls-" or nothing), kInvalidInput if it is ours and its group or others may do
-/// anything with it.
+/// digits, perhaps after "tls-"), kInvalidInput if this user owns it and its mode lets the group or
+/// others read, write or execute it.
 [[nodiscard]] Result<Bytes> read_token_file(const std::string& path);
 /// Writes the token as text that only the owner may read, replacing `path` atomically.
 [[nodiscard]] Result<void> write_token_file(const std::string& path, ByteSpan token);
@@ -42,10 +43,11 @@ inline constexpr std::size_t kProofBytes = 32;
 /// session or for more rights.
 [[nodiscard]] Bytes make_proof(ByteSpan token, ByteSpan challenge_nonce, ByteSpan own_nonce,
                                Role role);
-/// Lets OpenSSL do now, before a fork, what it does once in a process that makes proofs: read its
-/// configuration file, find its algorithms. The child then shares all that and opens no file.
+/// Makes OpenSSL do now, before a fork, what it does once in a process that makes proofs: read its
+/// configuration file and find its algorithms. The child then opens no file for that.
 void prepare_proofs();
-/// True if `hello` answers the challenge with the right token. Constant time in the proof.
+/// True if `hello` answers the challenge with the right token. The time does not depend on the
+/// proof.
 [[nodiscard]] bool proof_holds(ByteSpan token, ByteSpan challenge_nonce, const Hello& hello);
 
 }  // namespace mayfly::elastic

@@ -3,9 +3,9 @@
 // A worker's control connection: drives elastic::Member on a thread of its own ("control"), which
 // does nothing else, so that an abort is never late because the trainer is busy.
 //
-// A coordinator that goes away is looked for, first at its own address, then along the list, while
-// the trainer goes on; the trainer does not notice. Reports are kept until a coordinator says that
-// it has taken them.
+// If the coordinator is lost, the client tries its address again and then the others of the list,
+// while the trainer continues without noticing. Reports are kept until a coordinator has
+// acknowledged them.
 
 #include <cstdint>
 #include <functional>
@@ -38,13 +38,13 @@ struct MemberClientOptions {
   std::string server;      ///< the provider's name for what we run on; empty = unknown
   std::string flight_dir;  ///< folder for the flight recorder's file; empty = none
   std::vector<std::pair<std::string, std::string>> fingerprint;
-  /// What was left of the last member of this process, if it is to join again as that one.
+  /// The last member of this process, if it is to join again under that id.
   std::optional<Former> former = {};
-  /// What earlier members of this process have reported and no coordinator has taken: sent before
-  /// anything else, and the place of this one's reports. Must outlive the client; null = a new one.
+  /// The queue of this client's reports. It may contain reports of earlier members of this process,
+  /// which are sent first. Must outlive the client; null = a new queue.
   ReportQueue* reports = nullptr;
-  /// Asked now and then while no coordinator is there yet: whether to look no longer, which is
-  /// kAborted. Empty = it never is.
+  /// Called now and then while no coordinator has answered yet: true ends the search with kAborted.
+  /// Empty = never.
   std::function<bool()> gives_up = {};
 };
 
@@ -56,7 +56,8 @@ class MemberHandler {
   virtual void abort_group(ViewId view) = 0;
   virtual void ask_for_boundary(const member_effect::AskForBoundary& ask) = 0;
   virtual void leave(const member_effect::Leave& leave) = 0;
-  /// A coordinator is there again after one was lost. So many reports did not fit meanwhile.
+  /// A coordinator was found again. The argument is the number of reports that were dropped
+  /// meanwhile because the queue was full.
   virtual void coordinator_returned(std::uint64_t /*reports_dropped*/) {}
 };
 
@@ -67,10 +68,10 @@ class MemberClient {
   virtual ~MemberClient() = default;
 
   [[nodiscard]] virtual MemberId id() const = 0;
-  /// Whether the job was under way when it took this member: it will be given the others' state.
+  /// True if members were training when this one was admitted: it will receive their state.
   [[nodiscard]] virtual bool joins_late() const = 0;
-  /// Lets the machine act: from now on `handler`, which must outlive the client, is told its
-  /// effects. Once. (Heartbeats are sent from the moment of connecting.)
+  /// From now on the machine's effects are passed to `handler`, which must outlive the client. To
+  /// be called once. (Heartbeats are sent as soon as there is a connection.)
   virtual void start(MemberHandler& handler) = 0;
 
   // Any thread:
@@ -79,27 +80,27 @@ class MemberClient {
   virtual void send_progress(const Progress& progress) = 0;
   virtual void send_report(Bytes payload, Instant happened) = 0;
   void send_report(Bytes payload) { send_report(std::move(payload), monotonic_now()); }
-  /// How many connections to a coordinator there were so far. What was taken on an earlier one may
-  /// be lost with that coordinator's machine.
+  /// The number of connections to coordinators so far. Reports that were acknowledged on an earlier
+  /// one may be lost with that coordinator's machine.
   [[nodiscard]] virtual std::uint64_t connections() const { return 1; }
   /// The newest view that this member was told to run; 0 before the first.
   [[nodiscard]] virtual ViewId view() const { return ViewId{}; }
   /// The coordinator's key-value store of a view. store_get waits until a member sets the key; not
-  /// on the control thread. kPeerLost when the client goes, kAborted once the view is over,
-  /// kDeadline. Both outlast a coordinator that goes away, and reach the next one after all reports
-  /// that were sent before them.
+  /// on the control thread. kPeerLost when the client ends, kAborted once the view is over,
+  /// kDeadline. If the coordinator is lost, requests are repeated to the next one, after all
+  /// reports that were sent before them.
   virtual Result<void> store_set(ViewId view, const std::string& key, ByteSpan value) = 0;
   virtual Result<Bytes> store_get(ViewId view, const std::string& key, Instant deadline) = 0;
 };
 
-/// Connects to the first of the list that takes us in (retrying until the deadline while there is
-/// none) and authenticates. kRefused carries the coordinator's reason: wrong token, another model,
-/// full.
+/// Connects to the first coordinator of the list that admits this worker (trying again until the
+/// deadline while there is none) and authenticates. kRefused with the coordinator's reason: wrong
+/// token, another model, no free place.
 [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect_member(
     const MemberClientOptions& options, Instant deadline);
 
-/// Waits until a coordinator has taken every report that this thread has sent before. Errors as of
-/// store_get(); what was not taken in time is kept and sent later all the same.
+/// Waits until a coordinator has acknowledged every report that this thread has sent before. Errors
+/// as of store_get(); reports that were not acknowledged in time are still sent later.
 Result<void> wait_for_reports(MemberClient& client, ViewId view, Instant deadline);
 
 }  // namespace mayfly::elastic

@@ -1,7 +1,7 @@
 #pragma once
 
-// On which host a member is, as far as the coordinator can tell, and whether the members of other
-// hosts could reach it. Pure.
+// The host of a member, as far as the coordinator can tell, and whether members of other hosts can
+// reach it. Any thread; pure, except for host_of_peer().
 
 #include <optional>
 #include <string>
@@ -19,15 +19,17 @@ struct MemberPlace {
 /// machine on every machine.
 [[nodiscard]] bool means_own_host(const std::string& address);
 
-/// Why `newcomer` and the others could never exchange anything, and what to do: one of them listens
-/// on a loopback address, and another one is on another host.
+/// Why `newcomer` and the others could never exchange data, and what to do about it; nothing if
+/// they can. The reason is that one of them listens on a loopback address, and another is on
+/// another host.
 [[nodiscard]] std::optional<std::string> reason_out_of_reach(
     const MemberPlace& newcomer, const std::vector<MemberPlace>& members);
 
-/// Of the other end of a connected socket: its address, or "this host" if that is ours.
+/// The address of the other end of a connected socket, or "this host" if it is one of this host's.
 [[nodiscard]] std::string host_of_peer(int fd);
 
-/// A host's name as its process gave it, without what has no place in a line of text.
+/// A host's name as its process reported it, without characters that do not belong in a line of
+/// text.
 [[nodiscard]] std::string printable(const std::string& name);
 
 }  // namespace mayfly::elastic

@@ -1,7 +1,7 @@
 #pragma once
 
-// The values of a coordinator's key-value store that threads of a member wait for. Shared between
-// them and the control thread.
+// The values of the coordinator's key-value store that threads of a member wait for. Shared between
+// these threads and the control thread.
 
 #include <condition_variable>
 #include <map>
@@ -33,7 +33,7 @@ class PendingGets {
   void end_views_up_to(ViewId view);
   /// The member is gone.
   void end();
-  /// What a coordinator must be asked for again that does not know of it.
+  /// The requests without an answer, which a new coordinator must be sent again.
   [[nodiscard]] std::vector<StoreGet> unanswered() const;
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
 
-// Where a worker writes what it does, for its sentinel to read from outside. Lives in the page that
-// the two processes share, so it holds atomics only. Writing costs two relaxed stores and an
-// addition; what is read is a diagnosis, and may mix two neighbouring moments.
+// A worker writes its position here, and its sentinel reads it from outside. It lies in memory that
+// the two processes share, so it contains only atomics. A write costs two relaxed stores and an
+// addition. A reader may see parts of two consecutive positions, which is enough for a diagnosis.
 
 #include <array>
 #include <atomic>
@@ -14,17 +14,17 @@ namespace mayfly::elastic {
 
 class ProgressBoard {
  public:
-  /// The trainer turns to something else. Trainer thread.
+  /// The trainer begins another activity. Trainer thread.
   void enter(Activity activity, Step step, std::uint32_t bucket = kNoPart);
-  /// Compute thread `thread` turns to this microbatch: kLoad, kCompute or kEvaluate. That thread.
+  /// Compute thread `thread` begins this microbatch: kLoad, kCompute or kEvaluate. That thread.
   void compute(std::uint32_t thread, Activity activity, std::uint32_t microbatch);
-  /// It has this bucket's gradients of its microbatch. That thread.
+  /// The thread has this bucket's gradients of its microbatch. That thread.
   void passed(std::uint32_t thread, std::uint32_t bucket);
-  /// It has nothing to do. That thread.
+  /// The thread has nothing to do. That thread.
   void rest(std::uint32_t thread);
 
-  /// Where the worker stands: if the trainer waits for its compute threads, where the one stands
-  /// that has not moved for the longest. Any thread or process.
+  /// The worker's position. If the trainer waits for its compute threads, it is the position of the
+  /// thread that has made no progress for the longest time. Any thread or process.
   [[nodiscard]] WorkerPosition position() const;
 
  private:

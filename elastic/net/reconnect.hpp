@@ -1,7 +1,7 @@
 #pragma once
 
-// What a member does while it has no coordinator: where and when it looks for one (ReconnectPlan,
-// pure), and which reports it keeps until then (ReportQueue).
+// For a member without a coordinator: the order and times of its attempts to find one
+// (ReconnectPlan, pure), and the reports that it keeps meanwhile (ReportQueue). One thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@ struct ReconnectOptions {
   Duration longest_delay = milliseconds(500);   ///< ... to this
 };
 
-/// One search. The coordinator that was lost comes first: if it is only restarted, nothing has to
-/// change hands. Then the whole list, round and round.
+/// One search. The coordinator that was lost is tried first, because it may only be restarted. Then
+/// the whole list, repeatedly.
 class ReconnectPlan {
  public:
   struct Attempt {
@@ -34,9 +34,9 @@ class ReconnectPlan {
 
   /// The next attempt.
   [[nodiscard]] Attempt next(Instant now);
-  /// The one that was tried last knows that it is not in charge: it is not tried first any more.
-  /// The next one is further on in the list by `skip` places more (see NoQuorum), but not that one
-  /// itself.
+  /// The coordinator that was tried last is not in charge: the lost one is not tried first any
+  /// more, and the next attempt goes to another one, `skip` places further on in the list (see
+  /// NoQuorum).
   void try_elsewhere(std::uint32_t skip);
 
  private:
@@ -50,11 +50,10 @@ class ReconnectPlan {
   RandomStream random_;
 };
 
-/// Reports of a member that the coordinator has not yet said it took. A coordinator may die with
-/// what it was sent, so a report is kept until then and sent again to the next
-/// coordinator; the receiver drops what it already has. A worker that is evicted and joins again
-/// keeps its queue, too: the job goes on from steps that perhaps only it has reported. One thread
-/// at a time.
+/// Reports of a member that no coordinator has acknowledged (ReportsTaken). A coordinator may die
+/// before it has recorded them, so they are kept and sent again to the next one, which drops those
+/// that it already has. A worker that is evicted and joins again keeps its queue, too: the job may
+/// continue from steps that only this worker has reported. One thread at a time.
 class ReportQueue {
  public:
   // A step's record has some 150 bytes, so this is an hour of steps of 30 ms.
@@ -63,9 +62,9 @@ class ReportQueue {
   /// Keeps at most `bytes_max` bytes of payload: beyond that the oldest are dropped and counted.
   explicit ReportQueue(std::size_t bytes_max = kBytesMax) : bytes_max_(bytes_max) {}
 
-  /// What comes now is of this job (0 = not known); reports of another one are dropped.
+  /// Further reports are of this job (0 = unknown); kept reports of another job are dropped.
   void begin_job(std::uint64_t job);
-  /// As after a wrong result: what it says of its steps must not be told.
+  /// Drops all reports, for example after a wrong result, because they must not be recorded.
   void clear();
   void add(Bytes payload, Instant happened);
   /// A new connection begins; all() must be sent on it again, in order.

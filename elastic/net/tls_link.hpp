@@ -18,14 +18,14 @@
 
 namespace mayfly::elastic {
 
-/// How one encrypted connection fares. Any thread.
+/// The status of one encrypted connection. Any thread.
 class TlsLink {
  public:
   virtual ~TlsLink() = default;
   /// Waits until both sides have proved that they know the token. kRefused if they do not have the
   /// same one, kCorrupt if a client speaks no TLS, kPeerLost, kDeadline.
   [[nodiscard]] virtual Result<void> wait_until_open(Instant deadline) const = 0;
-  /// What was wrong with the connection, or nothing. An end of file is not.
+  /// The error that ended the connection; empty if there was none. An end of file is no error.
   [[nodiscard]] virtual std::string failure() const = 0;
   /// The peer's machine has acknowledged all of the first `bytes` bytes that were written.
   [[nodiscard]] virtual bool has_acknowledged(std::uint64_t bytes) const = 0;
@@ -42,8 +42,8 @@ struct SecureSocket {
 /// Encrypts a connected socket as the side that connected, or as the side that accepted. Returns at
 /// once; what is written before the handshake is over is sent after it.
 [[nodiscard]] SecureSocket secure_client(UniqueFd socket, ByteSpan token);
-/// `farewell`: sent in plain text to a peer that says nothing at all for kSilenceMax, which does
-/// not know that it should speak TLS; then the connection is closed.
+/// `farewell`: sent in plain text to a peer that sends nothing for kSilenceMax, because such a peer
+/// does not know that it must use TLS; then the connection is closed.
 [[nodiscard]] SecureSocket secure_server(UniqueFd socket, ByteSpan token, Bytes farewell = {});
 
 inline constexpr Duration kSilenceMax = seconds(2);

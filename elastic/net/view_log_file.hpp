@@ -1,17 +1,16 @@
 #pragma once
 
-// The coordinator's view log on disk: a file that knows nothing of what its bytes mean, and the
-// log in it.
+// The coordinator's view log on disk: ViewLogFile is the file of bytes, DurableViewLog the log of
+// records in it.
 //
-// What it promises: append() hands the record to the kernel before it returns, so a coordinator
-// that is killed, however, loses no record that it acted upon. fdatasync runs behind on a thread of
-// its own, unless a record must be durable, so a machine that loses power may lose the records of
-// the last moments; members that still live report what they know, which makes that good
-// (docs/failure_model.md). A crash in the middle of append() leaves a torn last record; the reader
-// cuts it off. rewrite() replaces the file as a whole or not at all.
+// Guarantees: append() passes the record to the kernel before it returns, so a coordinator that is
+// killed loses no record that it acted upon. fdatasync is called later on a thread of its own,
+// unless a record must be durable, so a machine that loses power may lose the newest records;
+// members that are alive report what they know instead (docs/failover.md). A crash in append()
+// leaves a truncated last record, which the reader drops. rewrite() replaces the whole file or
+// nothing.
 //
-// It has one writer, which holds the lock of the run directory (base/lock_file) for as long as that
-// lives.
+// The file has one writer, which holds the lock of the run directory (base/lock_file) meanwhile.
 
 #include <condition_variable>
 #include <memory>
@@ -47,8 +46,8 @@ class ViewLogFile {
 
   /// Replaces all of it, synced before it returns. On failure the old content stays.
   [[nodiscard]] Result<void> rewrite(ByteSpan content);
-  /// Adds one record; with `durable` it is on the disk when this returns. A full or broken disk is
-  /// said once on the log and the record is given up as a whole; then false.
+  /// Adds one record; with `durable` it is on the disk when this returns. If the disk is full or
+  /// broken, returns false and leaves the record out; that is logged once.
   bool append(ByteSpan record, bool durable = false);
 
  private:
@@ -83,7 +82,7 @@ class DurableViewLog {
   /// What was found.
   [[nodiscard]] const LogContents& contents() const { return contents_; }
 
-  /// The log goes on behind what was found, shortened to what still matters.
+  /// Continues the log after its compacted contents.
   [[nodiscard]] Result<void> go_on() { return restart(ViewLog::compact(contents_)); }
   /// The log begins anew, for another job.
   [[nodiscard]] Result<void> begin() {
@@ -91,8 +90,8 @@ class DurableViewLog {
     return restart({});
   }
 
-  /// Adds a record and, if that is due, shortens the log. A full disk is said once and the record
-  /// left out; then false. Those that come later are kept if they fit.
+  /// Adds a record and, if that is due, compacts the log. If the disk is full, returns false and
+  /// leaves the record out; that is logged once. Later records are kept if they fit.
   [[nodiscard]] bool append(const LogRecord& record, bool durable);
 
  private:
