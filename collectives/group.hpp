@@ -44,9 +44,9 @@ struct GroupSpec {
   RendezvousStore* store = nullptr;
 };
 
-/// A started operation. Its buffers are leased to the group until wait() returns anything but
+/// A started operation. Its buffers belong to the group until wait() returns anything but
 /// kDeadline, or until the Work is destroyed (which waits for the operation to finish or be
-/// aborted); after that the group never touches them again.
+/// aborted); after that the group never touches them again. One thread at a time.
 class Work {
  public:
   virtual ~Work() = default;
@@ -75,9 +75,9 @@ class Group {
   /// the same bits for every group size, float sums are not.
   virtual std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
                                            ReduceOp op) = 0;
-  /// all_reduce() and wait() in one, for callers with nothing to do meanwhile: where the transport
-  /// can, the calling thread does it all. If the deadline passes the group is aborted, since the
-  /// buffer could not be given back otherwise.
+  /// all_reduce() and wait() in one call, for callers with nothing else to do: if the transport
+  /// can, the calling thread carries out the operation. If the deadline passes the group is
+  /// aborted, because the buffer could not be given back otherwise.
   virtual Result<void> all_reduce_blocking(void* data, std::size_t count, DataType type,
                                            ReduceOp op, Instant deadline) {
     return wait_or_abort(*all_reduce(data, count, type, op), deadline);
@@ -95,15 +95,16 @@ class Group {
   virtual std::unique_ptr<Work> broadcast(std::span<std::byte> data, Rank root) = 0;
   /// Concatenates all members' equally long `mine` by rank into `all` (size() times as long).
   virtual std::unique_ptr<Work> all_gather(ByteSpan mine, std::span<std::byte> all) = 0;
+  /// Completes when every member has started it.
   virtual std::unique_ptr<Work> barrier() = 0;
 
-  /// The part of this group whose operations work in the memory of the members' GPUs, with an order
-  /// of its own; it lives as long as the group. Null: the group has none.
+  /// The part of this group whose operations work in the memory of the members' GPUs; its
+  /// operations have an order of their own. Valid as long as the group. Null: the group has none.
   [[nodiscard]] virtual DeviceGroup* on_device() { return nullptr; }
 
-  /// How long operations of this group have stood still so far because nothing came from other
-  /// members or could be sent to them, the present one included; nothing where the transport does
-  /// not measure it. The thread that starts operations.
+  /// The total time for which operations of this group, the present one included, have waited
+  /// because no data came from other members or could be sent to them; nothing if the transport
+  /// does not measure it. To be called by the thread that starts operations.
   [[nodiscard]] virtual std::optional<Duration> time_waited() const { return std::nullopt; }
 
   /// Makes every operation in flight, and every later one, fail with kAborted as soon as possible
@@ -111,17 +112,17 @@ class Group {
   virtual void abort() noexcept = 0;
 };
 
-/// Forms groups; one per process. Owns what outlives a view: listening socket, threads, devices.
+/// Forms groups; one per process. Owns what outlives a view: listening sockets, threads, devices.
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  /// What to publish so that others can reach us.
+  /// The address that other members need to reach this one, for Peer::address.
   [[nodiscard]] virtual std::string address() const = 0;
-  /// Blocks until every peer has formed the same view or fails: kPeerLost, kUnreachable or
-  /// kDeadline (with culprit); kAborted; kRefused or kCorrupt if somebody else answers at a peer's
-  /// address, or a peer has another view; kInvalidInput for a wrong `spec`; kIo. One call at a
-  /// time; the previous group must have been destroyed.
+  /// Blocks until every peer has formed the same view, or fails: kPeerLost, kUnreachable or
+  /// kDeadline (with culprit); kAborted; kRefused or kCorrupt if another program answers at a
+  /// peer's address, or a peer has another view; kInvalidInput for a wrong `spec`; kIo. One call at
+  /// a time; the previous group must have been destroyed.
   [[nodiscard]] virtual Result<std::unique_ptr<Group>> form(const GroupSpec& spec,
                                                             Instant deadline) = 0;
   /// Makes form() of this and every older view fail with kAborted, whether it runs now or is called
@@ -129,23 +130,23 @@ class Transport {
   virtual void give_up_on(ViewId view) noexcept = 0;
 };
 
-// What a Group whose data lies in device memory offers beyond the port. CUDA's types stay in the
+// Additional functions of a Group whose data is in device memory. CUDA's types are used only in
 // .cpp files: a stream is passed as the pointer that cudaStream_t is.
 
 /// A cudaStream_t of the group's device (null: the legacy default stream).
 using DeviceStream = void*;
-/// A cudaEvent_t, as an adapter sees fit. Null: none.
+/// A cudaEvent_t; only adapters interpret it. Null: none.
 using DeviceEvent = void*;
 
 /// A group whose buffers are device memory: `data`, `mine` and `all` of every operation are device
 /// pointers. all_gather's `mine` is either apart from `all` or in its own place inside of it.
 class DeviceGroup : public Group {
  public:
-  /// The next operation that is started reads its buffers only after everything that `stream` was
-  /// given before this call has happened. Several calls before one operation add up. Without this
-  /// call an operation starts at once, so its buffers must have been filled before. The thread that
-  /// starts operations; does not wait. `stream` must not be capturing a graph. kIo if the device
-  /// refuses.
+  /// The next operation reads its buffers only after all work that was submitted to `stream` before
+  /// this call is complete. Several calls before one operation add up. Without this call an
+  /// operation starts at once, so its buffers must have been filled before. Does not wait; to be
+  /// called by the thread that starts operations. `stream` must not be capturing a graph. kIo if
+  /// the device refuses.
   virtual Result<void> follow(DeviceStream stream) = 0;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// How the operations of a group are carried out, where Mayfly's own queue runs them
-// (collectives/queued_group): over TCP and shared memory, Gloo or MPI. Each of these is a
-// GroupEngine; what they have in common is here.
+// The port of an engine, which carries out the operations of a group: over TCP and shared memory,
+// Gloo or MPI. collectives/queued_group makes a Group of an engine. Functions that several engines
+// need are here, too.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace mayfly::collectives {
 
-/// Is sent ahead of every operation's data, so that members that do not run the same operation
-/// notice it before they mix up their numbers.
+/// Sent before every operation's data, so that members that do not run the same operation detect it
+/// before they combine their data.
 struct OperationHeader {
   std::uint64_t sequence = 0;  ///< number of the operation in its group
   std::uint64_t shape = 0;     ///< hash of kind, type and size
@@ -81,18 +81,18 @@ class GroupEngine {
  public:
   virtual ~GroupEngine() = default;
 
-  /// advance() works on `operation` from now on; the one before is complete. It stays where it is
-  /// until then.
+  /// From now on advance() works on `operation`, which must stay valid until it is complete. The
+  /// previous operation must be complete.
   virtual void begin(const Operation& operation) = 0;
   /// Works until the operation is complete (true), or until `until` has passed: then false, and
-  /// advance() may be called again. Fails with kPeerLost (naming the member where it is known),
+  /// advance() may be called again. Fails with kPeerLost (naming the member if it is known),
   /// kUnreachable (a member's host does not answer), kCorrupt (a member runs another operation),
-  /// kAborted, or kDeadline if it cannot be continued after `until`. After a failure the engine can
-  /// only be destroyed; the operation's memory holds garbage and is not touched any more. It is
-  /// never touched between calls.
+  /// kAborted, or kDeadline if the operation cannot be continued after `until`. After a failure the
+  /// engine can only be destroyed, and the operation's memory contains garbage. That memory is
+  /// accessed only during calls.
   [[nodiscard]] virtual Result<bool> advance(std::optional<Instant> until) = 0;
-  /// Whether a thread that wants to stop waiting at `until` may call advance(): it returns by then,
-  /// and the operation can be continued.
+  /// True if advance() returns by `until` and the operation can then be continued, so that a thread
+  /// that must not wait longer may call it.
   [[nodiscard]] virtual bool returns_by(std::optional<Instant> until) const = 0;
   /// Makes advance() return kAborted, now and in future. Any thread, never blocks.
   virtual void abort() noexcept = 0;
@@ -102,17 +102,17 @@ class GroupEngine {
 
   /// Whether settle() is to be called from time to time in the milliseconds after an operation.
   [[nodiscard]] virtual bool settles() const { return false; }
-  /// Does what is left of operations that are complete here and that other members may wait for.
-  /// Microseconds.
+  /// Finishes sending for operations that are complete on this member, because other members may
+  /// wait for it. Takes microseconds.
   virtual void settle() {}
 };
 
-/// How late this member is now. Any thread, must not block.
+/// The delay of this member's operations now. Any thread, must not block.
 using DelaySource = std::function<Duration()>;
 
-/// An engine whose member is late: every operation begins so much later than it could, as if what
-/// this member sends first took so long to arrive. For experiments with stragglers; changes no
-/// bits. `delay` is asked when an operation begins.
+/// An engine that delays every operation by `delay`, which is called when the operation begins, as
+/// if the first data of this member took so long to arrive. For experiments with stragglers;
+/// changes no bits.
 [[nodiscard]] std::unique_ptr<GroupEngine> make_delayed_engine(std::unique_ptr<GroupEngine> engine,
                                                                DelaySource delay);
 

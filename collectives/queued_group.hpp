@@ -1,9 +1,9 @@
 #pragma once
 
-// A Group over any GroupEngine: numbers the operations and runs them one after the other, on
-// whichever thread is at hand. A thread that waits for an operation which no thread has begun runs
-// it itself, which saves two switches of threads; the others are run by the group's own thread. And
-// what all transports share when they form a group.
+// A Group over any GroupEngine: numbers the operations and runs them one after the other. A thread
+// that waits for an operation which has not begun runs it itself, which saves two thread switches;
+// the group's own thread runs the others. Functions that all transports need to form a group are
+// here, too.
 
 #include <algorithm>
 #include <functional>
@@ -26,15 +26,15 @@ namespace mayfly::collectives {
                                                        std::unique_ptr<GroupEngine> engine);
 
 /// Runs a barrier on a new engine. When it succeeds every member of the view has formed its engine.
-/// Returns the sum of all members' votes, for what they must agree on before they continue. Fails
-/// as GroupEngine::advance(), or with kDeadline.
+/// Returns the sum of all members' votes, by which they can agree on a setting before they
+/// continue. Fails like GroupEngine::advance(), or with kDeadline.
 [[nodiscard]] Result<std::int32_t> run_first_barrier(GroupEngine& engine, std::int32_t vote,
                                                      Instant deadline);
 
 /// kInvalidInput for what no transport can form: no peers, or a rank outside of them.
 [[nodiscard]] Result<void> check_spec(const GroupSpec& spec);
 
-/// What form() returns for such a view.
+/// The error that form() returns for a view that was given up.
 [[nodiscard]] inline Error given_up(ViewId view) {
   return {Errc::kAborted, "view " + std::to_string(value(view)) + " was given up"};
 }

@@ -13,7 +13,7 @@
 
 namespace mayfly::collectives {
 
-/// What a module needs to know to make its transport.
+/// The settings of a module's transport.
 struct ModuleOptions {
   std::string bind_host = "127.0.0.1";  ///< own address, or a name of it: its interface is used
   int device = 0;                       ///< index of the GPU, where the module uses one
@@ -21,15 +21,16 @@ struct ModuleOptions {
   bool share_cores = false;  ///< others compute on our cores while we wait: give way to them
 };
 
-/// What a module exports, through mayfly_transport_module(). All functions: one thread at a time.
+/// The table that mayfly_transport_module() of a module returns. All functions: one thread at a
+/// time.
 struct TransportModule {
   const char* build;  ///< equals transport_module_build() of the program that may load it
   /// Ok if the machine has what the module needs, else kUnsupported with one line that says what
   /// is missing. Cheap; starts nothing that lasts.
   Result<void> (*probe)();
   Result<std::unique_ptr<Transport>> (*make)(const ModuleOptions& options);
-  /// What sums in the memory of a GPU are made with; null: the module's groups work in host memory,
-  /// else its transport forms DeviceGroups.
+  /// Makes the functions for sums in the memory of a GPU; then the module's transport forms
+  /// DeviceGroups. Null: its groups work in host memory.
   Result<std::unique_ptr<SumCalls>> (*make_sum_calls)(int device) = nullptr;
 };
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Element types of reductions, and the reduction of one vector into another. Pure functions; any
+// thread.
+
 #include <cstddef>
 
 #include "base/check.hpp"
@@ -30,8 +33,8 @@ enum class ReduceOp { kSum, kMax };
 /// which any NaN wins and becomes one fixed NaN, so that it is the same bits in every order.
 void reduce(void* dst, const void* src, std::size_t count, DataType type, ReduceOp op);
 
-/// What a reduction does to the vector of the only member: nothing, except that a maximum makes
-/// every NaN the one it makes of them in larger groups.
+/// The reduction in a group of one member: changes nothing, except that a maximum replaces every
+/// NaN by the fixed one, as in larger groups.
 void reduce_alone(void* data, std::size_t count, DataType type, ReduceOp op);
 
 }  // namespace mayfly::collectives

@@ -2,16 +2,17 @@
 
 // What each member sends when members form a ring and exchange data with their two neighbours only.
 //
-// Seen from one member a ring operation is two streams of segments: an incoming one from the
-// previous member and an outgoing one to the next. What comes in as segment i goes out again,
-// reduced or as it is, as segment i + 1; only the first outgoing segment is the member's own. So
-// all of a member's flow control is one rule:
+// For one member a ring operation is two streams of segments: an incoming one from the previous
+// member and an outgoing one to the next. The incoming segment i is sent on, reduced or unchanged,
+// as the outgoing segment i + 1; only the first outgoing segment is the member's own. (In a
+// broadcast only the root has a segment of its own; the others only send on what arrives.) So one
+// rule is all of a member's flow control, and pieces of any size can be sent on before their
+// segment is complete:
 //
 //   bytes sent so far <= bytes of the first outgoing segment + bytes received (and reduced) so far
 //
-// (in a broadcast only the root starts with a segment of its own; the others pass on what came in.)
-// and pieces of any size can be passed on before their segment is complete. Overwriting is safe: a
-// byte of the final result can only arrive after our own contribution to it has left.
+// Overwriting is safe: a byte of the final result can only arrive after the member's own
+// contribution to it has been sent. Pure functions; any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,19 +39,19 @@ struct Segment {
 struct RingSchedule {
   std::vector<Segment> outgoing;
   std::vector<Segment> incoming;
-  std::size_t reduced = 0;  ///< the first so many incoming segments are reduced, the others copied
-  bool starts = true;       ///< the first outgoing segment is the member's own, not a passed-on one
+  std::size_t reduced = 0;  ///< number of incoming segments that are reduced; the rest are copied
+  bool starts = true;       ///< the first outgoing segment is the member's own
 };
 
 /// Reduce-scatter followed by all-gather: 2 (size - 1) segments each way.
 [[nodiscard]] RingSchedule all_reduce_schedule(std::size_t count, std::uint32_t size, Rank rank);
 
-/// Every member's range of `count_each` elements to every other; the member's own range must be in
-/// its place already. size - 1 segments each way.
+/// Sends every member's range of `count_each` elements to every other member; the member's own
+/// range must be in its place already. size - 1 segments each way.
 [[nodiscard]] RingSchedule all_gather_schedule(std::size_t count_each, std::uint32_t size,
                                                Rank rank);
 
-/// A chain from the root to the member before it.
+/// Sends the root's elements along the ring, from the root to the member before it.
 [[nodiscard]] RingSchedule broadcast_schedule(std::size_t count, std::uint32_t size, Rank rank,
                                               Rank root);
 

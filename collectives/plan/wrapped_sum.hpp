@@ -6,13 +6,12 @@
 // microbatch. From there on only integers are added, so any number of workers and any order give
 // the same bits.
 //
-// Integers are added modulo 2^16, and modulo 2^32 on each worker. A partial sum may leave the
-// range, it comes back as long as the total lies in [-2^15, 2^15). So the grid follows the total,
+// Integers are added modulo 2^16, and modulo 2^32 on each worker. A partial sum may overflow: the
+// result is still correct as long as the total is in [-2^15, 2^15). So the grid follows the total,
 // not the largest microbatch times their number, which would cost a bit per doubling of the
-// microbatches. A total that does leave the range is found out: two weighted checksums of each
-// block travel in 32 bits beside it, and those of the wrapped total differ. One or two elements
-// that leave the range by one multiple of 2^16 are always found, more of them except with a chance
-// of 2^-32.
+// microbatches. A total that does overflow is detected: two weighted 32-bit checksums are sent with
+// each block, and those of the wrapped total differ. One or two elements that overflow by one
+// multiple of 2^16 are always detected, more of them with a probability of 1 - 2^-32.
 //
 // Pure functions with the same bits on every instruction set, like exact_sum.hpp.
 
@@ -63,7 +62,7 @@ struct WrappedTotal {
   BlockCheck check;
   std::uint32_t largest = 0;  ///< magnitude, in units
 };
-/// What a reduced block says about itself. At most kBlockElements.
+/// Checksums and largest magnitude of a reduced block of at most kBlockElements.
 [[nodiscard]] WrappedTotal inspect_wrapped(std::span<const std::int16_t> total);
 
 /// The smallest exponent above a total of that magnitude; kUnsetExponent for zero.

@@ -1,7 +1,7 @@
 #pragma once
 
-// A stream of bytes to and from one other member, without blocking. What differs between members of
-// one host (shared memory) and of two (sockets) ends here. One thread at a time.
+// A stream of bytes to and from one other member, without blocking. It hides whether the bytes go
+// through shared memory (members of one host) or a socket. One thread at a time.
 
 #include <poll.h>
 
@@ -19,7 +19,7 @@
 
 namespace mayfly::collectives {
 
-/// Received numbers go into memory through this operation.
+/// How received elements are combined with those in memory.
 struct Reduction {
   DataType type = DataType::kInt32;
   ReduceOp op = ReduceOp::kSum;
@@ -39,12 +39,12 @@ class Channel {
   [[nodiscard]] virtual Moved receive_and_reduce(std::span<std::byte> into, Reduction reduction,
                                                  std::span<std::byte> scratch) = 0;
 
-  /// Before sleeping in poll(): fills in what to watch so that the sleep ends when `wanted_bytes`
-  /// (if not 0) can be received, there is room to send (`wants_room`), or the other side is gone,
-  /// which ends each sleep from then on. False: there are the bytes or the room already.
+  /// To be called before poll(): sets `watched` so that poll() returns when `wanted_bytes` (if not
+  /// 0) can be received, when there is room to send (`wants_room`), or when the other side is gone,
+  /// which ends every poll() from then on. False: the bytes or the room are there already.
   [[nodiscard]] virtual bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) = 0;
-  /// After poll() returned events for it. True: the other side is gone (what it had sent before can
-  /// still be received).
+  /// To be called when poll() returned events for it. True: the other side is gone (the bytes that
+  /// it has sent can still be received).
   [[nodiscard]] virtual bool woken(short events) = 0;
   /// True: the other side's host does not answer any more, see is_unreachable().
   [[nodiscard]] virtual bool unreachable() const = 0;

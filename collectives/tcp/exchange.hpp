@@ -1,8 +1,7 @@
 #pragma once
 
-// One operation as bytes that come and go over channels: what to send and receive next, and what
-// that depends on. Never blocks; the engine sleeps in between (see tcp_engine). One thread at a
-// time.
+// The algorithms of one operation over channels: which bytes to send and receive next, and when.
+// Never blocks; the engine waits between calls (see tcp_engine). One thread at a time.
 
 #include <memory>
 #include <span>
@@ -30,15 +29,15 @@ struct TcpPeer {
   }
 };
 
-/// What an exchange still wants of one peer.
+/// What an exchange still waits for from one peer.
 struct Wants {
-  /// Bytes to receive that are worth waking up for; 0: none. An exchange that needs the data of
-  /// several peers may ask for one of them at a time: those of the others have arrived when it
-  /// looks again.
+  /// Bytes to receive before the exchange can continue; 0: none. An exchange that needs the data of
+  /// several peers may name one at a time: the data of the others will have arrived when it is
+  /// called again.
   std::size_t data = 0;
-  bool room = false;  ///< to send
-  /// Everything has been received, and something must still be sent (now or later): if the peer
-  /// goes, it is lost.
+  bool room = false;  ///< room to send
+  /// Everything has been received, but something must still be sent, now or later: if the peer's
+  /// connection ends, the peer is lost.
   bool presence = false;
 
   [[nodiscard]] bool anything() const { return data > 0 || room || presence; }
@@ -54,7 +53,7 @@ class Exchange {
   [[nodiscard]] virtual Wants wants_of(std::size_t rank) const = 0;
 };
 
-/// Memory for an exchange's own use.
+/// Size of the scratch memory of an exchange.
 inline constexpr std::size_t kExchangeScratchBytes = 272 * 1024;
 
 // Each of the functions below makes the exchange of one member, the one with `rank`. `operation`,

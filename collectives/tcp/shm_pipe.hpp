@@ -2,9 +2,9 @@
 
 // A one-way stream of bytes between two processes through memory they share: a ring with one writer
 // and one reader, as in Lamport's "Proving the Correctness of Multiprocess Programs" (1977). It
-// never blocks; a side that finds it full or empty arms a flag, and the other side is told when to
-// ring a bell (see shm_channel). The other process is not trusted to keep its counters sane: a
-// position that cannot be is reported, never followed.
+// never blocks; a side that finds it full or empty sets a flag, by which the other side knows that
+// it must wake it (make_shm_channel() has the socket for that). The other process is not trusted:
+// an impossible position in its counter is reported, never used. One thread per side.
 
 #include <atomic>
 #include <cstddef>
@@ -41,13 +41,14 @@ class ShmWriter {
   /// `memory`: kShmPipeBytes, 64-byte aligned, outlives this.
   explicit ShmWriter(std::byte* memory);
 
-  /// Copies in what fits; the count, or nothing that makes sense (see broken()).
+  /// Copies as many bytes as fit and returns their number, which has no meaning if broken().
   [[nodiscard]] std::size_t write(ByteSpan data);
-  /// True if the reader sleeps and what it waits for is there; asking disarms it then.
+  /// True if the reader sleeps and the bytes that it waits for are there; its flag is then cleared,
+  /// and the caller must wake it.
   [[nodiscard]] bool take_reader_alarm();
   /// Asks to be woken when a good part of the ring is free. False: there is room already.
   [[nodiscard]] bool arm();
-  /// The other side has written nonsense into its counter.
+  /// The other side has written an impossible value into its counter.
   [[nodiscard]] bool broken() const { return broken_; }
 
  private:
@@ -70,7 +71,8 @@ class ShmReader {
   [[nodiscard]] ByteSpan peek(std::size_t limit);
   /// The first `bytes` of what peek() showed are done with.
   void consume(std::size_t bytes);
-  /// True if the writer sleeps and what it waits for is there; asking disarms it then.
+  /// True if the writer sleeps and the room that it waits for is there; its flag is then cleared,
+  /// and the caller must wake it.
   [[nodiscard]] bool take_writer_alarm();
   /// Asks to be woken when `wanted` bytes (or a good part of the ring) are there. False: they are.
   [[nodiscard]] bool arm(std::size_t wanted);

@@ -1,5 +1,7 @@
 #pragma once
 
+// Addresses of tcp transports as text. Any thread.
+
 #include <cstdint>
 #include <string>
 #include <string_view>

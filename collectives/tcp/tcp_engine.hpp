@@ -12,7 +12,8 @@
 
 namespace mayfly::collectives {
 
-/// What a formation has connected: in a mesh every member, else the two neighbours in the ring.
+/// The connections of a new group: in a mesh to every member, otherwise to the two neighbours in
+/// the ring.
 struct TcpConnections {
   std::vector<TcpPeer> peers;  ///< by rank
   std::size_t rank = 0;        ///< of this member
@@ -27,8 +28,8 @@ class TcpEngine : public GroupEngine {
   /// The group's members on this host outnumber the cores that this process may use. Members may
   /// differ in this, so it decides nothing by itself.
   [[nodiscard]] virtual bool finds_host_crowded() const = 0;
-  /// Small all-reduces from now on take the way with the fewest messages. All members must be told
-  /// the same, between the same operations; false at first.
+  /// From now on small all-reduces use the algorithm with the fewest messages. To be called with
+  /// the same value on all members, between the same operations; false at first.
   virtual void spare_messages(bool spare) = 0;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 
 // How two members agree that a connection belongs to the group of one view. The connecting side
-// says hello and, to a member of the same host, hands over shared memory; the accepting side
-// answers with a verdict once it forms the same view itself, however late that is. After a welcome
-// the connection is a channel.
+// sends a hello and, to a member of the same host, shared memory; the accepting side answers with a
+// verdict when it forms the same view itself, however late that is. After a welcome the connection
+// is a channel. One thread at a time, except for PendingConnections::lock().
 
 #include <array>
 #include <cstddef>
@@ -45,8 +45,9 @@ enum class Verdict : std::uint32_t {
   kWrongRank = 0x6d79'0004,  ///< the two disagree about the order of members
 };
 
-/// What the member that forms (view, key) as rank `to`, after rank `from`, thinks of a hello.
-/// Nothing: the hello is of a newer view and has to wait for that.
+/// The verdict of the accepting member about `hello`, given the hello that it expects from that
+/// rank in the view that it forms. Nothing: the hello is of a newer view, and is answered when that
+/// forms.
 [[nodiscard]] std::optional<Verdict> judge(const Hello& hello, const Hello& expected);
 
 /// A connection from which the hello has not been read, or not been answered.
