@@ -289,18 +289,18 @@ std::vector<Setting> elasticity_settings() {
            "majority of the last view",
            kOwn),
       make("silence_max_ms", &C::silence_max_ms,
-           "evict a worker that is silent for longer; adapts upwards"),
+           "evict a worker that is silent for longer; more if its heartbeats are irregular"),
       make("starved_max_ms", &C::starved_max_ms,
            "the same for a worker whose machine answers and whose process is not stopped"),
       make("hang_max_ms", &C::hang_max_ms,
-           "evict a worker whose trainer makes no progress for longer; adapts upwards, and the "
-           "default down to 2 s while computing is regular; 0 = only report it; run: 60000"),
+           "evict a worker whose trainer makes no progress for longer; more if work is slow, less "
+           "(2 s) by default while work is regular; 0 = only report it; default of run: 60000"),
       make("rebalance", &C::rebalance,
            "move microbatches to faster workers when measured speeds change"),
       make("evict_stragglers", &C::evict_stragglers,
            "evict a worker that is this many times slower than the others' median; 0 = never"),
       make("evict_stragglers_after", &C::evict_stragglers_after,
-           "seconds for which it must have been so slow"),
+           "seconds for which a worker must have been so slow"),
       make("observe_from_mib", &C::observe_from_mib,
            "a joining worker receives a state of at least this size in the background; a smaller "
            "one is sent at a step boundary"),
@@ -341,7 +341,7 @@ std::vector<Setting> cloud_settings() {
       make("cloud_budget_per_hour", &C::cloud_budget_per_hour,
            "upper bound on the cost of all servers per hour; 0 = no limit", kOwn),
       make("price_per_hour", &C::price_per_hour,
-           "what an hour of one worker costs, for the records, if no offer says it; 0 = unknown",
+           "price of an hour of one worker, for the records, where no offer has one; 0 = unknown",
            kOwn),
       make("cloud_max_workers", &C::cloud_max_workers,
            "upper bound for `mayfly scale`; 0 = --workers", kOwn),
@@ -396,7 +396,7 @@ std::vector<Setting> parameter_server_settings() {
       make_setting("ps", SettingKind::kWhole, set_servers, servers_text,
                    "number of parameter servers; colocated = one in the process of each worker"),
       make("phases", &C::phases,
-           "several such policies in succession, e.g. bsp:6.25%,asp; lengths also as 400steps or "
+           "policies of --sync, one after the other: bsp:6.25%,asp; lengths also as 400steps or "
            "51200samples; each with settings of its own in braces, e.g. "
            "asp{lr=0.5x,checkpoint-every=500}: lr, lr-rule, momentum, weight-decay, "
            "checkpoint-every, batch"),
@@ -421,7 +421,7 @@ std::vector<Setting> parameter_server_settings() {
       make("divergence_factor", &C::divergence_factor,
            "with --on-divergence: a loss this many times its running median counts as divergence"),
       make("divergence_windows", &C::divergence_windows,
-           "with --on-divergence: for this many consecutive means of the loss"),
+           "with --on-divergence: number of consecutive means of the loss that must be so high"),
       make("ps_hashes", &C::ps_hashes,
            "verify a hash of all gradients and parameters after each transfer"),
       make("ps_index", &C::ps_index, "for `mayfly ps-server`: index of this server, from 0", kOwn),

@@ -221,8 +221,8 @@ Complaint check_coordinators(const JobConfig& c) {
     }
   }
   if (endpoints.size() > elastic::kEndpointsMax) {
-    return "coordinator names " + std::to_string(endpoints.size()) + " of them, at most " +
-           std::to_string(elastic::kEndpointsMax);
+    return "coordinator names " + std::to_string(endpoints.size()) + " addresses, at most " +
+           std::to_string(elastic::kEndpointsMax) + " are possible";
   }
   return std::nullopt;
 }

@@ -70,7 +70,8 @@ Result<void> check_stragglers(const JobConfig& config) {
         "--evict-stragglers");
   }
   if (!(config.straggler_factor > 1 && config.straggler_factor <= 1000)) {
-    return wrong(fmt::format("straggler_factor {} is not above 1", config.straggler_factor));
+    return wrong(fmt::format("straggler_factor {} is not above 1 and at most 1000",
+                             config.straggler_factor));
   }
   return config.straggler_windows >= 1 && config.straggler_windows <= 1000
              ? Result<void>()
@@ -79,7 +80,7 @@ Result<void> check_stragglers(const JobConfig& config) {
 
 Result<void> check_colocated(const JobConfig& config) {
   if (config.ps_server) {
-    return wrong("ps-server is for servers of their own; with ps colocated workers carry them");
+    return wrong("ps-server is not for ps colocated, where each worker runs a parameter server");
   }
   return {};
 }
@@ -93,7 +94,8 @@ Result<void> check_divergence(const JobConfig& config) {
     return wrong("on_divergence and asp_warm_up are for --sync and --phases");
   }
   if (!(config.divergence_factor > 1 && config.divergence_factor <= 1000)) {
-    return wrong(fmt::format("divergence_factor {} is not above 1", config.divergence_factor));
+    return wrong(fmt::format("divergence_factor {} is not above 1 and at most 1000",
+                             config.divergence_factor));
   }
   return config.divergence_windows >= 1 && config.divergence_windows <= 1000
              ? Result<void>()

@@ -309,6 +309,10 @@ TEST(Validate, RefusesEachValueOutOfRange) {
   EXPECT_THAT(validation_error([](C& c) { c.loader_threads = 2000; }), HasSubstr("loader_threads"));
   EXPECT_THAT(validation_error([](C& c) { c.min_workers = 0; }), HasSubstr("min_workers"));
   EXPECT_THAT(validation_error([](C& c) { c.digest_every = 0; }), HasSubstr("digest_every"));
+  EXPECT_THAT(validation_error([](C& c) { c.straggler_factor = 2000; }),
+              HasSubstr("is not above 1 and at most 1000"));
+  EXPECT_THAT(validation_error([](C& c) { c.divergence_factor = 2000; }),
+              HasSubstr("is not above 1 and at most 1000"));
   EXPECT_THAT(validation_error([](C& c) { c.keep_checkpoints = 0; }),
               HasSubstr("keep_checkpoints"));
 }

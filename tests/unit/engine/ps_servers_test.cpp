@@ -165,7 +165,7 @@ TEST(ColocatedServers, AreRefusedWhereTheyCannotBe) {
   EXPECT_NE(complaint(backup).find("one shard"), std::string::npos);
   JobConfig server = colocated(3, 0);
   server.ps_server = true;
-  EXPECT_NE(complaint(server).find("workers carry them"), std::string::npos);
+  EXPECT_NE(complaint(server).find("each worker runs a parameter server"), std::string::npos);
   JobConfig spares = colocated(3, 0);
   spares.spares = 1;
   EXPECT_NE(complaint(spares).find("spares"), std::string::npos);
