@@ -186,7 +186,7 @@ Subcommand comparison() {
             {"seeds", "N", "runs of each variant and condition (default 3; 1 with --quick)"},
             {"first-seed", "S", "first seed (default 1)"},
             {"spot-price", "X", "what an hour of a worker costs as a spot server; adds a column"},
-            {"on-demand-price", "X", "the same on demand"},
+            {"on-demand-price", "X", "what it costs as an on-demand server; adds a column"},
             {"quick", "", "a small job, for a first impression"},
             kAsJson},
            kComparedSettings,
@@ -254,9 +254,9 @@ Subcommand profile_command() {
              "without=3; 'A,B' asks for A and B together, 'A;B' for one after the other"},
             {"difference", "JOB.toml",
              "run this job with parts left out, and print what each part takes of a step"},
-            {"output", "DIR", "for the runs of --difference (default: differences)"},
+            {"output", "DIR", "folder for the runs of --difference (default: differences)"},
             {"rounds", "N", "runs of each kind, one after the other (default 5)"},
-            {"steps", "N", "of each run, without the first ten (default 60)"},
+            {"steps", "N", "steps of each run, without the first ten (default 60)"},
             kAsJson},
            {},
            false},
@@ -280,10 +280,10 @@ Subcommand data_command() {
   return {{"data",
            "make a folder of synthetic photographs with the sizes of ImageNet's, to measure with",
            "make FOLDER",
-           {{"images", "N", "training images (default 5000); a 25th as many test images"},
+           {{"images", "N", "training images (default 5000); 1/25 of that as test images"},
             {"size", "PIXELS", "longer side of most images, 32 to 4096 (default 500)"},
-            {"seed", "S", "other images (default 1)"},
-            {"threads", "N", "at once (default: one per core)"},
+            {"seed", "S", "random seed of the images (default 1)"},
+            {"threads", "N", "threads that make images (default: one per core)"},
             kAsJson},
            {},
            false},
@@ -308,7 +308,7 @@ Subcommand plan_command() {
   return {
       {"plan",
        "choose the servers of a job on a market, predict times and costs from measurements, "
-       "take these from own runs, or compare a run with its plan",
+       "take measurements from runs of your own, or compare a run with its plan",
        "[predict | fit RUN_DIR... | check RUN_DIR]", std::move(options), plan_settings(), false},
       plan};
 }

@@ -469,7 +469,7 @@ void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
       print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds(), workers_wanted_});
   if (Result<void> done = write_file_atomic(cloud_memory_path(process_.config().run_dir), text);
       !done.ok()) {
-    log::warning("what servers cost is not remembered: " + done.error().detail);
+    log::warning("the cost of the servers is not stored: " + done.error().detail);
   }
 }
 

@@ -152,7 +152,7 @@ Result<Meeting> meeting_in(const std::string& text) {
     at = end == std::string::npos ? end : end + 1;
   }
   if (at == std::string::npos) {
-    return Error{Errc::kCorrupt, "rank 0 said something else than where the coordinator is"};
+    return Error{Errc::kCorrupt, "rank 0 sent something other than the coordinator's address"};
   }
   const int code = std::atoi(lines[0].c_str());
   return Meeting{code < 0 ? std::nullopt : std::optional(code), lines[1], text.substr(at),
@@ -448,8 +448,8 @@ int LaunchedRank::run() {
   channel_ = open_channel();
   if (config_.run_dir.empty() && channel_ == nullptr) {
     return refuse({Errc::kInvalidInput,
-                   fmt::format("{} gives its ranks no name that they share; name the --run-dir, "
-                               "on a file system that all of them share",
+                   fmt::format("{} gives its ranks no common name for the job; name a --run-dir on "
+                               "a file system that all of them share",
                                name_of(self_.launcher))},
                   kExitUsage);
   }

@@ -80,7 +80,7 @@ Result<std::string> PmiChannel::read_line(Instant deadline) {
     }
     const int left_ms = poll_timeout_ms(deadline);
     if (left_ms == 0) {
-      return Error{Errc::kDeadline, "not all ranks of the launcher came to their start"};
+      return Error{Errc::kDeadline, "not all ranks of the launcher have started"};
     }
     pollfd entry{launcher_.get(), POLLIN, 0};
     (void)::poll(&entry, 1, left_ms);

@@ -142,7 +142,7 @@ class PmixChannel final : public RankChannel {
           return result;
         }).wait(deadline);
     if (!code) {
-      return Error{Errc::kDeadline, "rank 0 has not said where the coordinator is"};
+      return Error{Errc::kDeadline, "rank 0 has not sent the coordinator's address"};
     }
     return *code == 0 ? Result<std::string>(*text) : Result<std::string>(failed("PMIx_Get", *code));
   }

@@ -98,8 +98,8 @@ Result<void> tell_facts(const JobConfig& own, const JobFacts& facts) {
   request.facts = to_json(facts);
   if (request.facts.size() > kFactsBytesMax) {
     return Error{Errc::kInvalidInput,
-                 fmt::format("the names of the tensors, and what else is to be said of this job, "
-                             "have {} bytes together, and {} are the most",
+                 fmt::format("the names of the tensors and the other facts about this job have {} "
+                             "bytes together, at most {} are possible",
                              request.facts.size(), kFactsBytesMax)};
   }
   const Result<TransferAnswer> answer = ask(own, request);

@@ -51,7 +51,7 @@ Result<Bytes> read_job_token(const JobConfig& config) {
   if (token.ok() && config.tls && !elastic::is_encrypted(token.value())) {
     return Error{Errc::kInvalidInput,
                  "--tls: the token in " + config.token_file +
-                     " is one for connections in plain; `mayfly token --tls FILE` makes another"};
+                     " is for unencrypted connections; `mayfly token --tls FILE` makes another"};
   }
   return token;
 }

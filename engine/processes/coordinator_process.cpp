@@ -206,7 +206,7 @@ Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, c
     return facts.error().code == Errc::kNotFound ? lack : facts.error();
   }
   lacks_facts_ = true;
-  listener_.on_event(lack.detail + "; workers are taken in when the first has said what it has");
+  listener_.on_event(lack.detail + "; workers are admitted when the first reports what it has");
   return {};
 }
 

@@ -205,7 +205,7 @@ def contradictions():
              ({"PMI_ID": "1", "PMI_PORT": "h:1"}, "PMI_RANK is ''"),
              ({**srun(1, 3), "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"},
               "srun that it is one of 3"),
-             (mpiexec(1, 2), "name the --run-dir")]
+             (mpiexec(1, 2), "name a --run-dir")]
     for variables, words in cases:
         ranks = Ranks(JOB, [variables])
         expect(ranks.wait(20) == [2], f"{variables}: not refused\n{ranks.outputs()}")
