@@ -1,8 +1,8 @@
 #pragma once
 
-// A connection to a shard, of a worker or of the shard's leader: over a Unix-domain socket on the
-// same host, else over TCP. It is made when it is due and made again when it breaks, and it says
-// when it is of no use although both sides live. One thread.
+// A connection to a shard, from a worker or from the shard's leader: over a Unix-domain socket on
+// the same host, otherwise over TCP. It is made again when it breaks, and look() reports when it
+// cannot be used although both sides are alive. One thread.
 
 #include <cstdint>
 #include <functional>
@@ -36,20 +36,21 @@ class ShardConnection {
   /// `payload_max`: bytes of the largest payload that the shard sends.
   ShardConnection(std::uint64_t payload_max, Handlers handlers);
 
-  /// Where the shard is from now on. kInvalidInput if that is no address. Nothing is connected
-  /// before the first one.
+  /// The shard's address from now on; connect() does nothing before the first one. kInvalidInput if
+  /// it is not one.
   [[nodiscard]] Result<void> set_address(const std::string& address);
-  /// A new view: a fault is reported once in each, which may be without the other side.
+  /// A new view has begun. A fault is reported once per view, because the next view may be without
+  /// the other side.
   void view_came();
-  /// The shard has welcomed us.
+  /// The shard has sent kWelcome.
   void welcomed();
-  /// The connection is not needed yet, so it is not late.
+  /// The connection is not needed yet, so its absence is no fault.
   void not_needed() { since_ = monotonic_now(); }
 
   [[nodiscard]] bool is_open() const { return stream_ != nullptr; }
   [[nodiscard]] bool is_ready() const { return phase_ == Phase::kReady; }
   [[nodiscard]] bool is_local() const { return is_local_; }
-  /// While is_open().
+  /// Only while is_open().
   [[nodiscard]] MessageStream& stream() { return *stream_; }
 
   /// Begins to connect if there is an address, no connection, and it is time.
@@ -63,7 +64,7 @@ class ShardConnection {
   void serve(short events);
   void close(const std::string& why);
 
-  /// When to call look() next, and what is to be reported now.
+  /// When to call look() next; look() returns the fault to report now.
   [[nodiscard]] Instant next_look() const;
   [[nodiscard]] ConnectionFault look();
 

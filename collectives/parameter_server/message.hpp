@@ -78,21 +78,22 @@ static_assert(sizeof(Header) == kHeaderBytes && std::is_trivially_copyable_v<Hea
 
 /// Sets magic, format and check.
 void seal(Header& header);
-/// kCorrupt if it is none of ours, damaged, of another format or of an unknown type, if it names a
-/// slot and its type does not, or if its payload is larger than `payload_max`.
+/// kCorrupt if it is no header of this protocol, damaged, of another format or of an unknown type;
+/// if it names a slot although its type has none; or if its payload is larger than `payload_max`.
 [[nodiscard]] Result<void> check_header(const Header& header, std::uint64_t payload_max);
 /// The hash of two runs of bytes as if they were one. Never 0.
 [[nodiscard]] std::uint64_t payload_hash(ByteSpan first, ByteSpan second);
 
-/// kLease, but for the worker's number.
+/// The header of a kLease message, without the worker's id.
 [[nodiscard]] Header header_of(const Lease& lease);
-/// kCorrupt if it is of an unknown kind.
+/// The lease in a header; kCorrupt if it is of an unknown kind.
 [[nodiscard]] Result<Lease> lease_of(const Header& header);
 
-/// What a message means to the machine behind a shard: of kHello, kPush, kPull, kRest and kHold;
-/// others have no meaning by themselves.
+/// The event of a shard's state machine for a message kHello, kPush, kPull, kRest or kHold; other
+/// messages are not events by themselves.
 [[nodiscard]] ShardEvent event_of(const Header& header);
-/// The payload of kRoster and kStragglers, and what it means. Nothing for other events.
+/// The payload of kRoster and kStragglers for an event, and the events for such payloads. Empty for
+/// other events.
 [[nodiscard]] std::vector<std::uint64_t> words_of(const ShardEvent& event);
 [[nodiscard]] ShardEvent roster_of(const std::vector<std::uint64_t>& words);
 [[nodiscard]] ShardEvent stragglers_of(const std::vector<std::uint64_t>& words);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Messages over one non-blocking socket: what is to be sent waits here until the socket takes it,
-// and what arrives is put where the owner says. One thread.
+// Messages over one non-blocking socket: messages to send are queued here until the socket accepts
+// them, and payloads that arrive are written to memory that the owner chooses. One thread.
 
 #include <sys/uio.h>
 
@@ -17,7 +17,7 @@
 
 namespace mayfly::parameter_server {
 
-/// Where a payload goes: up to two runs, one after the other. Empty runs: it is thrown away.
+/// Memory for a payload: up to two runs, one after the other. Empty runs: the payload is discarded.
 using PayloadTarget = std::array<std::span<std::byte>, 2>;
 
 class MessageStream {
@@ -25,50 +25,50 @@ class MessageStream {
   /// The most that one system call moves.
   static constexpr std::size_t kTransferMax = std::size_t{1} << 20;
 
-  /// `spare`: memory for copies (see keep_copies), of the thread that uses this and other streams;
-  /// the largest is left there for the next copy, since fresh memory costs more than copying. Null:
-  /// always fresh.
+  /// `spare`: memory for copies (see keep_copies), shared by the streams of one thread. The largest
+  /// buffer is kept there for the next copy, because new memory costs more than copying. Null:
+  /// always new memory.
   MessageStream(UniqueFd socket, std::uint64_t payload_max, Bytes* spare = nullptr)
       : socket_(std::move(socket)), payload_max_(payload_max), spare_(spare) {}
 
   [[nodiscard]] int fd() const { return socket_.get(); }
-  /// Something waits for the socket; what waits for its release does not count.
+  /// True if a message waits for the socket; those that wait for release() do not count.
   [[nodiscard]] bool wants_to_send() const {
     return !queue_.empty() && queue_.front().gate <= released_;
   }
 
   /// Queues a message; seals the header. The payload must stay unchanged until it is sent, unless
-  /// keep_copies() is called before it changes; if the header names a slot it lies there, and only
-  /// the header is sent. With a gate it, and what comes after it, waits for release().
+  /// keep_copies() is called before it changes; if the header names a slot, the payload is there
+  /// and only the header is sent. With a gate the message, and all later ones, wait for release().
   void send(Header header, ByteSpan first = {}, ByteSpan second = {}, bool with_hash = false,
             std::uint64_t gate = 0);
   /// Messages with gates up to this one may be sent from now on. Never goes back.
   void release(std::uint64_t through) { released_ = std::max(released_, through); }
-  /// Moves what the socket takes. kPeerLost.
+  /// Sends as much as the socket accepts. kPeerLost.
   [[nodiscard]] Result<void> flush();
-  /// Copies what is not sent yet and not ours, so that its owner may change it.
+  /// Copies payloads that are not sent yet, so that their owners may change them.
   void keep_copies();
 
-  /// Lets this descriptor go along with what is sent next (Unix-domain sockets). It stays the
-  /// caller's, and open until then.
+  /// Sends this descriptor with the next bytes (Unix-domain sockets only). The caller keeps it, and
+  /// must not close it before.
   void hand_over(int descriptor) { to_hand_over_ = descriptor; }
-  /// What came along with a header, the newest; invalid: nothing.
+  /// The newest descriptor that arrived with a header; invalid: none did.
   [[nodiscard]] UniqueFd take_descriptor() { return std::move(handed_over_); }
 
-  /// Where the payload of this message goes; kCorrupt etc. ends the connection. If it lies in a
-  /// slot, nowhere.
+  /// Returns the memory for the payload of this message, or an error, which ends the connection.
+  /// The result is not used if the payload is in a slot.
   using OnHeader = std::function<Result<PayloadTarget>(const Header&)>;
   /// A message is complete.
   using OnMessage = std::function<Result<void>(const Header&)>;
-  /// One turn of reading: until the socket is empty, or for one transfer, so that other connections
-  /// have their turn. Errors: kPeerLost, and what the handlers returned.
+  /// Reads until the socket is empty, or for one transfer, so that other connections are served,
+  /// too. Errors: kPeerLost, and those that the handlers return.
   [[nodiscard]] Result<void> receive(const OnHeader& on_header, const OnMessage& on_message);
-  /// So much of a message of this type has come, without its header; 0 if none is under way.
+  /// Bytes of the payload of a message of this type that have arrived; 0 if none is being received.
   [[nodiscard]] std::uint64_t payload_got(MessageType type) const {
     return in_payload_ && header_.type == type ? payload_got_ : 0;
   }
-  /// If a message of this type is under way, what is still to come of its payload is thrown away:
-  /// nothing is written to its target any more.
+  /// If a message of this type is being received, the rest of its payload is discarded: nothing is
+  /// written to its target any more.
   void discard(MessageType type) {
     if (in_payload_ && header_.type == type) {
       target_ = {};

@@ -27,7 +27,8 @@ struct SliceGradient {
   std::uint32_t microbatches = 0;  ///< in it
 };
 
-/// So many elements of a mean stay in the nearest cache between being summed and being used.
+/// Elements of a mean that are computed at a time, so that they are still in the first-level cache
+/// when they are used.
 inline constexpr std::size_t kMeanBlock = 1024;
 
 /// The elements from `first` on of the mean over all microbatches of these slices, of which there
@@ -40,14 +41,14 @@ class ShardState {
   virtual ~ShardState() = default;
   /// One update: the mean of these slices' microbatches, summed in this order.
   virtual void apply(std::span<const SliceGradient> slices, const Update& update) = 0;
-  /// Keeps what there is now, before this slice of the job, for restore(); only the last two are
-  /// asked for.
+  /// Keeps a copy of the state before this slice of the job, for restore(); only the last two
+  /// copies are needed.
   virtual void keep(std::uint64_t /*slice*/) {}
-  /// All is as it was when it was kept before this slice.
+  /// Restores the copy that was kept before this slice.
   virtual void restore(std::uint64_t /*slice*/) {}
-  /// What workers compute with.
+  /// The parameters that workers compute with.
   [[nodiscard]] virtual std::span<const float> values() const = 0;
-  /// What only updates need; as long as values().
+  /// The momentum, which only updates need; as long as values().
   [[nodiscard]] virtual std::span<const float> momentum() const = 0;
 };
 
@@ -112,7 +113,7 @@ struct ShardOptions {
   bool has_follower = false;  ///< of a leader: nothing leaves it before its follower has it
 };
 
-/// What a view means for a shard.
+/// The part of a view that concerns a shard.
 struct ShardView {
   ViewId view{};
   std::uint64_t key = 0;
@@ -151,16 +152,16 @@ class Shard {
   // Any thread:
   /// Where workers connect (collectives/tcp/tcp_address.hpp).
   [[nodiscard]] virtual const std::string& address() const = 0;
-  /// The present view. Work goes on.
+  /// A new view has begun; work continues.
   virtual void set_view(ShardView view) = 0;
   /// No new step is begun until the next view; on_quiet() may follow.
   virtual void hold() = 0;
   [[nodiscard]] virtual ShardFacts facts() const = 0;
   [[nodiscard]] virtual bool has_connections() const = 0;
 
-  /// Closes every connection and ends the thread: the listener is not called any more. Later orders
-  /// have no effect, and facts() stay. One thread, not the shard's; a second call does nothing. The
-  /// destructor does it, too.
+  /// Closes every connection and ends the thread, so the listener is not called any more. Later
+  /// calls of set_view() and hold() have no effect, and facts() do not change. To be called by one
+  /// thread, not the shard's; a second call does nothing. The destructor calls it, too.
   virtual void stop() = 0;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// A worker's connections to all shards of its job: one each, over a Unix-domain socket on the same
-// host, with memory for what is large (shared_slots.hpp), else over TCP. A connection that breaks
-// is made again. The first shard, which gives work, is greeted when all others have let us in. One
-// thread.
+// A worker's connections to all shards of its job, one for each: on the same host over a
+// Unix-domain socket with shared memory for payloads (shared_slots.hpp), otherwise over TCP. A
+// connection that breaks is made again. The first shard, which grants leases, is greeted when all
+// others have sent kWelcome. One thread.
 
 #include <cstdint>
 #include <functional>
@@ -30,10 +30,9 @@ struct ShardClientsOptions {
   bool payload_hashes = false;
   bool share_memory = true;      ///< with shards of this host; false: all goes through sockets
   const WakeUp* wake = nullptr;  ///< ends a wait(); outlives the connections; may be null
-  /// How late what is sent leaves (experiments with stragglers); empty: at once.
+  /// Delay before messages are sent, for experiments with stragglers; empty = none.
   std::function<Duration()> delay{};
-  /// A shard cannot be reached although the view has its server; told once in each view. kCut: the
-  /// network says so.
+  /// Called once per view if a shard cannot be reached although its server is in the view.
   std::function<void(std::uint32_t shard, ConnectionFault fault)> on_unreachable{};
 };
 
@@ -48,7 +47,7 @@ struct PushFacts {
 
 class ShardClients {
  public:
-  /// Where a shard's answer goes. Asked when its header has come.
+  /// Returns the memory for a shard's answer. Called when the answer's header has arrived.
   using Target = std::function<PayloadTarget(std::uint32_t shard, bool with_momentum)>;
 
   /// `flow` receives leases, answers and new connections.
@@ -56,10 +55,9 @@ class ShardClients {
                                                     WorkerFlow& flow, Target target);
   virtual ~ShardClients() = default;
 
-  /// The view in which shards accept this worker. Called before anything else, and for every new
-  /// view.
+  /// The present view, which the greeting names. To be called first, and for every new view.
   virtual void set_view(ViewId view, std::uint64_t key) = 0;
-  /// From now on the leader of this shard is there. kInvalidInput if it is no address.
+  /// The address of this shard's leader from now on. kInvalidInput if it is not one.
   virtual Result<void> move_to(std::uint32_t shard, const std::string& address) = 0;
 
   virtual void pull(const flow::Pull& action) = 0;
@@ -68,20 +66,20 @@ class ShardClients {
                     const std::vector<std::span<const float>>& gradients) = 0;
   virtual void rest() = 0;
   virtual void bye() = 0;
-  /// Asks every shard for its whole state; states_arrived() tells when they are there. What an
-  /// earlier call asked for is thrown away from now on, also the rest of an answer that has begun
-  /// to come: nothing is written to the targets of those answers any more.
+  /// Requests the whole state of every shard; see states_arrived(). Answers to an earlier call are
+  /// discarded from now on, also the rest of an answer that has begun to arrive: nothing is written
+  /// to their targets any more.
   virtual void pull_states() = 0;
-  /// What the states are, by shard, when all have come.
+  /// The versions of the states, by shard; nothing until all have arrived.
   [[nodiscard]] virtual std::optional<std::vector<StateVersion>> states_arrived() = 0;
-  /// When part of some shard's state came last, also of one that is thrown away.
+  /// When bytes of some shard's state arrived last, also of one that is discarded.
   [[nodiscard]] virtual Instant state_came() const = 0;
   [[nodiscard]] virtual bool all_sent() const = 0;
 
-  /// Moves bytes; returns after something has moved or happened, a notified `wake`, or the
-  /// deadline.
+  /// Sends and receives; returns when something was sent, received or has changed, when `wake` was
+  /// notified, or at the deadline.
   virtual void wait(Instant deadline) = 0;
-  /// The newest version that this shard has told us.
+  /// The newest version that this shard has reported.
   [[nodiscard]] virtual std::uint64_t known_version(std::uint32_t shard) const = 0;
 };
 

@@ -1,16 +1,16 @@
 #pragma once
 
 // Memory that a worker and a shard of one host share, so that a payload is written once by one side
-// and read where it lies by the other. Only its header travels over the socket; it names the slot.
-// The worker makes the memory, and its descriptor goes along with the greeting.
+// and read in place by the other. Only its header, which names the slot, is sent over the socket.
+// The worker creates the memory, and sends its descriptor with the greeting.
 //
 // A slot belongs to one side at a time. It is free until its writer has put a payload into it, and
-// taken until its reader has done with that. A writer that finds none free sends the payload over
-// the socket: neither side waits for a slot. A header comes after its payload is complete, so a
-// process that dies in the middle of writing has said nothing. The other side is not trusted: the
-// memory's size is sealed, positions are computed here, and a side that changes what it has given
-// away, or marks, spoils only what it says or hears itself. Each side uses its own object, on one
-// thread.
+// taken until its reader frees it. A writer that finds no free slot sends the payload over the
+// socket, so neither side waits for a slot. A header is sent when its payload is complete, so a
+// process that dies while it writes has sent nothing. The other side is not trusted: the size of
+// the memory is sealed, positions are computed here, and a side that changes payloads after it has
+// passed them on, or the marks of slots, damages only its own messages. Each side uses its own
+// object, on one thread.
 
 #include <cstdint>
 #include <memory>
@@ -28,34 +28,34 @@ namespace mayfly::parameter_server {
 
 class SharedSlots {
  public:
-  /// Slots 1 to this one are for gradients: several, since a shard may keep those of a round. The
-  /// system gives memory to a slot when it is used for the first time.
+  /// Slots 1 to this one are for gradients: several, because a shard may keep those of a round. The
+  /// system allocates the memory of a slot when it is used for the first time.
   static constexpr std::uint64_t kGradients = 4;
   /// The slot for a shard's parameters.
   static constexpr std::uint64_t kAnswer = kGradients + 1;
 
-  /// By the worker; payloads have so many bytes, more than none. Two own it on a shard: its
-  /// connection, and each gradient that is kept longer. kIo if the system gives no memory.
+  /// Worker: creates the memory, for payloads of `payload_bytes` > 0. Shared, because on a shard
+  /// both the connection and each gradient that is kept longer own it. kIo if there is no memory.
   [[nodiscard]] static Result<std::shared_ptr<SharedSlots>> create(std::uint64_t payload_bytes);
-  /// By the shard; `fd` may be closed then. kCorrupt if it is not such memory.
+  /// Shard: maps the memory; `fd` may be closed afterwards. kCorrupt if it is not such memory.
   [[nodiscard]] static Result<std::shared_ptr<SharedSlots>> map(int fd,
                                                                 std::uint64_t payload_bytes);
 
-  /// To be handed over; -1 on a shard.
+  /// The descriptor to send to the shard; -1 on a shard.
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  /// By the worker: the shard may write into the answers' slot from now on, if there is memory.
+  /// Worker: the shard may write into the answers' slot from now on, if there is memory.
   void open_answers() { (void)open(kAnswer); }
-  /// By the worker: puts a gradient into a slot and says which; 0 if none is free.
+  /// Worker: writes a gradient into a slot and returns its number; 0 if none is free.
   [[nodiscard]] std::uint64_t write_gradient(ByteSpan payload);
-  /// By the shard: puts parameters into the answers' slot and says which; 0 if it is not free.
+  /// Shard: writes parameters into the answers' slot and returns its number; 0 if it is not free.
   [[nodiscard]] std::uint64_t write_answer(ByteSpan payload) {
     return write(kAnswer, payload) ? kAnswer : 0;
   }
 
-  /// `slot` is one of ours.
+  /// The payload in this slot, which must be 1 to kAnswer.
   [[nodiscard]] ByteSpan payload(std::uint64_t slot) const;
-  /// By the reader, which does not look at its payload any more.
+  /// Reader: it does not use the slot's payload any more.
   void free(std::uint64_t slot);
 
  private:
@@ -100,8 +100,8 @@ class TakenSlot {
   std::uint64_t slot_ = 0;
 };
 
-/// Copies a payload to where it belongs, of the same size. kCorrupt if its hash is not the header's
-/// (0 = not made).
+/// Copies a payload to its target, which has the same size. kCorrupt if its hash is not that of the
+/// header (0 = not computed).
 [[nodiscard]] Result<void> copy_payload(ByteSpan payload, const Header& header,
                                         const PayloadTarget& target);
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // All decisions of one shard as one pure state machine: the order of updates and, on the first
-// shard, the leases. Equal events in equal order give equal outcomes, so a follower that is given
-// the events of its leader is always an earlier moment of the same machine.
+// shard, the leases. Equal events in equal order give equal outcomes, so a follower that gets its
+// leader's events is always in a state that the leader was in before. One thread.
 
 #include <cstdint>
 #include <deque>
@@ -43,7 +43,7 @@ struct ShardEvent {
   std::map<MemberId, double> stragglers{};  ///< and how many times
 };
 
-/// What follows from it, in this order.
+/// The results of one event, to be carried out in this order.
 struct ShardOutcome {
   std::optional<Rewind> restore;   ///< first the parameters are those before slice `to` again
   std::optional<PushFate> fate;    ///< of a push
@@ -64,22 +64,22 @@ class ShardCore {
   ShardCore(const ShardCore&) = delete;
   ShardCore& operator=(const ShardCore&) = delete;
 
-  /// kInvalidInput as UpdateOrder::pushed(), or if what a worker says of a Rewind cannot be; then
-  /// nothing has changed.
+  /// Advances the machine by one event. kInvalidInput as UpdateOrder::pushed(), or if the Rewind
+  /// that a worker reports is impossible; then nothing changes.
   [[nodiscard]] Result<ShardOutcome> take(const ShardEvent& event);
 
-  /// As it is now.
+  /// The plan as it is now.
   [[nodiscard]] const SyncPlan& plan() const { return plan_; }
   [[nodiscard]] const UpdateOrder& order() const { return order_; }
-  /// Null but on the first shard.
+  /// Null except on the first shard.
   [[nodiscard]] const LeaseTable* leases() const { return leases_ ? &*leases_ : nullptr; }
-  /// How many slices came that were there before.
+  /// Number of slices that were pushed again after they had arrived.
   [[nodiscard]] std::uint64_t repeats() const { return repeats_; }
-  /// Slices that are not in the parameters any more.
+  /// Number of slices that were undone by a Rewind.
   [[nodiscard]] std::uint64_t undone() const {
     return restored_ ? plan_.rewound()->at - plan_.rewound()->to : 0;
   }
-  /// Why training is taken to have diverged; known to the first shard only. Empty if it has not.
+  /// Why training is considered to have diverged; on the first shard only. Empty if it has not.
   [[nodiscard]] const std::string& divergence() const { return divergence_.reason(); }
 
  private:
