@@ -63,8 +63,8 @@ void CheckpointUploader::upload(Step step, nn::CheckpointFiles files) {
     const std::lock_guard lock(mutex_);
     const Instant now = monotonic_now();
     item.bytes_per_second = upload_bytes_per_second(item.offer.bytes(), now - given_at_);
+    item.number = ++given_;
     waiting_ = std::move(item);
-    given_ = step;
     given_at_ = now;
     refused_.reset();
     moved_ = now;
@@ -143,9 +143,9 @@ void CheckpointUploader::try_all(Item& item) {
     }
     const std::lock_guard lock(mutex_);
     if (sent.ok()) {
-      home_ = item.step;
+      home_ = item.number;
       changed_.notify_all();
-    } else if (is_refused && given_ == item.step && home_ != item.step) {
+    } else if (is_refused && given_ == item.number && home_ != item.number) {
       refused_ = sent.error();
       changed_.notify_all();
     }

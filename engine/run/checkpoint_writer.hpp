@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -54,6 +55,7 @@ class CheckpointUploader {
  private:
   struct Item {
     Step step{};
+    std::uint64_t number = 0;  ///< in the order in which they were given, from 1
     nn::CheckpointFiles files;
     TransferOffer offer;
     double bytes_per_second = 0;
@@ -76,9 +78,10 @@ class CheckpointUploader {
   std::condition_variable changed_;
   // Guarded by mutex_:
   std::optional<Item> waiting_;
-  std::optional<Step> given_;  // the last one
-  Instant given_at_;           // or the beginning
-  std::optional<Step> home_;   // the last one that a coordinator has
+  // By their numbers, as a job may come to the same step again in another state; 0 = none:
+  std::uint64_t given_ = 0;  // the last one
+  Instant given_at_;         // or the beginning
+  std::uint64_t home_ = 0;   // the last one that a coordinator has
   std::optional<Error> refused_;
 
   std::thread thread_;

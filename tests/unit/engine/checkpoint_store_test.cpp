@@ -6,8 +6,13 @@
 #include <sys/resource.h>
 
 #include <fstream>
+#include <utility>
 
 #include "base/file.hpp"
+#include "elastic/net/coordinator_server.hpp"
+#include "elastic/net/frame.hpp"
+#include "elastic/net/job_token.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/checkpoint_writer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -163,6 +168,51 @@ TEST_F(CheckpointStore, WhoWaitsForAnUploadIsAskedAgainAndAgain) {
   ASSERT_FALSE(home.ok());
   EXPECT_EQ(home.error().code, Errc::kAborted);
   EXPECT_EQ(asked, 3);
+}
+
+/// A coordinator that has the first checkpoint that it is offered, and refuses all others.
+class HasOneCheckpoint final : public elastic::CoordinatorObserver {
+ public:
+  void on_note(Instant, const elastic::coordinator_effect::Note&) override {}
+  void on_view(Instant, const elastic::View&) override {}
+  void on_recovery(const elastic::Recovery&) override {}
+  void on_report(MemberId, ByteSpan, Instant) override {}
+  elastic::CommandReply on_command(const elastic::Command&) override { return {}; }
+  void on_ended(elastic::Outcome, const std::string&) override {}
+  void on_transfer(UniqueFd socket, std::string) override {
+    const int fd = socket.get();
+    EXPECT_TRUE(elastic::send_message(fd, elastic::Welcome{}, transfer_deadline()).ok());
+    EXPECT_TRUE(receive_frame(fd, kRequestBytesMax).ok());
+    TransferAnswer answer;
+    if (std::exchange(has_one_, true)) {
+      answer.verdict = TransferAnswer::Verdict::kRefused;
+      answer.text = "the disk is full";
+    }
+    EXPECT_TRUE(send_frame(fd, encode(answer)).ok());
+  }
+
+ private:
+  bool has_one_ = false;  // the server's thread
+};
+
+TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
+  HasOneCheckpoint coordinator;
+  elastic::CoordinatorServerOptions options;
+  const Bytes token = elastic::make_token();
+  options.token = token;
+  options.begins_later = true;  // it has no members
+  const auto server = elastic::start_coordinator(std::move(options), coordinator);
+  ASSERT_TRUE(server.ok()) << server.error().detail;
+  CheckpointUploader uploader({server.value()->endpoint()}, token);
+  const auto never = [] { return false; };
+  uploader.upload(Step{10}, files_at(10));
+  const Result<void> first = uploader.wait(seconds(60), never);
+  ASSERT_TRUE(first.ok()) << first.error().detail;
+  uploader.upload(Step{10}, files_at(10));  // as after a fall back
+  const Result<void> second = uploader.wait(seconds(60), never);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Errc::kRefused);
+  EXPECT_EQ(second.error().detail, "the disk is full");
 }
 
 TEST_F(CheckpointStore, AnOlderOneThatWaitsIsNotWrittenAfterTheLast) {
