@@ -104,8 +104,10 @@ JobEnd::Ending JobEnd::once_more(const Membership& membership) const {
 std::optional<MemberId> holder_of_newest_state(const Membership& membership) {
   std::optional<MemberId> holder;
   Step newest{};
+  const bool has_trained = membership.committed() > Step{};
   for (const auto& [id, peer] : membership.candidates()) {
-    if (!holder || peer->committed > newest) {
+    const bool has_nothing = has_trained && peer->committed == Step{};
+    if (!has_nothing && (!holder || peer->committed > newest)) {
       holder = id;
       newest = peer->committed;
     }

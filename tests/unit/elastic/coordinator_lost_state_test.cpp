@@ -67,6 +67,31 @@ TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) 
   EXPECT_EQ(job.view().committed, Step{8});
 }
 
+/// --resume would begin with them, although there are checkpoints.
+TEST(CoordinatorLostState, ASpareDoesNotSaveItsFirstWeightsAsTheLastState) {
+  for (const bool is_asked : {false, true}) {
+    CoordinatorOptions options;
+    options.min_workers = options.initial_workers = options.view_max = 2;
+    options.min_workers_timeout = seconds(5);
+    CoordinatorHarness job(options);
+    for (int i = 0; i < 2; ++i) {
+      (void)job.join();
+    }
+    const MemberId spare = job.join();
+    job.start(k1, 10);
+    job.start(k2, 10);
+    lose(job, {k1, k2});
+    EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+    if (is_asked) {
+      job.give(coordinator_event::StopAsked{"operator"});
+    }
+    job.pass(seconds(6), {spare});
+    EXPECT_EQ(job.outcome(), is_asked ? Outcome::kStopped : Outcome::kTooFewWorkers);
+    ASSERT_EQ(job.sent<Dismiss>(spare).size(), 1u);
+    EXPECT_FALSE(job.sent<Dismiss>(spare)[0].write_checkpoint);
+  }
+}
+
 TEST(CoordinatorLostState, ASpareThatComesBackAloneToARestartedCoordinatorJoinsAgain) {
   CoordinatorHarness job = resumed(old_view(5, 2, 10));
   return_ready(job, k3);

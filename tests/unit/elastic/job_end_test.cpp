@@ -82,6 +82,16 @@ TEST(JobEnd, TheNewestStateIsWritten) {
   EXPECT_EQ(holder_of_newest_state(membership), k2);
 }
 
+TEST(JobEnd, FirstWeightsAreNoStateOfAJobThatHasTrained) {
+  Membership membership(CoordinatorOptions{});
+  add_ready(membership, k1);
+  EXPECT_EQ(holder_of_newest_state(membership), k1) << "nothing is lost yet";
+  membership.heard_of(Step{10});
+  EXPECT_EQ(holder_of_newest_state(membership), std::nullopt);
+  add_ready(membership, k2, 3);
+  EXPECT_EQ(holder_of_newest_state(membership), k2);
+}
+
 CoordinatorOptions needs(std::uint32_t least, std::uint32_t initial) {
   CoordinatorOptions options;
   options.min_workers = least;
