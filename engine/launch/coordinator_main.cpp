@@ -45,17 +45,20 @@ JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
 }
 
 /// Dismissed workers still send their last reports, and one the last checkpoint; they close the
-/// connection when they are done. Of a job that is stopped one of them writes the state only now,
-/// which may take long; another interrupt ends the wait for that.
+/// connection when they are done. Of a job that has begun, and is stopped or has too few workers,
+/// one of them writes the state only now, which may take long; another interrupt ends the wait for
+/// that.
 void wait_for_last_reports(CoordinatorProcess& process, const JobEnd& end,
                            const std::atomic<int>& interrupts) {
   const Instant saved_by = monotonic_now() + kLastStateTimeout;
   const int interrupts_before = interrupts;
+  const bool is_unfinished = end.outcome == elastic::Outcome::kStopped ||
+                             end.outcome == elastic::Outcome::kTooFewWorkers;
+  const bool is_saved = is_unfinished && process.server().status().view != ViewId{};
   Instant deadline = monotonic_now() + kMembersExitTimeout;
   while (!process.server().status().members.empty() && monotonic_now() < deadline) {
     const bool is_awaited =
-        end.outcome == elastic::Outcome::kStopped && monotonic_now() < saved_by &&
-        interrupts == interrupts_before &&
+        is_saved && monotonic_now() < saved_by && interrupts == interrupts_before &&
         !process.recorder().has_heard_of_checkpoint(Step{process.recorder().last_step()});
     if (is_awaited || process.is_receiving()) {
       deadline = monotonic_now() + kMembersExitTimeout;
