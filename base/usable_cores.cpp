@@ -51,4 +51,8 @@ std::uint32_t usable_cores() {
   return std::min(cores_by_mask(), kByGroups);
 }
 
+std::uint32_t share_of_cores(std::uint32_t all, std::uint32_t usable, std::uint32_t processes) {
+  return std::max(1U, std::min(all / std::max(1U, processes), usable));
+}
+
 }  // namespace mayfly

@@ -11,4 +11,10 @@ namespace mayfly {
 /// kernel does not say it.
 [[nodiscard]] std::uint32_t usable_cores();
 
+/// One of so many processes' share of `all` cores, of which it may use so many: these are its own
+/// if they are fewer, as those that mpirun or srun has bound it to, and are not divided again. At
+/// least one.
+[[nodiscard]] std::uint32_t share_of_cores(std::uint32_t all, std::uint32_t usable,
+                                           std::uint32_t processes);
+
 }  // namespace mayfly

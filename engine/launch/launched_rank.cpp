@@ -220,9 +220,9 @@ JobConfig config_of(const LaunchedBy& self, const JobConfig& requested) {
     config.run_dir = fmt::format("runs/{}-{}", config.model, self.job);
   }
   if (config.threads == 0) {
-    // A rank that its launcher has bound to cores of its own must not divide them again.
-    const std::uint32_t share = std::thread::hardware_concurrency() / std::max(1U, self.local_size);
-    config.threads = uses_cuda(config.device) ? 1 : std::max(1U, std::min(share, usable_cores()));
+    const std::uint32_t all = std::thread::hardware_concurrency();
+    config.threads =
+        uses_cuda(config.device) ? 1 : share_of_cores(all, usable_cores(), self.local_size);
   }
   return config;
 }

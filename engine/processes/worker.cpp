@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <thread>
 
 #include "base/check.hpp"
 #include "base/digest.hpp"
@@ -60,10 +61,12 @@ std::uint32_t compute_threads(const JobConfig& config) {
   return config.threads > 0 ? config.threads : std::max(1U, usable_cores());
 }
 
-/// A GPU leaves the cores of its worker's share to the threads that decode images for it.
+/// A GPU leaves the cores of its worker's share to the threads that decode images for it. Workers
+/// of a command on this host have those together that it may use.
 std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
-  const std::uint32_t share = usable_cores() / std::max(1U, config.workers);
-  return uses_cuda(config.device) ? std::max(1U, share) : compute_threads;
+  const std::uint32_t usable = usable_cores();
+  const std::uint32_t all = config.launched ? usable : std::thread::hardware_concurrency();
+  return uses_cuda(config.device) ? share_of_cores(all, usable, config.workers) : compute_threads;
 }
 
 /// Null without --prepared-store, and for images that are decoded once.

@@ -27,6 +27,15 @@ TEST(UsableCores, AreThoseOfTheThreadsMask) {
   }).join();
 }
 
+TEST(ShareOfCores, DividesThoseThatSeveralHave) {
+  EXPECT_EQ(share_of_cores(128, 128, 8), 16u);
+  EXPECT_EQ(share_of_cores(128, 16, 8), 16u) << "each is bound to its share already";
+  EXPECT_EQ(share_of_cores(128, 4, 8), 4u);
+  EXPECT_EQ(share_of_cores(16, 16, 8), 2u) << "all are in a container of 16";
+  EXPECT_EQ(share_of_cores(2, 2, 8), 1u);
+  EXPECT_EQ(share_of_cores(2, 0, 0), 1u);
+}
+
 TEST(ControlGroups, EndWithTheOutermost) {
   for (const auto& groups : {control_groups(), control_groups("cpu"), control_groups("memory")}) {
     for (std::size_t i = 1; i < groups.size(); ++i) {
