@@ -82,10 +82,17 @@ class AliveFrames {
   std::thread thread_;
 };
 
+constexpr const char* kNoManifest = "unreadable";
+
 std::string manifest_in(const fs::path& checkpoint) {
   const Result<Bytes> manifest =
       read_file((checkpoint / nn::kManifestFile).string(), kCheckpointFileBytesMax);
-  return manifest.ok() ? to_string(digest_of(manifest.value())) : "unreadable";
+  return manifest.ok() ? to_string(digest_of(manifest.value())) : kNoManifest;
+}
+
+/// An old checkpoint that is being removed has no manifest any more: it is none to measure.
+bool is_another(const std::string& manifest, const std::string& before) {
+  return !before.empty() && manifest != before && manifest != kNoManifest;
 }
 
 std::string place_of(const EvaluatorStatus& evaluator) {
@@ -167,7 +174,7 @@ std::vector<FoundCheckpoint> checkpoints_to_measure(const std::string& run_dir,
             std::errc{}) {
       const auto before = seen.find(step);
       const std::string manifest = manifest_in(it->path());
-      if (before == seen.end() || (!before->second.empty() && before->second != manifest)) {
+      if (before == seen.end() || is_another(manifest, before->second)) {
         found.push_back({step, manifest});
       }
     }

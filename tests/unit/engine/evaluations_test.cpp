@@ -165,6 +165,21 @@ TEST_F(EvaluationsTest, AnotherStateOfTheSameStepIsMeasuredToo) {
   EXPECT_THAT(evaluator.measured, ElementsAre(2, 4, 2, 4));
 }
 
+TEST_F(EvaluationsTest, ACheckpointThatIsBeingRemovedIsNotAnotherOne) {
+  save(2);
+  save(4);
+  const std::vector<FoundCheckpoint> found = checkpoints_to_measure(run_.path(), {});
+  ASSERT_EQ(found.size(), 2U);
+  SeenCheckpoints seen;
+  for (const FoundCheckpoint& one : found) {
+    seen[one.step] = one.manifest;
+  }
+  std::filesystem::remove(run_ / "checkpoints/step-2/manifest.json");  // its folder is still there
+  EXPECT_THAT(checkpoints_to_measure(run_.path(), seen), ::testing::IsEmpty());
+  save(2, 8);
+  EXPECT_EQ(checkpoints_to_measure(run_.path(), seen).size(), 1U);
+}
+
 TEST_F(EvaluationsTest, TheSummaryHasThatOfTheLastStepOfThisPart) {
   for (const auto& [step, top1] : {std::pair(100U, 0.25), std::pair(200U, 0.5)}) {
     Evaluation evaluation;
