@@ -13,24 +13,25 @@ namespace mayfly::engine {
 namespace {
 
 /// The last one is of a step up to `last_step`: a job that is resumed may end before an earlier
-/// part.
+/// part. Nothing if there is none.
 std::optional<Summary::Evaluations> evaluations_of(const std::string& run_dir,
                                                    std::uint64_t last_step) {
-  std::optional<Summary::Evaluations> all;
+  Summary::Evaluations all;
+  bool has_last = false;
   for (const Evaluation& one : read_evaluations(run_dir)) {
-    all = all.value_or(Summary::Evaluations());
-    ++all->count;
-    if (one.step >= all->step && one.step <= last_step) {
-      all->step = one.step;
-      all->test_top1 = one.test_top1;
-      all->test_loss = one.test_loss;
+    ++all.count;
+    if (one.step >= all.step && one.step <= last_step) {
+      has_last = true;
+      all.step = one.step;
+      all.test_top1 = one.test_top1;
+      all.test_loss = one.test_loss;
     }
     if (!one.evaluator.empty() &&
-        std::ranges::find(all->evaluators, one.evaluator) == all->evaluators.end()) {
-      all->evaluators.push_back(one.evaluator);
+        std::ranges::find(all.evaluators, one.evaluator) == all.evaluators.end()) {
+      all.evaluators.push_back(one.evaluator);
     }
   }
-  return all;
+  return has_last ? std::optional(std::move(all)) : std::nullopt;
 }
 
 /// Of the steps up to this one, each once, whether or not its record came.

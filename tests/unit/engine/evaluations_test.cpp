@@ -195,6 +195,8 @@ TEST_F(EvaluationsTest, TheSummaryHasThatOfTheLastStepOfThisPart) {
   ASSERT_TRUE(summary.evaluations.has_value());
   EXPECT_EQ(summary.evaluations->step, 100U);
   EXPECT_DOUBLE_EQ(summary.evaluations->test_top1, 0.25);
+  history.current_step = 50;
+  EXPECT_FALSE(summary_of(job, history, 0).evaluations.has_value()) << "none is of what it has";
 }
 
 TEST_F(EvaluationsTest, ADismissedEvaluatorLeavesAfterItsCheckpoint) {
