@@ -260,6 +260,10 @@ TEST(WeightFile, AFileOfTorchSaveIsCalledOne) {
   }
   EXPECT_EQ(read_weight_file(std::as_bytes(std::span("these are no weights"sv))).error().detail,
             "no safetensors file: no complete header in 20 bytes");
+  // The rest of a header of 640 bytes is missing.
+  EXPECT_EQ(
+      read_weight_file(std::as_bytes(std::span("\x80\x02\0\0\0\0\0\0{\"fc"sv))).error().detail,
+      "no safetensors file: no complete header in 12 bytes");
 }
 
 TEST(WeightFile, RefusesValuesThatNoNetworkCanHave) {
