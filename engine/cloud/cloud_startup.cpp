@@ -30,7 +30,7 @@ token={token}
 sha256={sha256}
 
 umask 077
-home=
+{unset}home=
 {at_exit}home=$(mktemp -d "${TMPDIR:-/var/tmp}/mayfly-XXXXXX") && cd "$home" || exit 1
 access=$(printf 'mayfly bundle\n%s\n' "$token" | sha256sum | cut -d' ' -f1)
 printf 'Authorization: Bearer %s\n' "$access" >access
@@ -74,7 +74,7 @@ export MAYFLY_SERVER="$name"
 /// fetch().
 constexpr const char* kStart = R"(# What the servers of this job run once they have checked it.
 set -eu
-{unset}fetch bundle {bundle_sha256}
+fetch bundle {bundle_sha256}
 tar -xzf bundle
 rm bundle
 printf '%s\n' "$token" >token
@@ -190,11 +190,16 @@ bool is_machine_of_a_cloud(const JobConfig& config) {
   return config.cloud_provider == "gce" || config.cloud_provider == "ec2";
 }
 
-/// A line of the script: Slurm, and programs that start servers on this host, pass our environment
-/// on, which would win over the settings that the workers are told. MAYFLY_SERVER is not for us to
-/// unset, because a provider says with it what the worker runs on. A shell has no names with
-/// dashes.
-std::string unset_settings() {
+/// A line of a request's script: Slurm, and programs that start servers on this host, pass the
+/// environment of the coordinator that requests them on, which would win over the settings that the
+/// workers are told. A start script that is served must not depend on it: servers that were
+/// requested before the coordinator was started again, in another environment, know its hash.
+/// MAYFLY_SERVER is not for us to unset, because a provider says with it what the worker runs on,
+/// nor is what a script of the user's own finds. A shell has no names with dashes.
+std::string unset_settings(const JobConfig& config) {
+  if (is_machine_of_a_cloud(config) || !config.cloud_startup.empty()) {
+    return {};
+  }
   std::string line;
   for (const std::string& name : setting_variables()) {
     const bool stays = name == "MAYFLY_SERVER" || name.find('-') != std::string::npos;
@@ -257,7 +262,7 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
       "#!/bin/sh\n"
       "# Starts a worker; for machines that see the same files as the coordinator.\n"
       "{}exec {} worker --config {} --coordinator {} --token-file {} --bind-host {} {}\n",
-      unset_settings(), shell_quoted(own_program()),
+      unset_settings(config), shell_quoted(own_program()),
       shell_quoted(absolute(config.run_dir) + "/config.toml"), shell_quoted(coordinators),
       shell_quoted(absolute(config.token_file)), host, worker_words(config));
 }
@@ -279,8 +284,7 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
   const bool is_gce = config.cloud_provider == "gce";
   const bool is_ec2 = config.cloud_provider == "ec2";
   const bool is_slurm = config.cloud_provider == "slurm";
-  return filled(kStart, {{"{unset}", unset_settings()},
-                         {"{bundle_sha256}", bundle_sha256},
+  return filled(kStart, {{"{bundle_sha256}", bundle_sha256},
                          {"{name}", is_gce   ? kNameOnGce
                                     : is_ec2 ? kNameOnEc2
                                              : ""},
@@ -303,6 +307,7 @@ std::string fetching_text(const JobConfig& config, const std::string& address,
   return filled(kFetching, {{"{address}", shell_quoted(address)},
                             {"{token}", shell_quoted(token)},
                             {"{sha256}", shell_quoted(start_sha256)},
+                            {"{unset}", unset_settings(config)},
                             {"{at_exit}", at_exit},
                             {"{keep_output}", is_machine ? kKeepOutput : ""}});
 }

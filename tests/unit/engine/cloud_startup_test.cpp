@@ -150,13 +150,18 @@ TEST(CloudStartup, OurEnvironmentIsNotTheWorkers) {
   ::setenv("MAYFLY_LR", "0.2", 1);
   ::setenv("MAYFLY_SERVER", "node1", 1);
   const std::string seen = startup_text(config_for("slurm"), "10.0.0.2:1", "secret").value();
+  const std::string fetching = fetching_text(config_for("slurm"), "10.0.0.2:1", "secret", "5a");
   const std::string served = served_start(config_for("slurm"), "10.0.0.2:1", "5a").value();
+  const std::string machine = fetching_text(config_for("ec2"), "10.0.0.2:1", "secret", "5a");
   ::unsetenv("MAYFLY_LR");
   ::unsetenv("MAYFLY_SERVER");
-  for (const std::string& text : {seen, served}) {
+  for (const std::string& text : {seen, fetching}) {
     EXPECT_EQ(complaint_about(text), "");
-    EXPECT_TRUE(holds(text, "unset MAYFLY_LR\n")) << text;
+    EXPECT_TRUE(holds(text, "\nunset MAYFLY_LR\n")) << text;
   }
+  EXPECT_FALSE(holds(machine, "unset MAYFLY_")) << "it has no environment of ours";
+  EXPECT_EQ(served, served_start(config_for("slurm"), "10.0.0.2:1", "5a").value())
+      << "a coordinator that is started again serves those who know the hash";
 }
 
 TEST(CloudStartup, AProgramOfTheUsersEndsTheArgumentsOfAWorker) {
