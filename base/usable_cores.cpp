@@ -44,11 +44,19 @@ std::uint32_t cores_by_mask() {
              : std::thread::hardware_concurrency();
 }
 
+std::uint32_t limit_of_groups() {
+  static const std::uint32_t kByGroups = cores_by_groups();
+  return kByGroups;
+}
+
 }  // namespace
 
 std::uint32_t usable_cores() {
-  static const std::uint32_t kByGroups = cores_by_groups();
-  return std::min(cores_by_mask(), kByGroups);
+  return std::min(cores_by_mask(), limit_of_groups());
+}
+
+std::uint32_t cores_of_all() {
+  return std::min(std::thread::hardware_concurrency(), limit_of_groups());
 }
 
 std::uint32_t share_of_cores(std::uint32_t all, std::uint32_t usable, std::uint32_t processes) {

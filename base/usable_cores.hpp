@@ -11,6 +11,10 @@ namespace mayfly {
 /// kernel does not say it.
 [[nodiscard]] std::uint32_t usable_cores();
 
+/// Cores that all processes of this machine may use together, as far as this one can know: those of
+/// the machine, or fewer by the control groups, which are those of a container.
+[[nodiscard]] std::uint32_t cores_of_all();
+
 /// One of so many processes' share of `all` cores, of which it may use so many: these are its own
 /// if they are fewer, as those that mpirun or srun has bound it to, and are not divided again. At
 /// least one.

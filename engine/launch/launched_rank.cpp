@@ -220,7 +220,7 @@ JobConfig config_of(const LaunchedBy& self, const JobConfig& requested) {
     config.run_dir = fmt::format("runs/{}-{}", config.model, self.job);
   }
   if (config.threads == 0) {
-    const std::uint32_t all = std::thread::hardware_concurrency();
+    const std::uint32_t all = cores_of_all();
     config.threads =
         uses_cuda(config.device) ? 1 : share_of_cores(all, usable_cores(), self.local_size);
   }

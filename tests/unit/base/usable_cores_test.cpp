@@ -24,7 +24,10 @@ TEST(UsableCores, AreThoseOfTheThreadsMask) {
     CPU_SET(core, &mask);
     ASSERT_EQ(::sched_setaffinity(0, sizeof mask, &mask), 0);
     EXPECT_EQ(usable_cores(), 1u);
+    EXPECT_GE(cores_of_all(), 1u);
   }).join();
+  EXPECT_GE(cores_of_all(), usable_cores());
+  EXPECT_LE(cores_of_all(), std::thread::hardware_concurrency());
 }
 
 TEST(ShareOfCores, DividesThoseThatSeveralHave) {
