@@ -70,6 +70,9 @@ ViewChange::Tell ViewChange::add(Instant now, bool immediate, ChangeCause cause,
 ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
   if (stop_is_immediate_) {
     if (cause == ChangeCause::kLost) {
+      if (!is_unplanned(*change_)) {  // it was insisted on: the recovery begins only here
+        change_->detected = change_->told = now;
+      }
       change_->cause = cause;
     }
     return Tell::kNothing;

@@ -40,7 +40,7 @@ class ViewChange {
   [[nodiscard]] Tell add(Instant now, bool immediate, ChangeCause cause,
                          std::vector<MemberId> members);
   /// No member has reported a failure, but some do not reach the boundary in time: all must be told
-  /// to abort their group. The cause stays.
+  /// to abort their group. The cause stays, unless a member is lost.
   void insist(Instant now);
   /// This member was the first to report a broken group, before anybody was told to stop.
   void broke_first(MemberId member, const std::string& detail);

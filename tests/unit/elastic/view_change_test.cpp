@@ -124,6 +124,20 @@ TEST(ViewChange, ThatIsPlannedStaysSoIfABoundaryIsTooFarAway) {
   EXPECT_EQ(done->detected, kSoon);
 }
 
+TEST(ViewChange, ALossWithinAPlannedChangeThatWasInsistedOnIsARecoveryFromThenOn) {
+  ViewChange change = change_with_limits();
+  (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {k3});
+  change.await_others(kSoon);
+  change.insist(kSoon + seconds(10));
+  const Instant evicted = kLater + seconds(20);
+  EXPECT_EQ(change.add(evicted, true, ChangeCause::kLost, {k1}), Tell::kNothing) << "they know";
+  const auto done = settle(change, evicted + seconds(1));
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->cause, ChangeCause::kLost);
+  EXPECT_EQ(done->detected, evicted);
+  EXPECT_EQ(done->told, evicted);
+}
+
 TEST(ViewChange, OthersFindADisputeBySoonerThanABoundary) {
   ViewChange change = change_with_limits();
   (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {});
