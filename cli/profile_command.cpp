@@ -29,11 +29,13 @@ double ms(double seconds, std::uint64_t steps) {
   return engine::rounded(1000 * seconds / static_cast<double>(steps), 3);
 }
 
-/// Of the last member with this id: that of an earlier part of the job may be another one.
+/// Of the last member with this id in the part of the job whose steps are shown: that of another
+/// part may be another one.
 std::string host_of(const observe::RunFold& run, std::uint64_t member) {
   std::string host;
   for (const observe::MemberLane& lane : run.members().lanes()) {
-    host = lane.member == member ? lane.host : host;
+    const bool is_it = lane.member == member && run.is_profiled(lane.spans.front().from);
+    host = is_it ? lane.host : host;
   }
   return host;
 }

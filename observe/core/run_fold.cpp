@@ -367,11 +367,7 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
                       value("members"), value("epoch")}};
   const std::size_t place = kept_.first_at(row.step);
   const bool is_late = place < kept_.rows() && kept_.step(place) != row.step;
-  if (!parts_.empty() && profiled_parts_ < parts_.size() && offset >= parts_.back().metrics_bytes) {
-    profiled_parts_ = parts_.size();
-    step_profile_.begin_part();
-  }
-  step_profile_.add(*record, is_late);
+  profile(*record, offset, is_late);
   if (place == kept_.rows()) {
     first_changed_ = std::min(first_changed_, place);
     kept_.push(row);
@@ -397,6 +393,22 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   kept_notes_.insert(kept_notes_.begin() + static_cast<std::ptrdiff_t>(place), note);
   first_changed_ = std::min(first_changed_, place);
   rows_settled_ = 0;
+}
+
+void RunFold::profile(const json::object& record, std::uint64_t offset, bool is_late) {
+  std::size_t parts = profiled_parts_;
+  while (parts < parts_.size() && offset >= parts_[parts].metrics_bytes) {
+    ++parts;
+  }
+  if (std::exchange(profiled_parts_, parts) != parts) {
+    step_profile_.begin_part();
+  }
+  step_profile_.add(record, is_late);
+}
+
+bool RunFold::is_profiled(double t) const {
+  const bool is_later = profiled_parts_ < parts_.size() && t >= parts_[profiled_parts_].begin;
+  return !parts_.empty() && t >= parts_[profiled_parts_ - 1].begin && !is_later;
 }
 
 namespace {

@@ -148,8 +148,8 @@ class RunFold {
   [[nodiscard]] const Servers& servers() const { return servers_; }
   /// Of the part of the job that recorded steps last.
   [[nodiscard]] const StepProfile& step_profile() const { return step_profile_; }
-  /// When the job was started last.
-  [[nodiscard]] double last_begin() const { return parts_.empty() ? 0 : parts_.back().begin; }
+  /// Whether `t` is in that part.
+  [[nodiscard]] bool is_profiled(double t) const;
   [[nodiscard]] const RunTotals& totals() const { return totals_; }
   [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
   [[nodiscard]] std::vector<JobSpan> spans() const;
@@ -186,6 +186,7 @@ class RunFold {
   };
 
   void choose_settings();
+  void profile(const boost::json::object& record, std::uint64_t offset, bool is_late);
   [[nodiscard]] std::vector<RowPlace> rows_in_order(std::size_t first_kept) const;
   void place_part(JobPart& part, const std::vector<RowPlace>& rows, std::size_t first,
                   std::size_t end, std::optional<double> limit);

@@ -270,8 +270,8 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
   RecordedSteps steps;
   std::vector<double> computed_ms;
   for (const MemberLane& lane : run.members().lanes()) {
-    if (lane.spans.front().from < run.last_begin()) {
-      continue;  // of an earlier part of the job
+    if (!run.is_profiled(lane.spans.front().from)) {
+      continue;  // of another part of the job
     }
     const std::optional<MemberMeasure> measure = measure_at_end(run.members(), lane);
     if (!measure) {

@@ -100,6 +100,31 @@ TEST(StepProfile, TimesOfStepsAreOfTheLastPartWhoseIdsBeginAnew) {
   EXPECT_EQ(profile.stretches().size(), 6U) << "the course of the whole run";
 }
 
+TEST(StepProfile, APartWithoutStepsMixesNoOthers) {
+  Feed feed;
+  begin(feed);
+  const std::uint64_t second = feed.metric_bytes + 100;
+  const auto start = [&feed](double t, std::uint64_t bytes) {
+    feed.event(event_line(t, "started", "\"metrics_bytes\": " + std::to_string(bytes)));
+  };
+  start(100, second);
+  start(200, second + 100);  // read at once with those before it, and without a step of its own
+  const auto step = [&feed](int number, int ms, std::uint64_t offset) {
+    const std::string times =
+        R"("before": {"slowest": 1, "compute_ms": )" + std::to_string(ms) + "}";
+    feed.fold.metric(step_line(number, 100, times), offset);
+  };
+  step(1, 10, 0);
+  step(2, 10, 50);
+  step(3, 30, second);
+  const StepProfile& profile = feed.fold.step_profile();
+  EXPECT_EQ(profile.steps(), 1U);
+  EXPECT_DOUBLE_EQ(profile.total(), 0.03);
+  EXPECT_FALSE(feed.fold.is_profiled(99));
+  EXPECT_TRUE(feed.fold.is_profiled(100));
+  EXPECT_FALSE(feed.fold.is_profiled(200));
+}
+
 TEST(StepProfile, ALateRecordLeavesTheStretchesOfLaterSteps) {
   Feed feed;
   begin(feed);

@@ -97,6 +97,20 @@ TEST(WhatIf, WorkersAreThoseOfTheLastPart) {
   EXPECT_NEAR(steps.value().recorded_ms, 41, 1e-9);
 }
 
+TEST(WhatIf, APartWithoutStepsIsNotTheLast) {
+  Feed feed = run_of(2, 45);
+  feed.event(event_line(2, "ended"));
+  begin(feed, 100);
+  feed.event(event_line(100, "connected", R"("member": 1, "detail": "b")"));
+  feed.fold.member(member_line(1, 101, 2, 10), 500);
+  feed.event(event_line(101, "ended"));
+  feed.fold.settle();
+  const Result<RecordedSteps> steps = recorded_steps(feed.fold);
+  ASSERT_TRUE(steps.ok()) << steps.error().detail;
+  ASSERT_EQ(steps.value().pipeline.workers.size(), 2U);
+  EXPECT_EQ(steps.value().pipeline.workers[0].host, "a");
+}
+
 TEST(WhatIf, SlowStorageIsNamedWithTheSmallestRemedy) {
   // 30 ms for each of 4 microbatches, and the rest of the step.
   const Result<RecordedSteps> steps = recorded_steps(run_of(30, 125).fold);
