@@ -262,10 +262,10 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   server.asked = pending != nullptr ? pending->sent : Instant{};
   server.order = servers_seen_++;
   Instant since = now;  // of what an earlier process left: it is in spent_before until now
-  if (pending != nullptr) {
-    since = pending->sent;
-  } else if (const auto before = billed_until_.find(status.id); before != billed_until_.end()) {
+  if (const auto before = billed_until_.find(status.id); before != billed_until_.end()) {
     since = before->second;  // a list did not show it, so it was taken for gone
+  } else if (pending != nullptr) {
+    since = pending->sent;
   } else if (status.uptime && (may_ask_ || !options_.restarted || !options_.spent_is_known)) {
     since = now - *status.uptime;
   }

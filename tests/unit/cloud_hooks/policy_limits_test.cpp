@@ -181,6 +181,27 @@ TEST(PolicyBill, AServerThatOneListDoesNotShowIsBilledOnce) {
   EXPECT_NEAR(policy.status().spent, 3700.0 / 3600, 1e-4);
 }
 
+TEST(PolicyBill, SoIsOneOfARequestThatIsStillOpen) {
+  ReplacementOptions options = two_zones();
+  options.target = 1;
+  PolicyHarness policy(options);
+  const ServerStatus server = PolicyHarness::server("s1", policy.requests.at(0).request);
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  policy.feed(policy_event::Joined{MemberId{1}, "s1"});
+  policy.wait(seconds(100));
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  policy.wait(seconds(3500));
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{}});
+  ASSERT_TRUE(policy.was_told("server_ended"));
+  policy.wait(milliseconds(20));
+  policy.refuse(policy.requests.at(0), error_of(ProviderErrorKind::kAuth));
+  policy.refuse(policy.requests.at(0), error_of(ProviderErrorKind::kAuth));
+  policy.wait(seconds(100));
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  EXPECT_TRUE(policy.was_told("server_granted"));
+  EXPECT_NEAR(policy.status().spent, 3700.0 / 3600, 1e-4);
+}
+
 TEST(PolicyBill, APriceThatChangesIsPaidFromThenOn) {
   ReplacementOptions options = two_zones();
   options.target = 1;
