@@ -276,7 +276,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
     return;  // answered, or given up and settled by a list, long ago
   }
   if (event.outcome.error) {
-    if (event.outcome.error->kind != ProviderErrorKind::kRate) {
+    if (event.outcome.error->kind != ProviderErrorKind::kRate && pending->repeats == 0) {
       drop_never_made(event);
     }
     refused(now, *pending, *event.outcome.error);
@@ -291,7 +291,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
 }
 
 /// A list that was taken before the request had failed may show servers that were not made after
-/// all.
+/// all. Of a request that was repeated they may be what an earlier attempt has made.
 void ReplacementPolicy::drop_never_made(const policy_event::Answered& answer) {
   std::erase_if(servers_, [&](const auto& entry) {
     const auto& [id, server] = entry;

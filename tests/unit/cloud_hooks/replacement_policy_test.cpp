@@ -133,6 +133,21 @@ TEST(ReplacementPolicy, AServerThatIsListedBeforeItsCreationFailsIsNotWaitedFor)
   EXPECT_DOUBLE_EQ(policy.status().per_hour, 3.0) << "one here, one elsewhere";
 }
 
+TEST(ReplacementPolicy, AServerThatAnEarlierAttemptMayHaveMadeIsKept) {
+  PolicyHarness policy(two_zones());
+  const policy_effect::Request request = policy.requests[0];
+  policy.refuse(request, error_of(ProviderErrorKind::kRate));
+  ServerStatus made = PolicyHarness::server("made", request.request);
+  made.state = ServerState::kStarting;
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{made}});
+  policy.wait(seconds(1));
+  ASSERT_EQ(policy.requests.size(), 1u);
+  ASSERT_TRUE(policy.requests[0].is_repeat);
+  policy.refuse(policy.requests[0], error_of(ProviderErrorKind::kCapacity));
+  EXPECT_FALSE(policy.was_told("server_ended"));
+  EXPECT_EQ(policy.status().staying, 1u);
+}
+
 TEST(ReplacementPolicy, WhatAPersonMustMendIsNotAskedForAgainUntilScale) {
   ReplacementOptions options = two_zones();
   options.offers = {{offer("a"), 1.0, 1.0}};
