@@ -171,17 +171,25 @@ bool has_room(const Market& market, const Question& question, const Candidate& c
   std::ranges::stable_sort(places, {}, [&](std::size_t place) {
     return market.offers[candidate.offers[place]].price_per_hour;
   });
+  std::vector<std::uint32_t> taken(places.size(), 0);
   std::uint32_t left = candidate.workers;
   double per_hour = 0;
-  for (const std::size_t place : places) {
-    const OfferModel& model = market.offers[candidate.offers[place]];
-    const std::uint32_t wanted =
-        candidate.composition.empty() ? left : std::min(left, candidate.composition[place]);
-    const std::uint32_t here =
-        model.workers_most == 0 ? wanted : std::min(wanted, model.workers_most);
-    left -= here;
-    per_hour += here * model.price_per_hour;
-  }
+  const auto take = [&](std::uint32_t most, bool any_market) {
+    for (const std::size_t place : places) {
+      const OfferModel& model = market.offers[candidate.offers[place]];
+      const std::uint32_t all =
+          candidate.composition.empty() ? candidate.workers : candidate.composition[place];
+      const std::uint32_t room =
+          (model.workers_most == 0 ? all : std::min(all, model.workers_most)) - taken[place];
+      const std::uint32_t here = any_market || !is_spot(model) ? std::min({most, left, room}) : 0;
+      taken[place] += here;
+      most -= here;
+      left -= here;
+      per_hour += here * model.price_per_hour;
+    }
+  };
+  take(candidate.on_demand_floor, false);
+  take(candidate.workers, true);
   constexpr double kRounding = 1e-9;
   return left == 0 && per_hour <= question.budget_per_hour.value_or(kNever) * (1 + kRounding);
 }

@@ -79,6 +79,22 @@ TEST(Search, ComposesTwoMachinesWhereOneAloneIsTooSlowOrTooDear) {
   EXPECT_EQ(describe(market, chosen->candidate), "4 x m0, spot in z0 + 1 x m1, spot in z0");
 }
 
+TEST(Search, TheBudgetOfAnHourMustAllowTheFloorOnDemandToo) {
+  const Market market =
+      market_of({spot_offer(0.3, LifetimeTable(), 0, 0, 0), on_demand_offer(0.9, 0, 0, 0)}, 1, 1);
+  Question question;
+  question.budget_per_hour = 2;
+  Candidate mixed;
+  mixed.offers = {0, 1};
+  mixed.workers = 4;
+  mixed.on_demand_floor = 1;
+  EXPECT_TRUE(has_room(market, question, mixed));
+  mixed.on_demand_floor = 2;
+  EXPECT_FALSE(has_room(market, question, mixed)) << "four on spot would cost 1.2";
+  question.budget_per_hour = 2.4;
+  EXPECT_TRUE(has_room(market, question, mixed));
+}
+
 TEST(Search, SpreadOverZonesFewerAreLostAtOnce) {
   Market market = market_of(
       {spot_offer(0.3, LifetimeTable(), 0, 0), spot_offer(0.3, LifetimeTable(), 0, 1)}, 2);
