@@ -165,10 +165,11 @@ double LifetimeTable::sample(double u, double age_s, double factor) const {
 
 double LifetimeTable::sample_by_hour(double u, double age_s, double factor, double clock_s,
                                      const HourFactors& hours) const {
+  constexpr double kForEver = 1e12;  // seconds; much later the next hour is the same number
   double left = hazard_of_draw(u);
   double age = age_s;
   bool days_are_alike = false;  // from the last knot on
-  while (age < cap_s_) {
+  while (age < std::min(cap_s_, kForEver)) {
     if (!days_are_alike && (knots_.empty() || age >= knots_.back().age_s)) {
       days_are_alike = true;
       double of_day = 0;

@@ -114,6 +114,7 @@ TEST(LifetimeTable, DaysAfterTheLastKnotAreSkipped) {
     EXPECT_NEAR(rare.sample_by_hour(u, 0, 1, 5000, factors), rare.sample(u), 86400);
   }
   EXPECT_EQ(rare.sample_by_hour(0.5, 0, 1, 0, HourFactors{}), kNever);
+  EXPECT_EQ(rare.sample_by_hour(0.5, 0, 1e-20, 0, factors), kNever) << "as --hazard x1e-20 is";
   EXPECT_EQ(LifetimeTable().sample_by_hour(0.5, 0, 1, 0, factors), kNever);
 }
 
