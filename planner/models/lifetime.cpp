@@ -293,7 +293,7 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
   }
   variance += unseen * unseen * variance_between_regions(unseen_parts);
   const Reason reason{"share", because(gpu, region)};
-  if (mean <= 0 && to_h > from_h && server_hours_ > 0) {  // no server was lost anywhere
+  if (!is_any_lost_ && to_h > from_h && server_hours_ > 0) {
     constexpr double kEventsBefore = 0.5;
     mean = kEventsBefore * (to_h - from_h) / server_hours_;
     variance = mean * mean / kEventsBefore;

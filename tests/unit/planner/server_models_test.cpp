@@ -204,6 +204,7 @@ TEST(Lifetimes, NoServerIsOlderThanTheCap) {
   const Lifetimes lifetimes(invented_calibration());
   EXPECT_TRUE(lifetimes.lifetime("A1", "east", 23).ok());
   EXPECT_EQ(lifetimes.lifetime("A1", "east", 24).error().code, Errc::kInvalidInput);
+  EXPECT_EQ(lifetimes.revoked_share("A1", "east", 24, 30, 0).value().summary().high, 0);
 }
 
 TEST(Lifetimes, LossesOfABatchWithinTwoMinutesAreOneShock) {
