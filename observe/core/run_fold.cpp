@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "observe/core/records_json.hpp"
 
@@ -407,8 +408,12 @@ void RunFold::profile(const json::object& record, std::uint64_t offset, bool is_
 }
 
 bool RunFold::is_profiled(double t) const {
-  const bool is_later = profiled_parts_ < parts_.size() && t >= parts_[profiled_parts_].begin;
-  return !parts_.empty() && t >= parts_[profiled_parts_ - 1].begin && !is_later;
+  if (parts_.empty()) {
+    return true;
+  }
+  const std::size_t next = std::max<std::size_t>(profiled_parts_, 1);
+  const bool is_later = next < parts_.size() && t >= parts_[next].begin;
+  return t >= parts_[next - 1].begin && !is_later;
 }
 
 namespace {
