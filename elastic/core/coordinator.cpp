@@ -377,12 +377,6 @@ void Coordinator::on_said(MemberId id, const Peer& peer, const Message& message)
                  [&](const StoreSet& m) { on_store_set(id, m); },
                  [&](const StoreGet& m) { on_store_get(id, m); },
                  [&](const ViewWanted& m) { on_view_wanted(id, peer, m.view); },
-                 [&](const WorkerDied& m) {
-                   if (m.is_dead) {
-                     on_gone(id, m.incarnation, m.author);
-                   }
-                   lose(id, m.detail, true);
-                 },
                  [](const auto& /*other*/) {},
              },
              message);
