@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "planner/simulation/closed_forms.hpp"
 #include "planner/simulation/path.hpp"
@@ -78,14 +79,13 @@ TEST(Simulation, ShareOfPathsWithoutALossIsTheProductOfTheSurvivals) {
       {{kHour, 0.23}, {3 * kHour, 0.39}, {16 * kHour, 0.6}, {24 * kHour, 0.7}}, 24 * kHour);
   const Market market = market_of({spot_offer(1, lifetime, 0)});
   const JobModel job = job_of(12);
-  const std::vector<LifetimeTable> servers(4, lifetime);
   constexpr int kPaths = 4000;
   int unlost = 0;
   for (const PathOutcome& path :
        simulate(market, job, workers_on({0}, 4), 100 * kHour, 1, 0, kPaths)) {
     unlost += path.losses == 0 ? 1 : 0;
   }
-  const double expected = none_lost(servers, 3 * kHour);
+  const double expected = std::pow(lifetime.survival(3 * kHour), 4);
   const double error = std::sqrt(expected * (1 - expected) / kPaths);
   EXPECT_NEAR(static_cast<double>(unlost) / kPaths, expected, kErrors * error);
 }
@@ -105,7 +105,26 @@ Spread mean_over(const std::vector<PathOutcome>& paths, Value value) {
   return spread;
 }
 
+/// Expected losses of one place by `until_s` if each server is replaced after `down_s`: the renewal
+/// function m(t) = F(t) + integral over dF(a) of m(t - a - down), by steps of `step_s` (its error
+/// is of that order).
+double losses_replaced(const LifetimeTable& server, double down_s, double until_s, double step_s) {
+  const auto steps = static_cast<std::size_t>(std::ceil(until_s / step_s));
+  const auto down = static_cast<std::size_t>(std::llround(down_s / step_s));
+  std::vector<double> lost(steps + 1, 0);  // F at the steps
+  std::vector<double> mean(steps + 1, 0);
+  for (std::size_t t = 1; t <= steps; ++t) {
+    lost[t] = 1 - server.survival(static_cast<double>(t) * step_s);
+    mean[t] = lost[t];
+    for (std::size_t age = 1; age + down < t; ++age) {
+      mean[t] += (lost[age] - lost[age - 1]) * mean[t - age - down];
+    }
+  }
+  return mean[steps];
+}
+
 TEST(Simulation, ExpectedLossesAreTheRenewalFunction) {
+  ASSERT_NEAR(losses_replaced(LifetimeTable::exponential(100), 0, 1000, 1), 10, 0.1);
   // A job that cannot be done before the horizon, so that the time is the same on all paths.
   constexpr double kDays = 24 * kHour;
   constexpr double kDown = 300;
@@ -134,7 +153,7 @@ TEST(Simulation, OnePhaseTakesTheWorkOverSpeedAndAvailability) {
   const Market market = market_of({spot_offer(1, LifetimeTable::exponential(kMean), kDown)});
   const auto paths = simulate(market, job_of(800), workers_on({0}, 8), 1000 * kHour, 4, 0, 400);
   const Summary summary = summarise(paths);
-  const double up = availability(LifetimeTable::exponential(kMean), kDown + kGather);
+  const double up = kMean / (kMean + kDown + kGather);  // share of the time that a place works
   EXPECT_NEAR(summary.time_s.mean, 800 * kHour / (8 * up) + kDown * up,
               kErrors * summary.time_s.error);
 }
@@ -307,13 +326,6 @@ TEST(ClosedForms, YoungAndDalyAgreeForCheapCheckpoints) {
   EXPECT_DOUBLE_EQ(young_interval(2, 10000), 200);
   EXPECT_NEAR(daly_interval(2, 10000), 200 * (1 + 0.01 / 3 + 0.0001 / 9) - 2, 1e-9);
   EXPECT_DOUBLE_EQ(daly_interval(100, 50), 50);
-}
-
-TEST(ClosedForms, LossesWithoutReplacementAddUp) {
-  const std::vector<LifetimeTable> two(2, LifetimeTable::exponential(100));
-  EXPECT_NEAR(losses_unreplaced(two, 100), 2 * (1 - std::exp(-1)), 1e-12);
-  EXPECT_NEAR(none_lost(two, 100), std::exp(-2), 1e-12);
-  EXPECT_NEAR(losses_replaced(LifetimeTable::exponential(100), 0, 1000, 1), 10, 0.1);
 }
 
 }  // namespace
