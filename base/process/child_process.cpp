@@ -10,10 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 
 #include "base/file.hpp"
 #include "base/process/spawn.hpp"
+#include "base/text.hpp"
 
 namespace mayfly {
 namespace {
@@ -120,17 +122,13 @@ bool ChildProcess::wait_until(Instant deadline) {
   return true;
 }
 
-std::string last_line_of(const std::string& path) {
-  const Result<std::string> text = read_text_file(path, kLogBytesMax);
-  if (!text.ok()) {
+std::string last_line_of_log(const std::string& path) {
+  const Result<std::string> log = read_text_file(path, kLogBytesMax);
+  if (!log.ok()) {
     return {};
   }
-  const std::size_t end = text.value().find_last_not_of(" \n\r-");
-  if (end == std::string::npos) {
-    return {};
-  }
-  const std::size_t begin = text.value().rfind('\n', end);
-  return text.value().substr(begin == std::string::npos ? 0 : begin + 1, end - begin);
+  const std::string_view text = log.value();
+  return last_line_of(text.substr(0, text.find_last_not_of(" \n\r-") + 1));
 }
 
 }  // namespace mayfly

@@ -42,7 +42,8 @@ class ChildProcess {
   int pid_ = -1;  // -1: none, or reaped
 };
 
-/// The last line of a text file that is not empty, or nothing.
-[[nodiscard]] std::string last_line_of(const std::string& path);
+/// The last line in the log of a program that says something, which dashes alone do not; empty if
+/// there is none.
+[[nodiscard]] std::string last_line_of_log(const std::string& path);
 
 }  // namespace mayfly

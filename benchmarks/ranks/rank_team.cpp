@@ -128,10 +128,10 @@ Result<ControlHub::Message> RankTeam::hear(Instant deadline) {
                                    [](ChildProcess& process) { return process.ended(); });
     const std::string log = hub_.folder() + "/" + contestant_.name + ".log";
     if (ended) {
-      return Error{Errc::kPeerLost, "a process ended: " + last_line_of(log)};
+      return Error{Errc::kPeerLost, "a process ended: " + last_line_of_log(log)};
     }
     if (monotonic_now() >= deadline) {
-      return Error{Errc::kDeadline, "no answer in time: " + last_line_of(log)};
+      return Error{Errc::kDeadline, "no answer in time: " + last_line_of_log(log)};
     }
   }
 }
@@ -146,9 +146,9 @@ Result<std::vector<std::string>> RankTeam::hear_all(const std::string& verb, Ins
       continue;  // of a contestant that has failed
     }
     if (message.gone) {
-      return Error{
-          Errc::kPeerLost,
-          "a rank process ended: " + last_line_of(hub_.folder() + "/" + contestant_.name + ".log")};
+      return Error{Errc::kPeerLost,
+                   "a rank process ended: " +
+                       last_line_of_log(hub_.folder() + "/" + contestant_.name + ".log")};
     }
     const std::string& line = message.line;
     if (line != verb && !line.starts_with(verb + " ")) {

@@ -176,8 +176,8 @@ class DifferenceRuns {
       if (!result.ok() || result.value().outcome != elastic::Outcome::kDone) {
         return Error{Errc::kIo, fmt::format("a run of cell {} did not end as it should: {} (see "
                                             "{}.log)",
-                                            letter(cell.cell), last_line_of(run_dirs[i] + ".log"),
-                                            run_dirs[i])};
+                                            letter(cell.cell),
+                                            last_line_of_log(run_dirs[i] + ".log"), run_dirs[i])};
       }
       TRY_ASSIGN(const double ms, step_ms_of(run_dirs[i]));
       total += ms;

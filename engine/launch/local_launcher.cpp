@@ -263,7 +263,7 @@ bool LocalLauncher::heed_refusals(const elastic::JobStatus& status) {
 }
 
 std::string LocalLauncher::last_line(std::size_t worker) const {
-  const std::string line = last_line_of(log_path(worker));
+  const std::string line = last_line_of_log(log_path(worker));
   return line.empty() ? "see " + log_path(worker) : line;
 }
 

@@ -25,7 +25,7 @@ std::string_view without_lines(std::string_view text, std::uint64_t count) {
 }
 
 /// The last line of a file with its end of line; empty if there is none.
-std::string last_line_of(const std::string& path) {
+std::string last_ended_line(const std::string& path) {
   const Result<std::string> text = read_text_file(path, MemberLogs::kBytesMax * 2);
   if (!text.ok() || !text.value().ends_with('\n')) {
     return {};
@@ -43,7 +43,7 @@ MemberLogs::Told& MemberLogs::file_of(MemberId member, const std::string& path) 
     std::error_code absent;
     const std::uintmax_t size = fs::file_size(path, absent);
     place->second.bytes = absent ? 0 : size;  // of a coordinator before this one
-    place->second.last_line = last_line_of(path);
+    place->second.last_line = last_ended_line(path);
   }
   return place->second;
 }

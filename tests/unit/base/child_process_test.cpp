@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <string_view>
+
+#include "base/file.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly {
@@ -21,7 +24,7 @@ TEST(ChildProcess, RunsWithItsEnvironmentAndLog) {
       ChildProcess::start({"sh", "-c", "echo first; echo $GREETING >&2"}, {{"GREETING", "hi"}}, log)
           .value();
   EXPECT_TRUE(child.wait_until(child_deadline()));
-  EXPECT_EQ(last_line_of(log), "hi");
+  EXPECT_EQ(last_line_of_log(log), "hi");
 }
 
 TEST(ChildProcess, HasNoVariablesThatAreTakenOut) {
@@ -32,7 +35,7 @@ TEST(ChildProcess, HasNoVariablesThatAreTakenOut) {
       ChildProcess::start({"sh", "-c", "echo ${CHILD_TEST_OUT-none}"}, {}, log, {"CHILD_TEST_OUT"})
           .value();
   EXPECT_TRUE(child.wait_until(child_deadline()));
-  EXPECT_EQ(last_line_of(log), "none");
+  EXPECT_EQ(last_line_of_log(log), "none");
   EXPECT_STREQ(::getenv("CHILD_TEST_OUT"), "a") << "ours is as it was";
 }
 
@@ -41,7 +44,7 @@ TEST(ChildProcess, ProgramThatIsNotThereSaysSoInTheLog) {
   const std::string log = folder / "log";
   ChildProcess child = ChildProcess::start({"/nonexistent/program"}, {}, log).value();
   EXPECT_TRUE(child.wait_until(child_deadline()));
-  EXPECT_EQ(last_line_of(log), "cannot start /nonexistent/program: No such file or directory");
+  EXPECT_EQ(last_line_of_log(log), "cannot start /nonexistent/program: No such file or directory");
 }
 
 TEST(ChildProcess, IsKilledWithItsOwnChildren) {
@@ -51,11 +54,15 @@ TEST(ChildProcess, IsKilledWithItsOwnChildren) {
     ChildProcess child = ChildProcess::start({"sh", "-c", "sleep 300 & wait"}, {}, log).value();
     EXPECT_FALSE(child.wait_until(monotonic_now() + milliseconds(20)));
   }  // would wait for five minutes otherwise
-  EXPECT_EQ(last_line_of(log), "");
+  EXPECT_EQ(last_line_of_log(log), "");
 }
 
 TEST(LastLine, IsTheLastThatSaysSomething) {
-  EXPECT_EQ(last_line_of("/nonexistent/log"), "");
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  ASSERT_TRUE(write_file_atomic(log, std::string_view("one\n  a-b two \n \n------\n")).ok());
+  EXPECT_EQ(last_line_of_log(log), "a-b two");
+  EXPECT_EQ(last_line_of_log("/nonexistent/log"), "");
 }
 
 }  // namespace
