@@ -70,8 +70,8 @@ StepTimes::StepTimes(const Calibration& calibration, bool may_overlap) {
       tensors[row.model] = row.tensors.value_or(0);
     }
     for (const auto& [key, values] : times) {
-      points_[gpu][key.first].push_back({key.second, gflops[key.second], log_mean(values),
-                                         static_cast<int>(values.size()), tensors[key.second]});
+      points_[gpu][key.first].push_back(
+          {key.second, gflops[key.second], log_mean(values), tensors[key.second]});
     }
   }
   for (const StepTimeRow& row : calibration.step_times) {

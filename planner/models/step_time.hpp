@@ -25,8 +25,7 @@ namespace mayfly::planner {
 struct StepPoint {
   std::string model;
   double gflops = 0;
-  double step_s = 0;  ///< geometric mean of the campaigns
-  int campaigns = 0;
+  double step_s = 0;   ///< geometric mean of the campaigns
   double tensors = 0;  ///< 0 = unknown
 };
 
@@ -49,8 +48,6 @@ class StepTimes {
   [[nodiscard]] Result<Forecast> latency_cost(const std::string& gpu, const Network& network,
                                               double further_ms) const;
 
-  /// The spread of repetitions on other days, as a standard deviation of logarithms.
-  [[nodiscard]] double day_spread() const { return day_spread_; }
   /// The least latency of the measurements, in milliseconds.
   [[nodiscard]] double base_latency_ms() const { return base_latency_ms_; }
 
@@ -98,7 +95,7 @@ class StepTimes {
   };
   std::map<std::string, Overlap> overlaps_;                     ///< by family
   std::map<std::string, std::vector<LatencyPoint>> latencies_;  ///< by machine type
-  double day_spread_ = 0;
+  double day_spread_ = 0;  ///< of repetitions on other days: standard deviation of logarithms
   double base_latency_ms_ = 0;
 };
 
