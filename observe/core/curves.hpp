@@ -13,7 +13,8 @@
 
 namespace mayfly::observe {
 
-/// The values of a row besides its time and step. NaN stands for "not recorded".
+/// The values of a row besides its time and step, in the order of the page (VALUES in store.js).
+/// NaN stands for "not recorded".
 enum class Value : std::size_t {
   kLoss,
   kAccuracy,
@@ -24,9 +25,6 @@ enum class Value : std::size_t {
   kEpoch,
 };
 inline constexpr std::size_t kValues = 7;
-/// Their names in state and series, in the order of Value.
-inline constexpr std::array<const char*, kValues> kValueNames = {
-    "loss", "accuracy", "learning_rate", "images_per_second", "wait_ms", "members", "epoch"};
 
 struct CurveRow {
   double t = 0;  ///< seconds on the job's time axis
