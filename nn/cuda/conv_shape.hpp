@@ -48,10 +48,6 @@ struct ConvShape {
   [[nodiscard]] std::size_t filter_elements() const {
     return static_cast<std::size_t>(out_channels * kernel * kernel * in_channels);
   }
-  /// Values per channel of the output.
-  [[nodiscard]] std::size_t output_rows() const {
-    return static_cast<std::size_t>(images * output_size * output_size);
-  }
   /// Human-readable: "8 x 64 x 56 x 56 -> 128, 3x3 stride 2".
   [[nodiscard]] std::string text() const;
 

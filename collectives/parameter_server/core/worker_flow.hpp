@@ -92,7 +92,6 @@ class WorkerFlow {
   [[nodiscard]] std::uint64_t received() const { return received_; }
   /// The version of a shard's parameters that this worker has adopted.
   [[nodiscard]] std::uint64_t version(std::uint32_t shard) const { return shards_[shard].held; }
-  [[nodiscard]] bool has_parameters() const { return has_parameters_; }
   /// What the plan has become, as far as we have heard. Every message says it.
   [[nodiscard]] const std::optional<Rewind>& rewind() const { return rewind_; }
 
