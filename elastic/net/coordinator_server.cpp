@@ -6,7 +6,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
+#include "base/parse.hpp"
 #include "base/thread_priority.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/core/messages.hpp"
@@ -348,17 +348,15 @@ CommandReply Server::run_command(const Command& command) {
 }
 
 CommandReply Server::drain_command(const std::string& argument) {
-  std::uint64_t number = 0;
-  const char* end = argument.data() + argument.size();
-  const auto parsed = std::from_chars(argument.data(), end, number);
-  if (argument.empty() || parsed.ec != std::errc() || parsed.ptr != end) {
+  const std::optional<std::uint64_t> number = number_in<std::uint64_t>(argument);
+  if (!number) {
     return {false, "'" + argument + "' is not a member's number"};
   }
-  if (!sessions_.has_worker(MemberId{number})) {
-    return {false, fmt::format("no member {}", number)};
+  if (!sessions_.has_worker(MemberId{*number})) {
+    return {false, fmt::format("no member {}", *number)};
   }
-  handle(coordinator_event::DrainAsked{MemberId{number}, "operator"});
-  return {true, fmt::format("draining member {} at the next step boundary", number)};
+  handle(coordinator_event::DrainAsked{MemberId{*number}, "operator"});
+  return {true, fmt::format("draining member {} at the next step boundary", *number)};
 }
 
 // --- the machine

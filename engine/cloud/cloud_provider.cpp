@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -168,7 +167,7 @@ Made make_gce(const JobConfig& config, const std::string& label, const Common& c
   cloud_hooks::GceOptions options;
   options.job = label;
   TRY_ASSIGN(options.offers, offers_of(config));
-  std::string disk_gb;
+  std::string disk_gb = std::to_string(options.disk_gb);
   std::string external = "yes";
   TRY(take_options(config.cloud_options, {{"project", &options.project},
                                           {"zone", &options.zone},
@@ -179,14 +178,14 @@ Made make_gce(const JobConfig& config, const std::string& label, const Common& c
                                           {"external_address", &external},
                                           {"service_account", &options.service_account},
                                           {"endpoint", &options.endpoint}}));
-  const char* end = disk_gb.data() + disk_gb.size();
-  const auto parsed = std::from_chars(disk_gb.data(), end, options.disk_gb);
-  if (!disk_gb.empty() && (parsed.ec != std::errc{} || parsed.ptr != end)) {
+  const std::optional<std::uint32_t> disk = number_in<std::uint32_t>(disk_gb);
+  if (!disk) {
     return Error{Errc::kInvalidInput, "cloud_options: disk_gb '" + disk_gb + "' is no number"};
   }
   if (external != "yes" && external != "no") {
     return Error{Errc::kInvalidInput, "cloud_options: external_address is yes or no"};
   }
+  options.disk_gb = *disk;
   options.external_address = external == "yes";
   TRY_ASSIGN(std::unique_ptr<cloud_hooks::HttpSender> sender, make_sender());
   return cloud_hooks::make_gce_provider(std::move(options),

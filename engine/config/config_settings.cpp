@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "base/parse.hpp"
 #include "base/text.hpp"
 #include "engine/config/config.hpp"
 
@@ -29,22 +29,20 @@ std::uint64_t whole_max() {
 
 template <typename T>
 Result<void> parse(T& field, std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc{} || end != text.data() + text.size() || number > whole_max<T>()) {
+  const std::optional<std::uint64_t> number = number_in<std::uint64_t>(text, 0, whole_max<T>());
+  if (!number) {
     return unexpected("a whole number from 0 to " + std::to_string(whole_max<T>()), text);
   }
-  field = static_cast<T>(number);
+  field = static_cast<T>(*number);
   return {};
 }
 
 Result<void> parse(double& field, std::string_view text) {
-  double number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc{} || end != text.data() + text.size() || !std::isfinite(number)) {
+  const std::optional<double> number = number_in<double>(text);
+  if (!number) {
     return unexpected("a number", text);
   }
-  field = number;
+  field = *number;
   return {};
 }
 

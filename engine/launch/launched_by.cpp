@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 #include <string_view>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::engine {
@@ -23,15 +24,8 @@ std::string text_of(const Variables& variables, const char* name) {
   return text == nullptr ? "" : text;
 }
 
-std::optional<std::uint32_t> whole_number(std::string_view text) {
-  std::uint32_t number = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole = parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size();
-  return is_whole ? std::optional(number) : std::nullopt;
-}
-
 std::optional<std::uint32_t> number_of(const Variables& variables, const char* name) {
-  return whole_number(text_of(variables, name));
+  return number_in<std::uint32_t>(text_of(variables, name));
 }
 
 /// The first of them that is set; the last one if none is.
@@ -68,11 +62,11 @@ std::uint32_t tasks_on_node(std::string_view list, std::uint32_t node) {
     std::uint32_t hosts = 1;
     if (const std::size_t times = entry.find("(x"); times != std::string_view::npos) {
       const std::string_view count = entry.substr(times + 2);
-      hosts = whole_number(count.substr(0, count.find(')'))).value_or(0);
+      hosts = number_in<std::uint32_t>(count.substr(0, count.find(')'))).value_or(0);
       entry = entry.substr(0, times);
     }
     if (node < hosts) {
-      return whole_number(entry).value_or(0);
+      return number_in<std::uint32_t>(entry).value_or(0);
     }
     node -= hosts;
   }
@@ -166,7 +160,7 @@ Result<void> check_pmix(const Variables& variables, const std::optional<Launched
                              "but its variables do not say of how many; {}",
                              rank, kAnotherWay)};
   }
-  if (whole_number(rank) != found->rank) {
+  if (number_in<std::uint32_t>(rank) != found->rank) {
     return Error{Errc::kInvalidInput,
                  fmt::format("PMIX_RANK is {} and SLURM_PROCID is {}: two launchers, one in the "
                              "other; {}",
