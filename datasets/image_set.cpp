@@ -2,10 +2,8 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
-#include <sys/file.h>
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,9 +13,10 @@
 #include <optional>
 
 #include "base/file.hpp"
+#include "base/lock_file.hpp"
 #include "base/log.hpp"
+#include "base/time.hpp"
 #include "base/try_assign.hpp"
-#include "base/unique_fd.hpp"
 #include "datasets/decoded_images.hpp"
 #include "datasets/encoded_images.hpp"
 #include "datasets/encoded_set.hpp"
@@ -36,6 +35,7 @@ constexpr int kSmallSide = 64;
 constexpr int kDecodedSideMin = 4;
 constexpr int kDecodedSideMax = 1024;
 constexpr int kEncodedSideMin = 8;
+constexpr Duration kOthersWorkMost = seconds(24 * 3600);  // that a process waits for
 
 using ImageReader = std::function<Result<EncodedImages>()>;
 
@@ -213,22 +213,6 @@ Result<DatasetPair> open_listed(const Request& request) {
                                                    : keep_encoded(request, std::move(measured));
 }
 
-// Locked while a process measures and decodes, so that the workers of one host do not all do the
-// same work. A failure to lock is not an error: the work is then done twice, and the last rename
-// determines the file.
-class CacheLock {
- public:
-  explicit CacheLock(const std::string& path)
-      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (fd_.valid()) {
-      static_cast<void>(::flock(fd_.get(), LOCK_EX));
-    }
-  }
-
- private:
-  UniqueFd fd_;  // closing it unlocks
-};
-
 Result<DatasetPair> open_with_cache(const std::string& source, ImageReader read_images,
                                     const OpenOptions& options, const Result<Digest>& source_key) {
   if (!source_key.ok()) {
@@ -245,7 +229,10 @@ Result<DatasetPair> open_with_cache(const std::string& source, ImageReader read_
   }
   const std::string stem =
       (std::filesystem::path(options.cache_dir) / ("images-" + to_string(request.key))).string();
-  const CacheLock lock(stem + ".lock");
+  // While a process measures and decodes, so that the workers of one host do not all do the same
+  // work. A failure to lock is no error: the work is then done twice, and the last rename
+  // determines the file.
+  const Result<LockFile> lock = LockFile::take(stem + ".lock", kOthersWorkMost);
   request.cached_set = stem + ".bin";
   request.cached_sizes = stem + ".sizes";
   return open_listed(request);
