@@ -5,6 +5,7 @@
 #include <boost/beast/zlib/deflate_stream.hpp>
 
 #include "base/check.hpp"
+#include "observe/core/report_page.hpp"
 #include "observe/page_text.hpp"
 
 namespace mayfly::observe {
@@ -42,21 +43,6 @@ std::string series_of(const Curves& curves, std::size_t buckets_max) {
          ",\"data\":\"" + packed(curves.pack(level, 0, count)) + "\"}";
 }
 
-/// JSON in which no tag can begin, whatever its texts are.
-std::string without_tags(const std::string& json) {
-  std::string safe;
-  for (const char c : json) {
-    safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
-  }
-  return safe;
-}
-
-void put_at(std::string& page, const std::string& mark, const std::string& text) {
-  const std::size_t place = page.find(mark);
-  ENSURE(place != std::string::npos, "the page has a place for what a report adds");
-  page.replace(place, mark.size(), text);
-}
-
 }  // namespace
 
 std::string report_of(const std::vector<RunFollower*>& runs, double made) {
@@ -65,19 +51,12 @@ std::string report_of(const std::vector<RunFollower*>& runs, double made) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFold& fold = runs[i]->fold();
     data += i == 0 ? "" : ",";
-    data += "{\"state\":" + without_tags(fold.state_json(runs[i]->name())) +
+    data += "{\"state\":" + fold.state_json(runs[i]->name()) +
             ",\"kept\":" + series_of(fold.kept(), most) +
             ",\"undone\":" + series_of(fold.undone(), most / 4) + "}";
   }
   data += "]}";
-  std::string page(kPage);
-  put_at(page, "<!-- policy -->",
-         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src " +
-             std::string(kScriptHash) + "; style-src " + std::string(kStyleHash) +
-             "; img-src data:; base-uri 'none'; form-action 'none'\">");
-  put_at(page, "<!-- data -->",
-         "<script type=\"application/json\" id=\"data\">" + data + "</script>");
-  return page;
+  return report_page(kPage, kScriptHash, kStyleHash, data);
 }
 
 }  // namespace mayfly::observe
