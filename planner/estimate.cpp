@@ -5,9 +5,9 @@
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
-#include <numeric>
 
 #include "base/check.hpp"
+#include "base/statistics.hpp"
 
 namespace mayfly::planner {
 namespace {
@@ -59,8 +59,7 @@ Forecast absolute_forecast(double median, double sd, double degrees, double leas
 Forecast sampled_forecast(std::vector<double> values, Reason reason) {
   ENSURE(!values.empty(), "a forecast from no value");
   std::sort(values.begin(), values.end());
-  const double mean =
-      std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  const double mean = mean_of(values);
   return {[values = std::move(values)](double p) {
             const double place = std::clamp(p * static_cast<double>(values.size()) - 0.5, 0.0,
                                             static_cast<double>(values.size() - 1));

@@ -84,24 +84,6 @@ double root_mean_square(const Numbers& values) {
   return values.empty() ? 0 : std::sqrt(dot(values, values) / static_cast<double>(values.size()));
 }
 
-double mean_of(const Numbers& values) {
-  return values.empty() ? 0
-                        : std::accumulate(values.begin(), values.end(), 0.0) /
-                              static_cast<double>(values.size());
-}
-
-double deviation_of(const Numbers& values) {
-  if (values.size() < 2) {
-    return 0;
-  }
-  const double mean = mean_of(values);
-  double sum = 0;
-  for (const double value : values) {
-    sum += (value - mean) * (value - mean);
-  }
-  return std::sqrt(sum / static_cast<double>(values.size() - 1));
-}
-
 double Posterior::deviation_of(const std::function<double(const Numbers&)>& quantity) const {
   Numbers slopes(mean.size());
   for (std::size_t i = 0; i < mean.size(); ++i) {

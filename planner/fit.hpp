@@ -21,9 +21,6 @@ using Numbers = std::vector<double>;
 [[nodiscard]] double dot(const Numbers& a, const Numbers& b);
 /// The root of the mean square; 0 for no value.
 [[nodiscard]] double root_mean_square(const Numbers& values);
-[[nodiscard]] double mean_of(const Numbers& values);
-/// The standard deviation of a sample; 0 for fewer than two values.
-[[nodiscard]] double deviation_of(const Numbers& values);
 
 /// What was known of a parameter before the fit.
 struct Prior {

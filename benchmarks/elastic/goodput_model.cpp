@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "base/parse.hpp"
@@ -168,11 +167,7 @@ void Stalls::add(std::optional<double> seconds) {
 }
 
 std::optional<double> Stalls::mean_seconds() const {
-  if (measured_.empty()) {
-    return {};
-  }
-  return std::accumulate(measured_.begin(), measured_.end(), 0.0) /
-         static_cast<double>(measured_.size());
+  return measured_.empty() ? std::nullopt : std::optional(mean_of(measured_));
 }
 
 std::optional<double> Stalls::p99_seconds() const {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 
@@ -245,14 +244,8 @@ Spread spread_of(const std::vector<double>& values) {
   if (values.empty()) {
     return spread;
   }
-  for (const double value : values) {
-    spread.mean += value / static_cast<double>(values.size());
-  }
-  for (const double value : values) {
-    spread.deviation += (value - spread.mean) * (value - spread.mean);
-  }
-  spread.deviation =
-      values.size() > 1 ? std::sqrt(spread.deviation / static_cast<double>(values.size() - 1)) : 0;
+  spread.mean = mean_of(values);
+  spread.deviation = deviation_of(values);
   spread.least = *std::min_element(values.begin(), values.end());
   spread.most = *std::max_element(values.begin(), values.end());
   return spread;

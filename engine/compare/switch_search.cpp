@@ -7,18 +7,13 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/statistics.hpp"
 #include "engine/compare/charts_page.hpp"
 #include "engine/compare/compare_report.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-double mean_of(const std::vector<double>& values) {
-  return values.empty() ? 0
-                        : std::accumulate(values.begin(), values.end(), 0.0) /
-                              static_cast<double>(values.size());
-}
 
 double share_of(const SwitchPoint& point, const SwitchReportFacts& facts) {
   return 100 * static_cast<double>(point.bsp_steps) / static_cast<double>(facts.options.steps);

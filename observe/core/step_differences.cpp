@@ -4,10 +4,10 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/statistics.hpp"
 
 namespace mayfly::observe {
 namespace {
@@ -17,23 +17,15 @@ constexpr std::pair<Cell, const char*> kOrder[] = {
     {Cell::kAlone, "compute"}, {Cell::kTogether, "contention"}, {Cell::kExchange, "interconnect"},
     {Cell::kHosts, "network"}, {Cell::kWarm, "prep"},           {Cell::kWhole, "fetch"}};
 
-double mean_of_values(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 /// Half of the interval of the mean.
 double half_interval(const std::vector<double>& values, double confidence) {
   if (values.size() < 2) {
     return std::numeric_limits<double>::infinity();
   }
-  const double mean = mean_of_values(values);
-  const double squares = std::accumulate(
-      values.begin(), values.end(), 0.0,
-      [mean](double sum, double value) { return sum + (value - mean) * (value - mean); });
   const auto count = static_cast<double>(values.size());
   const boost::math::students_t student(count - 1);
   return boost::math::quantile(student, (1 + confidence) / 2) *
-         std::sqrt(squares / (count - 1) / count);
+         deviation_of(values) / std::sqrt(count);
 }
 
 }  // namespace
@@ -59,7 +51,7 @@ std::vector<StepDifference> step_differences(std::span<const CellRound> rounds, 
     for (const CellRound& round : rounds) {
       values.push_back(round.at(cell) - (before ? round.at(*before) : 0));
     }
-    const double mean = mean_of_values(values);
+    const double mean = mayfly::mean_of(values);
     const double half = half_interval(values, confidence);
     const bool has_both = cell == Cell::kWhole && before == Cell::kHosts;
     differences.push_back({has_both ? "data" : kind, mean, mean - half, mean + half});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/statistics.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::planner {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/statistics.hpp"
 #include "planner/fit.hpp"
 
 namespace mayfly::planner {

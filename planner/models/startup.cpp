@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/parse.hpp"
+#include "base/statistics.hpp"
 #include "planner/fit.hpp"
 
 namespace mayfly::planner {

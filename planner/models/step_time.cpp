@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/statistics.hpp"
 #include "base/try_assign.hpp"
 #include "planner/fit.hpp"
 

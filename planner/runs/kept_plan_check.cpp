@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/statistics.hpp"
 #include "planner/fit.hpp"
 #include "planner/runs/plan_check.hpp"
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/statistics.hpp"
 #include "base/time.hpp"
 #include "planner/fit.hpp"
 #include "planner/models/cluster_speed.hpp"

@@ -18,7 +18,14 @@ TEST(Statistics, MedianOfAnEvenNumberIsTheMeanOfTheMiddle) {
   EXPECT_EQ(median({9, 1, 2}), 2);
 }
 
+TEST(Statistics, ASampleHasMeanAndDeviation) {
+  EXPECT_EQ(mean_of({1, 2, 3}), 2);
+  EXPECT_EQ(deviation_of({1, 2, 3}), 1);
+  EXPECT_EQ(deviation_of({1}), 0);
+}
+
 TEST(Statistics, NothingMeasuredIsZero) {
+  EXPECT_EQ(mean_of({}), 0);
   EXPECT_EQ(median({}), 0);
   EXPECT_EQ(percentile({}, 0.9), 0);
 }

@@ -46,10 +46,7 @@ TEST(Fit, EvidencePrefersTheModelThatObservationsFollow) {
   EXPECT_GT(evidence(2), evidence(3));
 }
 
-TEST(Fit, ASampleHasMeanAndDeviation) {
-  EXPECT_EQ(mean_of({1, 2, 3}), 2);
-  EXPECT_EQ(deviation_of({1, 2, 3}), 1);
-  EXPECT_EQ(deviation_of({1}), 0);
+TEST(Fit, TheMeanSquareHasARoot) {
   EXPECT_EQ(root_mean_square({3, 4, 0, 0}), 2.5);
 }
 
