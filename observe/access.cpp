@@ -7,21 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 
+#include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/net/addresses.hpp"
 
 namespace mayfly::observe {
 namespace {
-
-std::string hex_of(const std::array<unsigned char, SHA256_DIGEST_LENGTH>& bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
 
 /// Takes the same time wherever the texts differ, so that it does not reveal the key by parts.
 bool are_equal(std::string_view a, std::string_view b) {
@@ -73,14 +66,14 @@ std::string viewing_key(std::string_view token) {
   const std::string text = "mayfly dashboard\n" + std::string(token) + "\n";
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
-  return hex_of(digest);
+  return to_hex(std::as_bytes(std::span(digest)));
 }
 
 std::string random_key() {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> bytes{};
   ENSURE(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,
          "the system provides random bytes");
-  return hex_of(bytes);
+  return to_hex(std::as_bytes(std::span(bytes)));
 }
 
 std::string Gate::cookie_name() const {
