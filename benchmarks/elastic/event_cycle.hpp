@@ -40,7 +40,6 @@ class EventCycle {
 
   /// The launcher's hook. Stops the job after the last event.
   void poll(engine::LocalLauncher& launcher);
-  [[nodiscard]] std::uint32_t events_done() const { return done_; }
 
  private:
   enum class Phase { kSettling, kAiming, kStruck };

@@ -270,9 +270,6 @@ class Cloud:
     def do_collect(self):
         self.machines.collect()
 
-    def do_add_stock(self, count):
-        self.stock = max(0, (self.stock or 0) + count)
-
     def do_forget_imds_tokens(self):
         for metadata in self.metadata_servers:
             metadata.imds_tokens.clear()
