@@ -58,7 +58,6 @@ std::shared_ptr<KeepingSink> kept_lines;  // null = none; set before other threa
 
 spdlog::level::level_enum level_of(Level level) {
   switch (level) {
-    case Level::kDebug: return spdlog::level::debug;
     case Level::kInfo: return spdlog::level::info;
     case Level::kWarning: return spdlog::level::warn;
     case Level::kError: return spdlog::level::err;

@@ -11,7 +11,7 @@
 
 namespace mayfly::log {
 
-enum class Level { kDebug, kInfo, kWarning, kError };
+enum class Level { kInfo, kWarning, kError };
 
 /// Sends the log to standard error, and to `path` too unless it is empty. `who` (for example
 /// "worker 3") is printed on every line. Called early in main, after any fork, and again when the
