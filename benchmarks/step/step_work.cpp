@@ -17,7 +17,7 @@ StepWork::StepWork(const nn::Model& of, std::uint32_t size, std::uint32_t images
       microbatch_size(size),
       microbatches(images_per_update / size),
       layout(engine::layout_of(of)),
-      sums(layout, exact, microbatches),
+      sums(layout, exact ? engine::Wire::kInt32 : engine::Wire::kFp32, microbatches),
       exponents(layout.blocks().block_count(), kExponent),
       vector(layout.element_count()),
       state(nn::make_initial_state(of, 1, exponents.size(), kExponent)),

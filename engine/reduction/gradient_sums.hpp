@@ -40,9 +40,6 @@ class GradientSums {
   /// Wire::kInt16 rounds.
   GradientSums(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
                std::uint64_t seed = 0);
-  /// Wire::kInt32 if `exact`, else Wire::kFp32.
-  GradientSums(const ReductionLayout& layout, bool exact, std::uint32_t microbatches)
-      : GradientSums(layout, exact ? Wire::kInt32 : Wire::kFp32, microbatches) {}
 
   /// From now on the sums of parameters are kept on a device, where the gradients are: the part of
   /// add_bucket()'s vector that belongs to parameters is not read. Wire::kInt32 and Wire::kFp32

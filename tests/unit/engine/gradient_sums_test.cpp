@@ -36,12 +36,12 @@ class GradientSumsTest : public testing::Test {
 };
 
 TEST_F(GradientSumsTest, ExactSumsDoNotDependOnOrderOrThreads) {
-  GradientSums one(layout, true, kMicrobatches);
+  GradientSums one(layout, Wire::kInt32, kMicrobatches);
   one.clear(exponents);
   for (std::uint64_t m = 0; m < kMicrobatches; ++m) {
     add(one, m);
   }
-  GradientSums other(layout, true, kMicrobatches);
+  GradientSums other(layout, Wire::kInt32, kMicrobatches);
   other.clear(exponents);
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 4; ++t) {
@@ -59,7 +59,7 @@ TEST_F(GradientSumsTest, ExactSumsDoNotDependOnOrderOrThreads) {
 }
 
 TEST_F(GradientSumsTest, CountsBlocksThatDoNotFitTheirExponent) {
-  GradientSums sums(layout, true, kMicrobatches);
+  GradientSums sums(layout, Wire::kInt32, kMicrobatches);
   exponents[0] = -3;  // magnitudes reach 2^-1
   sums.clear(exponents);
   add(sums, 0);
@@ -68,13 +68,13 @@ TEST_F(GradientSumsTest, CountsBlocksThatDoNotFitTheirExponent) {
 }
 
 TEST_F(GradientSumsTest, NoticesNonFiniteGradientsInBothModes) {
-  for (const bool exact : {true, false}) {
-    GradientSums sums(layout, exact, kMicrobatches);
+  for (const Wire wire : {Wire::kInt32, Wire::kFp32}) {
+    GradientSums sums(layout, wire, kMicrobatches);
     sums.clear(exponents);
     std::vector<float> vector = vector_of(0);
     vector.back() = std::nanf("");
     sums.add_bucket(0, vector);
-    EXPECT_EQ(sums.totals().nonfinite, 1) << "exact " << exact;
+    EXPECT_EQ(sums.totals().nonfinite, 1) << "exact " << is_exact(wire);
   }
 }
 
