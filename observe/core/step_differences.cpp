@@ -12,20 +12,22 @@
 namespace mayfly::observe {
 namespace {
 
+constexpr double kConfidence = 0.95;
+
 /// The cells as each builds on the one before, and what it adds.
 constexpr std::pair<Cell, const char*> kOrder[] = {
     {Cell::kAlone, "compute"}, {Cell::kTogether, "contention"}, {Cell::kExchange, "interconnect"},
     {Cell::kHosts, "network"}, {Cell::kWarm, "prep"},           {Cell::kWhole, "fetch"}};
 
 /// Half of the interval of the mean.
-double half_interval(const std::vector<double>& values, double confidence) {
+double half_interval(const std::vector<double>& values) {
   if (values.size() < 2) {
     return std::numeric_limits<double>::infinity();
   }
   const auto count = static_cast<double>(values.size());
   const boost::math::students_t student(count - 1);
-  return boost::math::quantile(student, (1 + confidence) / 2) *
-         deviation_of(values) / std::sqrt(count);
+  return boost::math::quantile(student, (1 + kConfidence) / 2) * deviation_of(values) /
+         std::sqrt(count);
 }
 
 }  // namespace
@@ -39,8 +41,8 @@ double mean_of(std::span<const CellRound> rounds, Cell cell) {
   return sum / static_cast<double>(rounds.size());
 }
 
-std::vector<StepDifference> step_differences(std::span<const CellRound> rounds, double confidence) {
-  ENSURE(!rounds.empty() && confidence > 0 && confidence < 1, "there is a round, and a confidence");
+std::vector<StepDifference> step_differences(std::span<const CellRound> rounds) {
+  ENSURE(!rounds.empty(), "there is a round");
   std::vector<StepDifference> differences;
   std::optional<Cell> before;
   for (const auto& [cell, kind] : kOrder) {
@@ -52,7 +54,7 @@ std::vector<StepDifference> step_differences(std::span<const CellRound> rounds, 
       values.push_back(round.at(cell) - (before ? round.at(*before) : 0));
     }
     const double mean = mayfly::mean_of(values);
-    const double half = half_interval(values, confidence);
+    const double half = half_interval(values);
     const bool has_both = cell == Cell::kWhole && before == Cell::kHosts;
     differences.push_back({has_both ? "data" : kind, mean, mean - half, mean + half});
     before = cell;

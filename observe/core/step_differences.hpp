@@ -34,7 +34,7 @@ struct StepDifference {
   /// network. Of E - N: data, which is both prep and fetch.
   const char* kind = "";
   double ms = 0;  ///< mean over the rounds of cell minus the cell before
-  // The interval in which it is with the confidence asked for (Student's t of the paired
+  // The interval in which it is with a confidence of 95 % (Student's t of the paired
   // differences). Infinite with one round.
   double low = 0;
   double high = 0;
@@ -47,10 +47,9 @@ struct StepDifference {
 /// have the same cells.
 [[nodiscard]] double mean_of(std::span<const CellRound> rounds, Cell cell);
 /// In the order in which the cells build on each other; together they are the mean of the last one,
-/// E. There is at least one round, all rounds have the same cells, A among them, and `confidence`
-/// is between 0 and 1.
-[[nodiscard]] std::vector<StepDifference> step_differences(std::span<const CellRound> rounds,
-                                                           double confidence = 0.95);
+/// E, with intervals of 95 %. There is at least one round, all rounds have the same cells, A among
+/// them.
+[[nodiscard]] std::vector<StepDifference> step_differences(std::span<const CellRound> rounds);
 
 /// What DS-Analyzer reports, in samples per second: G of images in memory, P with preparation, F of
 /// reading alone (none if E is not slower than D), and the least of them, at which it expects the
