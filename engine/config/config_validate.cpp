@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
+#include "base/net/addresses.hpp"
 #include "base/parse.hpp"
 #include "cloud_hooks/notice/notice.hpp"
 #include "elastic/core/view.hpp"
@@ -196,14 +196,10 @@ Complaint check_names(const JobConfig& c) {
   return unless(!c.data.empty(), "data must not be empty");
 }
 
-/// HOST:PORT with a port from 1 to 65535; an IPv6 host stands in brackets.
+/// One that can be connected to.
 bool is_endpoint(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return false;
-  }
-  const bool is_bare_ipv6 = text.find(':') != colon && text.front() != '[';
-  return !is_bare_ipv6 && number_in(std::string_view(text).substr(colon + 1), 1, 65535);
+  const Result<Endpoint> endpoint = parse_endpoint(text);
+  return endpoint.ok() && endpoint.value().port != 0;
 }
 
 /// What stands between commas.

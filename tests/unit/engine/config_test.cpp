@@ -460,7 +460,7 @@ TEST(Validate, ArithmeticIsChosenByName) {
 
 TEST(Validate, CoordinatorIsHostAndPort) {
   for (const char* bad :
-       {"localhost", ":80", "host:", "host:0", "host:65536", "host:8x", "::1:80"}) {
+       {"localhost", ":80", "host:", "host:0", "host:65536", "host:8x", "::1:80", "[::1:80"}) {
     EXPECT_THAT(validation_error([bad](JobConfig& c) { c.coordinator = bad; }),
                 HasSubstr("is not HOST:PORT"))
         << bad;
