@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::bench {
@@ -40,19 +40,6 @@ int slice_until(Instant deadline) {
 
 Error last_error(const std::string& what) {
   return {Errc::kIo, what + ": " + std::strerror(errno)};
-}
-
-Result<Bytes> bytes_of_hex(const std::string& text) {
-  Bytes bytes(text.size() / 2);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    unsigned value = 0;
-    const char* digits = text.data() + 2 * i;
-    if (std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) {
-      return Error{Errc::kCorrupt, "the store's answer is not hexadecimal: " + text};
-    }
-    bytes[i] = static_cast<std::byte>(value);
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -238,7 +225,11 @@ Result<Bytes> ControlStore::get(const std::string& key, Instant deadline) {
     const std::vector<std::string> words = words_of(answer);
     if (words.size() >= 2 && words[0] == "value" && words[1] == key) {
       asked_.clear();
-      return bytes_of_hex(words.size() > 2 ? words[2] : "");
+      std::optional<Bytes> value = from_hex(words.size() > 2 ? words[2] : "");
+      if (!value) {
+        return Error{Errc::kCorrupt, "the store's answer is not hexadecimal: " + answer};
+      }
+      return *std::move(value);
     }
   }
 }

@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 #include <utility>
 
 #include "base/aligned_buffer.hpp"
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 #include "benchmarks/ranks/line_socket.hpp"
 #include "benchmarks/ranks/reduction_check.hpp"
@@ -29,8 +29,9 @@ struct Cell {
 
 template <typename T>
 bool read(const std::string& word, T& number) {
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc() && end == word.data() + word.size();
+  const std::optional<T> found = number_in<T>(word);
+  number = found.value_or(number);
+  return found.has_value();
 }
 
 Error not_understood(const std::string& line) {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::bench {
@@ -99,9 +99,8 @@ Result<void> RankTeam::adopt(const ControlHub::Message& message) {
     if (fixed == "-1") {
       place = static_cast<std::size_t>(std::find(connections_.begin(), connections_.end(), 0U) -
                                        connections_.begin());
-    } else if (std::from_chars(fixed.data(), fixed.data() + fixed.size(), place).ec !=
-               std::errc()) {
-      place = ranks_;
+    } else {
+      place = number_in<std::size_t>(fixed).value_or(ranks_);
     }
     if (place >= ranks_ || connections_[place] != 0) {
       return Error{Errc::kCorrupt, "two processes claim one rank, or too many came"};

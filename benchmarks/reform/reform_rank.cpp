@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
