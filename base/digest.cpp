@@ -3,6 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <charconv>
 #include <cstdio>
 
 namespace mayfly {
@@ -35,6 +36,17 @@ std::string to_string(const Digest& digest) {
   std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(digest.high),
                 static_cast<unsigned long long>(digest.low));
   return text;
+}
+
+std::optional<Digest> digest_in(std::string_view text) {
+  if (text.size() != 32) {
+    return std::nullopt;
+  }
+  Digest digest;
+  const char* const middle = text.data() + 16;
+  std::from_chars(text.data(), middle, digest.high, 16);
+  std::from_chars(middle, middle + 16, digest.low, 16);
+  return to_string(digest) == text ? std::optional(digest) : std::nullopt;
 }
 
 }  // namespace mayfly

@@ -3,7 +3,9 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.hpp"
 
@@ -20,6 +22,8 @@ struct Digest {
 
 /// 32 lower-case hexadecimal digits.
 [[nodiscard]] std::string to_string(const Digest& digest);
+/// The digest that to_string() writes as `text`; nothing if it writes none so.
+[[nodiscard]] std::optional<Digest> digest_in(std::string_view text);
 
 /// Hashes a sequence of spans as if they were one. One thread at a time.
 class Digester {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
+#include "base/digest.hpp"
 #include "base/own_hash.hpp"
 #include "base/try_assign.hpp"
 #include "nn/safetensors.hpp"
@@ -33,23 +34,6 @@ constexpr const char* kFormat = "mayfly-checkpoint";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kManifestBytesMax = std::size_t{1} << 20;
 constexpr const char* kOwnHash = "manifest_xxh3";  // the last field: of all that precedes it
-
-std::optional<Digest> parse_digest(const std::string& hex) {
-  Digest digest;
-  if (hex.size() != 32) {
-    return std::nullopt;
-  }
-  for (std::size_t i = 0; i < 32; ++i) {
-    const char c = hex[i];
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    if (digit < 0) {
-      return std::nullopt;
-    }
-    std::uint64_t& half = i < 16 ? digest.high : digest.low;
-    half = half << 4 | static_cast<std::uint64_t>(digit);
-  }
-  return digest;
-}
 
 /// A manifest of an earlier build has no hash. A flipped bit cannot make a manifest look like one
 /// of these: a damaged field name would be an unknown field, which is refused.
@@ -141,7 +125,7 @@ Result<CheckpointInfo> info_from(const json::value& manifest) {
   const auto classes = number_of(manifest, "classes");
   const auto step = number_of(manifest, "step");
   const auto seed = number_of(manifest, "seed");
-  const auto digest = parse_digest(text_of(manifest, "digest").value_or(""));
+  const auto digest = digest_in(text_of(manifest, "digest").value_or(""));
   if (!model || !classes || *classes > INT32_MAX || !step || !seed || !digest) {
     return corrupt(kManifestFile, "model, classes, step, seed or digest is missing or wrong");
   }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 
+#include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
@@ -104,14 +106,11 @@ void read_value(const json::value& value, double& number) {
 
 void read_value(const json::value& value, Digest& digest) {
   const std::string digits(value.as_string());
-  const char* const begin = digits.data();
-  const char* const middle = begin + std::min<std::size_t>(16, digits.size());
-  const char* const end = begin + digits.size();
-  const auto high = std::from_chars(begin, middle, digest.high, 16);
-  const auto low = std::from_chars(middle, end, digest.low, 16);
-  if (digits.size() != 32 || high.ptr != middle || low.ptr != end) {
+  const std::optional<Digest> found = digest_in(digits);
+  if (!found) {
     throw std::invalid_argument("'" + digits + "' is not a digest");
   }
+  digest = *found;
 }
 
 void read_value(const json::value& value, elastic::ChangeCause& cause) {

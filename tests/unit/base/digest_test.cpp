@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <string_view>
 
 namespace mayfly {
@@ -36,8 +37,16 @@ TEST(Digest, DependsOnOrder) {
   EXPECT_NE(forward.finish(), backward.finish());
 }
 
-TEST(Digest, PrintsLeadingZeros) {
-  EXPECT_EQ(to_string(Digest{1, 0xab}), "000000000000000100000000000000ab");
+TEST(Digest, PrintsLeadingZerosAndReadsWhatItPrints) {
+  const std::string text = "000000000000000100000000000000ab";
+  EXPECT_EQ(to_string(Digest{1, 0xab}), text);
+  EXPECT_EQ(digest_in(text), (Digest{1, 0xab}));
+  EXPECT_FALSE(digest_in(""));
+  EXPECT_FALSE(digest_in(text.substr(1)));
+  EXPECT_FALSE(digest_in(text + "0"));
+  EXPECT_FALSE(digest_in("g" + text.substr(1)));
+  EXPECT_FALSE(digest_in("-" + text.substr(1)));
+  EXPECT_FALSE(digest_in(text.substr(0, 31) + "B"));
 }
 
 }  // namespace
