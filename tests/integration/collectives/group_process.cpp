@@ -20,45 +20,15 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.hpp"
 #include "base/log.hpp"
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
+#include "tests/integration/collectives/folder_store.hpp"
 
 namespace {
 
 using namespace mayfly;               // NOLINT: a test program
 using namespace mayfly::collectives;  // NOLINT
-
-// A rendezvous in a folder: one file per key, polled.
-class FolderStore final : public RendezvousStore {
- public:
-  explicit FolderStore(std::string folder) : folder_(std::move(folder)) {}
-  Result<void> set(const std::string& key, ByteSpan value) override {
-    return write_file_atomic(path_of(key), value);
-  }
-  Result<Bytes> get(const std::string& key, Instant deadline) override {
-    while (true) {
-      Result<Bytes> read = read_file(path_of(key), 1 << 20);
-      if (read.ok()) {
-        return read;
-      }
-      if (monotonic_now() >= deadline) {
-        return Error{Errc::kDeadline, "nobody has set " + key};
-      }
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-  }
-
- private:
-  std::string path_of(std::string key) const {
-    for (char& c : key) {
-      c = c == '/' ? '_' : c;
-    }
-    return folder_ + "/" + key;
-  }
-  std::string folder_;
-};
 
 class Member {
  public:

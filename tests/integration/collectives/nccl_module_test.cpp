@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <link.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -10,9 +9,12 @@
 #include <string>
 
 #include "collectives/transport_module.hpp"
+#include "tests/unit/base/loaded_libraries.hpp"
 
 namespace mayfly::collectives {
 namespace {
+
+using mayfly::test_support::is_loaded;
 
 const TransportModule* load() {
   void* const library = ::dlopen(NCCL_MODULE, RTLD_NOW | RTLD_LOCAL);
@@ -20,21 +22,6 @@ const TransportModule* load() {
   const auto function =
       reinterpret_cast<TransportModuleFunction>(::dlsym(library, kTransportModuleSymbol));
   return function();
-}
-
-bool is_loaded(const std::string& part) {
-  struct Search {
-    std::string part;
-    bool found = false;
-  } search{part};
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* data) {
-        auto& s = *static_cast<Search*>(data);
-        s.found = s.found || std::string(info->dlpi_name).find(s.part) != std::string::npos;
-        return 0;
-      },
-      &search);
-  return search.found;
 }
 
 bool has_driver() {

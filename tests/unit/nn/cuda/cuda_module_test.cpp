@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <link.h>
 
 #include <filesystem>
 #include <memory>
@@ -11,29 +10,17 @@
 
 #include "base/module_file.hpp"
 #include "nn/cuda/cuda_module.hpp"
+#include "tests/unit/base/loaded_libraries.hpp"
 
 namespace mayfly::nn::cuda {
 namespace {
+
+using mayfly::test_support::is_loaded;
 
 const CudaModule* load() {
   void* const library = ::dlopen(CUDA_MODULE, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << ::dlerror();
   return reinterpret_cast<CudaModuleFunction>(::dlsym(library, kCudaModuleSymbol))();
-}
-
-bool is_loaded(const std::string& part) {
-  struct Search {
-    std::string part;
-    bool found = false;
-  } search{part};
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* data) {
-        auto& s = *static_cast<Search*>(data);
-        s.found = s.found || std::string(info->dlpi_name).find(s.part) != std::string::npos;
-        return 0;
-      },
-      &search);
-  return search.found;
 }
 
 TEST(CudaModule, LoadsWithoutADriverAndLinksNone) {
