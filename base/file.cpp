@@ -63,9 +63,9 @@ Error file_error(const std::string& what, const std::string& path) {
   return {code, what + " " + path + ": " + std::strerror(errno)};
 }
 
-Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
+Result<ReadableFile> open_to_read(const std::string& path) {
   // Non-blocking, because opening a named pipe without a writer would block before it is refused.
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     return file_error("cannot open", path);
   }
@@ -76,15 +76,20 @@ Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
   if (!S_ISREG(info.st_mode)) {
     return Error{Errc::kInvalidInput, path + " is not a regular file"};
   }
-  const auto size = static_cast<std::size_t>(info.st_size);
-  if (size > size_max) {
-    return Error{Errc::kInvalidInput, path + " has " + std::to_string(size) + " bytes, at most " +
-                                          std::to_string(size_max) + " expected"};
+  return ReadableFile{std::move(fd), static_cast<std::size_t>(info.st_size)};
+}
+
+Result<Bytes> read_file(const std::string& path, std::size_t size_max) {
+  TRY_ASSIGN(const ReadableFile file, open_to_read(path));
+  if (file.size > size_max) {
+    return Error{Errc::kInvalidInput, path + " has " + std::to_string(file.size) +
+                                          " bytes, at most " + std::to_string(size_max) +
+                                          " expected"};
   }
-  Bytes content(size);
+  Bytes content(file.size);
   std::size_t done = 0;
-  while (done < size) {
-    const ssize_t n = ::read(fd.get(), content.data() + done, size - done);
+  while (done < file.size) {
+    const ssize_t n = ::read(file.fd.get(), content.data() + done, file.size - done);
     if (n < 0 && errno == EINTR) {
       continue;
     }

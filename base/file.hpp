@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
+#include "base/unique_fd.hpp"
 
 namespace mayfly {
 
@@ -13,8 +14,17 @@ namespace mayfly {
 /// kInvalidInput if the path itself is invalid, otherwise kIo.
 [[nodiscard]] Error file_error(const std::string& what, const std::string& path);
 
-/// Reads a whole file. Fails with the path and both sizes if it is larger than `size_max` bytes.
-/// kInvalidInput if it is not a regular file; a named pipe or a device never blocks the caller.
+/// A regular file that is open for reading, and its size.
+struct ReadableFile {
+  UniqueFd fd;
+  std::size_t size = 0;
+};
+/// Opens it. kInvalidInput if it is not a regular file; a named pipe or a device never blocks the
+/// caller.
+[[nodiscard]] Result<ReadableFile> open_to_read(const std::string& path);
+
+/// Reads a whole file, as open_to_read() opens it. Fails with the path and both sizes if it is
+/// larger than `size_max` bytes.
 [[nodiscard]] Result<Bytes> read_file(const std::string& path, std::size_t size_max);
 /// The same, as text.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, std::size_t size_max);
