@@ -52,8 +52,8 @@ void wait_for_last_reports(CoordinatorProcess& process, const JobEnd& end,
                            const std::atomic<int>& interrupts) {
   const Instant saved_by = monotonic_now() + kLastStateTimeout;
   const int interrupts_before = interrupts;
-  const bool is_unfinished = end.outcome == elastic::Outcome::kStopped ||
-                             end.outcome == elastic::Outcome::kTooFewWorkers;
+  const bool is_unfinished =
+      end.outcome == elastic::Outcome::kStopped || end.outcome == elastic::Outcome::kTooFewWorkers;
   const bool is_saved = is_unfinished && process.server().status().view != ViewId{};
   Instant deadline = monotonic_now() + kMembersExitTimeout;
   while (!process.server().status().members.empty() && monotonic_now() < deadline) {
