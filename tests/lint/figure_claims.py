@@ -400,15 +400,21 @@ def all_reduce(results):
         yield f"| 8 | {name} | {' | '.join(cells)} |"
 
 
-def wire(results):
-    machine = results.row("wire", kind="machine")
+def wire(results, name="wire"):
+    machine = results.row(name, kind="machine")
     yield f"{machine['megabits']} Mbit/s in each direction"
-    yield commit_of(results, "wire")
-    for row in results.rows("wire", kind="row"):
-        rounds = results.rows("wire", kind="round", workers=row["workers"], format=row["format"])
+    yield commit_of(results, name)
+    for row in results.rows(name, kind="row"):
+        rounds = results.rows(name, kind="round", workers=row["workers"], format=row["format"])
         limit, step = (median_of(rounds, key) for key in ("limit_s", "step_s"))
         yield (f"| {row['format']} | {row['bytes'] / 1e6:.1f} | {limit:.2f} | {step:.2f} | "
                f"{limit / step:.2f} |")
+
+
+def wire_delay(results):
+    machine = results.row("wire-delay", kind="machine")
+    yield f"a packet and its answer take {machine['round_trip_ms']:g} ms"
+    yield from wire(results, "wire-delay")
 
 
 def known_ms(results, backend, change):
@@ -889,8 +895,8 @@ DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
     "docs/benchmarks.md": {"steps": steps, "steps-zen4": steps_zen4, "interfaces": interfaces,
-                           "allreduce": all_reduce, "wire": wire, "reform": reform,
-                           "exchange": exchange,
+                           "allreduce": all_reduce, "wire": wire, "wire-delay": wire_delay,
+                           "reform": reform, "exchange": exchange,
                            "jpeg": jpeg, "settings": settings,
                            "elasticity": elasticity, "tls": tls, "hosts": hosts,
                            "cloud": cloud, "planner": planning, "injections": injections,
