@@ -341,6 +341,7 @@ def speed(results):
            f"{small('mpi-copy')}) and {small('mayfly-tcp')} us (plain ring {small('poll')}, Open "
            f"MPI {small('mpi-tcp')})")
     yield from gpu_speed(results)
+    yield from ten_epochs(results)
 
 
 VARIANTS = (("`bsp`", "bsp"), ("`asp`", "asp"), ("`bsp:50%,asp`", "bsp:50%,asp"),
@@ -487,32 +488,112 @@ def compare(results):
            f"({updates:.0f} updates a second)")
 
 
+def compared_runs(results):
+    """(part, variant) -> its runs of ten epochs, by seed."""
+    runs = {}
+    for row in results.rows("comparison", kind="run"):
+        assert row["outcome"] == "done"
+        runs.setdefault((row["part"], row["variant"]), []).append(row)
+    for rows in runs.values():
+        assert [row["seed"] for row in rows] == list(range(1, len(rows) + 1))
+    return runs
+
+
+def mean_top1(rows, like):
+    """In percent, over the seeds of other runs."""
+    seeds = {row["seed"] for row in like}
+    return statistics.mean(100 * row["test_top1"] for row in rows if row["seed"] in seeds)
+
+
+def mean_seconds(rows):
+    return statistics.mean(row["train_seconds"] for row in rows)
+
+
+def comparison_row(rows, undisturbed):
+    """A row of a table: times and costs are means over the seeds, accuracies those of each."""
+    seconds = mean_seconds(rows)
+    hours = statistics.mean(row["worker_seconds"] for row in rows) / 3600
+    accuracies = ", ".join(f"{100 * row['test_top1']:.2f}" for row in rows)
+    line = (f"| `{rows[0]['variant']}` | {seconds:.0f} | {seconds / undisturbed:.2f} | "
+            f"{accuracies} | {hours:.3f} | {hours * 0.03:.4f} / {hours * 0.10:.4f} |")
+    if rows[0]["condition"] == "kill":
+        again = statistics.median(value for row in rows for value in row["recoveries_ms"])
+        line += f" {again:,.0f} | {statistics.mean(row['redone_samples'] for row in rows):,.0f} |"
+    return line
+
+
+def ten_epochs(results):
+    runs = compared_runs(results)
+    seconds = {key: mean_seconds(rows) for key, rows in runs.items()}
+    (killed,), (again,) = runs["kill", "allreduce"], runs["torchrun-kill", "torchrun"]
+    assert killed["test_top1"] == runs["clean", "allreduce"][0]["test_top1"]
+    yield (f"on two cores of an EPYC take {seconds['clean', 'allreduce']:.0f} s (PyTorch's "
+           f"DistributedDataParallel {seconds['torchrun', 'torchrun']:.0f} s), and "
+           f"{seconds['kill', 'allreduce']:.0f} s with the same weights")
+    yield (f"{statistics.median(killed['recoveries_ms']) / 1000:.2f} s after a kill (torchrun: "
+           f"{statistics.median(again['recoveries_ms']) / 1000:.1f} s)")
+
+
 def comparison(results):
-    rows = results.rows("comparison", kind="run")
-    assert {row["outcome"] for row in rows} == {"done"} and {row["seed"] for row in rows} == {1}
-    undisturbed = results.row("comparison", part="clean", variant="allreduce")
-    yield f"ten epochs ({undisturbed['steps']} steps of 128 samples, microbatches of 16)"
-    yield "seed 1, " + commit_of(results, "comparison")
-    for row in rows:
-        hours = row["worker_seconds"] / 3600
-        yield (f"| `{row['variant']}` | {row['train_seconds']:.0f} | "
-               f"{row['train_seconds'] / undisturbed['train_seconds']:.2f} | "
-               f"{100 * row['test_top1']:.2f} | {hours:.3f} | "
-               f"{hours * 0.03:.4f} / {hours * 0.10:.4f} |")
-    for variant in ("allreduce", "bsp"):  # the same bits, whoever is slow
-        top1 = {row["test_top1"] for row in rows if row["variant"] == variant}
+    runs = compared_runs(results)
+    undisturbed = mean_seconds(runs["clean", "allreduce"])
+    short = runs.pop(("torchrun-kill", "torchrun"))
+    steps, = {row["steps"] for rows in runs.values() for row in rows}
+    yield f"ten epochs ({steps} steps of 128 samples, microbatches of 16)"
+    yield commit_of(results, "comparison")
+    for rows in runs.values():
+        yield comparison_row(rows, undisturbed)
+    for variant in ("allreduce", "bsp"):  # the same bits, whoever is slow or lost
+        top1 = {row["test_top1"] for (_, named), rows in runs.items() if named == variant
+                for row in rows if row["seed"] == 1}
         assert len(top1) == 1, variant
-    seconds = {(row["part"], row["variant"]): row["train_seconds"] for row in rows}
-    top1 = {row["variant"]: 100 * row["test_top1"] for row in rows if row["part"] == "clean"}
-    switch = "bsp:25%,asp"
-    yield (f"all-reduce takes {seconds['straggler', 'allreduce']:.0f} s and `asp` "
-           f"{seconds['straggler', 'asp']:.0f} s, `bsp` {seconds['straggler', 'bsp']:.0f} s")
-    yield (f"`asp` loses {top1['bsp'] - top1['asp']:.1f} points and `ssp:2` "
-           f"{top1['bsp'] - top1['ssp:2']:.1f}")
-    yield (f"lose {top1['bsp'] - top1[switch]:.2f} points, in "
-           f"{seconds['straggler', switch] / seconds['straggler', 'bsp']:.2f} of the time of `bsp` "
-           "with the straggler")
-    yield f"`asp` is {100 * (seconds['clean', 'bsp'] / seconds['clean', 'asp'] - 1):.0f} % faster"
+    seconds = {key: mean_seconds(rows) for key, rows in runs.items()}
+    lost = {key: mean_top1(runs["clean", "bsp"], rows) - mean_top1(rows, rows)
+            for key, rows in runs.items()}
+    half, quarter, eighth, sixteenth = (f"bsp:{share}%,asp"
+                                        for share in ("50", "25", "12.5", "6.25"))
+    greedy, elastic = quarter + "+greedy", quarter + "+elastic"
+    yield (f"all-reduce takes {seconds['straggler', 'allreduce']:.0f} s, `asp` "
+           f"{seconds['straggler', 'asp']:.0f} s and `bsp` {seconds['straggler', 'bsp']:.0f} s")
+    yield (f"`asp` loses {lost['clean', 'asp']:.1f} points and `ssp:2` "
+           f"{lost['clean', 'ssp:2']:.1f}")
+    yield ("6.25, 12.5, 25 and 50 % of the job in `bsp` leave a loss of " +
+           "{:.1f}, {:.1f}, {:.1f} and {:.1f} points".format(
+               lost["switch", sixteenth], lost["switch", eighth], lost["clean", quarter],
+               lost["switch", half]))
+    yield (f"`greedy` takes {seconds['straggler', greedy]:.0f} s and loses "
+           f"{lost['straggler', greedy]:.1f} points; `elastic` takes "
+           f"{seconds['straggler', elastic]:.0f} s")
+    assert lost["straggler", elastic] < 0
+    assert seconds["straggler", quarter] < seconds["straggler", "allreduce"]
+    assert max(len(rows) for rows in runs.values()) == 2
+    yield "these are the seeds 1 and 2, and the other figures are means; else it is seed 1"
+    yield "PyTorch 1.13 over Gloo, channels last, 32 images at once in each of four workers"
+    yield f"another one joins {steps // 30} steps later"
+    killed, = runs["kill", "allreduce"]
+    assert len(killed["recoveries_ms"]) == 9
+    yield (f"Nine deaths cost all-reduce "
+           f"{100 * (seconds['kill', 'allreduce'] / undisturbed - 1):.0f} % of its time")
+    again, = short
+    yield "from the last checkpoint, of which there was one every 100 steps"
+    assert len(again["recoveries_ms"]) == 3
+    yield (f"In a job of {again['steps']} steps with three deaths it takes "
+           f"{statistics.median(again['recoveries_ms']) / 1000:.1f} s from a death to the end of "
+           f"the next step, and computes {again['redone_samples'] / 3:,.0f} samples again for each")
+    yield (f"torchrun takes {seconds['torchrun', 'torchrun'] / undisturbed:.1f} times as long as "
+           "all-reduce")
+
+
+def simulated(results):
+    yield commit_of(results, "comparison-simulated")
+    yield "with 8 parameter servers, 64,000 updates of 128 samples"
+    yield "a published study (CM-DARE) of up to 8 workers"
+    yield "with starts and losses, min (90 %)"
+    for row in results.rows("comparison-simulated", kind="simulated"):
+        minutes = {name: row["time_s"][name] / 60 for name in ("median", "low", "high")}
+        yield (f"| {row['workers']:,} | `{row['policy']}` | {row['undisturbed_s'] / 60:.1f} | "
+               "{median:.1f} ({low:.1f} to {high:.1f}) | ".format(**minutes) +
+               f"{row['cost']['median']:.2f} | {row['losses']:.2f} |")
 
 
 def jpeg(results):
@@ -901,7 +982,7 @@ DOCUMENTS = {
                            "elasticity": elasticity, "tls": tls, "hosts": hosts,
                            "cloud": cloud, "planner": planning, "injections": injections,
                            "what-if": what_if, "gpu": gpu, "views": views},
-    "docs/comparison.md": {"comparison": comparison, "compare": compare},
+    "docs/comparison.md": {"comparison": comparison, "simulated": simulated, "compare": compare},
     "docs/data.md": {"store": store, "store-hosts": store_hosts, "store-epochs": store_epochs,
                      "searches": searches, "store-kills": store_kills},
     "docs/library.md": {"program": program, "program-accuracy": program_accuracy},
