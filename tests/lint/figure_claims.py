@@ -665,6 +665,9 @@ EVENTS = (("SIGKILL of one of 8 workers with 1 GiB resident each: next step beyo
            "hang", "reported_ms", ".0f"),
           ("... its eviction, if the job has trained for less than two minutes", "hang",
            "detected_ms", ".0f"),
+          ("one of 2 workers hangs after three minutes of regular steps: named", "hang-later",
+           "reported_ms", ".0f"),
+          ("... evicted", "hang-later", "detected_ms", ".0f"),
           ("SIGTERM to one of 8 workers: delay of the next step, nothing redone", "drain",
            "next_step_delay_ms", ".1f"),
           ("a fifth worker joins four, on the same cores (a step takes {} ms): what that costs "
