@@ -530,8 +530,8 @@ def ten_epochs(results):
     yield (f"on two cores of an EPYC take {seconds['clean', 'allreduce']:.0f} s (PyTorch's "
            f"DistributedDataParallel {seconds['torchrun', 'torchrun']:.0f} s), and "
            f"{seconds['kill', 'allreduce']:.0f} s with the same weights")
-    yield (f"{statistics.median(killed['recoveries_ms']) / 1000:.2f} s after a kill (torchrun: "
-           f"{statistics.median(again['recoveries_ms']) / 1000:.1f} s)")
+    yield (f"{statistics.median(killed['recoveries_ms']) / 1000:.2f} s after the news of a kill "
+           f"(torchrun: {statistics.median(again['recoveries_ms']) / 1000:.1f} s)")
 
 
 def comparison(results):
