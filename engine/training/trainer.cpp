@@ -21,7 +21,7 @@ constexpr Duration kFormTimeout = seconds(30);
 constexpr Duration kReportTimeout = seconds(60);
 // The others wait so long for the last state, which may travel for longer than any step takes: the
 // reporter shows that it goes on, and the coordinator ends the view if it does not.
-constexpr Duration kLastStateTimeout = seconds(24 * 3600);
+constexpr Duration kLastBarrierTimeout = seconds(24 * 3600);
 // Buckets of 128 KiB to 32 MiB.
 constexpr std::size_t kTunedElementsMin = std::size_t{32} << 10;
 constexpr std::size_t kTunedElementsMax = std::size_t{8} << 20;
@@ -445,7 +445,7 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   activity_.turn_to(elastic::Activity::kExchange);
   // No member reports "finished" before the results are on record: if the reporter dies here, the
   // next view repeats this part.
-  return group.wait_or_abort(*group.barrier(), monotonic_now() + kLastStateTimeout);
+  return group.wait_or_abort(*group.barrier(), monotonic_now() + kLastBarrierTimeout);
 }
 
 /// A worker may be taken away as soon as it has finished, with all that is on its disk. What the
