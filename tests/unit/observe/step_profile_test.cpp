@@ -125,6 +125,15 @@ TEST(StepProfile, APartWithoutStepsMixesNoOthers) {
   EXPECT_FALSE(feed.fold.is_profiled(200));
 }
 
+TEST(StepProfile, BeforeTheFirstStepTheFirstPartIsTheProfiledOne) {
+  Feed feed;
+  EXPECT_TRUE(feed.fold.is_profiled(0)) << "there is no part yet";
+  begin(feed);
+  begin(feed, 100);
+  EXPECT_TRUE(feed.fold.is_profiled(99));
+  EXPECT_FALSE(feed.fold.is_profiled(100));
+}
+
 TEST(StepProfile, ALateRecordLeavesTheStretchesOfLaterSteps) {
   Feed feed;
   begin(feed);
