@@ -527,6 +527,7 @@ def ten_epochs(results):
     seconds = {key: mean_seconds(rows) for key, rows in runs.items()}
     (killed,), (again,) = runs["kill", "allreduce"], runs["torchrun-kill", "torchrun"]
     assert killed["test_top1"] == runs["clean", "allreduce"][0]["test_top1"]
+    assert len(runs["clean", "allreduce"]) == 3
     yield (f"on two cores of an EPYC take {seconds['clean', 'allreduce']:.0f} s (PyTorch's "
            f"DistributedDataParallel {seconds['torchrun', 'torchrun']:.0f} s), and "
            f"{seconds['kill', 'allreduce']:.0f} s with the same weights")
@@ -538,6 +539,7 @@ def comparison(results):
     runs = compared_runs(results)
     undisturbed = mean_seconds(runs["clean", "allreduce"])
     short = runs.pop(("torchrun-kill", "torchrun"))
+    rates = [runs.pop((f"rates-{rule}", "asp")) for rule in ("adaptive", "naive")]
     steps, = {row["steps"] for rows in runs.values() for row in rows}
     yield f"ten epochs ({steps} steps of 128 samples, microbatches of 16)"
     yield commit_of(results, "comparison")
@@ -566,14 +568,25 @@ def comparison(results):
            f"{seconds['straggler', elastic]:.0f} s")
     assert lost["straggler", elastic] < 0
     assert seconds["straggler", quarter] < seconds["straggler", "allreduce"]
-    assert max(len(rows) for rows in runs.values()) == 2
-    yield "these are the seeds 1 and 2, and the other figures are means; else it is seed 1"
+    assert {len(rows) for rows in runs.values()} == {1, 3}
+    yield "these are the seeds 1 to 3, and the other figures are means; else it is seed 1"
     yield "PyTorch 1.13 over Gloo, channels last, 32 images at once in each of four workers"
     yield f"another one joins {steps // 30} steps later"
     killed, = runs["kill", "allreduce"]
     assert len(killed["recoveries_ms"]) == 9
     yield (f"Nine deaths cost all-reduce "
            f"{100 * (seconds['kill', 'allreduce'] / undisturbed - 1):.0f} % of its time")
+    for (row,) in rates:
+        yield f"| {row['train_seconds']:.0f} | {100 * row['test_top1']:.2f} |"
+    gain = 100 * (rates[0][0]["test_top1"] - rates[1][0]["test_top1"])
+    yield f"A rate that follows the number of workers gains {gain:.1f} points"
+    yield "an update has 32 samples"
+    yield "0.1, divided by the root"
+    yield "0.05, which is that of four workers"
+    yield "half of that rate (`linear`: 0.025)"
+    assert {row["date"] for row in runs["clean", "allreduce"][2:] + rates[0] + rates[1]} == {
+        "2026-11-29"}
+    yield "Seed 3 and the workers that join were run on another day"
     again, = short
     yield "from the last checkpoint, of which there was one every 100 steps"
     assert len(again["recoveries_ms"]) == 3
