@@ -13,6 +13,7 @@
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/hosts.hpp"
 #include "engine/config/ps_settings.hpp"
+#include "engine/launch/last_reports.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
@@ -26,9 +27,7 @@ namespace {
 
 constexpr Duration kLookInterval = milliseconds(5);
 constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
-constexpr Duration kMembersExitTimeout = seconds(20);
-constexpr Duration kLastStateTimeout = seconds(600);   // to be written on a member's disk
-constexpr Duration kEvaluationTimeout = seconds(600);  // of one checkpoint
+constexpr Duration kEvaluationTimeout = seconds(600);       // of one checkpoint
 
 /// Returns when the job has ended.
 JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
@@ -44,26 +43,14 @@ JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
   }
 }
 
-/// Dismissed workers still send their last reports, and one the last checkpoint; they close the
-/// connection when they are done. Of a job that has begun, and is stopped or has too few workers,
-/// one of them writes the state only now, which may take long; another interrupt ends the wait for
-/// that.
 void wait_for_last_reports(CoordinatorProcess& process, const JobEnd& end,
                            const std::atomic<int>& interrupts) {
-  const Instant saved_by = monotonic_now() + kLastStateTimeout;
   const int interrupts_before = interrupts;
-  const bool is_unfinished =
-      end.outcome == elastic::Outcome::kStopped || end.outcome == elastic::Outcome::kTooFewWorkers;
-  const bool is_saved = is_unfinished && process.server().status().view != ViewId{};
-  Instant deadline = monotonic_now() + kMembersExitTimeout;
-  while (!process.server().status().members.empty() && monotonic_now() < deadline) {
-    const bool is_awaited =
-        is_saved && monotonic_now() < saved_by && interrupts == interrupts_before &&
-        !process.recorder().has_heard_of_checkpoint(Step{process.recorder().last_step()});
-    if (is_awaited || process.is_receiving()) {
-      deadline = monotonic_now() + kMembersExitTimeout;
-    }
+  LastReports reports(end, process.server().status().view != ViewId{}, monotonic_now());
+  LastReports::News news = LastReports::look(process, false);
+  while (news.has_members && reports.is_time_left(monotonic_now(), news)) {
     std::this_thread::sleep_for(kLookInterval);
+    news = LastReports::look(process, interrupts > interrupts_before);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "base/try_assign.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/config/setting_variables.hpp"
+#include "engine/launch/last_reports.hpp"
 #include "engine/launch/program_command.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/signal_watcher.hpp"
@@ -29,8 +30,8 @@ namespace {
 // poll decides how soon a dead worker is replaced and a request to scale is followed.
 constexpr Duration kPollInterval = milliseconds(50);
 constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
-constexpr Duration kWorkersExitTimeout = seconds(20);  // the last checkpoint is written meanwhile
-constexpr Duration kLostEndsTimeout = seconds(2);      // one that is stopped may never do
+constexpr Duration kProgramsExitTimeout = seconds(20);       // of a program that is told to
+constexpr Duration kLostEndsTimeout = seconds(2);            // one that is stopped may never do
 constexpr std::size_t kFlightLogsMax = 64;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
@@ -110,7 +111,7 @@ int LocalLauncher::run() {
     wake_stopped_workers();
     follow_scale_requests();
   }
-  wait_for_workers();
+  wait_for_workers(*end);
   if (refusal_.has_value() && end->outcome == elastic::Outcome::kFailed) {
     end->was_refused = true;
     (void)refuse({Errc::kRefused, fmt::format("{} (log: {})", *refusal_, refusal_log_)},
@@ -377,8 +378,7 @@ Result<std::string> LocalLauncher::scale(std::uint32_t count) {
 
 /// Its process may take a while to end: the kernel frees its memory first.
 bool LocalLauncher::is_anybody_lost() const {
-  return std::any_of(workers_.begin(), workers_.end(),
-                     [](const Worker& worker) { return worker.is_lost; });
+  return std::ranges::any_of(workers_, &Worker::is_lost);
 }
 
 /// The number that is asked for counts workers that stay. One that the job has lost may be about to
@@ -424,28 +424,30 @@ void LocalLauncher::follow_signals() {
 }
 
 /// The job has ended and its members were told: they write what they were asked to and end by
-/// themselves. What still runs at the deadline is killed with the provider.
-void LocalLauncher::wait_for_workers() {
+/// themselves. What still runs when no time is left is killed with the provider.
+void LocalLauncher::wait_for_workers(const JobEnd& end) {
   // A program of the user's own may have more to do when it has trained, until it is told to end.
   const bool are_programs = !command_.empty();
-  Instant deadline = are_programs ? Instant{INT64_MAX} : monotonic_now() + kWorkersExitTimeout;
+  std::optional<Instant> programs_end_by;
+  LastReports reports(end, process_->server().status().view != ViewId{}, monotonic_now());
   if (are_programs) {
     interrupts_max_ = interrupts_seen_ + 2;
   }
-  const auto any_running = [this] {
-    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.running; });
-  };
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
     worker.outlived_job = are_programs && worker.running && worker.was_member && !worker.is_lost;
     (void)signal_worker(i, SIGCONT);  // a stopped one must receive the next signal
   }
-  while (any_running() && monotonic_now() < deadline) {
+  const auto is_time_left = [&](Instant now) {
+    return are_programs ? now < programs_end_by.value_or(Instant{INT64_MAX})
+                        : reports.is_time_left(now, LastReports::look(*process_, false));
+  };
+  while (std::ranges::any_of(workers_, &Worker::running) && is_time_left(monotonic_now())) {
     std::this_thread::sleep_for(kPollInterval);
     poll_workers();
     if (are_programs && interrupts_ > interrupts_seen_) {
       interrupts_seen_ = interrupts_;
-      deadline = monotonic_now() + kWorkersExitTimeout;
+      programs_end_by = monotonic_now() + kProgramsExitTimeout;
       process_->note("stop", "the job is over; ending its programs; once more to end at once");
       for (std::size_t i = 0; i < workers_.size(); ++i) {
         (void)signal_worker(i, SIGTERM);

@@ -97,7 +97,7 @@ class LocalLauncher {
   void follow_scale_requests();
   [[nodiscard]] bool is_anybody_lost() const;
   void follow_signals();
-  void wait_for_workers();
+  void wait_for_workers(const JobEnd& end);
   /// False if a program that was a member to the job's end has failed after it, which is noted.
   bool have_programs_succeeded();
   [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
