@@ -155,7 +155,10 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   TRY(check_spares(config));
   TRY(check_servers(config));
   TRY(check_backups(config));
-  TRY(check_backend(config));
+  // Its transport needs a GPU, which a coordinator needs only if its workers run on this host.
+  if (facts_ == Facts::kHere || !reduces_on_device(config)) {
+    TRY(check_backend(config));
+  }
   // The checkpoint may be gone once there are newer ones in the same folder.
   const bool may_be_gone = goes_on_ && view_log_->contents().view.has_value();
   if (!config.resume.empty()) {

@@ -430,7 +430,8 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     cloud_hooks::die_with_launcher();
   }
   for (const Result<void>& usable :
-       {check_backend(config), check_servers(config), check_reachable_host(config.bind_host)}) {
+       {config.evaluator ? Result<void>() : check_backend(config),  // it is in no group
+        check_servers(config), check_reachable_host(config.bind_host)}) {
     if (!usable.ok()) {
       return refuse(usable.error(), kExitUsage);
     }

@@ -154,6 +154,19 @@ TEST(CoordinatorProcess, RefusesFactsThatNoHelloHasRoomFor) {
   EXPECT_TRUE(told.ok()) << told.error().detail;
 }
 
+TEST(CoordinatorProcess, NeedsNoGpuForGradientsInTheMemoryOfGpus) {
+  const test_support::TemporaryFolder folder;
+  JobConfig config = small_job(folder / "run");
+  config.device = "cuda";
+  config.backend = "nccl";
+  NobodyListens listener;
+  const auto no_scaling = [](std::uint32_t) -> Result<std::string> { return std::string(); };
+  const auto started = CoordinatorProcess::start(
+      config, listener, CoordinatorProcess::Unfinished::kRefuse, no_scaling, std::nullopt,
+      CoordinatorProcess::Facts::kMayCome);
+  EXPECT_TRUE(started.ok()) << started.error().detail;
+}
+
 class CoordinatorThatDiedAtTheEnd : public ::testing::Test {
  protected:
   std::unique_ptr<CoordinatorProcess> start(CoordinatorProcess::Unfinished unfinished) {
