@@ -250,7 +250,7 @@ QuantizeResult round_add(std::span<const float> gradient, std::int32_t exponent,
                          RoundingKey key, std::uint32_t first, Accumulate mode,
                          std::span<std::int32_t> acc, std::int32_t& observed) {
   ENSURE(gradient.size() == acc.size(), "a gradient is added to a sum of its own size");
-  ENSURE(is_legal_exponent(exponent) && bits >= kWrappedBits && bits <= 30,
+  ENSURE(is_legal_exponent(exponent) && bits >= magnitude_bits(kMicrobatchesMax) && bits <= 30,
          "exponent or bits out of range");
   const float scale = exact_sum_math::scale_of(exponent, kWrappedBits);
   const std::uint32_t largest = HWY_DYNAMIC_DISPATCH(internal::ScaleDrawAdd)(

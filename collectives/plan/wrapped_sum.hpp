@@ -69,7 +69,8 @@ struct WrappedTotal {
 [[nodiscard]] std::int32_t observed_total(std::uint32_t largest, std::int32_t exponent);
 
 /// An exponent with which no total of `microbatches` leaves the range, given the largest exponent
-/// that one of them needed.
+/// that one of them needed. (One of 2^15 or more could if nearly all were rounded away from zero,
+/// which is too unlikely to happen.)
 [[nodiscard]] std::int32_t safe_exponent(std::int32_t observed, std::uint32_t microbatches);
 
 /// Whether a microbatch that needs `observed` overflows round_add() with `exponent` and `bits`.

@@ -195,14 +195,16 @@ TEST(WrappedSum, TheLimitsOfTheRangeFit) {
 }
 
 TEST(WrappedSum, ASafeExponentHoldsAnyTotal) {
-  for (const std::uint32_t microbatches : {1U, 2U, 3U, 8U, 1000U, 4096U}) {
+  for (const std::uint32_t microbatches : {1U, 2U, 3U, 8U, 1000U, 32769U, kMicrobatchesMax}) {
     const float largest = std::nextafter(std::ldexp(1.0F, -5), 0.0F);
     const std::int32_t exponent = safe_exponent(-5, microbatches);
     std::vector<std::int32_t> acc(1);
     std::int32_t observed = 0;
     for (std::uint32_t m = 0; m < microbatches; ++m) {
-      (void)round_add(std::vector<float>{largest}, exponent, magnitude_bits(microbatches),
-                      rounding_key(1, 1, m), 0, Accumulate::kAdd, acc, observed);
+      const QuantizeResult result =
+          round_add(std::vector<float>{largest}, exponent, magnitude_bits(microbatches),
+                    rounding_key(1, 1, m), 0, Accumulate::kAdd, acc, observed);
+      ASSERT_FALSE(result.overflow) << microbatches;
     }
     EXPECT_EQ(observed, -5);
     EXPECT_LE(acc[0], 32767) << microbatches;
