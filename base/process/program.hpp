@@ -35,10 +35,10 @@ struct ProgramResult {
   [[nodiscard]] std::string summary() const;
 };
 
-/// The program inherits no descriptor and gets default signal handling and a process group of its
-/// own, which is killed as a whole if it exceeds the time-out or the size of the output, or is
-/// called off. kNotFound if the program does not exist, kInvalidInput for an empty argv, kIo if no
-/// process can be created.
+/// The program inherits no descriptor and gets signal handling as in SpawnPlan and a process group
+/// of its own, which is killed as a whole if it exceeds the time-out or the size of the output, or
+/// is called off. kNotFound if the program does not exist, kInvalidInput for an empty argv, kIo if
+/// no process can be created.
 [[nodiscard]] Result<ProgramResult> run_program(const ProgramCall& call);
 
 /// The last non-empty line of a text, without control characters, at most 300 characters.

@@ -26,6 +26,19 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
+/// Which signals a program does not inherit as ignored. What nohup says is meant for it, too: it is
+/// often in the group of processes to which a shell that loses its terminal sends the hangup.
+sigset_t signals_to_restore() {
+  sigset_t all;
+  sigfillset(&all);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler == SIG_IGN) {
+    sigdelset(&all, SIGHUP);
+  }
+  return all;
+}
+
 ProcessEnd end_in(int status) {
   return WIFSIGNALED(status) ? ProcessEnd{.signal = WTERMSIG(status)}
                              : ProcessEnd{.exit_code = WEXITSTATUS(status)};
@@ -69,9 +82,6 @@ SpawnPlan::SpawnPlan() : attributes_(std::make_unique<Attributes>()) {
   sigset_t none;
   sigemptyset(&none);
   ::posix_spawnattr_setsigmask(&attributes_->general, &none);
-  sigset_t all;
-  sigfillset(&all);
-  ::posix_spawnattr_setsigdefault(&attributes_->general, &all);
 }
 
 SpawnPlan::~SpawnPlan() {
@@ -96,6 +106,8 @@ int SpawnPlan::start(std::vector<std::string> argv, std::vector<std::string> env
                      int& pid) {
   ENSURE(!argv.empty(), "there is a program to start");
   ::posix_spawn_file_actions_addclosefrom_np(&attributes_->files, kFirstOther);
+  const sigset_t not_ignored = signals_to_restore();
+  ::posix_spawnattr_setsigdefault(&attributes_->general, &not_ignored);
   const int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                     (attributes_->leads_group ? POSIX_SPAWN_SETPGROUP : 0);
   ::posix_spawnattr_setflags(&attributes_->general, static_cast<short>(flags));

@@ -23,7 +23,8 @@ namespace mayfly {
     const std::vector<std::string>& without = {});
 
 /// The descriptors that a program gets; it inherits no others, no signal is blocked, and all
-/// signals have their default handling. One thread at a time.
+/// signals have their default handling, except that a hangup stays ignored if this process ignores
+/// it. One thread at a time.
 class SpawnPlan {
  public:
   SpawnPlan();

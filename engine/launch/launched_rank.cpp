@@ -182,9 +182,10 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
                                            : CoordinatorProcess::Unfinished::kGoOn,
                              CoordinatorProcess::Facts::kHere, std::move(lock));
     }
-    for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const int ignored : {SIGINT, SIGTERM}) {
       ::signal(ignored, SIG_IGN);
     }
+    const auto hangup = ::signal(SIGHUP, SIG_IGN);  // it may be ignored already, as by nohup
     if (coordinator < 0) {
       return kExitFailed;
     }
@@ -194,9 +195,10 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
     }
     listener.on_event(
         fmt::format("the coordinator was ended by signal {}; starting it again", end.signal));
-    for (const int restored : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const int restored : {SIGINT, SIGTERM}) {
       ::signal(restored, SIG_DFL);
     }
+    ::signal(SIGHUP, hangup);
   }
 }
 

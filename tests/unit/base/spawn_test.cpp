@@ -81,13 +81,21 @@ TEST_F(SpawnPlanTest, SignalsAreNeitherBlockedNorIgnored) {
   sigaddset(&blocked, SIGTERM);
   ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
   const auto old = ::signal(SIGPIPE, SIG_IGN);
+  const auto old_hangup = ::signal(SIGHUP, SIG_DFL);
   const std::string text = printed("grep -E '^Sig(Blk|Ign)' /proc/self/status | cut -f2");
+  ::signal(SIGHUP, old_hangup);
   ::signal(SIGPIPE, old);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   constexpr unsigned long long kOrdinary = 0x7fffffff;  // signals 1 to 31; others are the library's
   const std::size_t newline = text.find('\n');
   EXPECT_EQ(std::stoull(text.substr(0, newline), nullptr, 16), 0u) << text;
   EXPECT_EQ(std::stoull(text.substr(newline), nullptr, 16) & kOrdinary, 0u) << text;
+}
+
+TEST_F(SpawnPlanTest, AHangupThatIsIgnoredStaysIgnored) {
+  const auto old = ::signal(SIGHUP, SIG_IGN);  // as nohup does
+  EXPECT_EQ(printed("kill -HUP $$; echo still there"), "still there\n");
+  ::signal(SIGHUP, old);
 }
 
 TEST_F(SpawnPlanTest, AGroupOfItsOwnOnlyIfThePlanSaysSo) {
