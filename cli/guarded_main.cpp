@@ -38,12 +38,22 @@ bool output_arrived() {
   return false;
 }
 
+/// A process inherits which signals are blocked and ignored. A hangup that is ignored stays so, as
+/// nohup wants it; what is undone here nobody means.
+void prepare_signals() {
+  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
+  ::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow any more: a full disk
+  ::signal(SIGCHLD, SIG_DFL);  // if it is ignored, nobody learns how a child has ended
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+}
+
 }  // namespace
 
 int guarded_main(int argc, char** argv, int (*run)(const std::vector<std::string>& words)) {
   open_closed_standard_descriptors();
-  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
-  ::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow any more: a full disk
+  prepare_signals();
   try {
     const int code = run({argv + 1, argv + argc});
     return output_arrived() || code != engine::kExitDone ? code : int{engine::kExitFailed};

@@ -58,8 +58,8 @@ struct ProcessEnd {
 };
 
 /// Waits for the end of a child of this process, which the system forgets then. One that it has
-/// forgotten already, because this process was started with SIGCHLD ignored, counts as ended with
-/// exit code 0. Any thread, once for each child.
+/// forgotten already, because this process ignores SIGCHLD, as a program of the user's own may,
+/// counts as ended with exit code 0. Any thread, once for each child.
 ProcessEnd wait_for_end(int child);
 /// The same without waiting: nothing while it runs.
 [[nodiscard]] std::optional<ProcessEnd> end_if_over(int child);
