@@ -71,6 +71,25 @@ std::vector<char*> pointers_to(const std::vector<std::string>& command) {
   return words;
 }
 
+// By our main functions, for us alone: in a script of the user's `yes | head` must end quietly.
+constexpr int kIgnoredHere[] = {SIGPIPE, SIGXFSZ};
+
+/// 0, or an errno.
+int start_command(const std::vector<char*>& words, pid_t& child) {
+  sigset_t restored;
+  ::sigemptyset(&restored);
+  for (const int signal : kIgnoredHere) {
+    ::sigaddset(&restored, signal);
+  }
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setsigdefault(&attributes, &restored);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  const int failure = ::posix_spawnp(&child, words[0], nullptr, &attributes, words.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  return failure;
+}
+
 }  // namespace
 
 std::vector<std::string> command_at(const ProgramPlace& place,
@@ -113,8 +132,7 @@ int run_command(const std::vector<std::string>& command) {
   ::setenv(cloud_hooks::kLauncherPidVariable, std::to_string(::getpid()).c_str(), 1);
   const std::vector<char*> words = pointers_to(command);
   pid_t child = -1;
-  if (const int failure = ::posix_spawnp(&child, words[0], nullptr, nullptr, words.data(), environ);
-      failure != 0) {
+  if (const int failure = start_command(words, child); failure != 0) {
     log::error(fmt::format("{}: {}", command.front(), std::strerror(failure)));
     return kExitFailed;
   }
@@ -145,6 +163,9 @@ int become_program(const JobConfig& own,
                        [&](const auto& one) { return !placed.contains(one.first); });
   place.folder = text_of(kProgramDirVariable);
   const std::vector<std::string> words = command_at(place, command);
+  for (const int signal : kIgnoredHere) {
+    ::signal(signal, SIG_DFL);
+  }
   ::execv(words.front().c_str(), pointers_to(words).data());
   log::error(fmt::format("{}: {}", words.front(), std::strerror(errno)));
   return kExitFailed;
