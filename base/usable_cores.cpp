@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/control_group.hpp"
+#include "base/parse.hpp"
 
 namespace mayfly {
 namespace {
@@ -21,6 +22,17 @@ std::uint32_t cores_in(std::string_view quota, std::string_view period) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(cores, UINT32_MAX));
 }
 
+/// By the innermost group that has a set, which is within those of the groups above it, unless it
+/// was taken out of them.
+std::uint32_t cores_in_set(const std::vector<std::string>& groups, const char* file) {
+  for (const std::string& group : groups) {
+    if (const std::uint32_t count = cores_in_list(content_of_kernel_file(group + file))) {
+      return count;
+    }
+  }
+  return UINT32_MAX;
+}
+
 std::uint32_t cores_by_groups() {
   std::uint32_t least = UINT32_MAX;
   for (const std::string& group : control_groups()) {
@@ -32,7 +44,8 @@ std::uint32_t cores_by_groups() {
     least = std::min(least, cores_in(content_of_kernel_file(group + "/cpu.cfs_quota_us"),
                                      content_of_kernel_file(group + "/cpu.cfs_period_us")));
   }
-  return least;
+  least = std::min(least, cores_in_set(control_groups(), "/cpuset.cpus.effective"));
+  return std::min(least, cores_in_set(control_groups("cpuset"), "/cpuset.effective_cpus"));
 }
 
 /// A mask of more processors than the type has is an error.
@@ -50,6 +63,20 @@ std::uint32_t limit_of_groups() {
 }
 
 }  // namespace
+
+std::uint32_t cores_in_list(std::string_view list) {
+  std::uint32_t count = 0;
+  for (const std::string_view part : split(list, ',')) {
+    const std::size_t dash = std::min(part.find('-'), part.size());
+    const auto first = number_in<std::uint32_t>(part.substr(0, dash));
+    const auto last = dash == part.size() ? first : number_in<std::uint32_t>(part.substr(dash + 1));
+    if (!first || !last || *last < *first) {
+      return 0;
+    }
+    count += *last - *first + 1;
+  }
+  return count;
+}
 
 std::uint32_t usable_cores() {
   return std::min(cores_by_mask(), limit_of_groups());

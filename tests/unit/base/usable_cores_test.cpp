@@ -39,6 +39,15 @@ TEST(ShareOfCores, DividesThoseThatSeveralHave) {
   EXPECT_EQ(share_of_cores(2, 0, 0), 1u);
 }
 
+TEST(CoresInList, AreCountedByRange) {
+  EXPECT_EQ(cores_in_list("0\n"), 1u);
+  EXPECT_EQ(cores_in_list("0-15\n"), 16u);
+  EXPECT_EQ(cores_in_list("0-3,8,10-11\n"), 7u);
+  for (const char* none : {"", "\n", "all", "3-1", "0-", "-4", "0-3,"}) {
+    EXPECT_EQ(cores_in_list(none), 0u) << none;
+  }
+}
+
 TEST(ControlGroups, EndWithTheOutermost) {
   for (const auto& groups : {control_groups(), control_groups("cpu"), control_groups("memory")}) {
     for (std::size_t i = 1; i < groups.size(); ++i) {
