@@ -45,6 +45,7 @@ void ShardLoop::run() {
     wait_for_events(polled);
     wake_.clear();
     take_orders();
+    has_no_descriptors_ = false;
     accept_all(tcp_.get());
     if (unix_.valid()) {
       accept_all(unix_.get());
@@ -76,8 +77,9 @@ void ShardLoop::close_all() {
 void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
   polled.clear();
   polled.push_back({wake_.fd(), POLLIN, 0});
-  polled.push_back({tcp_.get(), POLLIN, 0});
-  polled.push_back({unix_.valid() ? unix_.get() : -1, POLLIN, 0});
+  const short listens = has_no_descriptors_ ? short{0} : short{POLLIN};
+  polled.push_back({tcp_.get(), listens, 0});
+  polled.push_back({unix_.valid() ? unix_.get() : -1, listens, 0});
   polled.push_back({link_ ? link_->fd() : -1, link_ ? link_->events() : short{0}, 0});
   for (const auto& session : sessions_) {
     const bool reads = !session->hello.has_value();  // not before it is admitted
@@ -85,17 +87,22 @@ void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
     polled.push_back({session->stream.fd(), static_cast<short>(events), 0});
   }
   constexpr int kForEver = -1;
-  const std::optional<Instant> deadline = link_ ? link_->deadline() : std::nullopt;
+  std::optional<Instant> deadline = link_ ? link_->deadline() : std::nullopt;
+  if (has_no_descriptors_) {
+    const Instant again = monotonic_now() + kAcceptRetryDelay;
+    deadline = std::min(deadline.value_or(again), again);
+  }
   (void)::poll(polled.data(), polled.size(), deadline ? poll_timeout_ms(*deadline) : kForEver);
 }
 
 void ShardLoop::accept_all(int listener) {
   // A bound for each turn: a flood must not keep the shard from its other connections.
-  (void)accept_waiting(listener, kUnauthenticatedMax, [this](UniqueFd fd) {
+  const AcceptEnd end = accept_waiting(listener, kUnauthenticatedMax, [this](UniqueFd fd) {
     make_room();
     sessions_.push_back(std::make_unique<Session>(MessageStream(
         std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax), &spare_copy_)));
   });
+  has_no_descriptors_ = has_no_descriptors_ || end == AcceptEnd::kNoDescriptors;
 }
 
 /// Connections that nobody answers for must not keep out who has something to say: the oldest one

@@ -253,7 +253,8 @@ class ShardLoop final : public Shard {
   StragglerWatch speeds_;                               // of a leader that is the first shard
   std::uint64_t payload_bytes_;
   Sessions sessions_;
-  ViewId view_{};  // the newest
+  bool has_no_descriptors_ = false;  // for connections that wait
+  ViewId view_{};                    // the newest
   std::set<MemberId> workers_;
   std::map<ViewId, std::uint64_t> keys_;
   std::map<std::uint64_t, Kept> kept_;       // by slice

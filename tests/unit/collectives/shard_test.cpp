@@ -3,8 +3,14 @@
 #include "collectives/parameter_server/shard.hpp"
 
 #include <gtest/gtest.h>
+#include <netdb.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -111,6 +117,53 @@ TEST(Shard, LetsAWorkerInAmongManyThatSayNothing) {
     clients->wait(monotonic_now() + milliseconds(1));
   }
   EXPECT_EQ(flow.received(), 1U) << "work";
+}
+
+Duration cpu_time_of_process() {
+  timespec used{};
+  EXPECT_EQ(::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+  return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+/// Leaves the process no descriptor while it lives. A limit below those that are open would make
+/// poll() fail.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{256, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (UniqueFd fd(::dup(STDERR_FILENO)); fd.valid(); fd = UniqueFd(::dup(STDERR_FILENO))) {
+      taken_.push_back(std::move(fd));
+    }
+  }
+  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> taken_;
+};
+
+TEST(Shard, SleepsWhileItHasNoDescriptorForWhoConnects) {
+  Shards shards;
+  const auto address = collectives::parse_tcp_address(shards.all[0]->address()).value();
+  const AddressList to = resolve({address.host, address.port}, AI_NUMERICHOST).value();
+  const UniqueFd client(::socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  {
+    const NoDescriptors none;
+    ASSERT_EQ(::connect(client.get(), to->ai_addr, to->ai_addrlen), 0);
+    const Duration before = cpu_time_of_process();
+    std::this_thread::sleep_for(milliseconds(300));
+    EXPECT_LT(cpu_time_of_process() - before, milliseconds(150));
+    EXPECT_FALSE(shards.all[0]->has_connections());
+  }
+  const Instant deadline = monotonic_now() + seconds(60);
+  while (!shards.all[0]->has_connections() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_TRUE(shards.all[0]->has_connections());
 }
 
 TEST(Shard, ListensNoMoreWhenItHasStopped) {
