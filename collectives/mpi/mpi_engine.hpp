@@ -29,7 +29,8 @@ struct MpiPlace {
 };
 
 /// MPI's own collectives on a communicator of the members, made here: all of them call this at
-/// once. If the group is aborted inside an operation that does not return, the process ends.
+/// once, and it returns to none before all have. If the group is aborted inside an operation that
+/// does not return, the process ends.
 [[nodiscard]] Result<std::unique_ptr<GroupEngine>> make_collective_engine(MpiWorld& world,
                                                                           const MpiPlace& place,
                                                                           ViewId view);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,8 @@ namespace {
 
 // How many views back messages may still lie around.
 constexpr std::uint64_t kViewsBack = 8;
+// How long MPI may still take to make the communicator of a view that was given up meanwhile.
+constexpr Duration kFormingStuck = seconds(5);
 
 struct Greeting {
   std::uint64_t view = 0;
@@ -198,17 +201,34 @@ class MpiTransport final : public Transport {
     const auto size = static_cast<std::uint32_t>(spec.peers.size());
     TRY_ASSIGN(std::vector<int> world_ranks, world_->ranks_of(spec.peers));
     const MpiPlace place{spec.rank, size, spec.peers, std::move(world_ranks)};
+    const bool is_collective = size > 1 && !world_->elastic();
+    std::optional<Watchdog> watch;
+    if (is_collective) {
+      watch.emplace(kFormingStuck,
+                    "a member did not come to an MPI group that was given up, and MPI cannot be "
+                    "stopped, so this process ends; under mpirun --enable-recovery it can be");
+    }
     std::atomic<bool> stop{false};
-    const FormingGuard::Entry entry = guard_.enter(spec.view, [&stop] { stop = true; });
+    const FormingGuard::Entry entry = guard_.enter(spec.view, [&stop, &watch] {
+      stop = true;
+      if (watch) {
+        watch->start_clock();
+      }
+    });
     TRY(meet_members(*world_, spec, place, deadline, stop));
     if (stop.load()) {
       return given_up(spec.view);
     }
     std::unique_ptr<GroupEngine> engine;
-    if (size > 1 && world_->elastic()) {
-      engine = make_ring_engine(*world_, place, spec.view);
-    } else if (size > 1) {
+    if (is_collective) {
+      // Who has given the view up before this, although it has greeted us, leaves us waiting.
+      if (!watch->enter()) {
+        return given_up(spec.view);
+      }
       TRY_ASSIGN(engine, make_collective_engine(*world_, place, spec.view));
+      watch->leave();
+    } else if (size > 1) {
+      engine = make_ring_engine(*world_, place, spec.view);
     }
     world_->note_view();
     return make_queued_group(spec.view, spec.rank, size, std::move(engine));
