@@ -17,7 +17,7 @@ struct GpuFacts {
   int driver_cuda = 0;       ///< newest CUDA that the driver supports; 0: no driver
   int built_cuda = 0;        ///< CUDA of this build
   int devices = 0;           ///< visible GPUs
-  std::string device_error;  ///< why the driver could not count the GPUs; empty: it could
+  std::string device_error;  ///< why the driver could not count or describe GPUs; empty: it could
   int device = 0;            ///< index of the GPU to use; the fields below describe it
   int capability = 0;        ///< compute capability, 10 * major + minor; 0: no such device
   std::string name;          ///< its model name

@@ -10,7 +10,9 @@ namespace {
 
 void read_device(GpuFacts& facts) {
   cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, facts.device) != cudaSuccess) {
+  const cudaError_t read = cudaGetDeviceProperties(&properties, facts.device);
+  if (read != cudaSuccess) {  // else it would count as one that is too old
+    facts.device_error = cudaGetErrorString(read);
     return;
   }
   facts.capability = 10 * properties.major + properties.minor;
