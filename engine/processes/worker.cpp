@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
-#include <thread>
 
 #include "base/check.hpp"
 #include "base/digest.hpp"
@@ -65,7 +64,7 @@ std::uint32_t compute_threads(const JobConfig& config) {
 /// of a command on this host have those together that it may use.
 std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
   const std::uint32_t usable = usable_cores();
-  const std::uint32_t all = config.launched ? usable : std::thread::hardware_concurrency();
+  const std::uint32_t all = config.launched ? usable : cores_of_all();
   return uses_cuda(config.device) ? share_of_cores(all, usable, config.workers) : compute_threads;
 }
 
