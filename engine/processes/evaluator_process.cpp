@@ -10,6 +10,7 @@
 #include "base/thread_priority.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/net/handshake.hpp"
+#include "engine/config/derived_settings.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/network/accuracy.hpp"
@@ -80,7 +81,9 @@ int run_evaluator(const JobConfig& config, const LeaveSignals& signals) {
   if (!test.ok()) {
     return fail(test.error(), kExitUsage);
   }
-  const Measure measure{std::move(test).value(), config.threads};
+  // A worker with a GPU has one thread; we compute on the CPU all the same, and on all cores.
+  const std::uint32_t threads = uses_cuda(config.device) ? 0 : config.threads;
+  const Measure measure{std::move(test).value(), threads};
   std::vector<std::string> endpoints = coordinator_endpoints(config);
   const auto patience = Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
   Instant last_heard = monotonic_now();
