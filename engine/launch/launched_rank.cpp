@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -204,8 +205,9 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
 
 /// A lost rank is replaced only if mpirun does not end the others with it.
 Result<void> check_recovery(const JobConfig& config, const LaunchedBy& self) {
-  const char* recovery = variable("OMPI_MCA_orte_enable_recovery");
-  const bool recovers = recovery != nullptr && std::atoi(recovery) != 0;
+  const char* setting = variable("OMPI_MCA_orte_enable_recovery");
+  const std::string_view recovery = setting == nullptr ? "" : setting;
+  const bool recovers = recovery == "1" || recovery == "true";  // as --mca may spell it
   if (config.spares > 0 && self.launcher == Launcher::kOpenMpi && !recovers) {
     return Error{Errc::kInvalidInput,
                  "spares are of no use without mpirun --enable-recovery: the loss of one rank ends "
