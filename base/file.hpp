@@ -24,7 +24,8 @@ struct ReadableFile {
 [[nodiscard]] Result<ReadableFile> open_to_read(const std::string& path);
 
 /// Reads a whole file, as open_to_read() opens it. Fails with the path and both sizes if it is
-/// larger than `size_max` bytes.
+/// larger than `size_max` bytes. Not for files under /proc and /sys, which have no size and seem
+/// empty: see content_of_kernel_file() in base/control_group.hpp.
 [[nodiscard]] Result<Bytes> read_file(const std::string& path, std::size_t size_max);
 /// The same, as text.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, std::size_t size_max);

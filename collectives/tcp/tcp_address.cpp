@@ -4,13 +4,18 @@
 #include <unistd.h>
 
 #include <array>
+#include <span>
 #include <utility>
 
-#include "base/file.hpp"
+#include "base/control_group.hpp"
+#include "base/digest.hpp"
 #include "base/net/addresses.hpp"
 
 namespace mayfly::collectives {
 namespace {
+
+// Short, because an address of a parameter server names up to four shards.
+constexpr std::size_t kHostIdDigits = 16;
 
 // Splits off what precedes the first `separator`; all of it if there is none.
 std::string_view take_until(std::string_view& rest, char separator) {
@@ -57,21 +62,20 @@ Result<TcpAddress> parse_tcp_address(std::string_view text) {
   return address;
 }
 
-std::string this_host_id() {
-  Result<std::string> boot = read_text_file("/proc/sys/kernel/random/boot_id", 64);
-  std::array<char, 64> space{};
-  const auto length = ::readlink("/proc/self/ns/net", space.data(), space.size());
-  if (!boot.ok() || length <= 0) {
+std::string host_id_of(std::string_view boot, std::string_view network) {
+  if (boot.empty() || network.empty()) {
     return {};
   }
-  std::string id;
-  for (const char c : boot.value() + std::string(space.data(), static_cast<std::size_t>(length))) {
-    const bool is_digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-    if (is_digit) {
-      id += c;
-    }
-  }
-  return id;
+  const std::string both = std::string(boot).append(network);
+  return mayfly::to_string(digest_of(std::as_bytes(std::span(both)))).substr(0, kHostIdDigits);
+}
+
+std::string this_host_id() {
+  std::array<char, 64> space{};
+  const auto length = ::readlink("/proc/self/ns/net", space.data(), space.size());
+  // The number of the first namespace is the same on every host with the same kernel.
+  return host_id_of(content_of_kernel_file("/proc/sys/kernel/random/boot_id"),
+                    {space.data(), length < 0 ? 0 : static_cast<std::size_t>(length)});
 }
 
 }  // namespace mayfly::collectives

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 namespace mayfly::collectives {
 namespace {
 
@@ -24,6 +28,27 @@ TEST(TcpAddress, SurvivesTheTripThroughText) {
 
 TEST(TcpAddress, IsWrittenAsDocumented) {
   EXPECT_EQ(to_string(TcpAddress{"::1", 80, "@n", "ff"}), "tcp:[::1]:80;unix:@n;host:ff");
+}
+
+// The first network namespace has the same number on all hosts with one kernel.
+TEST(HostId, DiffersWhereOnlyTheStartOfTheKernelDoes) {
+  const std::string one = host_id_of("c5de24ba-6031-40c3-a9ed-6f4d27851f90\n", "net:[4026531840]");
+  EXPECT_EQ(one.size(), 16U);
+  EXPECT_NE(one, host_id_of("8fe9b9fc-7b1e-4a0f-8d09-2f6ab4c6d1aa\n", "net:[4026531840]"));
+  EXPECT_NE(one, host_id_of("c5de24ba-6031-40c3-a9ed-6f4d27851f90\n", "net:[4026532281]"));
+  EXPECT_EQ(host_id_of("", "net:[4026531840]"), "");
+  EXPECT_EQ(host_id_of("c5de24ba-6031-40c3-a9ed-6f4d27851f90\n", ""), "");
+}
+
+TEST(HostId, IsMadeOfWhatTheSystemSays) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::error_code hidden;
+  const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", hidden);
+  if (!std::getline(file, boot) || network.empty()) {
+    GTEST_SKIP() << "the system does not tell";
+  }
+  EXPECT_EQ(this_host_id(), host_id_of(boot + "\n", network));
 }
 
 TEST(TcpAddress, RefusesWhatIsNone) {
