@@ -71,14 +71,14 @@ Result<void> ProgramComputer::check_statistics(std::span<const float> statistics
   return {};
 }
 
-/// [loss, weight | statistics | gradients] of a microbatch. What has the weight 0 adds nothing, not
-/// even what is no number.
+/// [loss | changes of buffers, metrics, weight | gradients] of a microbatch. What has the weight 0
+/// adds nothing, not even what is no number.
 Result<void> ProgramComputer::fill(const MicrobatchResult& result) {
   const std::span<float> vector = vector_.span();
   std::fill_n(vector.begin(), layout_.parameters_offset(), 0.0F);
   const float weight = result.weight;
   vector[0] = weight == 0 ? 0 : result.loss * weight;
-  vector[ProgramState::kWeight] = weight;
+  vector[state_.weight_at()] = weight;
   if (weight != 0) {
     const std::span<float> statistics =
         vector.first(layout_.parameters_offset()).subspan(layout_.statistics_offset());

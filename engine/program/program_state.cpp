@@ -210,7 +210,7 @@ double ProgramState::apply(const GradientBuckets& reduced, std::span<const std::
   // The mean of weights that are all 1 may be off by a rounding.
   constexpr float kRounding = 1e-6F;
   double loss = step_means_.loss(reduced, exponents);
-  const float weight = means_.means.span()[kWeight];
+  const float weight = means_.means.span()[weight_at()];
   if (weight > 0 && std::abs(weight - 1) > kRounding) {
     for (float& mean : means_.means.span().subspan(layout_.parameters_offset())) {
       mean /= weight;

@@ -38,10 +38,6 @@ struct LoadedState {
 
 class ProgramState final : public StateKeeper {
  public:
-  /// Where a step's vector has the weight of a microbatch: beside the loss, in its padded slot, and
-  /// so in a block of the exact sum without larger numbers.
-  static constexpr std::size_t kWeight = 1;
-
   /// The references outlive it. `optimizer_bytes_max` bounds the optimizer's tensors and the blob.
   ProgramState(const Job& job, const ReductionLayout& layout, ProgramTensors tensors,
                std::size_t optimizer_bytes_max, Mailbox& mailbox);
@@ -63,6 +59,12 @@ class ProgramState final : public StateKeeper {
   void put_buffer_changes(std::span<float> statistics) const;
   /// How many elements that are.
   [[nodiscard]] std::size_t buffer_elements() const;
+  /// Where a step's vector has the weight of a microbatch: last among the statistics, in a block
+  /// of the exact sum of its own. Beside the loss it would lose the bits for which a large loss
+  /// leaves no room, and all means are divided by it.
+  [[nodiscard]] std::size_t weight_at() const {
+    return layout_.parameters_offset() - ProgramTensors::kWeightElements;
+  }
   /// The means over all microbatches of the step that is updated: gradients, in the order of the
   /// parameters.
   [[nodiscard]] std::span<const float> mean_gradients() const;

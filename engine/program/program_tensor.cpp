@@ -14,6 +14,7 @@ SummedTensors ProgramTensors::summed() const {
   for (const std::string& metric : metrics) {
     all.statistics.push_back({metric, 1});
   }
+  all.statistics.push_back({"weight of a microbatch", kWeightElements});
   for (const ProgramTensor& parameter : parameters) {
     all.parameters.push_back({parameter.name, parameter.elements});
   }

@@ -35,7 +35,11 @@ struct ProgramTensors {
   std::vector<ProgramTensor> buffers;     ///< constants, unless ProgramTensor::is_summable()
   std::vector<std::string> metrics{};     ///< names of figures of which means go on record
 
-  /// What the reduction of a step sums. The last parameter's gradients are ready first.
+  /// The weight of a microbatch has a padded slot, as its loss has.
+  static constexpr std::size_t kWeightElements = ReductionLayout::kLossElements;
+
+  /// What the reduction of a step sums. The last statistic is the weight of a microbatch; the last
+  /// parameter's gradients are ready first.
   [[nodiscard]] SummedTensors summed() const;
   /// Names of the parts of ProgramState::part_hashes().
   [[nodiscard]] std::vector<std::string> part_names() const;

@@ -114,8 +114,17 @@ TEST(ProgramState, SumsParametersAndBuffersThatAreNoConstants) {
   ProgramMemory memory;
   const SummedTensors summed = memory.tensors().summed();
   ASSERT_EQ(summed.parameters.size(), 2u);
-  ASSERT_EQ(summed.statistics.size(), 2u);
+  ASSERT_EQ(summed.statistics.size(), 3u);
   EXPECT_EQ(summed.statistics[1].name, "counter");
+  EXPECT_EQ(summed.statistics[2].name, "weight of a microbatch");
+}
+
+TEST(ProgramState, TheWeightHasABlockOfItsOwn) {
+  const StateWorld world;
+  const collectives::BlockLayout& blocks = world.layout.blocks();
+  const std::size_t block = blocks.first_block_at(world.state.weight_at());
+  EXPECT_EQ(blocks.size(block), ProgramTensors::kWeightElements);
+  EXPECT_EQ(block + 1, world.layout.first_parameter_block());
 }
 
 TEST(ProgramState, GivesTheChangesOfBuffersAndPutsTheCommittedValuesBack) {
