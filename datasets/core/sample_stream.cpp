@@ -66,7 +66,7 @@ class Feistel {
 SampleStream::SampleStream(std::uint64_t seed, std::uint64_t sample_count)
     : seed_(seed), sample_count_(sample_count) {
   ENSURE(sample_count > 0, "a stream needs samples");
-  ENSURE(sample_count <= std::uint64_t{1} << 62, "halves of a position must fit 32 bits");
+  ENSURE(sample_count <= kSamplesMax, "halves of a position must fit 32 bits");
   left_ = ceil_sqrt(sample_count);
   right_ = (sample_count + left_ - 1) / left_;
 }

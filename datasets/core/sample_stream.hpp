@@ -16,7 +16,9 @@ struct StreamEntry {
 /// whole state of the data order is therefore the position.
 class SampleStream {
  public:
-  /// `sample_count` > 0.
+  static constexpr std::uint64_t kSamplesMax = std::uint64_t{1} << 62;
+
+  /// `sample_count` from 1 to kSamplesMax.
   SampleStream(std::uint64_t seed, std::uint64_t sample_count);
 
   [[nodiscard]] StreamEntry at(std::uint64_t position) const;

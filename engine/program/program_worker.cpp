@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/local_provider.hpp"
+#include "datasets/core/sample_stream.hpp"
 #include "elastic/core/messages.hpp"
 #include "elastic/net/handshake.hpp"
 #include "engine/job/derive_job.hpp"
@@ -113,6 +114,8 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
 /// Of which a member that disagrees with others sends the hashes, and a checkpoint has a header.
 constexpr std::size_t kTensorsMax = 60'000;
 
+constexpr std::uint64_t kTestChunksMax = std::uint64_t{1} << 32;  // their numbers have 32 bits
+
 /// A checkpoint that is larger could be written, but not read.
 Result<void> check_size(const ProgramJob& program, const ProgramTensors& tensors) {
   std::size_t model = 0;
@@ -137,7 +140,11 @@ Result<void> check(const ProgramJob& program, const ProgramTensors& tensors) {
       {program.train_samples == 0, "the data set has no samples"},
       {program.global_batch == 0 || program.microbatch == 0,
        "the batch and the microbatch must be at least 1"},
+      {program.train_samples > datasets::SampleStream::kSamplesMax,
+       "the data set has more than 2^62 samples"},
       {program.test_chunk == 0, "the chunks of the test set must have at least one sample"},
+      {program.test_chunk > 0 && program.test_samples / program.test_chunk >= kTestChunksMax,
+       "the test set has more than 2^32 chunks: let each have more samples"},
       {tensors.parameters.empty(), "the model has no parameters"},
       {tensors.parameters.size() + tensors.buffers.size() > kTensorsMax,
        "the model has more than 60000 parameters and buffers"}};

@@ -33,7 +33,7 @@ namespace mayfly::engine {
 /// What a program says of its job.
 struct ProgramJob {
   std::string data_name;            ///< for people
-  std::uint64_t train_samples = 0;  ///< at least one
+  std::uint64_t train_samples = 0;  ///< from one to SampleStream::kSamplesMax
   std::uint64_t test_samples = 0;   ///< 0 = nothing is evaluated
   std::uint32_t test_chunk = 1;     ///< of which are evaluated at once
   std::vector<std::string> sums;    ///< of an evaluation, beside right predictions and losses

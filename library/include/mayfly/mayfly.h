@@ -68,7 +68,7 @@ typedef struct mf_tensor {
 typedef struct mf_options {
   size_t size;              /**< sizeof(mf_options) */
   const char* data_name;    /**< of the data set, for people, in UTF-8; may be null */
-  uint64_t train_samples;   /**< in the training set; ids are 0 to train_samples - 1 */
+  uint64_t train_samples;   /**< for training, at most 2^62; ids are 0 to train_samples - 1 */
   uint64_t test_samples;    /**< 0 = nothing is evaluated */
   uint32_t test_chunk;      /**< samples of the test set that are evaluated at once */
   uint64_t steps;           /**< of the whole job */

@@ -147,6 +147,9 @@ class Core:
 
     def start(self, **options):
         given = _abi.Options(size=ctypes.sizeof(_abi.Options), **options)
+        for name, value in options.items():
+            if getattr(given, name) != value:  # C keeps the lower bits without a word
+                raise Refused(f"{name} is {value}, which no job can have")
         if self._early_end is not None:
             self._early_end.over()
         stops = _alone.StopSignals(self._coordinator)

@@ -1,7 +1,7 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
-replaces_state | handlers | stays | retries | wide]."""
+replaces_state | handlers | stays | retries | wide | huge]."""
 import ctypes
 import os
 import signal
@@ -51,7 +51,7 @@ if how == "retries":
 mask = numpy.triu(numpy.full((4, 4), -numpy.inf, numpy.float32), 1)
 lowest = numpy.full(1, numpy.inf, numpy.float32)
 
-job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32,
+job = mayfly.ArrayJob(parameters, samples=SAMPLES + (2**64 if how == "huge" else 0), batch=32,
                       microbatch=2 if how == "small" else 4, steps=int(sys.argv[1]),
                       buffers={"mask": mask, "lowest": lowest} if how in (
                           "infinite", "unbounded") else None,

@@ -55,6 +55,8 @@ for name, shape, words in (("__metadata__", (4,), "something else by this name")
     expect_refused(job, library.mf_set_optimizer_state(job, array, 1, b"", 0, 0.0), words)
 library.mf_close(job)
 for wrong, words in (({"microbatch": 5}, "is not a multiple of microbatch 5"),
+                     ({"train_samples": (1 << 62) + 1}, "more than 2^62 samples"),
+                     ({"test_samples": 1 << 33, "test_chunk": 1}, "more than 2^32 chunks"),
                      ({"optimizer_bytes": 500}, "were reserved"),
                      ({"optimizer_bytes": 1 << 40}, "together at most")):
     job = registered()

@@ -855,13 +855,14 @@ def infinite():
 
 
 def wrong_arrays():
-    """Arrays that cannot be trained, gradients that are not those of the parameters, and arrays
-    that the program has replaced by others are refused by name. They used to be ignored, or to end
-    the process, or memory that was freed was trained."""
+    """Arrays that cannot be trained, more samples than C can count, gradients that are not those of
+    the parameters, and arrays that the program has replaced by others are refused by name. They
+    used to be ignored, or to end the process, or memory that was freed was trained."""
     python_with("numpy")
     for how, words in (
             ("read_only", "array bias (type float32) must be contiguous and writable"),
             ("swapped", "array bias (type >f4) must be contiguous and writable"),
+            ("huge", "train_samples is 18446744073709551872, which no job can have"),
             ("misspelt", "a gradient of bais, which is none of the parameters"),
             ("lacks", "bias has no gradient; None stands for zeros"),
             ("shaped", "the gradient of weight (float32[2, 4]) is not a contiguous array of "
