@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
@@ -70,6 +72,12 @@ Result<std::vector<std::string>> names_of(const char* const* given, std::size_t 
   if (wrong != names.end()) {
     return Error{Errc::kInvalidInput,
                  "the name of a metric or a sum must be UTF-8: " + printable(*wrong)};
+  }
+  std::set<std::string_view> known;
+  for (const std::string& name : names) {
+    if (!known.insert(name).second) {
+      return Error{Errc::kInvalidInput, "two metrics or two sums have the name " + name};
+    }
   }
   return names;
 }

@@ -17,7 +17,8 @@ namespace mayfly::library {
 [[nodiscard]] Result<std::vector<engine::ProgramTensor>> tensors_of(const mf_tensor* given,
                                                                     std::size_t count);
 
-/// Of metrics or sums. kInvalidInput with one that the files of a run could not have.
+/// Of metrics or sums. kInvalidInput with one that the files of a run could not have, or that is
+/// there twice.
 [[nodiscard]] Result<std::vector<std::string>> names_of(const char* const* given,
                                                         std::size_t count);
 

@@ -74,8 +74,10 @@ expect_refused(job, start(job), 'has the name "program: tensors" twice')
 library.mf_close(job)
 job = registered()
 names = (ctypes.c_char_p * 2)(b"norm", b"caf\xe9")
+twice = (ctypes.c_char_p * 2)(b"norm", b"norm")
 for register in (library.mf_register_metrics, library.mf_register_sums):
     expect_refused(job, register(job, names, 2), "the name of a metric or a sum must be UTF-8: caf")
+    expect_refused(job, register(job, twice, 2), "two metrics or two sums have the name norm")
 expect_refused(job, start(job, data_name=b"caf\xe9"), "the name of the data set must be UTF-8")
 assert library.mf_require_equal(job, b"layers", b"4") == _abi.OK
 assert start(job) == _abi.OK, library.mf_error(job)
