@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "base/digest.hpp"
 #include "base/file.hpp"
+#include "base/random.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
@@ -88,6 +90,21 @@ Result<JpegHeader> read_header(const Handle& handle, ByteSpan jpeg) {
   }
   header.channels = colours == TJCS_CMYK || colours == TJCS_YCCK ? 4 : colours == TJCS_GRAY ? 1 : 3;
   return header;
+}
+
+void encode_sampled(const RgbImage& image, int quality, TJSAMP sampling, Bytes& jpeg) {
+  jpeg.resize(tjBufSize(image.width, image.height, sampling));
+  auto* bytes = reinterpret_cast<unsigned char*>(jpeg.data());
+  unsigned long size = jpeg.size();
+  const tjhandle encoder = tjInitCompress();
+  ENSURE(encoder != nullptr, "libjpeg could not start");
+  // The accurate transform has the same result with and without vector instructions.
+  const int status =
+      tjCompress2(encoder, image.pixels.data(), image.width, 0, image.height, TJPF_RGB, &bytes,
+                  &size, sampling, quality, TJFLAG_ACCURATEDCT | TJFLAG_NOREALLOC);
+  tjDestroy(encoder);
+  ENSURE(status == 0, "an image of this size can be encoded");
+  jpeg.resize(size);
 }
 
 Duration& reading_files() {
@@ -177,18 +194,30 @@ Result<RgbImage> JpegDecoder::decode(ByteSpan jpeg, int eighths) {
 
 void encode_jpeg(const RgbImage& image, int quality, Bytes& jpeg) {
   ENSURE(image.width > 0 && image.height > 0 && quality >= 1 && quality <= 100, "an image");
-  jpeg.resize(tjBufSize(image.width, image.height, TJSAMP_420));
-  auto* bytes = reinterpret_cast<unsigned char*>(jpeg.data());
-  unsigned long size = jpeg.size();
-  const tjhandle encoder = tjInitCompress();
-  ENSURE(encoder != nullptr, "libjpeg could not start");
-  // The accurate transform has the same result with and without vector instructions.
-  const int status =
-      tjCompress2(encoder, image.pixels.data(), image.width, 0, image.height, TJPF_RGB, &bytes,
-                  &size, TJSAMP_420, quality, TJFLAG_ACCURATEDCT | TJFLAG_NOREALLOC);
-  tjDestroy(encoder);
-  ENSURE(status == 0, "an image of this size can be encoded");
-  jpeg.resize(size);
+  encode_sampled(image, quality, TJSAMP_420, jpeg);
+}
+
+std::string jpeg_identity() {
+  constexpr int kWidth = 45;  // no whole blocks
+  constexpr int kHeight = 35;
+  constexpr int kQuality = 90;
+  std::vector<std::uint8_t> pixels(std::size_t{3} * kWidth * kHeight);
+  for (std::size_t i = 0; i < pixels.size(); ++i) {  // slopes and noise: all coefficients matter
+    pixels[i] = static_cast<std::uint8_t>((i / 16 + mix64(i) % 64) % 256);
+  }
+  Digester digester;
+  JpegDecoder decoder;
+  Bytes jpeg;
+  for (const TJSAMP sampling :
+       {TJSAMP_444, TJSAMP_422, TJSAMP_420, TJSAMP_GRAY, TJSAMP_440, TJSAMP_411}) {
+    encode_sampled({kWidth, kHeight, pixels}, kQuality, sampling, jpeg);
+    for (const int eighths : {1, 2, 4, 8}) {
+      const Result<RgbImage> image = decoder.decode(jpeg, eighths);
+      ENSURE(image.ok(), "what libjpeg has made can be decoded");
+      digester.add(std::as_bytes(image.value().pixels));
+    }
+  }
+  return to_string(digester.finish());
 }
 
 }  // namespace mayfly::datasets

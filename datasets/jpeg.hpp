@@ -67,4 +67,9 @@ class JpegDecoder {
 /// libjpeg-turbo. Any thread, with a buffer of its own.
 void encode_jpeg(const RgbImage& image, int quality, Bytes& jpeg);
 
+/// A hash of what the libjpeg of this process makes of fixed images, at all the scales that are
+/// used. Two that differ in it decode the same JPEG to other pixels; its version would not tell, as
+/// distributions patch it. Takes about a millisecond. Any thread.
+[[nodiscard]] std::string jpeg_identity();
+
 }  // namespace mayfly::datasets

@@ -56,6 +56,7 @@ struct JobFacts {
   std::string device;        ///< device_identity() of the one that computes
   std::string isa;           ///< instruction set the arithmetic is fixed to
   std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), or cuDNN's
+  std::string jpeg{};        ///< datasets::jpeg_identity() if images are decoded while training
   ProgramFacts program;
 
   /// Their description for JSON; see engine/run/records.hpp.
@@ -69,6 +70,7 @@ struct JobFacts {
     io("device", r.device);
     io("isa", r.isa);
     io("conv_kernels", r.conv_kernels);
+    io.unless(std::string(), "jpeg", r.jpeg);
     io.unless(ProgramFacts(), "program", r.program);
   }
 };

@@ -8,6 +8,7 @@
 
 #include "base/parse.hpp"
 #include "base/try_assign.hpp"
+#include "datasets/jpeg.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/job/derive_job.hpp"
@@ -65,6 +66,9 @@ Fingerprint fingerprint_of(const Job& job) {
                       {"instruction set", computed_by(job.facts.isa)},
                       {"dtype", nn::name_of(job.dtype)},
                       {"convolution kernels", computed_by(job.facts.conv_kernels)}});
+  if (!job.facts.jpeg.empty()) {
+    fingerprint.emplace_back("libjpeg-turbo, by what it decodes", computed_by(job.facts.jpeg));
+  }
   return fingerprint;
 }
 
@@ -119,6 +123,7 @@ void note_data(Job& job, datasets::DatasetPair data) {
   job.facts.image_size = data.train->image_size();
   job.facts.train_samples = data.train->size();
   job.facts.left_out = data.left_out;
+  job.facts.jpeg = data.encoded ? datasets::jpeg_identity() : "";
   job.data = std::move(data);
 }
 

@@ -80,6 +80,7 @@ Result<std::shared_ptr<datasets::PreparedStore>> prepared_store_of(
     key.add_value(part.high);
     key.add_value(part.low);
   }
+  key.add(std::as_bytes(std::span(job.facts.jpeg)));
   key.add_value(side);
   key.add_value(loading.seed);
   key.add_value(static_cast<std::uint8_t>(loading.augment));

@@ -38,6 +38,11 @@ PhotographSet small_set() {
   return set;
 }
 
+TEST(JpegIdentity, IsTheSameEachTime) {
+  EXPECT_EQ(jpeg_identity(), jpeg_identity());
+  EXPECT_TRUE(digest_in(jpeg_identity()).has_value());
+}
+
 TEST(Photographs, EqualSetsHaveEqualBytesHoweverManyThreadsMakeThem) {
   const TemporaryFolder folder;
   PhotographSet set = small_set();

@@ -11,7 +11,10 @@
 namespace mayfly::engine {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Key;
+using ::testing::Not;
 
 JobConfig small_job() {
   JobConfig config;
@@ -34,6 +37,17 @@ TEST(JobFacts, MakeTheSameJobAsTheData) {
   EXPECT_EQ(job->fingerprint, worker->fingerprint);
   EXPECT_EQ(job->total_steps, 12u);
   EXPECT_EQ(job->epochs_at(4), 1);
+}
+
+TEST(JobFacts, OfImagesThatAreDecodedWhileTrainingNameTheDecoder) {
+  const std::pair<std::string, std::string> expected{"libjpeg-turbo, by what it decodes", "aa"};
+  const std::unique_ptr<Job> worker = prepare_job(small_job()).value();
+  EXPECT_THAT(worker->fingerprint, Not(Contains(Key(expected.first))));
+  JobFacts facts = worker->facts;
+  facts.jpeg = expected.second;
+  const std::unique_ptr<Job> job = begin_job(small_job()).value();
+  ASSERT_TRUE(complete_job(*job, parse_facts(to_json(facts)).value()).ok());
+  EXPECT_THAT(job->fingerprint, Contains(expected));
 }
 
 TEST(JobFacts, SayThatWorkersWillHaveNothingToCompute) {
