@@ -148,6 +148,7 @@ Result<DatasetPair> open_cifar(const CifarFormat& format, const std::string& fol
   pair.mean = format.mean;
   pair.deviation = format.deviation;
   pair.train = std::make_shared<RecordSet>(layout, std::move(train));
+  pair.test_digest = digest_of(std::as_bytes(test.records));
   pair.test = std::make_shared<RecordSet>(layout, std::vector{std::move(test)});
   pair.digest = digester.finish();
   return pair;

@@ -60,8 +60,9 @@ struct DatasetPair {
   std::array<float, 3> deviation{};
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
-  Digest digest;  ///< of the training content; in the job's fingerprint
-  Digest files;   ///< of encoded images: of names, sizes and times of their files on this host
+  Digest digest;       ///< of the training content; in the job's fingerprint
+  Digest test_digest;  ///< of the test content, likewise
+  Digest files;        ///< of encoded images: of names, sizes and times of their files on this host
   LeftOut left_out;
   /// Each read decodes a JPEG, so several loader threads are useful.
   bool encoded = false;

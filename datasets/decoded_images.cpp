@@ -271,6 +271,7 @@ DatasetPair pair_from(const Header& header, std::shared_ptr<const void> owner,
   pair.test = std::make_shared<RecordSet>(
       layout, std::vector<RecordChunk>{{owner, records.subspan(train_bytes)}});
   pair.digest = header.train;
+  pair.test_digest = digest_of(std::as_bytes(records.subspan(train_bytes)));
   pair.left_out = header.left_out;
   return pair;
 }

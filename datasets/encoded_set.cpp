@@ -270,6 +270,7 @@ DatasetPair make_encoded_pair(const EncodedSet::Options& options, MeasuredImages
   without_store.peers = nullptr;
   pair.test = std::make_shared<EncodedSet>(without_store, measured.class_names, test);
   pair.digest = digest_of_samples(train, measured.class_names);
+  pair.test_digest = digest_of_samples(test, measured.class_names);
   pair.class_names = std::move(measured.class_names);
   pair.left_out = std::move(measured.left_out);
   pair.encoded = true;

@@ -55,6 +55,7 @@ DatasetPair make_procedural(std::uint64_t train_count, std::uint64_t seed) {
   pair.train = std::make_shared<ShapeSet>(seed, ShapePart::kTrain, train_count);
   pair.test = std::make_shared<ShapeSet>(seed, ShapePart::kTest, test_count);
   pair.digest = content_digest(seed, train_count);
+  pair.test_digest = pair.digest;  // it follows from the same numbers
   return pair;
 }
 

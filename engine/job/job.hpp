@@ -49,6 +49,7 @@ struct ProgramFacts {
 struct JobFacts {
   std::string data;  ///< datasets::DatasetPair::name
   Digest data_digest;
+  Digest test_digest{};  ///< of the test set
   int classes = 0;
   int image_size = 0;  ///< input resolution in pixels (height = width)
   std::uint64_t train_samples = 0;
@@ -63,6 +64,7 @@ struct JobFacts {
   static void fields(auto& io, auto& r) {
     io("data", r.data);
     io("data_digest", r.data_digest);
+    io.unless(Digest(), "test_digest", r.test_digest);
     io("classes", r.classes);
     io("image_size", r.image_size);
     io("train_samples", r.train_samples);

@@ -41,11 +41,13 @@ Fingerprint fingerprint_of(const Job& job) {
   const auto computed_by = [&job](const std::string& what) {
     return takes_any_device(job) ? std::string("any") : what;
   };
+  const bool evaluates = c.evaluate || job.evaluate_every_steps > 0;
   Fingerprint fingerprint = common_fingerprint(job);
   // The first difference is told: before the number of steps, which follows from the data.
   fingerprint.insert(fingerprint.begin() + 2,
                      {{"data", job.facts.data},
                       {"data content", to_string(job.facts.data_digest)},
+                      {"test content", evaluates ? to_string(job.facts.test_digest) : "any"},
                       {"image_size", fmt::format("{}", job.model.image_size)}});
   fingerprint.insert(fingerprint.end(),
                      {{"initial weights",
@@ -119,6 +121,7 @@ Result<void> fix_arithmetic(Job& job) {
 void note_data(Job& job, datasets::DatasetPair data) {
   job.facts.data = data.name;
   job.facts.data_digest = data.digest;
+  job.facts.test_digest = data.test_digest;
   job.facts.classes = data.classes;
   job.facts.image_size = data.train->image_size();
   job.facts.train_samples = data.train->size();

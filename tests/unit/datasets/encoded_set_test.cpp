@@ -103,6 +103,13 @@ TEST(EncodedSet, FolderAndPlainTarAreTheSame) {
   }
   EXPECT_EQ(a.test->label(1), 1);
   EXPECT_EQ(read(*a.test, 1), read(*b.test, 1));
+  EXPECT_EQ(a.test_digest, b.test_digest);
+  Files other = some_files();
+  other["test/dog/2.jpg"] = photo(100, 120, 9);
+  write_tar(other, folder / "other.tar");
+  const DatasetPair c = open_image_tar(folder / "other.tar", encoded_options()).value();
+  EXPECT_EQ(c.digest, a.digest);
+  EXPECT_NE(c.test_digest, a.test_digest);
 }
 
 // Goal: decoding at a fraction of the size changes next to nothing. Method: decode whole, scale.

@@ -82,12 +82,18 @@ TEST(ImageSet, FolderAndTarHaveTheSameDigest) {
   const TemporaryFolder folder;
   write_folder(good_files(), folder / "set");
   write_tar(good_files(), folder / "set.tar");
-  const Digest digest = open_image_folder(folder / "set", {}).value().digest;
+  const DatasetPair set = open_image_folder(folder / "set", {}).value();
+  const Digest digest = set.digest;
   EXPECT_EQ(digest, open_image_tar(folder / "set.tar", {}).value().digest);
+  EXPECT_EQ(set.test_digest, open_image_tar(folder / "set.tar", {}).value().test_digest);
   Files other = good_files();
   other["train/dog/a.JPG"] = jpeg(8, 8, {1, 2, 3});
   write_tar(other, folder / "other.tar");
   EXPECT_NE(digest, open_image_tar(folder / "other.tar", {}).value().digest);
+  EXPECT_EQ(set.test_digest, open_image_tar(folder / "other.tar", {}).value().test_digest);
+  other["test/dog/other.jpg"] = jpeg(8, 8, {3, 2, 1});
+  write_tar(other, folder / "tested.tar");
+  EXPECT_NE(set.test_digest, open_image_tar(folder / "tested.tar", {}).value().test_digest);
 }
 
 TEST(ImageSet, KnowsCifar10ByItsClasses) {

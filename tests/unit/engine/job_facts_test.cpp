@@ -50,6 +50,20 @@ TEST(JobFacts, OfImagesThatAreDecodedWhileTrainingNameTheDecoder) {
   EXPECT_THAT(job->fingerprint, Contains(expected));
 }
 
+TEST(JobFacts, OfAJobThatEvaluatesNameItsTestSet) {
+  JobConfig config = small_job();
+  const std::unique_ptr<Job> worker = prepare_job(config).value();
+  JobFacts facts = worker->facts;
+  facts.test_digest = {1, 2};
+  for (const bool evaluates : {true, false}) {
+    config.evaluate = evaluates;
+    const std::unique_ptr<Job> own = prepare_job(config).value();
+    const std::unique_ptr<Job> other = begin_job(config).value();
+    ASSERT_TRUE(complete_job(*other, parse_facts(to_json(facts)).value()).ok());
+    EXPECT_EQ(other->fingerprint == own->fingerprint, !evaluates);
+  }
+}
+
 TEST(JobFacts, SayThatWorkersWillHaveNothingToCompute) {
   JobFacts facts;
   facts.train_samples = 100;
