@@ -281,7 +281,7 @@ Subcommand data_command() {
            "make a folder of synthetic photographs with the sizes of ImageNet's, to measure with",
            "make FOLDER",
            {{"images", "N", "training images (default 5000); 1/25 of that as test images"},
-            {"size", "PIXELS", "longer side of most images, 32 to 4096 (default 500)"},
+            {"size", "PIXELS", "longer side of most images, 32 to 2730 (default 500)"},
             {"seed", "S", "random seed of the images (default 1)"},
             {"threads", "N", "threads that make images (default: one per core)"},
             kAsJson},

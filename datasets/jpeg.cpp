@@ -49,7 +49,6 @@ Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& 
 }
 
 constexpr int kJpegSideMax = 16'384;
-constexpr std::int64_t kPixelsMax = std::int64_t{1} << 26;
 
 // libjpeg's decompressor for one image. It is not reused: after a damaged header it stays inside
 // its marker parser and refuses the next image, and an image without tables would be decoded with
@@ -79,12 +78,13 @@ Result<JpegHeader> read_header(const Handle& handle, ByteSpan jpeg) {
                           &colours) != 0) {
     return handle.error();
   }
+  const std::int64_t pixels = std::int64_t{header.width} * header.height;
   if (header.width < 1 || header.height < 1 || header.width > kJpegSideMax ||
-      header.height > kJpegSideMax || std::int64_t{header.width} * header.height > kPixelsMax) {
+      header.height > kJpegSideMax || pixels > kJpegPixelsMax) {
     return Error{Errc::kCorrupt, "claims to be " + std::to_string(header.width) + 'x' +
                                      std::to_string(header.height) + " pixels, at most " +
                                      std::to_string(kJpegSideMax) + " a side and " +
-                                     std::to_string(kPixelsMax) +
+                                     std::to_string(kJpegPixelsMax) +
                                      " in all expected: scale it down, or leave it out with "
                                      "--skip-corrupt"};
   }

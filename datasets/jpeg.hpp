@@ -13,6 +13,8 @@ namespace mayfly::datasets {
 
 /// Larger JPEGs are refused.
 inline constexpr std::uint64_t kJpegBytesMax = std::uint64_t{64} << 20;
+/// So are those with more pixels.
+inline constexpr std::int64_t kJpegPixelsMax = std::int64_t{1} << 26;
 
 /// What becomes of a file's pages in the kernel's cache when it was read.
 enum class PageCache {

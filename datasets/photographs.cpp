@@ -27,6 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kTrainingPerTest = 25;
+static_assert(std::int64_t{9} * kPhotographSideMax * kPhotographSideMax <= kJpegPixelsMax,
+              "each image that is made can be in a data set");
 
 /// Not durable by itself: the whole set is flushed once at the end.
 Result<void> write_new_file(const std::string& path, ByteSpan content) {

@@ -15,7 +15,8 @@ namespace mayfly::datasets {
 /// The longer side that most photographs have, in pixels, as in ImageNet.
 inline constexpr int kPhotographSide = 500;
 inline constexpr int kPhotographSideMin = 32;
-inline constexpr int kPhotographSideMax = 4096;
+/// A square three times as large has no more pixels than an image of a data set may have, 2^26.
+inline constexpr int kPhotographSideMax = 2730;
 
 /// A picture and how it is to be stored.
 struct Photograph {

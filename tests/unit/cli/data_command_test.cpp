@@ -42,7 +42,9 @@ TEST_F(DataCommand, BadInputIsOneLineAndMakesNothing) {
   expect_refused({"data", "make", folder_ / "set", "--images", "0"},
                  "--images expects a whole number from 1 to 100000000, got '0'");
   expect_refused({"data", "make", folder_ / "set", "--size", "31"},
-                 "--size expects a whole number from 32 to 4096, got '31'");
+                 "--size expects a whole number from 32 to 2730, got '31'");
+  expect_refused({"data", "make", folder_ / "set", "--size", "2731"},
+                 "--size expects a whole number from 32 to 2730, got '2731'");
   expect_refused({"data", "make", folder_ / "set", "--seed", "x"},
                  "--seed expects a whole number from 0 to 18446744073709551615, got 'x'");
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
