@@ -614,6 +614,15 @@ def copied_state():
                          changed("copies", 3, args=disturbed)[0]])
 
 
+def other_optimizers():
+    """An optimizer may have its state from the beginning, none at all, or one of lists and
+    dictionaries. The first ended the program, and so did the last one: its size was not foreseen,
+    and a worker that joined could not take what has no elements."""
+    disturbed = [*WAITING, "--chaos", changes(8)]
+    for how in ("adagrad", "stateless", "nested"):
+        expect_same_digests([changed(how, 1)[0], changed(how, 3, args=disturbed)[0]])
+
+
 def frozen_layer():
     """A layer that the program has put into eval mode stays in it beyond the evaluations, of which
     one is tried before the loop."""
@@ -1218,7 +1227,7 @@ if __name__ == "__main__":
         "killed_reader": killed_reader, "normed": normed,
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
-        "copied_state": copied_state,
+        "copied_state": copied_state, "other_optimizers": other_optimizers,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
         "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,

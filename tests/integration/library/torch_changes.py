@@ -14,6 +14,10 @@ tensor      a sample is one tensor
 diverges    the loss is no number in step 5
 killed      a worker is lost in the step after an evaluation
 copies      the optimizer's state_dict() has copies of its tensors
+adagrad     the optimizer has its state before its first step
+stateless   the optimizer has no state
+nested      the optimizer keeps tensors in lists and dictionaries, more than 64 KiB, some without
+            elements, and a number for all parameters together
 gains       a scheduler and what else is kept, which plain has not
 stream, empty, endless, short: data and lengths that are refused
 surrogate   it notes, and fails with, the name of a file that is not UTF-8
@@ -100,6 +104,22 @@ class Copying(torch.optim.Adam):
                                   for index, entries in held["state"].items()}}
 
 
+class Nested(torch.optim.Optimizer):
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self):
+        self.state["steps"] = self.state.get("steps", 0) + 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                kept = self.state[p]
+                kept["last"] = (kept.get("last", []) + [p.grad.clone()])[-3:]
+                kept["largest"] = {"of all": torch.full((4096,), float(p.grad.abs().max()))}
+                kept["unused"], kept["none"] = torch.empty(0), torch.empty(0)
+                p -= group["lr"] / self.state["steps"] * sum(kept["last"])
+
+
 def mixed(samples):
     x, y = default_collate(samples)
     share = torch.rand(())
@@ -125,7 +145,9 @@ def write(name, line):
 
 
 model = Network()
-optimizer = (Copying if how == "copies" else torch.optim.Adam)(model.parameters(), lr=0.01)
+kind = {"copies": Copying, "adagrad": torch.optim.Adagrad, "stateless": torch.optim.SGD,
+        "nested": Nested}.get(how, torch.optim.Adam)
+optimizer = kind(model.parameters(), lr=0.01)
 scheduler = None
 if how == "frozen":
     model.norm.eval()

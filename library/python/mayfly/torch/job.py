@@ -1,6 +1,7 @@
 """`mayfly.torch.Job`: the loop stays the user's; who computes what, losses, joins and states that
 are sent happen inside its two iterators."""
 
+import collections
 import copy
 import hashlib
 import io
@@ -232,16 +233,15 @@ class Job(BaseJob):
 
     def _state_tensors(self, optimizer=None):
         state = (optimizer or self.optimizer).state_dict()["state"]
-        for index in sorted(state):
-            for key in sorted(state[index]):
-                value = state[index][key]
-                if isinstance(value, torch.Tensor):
-                    yield f"optimizer.{index}.{key}", value
+        for index in sorted(index for index in state if _is_of_parameter(index, state[index])):
+            for key in sorted(_tensors_in(state[index])):
+                yield f"optimizer.{index}.{key}", state[index][key]
 
-    def _rest(self):
-        held = self.optimizer.state_dict()
-        plain = {str(index): {key: value for key, value in entries.items()
-                              if not isinstance(value, torch.Tensor)}
+    def _rest(self, optimizer=None):
+        held = (optimizer or self.optimizer).state_dict()
+        plain = {str(index) if isinstance(index, int) else index:
+                 {key: value for key, value in entries.items() if key not in _tensors_in(entries)}
+                 if _is_of_parameter(index, entries) else entries
                  for index, entries in held["state"].items()}
         return {"groups": held["param_groups"], "state": plain, "tied": self._tied,
                 "scheduler": _without_functions(self.scheduler.state_dict())
@@ -266,15 +266,18 @@ class Job(BaseJob):
         self._given = used, rows
 
     def _state_bytes_max(self):
-        """What the optimizer will keep, found by a step of a copy without gradients' effect."""
+        """What the optimizer will keep, found by a step of a copy without gradients' effect. The
+        copy has the state that some optimizers are made with."""
         own = {id(p): torch.nn.Parameter(p.detach().clone(), p.requires_grad)
                for p in self.model.parameters()}
         groups = [{**{k: v for k, v in group.items() if k != "params"},
                    "params": [own[id(p)] for p in group["params"]]}
                   for group in self.optimizer.param_groups]
         probe = copy.copy(self.optimizer)
+        kept = {own.get(id(key), key): copy.deepcopy(entries)
+                for key, entries in self.optimizer.state.items()}
         probe.__dict__ = {**self.optimizer.__dict__, "param_groups": groups,
-                          "state": type(self.optimizer.state)(dict)}
+                          "state": collections.defaultdict(dict, kept)}
         for group in groups:
             for q in group["params"]:
                 q.grad = torch.zeros_like(q)
@@ -285,7 +288,8 @@ class Job(BaseJob):
                           f"{error}") from error
         tensors = list(self._state_tensors(probe))
         size = sum(t.numel() * t.element_size() + len(n) + 256 for n, t in tensors)
-        return size + max(BLOB_BYTES, 4 * len(_saved(self._rest())))
+        return size + max(BLOB_BYTES, 4 * len(_saved(self._rest())),
+                          2 * len(_saved(self._rest(probe))))
 
     def _load(self):
         """The optimizer's state, the scheduler's and the extra ones have come. What the program has
@@ -294,13 +298,16 @@ class Job(BaseJob):
         self._parameter_mirrors.write()
         self._buffer_mirrors.write()
         rest = unpickled(blob)
-        state = {int(index): dict(entries) for index, entries in rest["state"].items()}
+        state = {int(index) if str(index).isdigit() else index:
+                 dict(entries) if isinstance(entries, dict) else entries
+                 for index, entries in rest["state"].items()}
         for name, kind, shape, content in tensors:
             if name.startswith(HASH_NAME):
                 continue
             _, index, key = name.split(".", 2)
-            tensor = torch.frombuffer(bytearray(content), dtype=OF_TYPE[kind]).reshape(shape)
-            state.setdefault(int(index), {})[key] = tensor
+            flat = (torch.frombuffer(bytearray(content), dtype=OF_TYPE[kind]) if content
+                    else torch.empty(0, dtype=OF_TYPE[kind]))
+            state.setdefault(int(index), {})[key] = flat.reshape(shape)
         own = self.optimizer.state_dict()["param_groups"]  # with a gained scheduler's entries
         groups = [{**mine, **came} for mine, came in zip(own, rest["groups"])]
         groups += rest["groups"][len(own):]
@@ -353,6 +360,17 @@ class Job(BaseJob):
 def _arguments(batch):
     """Of a function of a batch, which may be one tensor or a dictionary."""
     return batch if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def _is_of_parameter(index, entries):
+    """Of a state_dict(): what an optimizer keeps for one parameter, and not for all together."""
+    return isinstance(index, int) and isinstance(entries, dict)
+
+
+def _tensors_in(entries):
+    """Those that have a name. What is in lists and dictionaries goes with what is no tensor."""
+    return {key for key, value in entries.items()
+            if isinstance(key, str) and isinstance(value, torch.Tensor)}
 
 
 def _take(name, thing, state):
