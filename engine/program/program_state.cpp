@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -348,17 +349,27 @@ const LoadedState& ProgramState::take_loaded() {
 }
 
 Result<void> ProgramState::was_taken() const {
-  const std::vector<nn::NamedTensor>& loaded = incoming_.rest.tensors;
-  const std::size_t count = incoming_.is_of_member ? std::max(loaded.size(), optimizer_.size()) : 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool is_equal = i < loaded.size() && i < optimizer_.size() &&
-                          loaded[i].name == optimizer_[i].name &&
-                          std::ranges::equal(loaded[i].tensor.bytes, optimizer_[i].content());
+  if (!incoming_.is_of_member) {
+    return {};
+  }
+  // Of tensors without elements a file does not keep the order.
+  std::vector<nn::NamedTensor> loaded;
+  std::ranges::copy_if(incoming_.rest.tensors, std::back_inserter(loaded),
+                       [](const nn::NamedTensor& named) { return !named.tensor.bytes.empty(); });
+  std::vector<nn::NamedTensor> own;
+  for (const ProgramTensor& tensor : optimizer_) {
+    if (tensor.bytes > 0) {
+      own.push_back(tensor.view());
+    }
+  }
+  for (std::size_t i = 0; i < std::max(loaded.size(), own.size()); ++i) {
+    const bool is_equal = i < loaded.size() && i < own.size() && loaded[i].name == own[i].name &&
+                          std::ranges::equal(loaded[i].tensor.bytes, own[i].tensor.bytes);
     if (!is_equal) {
       return Error{Errc::kInvalidInput,
                    fmt::format("a state has come, and the program has not taken the tensor {} of "
                                "the optimizer as it is",
-                               i < loaded.size() ? loaded[i].name : optimizer_[i].name)};
+                               i < loaded.size() ? loaded[i].name : own[i].name)};
     }
   }
   return {};

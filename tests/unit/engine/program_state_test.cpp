@@ -192,6 +192,21 @@ TEST(ProgramState, NamesTheTensorThatTheProgramHasNotTaken) {
   EXPECT_TRUE(resumed.was_taken.ok()) << "a program may leave the optimizer of a checkpoint out";
 }
 
+TEST(ProgramState, TensorsWithoutElementsMayComeInAnotherOrder) {
+  StateWorld from;
+  StateWorld to;
+  to.takes = false;  // the momentum is equal in both
+  for (StateWorld* world : {&from, &to}) {
+    std::vector<ProgramTensor> tensors = world->memory.optimizer();
+    tensors.push_back(ProgramMemory::tensor<float>("second", "F32", {0}, nullptr, 0));
+    tensors.push_back(ProgramMemory::tensor<float>("first", "F32", {0}, nullptr, 0));
+    ASSERT_TRUE(world->state.set_optimizer_state(tensors, {}, 0).ok());
+  }
+  const Bytes packed = from.packed();
+  EXPECT_TRUE(to.while_program_loads([&] { return to.state.unpack(packed); }).ok());
+  EXPECT_TRUE(to.was_taken.ok()) << to.was_taken.error().detail;
+}
+
 TEST(ProgramState, TwoTensorsOfOneNameAreRefused) {
   StateWorld world;
   const Bytes before = world.packed();
