@@ -68,7 +68,12 @@ Result<void> add_files(const fs::path& root, const char* part, std::vector<std::
   const auto through_links = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator it(root / part, through_links, failure), end;
        !failure && it != end; it.increment(failure)) {
-    if (it->is_regular_file(failure)) {
+    std::error_code why;
+    const fs::file_type type = it->status(why).type();
+    if (type == fs::file_type::none) {  // without it the list would look complete
+      return Error{Errc::kIo, "cannot stat " + it->path().string() + ": " + why.message()};
+    }
+    if (type == fs::file_type::regular) {
       names.push_back(it->path().lexically_relative(root).generic_string());
     }
   }

@@ -66,7 +66,9 @@ Result<void> refuse_lost(const fs::directory_entry& entry) {
 
 Result<void> list_class(const fs::path& folder, EncodedImage image, EncodedImages& images) {
   std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const fs::directory_entry& entry = *it;
     const std::string file = entry.path().filename().string();
     if (!is_jpeg_name(file)) {
       continue;
@@ -92,7 +94,9 @@ Result<void> list_class(const fs::path& folder, EncodedImage image, EncodedImage
 
 Result<void> list_part(const fs::path& folder, bool test, EncodedImages& images) {
   std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const fs::directory_entry& entry = *it;
     std::error_code unreadable;
     if (!entry.is_directory(unreadable)) {
       TRY(refuse_lost(entry));

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "datasets/dataset.hpp"
 #include "tests/unit/datasets/temporary_folder.hpp"
 
@@ -55,6 +57,17 @@ TEST(OpenDataset, ReportsAnIncompleteCifarFolder) {
   const Result<DatasetPair> opened = open_dataset(folder.path(), {});
   ASSERT_FALSE(opened.ok());
   EXPECT_NE(opened.error().detail.find("data_batch_1.bin"), std::string::npos);
+}
+
+TEST(FilesOfDataset, AFileThatCannotBeLookedAtIsNotLeftOut) {
+  const TemporaryFolder folder;
+  write_file(folder / "train/cat/1.jpg", {'x'});
+  write_file(folder / "test/cat/1.jpg", {'x'});
+  EXPECT_EQ(files_of_dataset(folder.path()).value().names.size(), 2U);
+  std::filesystem::create_symlink("2.jpg", folder / "train/cat/2.jpg");  // to itself
+  const Result<DatasetFiles> files = files_of_dataset(folder.path());
+  ASSERT_FALSE(files.ok());
+  EXPECT_NE(files.error().detail.find("train/cat/2.jpg"), std::string::npos);
 }
 
 }  // namespace
