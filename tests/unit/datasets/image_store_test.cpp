@@ -359,6 +359,20 @@ TEST_F(ImageStoreTest, WhatOtherStoresMayStillTakeIsNotPromisedAgain) {
   EXPECT_TRUE(ImageStore::join(other).ok()) << "the other one has ended";
 }
 
+TEST_F(ImageStoreTest, AListThatWasBeingWrittenPromisesNothing) {
+  options.usable = [] { return std::uint64_t{100} << 20; };
+  options.bytes_max = std::uint64_t{40} << 20;
+  const auto first = ImageStore::join(options).value();
+  const std::string list = options.folder + "/images-" + to_string(options.key);
+  const std::string unfinished = list + ".tmp.999999999";  // its writer was killed
+  std::filesystem::copy_file(list, unfinished);
+  options.key = {1, 3};
+  options.bytes_max = std::uint64_t{50} << 20;
+  const auto second = ImageStore::join(options);
+  EXPECT_TRUE(second.ok()) << second.error().detail;
+  EXPECT_FALSE(std::filesystem::exists(unfinished));
+}
+
 std::atomic<std::uint64_t> usable_bytes;
 
 TEST_F(ImageStoreTest, NothingMoreIsKeptWhileTheMachineHasTooLittleMemory) {
