@@ -81,6 +81,7 @@ Result<void> derive_program(Job& job) {
   TRY(validate(config));
   job.microbatches = config.global_batch / config.microbatch;
   derive_steps(job);
+  job.evaluate_every_steps = program.test_samples > 0 ? job.evaluate_every_steps : 0;
   job.schedule = {};
   job.fingerprint = fingerprint_of_program(job);
   return {};

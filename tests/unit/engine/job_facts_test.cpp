@@ -64,6 +64,26 @@ TEST(JobFacts, OfAJobThatEvaluatesNameItsTestSet) {
   }
 }
 
+TEST(JobFacts, OfAProgramWithoutATestSetMakeNoEvaluations) {
+  JobConfig config;
+  config.model = kProgramModel;
+  config.eval_every_epochs = 1;
+  JobFacts facts;
+  facts.data = "Mine";
+  facts.train_samples = 100;
+  facts.program.steps = 50;
+  facts.program.global_batch = 20;
+  facts.program.microbatch = 10;
+  for (const std::uint64_t test_samples : {0U, 7U}) {
+    facts.program.test_samples = test_samples;
+    const std::unique_ptr<Job> job = begin_job(config).value();
+    const Result<void> completed = complete_job(*job, facts);
+    ASSERT_TRUE(completed.ok()) << completed.error().detail;
+    EXPECT_EQ(job->evaluate_every_steps, test_samples > 0 ? 5U : 0U);
+    EXPECT_EQ(job->config.evaluate, test_samples > 0);
+  }
+}
+
 TEST(JobFacts, SayThatWorkersWillHaveNothingToCompute) {
   JobFacts facts;
   facts.train_samples = 100;
