@@ -129,6 +129,7 @@ class Job {
     return take(mf_require_equal(handle_.get(), name.c_str(), value.c_str()));
   }
   bool parameters(const std::vector<Tensor>& tensors) {
+    parameter_count_ += tensors.size();
     return take(with(tensors, mf_register_parameters));
   }
   bool buffers(const std::vector<Tensor>& tensors) {
@@ -275,6 +276,7 @@ class Job {
   mf_code code_ = MF_OK;
   std::string error_;
   mf_task task_;
+  std::size_t parameter_count_ = 0;
   std::size_t sum_count_ = 0;
   bool is_new_ = false;      // the step has not given it out yet
   bool has_failed_ = false;  // what the loop needs: there is no next task
@@ -301,6 +303,13 @@ inline std::optional<Microbatch> Step::next_microbatch() {
 
 inline bool Step::add(std::span<const float* const> gradients, double loss, std::uint32_t correct,
                       double weight) {
+  if (!job_->has_failed_ && gradients.size() != job_->parameter_count_) {
+    job_->code_ = MF_REFUSED;  // the library would read beyond them
+    job_->error_ = "a result has " + std::to_string(gradients.size()) +
+                   " gradients, and the job has " + std::to_string(job_->parameter_count_) +
+                   " parameters";
+    job_->has_failed_ = true;
+  }
   job_->has_failed_ = job_->has_failed_ ||
                       !job_->take(mf_set_weight(job_->handle_.get(), weight)) ||
                       !job_->take(mf_add(job_->handle_.get(), gradients.data(), loss, correct));

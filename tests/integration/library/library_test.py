@@ -1130,7 +1130,13 @@ def failed_calls():
     code = run.wait()
     expect(code != 0 and "linear: the weight of a microbatch must be" in run.logs(),
            f"{code}\n{run.logs()}")
-    for one in (run, noting[3], plain[3]):
+    given = "step->add({gradient.data()},"
+    program = changed_example(folder, "many", given, "step->add({gradient.data(), nullptr},")
+    many = Run(QUIET + ["--workers", "1"], program=[program, "40"])
+    code = many.wait()
+    expect(code != 0 and "linear: a result has 2 gradients, and the job has 1 param" in many.logs(),
+           f"{code}\n{many.logs()}")
+    for one in (run, many, noting[3], plain[3]):
         one.remove()
     shutil.rmtree(folder)
 
