@@ -154,6 +154,9 @@ class SshProviderImpl final : public SshProvider {
       forget(name, id);
       return std::nullopt;
     }
+    if (released.word == "failed") {
+      return ProviderError{ProviderErrorKind::kRate, name + ": " + released.detail};
+    }
     if (is_lost(name)) {
       forget(name, id);
       return std::nullopt;

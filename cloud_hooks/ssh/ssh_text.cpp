@@ -34,10 +34,21 @@ runs() { # 2: the host was restarted since
 # The process is noted only after the server's folder is there: one of a start that is under way is
 # waited for, or it would count as gone.
 await_start() { [ -e "$1/process" ] || flock -s -w 20 "$folder/lock" true; }
-# What a worker saved to which no coordinator came back is nowhere else: FOLDER SERVER.
+# Whoever starts a server, or moves what one has saved, does so alone: FOLDER.
+take_lock() {
+  exec 9>"$1/lock"
+  flock -w 20 9 || fail "another start has held the lock for 20 s"
+}
+# What a worker saved to which no coordinator came back is nowhere else: FOLDER SERVER. Of several
+# that this job left on the host, the newest is kept. Needs the lock.
 keep_left_alone() {
-  [ ! -e "$2/run/left_alone" ] ||
-    { mkdir -p "$1/saved" && rm -rf "$1/saved/$label" && mv "$2" "$1/saved/$label"; }
+  [ -e "$2/run/left_alone" ] || return 0
+  there=$(sed -n 's/^step-//p' "$1/saved/$label/run/checkpoints/latest" 2>/dev/null)
+  this=$(sed -n 's/^step-//p' "$2/run/checkpoints/latest" 2>/dev/null)
+  if [ "${there:-0}" -gt "${this:-0}" ] && cmp -s "$1/saved/$label/token" "$2/token"; then
+    return 0
+  fi
+  mkdir -p "$1/saved" && rm -rf "$1/saved/$label" && mv "$2" "$1/saved/$label"
 }
 )sh";
 
@@ -95,8 +106,7 @@ case $program in
   /*) ;;
   *) program=$HOME/$program ;;
 esac
-exec 9>lock
-flock -w 20 9 || fail "another start has held the lock for 20 s"
+take_lock .
 server=servers/$label.$id
 if [ -d "$server" ]; then echo mayfly-done; exit 0; fi
 taken=0
@@ -135,11 +145,11 @@ if runs "$server"; then
   done
   kill -s KILL -- "-$pid" 2>/dev/null
 fi
+take_lock "$folder"
 echo mayfly-done
 echo mayfly-log
 tail -c 262144 "$server/log" 2>/dev/null
-keep_left_alone "$folder" "$server"
-rm -rf "$server"
+keep_left_alone "$folder" "$server" && rm -rf "$server"
 )sh";
 
 std::optional<std::uint32_t> slots_in(std::string_view text) {

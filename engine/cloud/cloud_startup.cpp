@@ -146,11 +146,14 @@ if [ "$slots" -gt 1 ]; then
   [ "$threads" -ge 1 ] || threads=1
 fi
 # What a worker of this very job saved here when no coordinator came back (cloud_hooks/ssh). It is
-# offered once: a job that has gone on from an older step meanwhile does not take it.
+# offered once: a job that has gone on from an older step meanwhile does not take it. Workers may
+# begin here at the same time, so only the holder of the lock for starts and releases moves it.
 job=${PWD##*/}
 saved=../../saved/${job%%.*}
-if cmp -s token "$saved/token" && [ -e "$saved/run/checkpoints/latest" ] &&
-  rm -rf "$saved.offered" && mv "$saved" "$saved.offered"; then
+if (
+  flock -w 20 9 && cmp -s token "$saved/token" && [ -e "$saved/run/checkpoints/latest" ] &&
+    rm -rf "$saved.offered" && mv "$saved" "$saved.offered"
+) 9>../../lock; then
   saved=$saved.offered
 else
   saved=

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/file.hpp"
+#include "base/lock_file.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/ssh/ssh_text.hpp"
 
@@ -151,6 +152,53 @@ TEST_F(SshProviderTest, ReleaseEndsTheWholeGroupBringsTheLogAndLeavesNothing) {
   EXPECT_EQ(log_of(id), "began\n");
   EXPECT_TRUE(listed().empty());
   EXPECT_FALSE(provider()->release(id)) << "again";
+}
+
+/// A worker that saves this step as one does to which no coordinator came back.
+std::string left_alone_at(int step) {
+  return "echo secret >token; mkdir -p run/checkpoints; echo step-" + std::to_string(step) +
+         " >run/checkpoints/latest; : >run/left_alone; exec sleep 60\n";
+}
+
+TEST_F(SshProviderTest, OfWorkersThatWereLeftAloneTheNewestStateIsKept) {
+  options_.hosts = {{"a", 2}};
+  request_.startup_text = left_alone_at(12);
+  const RequestOutcome newer = provider()->request(request_);
+  request_.request_id = kOther;
+  request_.startup_text = left_alone_at(7);
+  const RequestOutcome older = provider()->request(request_);
+  ASSERT_EQ(newer.servers.size() + older.servers.size(), 2u);
+  for (const ServerStatus& server : {newer.servers[0], older.servers[0]}) {
+    const fs::path mark = folder_ / "a/mf/servers" / ("job." + server.id) / "run/left_alone";
+    for (int tries = 0; tries < 200 && !fs::exists(mark); ++tries) {
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+    EXPECT_FALSE(provider()->release(server.id));
+  }
+  EXPECT_TRUE(fs::is_empty(folder_ / "a/mf/servers"));
+  const std::string latest = (folder_ / "a/mf/saved/job/run/checkpoints/latest").string();
+  EXPECT_EQ(read_text_file(latest, 100).value(), "step-12\n");
+}
+
+TEST_F(SshProviderTest, NothingIsSavedOrRemovedWhileAnotherStartsOrReleases) {
+  options_.hosts = {{"a", 1}};
+  request_.startup_text = left_alone_at(7);
+  const RequestOutcome begun = provider()->request(request_);
+  ASSERT_EQ(begun.servers.size(), 1u);
+  const fs::path server = folder_ / "a/mf/servers" / ("job." + begun.servers[0].id);
+  for (int tries = 0; tries < 200 && !fs::exists(server / "run/left_alone"); ++tries) {
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  std::thread releasing;
+  {
+    const Result<LockFile> held = LockFile::take((folder_ / "a/mf/lock").string(), seconds(20));
+    ASSERT_TRUE(held.ok());
+    releasing = std::thread([&] { EXPECT_FALSE(provider()->release(begun.servers[0].id)); });
+    std::this_thread::sleep_for(milliseconds(500));
+    EXPECT_TRUE(fs::exists(server));
+  }
+  releasing.join();
+  EXPECT_TRUE(fs::exists(folder_ / "a/mf/saved/job/run/left_alone"));
 }
 
 TEST_F(SshProviderTest, OneThatEndsAtOnceHasFailedAndItsHostRests) {

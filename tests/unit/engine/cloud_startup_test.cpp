@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/file.hpp"
+#include "base/lock_file.hpp"
 #include "cloud_hooks/http/message.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -175,6 +178,52 @@ TEST(CloudStartup, WhatIsFilledInIsNotReadAgain) {
   JobConfig config = config_for("exec");
   config.cloud_worker_args = "{bundle_sha256}{name}";
   EXPECT_TRUE(holds(served_start(config, "c:1", "hash").value(), "{bundle_sha256}{name}\n"));
+}
+
+/// A host with room for two workers, on which one was left alone; the program notes its arguments.
+class WorkersOnAHost : public ::testing::Test {
+ protected:
+  WorkersOnAHost() {
+    for (const char* name : {"servers/job.a", "servers/job.b", "saved/job/run/checkpoints"}) {
+      std::filesystem::create_directories(folder_ / name);
+    }
+    std::ofstream(folder_ / "saved/job/token") << "secret\n";
+    std::ofstream(folder_ / "saved/job/run/checkpoints/latest") << "step-7\n";
+    std::ofstream(folder_ / "program") << "#!/bin/sh\necho \"$@\" >arguments\n";
+    std::filesystem::permissions(folder_ / "program", std::filesystem::perms::owner_all);
+    for (const char* name : {"servers/job.a/start", "servers/job.b/start"}) {
+      std::ofstream(folder_ / name) << startup_text(config_for("ssh"), "c:1", "secret").value();
+    }
+  }
+
+  /// Starts the worker; returns what its program was given.
+  std::string start(const std::string& server) {
+    const std::string command = "cd '" + (folder_ / "servers/") + server + "' && sh ./start '" +
+                                (folder_ / "program") + "' 1";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return read_text_file(folder_ / ("servers/" + server + "/arguments"), 10'000).value();
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(WorkersOnAHost, OneOfThemOffersWhatWasSavedThere) {
+  EXPECT_TRUE(holds(start("job.a"), "--resume ../../saved/job.offered/run"));
+  EXPECT_FALSE(holds(start("job.b"), "--resume"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "saved/job.offered/run/checkpoints/latest"));
+}
+
+TEST_F(WorkersOnAHost, NobodyMovesWhatWasSavedWhileAnotherStartsOrReleases) {
+  std::thread starting;
+  {
+    const Result<LockFile> held = LockFile::take(folder_ / "lock");
+    ASSERT_TRUE(held.ok());
+    starting = std::thread([this] { EXPECT_TRUE(holds(start("job.a"), "--resume")); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "saved/job"));
+  }
+  starting.join();
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "saved/job"));
 }
 
 TEST(CloudStartup, AllCoordinatorsAreNamedIfThereAreStandbys) {
