@@ -92,9 +92,12 @@ Result<void> CheckpointReceiver::tell_settings(const Transfer& transfer,
   return send_frame(transfer.socket.get(), encode(answer));
 }
 
-/// To who sends the data set, if that is here.
+/// To who sends the data set, if that is here: a job may also lack facts for want of a device, and
+/// then its first worker cannot tell them before it has the data set.
 Result<void> CheckpointReceiver::pass_on(Transfer& transfer) {
-  if (lacks_facts_ || hooks_.on_data == nullptr) {
+  std::error_code absent;
+  const bool is_absent = lacks_facts_ && !std::filesystem::exists(job_.config.data, absent);
+  if (is_absent || hooks_.on_data == nullptr) {
     TransferAnswer answer;
     answer.verdict = TransferAnswer::Verdict::kRefused;
     answer.text = "it has no data set to send, as its --data is not there";

@@ -6,13 +6,21 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "base/net/sockets.hpp"
+#include "elastic/net/frame.hpp"
+#include "engine/job/job.hpp"
+#include "engine/run/checkpoint_receiver.hpp"
 #include "engine/run/checkpoint_transfer.hpp"
+#include "engine/run/job_facts.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -198,6 +206,35 @@ TEST_F(DataTransferTest, WhoHasNoneSaysSo) {
   const TransferAnswer answer = answer_on(ask(sender));
   EXPECT_EQ(answer.verdict, TransferAnswer::Verdict::kRefused);
   EXPECT_THAT(answer.text, HasSubstr("no data set"));
+}
+
+// A coordinator without the device of the job is told the facts by a worker, which needs the data.
+TEST_F(DataTransferTest, IsSentWhereItIsHereAlsoIfTheJobLacksFacts) {
+  DataSender sender(source(), digest_);
+  Job job;
+  CheckpointReceiver::Hooks hooks;
+  hooks.on_facts = [](const JobFacts&) { return Result<void>(); };
+  hooks.on_data = [&sender](UniqueFd socket, std::string host) {
+    sender.take(std::move(socket), std::move(host));
+  };
+  CheckpointReceiver receiver(job, StartingPoint{}, std::nullopt, "", hooks);
+  const auto ask_receiver = [&receiver] {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    receiver.take(UniqueFd(ends[0]), "a worker");
+    UniqueFd own(ends[1]);
+    EXPECT_TRUE(elastic::receive_message(own.get(), monotonic_now() + seconds(60)).ok());
+    TransferRequest request;
+    request.kind = TransferRequest::Kind::kData;
+    EXPECT_TRUE(send_frame(own.get(), encode(request)).ok());
+    return own;
+  };
+  job.config.data = folder_ / "nothing";
+  const TransferAnswer refused = answer_on(ask_receiver());
+  EXPECT_EQ(refused.verdict, TransferAnswer::Verdict::kRefused);
+  EXPECT_THAT(refused.text, HasSubstr("no data set to send"));
+  job.config.data = source();
+  EXPECT_EQ(head_on(ask_receiver()).files, 4U);
 }
 
 TEST(DataTransfer, NoNameLeadsOutOfItsFolder) {
