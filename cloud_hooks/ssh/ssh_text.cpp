@@ -94,7 +94,16 @@ mkdir "programs/.$file" && tar -xzf "$file" -C "programs/.$file" 2>"programs/.$f
 sync -f "programs/.$file" 2>/dev/null || sync  # what is in its place is taken for whole
 mv -T "programs/.$file" "programs/$sha256" 2>/dev/null || [ -x "programs/$sha256/mayfly/mayfly" ] ||
   fail "the program cannot be put into its place"
-ls -1t programs | tail -n +5 | while read -r old; do rm -rf "programs/$old"; done
+(
+  flock -w 5 9 || exit 0 # then no start is under way, and each server has noted its process
+  used=
+  for server in servers/*; do
+    ! runs "$server" || used="$used $(cat "$server/program" 2>/dev/null) "
+  done
+  ls -1t programs | tail -n +5 | while read -r old; do
+    case $used in *" $old "*) ;; *) rm -rf "programs/$old" ;; esac
+  done
+) 9>lock
 echo mayfly-done
 )sh";
 
@@ -117,7 +126,8 @@ done
 if [ "$taken" -ge "$slots" ]; then echo mayfly-full; exit 0; fi
 [ -x "$program" ] || fail "there is no program $program"
 [ ! -d "programs/$sha256" ] || touch "programs/$sha256"
-mkdir "$server" && printf '%s' "$startup" >"$server/start" && echo "$request" >"$server/request" ||
+mkdir "$server" && printf '%s' "$startup" >"$server/start" && echo "$request" >"$server/request" &&
+  echo "$sha256" >"$server/program" ||
   { rm -rf "$server"; fail "cannot write into $folder"; }
 cd "$server" || fail "cannot use $folder"
 MAYFLY_SERVER=$id setsid nohup sh ./start "$program" "$slots" >log 2>&1 </dev/null 9>&- &

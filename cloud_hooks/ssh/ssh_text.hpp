@@ -3,10 +3,10 @@
 // Hosts that are reached over ssh: parsing of their names, the shell scripts that run on them, and
 // the output of those. Starts no processes.
 //
-// All files on a host are in one folder. `programs/SHA256` has unpacked programs.
-// `servers/LABEL.ID` belongs to a server, which is a process: its script, token, log and run
-// directory, and in `process` its identity, so that neither a reused process id nor a reboot is
-// mistaken for it.
+// All files on a host are in one folder. `programs/SHA256` has unpacked programs: the newest, and
+// those of servers that run. `servers/LABEL.ID` belongs to a server, which is a process: its
+// script, token, log and run directory, the hash of its program, and in `process` its identity, so
+// that neither a reused process id nor a reboot is mistaken for it.
 
 #include <cstdint>
 #include <optional>

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "base/file.hpp"
@@ -103,6 +105,21 @@ class SshProviderTest : public ::testing::Test {
   std::string log_of(const std::string& id) {
     const Result<std::string> text = read_text_file(options_.log_dir + "/" + id + ".log", 1 << 20);
     return text.ok() ? text.value() : "";
+  }
+
+  /// Hosts get an archive whose program does nothing from now on.
+  void use_program(int version) {
+    fs::create_directories(folder_ / "pack/mayfly");
+    const fs::path program = folder_ / "pack/mayfly/mayfly";
+    std::ofstream(program) << "#!/bin/sh\n# version " << version << "\n";
+    fs::permissions(program, fs::perms::owner_all);
+    options_.places.program.clear();
+    options_.bundle = (folder_ / ("program-" + std::to_string(version))).string();
+    const std::string command = "tar -czf " + options_.bundle + " -C " +
+                                (folder_ / "pack").string() + " mayfly && sha256sum <" +
+                                options_.bundle + " >" + (folder_ / "hash").string();
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    std::ifstream(folder_ / "hash") >> options_.places.sha256;
   }
 
   fs::path folder_;
@@ -306,6 +323,20 @@ TEST_F(SshProviderTest, OneWhoseHostWasRestartedHasNotFailed) {
   EXPECT_FALSE(servers[0].failed);
   request_.request_id = kOther;
   EXPECT_EQ(provider()->request(request_).servers.size(), 1u) << "the host is used again at once";
+}
+
+TEST_F(SshProviderTest, AProgramThatRunsStaysHoweverManyCome) {
+  options_.hosts = {{"a", 1}};
+  use_program(0);
+  const std::string running = options_.places.sha256;
+  ASSERT_EQ(provider()->request(request_).servers.size(), 1u);
+  for (int version = 1; version <= 5; ++version) {
+    use_program(version);
+    EXPECT_EQ(provider()->install(), (std::vector<Finding>{{true, "a: got the program"}}));
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "a/mf/programs" / running / "mayfly/mayfly"));
+  const fs::directory_iterator programs(folder_ / "a/mf/programs");
+  EXPECT_EQ(std::distance(begin(programs), end(programs)), 5) << "it and four more";
 }
 
 TEST_F(SshProviderTest, SaysWhatAHostLacks) {
