@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <random>
 #include <thread>
 
 #include "base/file.hpp"
@@ -38,6 +38,11 @@ constexpr int kSshFailed = 255;               // ssh's own exit code; others are
 std::string own_system() {
   utsname name{};
   return ::uname(&name) == 0 ? fmt::format("{}/{}", name.sysname, name.machine) : "";
+}
+
+std::string unique_name() {
+  std::random_device device;
+  return fmt::format("copy-{:08x}{:08x}", device(), device());
 }
 
 /// Calls do(i) for i below `count`, on at most `at_once` threads.
@@ -154,15 +159,13 @@ class SshProviderImpl final : public SshProvider {
       forget(name, id);
       return std::nullopt;
     }
-    if (released.word == "failed") {
-      return ProviderError{ProviderErrorKind::kRate, name + ": " + released.detail};
-    }
-    if (is_lost(name)) {
+    if (released.word.empty() && is_lost(name)) {
       forget(name, id);
       return std::nullopt;
     }
+    const std::string why = output.ok() ? released.detail : output.error().detail;
     return ProviderError{ProviderErrorKind::kRate,
-                         name + ": " + (output.ok() ? "no answer" : output.error().detail)};
+                         name + ": " + (why.empty() ? "no answer" : why)};
   }
 
   Answer<ServerStatus> status(const std::string& id) override {
@@ -374,8 +377,8 @@ class SshProviderImpl final : public SshProvider {
                        seen.report->has_program ? "has the program" : "gets the program");
   }
 
-  /// Several coordinators may copy to one host at a time, so each copy has a name of its own; the
-  /// script puts it into its place by one rename.
+  /// Several threads of ours and several coordinators, also of other hosts, may copy to one host at
+  /// a time, so each copy has a name of its own; the script puts it into its place by one rename.
   Finding install_on(const ssh::Host& host) const {
     constexpr std::size_t kBytesMax = std::size_t{4} << 30;
     Result<std::string> packed = read_text_file(options_.bundle, kBytesMax);
@@ -387,10 +390,11 @@ class SshProviderImpl final : public SshProvider {
     if (folder.word != "done") {
       return {false, made.ok() ? folder.detail : made.error().detail};
     }
-    const std::string name = fmt::format("copy-{}-{}", ::getpid(), copies_++);
-    const std::string path = options_.places.folder + "/" + name;
-    const Result<std::string> copied =
-        run_words(host, "cat > " + shell_quoted(path), std::move(packed).value(), kCopyTimeout);
+    const std::string name = unique_name();
+    const std::string path = shell_quoted(options_.places.folder + "/" + name);
+    const std::string take = fmt::format("cat > {0} || {{ rm -f {0}; exit 1; }}", path);
+    const Result<std::string> copied =  // by sh, whatever the user's shell there is
+        run_words(host, "sh -c " + shell_quoted(take), std::move(packed).value(), kCopyTimeout);
     if (!copied.ok()) {
       return {false, "the program cannot be copied: " + copied.error().detail};
     }
@@ -482,7 +486,6 @@ class SshProviderImpl final : public SshProvider {
 
   const SshProviderOptions options_;
   const std::shared_ptr<SshMemory> memory_;
-  mutable std::atomic<unsigned> copies_ = 0;
 };
 
 }  // namespace

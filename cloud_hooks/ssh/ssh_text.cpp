@@ -80,6 +80,9 @@ echo mayfly-end
 
 constexpr const char* kMakeFolder = R"sh(
 mkdir -p "$folder/programs" "$folder/servers" || fail "cannot make the folder $folder"
+# What broke off has not been written to for longer than any copy may take.
+find "$folder" "$folder/programs" -maxdepth 1 \( -name 'copy-*' -o -name '.copy-*' \) -mmin +60 \
+  -exec rm -rf {} + 2>/dev/null
 echo mayfly-done
 )sh";
 

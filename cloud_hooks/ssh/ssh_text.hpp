@@ -42,7 +42,8 @@ struct Places {
 
 /// Prints the properties of the host and its servers of the job. Creates nothing.
 [[nodiscard]] std::string look_script(const Places& places);
-/// Creates the folder into which the file for install_script() is then copied.
+/// Creates the folder into which the file for install_script() is then copied, and removes what
+/// copies that broke off an hour ago have left there.
 [[nodiscard]] std::string make_folder_script(const Places& places);
 /// Unpacks the file `name` in the folder as the program, after checking its hash and that it runs.
 [[nodiscard]] std::string install_script(const Places& places, const std::string& name);

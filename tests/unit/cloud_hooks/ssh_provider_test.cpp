@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -323,6 +324,35 @@ TEST_F(SshProviderTest, OneWhoseHostWasRestartedHasNotFailed) {
   EXPECT_FALSE(servers[0].failed);
   request_.request_id = kOther;
   EXPECT_EQ(provider()->request(request_).servers.size(), 1u) << "the host is used again at once";
+}
+
+TEST_F(SshProviderTest, CopiesToOneHostAtATimeDoNotDisturbEachOther) {
+  options_.hosts = {{"a", 1}};
+  use_program(0);
+  const auto install = [this] {
+    const std::vector<Finding> findings = provider()->install();
+    EXPECT_TRUE(findings[0].ok) << findings[0].text;
+  };
+  std::thread other(install);
+  install();
+  other.join();
+}
+
+TEST_F(SshProviderTest, WhatACopyThatBrokeOffHasLeftIsRemovedWhenItIsOld) {
+  options_.hosts = {{"a", 1}};
+  use_program(0);
+  const fs::path mf = folder_ / "a/mf";
+  fs::create_directories(mf / "programs/.copy-old/mayfly");
+  for (const char* name : {"copy-old", "copy-under-way"}) {
+    std::ofstream(mf / name) << "half";
+  }
+  for (const char* name : {"copy-old", "programs/.copy-old"}) {
+    fs::last_write_time(mf / name, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+  EXPECT_EQ(provider()->install(), (std::vector<Finding>{{true, "a: got the program"}}));
+  EXPECT_FALSE(fs::exists(mf / "copy-old"));
+  EXPECT_FALSE(fs::exists(mf / "programs/.copy-old"));
+  EXPECT_TRUE(fs::exists(mf / "copy-under-way"));
 }
 
 TEST_F(SshProviderTest, AProgramThatRunsStaysHoweverManyCome) {
