@@ -245,12 +245,14 @@ void Cloud::lose_charge() {
   process_.note("cloud_waits",
                 "this coordinator is not in charge: it asks for no servers and "
                 "releases none");
+  end_driver();
+}
+
+/// Its threads end, with their calls to the provider; they are waited for without the lock.
+void Cloud::end_driver() {
   std::unique_ptr<cloud_hooks::ProviderDriver> driver;
-  {
-    const std::lock_guard lock(driver_mutex_);
-    driver = std::move(driver_);
-  }
-  // The driver's threads end here, together with their calls to the provider.
+  const std::lock_guard lock(driver_mutex_);
+  driver.swap(driver_);
 }
 
 void Cloud::look() {
@@ -365,6 +367,7 @@ void Cloud::finish() {
   }
   if (driver_ == nullptr || not_in_charge_since_) {
     process_.note("cloud_unsettled", "the job's servers are left to the coordinator in charge");
+    end_driver();
     return;
   }
   if (!driver_->finish(kReleaseTimeout)) {
@@ -376,6 +379,7 @@ void Cloud::finish() {
   cloud_hooks::CloudFact last;
   last.kind = "cost";
   last.all = driver_->status();
+  end_driver();  // what it tells uses the server, which goes before the summary is written
   on_fact(last);
   remember(*last.all);
 }

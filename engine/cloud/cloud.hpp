@@ -50,6 +50,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   /// checkpoints: the policy keeps only the servers of evaluators.
   void keep_evaluators();
   /// All members have left: releases every server and waits up to a minute until none is billed.
+  /// No thread calls the provider afterwards, or uses the server of `process`.
   void finish();
 
   void on_fact(const cloud_hooks::CloudFact& fact) override;
@@ -67,6 +68,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   [[nodiscard]] bool is_news(const cloud_hooks::CloudFact& fact);
   void end_if_hopeless(const cloud_hooks::CloudFact& fact);
   void lose_charge();
+  void end_driver();
   [[nodiscard]] std::string place_of(const std::string& machine);
   [[nodiscard]] bool is_to_evaluate(const std::string& machine, const elastic::JobStatus& status);
   void add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen);

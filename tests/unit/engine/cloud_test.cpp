@@ -125,6 +125,17 @@ TEST_F(CloudTest, EndsAJobForWhichNoWorkerCanComeWhenTheLastServerIsGone) {
   EXPECT_EQ(process_->recorder().end()->outcome, elastic::Outcome::kFailed);
 }
 
+TEST_F(CloudTest, AsksNothingMoreOfItsProviderWhenItHasFinished) {
+  start();
+  const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
+  stop();
+  cloud->close();
+  cloud->finish();
+  const Result<std::string> scaled = cloud->scale(1);
+  ASSERT_FALSE(scaled.ok()) << "its driver would go on after the server of the coordinator";
+  EXPECT_EQ(scaled.error().code, Errc::kRefused);
+}
+
 TEST_F(CloudTest, LeavesTheServersOfAStoppedJobAloneIfAnotherCoordinatorMayLeadIt) {
   config_.quorum = true;
   config_.cloud_coordinators = "127.0.0.1:1,127.0.0.1:2";
