@@ -383,7 +383,8 @@ class SshProviderImpl final : public SshProvider {
     constexpr std::size_t kBytesMax = std::size_t{4} << 30;
     Result<std::string> packed = read_text_file(options_.bundle, kBytesMax);
     if (!packed.ok()) {
-      return {false, packed.error().detail};
+      return {false, options_.bundle.empty() ? "lacks the program, which is not packed here"
+                                             : packed.error().detail};
     }
     const Result<std::string> made = run(host, ssh::make_folder_script(options_.places));
     const ssh::Outcome folder = ssh::parse_outcome(made.ok() ? made.value() : "");

@@ -20,7 +20,9 @@ struct SshProviderOptions {
   /// ssh and its options; the host and a command follow.
   std::vector<std::string> words;
   ssh::Places places;
-  std::string bundle;  ///< file with the packed program; empty if places.program is installed
+  /// File with the packed program; empty if places.program is installed, or if there is none: then
+  /// no server can be started.
+  std::string bundle;
   std::string
       log_dir;  ///< the ends of servers' logs come into it; empty = they are left where they are
 };

@@ -134,11 +134,15 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
   job.cloud_worker_args = worker_args_on_hosts(config);
   if (job.remote_program.empty() && job.cloud_bundle.empty()) {
     Result<std::string> packed = cloud_hooks::packed_own_program(cache_dir, "");
-    if (!packed.ok()) {
-      return Error{Errc::kIo,
-                   "the program cannot be packed for the hosts: " + packed.error().detail};
+    const std::string lack =
+        packed.ok() ? "" : "the program cannot be packed for the hosts: " + packed.error().detail;
+    if (!packed.ok() && !is_begun) {
+      return Error{Errc::kIo, lack};
     }
-    job.cloud_bundle = std::move(packed).value();
+    if (!packed.ok()) {
+      tell(lack + "; the workers that run go on, and none is started");
+    }
+    job.cloud_bundle = packed.ok() ? std::move(packed).value() : "";
   }
   TRY_ASSIGN(cloud_hooks::SshProviderOptions options, ssh_options(job, cloud_label(job)));
   options.log_dir.clear();

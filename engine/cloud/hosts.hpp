@@ -26,8 +26,9 @@ namespace mayfly::engine {
 
 /// The settings completed for hosts: the number of workers, the program's archive (packed into
 /// `cache_dir` if needed), and the arguments of workers. Copies the program to the hosts and passes
-/// a line about each of them to `tell`. kInvalidInput with the reasons if hosts cannot be used; if
-/// the job has begun before (`is_begun`), the reasons are only passed to `tell`.
+/// a line about each of them to `tell`. kInvalidInput with the reasons if hosts cannot be used, kIo
+/// if the program cannot be packed; if the job has begun before (`is_begun`), its workers may run,
+/// and these reasons are only passed to `tell`.
 [[nodiscard]] Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cache_dir,
                                               bool is_begun,
                                               const std::function<void(const std::string&)>& tell);
