@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/check.hpp"
@@ -205,6 +206,9 @@ void ProviderDriver::Impl::run() {
     }
     for (const Heard& heard : inbox) {
       step(monotonic_now(), heard.event);
+      if (std::holds_alternative<policy_event::Scaled>(heard.event)) {
+        bills_.give(policy_.status(last_));  // a later process goes on with the same number
+      }
     }
     step(monotonic_now(), policy_event::Tick{});
     tell_cost(monotonic_now());

@@ -45,8 +45,8 @@ class DriverListener {
  public:
   virtual ~DriverListener() = default;
   virtual void on_fact(const CloudFact& fact) = 0;
-  /// The cost of all servers, to be stored for a later process of this job. If it changes several
-  /// times in a row, only the last value may be passed.
+  /// The cost of all servers, to be stored for a later process of this job; also after scale(). If
+  /// it changes several times in a row, only the last value may be passed.
   virtual void remember(const PolicyStatus& status) = 0;
   virtual void drain(MemberId member) = 0;
   virtual void stop_job(const std::string& reason) = 0;

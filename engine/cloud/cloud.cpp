@@ -333,8 +333,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
     const std::lock_guard memory_lock(memory_mutex_);
     why_hopeless_.clear();  // every offer is used again
   }
-  driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
-  remember(driver_->status());
+  driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);  // and to remember it
   return fmt::format("going to {} workers", workers);
 }
 
@@ -468,7 +467,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
 }
 
 void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
-  const std::lock_guard lock(memory_mutex_);
+  const std::lock_guard lock(file_mutex_);
   const std::string text =
       print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds(), workers_wanted_});
   if (Result<void> done = write_file_atomic(cloud_memory_path(process_.config().run_dir), text);

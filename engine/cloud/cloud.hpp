@@ -95,7 +95,8 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::string coordinators_;               // for workers
   std::string startup_text_;
   std::string label_;
-  std::mutex memory_mutex_;                          // guards the file that remember() writes, and:
+  std::mutex file_mutex_;                            // for the file that remember() writes
+  std::mutex memory_mutex_;                          // guards these two, and is never held long:
   std::map<std::string, std::string> last_details_;  // of events that may repeat, by kind
   std::string why_hopeless_;                         // why no further worker can start
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;

@@ -119,7 +119,10 @@ class Listener final : public DriverListener {
     }
     scene_.pass(fact.kind);
   }
-  void remember(const PolicyStatus&) override { scene_.pass("remember"); }
+  void remember(const PolicyStatus& status) override {
+    scene_.pass("remember");
+    scene_.pass("target " + std::to_string(status.target));
+  }
   void drain(MemberId) override {}
   void stop_job(const std::string&) override {}
   std::vector<CloudFact> facts() {
@@ -233,6 +236,19 @@ TEST_F(Driven, ARequestTellsHowLongItTookSinceTheLossWasHeardOf) {
   EXPECT_GE(*request->decided_ms, to_ms(options().gather));
   EXPECT_GE(*request->ms, *request->decided_ms);
   EXPECT_LE(*request->ms, until_now);
+}
+
+TEST_F(Driven, AnotherTargetIsRememberedByTheThreadThatWrites) {
+  start(2);
+  scene_.expect("server_granted", 2);
+  driver_->workers(workers(2), monotonic_now());
+  scene_.expect("server_joined", 2);
+  driver_->close();  // from now on nothing else is told
+  scene_.hold("target 1");
+  driver_->scale(1);
+  scene_.expect("target 1", 1);
+  EXPECT_EQ(driver_->status().target, 1u) << "while the disk takes its time";
+  scene_.let_go("target 1");
 }
 
 TEST_F(Driven, WhenTheJobEndsAllIsReleasedAndTold) {
