@@ -132,9 +132,6 @@ CheckpointCopier::~CheckpointCopier() {
 void CheckpointCopier::copy(Step step, const std::string& folder) {
   {
     const std::lock_guard lock(mutex_);
-    if (wanted_ && wanted_->step > step) {
-      return;
-    }
     wanted_ = Item{step, folder};
   }
   changed_.notify_all();

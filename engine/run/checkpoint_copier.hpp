@@ -44,8 +44,9 @@ class CheckpointCopier {
   /// Gives up what is under way as soon as it can.
   ~CheckpointCopier();
 
-  /// Copies the checkpoint in this folder, again and again until it is there; replaces an older one
-  /// that is not. Any thread.
+  /// Copies the checkpoint in this folder, again and again until it is there; replaces the one of
+  /// the call before if that is not, also one of a later step: a job that has fallen back goes on
+  /// from this one. Any thread.
   void copy(Step step, const std::string& folder);
 
   /// Waits until the newest is there. The failure of the third attempt from now on.

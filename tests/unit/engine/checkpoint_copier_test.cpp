@@ -36,5 +36,31 @@ TEST(CheckpointCopier, ACheckpointThatCannotBeReadAsAWholeIsNotCopied) {
   EXPECT_THAT(outcome.get_future().get(), HasSubstr("cannot copy " + checkpoint));
 }
 
+TEST(CheckpointCopier, AfterAFallBackAnEarlierStepReplacesOneThatCannotBeCopied) {
+  const test_support::TemporaryFolder folder;
+  for (const char* name : {"step-2", "step-3"}) {
+    std::filesystem::create_directories(folder / name);
+    std::ofstream((folder / name) + "/manifest.json") << "{}";
+  }
+  JobConfig config;
+  config.run_dir = folder.path();
+  config.checkpoint_to = "test {name} = step-2  # {}";
+  std::promise<void> has_failed;
+  std::atomic<bool> is_told = false;
+  std::promise<Step> copied;
+  CheckpointCopier copier(
+      config, {[&](Step step, const std::string&, Duration) { copied.set_value(step); },
+               [&](const std::string&) {
+                 if (!is_told.exchange(true)) {
+                   has_failed.set_value();
+                 }
+               }});
+  copier.copy(Step{3}, folder / "step-3");
+  has_failed.get_future().wait();
+  copier.copy(Step{2}, folder / "step-2");
+  EXPECT_EQ(copied.get_future().get(), Step{2});
+  EXPECT_TRUE(copier.finish().ok());
+}
+
 }  // namespace
 }  // namespace mayfly::engine
