@@ -238,7 +238,8 @@ std::uint32_t ReplacementPolicy::coming() const {
 
 bool ReplacementPolicy::no_worker_comes() const {
   const bool is_asked_for = std::ranges::any_of(pending_, [this](const auto& entry) {
-    return !catalog_.terms(entry.second.offer).for_evaluator;
+    const Pending& pending = entry.second;  // may be open although all of its servers are known
+    return pending.missing() > 0 && !catalog_.terms(pending.offer).for_evaluator;
   });
   const bool may_be_brought = std::ranges::any_of(servers_, [this](const auto& entry) {
     const Server& server = entry.second;

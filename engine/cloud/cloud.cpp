@@ -292,6 +292,7 @@ void Cloud::look() {
   // would give up another server. It requests nothing meanwhile, since it waits for further losses.
   driver_->workers(std::move(seen), status.news);
   follow_servers(status.members);
+  end_if_hopeless(driver_->status());
   replan(status);
 }
 
@@ -396,26 +397,30 @@ bool Cloud::is_news(const cloud_hooks::CloudFact& fact) {
   return !comes_again || std::exchange(last_details_[fact.kind], fact.detail) != fact.detail;
 }
 
-/// Ends a job without members when no worker can join it any more: its only offer is stopped, or
-/// the servers of all offers fail before their workers join. A server that was granted before may
-/// still bring one, so the end may come later than its reason.
-void Cloud::end_if_hopeless(const cloud_hooks::CloudFact& fact) {
+/// Why no worker can join the job any more, when its servers are gone: its only offer is stopped,
+/// or the servers of all offers fail before their workers join.
+void Cloud::note_hopelessness(const cloud_hooks::CloudFact& fact) {
   const JobConfig& config = process_.config();
   const bool has_one_offer = config.cloud_offers.find(',') == std::string::npos;
   const bool is_last_offer =
       config.cloud_provider == "ssh" || (config.cloud_provider == "slurm" && has_one_offer);
+  const std::lock_guard lock(memory_mutex_);
+  if (fact.kind == "no_server_starts" || (is_last_offer && fact.kind == "offer_stopped")) {
+    why_hopeless_ = fact.detail;
+  } else if (fact.kind == "server_joined") {
+    why_hopeless_.clear();
+  }
+}
+
+/// Ends a job without members when no worker comes. A server that was granted before may still
+/// bring one, so the end may come later than its reason, and without an event.
+void Cloud::end_if_hopeless(const cloud_hooks::PolicyStatus& status) {
   std::string reason;
   {
     const std::lock_guard lock(memory_mutex_);
-    if (fact.kind == "no_server_starts" || (is_last_offer && fact.kind == "offer_stopped")) {
-      why_hopeless_ = fact.detail;
-    } else if (fact.kind == "server_joined") {
-      why_hopeless_.clear();
-    }
     reason = why_hopeless_;
   }
-  if (!reason.empty() && fact.all && fact.all->no_worker_comes &&
-      process_.server().status().members.empty()) {
+  if (!reason.empty() && status.no_worker_comes && process_.server().status().members.empty()) {
     process_.server().fail("no worker can start: " + reason);
   }
 }
@@ -463,7 +468,10 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     }
     granted_changed_.notify_all();
   }
-  end_if_hopeless(fact);
+  note_hopelessness(fact);
+  if (fact.all) {
+    end_if_hopeless(*fact.all);
+  }
 }
 
 void Cloud::remember(const cloud_hooks::PolicyStatus& status) {

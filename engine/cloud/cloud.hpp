@@ -66,7 +66,8 @@ class Cloud final : public cloud_hooks::DriverListener {
   [[nodiscard]] bool may_release_after_end() const;
   void take_charge();
   [[nodiscard]] bool is_news(const cloud_hooks::CloudFact& fact);
-  void end_if_hopeless(const cloud_hooks::CloudFact& fact);
+  void note_hopelessness(const cloud_hooks::CloudFact& fact);
+  void end_if_hopeless(const cloud_hooks::PolicyStatus& status);
   void lose_charge();
   void end_driver();
   [[nodiscard]] std::string place_of(const std::string& machine);

@@ -159,6 +159,23 @@ TEST(PolicyStatus, KnowsWhenNoWorkerCanCome) {
   EXPECT_FALSE(policy.status().no_worker_comes);
 }
 
+TEST(PolicyStatus, AnOpenRequestWhoseServersAreKnownBringsNoMore) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  options.provider.count_max = 1;
+  PolicyHarness policy(options);
+  const std::vector<policy_effect::Request> wanted = policy.requests;
+  ASSERT_EQ(wanted.size(), 2u);
+  policy.refuse(wanted[0], error_of(ProviderErrorKind::kRate));
+  ServerStatus server = PolicyHarness::server("s1", wanted[0].request);
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  policy.refuse(wanted[1], error_of(ProviderErrorKind::kConfig));
+  EXPECT_FALSE(policy.status().no_worker_comes) << "the server may bring one";
+  server.state = ServerState::kGone;
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  EXPECT_TRUE(policy.status().no_worker_comes);
+}
+
 /// A list shows the server, one an hour later does not, and nothing takes its place.
 void miss_in_a_list(PolicyHarness& policy, const ServerStatus& server) {
   policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});

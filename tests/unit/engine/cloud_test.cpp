@@ -125,6 +125,32 @@ TEST_F(CloudTest, EndsAJobForWhichNoWorkerCanComeWhenTheLastServerIsGone) {
   EXPECT_EQ(process_->recorder().end()->outcome, elastic::Outcome::kFailed);
 }
 
+TEST_F(CloudTest, EndsSuchAJobAlsoWithoutAnEventAfterTheReason) {
+  std::ofstream(folder_ / "provider.sh")
+      << R"(case $(cat) in
+        *'"op":"request"'*) echo '{"error":{"kind":"config","detail":"no such type"}}' ;;
+        *) echo '{"servers":[]}' ;;
+      esac)";
+  start();
+  const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
+  wait_until([&] {
+    std::ifstream file(folder_ / "run/events.jsonl");
+    const std::string events{std::istreambuf_iterator<char>(file),
+                             std::istreambuf_iterator<char>()};
+    return events.find("offers_exhausted") != std::string::npos;
+  });
+  cloud_hooks::CloudFact fact;  // the driver tells nothing more
+  fact.kind = "no_server_starts";
+  fact.detail = "three failed";
+  cloud->on_fact(fact);
+  EXPECT_FALSE(process_->recorder().end().has_value());
+  wait_until([&] {
+    cloud->look();
+    return process_->recorder().end().has_value();
+  });
+  EXPECT_EQ(process_->recorder().end()->outcome, elastic::Outcome::kFailed);
+}
+
 TEST_F(CloudTest, AsksNothingMoreOfItsProviderWhenItHasFinished) {
   start();
   const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
