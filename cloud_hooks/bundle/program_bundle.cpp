@@ -408,9 +408,11 @@ Result<std::string> packed_own_program(const std::string& folder, const std::str
 }
 
 Result<bool> has_cuda_module(const std::string& bundle) {
+  constexpr std::size_t kListingBytesMax = std::size_t{1} << 30;  // a user's folder may be among it
   ProgramCall call;
   call.argv = {"tar", "-tzf", bundle};
   call.timeout = kPackTimeout;
+  call.output_bytes_max = kListingBytesMax;
   const Result<ProgramResult> ran = run_program(call);
   if (!ran.ok() || !ran.value().succeeded()) {
     return Error{Errc::kIo,

@@ -57,7 +57,7 @@ home=$folder
 [ -d "$home" ] || home=.
 free=$(df -Pk "$home" | awk 'NR == 2 { print $4 }')
 missing=
-for tool in flock sha256sum tar gzip setsid nohup; do
+for tool in $tools; do
   command -v $tool >/dev/null 2>&1 || missing="$missing $tool"
 done
 echo "mayfly-host $(uname -s)/$(uname -m) $((${free:-0} / 1024))$missing"
@@ -298,7 +298,9 @@ Result<std::vector<Host>> parse_hostfile(const std::string& text) {
 }
 
 std::string look_script(const Places& places) {
-  return with(places, {}, kLook);
+  const std::string tools = "flock setsid nohup";
+  const bool is_installed = !places.program.empty();
+  return with(places, {{"tools", is_installed ? tools : tools + " sha256sum tar gzip"}}, kLook);
 }
 
 std::string make_folder_script(const Places& places) {

@@ -369,6 +369,11 @@ TEST_F(SshProviderTest, AProgramThatRunsStaysHoweverManyCome) {
   EXPECT_EQ(std::distance(begin(programs), end(programs)), 5) << "it and four more";
 }
 
+TEST(SshLook, AsksForToolsThatUnpackOnlyWhereAProgramIsUnpacked) {
+  EXPECT_NE(ssh::look_script({"mf", "job", "5a", ""}).find(" tar "), std::string::npos);
+  EXPECT_EQ(ssh::look_script({"mf", "job", "", "/opt/mayfly"}).find(" tar "), std::string::npos);
+}
+
 TEST_F(SshProviderTest, SaysWhatAHostLacks) {
   options_.places.program = "/nowhere/mayfly";
   std::ofstream(folder_ / "b/off") << "";
