@@ -15,13 +15,13 @@ constexpr const char* kEarlierServers = "of earlier processes";  // on the bill,
 
 ReplacementPolicy::ReplacementPolicy(ReplacementOptions options)
     : options_(std::move(options)),
-      target_(std::clamp(options_.target, options_.min, options_.max)),
+      target_(std::clamp(options_.target, 1U, options_.max)),
       catalog_(options_.offers, options_.backoff),
       bill_(options_.spent_before, options_.billed_at_least),
       random_(options_.identity) {
   ENSURE(!options_.offers.empty(), "something that may be asked for");
   ENSURE(options_.provider.count_max > 0, "a request asks for something");
-  ENSURE(options_.min <= options_.max, "bounds in order");
+  ENSURE(options_.max > 0, "a job has a worker");
   ENSURE(!catalog_.has_composition() || options_.on_demand_floor == 0,
          "a composition says itself what is on demand");
   const auto is_for_evaluator = [](const OfferTerms& terms) { return terms.for_evaluator; };
@@ -78,7 +78,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::Begin&) {
 void ReplacementPolicy::on(Instant, const policy_event::Tick&) {}
 
 void ReplacementPolicy::on(Instant, const policy_event::Scaled& event) {
-  const std::uint32_t wanted = std::clamp(event.target, options_.min, options_.max);
+  const std::uint32_t wanted = std::clamp(event.target, 1U, options_.max);
   shrinks_ = wanted < target_ || (shrinks_ && wanted == target_);
   target_ = wanted;
   catalog_.forgive();

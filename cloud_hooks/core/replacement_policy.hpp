@@ -44,9 +44,8 @@ struct ReplacementOptions {
   /// process of a job: what is listed with another one belongs to another job of the same name.
   /// Empty: whatever is listed belongs to this job.
   std::string job_mark;
-  std::uint32_t target = 1;  ///< workers wanted
-  std::uint32_t min = 1;     ///< target stays within min and max
-  std::uint32_t max = 1;
+  std::uint32_t target = 1;           ///< workers wanted
+  std::uint32_t max = 1;              ///< target stays within 1 and max
   std::uint32_t on_demand_floor = 0;  ///< least number on demand, if there are such offers
   /// Servers of the offers that are for evaluators, in addition to target and max. 0 also if
   /// evaluators use the workers' offers: they are a part of target and max then.

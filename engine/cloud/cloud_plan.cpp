@@ -102,7 +102,6 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
   const bool have_own_offers = !config.evaluator_offers.empty();
   const std::uint32_t beside = servers + (have_own_offers ? 0 : config.evaluators);
   options.target = config.workers + beside;
-  options.min = 1;
   options.max = std::max(config.workers, config.cloud_max_workers) + beside;
   options.evaluators = have_own_offers ? config.evaluators : 0;
   options.on_demand_floor = config.cloud_on_demand_floor;

@@ -58,9 +58,7 @@ TEST(EvaluatorOffers, ALostWorkerIsReplacedByAWorker) {
 }
 
 TEST(EvaluatorOffers, FewerWorkersCostNoEvaluator) {
-  ReplacementOptions options = with_evaluator();
-  options.min = 1;
-  PolicyHarness policy(options);
+  PolicyHarness policy(with_evaluator());
   policy.settle();
   policy.feed(policy_event::Scaled{1});
   EXPECT_EQ(policy.drains.size(), 1u);

@@ -318,13 +318,12 @@ TEST(PolicyTarget, GivesUpTheDearestButKeepsTheFloorOfServersOnDemand) {
 
 TEST(PolicyTarget, StaysWithinItsBounds) {
   ReplacementOptions options = two_zones();
-  options.min = 2;
   options.max = 3;
   options.target = 9;
   PolicyHarness policy(options);
   EXPECT_EQ(policy.status().target, 3u);
-  policy.feed(policy_event::Scaled{1});
-  EXPECT_EQ(policy.status().target, 2u);
+  policy.feed(policy_event::Scaled{0});
+  EXPECT_EQ(policy.status().target, 1u);
   policy.feed(policy_event::Scaled{4});
   EXPECT_EQ(policy.status().target, 3u);
 }
