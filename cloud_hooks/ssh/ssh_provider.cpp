@@ -21,7 +21,7 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr Duration kScriptTimeout = seconds(30);  // a script waits 20 s for another's lock at most
-constexpr Duration kCopyTimeout = seconds(600);   // the program over a slow line
+constexpr Duration kCopyTimeout = seconds(600);   // the program over a slow line, or to a slow disk
 /// Longer than the interruption of a connection that breaks and is made again, but short enough for
 /// a waiting user.
 constexpr Duration kLostAfter = seconds(20);
@@ -29,9 +29,8 @@ constexpr Duration kLostAfter = seconds(20);
 /// the host for this time, which doubles with each such failure.
 constexpr Duration kSoon = seconds(60);
 constexpr Duration kRestMax = seconds(300);
-constexpr std::size_t kHostsAtOnce = 16;  // connections, each with a process
-constexpr std::size_t kCopiesAtOnce = 4;  // each copy is in memory while it is sent
-constexpr std::size_t kOutputBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kHostsAtOnce = 16;      // connections, each with a process
+constexpr std::size_t kCopiesAtOnce = 4;      // each copy is in memory while it is sent
 constexpr std::uint64_t kUnpackedFactor = 4;  // of the archive's size, for the check of free space
 constexpr int kSshFailed = 255;               // ssh's own exit code; others are the script's
 
@@ -164,8 +163,7 @@ class SshProviderImpl final : public SshProvider {
       return std::nullopt;
     }
     const std::string why = output.ok() ? released.detail : output.error().detail;
-    return ProviderError{ProviderErrorKind::kRate,
-                         name + ": " + (why.empty() ? "no answer" : why)};
+    return ProviderError{ProviderErrorKind::kRate, name + ": " + (why.empty() ? "no answer" : why)};
   }
 
   Answer<ServerStatus> status(const std::string& id) override {
@@ -256,7 +254,6 @@ class SshProviderImpl final : public SshProvider {
     call.argv.push_back(command);
     call.input = std::move(input);
     call.timeout = timeout;
-    call.output_bytes_max = kOutputBytesMax;
     TRY_ASSIGN(ProgramResult result, run_program(call));
     if (result.succeeded()) {
       return std::move(result.output);
@@ -269,8 +266,9 @@ class SshProviderImpl final : public SshProvider {
 
   /// The script is the shell's input, not an argument: it may be long, and contains the job's
   /// token, which arguments would show to every user of both machines.
-  [[nodiscard]] Result<std::string> run(const ssh::Host& host, std::string script) const {
-    return run_words(host, "sh -s", std::move(script), kScriptTimeout);
+  [[nodiscard]] Result<std::string> run(const ssh::Host& host, std::string script,
+                                        Duration timeout = kScriptTimeout) const {
+    return run_words(host, "sh -s", std::move(script), timeout);
   }
 
   Seen look_at(const ssh::Host& host) {
@@ -399,7 +397,8 @@ class SshProviderImpl final : public SshProvider {
     if (!copied.ok()) {
       return {false, "the program cannot be copied: " + copied.error().detail};
     }
-    const Result<std::string> output = run(host, ssh::install_script(options_.places, name));
+    const Result<std::string> output =
+        run(host, ssh::install_script(options_.places, name), kCopyTimeout);
     const ssh::Outcome installed = ssh::parse_outcome(output.ok() ? output.value() : "");
     if (installed.word != "done") {
       return {false, output.ok() ? installed.detail : output.error().detail};
