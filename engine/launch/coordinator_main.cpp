@@ -78,9 +78,13 @@ void wait_for_last_evaluations(CoordinatorProcess& process, Cloud* cloud,
   }
 }
 
-Result<std::string> scale_with(Cloud* cloud, std::uint32_t count) {
+/// `cloud`: null without a provider, and while the job begins or ends.
+Result<std::string> scale_with(Cloud* cloud, bool has_provider, std::uint32_t count) {
   if (cloud != nullptr) {
     return cloud->scale(count);
+  }
+  if (has_provider) {
+    return Error{Errc::kRefused, "the job has not begun to ask for servers, or has ended"};
   }
   return Error{Errc::kUnsupported,
                "this coordinator starts no workers itself; start them with `mayfly worker "
@@ -136,7 +140,9 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   std::atomic<Cloud*> asking = nullptr;
   Result<std::unique_ptr<CoordinatorProcess>> process = CoordinatorProcess::start(
       config, listener, unfinished,
-      [&asking](std::uint32_t count) { return scale_with(asking.load(), count); },
+      [&asking, has_provider = !config.cloud_provider.empty()](std::uint32_t count) {
+        return scale_with(asking.load(), has_provider, count);
+      },
       std::move(run_lock), facts);
   if (!process.ok()) {
     return refuse(process.error(), kExitUsage);
