@@ -183,7 +183,7 @@ class AzureSource final : public MetadataSource {
  public:
   using MetadataSource::MetadataSource;
 
-  Result<Announced> look(bool) override {
+  Result<Announced> look(bool may_wait) override {
     if (machine_.empty()) {
       TRY_ASSIGN(HttpResponse answer,
                  ask("GET", "/metadata/instance/compute/name?api-version=2021-02-01&format=text",
@@ -194,7 +194,8 @@ class AzureSource final : public MetadataSource {
       machine_ = std::move(answer.body);
     }
     // The first request switches the service on for this machine, which may take two minutes.
-    TRY_ASSIGN(HttpResponse answer, ask("GET", kEventsPath, {{"Metadata", "true"}}, seconds(125)));
+    const Duration answer_max = may_wait ? Duration(seconds(125)) : kAnswerMax;
+    TRY_ASSIGN(HttpResponse answer, ask("GET", kEventsPath, {{"Metadata", "true"}}, answer_max));
     if (answer.status != 200) {
       return unexpected(answer);
     }

@@ -21,7 +21,8 @@ class NoticeSource {
   virtual ~NoticeSource() = default;
 
   /// The current notice. If `may_wait` is set and the source supports it, the call returns when the
-  /// notice changes, within a minute. Errors as for HttpSender::send, or kCorrupt.
+  /// notice changes, within a minute, and the source may take two minutes to answer; else seconds.
+  /// Errors as for HttpSender::send, or kCorrupt.
   [[nodiscard]] virtual Result<Announced> look(bool may_wait) = 0;
   /// This machine is ready for the event of `notice`: a cloud that waits for that (Azure) is told
   /// to start it. Does nothing for other clouds, and for events that concern other machines, too.

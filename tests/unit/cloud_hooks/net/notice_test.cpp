@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
+#include "cloud_hooks/http/http_sender.hpp"
+#include "cloud_hooks/notice/notice_watcher.hpp"
+
 namespace mayfly::cloud_hooks {
 namespace {
 
@@ -128,6 +134,30 @@ TEST(NoticeWatch, StaysWhileTheEndIsFarAndANoticeMayBeWithdrawn) {
   EXPECT_TRUE(watch.heard(kStart + seconds(4), std::nullopt).has_value());
   EXPECT_FALSE(watch.leave_at().has_value());
   EXPECT_FALSE(watch.heard(kStart + seconds(6), std::nullopt).has_value());
+}
+
+/// Answers like Azure without events, and notes how long it might have taken.
+class PatienceNoted final : public HttpSender {
+ public:
+  Result<HttpResponse> send(const HttpRequest&, const HttpLimits& limits) override {
+    most = std::max(most, limits.answer_max);
+    return HttpResponse{200, {}, R"({"Events": []})"};
+  }
+  bool pause(Duration) override { return true; }
+  void abort() override {}
+
+  Duration most{};
+};
+
+TEST(AzureSource, IsNotWaitedForWhileThereIsANotice) {
+  PatienceNoted sender;
+  const auto source = make_notice_source(
+      parse_notice_setting("azure").value(), sender, [] { return kNow; },
+      [](const std::string&) { return std::string(); });
+  EXPECT_TRUE(source->look(false).ok());
+  EXPECT_LE(sender.most, seconds(10)) << "a worker that is to leave at a time would be late";
+  EXPECT_TRUE(source->look(true).ok());
+  EXPECT_GT(sender.most, seconds(120)) << "the first answer may take so long";
 }
 
 TEST(NoticeWatch, FollowsANoticeThatMoves) {
