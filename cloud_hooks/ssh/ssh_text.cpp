@@ -80,7 +80,7 @@ echo mayfly-end
 
 constexpr const char* kMakeFolder = R"sh(
 mkdir -p "$folder/programs" "$folder/servers" || fail "cannot make the folder $folder"
-# What broke off has not been written to for longer than any copy may take.
+# What broke off, a removal also, has not been written to for longer than any copy may take.
 find "$folder" "$folder/programs" -maxdepth 1 \( -name 'copy-*' -o -name '.copy-*' \) -mmin +60 \
   -exec rm -rf {} + 2>/dev/null
 echo mayfly-done
@@ -104,7 +104,9 @@ mv -T "programs/.$file" "programs/$sha256" 2>/dev/null || [ -x "programs/$sha256
     ! runs "$server" || used="$used $(cat "$server/program" 2>/dev/null) "
   done
   ls -1t programs | tail -n +5 | while read -r old; do
-    case $used in *" $old "*) ;; *) rm -rf "programs/$old" ;; esac
+    case $used in *" $old "*) continue ;; esac
+    # One of which a removal that was interrupted has left a part would be taken for whole.
+    mv -T "programs/$old" "programs/.copy-$old" && rm -rf "programs/.copy-$old"
   done
 ) 9>lock
 echo mayfly-done
