@@ -242,12 +242,16 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
 
 Result<void> CoordinatorProcess::open_run_directory() {
   const JobConfig& config = job_->config;
-  TRY_ASSIGN(directory_, goes_on_ ? RunDirectory::reopen(config) : RunDirectory::create(config));
+  TRY_ASSIGN(directory_, goes_on_ ? RunDirectory::reopen(config)
+                                  : RunDirectory::create(config, starting_point_));
   TRY(goes_on_ ? view_log_->go_on() : view_log_->begin());
   std::error_code absent;
   std::filesystem::remove(summary_path(config.run_dir), absent);  // an earlier part's
   TRY_ASSIGN(RunHistory history,
              goes_on_ ? read_run_history(config.run_dir) : history_of_new_part(config.run_dir));
+  if (starting_point_.digest.empty()) {  // or its checkpoint is gone
+    starting_point_ = history.start;
+  }
   history.start = starting_point_;
   if (!goes_on_ && !config.trace.empty()) {  // of an earlier part of a resumed run
     start_files_->set_aside(config.run_dir + "/trace");

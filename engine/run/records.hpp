@@ -312,8 +312,14 @@ using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, Fata
 struct StartedEvent {
   static constexpr const char* kKind = "started";
   std::uint64_t metrics_bytes = 0;  ///< the size of metrics.jsonl
+  std::uint64_t resumed_step = 0;   ///< of the checkpoint that it is resumed from
+  std::string resumed_digest{};     ///< of that checkpoint; empty: it is resumed from none
 
-  static void fields(auto& io, auto& r) { io("metrics_bytes", r.metrics_bytes); }
+  static void fields(auto& io, auto& r) {
+    io("metrics_bytes", r.metrics_bytes);
+    io.unless(std::uint64_t{0}, "resumed_step", r.resumed_step);
+    io.unless("", "resumed_digest", r.resumed_digest);
+  }
 };
 
 /// What the job has cost, in the currency of its prices, and what it goes on to cost.

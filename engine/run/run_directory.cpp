@@ -80,7 +80,8 @@ bool may_differ(const std::string& name) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& config) {
+Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& config,
+                                                           const StartingPoint& start) {
   JobConfig resolved = config;
   const std::string& path = config.run_dir;
   TRY(refuse_foreign_run(config, path));
@@ -95,7 +96,8 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& conf
   TRY(write_file_atomic(path + "/config.toml", to_toml(resolved)));
   TRY_ASSIGN(std::unique_ptr<RunDirectory> directory, open(resolved));
   // What came before belongs to a part that ended; see engine/run/run_history.
-  const StartedEvent started{fs::file_size(path + "/metrics.jsonl", failure)};
+  const StartedEvent started{fs::file_size(path + "/metrics.jsonl", failure), start.step,
+                             start.digest};
   directory->event(StartedEvent::kKind, object_of(started));
   return directory;
 }

@@ -18,6 +18,7 @@
 #include "engine/run/line_file.hpp"
 #include "engine/run/member_record.hpp"
 #include "engine/run/records.hpp"
+#include "engine/run/run_history.hpp"
 #include "engine/run/summary.hpp"
 #include "engine/run/tensorboard.hpp"
 
@@ -28,8 +29,9 @@ class RunDirectory {
   /// Creates the folder tree at `config.run_dir` and writes config.toml. kInvalidInput if the
   /// folder already holds a run (events.jsonl exists) and `config.resume` does not point into it,
   /// or if there is no sound plan at `config.plan`; kIo. A run that is resumed keeps the plan that
-  /// it has.
-  static Result<std::unique_ptr<RunDirectory>> create(const JobConfig& config);
+  /// it has. `start`: what the job is resumed from; goes on record.
+  static Result<std::unique_ptr<RunDirectory>> create(const JobConfig& config,
+                                                      const StartingPoint& start = {});
   /// Opens the directory of a job that goes on. Nothing is refused, and nothing is written, except
   /// that a torn last line is cut off.
   static Result<std::unique_ptr<RunDirectory>> reopen(const JobConfig& config);

@@ -38,7 +38,9 @@ struct EventReader {
       if (before) {
         history.spending = Spending{before->spent, 0, 0};
       }
-      metrics_begin = record_of<StartedEvent>(event).metrics_bytes;
+      const auto started = record_of<StartedEvent>(event);
+      metrics_begin = started.metrics_bytes;
+      history.start = {started.resumed_step, started.resumed_digest};
     } else if (kind == ViewEvent::kKind && event.contains("members")) {  // and not the note of it
       const auto view = record_of<ViewEvent>(event);
       (void)history.view_published(view);

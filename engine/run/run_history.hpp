@@ -24,7 +24,7 @@ struct StartingPoint {
 };
 
 struct RunHistory {
-  StartingPoint start;           ///< not on record
+  StartingPoint start;           ///< runs of older versions do not have it on record
   std::uint64_t first_step = 0;  ///< 0 = no step is on record
   std::uint64_t last_step = 0;
   /// Of the state that the job has: less than last_step after the loss of all who had that, until

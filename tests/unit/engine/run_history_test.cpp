@@ -56,6 +56,18 @@ TEST_F(RunHistoryTest, AnEmptyRunHasNone) {
   EXPECT_FALSE(h.evaluation.has_value());
 }
 
+TEST_F(RunHistoryTest, WhatAPartIsResumedFromIsOnRecord) {
+  start();
+  EXPECT_EQ(history().start.digest, "");
+  config_.resume = config_.run_dir;
+  ASSERT_TRUE(RunDirectory::create(config_, {40, "abcd"}).ok());
+  EXPECT_EQ(history().start.step, 40u);
+  EXPECT_EQ(history().start.digest, "abcd");
+  start();  // a part without a checkpoint
+  EXPECT_EQ(history().start.step, 0u);
+  EXPECT_EQ(history().start.digest, "");
+}
+
 /// What a program of the user's own notes may have the name of a kind of ours.
 TEST_F(RunHistoryTest, NotesOfProgramsAreNoEventsOfOurs) {
   const std::unique_ptr<RunDirectory> directory = start();
