@@ -381,7 +381,8 @@ void CoordinatorProcess::begin_transfers() {
           [this](const std::string& machine) {
             const std::lock_guard lock(tell_mutex_);
             return tell_machine_ ? tell_machine_(machine) : std::string();
-          }});
+          },
+          [this] { return server_->status().in_charge; }});
   recorder_->serve_transfers([this](UniqueFd socket, std::string host) {
     receiver_->take(std::move(socket), std::move(host));
   });

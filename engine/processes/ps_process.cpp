@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/try_assign.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/exit_codes.hpp"
@@ -13,15 +14,48 @@
 #include "engine/network/prepare_job.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/reduction/model_layout.hpp"
+#include "engine/run/checkpoint_writer.hpp"
 #include "engine/state/starting_state.hpp"
 
 namespace mayfly::engine {
+namespace {
+
+/// Before a server begins with `start`: what the job is resumed from, in place of anything else.
+/// Nobody brings the servers to another state later.
+Result<void> settle_server_state(const Job& job, const ReductionLayout& layout, const Bytes& token,
+                                 const LeaveSignals& signals, StartingState& start) {
+  if (job.config.launched && job.config.resume.empty()) {
+    return {};  // with all settings of the job, which is not resumed
+  }
+  TransferQuestion question = question_about(start);
+  question.needs_state = true;
+  TRY_ASSIGN(const std::optional<nn::CheckpointFiles> given,
+             ask_for_better_state(coordinator_endpoints(job.config), token, question,
+                                  [&signals] { return signals.asked(); }));
+  if (given) {
+    TRY_ASSIGN(start, state_of_checkpoint(job, layout, *given, "the coordinator's checkpoint"));
+    log::info(fmt::format("the parameters are those of the coordinator's checkpoint of step {}",
+                          value(start.state.committed)));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
                                                        const ReductionLayout& layout,
-                                                       const nn::ModelState& initial) {
+                                                       const Bytes& token,
+                                                       const LeaveSignals& signals,
+                                                       StartingState& start) {
   const std::optional<std::uint32_t> index = carried_server(job.config);
-  return index ? PsServer::start(job, layout, initial, {*index, true})
-               : Result<std::unique_ptr<PsServer>>(std::unique_ptr<PsServer>());
+  if (!index) {
+    return std::unique_ptr<PsServer>();
+  }
+  TRY(settle_server_state(job, layout, token, signals, start));
+  if (!start.state.is_drawn) {  // the checkpoint is gone: the job has had its servers for long
+    return std::unique_ptr<PsServer>();
+  }
+  return PsServer::start(job, layout, start.state, {*index, true});
 }
 
 elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
@@ -71,7 +105,7 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
     return fail(job.error(), kExitUsage);
   }
   const ReductionLayout layout = layout_of(job.value()->model, job.value()->bucket_size.elements);
-  const Result<StartingState> start = starting_state(*job.value(), layout);
+  Result<StartingState> start = starting_state(*job.value(), layout);
   if (!start.ok()) {
     return fail(start.error(), kExitUsage);
   }
@@ -83,6 +117,11 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
     if (const Result<void> told = tell_facts(config, job.value()->facts); !told.ok()) {
       return fail(told.error(), kExitUsage);
     }
+  }
+  if (const Result<void> settled =
+          settle_server_state(*job.value(), layout, token.value(), signals, start.value());
+      !settled.ok()) {
+    return fail(settled.error(), exit_code_of(settled.error()));
   }
   const Result<std::unique_ptr<PsServer>> server =
       PsServer::start(*job.value(), layout, start.value().state, {config.ps_index, false});

@@ -12,6 +12,7 @@
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
+#include "engine/state/starting_state.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {
@@ -28,11 +29,14 @@ struct PsWorkerParts {
   PsServer* server = nullptr;  ///< that this process carries; null = none
 };
 
-/// The server that this worker carries, or null. Threads of its own from now on. kIo,
-/// kInvalidInput.
+/// The server that this worker carries, or null. Threads of its own from now on. It begins with
+/// what the job is resumed from, which the coordinator is asked for, and so does the worker:
+/// `start` is changed. kIo, kInvalidInput, and as ask_for_better_state().
 [[nodiscard]] Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
                                                                      const ReductionLayout& layout,
-                                                                     const nn::ModelState& initial);
+                                                                     const Bytes& token,
+                                                                     const LeaveSignals& signals,
+                                                                     StartingState& start);
 
 /// From the moment this worker is a member until it leaves. The server ends with it.
 [[nodiscard]] elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,

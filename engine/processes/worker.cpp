@@ -275,14 +275,13 @@ Part be_member(const JobConfig& config, const WorkerParts& parts, const Bytes& t
   return {std::move(end.leave), state.take(), false, std::move(end.unproven_peers)};
 }
 
-/// What a worker starts with that has taken no part yet. With parameter servers it is read at once.
-/// `may_come_late`: a checkpoint that is not there any more may have been followed by newer ones,
-/// which the others or the coordinator have.
+/// What a worker starts with that has taken no part yet; drawn at once with parameter servers, as
+/// it may carry one. `may_come_late`: a checkpoint that is not there any more may have been
+/// followed by newer ones, which the others or the coordinator have.
 Result<StartingState> fresh_state(const WorkerParts& parts, bool may_come_late) {
-  if (parts.transport == nullptr) {
-    return starting_state(*parts.job, *parts.layout);
-  }
-  Result<StartingState> start = joining_state(*parts.job, *parts.layout);
+  Result<StartingState> start = parts.transport == nullptr
+                                    ? starting_state(*parts.job, *parts.layout)
+                                    : joining_state(*parts.job, *parts.layout);
   const bool is_gone = !start.ok() && start.error().code == Errc::kNotFound;
   return is_gone && may_come_late ? undrawn_state(*parts.job, *parts.layout) : std::move(start);
 }
@@ -311,16 +310,12 @@ Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, con
   if (!has_state && !may_lack_state && !config.resume.empty()) {
     return Error{Errc::kNotFound, fmt::format("checkpoint {} does not exist", config.resume)};
   }
-  if (parts.transport == nullptr || (!has_state && !may_lack_state)) {
+  if (!has_state && !may_lack_state) {
     return {};
   }
-  TransferQuestion question;
-  question.step = start.state.committed;
-  question.has_state = has_state;
-  question.is_foreign = start.is_foreign;
-  question.digest = start.checkpoint.value_or(Digest{});
-  Result<std::optional<nn::CheckpointFiles>> better = ask_for_better_state(
-      coordinator_endpoints(config), token, question, [&signals] { return signals.asked(); });
+  Result<std::optional<nn::CheckpointFiles>> better =
+      ask_for_better_state(coordinator_endpoints(config), token, question_about(start),
+                           [&signals] { return signals.asked(); });
   if (!better.ok()) {
     return Error{better.error().code,
                  fmt::format("the coordinator at {} refuses this worker: {}; start it without "
@@ -333,10 +328,8 @@ Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, con
   }
   TRY_ASSIGN(StartingState given, state_of_checkpoint(*parts.job, *parts.layout, *better.value(),
                                                       "the coordinator's checkpoint"));
-  log::info(
-      fmt::format("nobody has the job's state: starting with the coordinator's checkpoint of "
-                  "step {}",
-                  value(given.state.committed)));
+  log::info(fmt::format("starting with the coordinator's checkpoint of step {}",
+                        value(given.state.committed)));
   start.state = std::move(given).state;
   return {};
 }
@@ -369,12 +362,12 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   Untold untold;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
-  const Step first_step = start.state.committed;
   Result<std::unique_ptr<PsServer>> server =
-      start_carried_server(*parts.job, *parts.layout, start.state);
+      start_carried_server(*parts.job, *parts.layout, token.value(), signals, start);
   if (!server.ok()) {
-    return fail(server.error(), kExitFailed);
+    return fail(server.error(), exit_code_of(server.error()));
   }
+  const Step first_step = start.state.committed;
   while (true) {
     Result<std::unique_ptr<elastic::MemberClient>> joined =
         join_job(config,

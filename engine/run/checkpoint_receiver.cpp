@@ -242,9 +242,7 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(
     return fmt::format("its checkpoint (--resume) is of step {}, the job's last is {}",
                        value(asked.step), job_.total_steps);
   }
-  const bool is_the_start =
-      value(asked.step) == start_.step && to_string(asked.digest) == start_.digest;
-  if (asked.is_foreign && !is_the_start) {
+  if (asked.is_foreign && !is_the_start(asked)) {
     return "its checkpoint (--resume) is of a job with other settings";
   }
   // The others could not take a step together with it: they would evict it as soon as it joins.
@@ -256,9 +254,37 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(
   return std::nullopt;
 }
 
+bool CheckpointReceiver::is_the_start(const TransferQuestion& asked) const {
+  return value(asked.step) == start_.step && to_string(asked.digest) == start_.digest;
+}
+
+/// It is known not to have what the job with parameter servers is resumed from. A worker without
+/// any state gets the parameters from the servers.
+bool CheckpointReceiver::lacks_start(const TransferQuestion& asked) const {
+  if (!uses_parameter_servers(job_.config) || job_.config.resume.empty()) {
+    return false;
+  }
+  const bool has_another = asked.has_state && !start_.digest.empty() && !is_the_start(asked);
+  return has_another || (asked.needs_state && !asked.has_state);
+}
+
+/// With parameter servers all processes count from the same step, and what is newer than its state
+/// is nowhere but on the servers.
+std::optional<LoadedCheckpoint> CheckpointReceiver::start_for(const TransferQuestion& asked) const {
+  const bool is_first = !asked.has_state && hooks_.step_without_holder();
+  if (job_.config.resume.empty() || !(is_first || lacks_start(asked))) {
+    return std::nullopt;
+  }
+  Result<LoadedCheckpoint> start = load_checkpoint(job_.config.resume);
+  return start.ok() ? std::optional(std::move(start).value()) : std::nullopt;
+}
+
 /// What this worker should start with instead, as nobody holds the job's state.
 std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
     const TransferQuestion& asked) const {
+  if (uses_parameter_servers(job_.config)) {
+    return start_for(asked);
+  }
   const std::optional<Step> last = hooks_.step_without_holder();
   if (!last) {
     return std::nullopt;
@@ -284,14 +310,24 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
 Result<void> CheckpointReceiver::answer(const Transfer& transfer,
                                         const TransferQuestion& question) {
   const int fd = transfer.socket.get();
+  if (question.needs_state && hooks_.is_in_charge != nullptr && !hooks_.is_in_charge()) {
+    return Error{Errc::kRefused, "this coordinator is not in charge"};
+  }
   TransferAnswer answer;
-  if (const auto reason = reason_to_refuse(question)) {
+  std::optional<std::string> reason = reason_to_refuse(question);
+  const std::optional<LoadedCheckpoint> better = reason ? std::nullopt : better_than(question);
+  // A server that comes to servers at work leaves again, whatever it has.
+  const bool may_lack_start = !question.has_state && hooks_.step_of_holders().has_value();
+  if (!reason && !better && lacks_start(question) && !may_lack_start) {
+    reason = fmt::format("the checkpoint that the job is resumed from, {}, cannot be read any more",
+                         job_.config.resume);
+  }
+  if (reason) {
     hooks_.on_refused(fmt::format("a worker on {} is not taken: {}", transfer.host, *reason));
     answer.verdict = TransferAnswer::Verdict::kRefused;
     answer.text = *reason;
     return send_frame(fd, encode(answer));
   }
-  const std::optional<LoadedCheckpoint> better = better_than(question);
   if (!better) {
     return send_frame(fd, encode(answer));
   }

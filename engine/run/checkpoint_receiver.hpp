@@ -2,8 +2,9 @@
 
 // The coordinator's side of checkpoints that travel (checkpoint_transfer.hpp): takes what workers
 // have written into its own run directory, and gives the newest, or that which the job is resumed
-// from, to a worker that joins when nobody holds the job's state; tells workers the settings of the
-// job. Checkpoints are taken one after the other, and requests beside them.
+// from, to a worker that joins when nobody holds the job's state, and the latter to each parameter
+// server; tells workers the settings of the job. Checkpoints are taken one after the other, and
+// requests beside them.
 
 #include <functional>
 #include <mutex>
@@ -47,6 +48,8 @@ class CheckpointReceiver {
     std::function<void(UniqueFd socket, std::string host, std::string machine)> on_evaluator = {};
     /// What a machine of this name is told besides the settings, as TOML. Null: nothing.
     std::function<std::string(const std::string& machine)> on_settings = {};
+    /// This coordinator decides for the job; else a parameter server asks again. Null: it does.
+    std::function<bool()> is_in_charge = {};
   };
 
   /// `start`: what the job was resumed from, if it was. `newest`: what a coordinator before us has
@@ -73,6 +76,9 @@ class CheckpointReceiver {
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;
   [[nodiscard]] bool has(const TransferOffer& offer) const;
   [[nodiscard]] bool comes_too_late(const TransferOffer& offer) const;
+  [[nodiscard]] bool is_the_start(const TransferQuestion& asked) const;
+  [[nodiscard]] bool lacks_start(const TransferQuestion& asked) const;
+  [[nodiscard]] std::optional<LoadedCheckpoint> start_for(const TransferQuestion& asked) const;
   [[nodiscard]] std::optional<LoadedCheckpoint> better_than(const TransferQuestion& asked) const;
   [[nodiscard]] std::optional<Step> newest() const;
   void is_here(const ReceivedCheckpoint& received);

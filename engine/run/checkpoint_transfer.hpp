@@ -71,12 +71,16 @@ struct TransferQuestion {
   Digest digest;            ///< of the checkpoint, as it was written
   bool is_foreign = false;  ///< it is from a checkpoint of a job with other settings
   bool has_state = false;   ///< it is from a checkpoint at all
+  /// It is for a parameter server, which gets no state from other members: it begins with what the
+  /// job is resumed from, whoever is there already.
+  bool needs_state = false;
 
   static void fields(auto& io, auto& r) {
     io.wire(r.step);
     io.wire(r.digest);
     io.wire(r.is_foreign);
     io.wire(r.has_state);
+    io.wire(r.needs_state);
   }
 };
 

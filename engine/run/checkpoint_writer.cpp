@@ -22,6 +22,7 @@ constexpr Duration kClosingPatience = seconds(5);
 constexpr Duration kTurn = milliseconds(50);
 /// A worker that took silence for an answer might begin from nothing what a checkpoint has.
 constexpr Duration kAskTimeout = seconds(60);
+constexpr Duration kStateTimeout = seconds(600);  // the answers to others may be large
 constexpr Duration kAskAgainAfter = milliseconds(200);
 constexpr std::size_t kUploadChunkBytes = 128U << 10;
 
@@ -233,7 +234,7 @@ Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, Byte
 Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
     const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question,
     const std::function<bool()>& gives_up) {
-  const Instant deadline = monotonic_now() + kAskTimeout;
+  const Instant deadline = monotonic_now() + (question.needs_state ? kStateTimeout : kAskTimeout);
   while (true) {
     bool is_answered = false;
     for (const std::string& endpoint : endpoints) {  // a standby knows of nothing
@@ -249,7 +250,15 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
       }
       is_answered = is_answered || answer.ok();
     }
-    if (is_answered || monotonic_now() >= deadline || gives_up()) {
+    const bool is_over = monotonic_now() >= deadline;
+    const bool is_given_up = !is_answered && !is_over && gives_up();
+    if (question.needs_state && is_given_up) {
+      return Error{Errc::kAborted, "asked to leave before the state was there"};
+    }
+    if (question.needs_state && is_over && !is_answered) {
+      return Error{Errc::kPeerLost, "no coordinator says what to start with"};
+    }
+    if (is_answered || is_over || is_given_up) {
       return std::optional<nn::CheckpointFiles>();
     }
     std::this_thread::sleep_for(kAskAgainAfter);

@@ -138,6 +138,15 @@ Result<StartingState> starting_state(const Job& job, const ReductionLayout& layo
   return start;
 }
 
+TransferQuestion question_about(const StartingState& start) {
+  TransferQuestion question;
+  question.step = start.state.committed;
+  question.has_state = start.checkpoint.has_value();
+  question.is_foreign = start.is_foreign;
+  question.digest = start.checkpoint.value_or(Digest{});
+  return question;
+}
+
 Result<InitialWeights> read_initial_weights(const std::string& init_from,
                                             const std::string& model) {
   std::error_code failure;

@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "engine/job/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
+#include "engine/run/checkpoint_transfer.hpp"
 #include "nn/checkpoint.hpp"
 #include "nn/model.hpp"
 #include "nn/model_state.hpp"
@@ -44,6 +45,9 @@ struct StartingState {
 
 /// Of a worker that gets all from others: no step, and no weights yet.
 [[nodiscard]] StartingState undrawn_state(const Job& job, const ReductionLayout& layout);
+
+/// What a process that would start with this asks the coordinator before it takes part.
+[[nodiscard]] TransferQuestion question_about(const StartingState& start);
 
 /// The weights of a fine-tuning job (the setting init_from).
 struct InitialWeights {

@@ -38,11 +38,11 @@ TEST(CheckpointTransfer, SaysWhatItMeans) {
   request.offer = some_offer();
   EXPECT_EQ(decode_transfer_request(encode(request)).value().offer, some_offer());
   request.kind = TransferRequest::Kind::kQuestion;
-  request.question = {Step{9}, {7, 8}, true, true};
+  request.question = {Step{9}, {7, 8}, true, true, true};
   const TransferQuestion asked = decode_transfer_request(encode(request)).value().question;
   EXPECT_EQ(asked.step, Step{9});
   EXPECT_EQ(asked.digest, (Digest{7, 8}));
-  EXPECT_TRUE(asked.is_foreign && asked.has_state);
+  EXPECT_TRUE(asked.is_foreign && asked.has_state && asked.needs_state);
   const TransferAnswer answer{TransferAnswer::Verdict::kTransfer, "why", 17, some_offer()};
   const TransferAnswer heard = decode_transfer_answer(encode(answer)).value();
   EXPECT_EQ(heard.verdict, answer.verdict);
@@ -458,6 +458,60 @@ TEST_F(Receiving, GivesWhatTheJobIsResumedFromToWhoHasNothing) {
   EXPECT_EQ(ask(connect().get(), question(0, true, false)).verdict,
             TransferAnswer::Verdict::kNothing)
       << "it has that, too";
+}
+
+/// Of a parameter server.
+TransferRequest server_question(std::uint64_t step, bool has_state, Digest digest = {}) {
+  TransferRequest request = question(step, has_state, false, digest);
+  request.question.needs_state = true;
+  return request;
+}
+
+// A newer checkpoint, or that somebody holds a state, makes no difference to them.
+TEST_F(Receiving, GivesEveryParameterServerWhatTheJobIsResumedFrom) {
+  receiver.reset();
+  const std::string start = folder / "other/checkpoints";
+  ASSERT_TRUE(save_checkpoint(start, files(10), Step{10}, 3).ok());
+  ASSERT_TRUE(save_checkpoint(job->config.run_dir + "/checkpoints", files(20), Step{20}, 3).ok());
+  job->config.sync = "bsp";
+  job->config.resume = folder_of_checkpoint(start, Step{10});
+  open({10, to_string(Digest{3, 4})});
+  const auto step_given = [this](const TransferRequest& request) {
+    const TransferAnswer answer = ask(connect().get(), request);
+    return answer.verdict == TransferAnswer::Verdict::kTransfer ? value(answer.offer.step) : 0;
+  };
+  EXPECT_EQ(step_given(server_question(0, false)), 10U);
+  EXPECT_EQ(step_given(server_question(10, true, Digest{3, 4})), 0U) << "it has that";
+  EXPECT_EQ(step_given(server_question(10, true, Digest{5, 6})), 10U) << "it has another one";
+  EXPECT_EQ(step_given(question(0, false, false)), 0U) << "a worker gets it from the servers";
+  held_at = 25;
+  EXPECT_EQ(step_given(server_question(0, false)), 10U);
+  EXPECT_EQ(step_given(question(20, true, false)), 10U) << "a worker counts from there, too";
+}
+
+TEST_F(Receiving, AParameterServerDoesNotBeginWithoutTheCheckpointOfItsJob) {
+  receiver.reset();
+  job->config.sync = "bsp";
+  job->config.resume = folder / "gone";
+  open({10, to_string(Digest{3, 4})});
+  EXPECT_THAT(ask(connect().get(), server_question(0, false)).text,
+              HasSubstr("gone, cannot be read any more"));
+  EXPECT_EQ(ask(connect().get(), question(0, false, false)).verdict,
+            TransferAnswer::Verdict::kNothing);
+  held_at = 25;
+  EXPECT_EQ(ask(connect().get(), server_question(0, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "the job has its servers";
+}
+
+TEST_F(Receiving, TellsNoParameterServerAnythingBeforeItIsInCharge) {
+  receiver.reset();
+  CheckpointReceiver::Hooks hooks;
+  hooks.is_in_charge = [] { return false; };
+  receiver.emplace(*job, StartingPoint{}, std::nullopt, "", hooks);
+  UniqueFd fd = connect();
+  EXPECT_TRUE(send_frame(fd.get(), encode(server_question(0, false))).ok());
+  EXPECT_FALSE(receive_frame(fd.get()).ok());
 }
 
 TEST_F(Receiving, RefusesAWorkerThatWouldBringAnotherJobsState) {
