@@ -35,12 +35,15 @@ struct StragglerOptions {
 
 struct CoordinatorOptions {
   std::uint32_t microbatches = 8;     ///< per step
-  std::uint32_t initial_workers = 1;  ///< the first view waits for this many workers
+  std::uint32_t initial_workers = 1;  ///< the first view waits for this many members,
+  std::uint32_t initial_servers = 0;  ///< of which so many are or carry parameter servers
   std::uint32_t min_workers = 1;      ///< with fewer workers the job waits
   /// True if the member with this address counts for min_workers. Parameter servers are members,
   /// too, but do not count: a job that has lost one must not wait, it may have to end. Empty =
   /// every member counts. Pure.
   std::function<bool(const std::string& address)> counts_as_worker = {};
+  /// True if the member with this address counts for initial_servers. Empty = none does. Pure.
+  std::function<bool(const std::string& address)> counts_as_server = {};
   /// True: a step needs every member, so the committed steps of members differ by at most one.
   /// False with parameter servers, which count the steps.
   bool steps_need_everybody = true;

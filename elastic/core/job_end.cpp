@@ -32,17 +32,34 @@ std::size_t finished_members(const Membership& membership) {
 WorkerQuota::WorkerQuota(const CoordinatorOptions& options)
     : least_(options.min_workers),
       initial_(options.initial_workers),
+      initial_servers_(options.counts_as_server ? options.initial_servers : 0),
+      counts_as_server_(options.counts_as_server),
       timeout_(options.min_workers_timeout),
       counts_some_only_(static_cast<bool>(options.counts_as_worker)) {}
+
+std::size_t WorkerQuota::ready_servers(const Membership& membership) const {
+  const auto is_ready = [this](const Peers::value_type& entry) {
+    return entry.second.is_candidate() && counts_as_server_(entry.second.address);
+  };
+  return static_cast<std::size_t>(std::ranges::count_if(membership.peers(), is_ready));
+}
 
 std::optional<std::string> WorkerQuota::lack(const Membership& membership, Instant now) const {
   const std::size_t least = std::max<std::size_t>(least_, 1);
   const std::size_t initial = std::max<std::size_t>(initial_, least);
   const std::size_t members =
       membership.count(Peer::Phase::kReady) + membership.count(Peer::Phase::kStopped);
-  if (!membership.view() && !is_hopeless(now) && members < initial) {
+  const bool waits_for_all = !membership.view() && !is_hopeless(now);
+  if (waits_for_all && members < initial) {
     return std::to_string(members) + " of " + std::to_string(initial) +
            (counts_some_only_ ? " members are ready" : " workers are ready");
+  }
+  // However many workers there are: a job that has begun without a server is not given it later.
+  if (waits_for_all && initial_servers_ > 0) {
+    if (const std::size_t servers = ready_servers(membership); servers < initial_servers_) {
+      return std::to_string(servers) + " of " + std::to_string(initial_servers_) +
+             " parameter servers are ready";
+    }
   }
   const std::size_t workers = ready_workers(membership);
   if (workers < least) {

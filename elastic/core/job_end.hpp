@@ -4,7 +4,9 @@
 // requests of operators, on the steps of its members, and on whether an earlier coordinator had
 // ended it. Pure; one thread.
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -16,8 +18,8 @@
 
 namespace mayfly::elastic {
 
-/// The least number of workers of a view: initial_workers for the first one, min_workers for all
-/// later ones.
+/// The least number of workers of a view: initial_workers for the first one, with initial_servers
+/// among them, and min_workers for all later ones.
 class WorkerQuota {
  public:
   explicit WorkerQuota(const CoordinatorOptions& options);
@@ -35,8 +37,12 @@ class WorkerQuota {
   void excuse(Duration pause, Instant now);
 
  private:
+  [[nodiscard]] std::size_t ready_servers(const Membership& membership) const;
+
   std::uint32_t least_;  // as configured, also 0
   std::uint32_t initial_;
+  std::uint32_t initial_servers_;
+  std::function<bool(const std::string& address)> counts_as_server_;
   Duration timeout_;
   bool counts_some_only_;  // not every member is a worker
 

@@ -47,6 +47,8 @@ elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
     core.steps_need_everybody = false;
     core.last_step.reset();
     core.counts_as_worker = is_worker;  // workers say what is lost with a server
+    core.initial_servers = server_count(config);
+    core.counts_as_server = has_server;
     core.rebalance.enabled = false;
     core.observe_from_bytes = UINT64_MAX;
   }

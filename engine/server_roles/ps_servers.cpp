@@ -62,6 +62,10 @@ bool is_server_only(const std::string& address) {
   return address.starts_with(kServerPrefix);
 }
 
+bool has_server(const std::string& address) {
+  return address.starts_with(kServerPrefix) || address.starts_with(kColocatedPrefix);
+}
+
 PsServers::PsServers(const JobConfig& config)
     : count_(server_count(config)),
       shards_(config.shards),

@@ -34,6 +34,9 @@ struct ServerAddress {
 /// The member with this address is a server and does not compute. Of any job.
 [[nodiscard]] bool is_server_only(const std::string& address);
 
+/// The member with this address is or carries a server. Of any job.
+[[nodiscard]] bool has_server(const std::string& address);
+
 class PsServers {
  public:
   explicit PsServers(const JobConfig& config);

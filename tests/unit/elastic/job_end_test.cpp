@@ -124,6 +124,23 @@ TEST(WorkerQuota, ServersDoNotCount) {
   EXPECT_FALSE(quota.lack(membership, kSoon));
 }
 
+TEST(WorkerQuota, TheFirstViewWaitsForTheServersHoweverManyWorkersThereAre) {
+  CoordinatorOptions options = needs(1, 2);
+  options.initial_servers = 1;
+  options.counts_as_worker = [](const std::string& address) { return address == "worker"; };
+  options.counts_as_server = [](const std::string& address) { return address == "server"; };
+  WorkerQuota quota(options);
+  Membership membership(options);
+  add_ready(membership, k1, 0, "worker");
+  add_ready(membership, k2, 0, "worker");
+  EXPECT_EQ(quota.lack(membership, kSoon), "0 of 1 parameter servers are ready");
+  quota.wait(membership, kSoon);
+  EXPECT_FALSE(quota.lack(membership, kSoon + options.min_workers_timeout))
+      << "its workers say what is missing";
+  add_ready(membership, k3, 0, "server");
+  EXPECT_FALSE(quota.lack(membership, kSoon));
+}
+
 TEST(WorkerQuota, TheWaitingEndsInTime) {
   const CoordinatorOptions options = needs(1, 3);
   WorkerQuota quota(options);

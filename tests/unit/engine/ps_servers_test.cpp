@@ -117,6 +117,8 @@ TEST(ColocatedServers, AreWorkersToo) {
   EXPECT_TRUE(is_worker(to_text(carried(1))));
   EXPECT_TRUE(is_worker(kPsWorkerAddress));
   EXPECT_FALSE(is_worker(to_text(server_at(1))));
+  EXPECT_TRUE(has_server(to_text(carried(1))) && has_server(to_text(server_at(1))));
+  EXPECT_FALSE(has_server(kPsWorkerAddress));
 }
 
 TEST(ColocatedServers, AreLostThoughTheirMemberComesBackWithoutThem) {
