@@ -335,20 +335,19 @@ void PsServer::Parts::follow(const elastic::View& view) {
     return;
   }
   const bool is_first = !std::exchange(has_view, true);
-  if (const Result<void> known = servers.follow(view); !known.ok()) {
+  is_late = is_first && (client->joins_late() || is_late_server(view, committed));
+  if (const Result<void> known = servers.follow(view); !known.ok() && !is_late) {
     log::warning(known.error().detail);  // the workers end the job
     return;
   }
-  // Without followers nobody can come late: with the first lost server the job ends.
-  const bool may_be_late = is_first && (job.config.ps_replicas > 0 || place.computes);
-  is_late = may_be_late &&
-            (is_late_server(view, committed) || !servers.is_server(place.index, client->id()));
+  is_late = is_late || (is_first && !servers.is_server(place.index, client->id()));
   if (!is_late) {
     tell_shards(view);
     return;
   }
   const std::string why = fmt::format(
-      "server {} has come to a job under way; what it lost cannot come back", place.index);
+      "server {} has come to a job under way, which has its servers; what it lost cannot come back",
+      place.index);
   place.computes ? log::info(why) : log::error(why);
   client->post(elastic::member_event::LeaveAsked{why});
 }
@@ -424,7 +423,9 @@ void PsServer::finish(const elastic::member_effect::Leave& leave) {
   if (!elastic::is_eviction(leave.reason) && !parts_->is_late) {
     parts_->wait_for_workers();
   }
-  report();
+  if (!parts_->is_late) {  // else its shards are none of the job's
+    report();
+  }
   parts_->stop();  // no thread tells the link anything any more
 }
 

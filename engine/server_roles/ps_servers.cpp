@@ -16,6 +16,11 @@ namespace {
 constexpr std::string_view kServerPrefix = "ps-server:";
 constexpr std::string_view kColocatedPrefix = "ps-colocated:";
 
+/// False: members have been at work before this view.
+bool may_be_the_first(const elastic::View& view) {
+  return value(view.id) == elastic::id_base(elastic::incarnation_of(view.id)) + 1;
+}
+
 }  // namespace
 
 std::string to_text(const ServerAddress& address) {
@@ -97,11 +102,14 @@ Result<void> PsServers::meet(const elastic::View& view) {
       continue;
     }
     const std::uint32_t index = address->index;
-    const bool is_second = index < servers_.size() && servers_[index].has_value();
-    if (is_second && (has_followers_ || colocated_)) {
-      continue;  // it has come after the one before was lost, and will go
+    const bool is_one_of_ours = index < servers_.size();
+    const bool is_second = is_one_of_ours && servers_[index].has_value();
+    const bool is_spare = !is_one_of_ours || is_second;
+    const bool came_late = !may_be_the_first(view) || (is_second && (has_followers_ || colocated_));
+    if (is_spare && came_late) {
+      continue;  // to a job that has its servers, or had lost the one before; it will go
     }
-    if (index >= servers_.size() || is_second) {
+    if (is_spare) {
       return Error{Errc::kInvalidInput,
                    fmt::format("two parameter servers have index {}; see --ps-index", index)};
     }
@@ -171,8 +179,7 @@ std::size_t count_workers(const elastic::View& view) {
 }
 
 bool is_late_server(const elastic::View& first_view, Step committed) {
-  const std::uint64_t first = elastic::id_base(elastic::incarnation_of(first_view.id)) + 1;
-  return first_view.committed > committed || value(first_view.id) != first;
+  return first_view.committed > committed || !may_be_the_first(first_view);
 }
 
 }  // namespace mayfly::engine

@@ -41,10 +41,10 @@ class PsServers {
  public:
   explicit PsServers(const JobConfig& config);
 
-  /// Call with every view; some may be left out. In the first one: kInvalidInput if two servers
-  /// have one index or an address cannot be read, kNotFound if a shard is nowhere. A server that is
-  /// gone later, or another one under its index, is lost for good; so is one whose member has come
-  /// back without it.
+  /// Call with every view; some may be left out. In the first one: kInvalidInput if the job begins
+  /// and two servers have one index or one has none of the job's, or if an address cannot be read;
+  /// kNotFound if a shard is nowhere. A server that is gone later, or another one under its index,
+  /// is lost for good; so is one whose member has come back without it.
   [[nodiscard]] Result<void> follow(const elastic::View& view);
 
   [[nodiscard]] const parameter_server::Placement& placement() const { return placement_; }
@@ -88,7 +88,8 @@ class PsServers {
 /// Members of the view that compute.
 [[nodiscard]] std::size_t count_workers(const elastic::View& view);
 
-/// This server came when the job was under way: what it holds is not what the job has trained.
+/// This server came when the job was under way: what it holds is not what the job has trained. Not
+/// known of one that comes after the coordinator was started again.
 [[nodiscard]] bool is_late_server(const elastic::View& first_view, Step committed);
 
 }  // namespace mayfly::engine

@@ -73,6 +73,36 @@ TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
   }
 }
 
+// Whatever number its first view has: ids begin anew with each coordinator.
+TEST(PsServer, LeavesAJobThatHasItsServers) {
+  JobConfig config = two_shards_with_followers();
+  config.ps_replicas = 0;
+  const Result<std::unique_ptr<Job>> job = prepare_job(config);
+  ASSERT_TRUE(job.ok()) << job.error().detail;
+  const ReductionLayout layout = layout_of(job.value()->model);
+  const Result<StartingState> start = starting_state(*job.value(), layout);
+  ASSERT_TRUE(start.ok());
+  Result<std::unique_ptr<PsServer>> made =
+      PsServer::start(*job.value(), layout, start.value().state, {0, false});
+  ASSERT_TRUE(made.ok()) << made.error().detail;
+  PsServer& server = *made.value();
+  test_support::SilentClient client;
+  client.is_late = true;
+  PsLink::Hooks hooks;
+  hooks.on_view = [&](const elastic::View& view) { server.meet(view); };
+  hooks.on_leave = [] {};
+  PsLink link(client, Step{0}, Step{4}, hooks);
+  server.join(client, link);
+  elastic::View view;
+  view.id = ViewId{1};
+  view.members.push_back({MemberId{1}, server.address(), {}, 0, 0, {}});
+  link.run_view(view);
+  EXPECT_TRUE(server.is_late());
+  EXPECT_EQ(client.requests_to_leave, 1);
+  server.finish({});
+  EXPECT_EQ(client.reports.load(), 0) << "its shards are none of the job's";
+}
+
 elastic::View view_number(std::uint64_t id) {
   elastic::View view;
   view.id = ViewId{id};

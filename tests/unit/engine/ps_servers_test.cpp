@@ -86,6 +86,23 @@ TEST(PsServers, MustAllBeThereWithoutFollowers) {
                    .ok());
 }
 
+TEST(PsServers, OfAJobUnderWayAreNotThoseThatHaveComeLate) {
+  JobConfig config = two_servers();
+  config.ps_replicas = 0;
+  const auto only_leads = [](std::uint32_t index) {
+    return to_text({index, {"lead" + std::to_string(index)}, {}});
+  };
+  const std::vector<std::pair<int, std::string>> members = {{2, only_leads(0)},
+                                                            {3, only_leads(1)},
+                                                            {8, kPsWorkerAddress},
+                                                            {9, only_leads(1)},
+                                                            {10, only_leads(2)}};
+  EXPECT_FALSE(PsServers(config).follow(servers_view(1, members)).ok()) << "a wrong --ps-index";
+  PsServers servers(config);
+  ASSERT_TRUE(servers.follow(servers_view(4, members)).ok());
+  EXPECT_EQ(servers.leader_member(1), MemberId{3});
+}
+
 JobConfig colocated(std::uint32_t workers, std::uint32_t replicas) {
   JobConfig config;
   config.sync = "bsp";

@@ -12,10 +12,11 @@ namespace mayfly::test_support {
 class SilentClient final : public elastic::MemberClient {
  public:
   [[nodiscard]] MemberId id() const override { return MemberId{1}; }
-  [[nodiscard]] bool joins_late() const override { return false; }
+  [[nodiscard]] bool joins_late() const override { return is_late; }
   void start(elastic::MemberHandler& /*handler*/) override {}
   void post(elastic::MemberEvent event) override {
     stops += std::holds_alternative<elastic::member_event::TrainerStopped>(event) ? 1 : 0;
+    requests_to_leave += std::holds_alternative<elastic::member_event::LeaveAsked>(event) ? 1 : 0;
   }
   void send_progress(const elastic::Progress& /*progress*/) override {}
   using MemberClient::send_report;
@@ -29,6 +30,8 @@ class SilentClient final : public elastic::MemberClient {
   }
   std::atomic<int> reports = 0;
   std::atomic<int> stops = 0;
+  std::atomic<int> requests_to_leave = 0;
+  bool is_late = false;
 };
 
 }  // namespace mayfly::test_support
