@@ -37,10 +37,15 @@ Result<std::vector<std::string>> probe(int device) {
   return kinds_of(device >= 0 ? std::vector{read_cudnn_facts(device)} : read_all_facts());
 }
 
+/// The same for all workers of this machine, whose TMPDIR may differ.
 std::string claims_folder() {
+  constexpr const char* kOfEverybody = "/tmp";
   std::error_code no_such_folder;
+  if (std::filesystem::is_directory(kOfEverybody, no_such_folder)) {
+    return kOfEverybody;
+  }
   const std::string folder = std::filesystem::temp_directory_path(no_such_folder).string();
-  return folder.empty() ? "/tmp" : folder;
+  return folder.empty() ? kOfEverybody : folder;
 }
 
 /// A GPU that the user or the launcher chose may have several workers.
