@@ -45,6 +45,7 @@ void MessageStream::send(Header header, ByteSpan first, ByteSpan second, bool wi
   }
   seal(header);
   push_part(std::as_bytes(std::span(&header, 1)), true, gate);
+  queue_.back().begins = header.type;
   if (header.slot == 0) {
     push_part(first, false, gate);
     push_part(second, false, gate);
@@ -115,6 +116,22 @@ void MessageStream::keep_copies() {
       part.sent = 0;
     }
   }
+}
+
+void MessageStream::withdraw(MessageType type) {
+  std::deque<Part> kept;
+  bool is_withdrawn = false;
+  for (Part& part : queue_) {
+    if (part.begins) {
+      is_withdrawn = *part.begins == type && part.sent == 0;
+    }
+    if (!is_withdrawn) {
+      kept.push_back(std::move(part));
+    } else {
+      leave(part.own);
+    }
+  }
+  queue_ = std::move(kept);
 }
 
 std::span<std::byte> MessageStream::next_space() {

@@ -9,6 +9,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -48,6 +49,8 @@ class MessageStream {
   [[nodiscard]] Result<void> flush();
   /// Copies payloads that are not sent yet, so that their owners may change them.
   void keep_copies();
+  /// Forgets the messages of this type of which nothing has been sent yet.
+  void withdraw(MessageType type);
 
   /// Sends this descriptor with the next bytes (Unix-domain sockets only). The caller keeps it, and
   /// must not close it before.
@@ -81,6 +84,7 @@ class MessageStream {
     Bytes own;  // bytes are in here, if there are any
     std::size_t sent = 0;
     std::uint64_t gate = 0;
+    std::optional<MessageType> begins{};  // of a header
   };
   void push_part(ByteSpan bytes, bool copy, std::uint64_t gate);
   [[nodiscard]] ssize_t send_parts(std::span<iovec> parts);

@@ -130,6 +130,7 @@ std::vector<MemberId> UpdateOrder::pulled(MemberId id, std::uint64_t clock, std:
 std::vector<MemberId> UpdateOrder::rested(MemberId id) {
   if (const auto place = workers_.find(id); place != workers_.end()) {
     place->second.works = false;
+    place->second.wanted.reset();  // asked over a connection that is gone, and needed no more
   }
   return take_answers();
 }

@@ -68,6 +68,38 @@ TEST(MessageStream, WhatIsUnderWayMayChangeOnceItIsCopied) {
   }
 }
 
+TEST(MessageStream, WithdrawsWhatHasNotBegunToBeSent) {
+  StreamEnds ends = socket_pair();
+  MessageStream from(std::move(ends.one), 0);
+  MessageStream to(std::move(ends.other), kManyElements * sizeof(float));
+  const std::vector<float> values(kManyElements);
+  const auto send = [&](MessageType type, std::uint64_t question) {
+    Header header;
+    header.type = type;
+    header.question = question;
+    from.send(header, std::as_bytes(std::span(values)));
+  };
+  send(MessageType::kState, 1);
+  ASSERT_TRUE(from.flush().ok());
+  ASSERT_TRUE(from.wants_to_send()) << "the socket took it all; nothing is shown";
+  send(MessageType::kState, 2);
+  send(MessageType::kParameters, 3);
+  from.withdraw(MessageType::kState);
+  send(MessageType::kState, 4);
+  std::vector<std::uint64_t> got;
+  while (got.size() < 3) {
+    ASSERT_TRUE(from.flush().ok());
+    ASSERT_TRUE(to.receive([](const Header&) { return Result<PayloadTarget>(PayloadTarget{}); },
+                           [&got](const Header& header) {
+                             got.push_back(header.question);
+                             return Result<void>();
+                           })
+                    .ok());
+  }
+  EXPECT_FALSE(from.wants_to_send());
+  EXPECT_EQ(got, (std::vector<std::uint64_t>{1, 3, 4})) << "what is under way arrives";
+}
+
 TEST(MessageStream, SendsOnlyTheHeaderOfWhatLiesInASlot) {
   StreamEnds ends = socket_pair();
   MessageStream from(std::move(ends.one), 0);

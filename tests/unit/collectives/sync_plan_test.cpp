@@ -297,6 +297,15 @@ TEST(UpdateOrder, TakesTheFirstSlicesOfABackupRoundAndDropsTheRest) {
   EXPECT_EQ(last.update->steps_after, 2U);
 }
 
+TEST(UpdateOrder, AWorkerThatRestsGetsNothingThatItAskedForBefore) {
+  const SyncPlan plan = parse_phases("asp", kLength).value();
+  UpdateOrder order(plan);
+  EXPECT_TRUE(order.pulled(MemberId{1}, 0, 1).empty()) << "there is no such version yet";
+  EXPECT_TRUE(order.rested(MemberId{1}).empty());
+  EXPECT_EQ(order.pushed(push_of(2, 0, 0, 1)).value().answers, std::vector<MemberId>{MemberId{2}});
+  EXPECT_EQ(order.pulled(MemberId{1}, 0, 1), std::vector<MemberId>{MemberId{1}});
+}
+
 TEST(UpdateOrder, NobodyWaitsForAWorkerThatRestsUntilItIsHeardOfAgain) {
   const SyncPlan plan = parse_phases("ssp:1", kLength).value();
   UpdateOrder order(plan);
