@@ -234,7 +234,7 @@ void Coordinator::publish() {
   const bool is_resumed = membership_.view() && phase_ != JobPhase::kStopping;
   View view = make_view(membership_, term_.view_id_after(membership_.view()),
                         quorum_.bases(membership_), options_);
-  if (view.committed < membership_.committed()) {
+  if (options_.steps_need_everybody && view.committed < membership_.committed()) {
     outbox_.note("restarted", std::nullopt,
                  "every holder of step " + std::to_string(value(membership_.committed())) +
                      " is gone; resuming after " + std::to_string(value(view.committed)));

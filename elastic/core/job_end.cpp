@@ -124,7 +124,7 @@ std::optional<MemberId> holder_of_newest_state(const Membership& membership) {
   const bool has_trained = membership.committed() > Step{};
   for (const auto& [id, peer] : membership.candidates()) {
     const bool has_nothing = has_trained && peer->committed == Step{};
-    if (!has_nothing && (!holder || peer->committed > newest)) {
+    if (peer->is_worker && !has_nothing && (!holder || peer->committed > newest)) {
       holder = id;
       newest = peer->committed;
     }

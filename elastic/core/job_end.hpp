@@ -26,7 +26,7 @@ class WorkerQuota {
 
   /// What the next view lacks; nothing if it has enough workers.
   [[nodiscard]] std::optional<std::string> lack(const Membership& membership, Instant now) const;
-  /// The job waits from now on, unless it waits already or no worker has connected yet.
+  /// The job waits from now on, unless it waits already or nobody is ready for its first view yet.
   void wait(const Membership& membership, Instant now);
   void met() { since_.reset(); }
   /// The job has waited for min_workers_timeout.
@@ -88,8 +88,9 @@ class JobEnd {
 };
 
 /// The candidate for the next view with the highest committed step, which writes the last
-/// checkpoint; the first of several, nothing if there is none. Once the job has committed a step, a
-/// candidate without one is none: its first weights would be taken for the job's newest state.
+/// checkpoint; the first of several, nothing if there is none. A parameter server writes none. Once
+/// the job has committed a step, a candidate without one is none: its first weights would be taken
+/// for the job's newest state.
 [[nodiscard]] std::optional<MemberId> holder_of_newest_state(const Membership& membership);
 
 /// The reason in the Dismiss that members get at the end of the job.

@@ -68,6 +68,37 @@ TEST(CoordinatorServers, WithoutAnyWorkerForTooLongAreDismissed) {
   EXPECT_EQ(job.sent<Dismiss>(first)[0].detail, "0 workers are ready, 1 are needed");
 }
 
+/// They count the steps, and have them all.
+TEST(CoordinatorServers, LoseNoStepWithTheLastWorker) {
+  CoordinatorHarness job(with_servers(2));
+  const MemberId server = join(job, kServer);
+  const MemberId worker = join(job, "worker");
+  job.start(server, 0);
+  job.start(worker, 1);  // workers say one more
+  job.give(coordinator_event::ConnectionLost{worker, "reset"});
+  job.stopped(server, 0);
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+  const MemberId late = join(job, "worker");
+  EXPECT_EQ(job.view_members(), (Members{server, late}));
+  EXPECT_FALSE(job.noted("restarted")) << "no step is computed again";
+}
+
+/// Also if the worker has come late and does not know with which step the job began.
+TEST(CoordinatorServers, AreNotAskedForTheLastCheckpoint) {
+  CoordinatorHarness job(with_servers(2));
+  const MemberId server = job.connect(kServer);
+  job.say(server, Ready{Step{300}});
+  const MemberId worker = join(job, "worker");
+  job.start(server, 300);
+  job.start(worker, 1);
+  job.give(coordinator_event::StopAsked{"asked"});
+  job.stopped(server, 300);
+  job.stopped(worker, 1);
+  ASSERT_EQ(job.outcome(), Outcome::kStopped);
+  EXPECT_TRUE(job.sent<Dismiss>(worker)[0].write_checkpoint);
+  EXPECT_FALSE(job.sent<Dismiss>(server)[0].write_checkpoint);
+}
+
 TEST(CoordinatorServers, AreWaitedForBeforeTheFirstView) {
   CoordinatorHarness job(with_servers(3));
   (void)join(job, "worker");
