@@ -91,6 +91,7 @@ void RunRecorder::on_view(Instant when, const elastic::View& view) {
   std::optional<PsServersNews> servers;
   {
     const std::lock_guard lock(mutex_);
+    event.committed = step_at(event.committed);
     is_new = history_.view_published(event);
     history_.goes_on(directory_.seconds_at(when));
     if (bill_) {
@@ -139,21 +140,28 @@ ViewEvent RunRecorder::event_of(const elastic::View& view,
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
-  const RecoveryEvent event{recovery_record(recovery, directory_.seconds_at(recovery.detected))};
+  RecoveryEvent event{recovery_record(recovery, directory_.seconds_at(recovery.detected))};
   const std::lock_guard output(output_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    event.recovery.step = step_at(event.recovery.step);
+    recoveries_.push_back(recovery);
+    history_.recoveries.push_back(event.recovery);
+  }
   record(event, recovery.step);
   listener_.on_event(sentence_of(event.recovery));
-  const std::lock_guard lock(mutex_);
-  recoveries_.push_back(recovery);
-  history_.recoveries.push_back(event.recovery);
 }
 
 void RunRecorder::on_join(const elastic::Join& join) {
-  const JoinRecord joined = join_record(join, directory_.seconds_at(join.connected));
+  JoinRecord joined = join_record(join, directory_.seconds_at(join.connected));
   const std::lock_guard output(output_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    joined.admitted_after = step_at(joined.admitted_after);
+    joined.started_after = step_at(joined.started_after);
+    joins_.push_back(join);
+  }
   record(joined, join.step);
-  const std::lock_guard lock(mutex_);
-  joins_.push_back(join);
 }
 
 void RunRecorder::on_report(MemberId member, ByteSpan payload, Instant happened) {
@@ -395,16 +403,6 @@ std::vector<elastic::Join> RunRecorder::joins() const {
 std::optional<PsRole> RunRecorder::role_of(MemberId member) const {
   const std::lock_guard lock(mutex_);
   return roles_ ? roles_->role_of(member) : std::nullopt;
-}
-
-std::uint32_t RunRecorder::servers_left() const {
-  const std::lock_guard lock(mutex_);
-  return roles_ ? roles_->servers_left() : 0;
-}
-
-std::optional<JobEnd> RunRecorder::end() const {
-  const std::lock_guard lock(mutex_);
-  return end_;
 }
 
 std::optional<JobEnd> RunRecorder::wait_for_end_or_news(Instant deadline) {

@@ -3,7 +3,9 @@
 // The coordinator process's memory of a run: turns what the coordinator and the workers report into
 // the run directory's files, the terminal's lines and, at the end, the summary.
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -96,7 +98,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] std::string last_checkpoint() const;
   /// Of the last committed step.
   [[nodiscard]] double images_per_second() const;
-  [[nodiscard]] std::optional<JobEnd> end() const;
+  [[nodiscard]] std::optional<JobEnd> end() const {
+    const std::lock_guard lock(mutex_);
+    return end_;
+  }
   /// A member's part in a job with parameter servers. Nothing: it has none yet, or the job has no
   /// such servers.
   [[nodiscard]] std::optional<PsRole> role_of(MemberId member) const;
@@ -106,7 +111,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
     return role && role->server;
   }
   /// How many parameter servers the job has or waits for; 0 in all-reduce.
-  [[nodiscard]] std::uint32_t servers_left() const;
+  [[nodiscard]] std::uint32_t servers_left() const {
+    const std::lock_guard lock(mutex_);
+    return roles_ ? roles_->servers_left() : 0;
+  }
   /// Every change of view since this process started, with the coordinator's instants.
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Every join that was completed since this process started.
@@ -136,6 +144,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const ShardRecord& record);
   void receive(const ProgramFailureRecord& record);
   void receive(const LogRecord&) {}  // goes to member_logs_
+  /// Of a change of view, under mutex_: parameter servers count the steps, not the members.
+  [[nodiscard]] std::uint64_t step_at(std::uint64_t of_members) const {
+    return roles_ ? std::max(history_.current_step, history_.start.step) : of_members;
+  }
   // Under mutex_:
   [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   bool went_wrong(const char* kind, const std::string& why, SaidFailure& said);
