@@ -42,7 +42,7 @@ class ShardConnection {
   /// A new view has begun. A fault is reported once per view, because the next view may be without
   /// the other side.
   void view_came();
-  /// The shard has sent kWelcome.
+  /// The shard has sent kWelcome, or kFollowing.
   void welcomed();
   /// The connection is not needed yet, so its absence is no fault.
   void not_needed() { since_ = monotonic_now(); }

@@ -49,13 +49,13 @@ struct Header {
   MessageType type = MessageType::kHello;
   std::uint8_t flags = 0;
   std::uint8_t lease_kind = 0;
-  std::uint64_t view = 0;    ///< kHello: of the sender
-  std::uint64_t key = 0;     ///< kHello: the view's
+  std::uint64_t view = 0;    ///< kHello, kFollow: of the sender
+  std::uint64_t key = 0;     ///< kHello, kFollow: the view's
   std::uint64_t worker = 0;  ///< member id of the worker
   std::uint32_t shard = 0;
   std::uint32_t count = 0;     ///< kLease: slices; kPush: microbatches in the sum
   std::uint64_t slice = 0;     ///< kPush; kLease: the first one; kState: so many are in it
-  std::uint64_t version = 0;   ///< kPush: of the parameters used; kParameters, kState: of these
+  std::uint64_t version = 0;   ///< kPush, kLease: of what is used; kParameters, kState: of these
   std::uint64_t wanted = 0;    ///< kPush, kPull: this version or a later one
   std::uint64_t question = 0;  ///< kPush, kPull, kStatePull; repeated in the answer
   std::uint64_t clock = 0;     ///< kPush, kPull, kLease: see Lease

@@ -30,8 +30,8 @@ class PsReach {
   [[nodiscard]] bool is_away(Instant now) const { return to_ && now < until_; }
   /// Until when, at the latest.
   [[nodiscard]] Instant until() const { return until_; }
-  /// Tries to connect once, for at most about a second; less if `wake` ends it. True if the host
-  /// answered, and then is_away() is over.
+  /// Tries to connect once, for at most about a second; less if `wake` ends it. True if somebody
+  /// listens there, and then is_away() is over.
   bool probe_once(const WakeUp& wake);
 
  private:

@@ -23,15 +23,14 @@ struct ServerPlace {
 
 class PsServer {
  public:
-  /// Listens with its shards. `job` and `layout` outlive it; `initial` is copied. kIo,
-  /// kInvalidInput.
+  /// Listens with its shards. `job` outlives it; `initial` is copied. kIo, kInvalidInput.
   static Result<std::unique_ptr<PsServer>> start(const Job& job, const ReductionLayout& layout,
                                                  const nn::ModelState& initial, ServerPlace place);
   ~PsServer();
 
   /// What to join the job with: where the shards are.
   [[nodiscard]] std::string address() const;
-  /// Serves until told to leave, and until no worker is connected any more; returns that order.
+  /// Serves until told to leave, then as finish() says; returns that order.
   elastic::member_effect::Leave run(elastic::MemberClient& client);
 
   // What run() consists of, for a process that does something else meanwhile:
@@ -43,8 +42,8 @@ class PsServer {
   /// No new step may begin until the next view. Any thread, as long as there is a server.
   void hold();
   /// After the order to leave, when this process has no connection to any shard any more: serves
-  /// until no worker is connected, reports, and ends the shards' threads. Nobody is waited for if
-  /// the job goes on without us.
+  /// until no worker is connected, for ten seconds at most, reports, and ends the shards' threads.
+  /// Nobody is waited for if we were evicted or have come late.
   void finish(const elastic::member_effect::Leave& leave);
   /// The job was under way with its servers when we came: what we hold is not what it has trained,
   /// and we have asked to leave. After the order to leave.

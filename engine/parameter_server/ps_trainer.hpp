@@ -43,7 +43,7 @@ struct PsTrainerParts {
 
 class PsTrainer {
  public:
-  /// `initial` is what the job starts from, for its layout; parameters come from the shards.
+  /// `initial` says from which step the job starts; parameters come from the shards.
   PsTrainer(PsTrainerParts parts, const nn::ModelState& initial);
 
   /// Before this worker says that it is ready: if it was cut off from a server, blocks until that
@@ -75,8 +75,9 @@ class PsTrainer {
   [[nodiscard]] bool compute_slice(const MicrobatchSlice& slice);
   [[nodiscard]] bool may_diverge(std::uint64_t slice) const;
   [[nodiscard]] parameter_server::PushFacts facts_of(const MicrobatchSlice& slice) const;
-  /// The shards' state if it is complete, of one version and between two steps; nothing if told to
-  /// leave first.
+  /// The shards' state if it is complete, of one version and between two steps. Nothing also if a
+  /// shard may be gone: another view comes, unless we were told to leave, or no part of a state for
+  /// a minute.
   [[nodiscard]] std::optional<nn::ModelState> fetch_state();
   void snapshot(const parameter_server::flow::Snapshot& action);
   void evaluate(const nn::ModelState& state);
