@@ -440,7 +440,7 @@ std::vector<Setting> output_settings() {
       make("run_dir", &C::run_dir, "directory of this run; empty = runs/<model>-<date>-<time>",
            kOwn | kCommon),
       make("checkpoint_minutes", &C::checkpoint_minutes,
-           "minutes between checkpoints; 0 = not by time", kCommon),
+           "minutes between checkpoints; 0 = not by time, as with parameter servers", kCommon),
       make("checkpoint_every", &C::checkpoint_every,
            "steps between checkpoints; 0 = only by time and at the end"),
       make("keep_checkpoints", &C::keep_checkpoints, "number of newest checkpoints that are kept"),
