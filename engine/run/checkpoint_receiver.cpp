@@ -291,7 +291,8 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
   }
   const auto is_useful = [&](const LoadedCheckpoint& checkpoint) {
     const Step step = checkpoint.info.committed;
-    return step <= std::max(*last, newest().value_or(Step{})) &&
+    const bool is_of_this_part = step >= Step{start_.step};  // else of what came before --resume
+    return is_of_this_part && step <= std::max(*last, newest().value_or(Step{})) &&
            (step > asked.step || !asked.has_state);
   };
   Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);

@@ -460,6 +460,20 @@ TEST_F(Receiving, GivesWhatTheJobIsResumedFromToWhoHasNothing) {
       << "it has that, too";
 }
 
+// As of a run that was resumed from an early step, and now from a later one of its first part.
+TEST_F(Receiving, GivesNothingOlderThanWhatTheJobIsResumedFrom) {
+  receiver.reset();
+  const std::string start = folder / "other/checkpoints";
+  ASSERT_TRUE(save_checkpoint(start, files(30), Step{30}, 3).ok());
+  ASSERT_TRUE(save_checkpoint(job->config.run_dir + "/checkpoints", files(20), Step{20}, 3).ok());
+  job->config.resume = folder_of_checkpoint(start, Step{30});
+  open({30, to_string(Digest{3, 4})});
+  lost_at = 30;
+  const TransferAnswer answer = ask(connect().get(), question(0, false, false));
+  ASSERT_EQ(answer.verdict, TransferAnswer::Verdict::kTransfer);
+  EXPECT_EQ(answer.offer.step, Step{30});
+}
+
 /// Of a parameter server.
 TransferRequest server_question(std::uint64_t step, bool has_state, Digest digest = {}) {
   TransferRequest request = question(step, has_state, false, digest);
