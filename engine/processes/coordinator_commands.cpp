@@ -103,8 +103,12 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
     member["microbatches"] = m.microbatches;
     members.push_back(member);
   }
+  // Members of a job with parameter servers do not count the steps.
+  const std::uint64_t committed = uses_parameter_servers(job_->config)
+                                      ? std::max(recorder_->last_step(), starting_point_.step)
+                                      : value(status.committed);
   json::object shown{{"phase", name_of(status.phase)},
-                     {"committed", value(status.committed)},
+                     {"committed", committed},
                      {"total_steps", job_->total_steps},
                      {"images_per_second", rounded(recorder_->images_per_second(), 1)},
                      {"view", value(status.view)},

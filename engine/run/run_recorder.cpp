@@ -146,6 +146,7 @@ void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
     const std::lock_guard lock(mutex_);
     event.recovery.step = step_at(event.recovery.step);
     recoveries_.push_back(recovery);
+    recoveries_.back().committed = Step{event.recovery.step};
     history_.recoveries.push_back(event.recovery);
   }
   record(event, recovery.step);

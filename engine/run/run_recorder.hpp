@@ -115,7 +115,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
     const std::lock_guard lock(mutex_);
     return roles_ ? roles_->servers_left() : 0;
   }
-  /// Every change of view since this process started, with the coordinator's instants.
+  /// Every change of view since this process started, with the coordinator's instants and, with
+  /// parameter servers, the step that they had reported.
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Every join that was completed since this process started.
   [[nodiscard]] std::vector<elastic::Join> joins() const;
