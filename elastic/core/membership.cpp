@@ -78,10 +78,6 @@ Peer& Membership::active_peer(MemberId id) {
   return found;
 }
 
-bool Membership::is_in_view(MemberId id) const {
-  return view_ && member_of(*view_, id) != nullptr;
-}
-
 bool Membership::is_active_in(MemberId id, ViewId view) const {
   const Peer* found = find(id);
   return found != nullptr && found->phase == Peer::Phase::kActive && view == view_->id;
@@ -222,10 +218,9 @@ Peer& Membership::add(MemberId id, const Hello& hello, Peer::Phase phase) {
 }
 
 void Membership::connect(MemberId id, const Hello& hello, Instant now) {
-  const bool is_beside_state = may_hold_state();
   Peer& fresh = add(id, hello, Peer::Phase::kLoading);
   fresh.join.emplace().connected = now;
-  fresh.came_beside_state = is_beside_state;
+  fresh.came_beside_state = may_hold_state();
 }
 
 void Membership::wants_to_leave(MemberId id, const std::string& reason) {
@@ -448,6 +443,9 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
     enter_phase(entering, Peer::Phase::kActive);
     entering.formed = entering.synced = false;
   }
+  for (auto& [id, peer] : peers_) {
+    peer.came_beside_state = peer.came_beside_state || peer.phase != Peer::Phase::kActive;
+  }
   ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,
          "whoever has state or sums is in the next view, and nobody else is active");
   fenced_.clear();
@@ -469,6 +467,7 @@ void Membership::note_admission(const ViewMember& member, Peer& peer, const View
                                 Outbox& outbox) {
   if (peer.phase == Peer::Phase::kReady) {
     outbox.note("joined", member.id, peer.host);
+    peer.came_beside_state = peer.came_beside_state || peer.committed < view.committed;
     if (view_) {
       peer.join->admitted = now;
       peer.join->admitted_after = view.committed;

@@ -57,8 +57,9 @@ struct Peer {
   std::vector<MemberId> donors;      ///< the members that send it that state
   std::optional<Instant> caught_up;  ///< when it reported CaughtUp in the present view
   std::optional<Join> join;          ///< until its first work is committed
-  /// It was not offered the newest checkpoint, because other members held a state of the job when
-  /// it connected, or because it was a member before its connection broke.
+  /// It was not offered the newest checkpoint, or a newer one may have been written since: other
+  /// members held a state of the job when it connected, or have trained in a view that it was not
+  /// in or for whose state it had to wait, or it was a member before its connection broke.
   bool came_beside_state = false;
 
   /// It observes, and has not reported yet that it holds a state of the job.
@@ -116,7 +117,9 @@ class Membership {
   [[nodiscard]] const Peer* find(MemberId id) const;
   /// The peer with this id, which must exist.
   [[nodiscard]] const Peer& at(MemberId id) const;
-  [[nodiscard]] bool is_in_view(MemberId id) const;
+  [[nodiscard]] bool is_in_view(MemberId id) const {
+    return view_ && member_of(*view_, id) != nullptr;
+  }
   /// The peer exists and is active, and `view` is the present view.
   [[nodiscard]] bool is_active_in(MemberId id, ViewId view) const;
   /// The member is in this view, and `view` is the present one. True also while members return,

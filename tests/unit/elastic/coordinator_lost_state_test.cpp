@@ -49,6 +49,44 @@ TEST(CoordinatorLostState, ASpareWhoseConnectionBrokeOnceJoinsAgainToBeOfferedAC
   }
 }
 
+/// When it connected, nobody had trained anything yet.
+TEST(CoordinatorLostState, ASpareThatConnectedBeforeTheFirstViewJoinsAgainToBeOfferedACheckpoint) {
+  CoordinatorOptions options;
+  options.initial_workers = options.view_max = 2;
+  CoordinatorHarness job(options);
+  const std::vector<MemberId> workers = {job.connect(), job.connect(), job.connect()};
+  for (const MemberId worker : workers) {
+    job.say(worker, Ready{});
+  }
+  ASSERT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2}));
+  job.start(k1, 10);
+  job.start(k2, 10);
+  lose(job, {k1, k2});
+  ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+  EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+  const MemberId again = job.join(8);
+  EXPECT_EQ(job.view_members(), std::vector<MemberId>{again});
+  EXPECT_EQ(job.view().committed, Step{8});
+}
+
+/// It was offered a checkpoint, but the other one had a newer state and has written more since.
+TEST(CoordinatorLostState, AnObserverOfTheFirstViewThatGotNoStateJoinsAgain) {
+  CoordinatorOptions options;
+  options.initial_workers = 2;
+  options.observe_from_bytes = 1000;
+  CoordinatorHarness job(options);
+  const std::vector<MemberId> workers = {job.connect(), job.connect()};
+  job.say(workers[0], Ready{Step{9}, 5000});
+  job.say(workers[1], Ready{Step{7}, 5000});
+  ASSERT_TRUE(job.view().has_observers());
+  job.start(workers[0], 20);
+  lose(job, {workers[0]});
+  job.stopped(workers[1], 7);
+  ASSERT_EQ(job.sent<Dismiss>(workers[1]).size(), 1u);
+  EXPECT_TRUE(job.sent<Dismiss>(workers[1])[0].may_rejoin);
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+}
+
 /// They join again one after the other, and the first must not wait for the rest.
 TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) {
   CoordinatorHarness job = running_job(1, 10);
