@@ -64,7 +64,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents
   term_.restore(contents);
   end_.restore(contents);
   if (contents.view) {
-    membership_.adopt(*contents.view);
+    membership_.restore(*contents.view);
     view_on_record_ = contents.view->id;
   }
 }

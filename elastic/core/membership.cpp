@@ -354,6 +354,8 @@ void Membership::resumed(MemberId id, const Resume& resume) {
   Peer& member = peer(id);
   ENSURE(member.phase == Peer::Phase::kReturning, "only who returns has to say what it does");
   member.resume = resume;
+  const bool has_entered = view_ && has_part(resume) && resume.view->id >= view_->id;
+  is_progress_unknown_ = is_progress_unknown_ && !has_entered;
 }
 
 std::optional<Step> Membership::amend_report(MemberId id, const Message& message) {
@@ -364,10 +366,6 @@ std::optional<Step> Membership::amend_report(MemberId id, const Message& message
     heard_of(*committed);
   }
   return committed;
-}
-
-void Membership::heard_of(Step committed) {
-  committed_ = std::max(committed_, committed);
 }
 
 std::vector<MemberId> Membership::missing() const {
@@ -449,6 +447,7 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
   ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,
          "whoever has state or sums is in the next view, and nobody else is active");
   fenced_.clear();
+  is_progress_unknown_ = false;
   std::optional<View> before = std::exchange(view_, std::nullopt);
   adopt(view);
   return before;

@@ -5,6 +5,7 @@
 // report and whether they leave; the coordinator decides what follows. Pure: it reads no clock and
 // sends nothing. One thread.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -148,6 +149,8 @@ class Membership {
   /// The highest step that any member has reported as committed; lower again after all members that
   /// held it were lost.
   [[nodiscard]] Step committed() const { return committed_; }
+  /// The last view is known from a log only: none of its members has said how far it came.
+  [[nodiscard]] bool is_progress_unknown() const { return is_progress_unknown_; }
   /// The highest committed step whose holders were all lost; 0 = there was none.
   [[nodiscard]] Step undone() const { return undone_; }
   /// Some member of the view has no work yet.
@@ -198,7 +201,7 @@ class Membership {
   /// A message that follows its report; returns the step that it reports as committed, if any.
   std::optional<Step> amend_report(MemberId id, const Message& message);
   /// A returning member holds the state after this step.
-  void heard_of(Step committed);
+  void heard_of(Step committed) { committed_ = std::max(committed_, committed); }
   /// Members of the last view that have not reported yet.
   [[nodiscard]] std::vector<MemberId> missing() const;
   /// Gives a member the phase that its report describes. False if the job has continued without it:
@@ -210,6 +213,11 @@ class Membership {
   /// The last view, as the log or a member reports it. The step after which it resumes was
   /// committed.
   void adopt(const View& view);
+  /// The last view, from the log, before any member has returned.
+  void restore(const View& view) {
+    adopt(view);
+    is_progress_unknown_ = true;
+  }
   /// Every holder of the newest step is lost; the job continues after an earlier one.
   void go_back_to(Step committed);
   /// `view` is the next view; its members are active in it. Adds a note for each member that has
@@ -242,6 +250,7 @@ class Membership {
   bool view_has_observers_ = false;                  // of view_
   std::set<MemberId> fenced_;
   Step committed_{};
+  bool is_progress_unknown_ = false;  // of view_
   Step undone_{};
   std::size_t started_ = 0;    // of view_, with Peer::has_started()
   bool has_starters_ = false;  // of view_: members that work for the first time, before a commit

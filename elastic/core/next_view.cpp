@@ -326,10 +326,11 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
 
 bool has_lost_state(const Membership& membership) {
   const Candidates all = membership.candidates();
+  const bool may_be_anywhere = membership.is_progress_unknown();  // from the view's step on
   return membership.view() && !all.empty() && std::ranges::all_of(all, [&](const auto& candidate) {
            const Peer& peer = *candidate.second;
            return peer.came_beside_state && peer.committed == peer.loaded &&
-                  peer.committed < membership.committed();
+                  (may_be_anywhere || peer.committed < membership.committed());
          });
 }
 

@@ -138,6 +138,21 @@ TEST(CoordinatorLostState, ASpareThatComesBackAloneToARestartedCoordinatorJoinsA
   EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
 }
 
+/// The log has only the step that the view began after, which the spare may have loaded, too.
+TEST(CoordinatorLostState, ASpareThatHasWhatTheLastViewBeganWithJoinsAgainIfItComesBackAlone) {
+  for (const std::uint64_t loaded : {0, 7}) {
+    CoordinatorHarness job = resumed(old_view(1, 2, loaded));
+    return_ready(job, k3, loaded);
+    job.pass(milliseconds(2100), {k3});
+    ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+    EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+    EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+    const MemberId again = job.join(loaded);  // there was no newer checkpoint
+    EXPECT_EQ(job.view_members(), std::vector<MemberId>{again});
+    EXPECT_EQ(job.view().committed, Step{loaded});
+  }
+}
+
 TEST(CoordinatorLostState, ASpareThatComesBackBesideAMemberOfTheViewStays) {
   const View view = old_view(5, 2, 10);
   CoordinatorHarness job = resumed(view);

@@ -92,6 +92,13 @@ TEST(JobEnd, FirstWeightsAreNoStateOfAJobThatHasTrained) {
   EXPECT_EQ(holder_of_newest_state(membership), k2);
 }
 
+TEST(JobEnd, NorAreTheyWhenNobodyOfTheViewOnTheLogSaysHowFarItCame) {
+  Membership membership(CoordinatorOptions{});
+  membership.restore(view_with(1, 0, {k1}));
+  add_ready(membership, k2);
+  EXPECT_EQ(holder_of_newest_state(membership), std::nullopt);
+}
+
 CoordinatorOptions needs(std::uint32_t least, std::uint32_t initial) {
   CoordinatorOptions options;
   options.min_workers = least;
