@@ -20,14 +20,16 @@ void place_beside(Peer& peer, Instant now) {
 
 /// `told` is of a view that the member has a part in.
 void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
-  for (const ViewMember& member : told.view->members) {
-    if (member.id == id) {
-      peer.observes = member.observes;
-    }
+  if (const ViewMember* self = member_of(*told.view, id)) {
+    peer.observes = self->observes;
   }
   peer.caught_up = told.has_caught_up ? std::optional(now) : std::nullopt;
   peer.donors.clear();  // unknown; an observer that has not got the state begins again
   peer.formed = peer.synced = true;
+  // An observer at work tells of the view's steps, not of its own.
+  const bool only_observes = told.phase == ResumePhase::kRunning && peer.lacks_state();
+  peer.came_beside_state = peer.came_beside_state || only_observes ||
+                           next(told.committed) < told.view->committed;
   if (told.phase == ResumePhase::kRunning) {
     peer.stopped.held = told.held_before;
   } else {
@@ -100,9 +102,10 @@ void Membership::enter_phase(Peer& peer, Peer::Phase phase) {
   peer.phase = phase;
 }
 
-void Membership::must_leave(Peer& peer) {
+void Membership::must_leave(Peer& peer, const std::string& reason) {
   leavers_ += peer.leaving || peer.phase == Peer::Phase::kDismissed ? 0 : 1;
   peer.leaving = true;
+  peer.leave_reason = reason;
 }
 
 bool Membership::is_anyone_active() {
@@ -224,9 +227,7 @@ void Membership::connect(MemberId id, const Hello& hello, Instant now) {
 }
 
 void Membership::wants_to_leave(MemberId id, const std::string& reason) {
-  Peer& leaver = peer(id);
-  must_leave(leaver);
-  leaver.leave_reason = reason;
+  must_leave(peer(id), reason);
 }
 
 void Membership::dismiss(MemberId id) {
@@ -388,8 +389,7 @@ bool Membership::place(MemberId id, Instant now) {
   peer.state_bytes = told.state_bytes;
   peer.speed.add(now, told.microbatch_ms, 1, speed_sample_);
   if (told.is_leaving) {
-    must_leave(peer);
-    peer.leave_reason = told.leave_reason;
+    must_leave(peer, told.leave_reason);
   }
   peer.join.reset();
   if (!has_part(told)) {

@@ -60,7 +60,8 @@ struct Peer {
   std::optional<Join> join;          ///< until its first work is committed
   /// It was not offered the newest checkpoint, or a newer one may have been written since: other
   /// members held a state of the job when it connected, or have trained in a view that it was not
-  /// in or for whose state it had to wait, or it was a member before its connection broke.
+  /// in or for whose state it had to wait, or it had an id before its connection broke and has
+  /// received no state since.
   bool came_beside_state = false;
 
   /// It observes, and has not reported yet that it holds a state of the job.
@@ -232,7 +233,7 @@ class Membership {
   void start_counting(const Peer& peer, bool had_started);
   /// Every change of a phase, so that counts_ is right.
   void enter_phase(Peer& peer, Peer::Phase phase);
-  void must_leave(Peer& peer);
+  void must_leave(Peer& peer, const std::string& reason);
   void note_copy(Peer& peer, const View& view) const;
   void note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
                       Outbox& outbox);

@@ -329,7 +329,9 @@ bool has_lost_state(const Membership& membership) {
   const bool may_be_anywhere = membership.is_progress_unknown();  // from the view's step on
   return membership.view() && !all.empty() && std::ranges::all_of(all, [&](const auto& candidate) {
            const Peer& peer = *candidate.second;
-           return peer.came_beside_state && peer.committed == peer.loaded &&
+           const bool has_trained = peer.committed != peer.loaded &&
+                                    next(peer.committed) >= membership.view()->committed;
+           return peer.came_beside_state && !has_trained &&
                   (may_be_anywhere || peer.committed < membership.committed());
          });
 }

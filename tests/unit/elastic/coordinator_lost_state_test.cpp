@@ -163,6 +163,24 @@ TEST(CoordinatorLostState, ASpareThatComesBackBesideAMemberOfTheViewStays) {
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k3}));
 }
 
+TEST(CoordinatorLostState, AnObserverThatComesBackWithoutTheStateJoinsAgainIfItIsAlone) {
+  View view = old_view(5, 2, 10);
+  view.members.push_back({k3, "", {}, 0, 0, view.id});
+  for (const bool is_running : {false, true}) {
+    CoordinatorHarness job = resumed(view);
+    ASSERT_TRUE(come_back(job, k3, value(view.id)));
+    // While it runs it tells how far the others are.
+    job.say(k3, is_running ? running_in(job, view, 12) : stopped_in(job, view, 0));
+    job.pass(milliseconds(2100), {k3});
+    if (is_running) {
+      job.stopped(k3, 0);
+    }
+    ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+    EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+    EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+  }
+}
+
 TEST(CoordinatorLostState, ARestartedCoordinatorSaysThatTheStepsOnItsLogAreLost) {
   CoordinatorHarness job = resumed(old_view(5, 2, 10));
   EXPECT_EQ(job.coordinator.committed(), Step{10});
