@@ -281,6 +281,7 @@ void Coordinator::on_tick() {
   change_.excuse(detector_.own_pause(), now_);
   quota_.excuse(detector_.own_pause(), now_);
   returns_.excuse(detector_.own_pause(), now_);
+  quorum_.excuse(detector_.own_pause(), now_);
   for (const MemberId silent : suspects) {
     if (!somebody_else_works(membership_.peers(), silent) &&
         detector_.silence(silent, now_) < options_.stop_timeout) {

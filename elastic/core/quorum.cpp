@@ -160,6 +160,14 @@ bool Quorum::wait(std::optional<Instant> since, Instant now) {
   return true;
 }
 
+void Quorum::excuse(Duration pause, Instant now) {
+  for (std::optional<Instant>* since : {&waiting_since_, &idle_since_}) {
+    if (*since) {
+      *since = std::min(**since + pause, now);
+    }
+  }
+}
+
 /// Never the same twice: two groups of members that changed places in step would never meet.
 bool Quorum::is_out_of_patience(Instant now) const {
   if (!waiting_since_) {

@@ -35,6 +35,22 @@ TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
   EXPECT_FALSE(job.outcome());
 }
 
+/// For example while a slow disk wrote its log: the third member has come meanwhile.
+TEST(CoordinatorQuorum, NobodyIsSentAwayBecauseTheCoordinatorItselfStoodStill) {
+  CoordinatorHarness job = primary(5);
+  const View view = job.view();
+  lose(job, {k3, k4, k5});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  job.pass(milliseconds(100), {k1, k2});
+  job.now = job.now + seconds(700);
+  job.give(coordinator_event::Tick{});
+  EXPECT_TRUE(job.sent<NoQuorum>(k1).empty());
+  EXPECT_FALSE(job.outcome());
+  return_stopped(job, k3, view, 1);
+  EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
+}
+
 /// Two groups that both went to the next coordinator of the list, in turns, went round it for 80 s
 /// (failover, seed 1158608).
 TEST(CoordinatorQuorum, AMinorityIsSentToThatOrAnotherCoordinatorButAllOfItToTheSame) {

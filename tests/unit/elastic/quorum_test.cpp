@@ -106,6 +106,20 @@ TEST(Quorum, SendsMembersElsewhereAfterItsPatienceAndNotTwiceAtOnce) {
   EXPECT_FALSE(quorum.has_idled(seconds(1), kSoon + seconds(9)));
 }
 
+/// Those that have come meanwhile are heard only after that.
+TEST(Quorum, ItsPatienceLastsLongerIfItStoodStillItself) {
+  const CoordinatorOptions options = with_quorum();
+  Quorum quorum(options);
+  ASSERT_TRUE(quorum.wait(kSoon, kSoon));
+  const Duration pause = seconds(700);
+  quorum.excuse(pause, kSoon + pause);
+  EXPECT_FALSE(quorum.is_out_of_patience(kSoon + pause));
+  EXPECT_FALSE(quorum.has_idled(options.min_workers_timeout, kSoon + pause));
+  EXPECT_TRUE(quorum.is_out_of_patience(kSoon + pause + 2 * options.quorum_timeout));
+  quorum.excuse(pause, kSoon + seconds(1));
+  EXPECT_FALSE(quorum.has_idled(seconds(1), kSoon + seconds(1))) << "never longer than since now";
+}
+
 TEST(Quorum, AJobThatHasNotBegunIsNotTakenOver) {
   const Quorum quorum(with_quorum());
   const Membership nobody(with_quorum());
