@@ -47,6 +47,9 @@ struct CoordinatorOptions {
   /// True: a step needs every member, so the committed steps of members differ by at most one.
   /// False with parameter servers, which count the steps.
   bool steps_need_everybody = true;
+  /// The step of the state that every worker may have from the start, that of --resume: a worker
+  /// that has no later one has nothing that the job has trained.
+  Step first_step{};
   /// The job's last step: a member that reports the end of the job before this step is evicted.
   /// Nothing with parameter servers, because members do not count the steps then.
   std::optional<Step> last_step;

@@ -121,9 +121,10 @@ JobEnd::Ending JobEnd::once_more(const Membership& membership) const {
 std::optional<MemberId> holder_of_newest_state(const Membership& membership) {
   std::optional<MemberId> holder;
   Step newest{};
-  const bool has_trained = membership.committed() > Step{} || membership.is_progress_unknown();
+  const Step first = membership.first_step();
+  const bool has_trained = membership.committed() > first || membership.is_progress_unknown();
   for (const auto& [id, peer] : membership.candidates()) {
-    const bool has_nothing = has_trained && peer->committed == Step{};
+    const bool has_nothing = has_trained && peer->committed <= first;
     if (peer->is_worker && !has_nothing && (!holder || peer->committed > newest)) {
       holder = id;
       newest = peer->committed;

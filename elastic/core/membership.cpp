@@ -28,8 +28,8 @@ void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
   peer.formed = peer.synced = true;
   // An observer at work tells of the view's steps, not of its own.
   const bool only_observes = told.phase == ResumePhase::kRunning && peer.lacks_state();
-  peer.came_beside_state = peer.came_beside_state || only_observes ||
-                           next(told.committed) < told.view->committed;
+  peer.came_beside_state =
+      peer.came_beside_state || only_observes || next(told.committed) < told.view->committed;
   if (told.phase == ResumePhase::kRunning) {
     peer.stopped.held = told.held_before;
   } else {
@@ -55,6 +55,7 @@ Membership::Membership(const CoordinatorOptions& options)
     : counts_as_worker_(options.counts_as_worker),
       view_max_(options.view_max),
       steps_need_everybody_(options.steps_need_everybody),
+      first_step_(options.first_step),
       speed_sample_(options.speed_sample) {}
 
 const Peer* Membership::find(MemberId id) const {
@@ -200,8 +201,8 @@ bool Membership::may_hold_state() const {
     return false;
   }
   return count(kActive) + count(kStopped) + count(kReturning) + leavers_ > 0 ||
-         std::ranges::any_of(peers_, [](const auto& entry) {
-           return entry.second.phase != kDismissed && entry.second.committed > Step{};
+         std::ranges::any_of(peers_, [this](const auto& entry) {
+           return entry.second.phase != kDismissed && entry.second.committed > first_step_;
          });
 }
 

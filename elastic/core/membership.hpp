@@ -150,6 +150,8 @@ class Membership {
   /// The highest step that any member has reported as committed; lower again after all members that
   /// held it were lost.
   [[nodiscard]] Step committed() const { return committed_; }
+  /// CoordinatorOptions::first_step.
+  [[nodiscard]] Step first_step() const { return first_step_; }
   /// The last view is known from a log only: none of its members has said how far it came.
   [[nodiscard]] bool is_progress_unknown() const { return is_progress_unknown_; }
   /// The highest committed step whose holders were all lost; 0 = there was none.
@@ -241,6 +243,7 @@ class Membership {
   std::function<bool(const std::string& address)> counts_as_worker_;
   std::uint32_t view_max_;
   bool steps_need_everybody_;
+  Step first_step_;
   Duration speed_sample_;
 
   std::optional<View> view_;

@@ -12,7 +12,7 @@
 
 namespace mayfly::engine {
 
-elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
+elastic::CoordinatorOptions core_options(const Job& job, Step first_step, bool is_standby) {
   const JobConfig& config = job.config;
   elastic::CoordinatorOptions core;
   core.microbatches = job.microbatches;
@@ -31,6 +31,7 @@ elastic::CoordinatorOptions core_options(const Job& job, bool is_standby) {
   core.observe_from_bytes = static_cast<std::uint64_t>(config.observe_from_mib * (1 << 20));
   core.seed = config.seed ^ static_cast<std::uint64_t>(wall_clock_seconds() * 1e6);
   core.fingerprint = job.fingerprint;
+  core.first_step = first_step;
   core.last_step = Step{job.total_steps};
   core.starved_max = Duration(static_cast<std::int64_t>(config.starved_max_ms * 1e6));
   core.stalls.evict_after(milliseconds(config.hang_max_ms),

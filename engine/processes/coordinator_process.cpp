@@ -230,7 +230,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   const std::future<void> answer = called->get_future();
   server_->begin([this, &facts, &is_complete, called = std::move(called)] {
     is_complete = complete_job(*job_, facts).ok();
-    return core_options(*job_, is_standby_);
+    return core_options(*job_, Step{starting_point_.step}, is_standby_);
   });
   answer.wait();  // until the server is done with it, which goes with it if the job has ended
   if (!is_complete) {
@@ -279,7 +279,7 @@ Result<void> CoordinatorProcess::start_server() {
   is_standby_ = config.standby && !log.view && !log.ended;
   options.begins_later = lacks_facts_;
   if (!lacks_facts_) {
-    options.core = core_options(*job_, is_standby_);
+    options.core = core_options(*job_, Step{starting_point_.step}, is_standby_);
   }
   options.flight_path = config.run_dir + "/logs/flight-coordinator.log";
   if (goes_on_) {

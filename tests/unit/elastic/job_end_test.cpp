@@ -92,6 +92,18 @@ TEST(JobEnd, FirstWeightsAreNoStateOfAJobThatHasTrained) {
   EXPECT_EQ(holder_of_newest_state(membership), k2);
 }
 
+TEST(JobEnd, NorIsTheStateThatTheJobIsResumedFrom) {
+  CoordinatorOptions options;
+  options.first_step = Step{8};
+  Membership membership(options);
+  add_ready(membership, k1, 8);
+  EXPECT_EQ(holder_of_newest_state(membership), k1) << "nothing is lost yet";
+  membership.heard_of(Step{10});
+  EXPECT_EQ(holder_of_newest_state(membership), std::nullopt);
+  add_ready(membership, k2, 9);
+  EXPECT_EQ(holder_of_newest_state(membership), k2);
+}
+
 TEST(JobEnd, NorAreTheyWhenNobodyOfTheViewOnTheLogSaysHowFarItCame) {
   Membership membership(CoordinatorOptions{});
   membership.restore(view_with(1, 0, {k1}));
