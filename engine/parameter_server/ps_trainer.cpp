@@ -181,7 +181,7 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
 
 /// Every worker says how far it has seen the shards, and which checkpoint it wrote last; the first
 /// one reports the most. An update that no worker was told of was never acknowledged: its slice is
-/// not counted as done either.
+/// not counted as done either. A lost worker may have written a newer checkpoint; then it is less.
 void PsTrainer::report_lost_servers(const elastic::View& view) {
   failed_ = true;
   std::vector<MemberId> workers;
@@ -214,8 +214,8 @@ void PsTrainer::report_lost_servers(const elastic::View& view) {
     }
   }
   fail(
-      fmt::format("{} of {} parameter servers is lost, and with it {} updates since step {}; "
-                  "start again with --resume",
+      fmt::format("{} of {} parameter servers is lost, and with it {} updates at most, those since "
+                  "step {}; start again with --resume",
                   servers_.placement().lost().size(), server_count(parts_.job.config),
                   seen - std::min(seen, saved_.first), saved_.second));
 }
