@@ -51,6 +51,12 @@ class Coordinator {
   /// True if this coordinator decides for the job. With a quorum it does not while it waits for the
   /// members of the last view, which may obey another coordinator.
   [[nodiscard]] bool is_in_charge() const;
+  /// True if members that are not here may come back to their places, or if their deaths may count:
+  /// until the next view has a quorum. Then their sentinels are listened to, too.
+  [[nodiscard]] bool awaits_members() const {
+    const bool may_lack_quorum = phase_ == JobPhase::kStopping || phase_ == JobPhase::kWaiting;
+    return phase_ == JobPhase::kResuming || (options_.quorum && may_lack_quorum);
+  }
   /// True if members train and no change is under way: then Ticks may come less often, as they only
   /// detect silence.
   [[nodiscard]] bool is_undisturbed() const;

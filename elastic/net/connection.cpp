@@ -64,10 +64,10 @@ void Connection::read_more() {
 }
 
 void Connection::handle_input(std::size_t count) {
-  if (!finishing_) {
+  if (!is_deaf_) {
     reader_.filled(count);
   }
-  while (!closed_ && !finishing_) {
+  while (!closed_ && !is_deaf_) {
     Result<std::optional<Message>> next = reader_.next();
     if (!next.ok()) {
       close("malformed message: " + next.error().detail);
@@ -128,11 +128,12 @@ void Connection::write_more() {
       });
 }
 
-void Connection::finish() {
+void Connection::finish(Rest rest) {
   if (closed_ || finishing_) {
     return;
   }
   finishing_ = true;
+  is_deaf_ = rest == Rest::kIgnored;
   finish_timer_.expires_after(kFinishTimeout);
   finish_timer_.async_wait([self = shared_from_this()](const error_code& error) {
     if (!error) {

@@ -55,10 +55,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// The peer's machine has acknowledged every byte sent. That says nothing about its processes.
   [[nodiscard]] bool everything_acknowledged();
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
+  /// What becomes of messages that come after finish().
+  enum class Rest { kIgnored, kHeard };
   /// Sends what is queued, then an end of file, and waits up to kFlushTimeout for the peer to close
-  /// too, ignoring what it still sends: closing at once would reset the connection and could
-  /// destroy our last messages.
-  void finish();
+  /// too: closing at once would reset the connection and could destroy our last messages.
+  void finish(Rest rest = Rest::kIgnored);
   /// Ends this object without a call to the owner, and returns the socket. Nothing may be queued or
   /// on its way to or from the peer.
   [[nodiscard]] UniqueFd release();
@@ -86,6 +87,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::uint64_t written_bytes_ = 0;
   const std::shared_ptr<const TlsLink> tls_;  // null: not encrypted
   bool finishing_ = false;
+  bool is_deaf_ = false;  // what still comes is ignored
   bool closed_ = false;
 };
 

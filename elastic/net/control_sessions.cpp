@@ -360,10 +360,10 @@ std::vector<MemberId> ControlSessions::answered_probes() {
 void ControlSessions::disconnect(MemberId member) {
   worker_of_.erase(member);
   for (auto& [id, session] : sessions_) {
-    const bool held =
-        session.stage == SessionStage::kWorker || session.stage == SessionStage::kSentinel;
-    if (held && session.member == member) {
+    if (session.stage == SessionStage::kWorker && session.member == member) {
       leave(session);
+    } else if (session.stage == SessionStage::kSentinel && session.member == member) {
+      session.connection->finish(Connection::Rest::kHeard);
     }
   }
 }

@@ -84,7 +84,8 @@ class ControlSessions final : public ConnectionOwner {
   [[nodiscard]] bool has(std::uint64_t id) const { return sessions_.contains(id); }
   [[nodiscard]] std::size_t size() const { return sessions_.size(); }
   [[nodiscard]] bool has_worker(MemberId member) const { return worker_of_.count(member) != 0; }
-  /// Closes the member's connections after what was sent to them.
+  /// Closes the member's connections after what was sent to them. Of its sentinel the owner hears
+  /// what is on its way: word of the worker's death may be.
   void disconnect(MemberId member);
 
   /// No more connections; sends what is queued, closes all, and calls `on_empty` once none is left

@@ -101,9 +101,10 @@ class Server final : public CoordinatorServer, private SessionOwner {
   }
   void apply(Instant, coordinator_effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
   void refresh_status(Instant now);
-  /// Members of the last view may not be back yet; their sentinels may come first.
-  [[nodiscard]] bool awaits_members() const {
-    return core_ && (core_->phase() == JobPhase::kResuming || core_->phase() == JobPhase::kStandby);
+  /// Whether the sentinel of this member may have something to say: that of one that is not here
+  /// may come first, or last.
+  [[nodiscard]] bool hears_sentinel_of(MemberId member) const {
+    return sessions_.has_worker(member) || (core_ && core_->awaits_members());
   }
   void count_report(std::uint64_t session);
   void confirm_reports();
@@ -230,7 +231,7 @@ void Server::on_hello(const Session& session, Hello hello) {
   switch (hello.role) {
     case Role::kWorker: handle(coordinator_event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
-      if (!sessions_.has_worker(hello.member) && !awaits_members()) {
+      if (!hears_sentinel_of(hello.member)) {
         return sessions_.refuse(id, Refused{fmt::format("no member {}", value(hello.member))});
       }
       sessions_.admit(id, SessionStage::kSentinel, hello.member);
@@ -308,6 +309,9 @@ void Server::beat(Instant now) {
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
+    if (!hears_sentinel_of(session.member)) {  // it is refused if it comes again, and knows then
+      return sessions_.close(session.id, "no such member");
+    }
     handle(coordinator_event::SentinelBeat{session.member, beat->position, beat->worker_stopped});
   } else if (const auto* died = std::get_if<WorkerDied>(&message)) {
     handle(coordinator_event::SentinelReport{session.member, died->detail, died->is_dead,

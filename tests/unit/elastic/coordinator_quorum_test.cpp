@@ -35,6 +35,23 @@ TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
   EXPECT_FALSE(job.outcome());
 }
 
+/// The connection of a process that is killed may break before its sentinel has spoken.
+TEST(CoordinatorQuorum, ADeathThatIsToldAfterTheConnectionBrokeCounts) {
+  CoordinatorHarness job = primary(3);
+  EXPECT_FALSE(job.coordinator.awaits_members());
+  lose(job, {k2, k3});
+  EXPECT_TRUE(job.coordinator.awaits_members());
+  job.stopped(k1, 1);
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+  EXPECT_TRUE(job.coordinator.awaits_members());
+  job.give(coordinator_event::SentinelReport{k3, "died", true, Incarnation{1}, kJob});
+  EXPECT_EQ(job.view_members(), std::vector<MemberId>{k1});
+  EXPECT_FALSE(job.coordinator.awaits_members());
+  CoordinatorHarness without = running_job(2);
+  lose(without, {k2});
+  EXPECT_FALSE(without.coordinator.awaits_members());
+}
+
 /// For example while a slow disk wrote its log: the third member has come meanwhile.
 TEST(CoordinatorQuorum, NobodyIsSentAwayBecauseTheCoordinatorItselfStoodStill) {
   CoordinatorHarness job = primary(5);
