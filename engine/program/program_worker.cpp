@@ -269,7 +269,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     return;
   }
   bool is_first = true;
-  Step first_step;
+  Step first_step{};
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
@@ -310,9 +310,10 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     log_sender.reset();
     client.value().reset();  // sends the last messages
     // Another state cannot be made here but by starting the program again: its first values are
-    // gone.
+    // gone, unless it has committed nothing, as a spare that is to be offered a checkpoint.
+    const bool may_keep_state = job_->exact() || state_->committed() <= first_step;
     const bool keeps_state =
-        job_->exact() && part.leave.reason != elastic::DismissReason::kCorrupted;
+        may_keep_state && part.leave.reason != elastic::DismissReason::kCorrupted;
     if (!keeps_state || !may_rejoin(part.leave, limit, *signals_)) {
       return finish({part.leave.reason, part.leave.detail});
     }
