@@ -398,6 +398,10 @@ void Server::handle(const CoordinatorEvent& each) {
   for (CoordinatorEffect& one : effects) {
     std::visit([&](auto& which) { apply(now, which); }, one);
     if (must_not_lead_) {  // as if killed here; members wait, or find another
+      {
+        const std::lock_guard lock(status_mutex_);
+        status_.members.clear();  // who ends this process waits for none of them
+      }
       observer_.on_ended(Outcome::kFailed, "the view log cannot be written");
       break;
     }
