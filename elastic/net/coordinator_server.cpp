@@ -116,8 +116,8 @@ class Server final : public CoordinatorServer, private SessionOwner {
   bool must_not_lead_ = false;  // what it decided could be forgotten, and decided again otherwise
   std::string endpoint_;
   const std::unique_ptr<DurableViewLog> view_log_;
-  const bool has_standbys_;
-  std::optional<Coordinator> core_;  // of one that begins later: from then on
+  bool has_standbys_;                // of one that begins later: from then on
+  std::optional<Coordinator> core_;  // the same
   bool is_over_ = false;             // the job was stopped before it began
   FlightRecorder flight_;
   CoordinatorObserver& observer_;
@@ -415,7 +415,9 @@ void Server::handle(const CoordinatorEvent& each) {
 void Server::begin(std::function<CoordinatorOptions()> core) {
   asio::post(io_, [this, core = std::move(core)] {
     if (!core_ && !is_over_ && !sessions_.shutting_down()) {
-      core_.emplace(make_core(core(), view_log_.get()));
+      CoordinatorOptions options = core();
+      has_standbys_ = options.quorum;
+      core_.emplace(make_core(std::move(options), view_log_.get()));
       handle(coordinator_event::Tick{});
     }
   });

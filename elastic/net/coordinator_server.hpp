@@ -27,7 +27,7 @@ struct CoordinatorServerOptions {
   std::string flight_path;         ///< file of the flight recorder; empty = none
   CoordinatorOptions core;
   /// True: `core` is not known yet, and is given by CoordinatorServer::begin(). Until then workers
-  /// are told to try again later, and the job is "waiting"; not with standbys.
+  /// are told to try again later, and the job is "waiting"; not of a standby.
   bool begins_later = false;
   /// The view log, already begun or continued; the server keeps it locked. Null: no log is kept.
   std::unique_ptr<DurableViewLog> view_log;

@@ -264,12 +264,18 @@ class NotBegun : public testing::Test {
     hello.role = role;
     return ask_for_admission(server_->endpoint(), token_, hello, monotonic_now() + kHangBound);
   }
-  void begin() {
-    server_->begin([] {
-      CoordinatorOptions core;
-      core.initial_workers = 1;
-      return core;
-    });
+  void begin(const CoordinatorOptions& core = {}) {
+    server_->begin([core] { return core; });
+  }
+  /// The answer to a worker that asks until it is taken in.
+  [[nodiscard]] Result<Answer> join() const {
+    const Instant deadline = monotonic_now() + kHangBound;
+    Result<Answer> taken = ask(Role::kWorker);
+    while (taken.ok() && !std::holds_alternative<Welcome>(taken.value().verdict) &&
+           monotonic_now() < deadline) {
+      taken = ask(Role::kWorker);
+    }
+    return taken;
   }
 
   const Bytes token_ = make_token();
@@ -286,14 +292,22 @@ TEST_F(NotBegun, SendsWorkersAwayForAWhile) {
   server_->pause(true);
   begin();
   begin();  // once
-  const Instant deadline = monotonic_now() + kHangBound;
-  Result<Answer> taken = ask(Role::kWorker);
-  while (taken.ok() && !std::holds_alternative<Welcome>(taken.value().verdict) &&
-         monotonic_now() < deadline) {
-    taken = ask(Role::kWorker);
-  }
+  const Result<Answer> taken = join();
   ASSERT_TRUE(taken.ok()) << taken.error().detail;
   EXPECT_TRUE(std::holds_alternative<Welcome>(taken.value().verdict));
+}
+
+// Members that hear nothing look for another coordinator.
+TEST_F(NotBegun, SendsHeartbeatsOnceItHasBegunAJobWithStandbys) {
+  CoordinatorOptions core;
+  core.quorum = true;
+  core.silence_max = seconds(600);  // nobody is probed
+  begin(core);
+  const Result<Answer> taken = join();
+  ASSERT_TRUE(taken.ok()) << taken.error().detail;
+  const auto heard = receive_message(taken.value().fd.get(), monotonic_now() + kHangBound);
+  ASSERT_TRUE(heard.ok()) << heard.error().detail;
+  EXPECT_TRUE(std::holds_alternative<Heartbeat>(heard.value()));
 }
 
 TEST_F(NotBegun, EndsWhenItIsStoppedAndStaysSo) {
