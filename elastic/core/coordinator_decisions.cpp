@@ -203,6 +203,7 @@ void Coordinator::go_on() {
   } else if (const auto no_majority = quorum_.lack(membership_)) {
     wait_for_quorum(*no_majority);
   } else if (options_.steps_need_everybody && has_lost_state(membership_)) {
+    quorum_.found();  // who is not in charge offers nothing
     offer_checkpoint();
   } else {
     publish();

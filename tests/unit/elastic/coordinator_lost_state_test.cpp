@@ -87,6 +87,27 @@ TEST(CoordinatorLostState, AnObserverOfTheFirstViewThatGotNoStateJoinsAgain) {
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
 }
 
+/// Only who is in charge offers one.
+TEST(CoordinatorLostState, ACoordinatorThatHadNoQuorumForAWhileIsInChargeWhenSparesJoinAgain) {
+  CoordinatorOptions options = quorum_options();
+  options.initial_workers = options.view_max = 2;
+  CoordinatorHarness job(options);
+  for (int i = 0; i < 3; ++i) {
+    (void)job.join();
+  }
+  job.start(k1, 10);
+  job.start(k2, 10);
+  lose(job, {k1, k2});
+  EXPECT_TRUE(job.noted("no_quorum"));
+  EXPECT_FALSE(job.coordinator.is_in_charge());
+  job.give(coordinator_event::SentinelReport{k1, "died", true, Incarnation{1}, kJob});
+  ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+  EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+  EXPECT_TRUE(job.coordinator.is_in_charge());
+  job.pass(seconds(7), {k3});
+  EXPECT_TRUE(job.sent<NoQuorum>(k3).empty());
+}
+
 /// They join again one after the other, and the first must not wait for the rest.
 TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) {
   CoordinatorHarness job = running_job(1, 10);
