@@ -59,6 +59,14 @@ Hello first_hello(const MemberClientOptions& options) {
   return hello;
 }
 
+/// After this a member that has not started has nothing to start for.
+bool ends_its_part(const MemberEvent& event) {
+  const auto* received = std::get_if<member_event::Received>(&event);
+  const auto* refused = received != nullptr ? std::get_if<Refused>(&received->message) : nullptr;
+  return received != nullptr && (std::holds_alternative<Dismiss>(received->message) ||
+                                 (refused != nullptr && refused->refusal != Refusal::kElsewhere));
+}
+
 /// One file per member, so that those of one run directory do not write into each other's.
 std::string flight_path(const std::string& folder, MemberId self) {
   return folder.empty() ? "" : folder + "/flight-member-" + std::to_string(value(self)) + ".log";
@@ -73,6 +81,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   [[nodiscard]] bool joins_late() const override { return welcome_.underway; }
   void start(MemberHandler& handler) override;
 
+  [[nodiscard]] bool is_dismissed() const override { return is_dismissed_; }
   void post(MemberEvent each) override {
     asio::post(io_, [this, each = std::move(each)] { handle(each); });
   }
@@ -118,7 +127,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   asio::io_context io_{1};
   asio::steady_timer beat_timer_{io_};
   asio::steady_timer flush_timer_{io_};
-  // Control thread only, as all below but gets_, connections_ and view_:
+  // Control thread only, as all below but gets_ and the atomic ones:
   Member machine_;
   FlightRecorder flight_;
   CoordinatorSearch search_;
@@ -126,6 +135,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   std::size_t endpoint_;                    // of the present or last coordinator
   std::atomic<std::uint64_t> connections_ = 0;
   std::atomic<std::uint64_t> view_ = 0;
+  std::atomic<bool> is_dismissed_ = false;
   Instant last_heard_;
   Instant last_sent_;
   std::optional<std::uint32_t> unwelcome_skip_;  // the present coordinator is of no use
@@ -354,6 +364,7 @@ void Client::handle(const MemberEvent& each) {
     return;
   }
   if (handler_ == nullptr) {
+    is_dismissed_ = is_dismissed_ || ends_its_part(each);
     early_events_.push_back(each);
     return;
   }

@@ -75,6 +75,8 @@ class MemberClient {
   virtual void start(MemberHandler& handler) = 0;
 
   // Any thread:
+  /// True if this member was told to leave before start() was called.
+  [[nodiscard]] virtual bool is_dismissed() const { return false; }
   /// Gives the machine an event (Loaded, TrainerStopped, GroupFormed, StateSynced, LeaveAsked).
   virtual void post(MemberEvent event) = 0;
   virtual void send_progress(const Progress& progress) = 0;

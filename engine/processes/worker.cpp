@@ -313,9 +313,9 @@ Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, con
   if (!has_state && !may_lack_state) {
     return {};
   }
-  Result<std::optional<nn::CheckpointFiles>> better =
-      ask_for_better_state(coordinator_endpoints(config), token, question_about(start),
-                           [&signals] { return signals.asked(); });
+  Result<std::optional<nn::CheckpointFiles>> better = ask_for_better_state(
+      coordinator_endpoints(config), token, question_about(start),
+      [&signals, &client] { return signals.asked() || client.is_dismissed(); });
   if (!better.ok()) {
     return Error{better.error().code,
                  fmt::format("the coordinator at {} refuses this worker: {}; start it without "

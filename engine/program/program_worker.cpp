@@ -252,7 +252,9 @@ Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client) {
   }
   TransferQuestion question;
   TRY_ASSIGN(auto files, ask_for_better_state(coordinator_endpoints(config_), token_, question,
-                                              [this] { return signals_->asked(); }));
+                                              [this, &client] {
+                                                return signals_->asked() || client.is_dismissed();
+                                              }));
   if (!files) {
     return {};
   }

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <thread>
 
 #include "base/net/sockets.hpp"
 #include "base/random.hpp"
@@ -224,6 +226,19 @@ TEST(AccessToAJob, APortInUseIsAnErrorThatNamesIt) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Errc::kIo);
   EXPECT_NE(second.error().detail.find(job.endpoint()), std::string::npos);
+}
+
+TEST(AccessToAJob, WhoHasNotStartedYetKnowsThatItIsToLeave) {
+  TestJob job(2);
+  const auto client = job.connect(job.token());
+  ASSERT_TRUE(client.ok()) << client.error().detail;
+  EXPECT_FALSE(client.value()->is_dismissed());
+  job.server().stop("no patience");
+  const Instant deadline = monotonic_now() + kHangBound;
+  while (!client.value()->is_dismissed() && monotonic_now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(client.value()->is_dismissed());
 }
 
 TEST(AccessToAJob, WithoutACoordinatorConnectingEndsAtTheDeadline) {
