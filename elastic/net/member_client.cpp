@@ -34,6 +34,8 @@ using boost::system::error_code;
 constexpr Duration kHeartbeatInterval = milliseconds(100);
 // Only if there is another coordinator to go to. Its heartbeats come every 250 ms.
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
+// A coordinator that is not in charge sends its members away long before.
+constexpr Duration kInChargeAfter = seconds(30);
 
 /// With its age, because the clocks of two hosts cannot be compared.
 Report report_of(const Bytes& payload, Instant happened) {
@@ -136,6 +138,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   std::atomic<std::uint64_t> connections_ = 0;
   std::atomic<std::uint64_t> view_ = 0;
   std::atomic<bool> is_dismissed_ = false;
+  Instant connected_at_;
   Instant last_heard_;
   Instant last_sent_;
   std::optional<std::uint32_t> unwelcome_skip_;  // the present coordinator is of no use
@@ -218,7 +221,7 @@ void Client::shut_down() {
 
 void Client::connect(std::size_t endpoint, UniqueFd fd) {
   endpoint_ = endpoint;
-  last_heard_ = monotonic_now();
+  connected_at_ = last_heard_ = monotonic_now();
   connection_ =
       std::make_shared<Connection>(io_, std::move(fd), ++connections_, kMessageBytesMax, *this);
   connection_->start();
@@ -330,7 +333,8 @@ void Client::check_patience(Instant now) {
   if (connection_ != nullptr && has_choice && now - last_heard_ > kCoordinatorSilenceMax) {
     connection_->close("it is silent");
   }
-  if (!machine_.needs_coordinator()) {
+  const bool has_one = connection_ != nullptr && now - connected_at_ > kInChargeAfter;
+  if (has_one || !machine_.needs_coordinator()) {
     needy_since_.reset();
   } else if (connection_ == nullptr) {
     needy_since_ = needy_since_.value_or(now);
