@@ -35,12 +35,14 @@ PathRunner::PathRunner(const Market& market, const JobModel& job, const Candidat
       rules_(default_rules()),
       fresh_catalog_(terms_of(market, job, candidate), {}),
       set_(market, job, candidate),
+      wanted_(fresh_catalog_.wanted_of(target())),
       catalog_(fresh_catalog_),
       progress_(job, candidate.checkpoint_every_s, set_.full_speed()) {
   ENSURE(candidate.workers > 0 && job.work > 0, "there is work and someone to do it");
   bool has_spot = false;
   bool has_on_demand = false;
   for (std::size_t offer = 0; offer < candidate_.offers.size(); ++offer) {
+    price_per_speed_.push_back(fresh_catalog_.price_per_speed(offer));
     (is_on_demand(offer) ? has_on_demand : has_spot) = true;
     const std::size_t zone = model(offer).zone;
     if (!is_on_demand(offer) && !market_.zones.at(zone).shocks.is_calm() &&
@@ -69,12 +71,14 @@ void PathRunner::begin(std::uint64_t seed, std::uint64_t path) {
   set_.clear();
   now_s_ = 0;
   servers_.clear();
+  events_.clear();
   shocks_.clear();
   for (const std::size_t zone : zones_) {
     shocks_.push_back(draws_.shocks(market_.zones[zone], zone));
   }
   const std::size_t offers = candidate_.offers.size();
   granted_ = 0;
+  counts_.assign(offers, 0);
   grants_.assign(offers, 0);
   requests_.assign(offers, 0);
   out_until_s_.assign(offers, 0);
@@ -126,15 +130,7 @@ PathOutcome PathRunner::run(std::uint64_t seed, std::uint64_t path) {
 }
 
 std::size_t PathRunner::next_server() const {
-  std::size_t next = kNone;
-  double at = kNever;
-  for (std::size_t i = 0; i < servers_.size(); ++i) {
-    if (servers_[i].next_s() < at) {
-      at = servers_[i].next_s();
-      next = i;
-    }
-  }
-  return next;
+  return events_.first().value_or(kNone);
 }
 
 std::size_t PathRunner::next_zone() const {
@@ -169,9 +165,9 @@ void PathRunner::happen(std::size_t server, std::size_t zone, double at_s) {
 }
 
 void PathRunner::server_event(std::size_t index) {
-  Server& server = servers_[index];
+  const Server& server = servers_[index];
   if (!server.works && server.fate.joins_s <= std::min(server.fate.dies_s, server.leaves_s)) {
-    joined(server);
+    joined(index);
   } else if (server.fate.dies_s <= server.leaves_s) {
     lose(index);
     ask_later();
@@ -184,8 +180,10 @@ void PathRunner::server_event(std::size_t index) {
   }
 }
 
-void PathRunner::joined(Server& server) {
+void PathRunner::joined(std::size_t index) {
+  Server& server = servers_[index];
   server.works = true;
+  events_.set(index, server.next_s());
   catalog_.worked(server.offer);
   const bool is_first = set_.size() == 0;
   set_.join(server.offer);
@@ -250,8 +248,11 @@ void PathRunner::remove(std::size_t index) {
     set_.leave(server.offer);
   }
   const std::uint64_t serial = server.fate.serial;
+  --counts_[server.offer];
   servers_[index] = servers_.back();
+  events_.set(index, servers_[index].next_s());
   servers_.pop_back();
+  events_.set(servers_.size(), kNever);
   if (exchange_ && exchange_->old_serial == serial) {
     exchange_.reset();  // its successor takes its place
   } else if (exchange_ && exchange_->new_serial == serial) {

@@ -14,6 +14,7 @@
 
 #include "cloud_hooks/core/offer_catalog.hpp"
 #include "planner/simulation/draws.hpp"
+#include "planner/simulation/earliest.hpp"
 #include "planner/simulation/market.hpp"
 #include "planner/simulation/progress.hpp"
 #include "planner/simulation/working_set.hpp"
@@ -55,6 +56,7 @@ class PathRunner {
   };
   struct Exchange {
     std::uint64_t old_serial = 0;  // on demand, until its successor works
+    std::size_t old_offer = 0;
     std::uint64_t new_serial = 0;
   };
   /// A request that will be refused, from when it is sent until the policy hears of it.
@@ -73,7 +75,7 @@ class PathRunner {
   [[nodiscard]] std::size_t next_zone() const;
   void happen(std::size_t server, std::size_t zone, double at_s);
   void server_event(std::size_t index);
-  void joined(Server& server);
+  void joined(std::size_t index);
   void strike(std::size_t zone);
   void lose(std::size_t index);
   void remove(std::size_t index);
@@ -96,7 +98,7 @@ class PathRunner {
   [[nodiscard]] std::vector<std::uint32_t> present() const;
   [[nodiscard]] std::uint32_t on_demand_present() const;
   [[nodiscard]] std::vector<std::uint32_t> lacking() const;
-  [[nodiscard]] bool may_give_way(const Server& server,
+  [[nodiscard]] bool may_give_way(std::size_t offer,
                                   const std::vector<std::uint32_t>& present_now) const;
   [[nodiscard]] bool is_better(std::size_t offer, std::size_t than) const;
   [[nodiscard]] bool is_on_demand(std::size_t offer) const;
@@ -119,8 +121,10 @@ class PathRunner {
   const PolicyRules rules_;
   const cloud_hooks::OfferCatalog fresh_catalog_;
   WorkingSet set_;
-  bool has_exchanges_ = false;      // offers that may take each other's place
-  std::vector<std::size_t> zones_;  // of the spot offers, those with shocks
+  const std::vector<std::uint32_t> wanted_;  // by offer: what the composition wants
+  std::vector<double> price_per_speed_;      // by offer
+  bool has_exchanges_ = false;               // offers that may take each other's place
+  std::vector<std::size_t> zones_;           // of the spot offers, those with shocks
 
   // Of the present path.
   PathDraws draws_{0, 0};
@@ -130,6 +134,8 @@ class PathRunner {
   double speed_factor_ = 1;
   double now_s_ = 0;
   std::vector<Server> servers_;
+  Earliest events_;                      // of the servers, by their places in servers_
+  std::vector<std::uint32_t> counts_;    // of the servers, by offer
   std::vector<ShockStream> shocks_;      // of zones_
   std::uint64_t granted_ = 0;            // servers
   std::vector<std::uint64_t> grants_;    // by offer

@@ -24,9 +24,9 @@ std::uint32_t PathRunner::missing() const {
 
 /// Servers of each offer, without one that gives way to another.
 std::vector<std::uint32_t> PathRunner::present() const {
-  std::vector<std::uint32_t> counts(candidate_.offers.size(), 0);
-  for (const Server& server : servers_) {
-    counts[server.offer] += exchange_ && exchange_->old_serial == server.fate.serial ? 0 : 1;
+  std::vector<std::uint32_t> counts = counts_;
+  if (exchange_) {
+    --counts[exchange_->old_offer];
   }
   return counts;
 }
@@ -42,7 +42,7 @@ std::uint32_t PathRunner::on_demand_present() const {
 
 /// By offer: what the composition wants beyond what is present.
 std::vector<std::uint32_t> PathRunner::lacking() const {
-  std::vector<std::uint32_t> counts = catalog_.wanted_of(target());
+  std::vector<std::uint32_t> counts = wanted_;
   const std::vector<std::uint32_t> here = present();
   for (std::size_t offer = 0; offer < counts.size(); ++offer) {
     counts[offer] -= std::min(counts[offer], here[offer]);
@@ -161,7 +161,9 @@ std::uint64_t PathRunner::grant(std::size_t offer, double lifetime_s) {
   } else if (server.fate.joins_s > server.fate.runs_s + rules_.join_timeout_s) {
     server.leaves_s = std::min(server.leaves_s, server.fate.runs_s + rules_.join_timeout_s);
   }
+  events_.set(servers_.size(), server.next_s());
   servers_.push_back(server);
+  ++counts_[offer];
   return server.fate.serial;
 }
 
@@ -179,19 +181,15 @@ void PathRunner::shun_bursts() {
   }
 }
 
-/// Whether it is on demand, or of an offer that has more servers than the composition wants.
-bool PathRunner::may_give_way(const Server& server,
+/// Whether its servers are on demand, or more than the composition wants.
+bool PathRunner::may_give_way(std::size_t offer,
                               const std::vector<std::uint32_t>& present_now) const {
-  return server.works &&
-         (catalog_.has_composition()
-              ? present_now[server.offer] > catalog_.wanted_of(target())[server.offer]
-              : is_on_demand(server.offer));
+  return catalog_.has_composition() ? present_now[offer] > wanted_[offer] : is_on_demand(offer);
 }
 
 /// Whether an offer is on spot and much cheaper for the same speed.
 bool PathRunner::is_better(std::size_t offer, std::size_t than) const {
-  return !is_on_demand(offer) &&
-         catalog_.price_per_speed(offer) <= kWorthIt * catalog_.price_per_speed(than);
+  return !is_on_demand(offer) && price_per_speed_[offer] <= kWorthIt * price_per_speed_[than];
 }
 
 /// When a server that was asked for in place of another may be exchanged for one like that.
@@ -204,23 +202,34 @@ void PathRunner::plan_exchange() {
   }
   const std::vector<std::uint32_t> lacking_now = lacking();
   const std::vector<std::uint32_t> present_now = present();
+  // What all servers of an offer have in common, since there may be thousands of them.
+  std::vector<bool> gives_way;
+  std::vector<std::optional<Instant>> calm;
+  for (std::size_t offer = 0; offer < candidate_.offers.size(); ++offer) {
+    gives_way.push_back(may_give_way(offer, present_now));
+    calm.push_back(!has_composition || lacking_now[offer] > 0
+                       ? catalog_.calm_from(offer, duration_of(rules_.back_to_spot_after_s))
+                       : std::nullopt);
+  }
+  if (std::ranges::find(gives_way, true) == gives_way.end()) {
+    return;
+  }
   const auto rank = [&](const PossibleExchange& e) {
-    return std::tuple(e.due_s, catalog_.price_per_speed(e.offer),
-                      -catalog_.price_per_speed(servers_[e.server].offer),
+    return std::tuple(e.due_s, price_per_speed_[e.offer],
+                      -price_per_speed_[servers_[e.server].offer],
                       -static_cast<std::int64_t>(servers_[e.server].order));
   };
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     const Server& server = servers_[i];
     for (std::size_t offer = 0;
-         may_give_way(server, present_now) && offer < candidate_.offers.size(); ++offer) {
-      const auto calm = catalog_.calm_from(offer, duration_of(rules_.back_to_spot_after_s));
-      if (!calm || !(has_composition ? lacking_now[offer] > 0 : is_better(offer, server.offer))) {
+         server.works && gives_way[server.offer] && offer < candidate_.offers.size(); ++offer) {
+      if (!calm[offer] || !(has_composition || is_better(offer, server.offer))) {
         continue;
       }
       // To the nanosecond, as the policy knows it: servers that are due at once are equal.
       const Instant aged = instant_of(server.asked_s) + duration_of(rules_.back_to_spot_after_s);
-      const PossibleExchange one{i, offer,
-                                 seconds_of(std::max({*calm, aged, instant_of(exchange_due_s_)}))};
+      const Instant due = std::max({*calm[offer], aged, instant_of(exchange_due_s_)});
+      const PossibleExchange one{i, offer, seconds_of(due)};
       next_exchange_ =
           next_exchange_.due_s == kNever || rank(one) < rank(next_exchange_) ? one : next_exchange_;
     }
@@ -231,6 +240,7 @@ void PathRunner::plan_exchange() {
 void PathRunner::begin_exchange() {
   const PossibleExchange exchange = next_exchange_;
   const std::uint64_t old = servers_[exchange.server].fate.serial;
+  const std::size_t old_offer = servers_[exchange.server].offer;
   const double lifetime_s = lifetime_of(exchange.offer, {});
   if (affordable(exchange.offer, 1, {}) == 0) {
     exchange_poor_until_s_ = now_s_ + kPoorRetryS;
@@ -238,7 +248,7 @@ void PathRunner::begin_exchange() {
     refuse(exchange.offer);
     end_exchange(true);
   } else {
-    exchange_ = Exchange{old, grant(exchange.offer, lifetime_s)};
+    exchange_ = Exchange{old, old_offer, grant(exchange.offer, lifetime_s)};
   }
 }
 

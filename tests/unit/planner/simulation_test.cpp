@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "planner/simulation/closed_forms.hpp"
+#include "planner/simulation/earliest.hpp"
 #include "planner/simulation/path.hpp"
 #include "planner/simulation/policy_path.hpp"
 #include "planner/simulation/summary.hpp"
@@ -320,6 +323,26 @@ TEST(Simulation, FastPathsAreThoseOfTheReplacementPolicy) {
   EXPECT_GT(lost, 500U);
   EXPECT_GT(refused, 500U);
   EXPECT_GT(stopped, 20);
+}
+
+TEST(Earliest, IsTheLowestOfThePositionsThatAScanFinds) {
+  RandomStream draw(CounterRandom(21));
+  Earliest earliest;
+  EXPECT_FALSE(earliest.first());
+  for (int round = 0; round < 20; ++round) {
+    earliest.clear();
+    EXPECT_FALSE(earliest.first());
+    std::vector<double> plain(1 + draw.below(70), kNever);
+    for (int change = 0; change < 300; ++change) {
+      const std::size_t position = draw.below(plain.size());
+      // Few different instants, so that many are equal.
+      plain[position] = draw.below(4) == 0 ? kNever : static_cast<double>(draw.below(6));
+      earliest.set(position, plain[position]);
+      const auto least = std::ranges::min_element(plain);
+      const auto place = static_cast<std::size_t>(least - plain.begin());
+      EXPECT_EQ(earliest.first(), *least == kNever ? std::nullopt : std::optional(place));
+    }
+  }
 }
 
 TEST(ClosedForms, YoungAndDalyAgreeForCheapCheckpoints) {

@@ -1,0 +1,29 @@
+#pragma once
+
+// The earliest of many instants, each at a position: a tree of minima, so that a change and the
+// answer cost O(log positions). Pure; one thread.
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "planner/distributions.hpp"
+
+namespace mayfly::planner {
+
+class Earliest {
+ public:
+  /// All positions are kNever again.
+  void clear();
+  void set(std::size_t position, double at_s);
+  /// The position with the earliest instant, the lowest one of equals; nothing if all are kNever.
+  [[nodiscard]] std::optional<std::size_t> first() const;
+
+ private:
+  void grow(std::size_t positions);
+
+  std::size_t positions_ = 0;  // a power of two, or 0
+  std::vector<double> least_;  // of nodes 2n and 2n + 1 at node n; the positions come last
+};
+
+}  // namespace mayfly::planner
