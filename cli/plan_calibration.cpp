@@ -15,6 +15,7 @@
 #include "cli/plan_source.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "planner/models/accuracy.hpp"
+#include "planner/models/lifetime.hpp"
 #include "planner/simulation/calibrated_market.hpp"
 
 namespace mayfly::cli {
@@ -229,8 +230,23 @@ void add_offers(const Study& study, PlanSource& source, std::vector<std::string>
   }
 }
 
-/// Of the offers of the folder those of the job remain, at the prices that it gives them. On demand
-/// the folder does not tell zones apart.
+/// What the folder knows of an offer: on demand it does not tell zones apart, and of a spot server
+/// it may only know the region. Null if it has nothing.
+const planner::OfferModel* find_known(const std::vector<planner::OfferModel>& known,
+                                      cloud_hooks::Offer offer) {
+  const bool is_on_demand = offer.market == cloud_hooks::Market::kOnDemand;
+  for (const std::string& zone :
+       {is_on_demand ? std::string() : offer.zone, planner::region_of(offer.zone)}) {
+    offer.zone = zone;
+    const auto found = std::ranges::find(known, offer, &planner::OfferModel::offer);
+    if (found != known.end()) {
+      return &*found;
+    }
+  }
+  return nullptr;
+}
+
+/// Of the offers of the folder those of the job remain, at the prices that it gives them.
 Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source) {
   TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> terms,
              engine::parse_offers(config.cloud_offers));
@@ -242,12 +258,8 @@ Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source)
   source.market.offers.clear();
   source.speeds.clear();
   for (const cloud_hooks::OfferTerms& one : terms) {
-    const auto found = std::ranges::find_if(known, [&one](const planner::OfferModel& model) {
-      cloud_hooks::Offer here = one.offer;
-      here.zone = is_spot(model) ? here.zone : "";
-      return model.offer == here;
-    });
-    if (found == known.end()) {
+    const planner::OfferModel* const found = find_known(known, one.offer);
+    if (found == nullptr) {
       if (std::ranges::find(source.left_out, cloud_hooks::to_string(one.offer), &LeftOut::offer) ==
           source.left_out.end()) {
         source.left_out.push_back(
@@ -260,7 +272,7 @@ Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source)
     model.offer = one.offer;
     model.price_per_hour = one.price_per_hour > 0 ? one.price_per_hour : model.price_per_hour;
     model.workers_most = one.workers_most;
-    source.speeds.push_back(speeds[static_cast<std::size_t>(found - known.begin())]);
+    source.speeds.push_back(speeds[static_cast<std::size_t>(found - known.data())]);
   }
   return {};
 }

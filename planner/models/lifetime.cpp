@@ -51,7 +51,8 @@ void add_life(Exposure& exposure, double hours, bool is_revoked) {
   exposure.revoked[whole] += is_revoked ? 1 : 0;
 }
 
-/// us-east1-c is in us-east1, and us-east-1c in us-east-1.
+}  // namespace
+
 std::string region_of(const std::string& zone) {
   const std::size_t end = zone.size();
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -60,8 +61,6 @@ std::string region_of(const std::string& zone) {
   }
   return end > 2 && zone[end - 2] == '-' ? zone.substr(0, end - 2) : zone;
 }
-
-}  // namespace
 
 Lifetimes::Lifetimes(const Calibration& calibration) {
   add_hours(calibration);

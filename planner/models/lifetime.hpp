@@ -25,6 +25,9 @@ struct Exposure {
   std::vector<double> server_hours;
 };
 
+/// The region of a zone, by its name: us-east1-c is in us-east1, and us-east-1c in us-east-1.
+[[nodiscard]] std::string region_of(const std::string& zone);
+
 class Lifetimes {
  public:
   explicit Lifetimes(const Calibration& calibration);
