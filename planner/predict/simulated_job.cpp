@@ -41,19 +41,24 @@ struct SimulatedJob {
   std::string because;
 };
 
-/// The speed of each set of up to `most` workers by machine type, computed once.
+/// The speed of each set of up to `most` workers by machine type, computed once. Others are rare:
+/// a type has more workers while the servers of another one cannot be had.
 class SpeedTable {
  public:
-  SpeedTable(const ClusterSpeed& speed, std::vector<std::uint32_t> most) : most_(std::move(most)) {
+  SpeedTable(ClusterSpeed speed, std::vector<std::uint32_t> most)
+      : speed_(std::move(speed)), most_(std::move(most)) {
     std::vector<std::uint32_t> workers(most_.size(), 0);
     do {
-      speeds_.push_back(speed(workers));
+      speeds_.push_back(speed_(workers));
     } while (go_on(workers));
   }
 
   double operator()(std::span<const std::uint32_t> workers) const {
     std::size_t place = 0;
     for (std::size_t machine = most_.size(); machine-- > 0;) {
+      if (workers[machine] > most_[machine]) {
+        return speed_(workers);
+      }
       place = place * (most_[machine] + 1) + workers[machine];
     }
     return speeds_[place];
@@ -71,6 +76,7 @@ class SpeedTable {
     return false;
   }
 
+  ClusterSpeed speed_;
   std::vector<std::uint32_t> most_;
   std::vector<double> speeds_;
 };
