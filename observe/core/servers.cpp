@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 
+#include "base/parse.hpp"
 #include "base/time.hpp"
 
 namespace mayfly::observe {
@@ -10,14 +12,19 @@ namespace {
 
 constexpr std::size_t kRequestsMax = 1000;  // that are neither granted nor refused
 
+std::string type_in(const std::string& offer) {
+  return offer.substr(0, offer.find(' '));
+}
+
 /// TYPE@ZONE:MARKET=PRICE in the words of the records: "TYPE in ZONE (MARKET)".
 struct Offer {
-  std::string type;
   std::string text;
   bool on_demand = false;
   double price = 0;
 };
 
+/// As cloud_hooks::to_string() says the offer that engine::parse_offers() reads: on spot unless the
+/// word has a market, and perhaps without a type.
 std::optional<Offer> parse_offer(const std::string& word) {
   const std::size_t equals = word.rfind('=');
   if (equals == std::string::npos) {
@@ -28,11 +35,15 @@ std::optional<Offer> parse_offer(const std::string& word) {
   const std::string market =
       colon == std::string::npos ? "" : word.substr(colon + 1, equals - colon - 1);
   Offer offer;
-  const std::size_t at = place.find('@');
-  offer.type = place.substr(0, at);
-  offer.text = offer.type + (at == std::string::npos ? "" : " in " + place.substr(at + 1));
+  const std::size_t at = std::min(place.rfind('@'), place.size());
+  const std::string type = place.substr(0, at);
+  const std::string zone = at < place.size() ? place.substr(at + 1) : "";
   offer.on_demand = market == "on_demand";
-  offer.text += offer.on_demand ? " (on demand)" : market == "spot" ? " (spot)" : "";
+  offer.text = type.empty() ? "a server" : type;
+  offer.text += zone.empty() ? "" : " in " + zone;
+  if (offer.text != "a server" || offer.on_demand) {
+    offer.text += offer.on_demand ? " (on demand)" : " (spot)";
+  }
   const char* end = word.data() + word.size();
   if (std::from_chars(word.data() + equals + 1, end, offer.price).ec != std::errc{}) {
     return std::nullopt;
@@ -40,23 +51,17 @@ std::optional<Offer> parse_offer(const std::string& word) {
   return offer;
 }
 
-std::string type_in(const std::string& offer) {
-  return offer.substr(0, offer.find(' '));
-}
-
 }  // namespace
 
 void Servers::prices(const std::string& offers) {
-  for (std::size_t begin = 0; begin < offers.size();) {
-    const std::size_t end = std::min(offers.find(',', begin), offers.size());
-    if (const std::optional<Offer> offer = parse_offer(offers.substr(begin, end - begin))) {
+  for (const std::string_view word : split(offers, ',')) {
+    if (const std::optional<Offer> offer = parse_offer(std::string(word))) {
       prices_[offer->text] = offer->price;
       if (offer->on_demand) {
-        const auto [place, is_new] = on_demand_.try_emplace(offer->type, offer->price);
+        const auto [place, is_new] = on_demand_.try_emplace(type_in(offer->text), offer->price);
         place->second = std::min(place->second, offer->price);
       }
     }
-    begin = end + 1;
   }
 }
 

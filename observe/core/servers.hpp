@@ -35,7 +35,8 @@ struct MoneyPoint {
 
 class Servers {
  public:
-  /// The job's offers as its settings have them: TYPE@ZONE:MARKET=PRICE, separated by commas.
+  /// The job's offers as its settings have them: TYPE@ZONE:MARKET=PRICE, separated by commas; only
+  /// a type or a zone, and a price, must be there.
   void prices(const std::string& offers);
   /// `detail`: "2 x OFFER", perhaps with more after a comma.
   void requested(double t, const std::string& detail);
