@@ -85,6 +85,18 @@ Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, cons
   return offers;
 }
 
+/// Of a step of `job`, by the measurements of the file: of workers of its first offer's type, which
+/// need not be one of the job. 0 if the speed of one of them is not known.
+double exchange_of(const MarketFile& file, double of_speed_one, planner::AllReduceJob job) {
+  std::vector<MarketOffer> offers = file.offers;
+  complete_speeds(offers, of_speed_one);
+  if (offers.front().speed.images_per_s <= 0) {
+    return 0;
+  }
+  job.machines = {offers.front().speed};
+  return planner::fitted_exchange(job, file.scaling);
+}
+
 Result<PlanSource> planned_market(const ParsedArguments& arguments, const engine::JobConfig& config,
                                   const MarketFile& file, double images) {
   PlanSource planned;
@@ -123,7 +135,7 @@ Result<PlanSource> planned_market(const ParsedArguments& arguments, const engine
   }
   planned.market.zones = file.zones;
   planned.market.machines = machines.size();
-  speeds.exchange_s = planner::fitted_exchange(speeds, file.scaling);
+  speeds.exchange_s = exchange_of(file, of_speed_one, speeds);
   for (const planner::MeasuredSpeed& one : file.scaling) {
     planned.measured_most = std::max(planned.measured_most, kBeyond * one.workers);
   }

@@ -266,6 +266,22 @@ TEST_F(PlanTest, SpeedsThatAreMissingFollowFromRelativeOnes) {
   EXPECT_THAT(out(), Not(HasSubstr("not planned with")));
 }
 
+TEST_F(PlanTest, ScalingIsOfTheFilesFirstTypeInAnyOrderOfOffers) {
+  const auto seconds_of_four_big = [this](const std::string& offers) {
+    EXPECT_EQ(plan_with({"--cloud-offers", offers, "--json"}), 0) << err();
+    const boost::json::value plan = boost::json::parse(out());
+    for (const boost::json::value& row : plan.at("rows").as_array()) {
+      if (row.at("plan").as_string() == "4 x big, spot in a") {
+        return row.at("undisturbed_s").to_number<double>();
+      }
+    }
+    return 0.0;
+  };
+  const double first = seconds_of_four_big("small@a=0.1,big@a=0.15*2");
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(seconds_of_four_big("big@a=0.15*2,small@a=0.1"), first);
+}
+
 TEST_F(PlanTest, OldPricesAndLargeClustersAreMarked) {
   write("market.toml",
         std::string(kMarket).replace(std::string(kMarket).find("2026-11"), 7, "2020-11"));
