@@ -77,9 +77,11 @@ Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, cons
       continue;
     }
     offers.push_back(*known);
-    offers.back().model.price_per_hour = one.price_per_hour;
+    if (one.price_per_hour > 0 || !known->has_price) {  // 0: the job says none
+      offers.back().model.price_per_hour = one.price_per_hour;
+      offers.back().has_price = true;
+    }
     offers.back().model.workers_most = one.workers_most;
-    offers.back().has_price = true;
     offers.back().relative = one.speed;
   }
   return offers;

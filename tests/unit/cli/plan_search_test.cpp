@@ -216,6 +216,16 @@ TEST_F(PlanTest, OffersOfTheJobHaveItsPrices) {
               0.05 * hours * workers);
 }
 
+TEST_F(PlanTest, AnOfferOfTheJobWithoutAPriceHasThatOfTheMarket) {
+  ASSERT_EQ(plan_with({"--cloud-offers", "small@b", "--json"}), 0) << err();
+  const boost::json::value plan = boost::json::parse(out());
+  const boost::json::object& chosen = plan.at("chosen").as_object();
+  const double hours = chosen.at("time_s").at("mean").to_number<double>() / 3600;
+  const double workers = chosen.at("workers").to_number<double>();
+  EXPECT_NEAR(chosen.at("cost").at("mean").to_number<double>(), 0.11 * hours * workers,
+              0.02 * hours * workers);
+}
+
 TEST_F(PlanTest, LimitsOfTheCloudTableAreKeptAndWritten) {
   const std::string offers =
       "[[cloud.offer]]\ntype = \"small\"\nzone = \"b\"\nprice = 0.5\nmax_workers = 3\n";
