@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/try_assign.hpp"
+#include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
@@ -101,6 +102,8 @@ Result<void> complete_cell(CompareCell& cell) {
   const JobConfig& job = config.value();
   cell.size.microbatch = job.microbatch;
   cell.size.slice = uses_parameter_servers(job) ? job.global_batch / slices_per_step(job) : 0;
+  TRY_ASSIGN(const Wire wire, parse_wire(job.wire, job.reduction));
+  cell.size.gradient_bytes = wire == Wire::kInt32 || wire == Wire::kFp32 ? 4 : 2;
   return {};
 }
 

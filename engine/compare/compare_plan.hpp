@@ -51,10 +51,11 @@ struct CompareOptions {
   WorkerPrices prices;                 ///< the table then says what the runs cost
 };
 
-/// Samples of what a job computes again as a whole.
+/// What the records of a job are counted in.
 struct WorkSize {
-  std::uint64_t microbatch = 0;
-  std::uint64_t slice = 0;  ///< of parameter servers
+  std::uint64_t microbatch = 0;      ///< samples that are computed again as a whole
+  std::uint64_t slice = 0;           ///< the same, of parameter servers
+  std::uint64_t gradient_bytes = 4;  ///< of each number of a gradient in the all-reduce
 };
 
 /// One run.

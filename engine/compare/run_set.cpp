@@ -132,18 +132,18 @@ Result<double> worker_seconds_of(const std::string& run_dir,
   return seconds;
 }
 
-/// Numbers that a job of all-reduces exchanges in a step: what its last checkpoint's network has. 0
-/// without one.
-double numbers_per_step(const std::string& run_dir) {
+/// Bytes that a job of all-reduces exchanges in a step: the gradients of its last checkpoint's
+/// network, and its statistics, which always have 32 bits. 0 without one.
+double bytes_per_step(const std::string& run_dir, const WorkSize& size) {
   const Result<LoadedCheckpoint> checkpoint = load_checkpoint(run_dir);
   if (!checkpoint.ok()) {
     return 0;
   }
   const nn::CheckpointInfo& info = checkpoint.value().info;
   const Result<nn::Model> model = nn::make_model(info.model, info.classes);
-  return model.ok()
-             ? static_cast<double>(model.value().parameter_count + model.value().statistic_count)
-             : 0;
+  return model.ok() ? static_cast<double>(model.value().parameter_count * size.gradient_bytes +
+                                          model.value().statistic_count * sizeof(float))
+                    : 0;
 }
 
 Result<void> read_summary(const std::string& run_dir, RunResult& result) {
@@ -169,8 +169,8 @@ constexpr std::size_t kResultsBytesMax = std::size_t{1} << 30;
 
 }  // namespace
 
-double all_reduce_bytes(double numbers, std::uint64_t members) {
-  return members < 2 ? 0 : 2 * sizeof(float) * numbers * static_cast<double>(members - 1);
+double all_reduce_bytes(double bytes, std::uint64_t members) {
+  return members < 2 ? 0 : 2 * bytes * static_cast<double>(members - 1);
 }
 
 Result<RunResult> read_run_result(const std::string& run_dir, const WorkSize& size) {
@@ -186,9 +186,9 @@ Result<RunResult> read_run_result(const std::string& run_dir, const WorkSize& si
   result.redone_samples += events.samples_leased_again();
   TRY_ASSIGN(result.worker_seconds, worker_seconds_of(run_dir, events.servers()));
   if (!result.bytes_counted) {
-    const double numbers = numbers_per_step(run_dir);
+    const double bytes = bytes_per_step(run_dir, size);
     for (const auto& [members, count] : steps.steps_by_members) {
-      result.bytes += static_cast<double>(count) * all_reduce_bytes(numbers, members);
+      result.bytes += static_cast<double>(count) * all_reduce_bytes(bytes, members);
     }
   }
   return result;

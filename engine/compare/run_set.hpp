@@ -71,9 +71,9 @@ struct RunResult {
   }
 };
 
-/// Bytes that `members` together send to all-reduce so many numbers of 4 bytes: each sends its part
-/// to the others and then the result. Computed, because nobody counts them.
-[[nodiscard]] double all_reduce_bytes(double numbers, std::uint64_t members);
+/// Bytes that `members` together send to all-reduce so many bytes: each sends its part to the
+/// others and then the result. Computed, because nobody counts them.
+[[nodiscard]] double all_reduce_bytes(double bytes, std::uint64_t members);
 
 /// Reads the records of a run that has ended; only the fields that the run itself knows. kNotFound,
 /// kCorrupt.

@@ -45,6 +45,21 @@ TEST(ComparePlan, HasEveryVariantUnderEveryConditionWithEverySeed) {
   EXPECT_EQ(plan.value().cells.back().seed, 6U);
 }
 
+TEST(ComparePlan, KnowsTheBytesOfAGradient) {
+  CompareOptions options;
+  options.variants = "allreduce";
+  const auto bytes = [&options] {
+    return make_compare_plan(options).value().cells.front().size.gradient_bytes;
+  };
+  EXPECT_EQ(bytes(), 4U);
+  options.settings = {{"reduction", "fp32"}};
+  EXPECT_EQ(bytes(), 4U);
+  options.settings = {{"reduction", "fp32"}, {"wire", "bf16"}};
+  EXPECT_EQ(bytes(), 2U);
+  options.settings = {{"wire", "int16"}};
+  EXPECT_EQ(bytes(), 2U);
+}
+
 TEST(ComparePlan, WhatHappensToOneWorkerNeedsAnother) {
   CompareOptions options;
   options.variants = "allreduce";

@@ -120,9 +120,9 @@ TEST(RunResults, AreReadFromARunDirectory) {
 }
 
 TEST(AllReduceBytes, AreTwiceThePartsThatTheOthersHave) {
-  EXPECT_EQ(all_reduce_bytes(100, 1), 0);
-  EXPECT_EQ(all_reduce_bytes(100, 2), 800);
-  EXPECT_EQ(all_reduce_bytes(100, 4), 2400);
+  EXPECT_EQ(all_reduce_bytes(400, 1), 0);
+  EXPECT_EQ(all_reduce_bytes(400, 2), 800);
+  EXPECT_EQ(all_reduce_bytes(400, 4), 2400);
 }
 
 }  // namespace
