@@ -39,6 +39,12 @@ class Adviser {
   [[nodiscard]] Row evaluated(const Candidate& candidate) const {
     return evaluate(market_, job_, question_, candidate, kPaths);
   }
+  /// Whether the limits of the offers and the budget per hour allow all servers of such a plan.
+  [[nodiscard]] bool is_allowed(Candidate candidate) const {
+    candidate.workers += candidate.spares;
+    candidate.composition.clear();  // whatever there is takes the place of what it lacks
+    return has_room(market_, question_, candidate);
+  }
   [[nodiscard]] std::vector<Candidate> rivals() const;
   [[nodiscard]] std::optional<Candidate> choice_in(const Scenario& scenario) const;
   void add_price_change(std::vector<std::string>& changes) const;
@@ -232,7 +238,9 @@ void Adviser::compare_on_demand(Advice& advice) const {
   const std::uint32_t step = std::max<std::uint32_t>(1, mixed.workers / 8);
   for (std::uint32_t floor = 0; floor <= mixed.workers; floor += step) {
     mixed.on_demand_floor = floor;
-    advice.on_demand.push_back({fmt::format("{} on demand", floor), evaluated(mixed)});
+    if (is_allowed(mixed)) {
+      advice.on_demand.push_back({fmt::format("{} on demand", floor), evaluated(mixed)});
+    }
   }
   if (question_.deadline_s) {
     mixed.on_demand_floor = 0;
@@ -242,18 +250,23 @@ void Adviser::compare_on_demand(Advice& advice) const {
 }
 
 void Adviser::compare_spares(Advice& advice) const {
+  Candidate more_workers = chosen_.candidate;
+  ++more_workers.workers;
+  if (!is_allowed(more_workers)) {
+    return;
+  }
   Candidate one = chosen_.candidate;
   for (const std::uint32_t spares : {0U, 1U, 2U}) {
     one.spares = spares;
-    advice.spares.push_back(
-        {fmt::format("{} spare{}", spares, spares == 1 ? "" : "s"), evaluated(one)});
+    if (is_allowed(one)) {
+      advice.spares.push_back(
+          {fmt::format("{} spare{}", spares, spares == 1 ? "" : "s"), evaluated(one)});
+    }
   }
-  one.spares = 0;
-  ++one.workers;
-  advice.spares.push_back({"one more worker", evaluated(one)});
+  advice.spares.push_back({"one more worker", evaluated(more_workers)});
   const Summary& none = advice.spares[0].row.summary;
   const Summary& spare = advice.spares[1].row.summary;
-  const Summary& more = advice.spares[3].row.summary;
+  const Summary& more = advice.spares.back().row.summary;
   advice.spares_worth = fmt::format(
       "Without a spare {:.2g} workers are missing on average; a hot spare saves {} for {} more, "
       "one "

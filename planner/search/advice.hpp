@@ -33,7 +33,7 @@ struct Advice {
   std::vector<Alternative> zones;      ///< the chosen offer's machine and market in every zone
   std::string zones_differ;            ///< in one sentence
   std::vector<Alternative> on_demand;  ///< by number of servers on demand
-  std::vector<Alternative> spares;     ///< none, one and two hot spares, and one more worker
+  std::vector<Alternative> spares;     ///< none, one, two hot spares, one more worker, if allowed
   std::string spares_worth;            ///< in one sentence
   std::vector<Alternative> hours;      ///< of launch; empty if no offer has a hazard by hour
   std::optional<CheckpointAdvice> checkpoints;  ///< empty if a checkpoint costs nothing

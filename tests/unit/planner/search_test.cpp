@@ -323,6 +323,25 @@ TEST(Advice, HotSparesDoNotPayWhereAReplacementIsQuick) {
   EXPECT_GE(advice.on_demand.size(), 2U);
 }
 
+TEST(Advice, NamesNoServersThatTheLimitsDoNotAllow) {
+  Market market = market_of(
+      {spot_offer(0.2, LifetimeTable::exponential(2 * kHour), 60), on_demand_offer(0.7, 60)});
+  market.offers[0].workers_most = 4;
+  market.offers[1].workers_most = 1;
+  const JobModel job = job_of(8);
+  Question question;
+  const auto chosen = [&](std::uint32_t workers) {
+    return answer(market, job, question, {workers_on({0}, workers)}).value();
+  };
+  EXPECT_EQ(advise(market, job, question, chosen(3)).spares.size(), 3U) << "no second spare";
+  const Advice advice = advise(market, job, question, chosen(4));
+  EXPECT_TRUE(advice.spares.empty());
+  EXPECT_TRUE(advice.spares_worth.empty());
+  EXPECT_EQ(advice.on_demand.size(), 5U) << "none to all: what is not to be had is taken on spot";
+  question.budget_per_hour = 4 * 0.2 + 0.1;
+  EXPECT_EQ(advise(market, job, question, chosen(4)).on_demand.size(), 1U) << "too dear";
+}
+
 TEST(Advice, SimulatedCheckpointIntervalIsNearThatOfDaly) {
   // Shocks that take everybody, every three hours on average.
   Market market = market_of({spot_offer(1, LifetimeTable(), 60)});
