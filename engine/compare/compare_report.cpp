@@ -120,7 +120,9 @@ constexpr Column kColumns[] = {
      }},
     {"MB",
      [](const CompareRow& row, const WorkerPrices&) {
-       return fmt::format("{:.0f}{}", row.megabytes, row.bytes_counted ? "" : "*");
+       return row.runs == row.failed
+                  ? "-"
+                  : fmt::format("{:.0f}{}", row.megabytes, row.bytes_counted ? "" : "*");
      }},
     {"recoveries",
      [](const CompareRow& row, const WorkerPrices&) {
@@ -166,8 +168,9 @@ std::size_t width_of(const std::string& text) {
 }
 
 bool any_computed(const std::vector<CompareRow>& rows) {
-  return std::any_of(rows.begin(), rows.end(),
-                     [](const CompareRow& row) { return !row.bytes_counted; });
+  return std::any_of(rows.begin(), rows.end(), [](const CompareRow& row) {
+    return !row.bytes_counted && row.runs > row.failed;
+  });
 }
 
 std::optional<ChartBar> bar_of(const Spread& spread) {
@@ -222,6 +225,9 @@ LineChart staleness_chart(const std::vector<RunResult>& results, const Names& va
     std::map<std::uint64_t, double> counts;
     double all = 0;
     for (const RunResult* run : runs_of(results, variant, condition)) {
+      if (run->outcome != kDone) {
+        continue;
+      }
       for (const auto& [age, count] : run->staleness) {
         counts[age] += static_cast<double>(count);
         all += static_cast<double>(count);
@@ -297,8 +303,9 @@ std::string compare_page(const std::vector<RunResult>& results, const Names& var
   page.command = command;
   page.table = compare_table(compare_rows(results, variants, conditions), prices);
   page.note =
-      "Means ± deviation over seeds; a failed run counts in 'runs' only. One line of a chart is "
-      "one seed; the range behind a bar is that of the seeds.";
+      "Means ± deviation over seeds; a failed run counts in 'runs' only, and has its lines of "
+      "accuracy and loss. One line of a chart is one seed; the range behind a bar is that of the "
+      "seeds.";
   for (const std::string& condition : conditions) {
     page.line_charts.push_back(curves("Test accuracy, " + condition, "%", results, variants,
                                       condition, [](const RunResult& run) {

@@ -71,6 +71,16 @@ TEST(CompareTables, HaveAlignedColumnsAndSayWhatIsComputed) {
   EXPECT_NE(table.find("* computed"), std::string::npos) << table;
 }
 
+TEST(CompareTables, HaveNoBytesOfRunsThatAllFailed) {
+  RunResult failed = result_of("asp", "clean", 1, -1);
+  failed.outcome = elastic::Outcome::kFailed;
+  failed.staleness = {{77, 100}};
+  const std::string table = compare_table(compare_rows({failed}, {"asp"}, {"clean"}), {});
+  EXPECT_EQ(table.find('*'), std::string::npos) << table;
+  const std::string page = compare_page({failed}, {"asp"}, {"clean"}, {}, "mayfly compare");
+  EXPECT_EQ(page.find("[77, 100]"), std::string::npos) << "nor in the chart of staleness";
+}
+
 TEST(CompareTables, SayWhatRunsCostIfAPriceIsKnown) {
   std::vector<RunResult> results = {result_of("bsp", "clean", 10, 0.8)};
   results[0].worker_seconds = 7200;
