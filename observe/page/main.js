@@ -293,7 +293,7 @@ class Board {
       const epoch = this.run.kept.values.epoch.last[this.run.kept.count - 1];
       const byEpochs = state.settings.epochs && !(state.settings.steps > 0);
       fact('epoch', number(epoch, 2) + (byEpochs ? ' / ' + state.settings.epochs : ''));
-      fact('images/s', number(this.recentRate(), 1), 'mean of the last 50 steps');
+      fact('images/s', number(this.recentRate(), 1), 'mean of the last 50 steps or more');
     }
     if (!end) fact('members', head.members + ' / ' + (head.workers_wanted || '?') +
       (state.settings.cloud_max_workers > 0 ? ', at most ' + state.settings.cloud_max_workers : ''),
@@ -352,16 +352,18 @@ class Board {
     if (this.run && this.ageBox) this.ageBox.lastChild.textContent = this.source.age(this.run);
   }
 
+  // Of a long run, of the buckets that have 50 steps; the last one may be nearly empty.
   recentRate() {
     const kept = this.run.kept, rate = kept.values.images_per_second.mean;
+    const buckets = Math.max(2, Math.ceil(50 / 4 ** kept.level));
     let sum = 0, count = 0;
-    for (let i = kept.count - 1; i >= Math.max(0, kept.count - 50); --i) {
+    for (let i = kept.count - 1; i >= Math.max(0, kept.count - buckets); --i) {
       if (rate[i] > 0) { sum += 1 / rate[i]; ++count; }
     }
     return count ? count / sum : null;
   }
 
-  // By the speed of the last 50 steps, and of all, while the job ran and was not paused.
+  // By the speed of recentRate(), and of all, while the job ran and was not paused.
   finish() {
     const {kept, state} = this.run, head = state.head;
     if (!head.total || head.total <= head.step || kept.count < 20) return null;
