@@ -45,7 +45,7 @@ std::string line_of(const SwitchPoint& point, const SwitchSearch& search,
 double seconds_spent(const SwitchSearch& search) {
   double sum = 0;
   for (const SwitchPoint& point : search.points()) {
-    sum = std::accumulate(point.seconds.begin(), point.seconds.end(), sum);
+    sum = std::accumulate(point.seconds.begin(), point.seconds.end(), sum + point.failed_seconds);
   }
   return sum;
 }
@@ -150,6 +150,7 @@ void SwitchSearch::finished(std::optional<double> top1, double seconds) {
     point.seconds.push_back(seconds);
   } else {
     ++point.failed;
+    point.failed_seconds += seconds;
   }
   const bool is_first = points_.size() == 1;
   if (point.top1.size() + point.failed == options_.runs || (!is_first && point.failed > 0)) {

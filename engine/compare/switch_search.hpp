@@ -42,6 +42,7 @@ struct SwitchPoint {
   std::vector<double> top1{};     ///< of the runs that ended well, 0 to 1
   std::vector<double> seconds{};  ///< of the same
   std::uint32_t failed = 0;       ///< runs that ended otherwise, as diverging ones do
+  double failed_seconds = 0;      ///< that these trained for
   SwitchVerdict verdict = SwitchVerdict::kOpen;
 
   [[nodiscard]] double mean_top1() const;

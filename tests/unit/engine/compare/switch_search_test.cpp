@@ -119,6 +119,24 @@ TEST(SwitchReport, SaysWhatToDo) {
   EXPECT_EQ(switch_phases(never, facts), "bsp");
 }
 
+TEST(SwitchReport, CountsTheTimeOfRunsThatFailed) {
+  SwitchReportFacts facts;
+  facts.options = options(4, 2);
+  SwitchSearch search(facts.options);
+  for (int i = 0; i < 3; ++i) {
+    search.finished(0.9, 20);
+  }
+  search.finished(std::nullopt, 5);
+  for (int i = 0; i < 3; ++i) {
+    search.finished(0.9, 10);
+  }
+  ASSERT_FALSE(search.next());
+  EXPECT_NE(switch_table(search, facts)
+                .find("The search trained for 95 s, which 10 later jobs save."),
+            std::string::npos)
+      << switch_table(search, facts);
+}
+
 TEST(SwitchReport, OfASearchThatIsNotOverSaysSo) {
   SwitchReportFacts facts;
   facts.options = options();
