@@ -255,6 +255,19 @@ Result<double> read_launch_hour(const ParsedArguments& arguments) {
   return *hour_of_day * kSecondsPerHour;
 }
 
+/// What the same candidates come to if something changes. The plan stands if that is impossible.
+void add_scenario(const PlanSource& planned, const planner::Scenario& scenario,
+                  const std::vector<planner::Candidate>& candidates, PlanReport& report) {
+  Result<planner::Answer> other =
+      answer(changed(planned.market, scenario), changed(planned.job, scenario), report.question,
+             candidates);
+  if (other.ok()) {
+    report.changed = std::move(other).value();
+  } else {
+    report.warnings.push_back(fmt::format("if {}: {}", report.scenario, other.error().detail));
+  }
+}
+
 Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   TRY_ASSIGN(const engine::JobConfig config, resolve_config(arguments, context));
   const bool has_market = !arguments.option("market").empty();
@@ -305,8 +318,7 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
     }
   }
   if (scenario.changes_anything()) {
-    TRY_ASSIGN(report.changed, answer(changed(planned.market, scenario),
-                                      changed(planned.job, scenario), question, candidates));
+    add_scenario(planned, scenario, candidates, report);
   }
   if (const std::string target = arguments.option("write"); !target.empty()) {
     if (report.advice) {

@@ -262,6 +262,12 @@ TEST_F(PlanTest, WhatIfShowsTheDifference) {
   EXPECT_THAT(out(), HasSubstr("cost +10"));
 }
 
+TEST_F(PlanTest, AWhatIfThatIsImpossibleIsAWarning) {
+  ASSERT_EQ(plan_with({"--budget", "9", "--price", "x1000"}), 0) << err();
+  EXPECT_THAT(out(), HasSubstr("warning: if price x1000: no plan can cost at most 9.00"));
+  EXPECT_THAT(out(), HasSubstr("is the cheapest of the"));
+}
+
 TEST_F(PlanTest, APlanThatNeverFinishesSaysSo) {
   write("market.toml",
         "[[offer]]\ntype = \"a\"\nprice = 0\nimages_per_second = 1000\nstart_up_s = 1\n"
