@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "base/file.hpp"
 #include "base/net/addresses.hpp"
@@ -189,14 +192,16 @@ class FactsReader {
   /// What only members.jsonl has, which runs of earlier versions lack, or its fields.
   void read_member_lines() {
     std::set<std::uint32_t> cores;
+    std::set<std::pair<std::uint64_t, double>> gone;  // whose last line may be repeated later
     const Result<void> read = engine::for_each_line(
-        path_ + "/members.jsonl", 0, [this, &cores](const boost::json::object& line) {
+        path_ + "/members.jsonl", 0, [this, &cores, &gone](const boost::json::object& line) {
           const auto member = engine::record_of<engine::MemberRecord>(line);
           if (member.cores > 0) {
             cores.insert(member.cores);
           }
-          if (is_taken(member.phase, member.detail)) {
-            taken_.insert(member.server);
+          if (is_taken(member.phase, member.detail) &&
+              gone.insert({member.member, member.joined}).second) {
+            taken_.emplace(member.server, member.t);
           }
         });
     if (read.ok() && cores.size() == 1) {
@@ -204,6 +209,21 @@ class FactsReader {
     } else if (cores.size() > 1) {
       remark("its workers may use different numbers of cores: its speeds are of all of them");
     }
+  }
+
+  /// Whether the worker of the server was taken before the server's next lane: a host of a list has
+  /// one for each time that it is granted.
+  [[nodiscard]] bool was_taken(const ServerLane& lane) const {
+    double next = std::numeric_limits<double>::infinity();
+    for (const ServerLane& other : run_.servers().lanes()) {
+      if (other.server == lane.server && other.granted && *other.granted > *lane.granted) {
+        next = std::min(next, *other.granted);
+      }
+    }
+    const auto [first, last] = taken_.equal_range(lane.server);
+    return std::any_of(first, last, [&](const auto& one) {
+      return one.second >= *lane.granted - kSlackS && one.second < next;
+    });
   }
 
   /// Servers of a provider: their types, lives and prices.
@@ -226,7 +246,7 @@ class FactsReader {
       }
       const double end = lane.ended.value_or(run_.end());
       facts_.workers.push_back({offer.machine, offer.zone, *lane.granted, end - *lane.granted,
-                                lane.end == "lost" || taken_.contains(lane.server),
+                                lane.end == "lost" || was_taken(lane),
                                 lane.joined && *lane.joined < first_step_, lane.offer});
       if (lane.joined) {
         facts_.starts.push_back({offer.machine, offer.market, *lane.granted - lane.asked,
@@ -354,7 +374,7 @@ class FactsReader {
   RunFacts facts_;
   double first_step_ = 0;
   std::set<std::string> machines_, hosts_;
-  std::set<std::string> taken_;  // servers, by the provider's names
+  std::multimap<std::string, double> taken_;  // when workers were taken, by the servers' names
 };
 
 planner::RunCourse course_of(const RunFold& run) {

@@ -106,8 +106,10 @@ void Servers::refused(double t, const std::string& detail) {
 }
 
 void Servers::granted(double t, const std::string& server, const std::string& offer) {
-  if (by_server_.contains(server)) {
-    return;  // told again by a coordinator that was restarted
+  // Told again by a coordinator that was restarted; but a host of a list is granted under the same
+  // name after its end.
+  if (const ServerLane* known = lane_of(server); known != nullptr && !known->ended) {
+    return;
   }
   Request* request = open_request(offer);
   ServerLane lane;

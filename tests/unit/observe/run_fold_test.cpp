@@ -395,23 +395,6 @@ TEST(RunFold, ServersMoneyAndWhatWasSaved) {
   EXPECT_DOUBLE_EQ(head.at("on_demand").to_number<double>(), 4.0);
 }
 
-TEST(RunFold, PricesOfOffersWithoutAMarketOrATypeAreKnown) {
-  Feed feed;
-  feed.fold.config("cloud_offers = \"p3@zone-a=1.0*2#3, p3:on_demand=4.0, @zone-c=0.5\"\n");
-  begin(feed);
-  feed.event(event_line(
-      1, "server_granted", "\"detail\": \"p3 in zone-a (spot)\", \"server\": \"s1\""));
-  feed.event(event_line(
-      2, "server_granted", "\"detail\": \"a server in zone-c (spot)\", \"server\": \"s2\""));
-  feed.fold.settle();
-  const std::vector<ServerLane>& lanes = feed.fold.servers().lanes();
-  ASSERT_EQ(lanes.size(), 2U);
-  EXPECT_EQ(lanes[0].price, 1.0);
-  EXPECT_EQ(lanes[0].on_demand_price, 4.0);
-  EXPECT_EQ(lanes[1].price, 0.5);
-  EXPECT_FALSE(lanes[1].on_demand_price);
-}
-
 TEST(RunFold, ATestLossThatIsNoNumberStaysNone) {
   Feed feed;
   begin(feed);
