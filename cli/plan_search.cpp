@@ -191,11 +191,12 @@ engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
   return config;
 }
 
-/// The job file and, beside it, its plan: both or none.
-Result<void> write_job(const std::string& path, engine::JobConfig config, const PlanReport& report,
-                       const planner::Market& market, const planner::KeptPlan& plan) {
-  const std::string plan_file = plan_beside(path);
-  for (const std::string& file : {path, plan_file}) {
+/// Whether a job file can be written there, before the plan takes its time.
+Result<void> check_target(const std::string& path, const engine::JobConfig& config) {
+  if (path.empty()) {
+    return {};
+  }
+  for (const std::string& file : {path, plan_beside(path)}) {
     if (std::filesystem::exists(file)) {
       return Error{Errc::kInvalidInput, "--write " + path + ": " + file + " exists already"};
     }
@@ -205,7 +206,15 @@ Result<void> write_job(const std::string& path, engine::JobConfig config, const 
                  "--write needs the provider that the coordinator asks for servers: "
                  "--cloud-provider NAME, or a [cloud] table in --config"};
   }
+  return {};
+}
+
+/// The job file and, beside it, its plan: both or none.
+Result<void> write_job(const std::string& path, engine::JobConfig config, const PlanReport& report,
+                       const planner::Market& market, const planner::KeptPlan& plan) {
+  TRY(check_target(path, config));
   TRY(engine::validate(config));
+  const std::string plan_file = plan_beside(path);
   const planner::Row& chosen = report.answer.rows.front();
   const planner::Spread& time = chosen.summary.time_s;
   const planner::Spread& cost = chosen.summary.cost;
@@ -270,6 +279,7 @@ void add_scenario(const PlanSource& planned, const planner::Scenario& scenario,
 
 Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   TRY_ASSIGN(const engine::JobConfig config, resolve_config(arguments, context));
+  TRY(check_target(arguments.option("write"), config));
   const bool has_market = !arguments.option("market").empty();
   if (has_market == !arguments.option("calibration").empty()) {
     return Error{Errc::kInvalidInput,
