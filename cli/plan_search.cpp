@@ -126,6 +126,7 @@ Result<Question> read_question(const ParsedArguments& arguments, const engine::J
     question.workers_most = std::min(question.workers_most, config.cloud_max_workers);
   }
   TRY(read_number(arguments, "min-workers", question.workers_least));
+  question.workers_least = std::max(question.workers_least, config.min_workers);
   if (question.workers_least > question.workers_most || question.workers_most > 4096) {
     return Error{Errc::kInvalidInput,
                  fmt::format("workers from {} to {}: expects 1 to 4096, in this order",

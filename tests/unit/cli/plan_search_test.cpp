@@ -253,6 +253,9 @@ TEST_F(PlanTest, LimitsOfTheCloudTableAreKeptAndWritten) {
   EXPECT_EQ(most(), 1) << out();
   EXPECT_EQ(plan_in("budget_per_hour = 0.4\n", {}), 2);
   EXPECT_THAT(err(), HasSubstr("no plan with at least 1 workers keeps max_workers"));
+  write("job.toml", "min_workers = 2\n[cloud]\nprovider = \"local\"\nmax_workers = 1\n" + offers);
+  EXPECT_EQ(plan_with({"--config", folder_ / "job.toml"}), 2);
+  EXPECT_THAT(err(), HasSubstr("workers from 2 to 1"));
 }
 
 TEST_F(PlanTest, WhatIfShowsTheDifference) {
