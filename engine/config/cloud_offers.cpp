@@ -118,6 +118,26 @@ Result<void> add_part(const std::string& part, std::vector<cloud_hooks::OfferTer
   return {};
 }
 
+/// What is between the '+' of a composition. A machine type may contain one itself, as one with an
+/// accelerator does: what follows it does not begin with a number of workers.
+std::vector<std::string> parts_of(const std::string& composition,
+                                  const std::vector<cloud_hooks::OfferTerms>& offers) {
+  const bool may_be_in_a_type = std::ranges::any_of(offers, [](const auto& terms) {
+    return terms.offer.machine_type.find('+') != std::string::npos;
+  });
+  std::vector<std::string> parts;
+  for (const std::string_view part : split(composition, '+')) {
+    const bool has_number =
+        number_in<std::uint32_t>(trimmed(part.substr(0, part.find('x')))).has_value();
+    if (may_be_in_a_type && !has_number && !parts.empty()) {
+      parts.back().append("+").append(part);
+    } else {
+      parts.emplace_back(part);
+    }
+  }
+  return parts;
+}
+
 /// Empty if it fits the other settings.
 std::string fault_of_composition(const JobConfig& config, std::uint32_t workers) {
   if (workers != config.workers) {
@@ -146,8 +166,8 @@ Result<std::vector<cloud_hooks::OfferTerms>> worker_offers(const JobConfig& conf
     return offers;
   }
   std::uint32_t workers = 0;
-  for (const std::string_view part : split(config.cloud_composition, '+')) {
-    TRY(add_part(std::string(part), offers));
+  for (const std::string& part : parts_of(config.cloud_composition, offers)) {
+    TRY(add_part(part, offers));
   }
   for (const cloud_hooks::OfferTerms& terms : offers) {
     workers += terms.wanted;

@@ -65,6 +65,18 @@ TEST(CloudComposition, NamesOffersAsBrieflyAsItCan) {
   EXPECT_EQ(parse_offers(read.cloud_offers).value()[0].workers_most, 2u);
 }
 
+TEST(CloudComposition, TakesTypesWithAnAccelerator) {
+  JobConfig config = composed("2 x n1+t4:1@z:spot + 1 x b");
+  config.cloud_offers = "b=2,n1+t4:1@z:spot=1";
+  const auto offers = worker_offers(config);
+  ASSERT_TRUE(offers.ok()) << offers.error().detail;
+  EXPECT_EQ(offers.value()[0].wanted, 1U);
+  EXPECT_EQ(offers.value()[1].wanted, 2U);
+  config.cloud_composition = "2 x n1 + 1 x b";
+  EXPECT_EQ(worker_offers(config).error().detail,
+            "cloud_composition: 'n1' is none of cloud_offers");
+}
+
 std::string refusal_of(const JobConfig& config) {
   const Result<void> valid = validate(config);
   return valid.ok() ? "" : valid.error().detail;
