@@ -13,6 +13,7 @@
 #include "base/try_assign.hpp"
 #include "cli/calibration_folder.hpp"
 #include "cli/plan_source.hpp"
+#include "cli/run_facts.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "planner/models/accuracy.hpp"
 #include "planner/models/lifetime.hpp"
@@ -230,17 +231,19 @@ void add_offers(const Study& study, PlanSource& source, std::vector<std::string>
   }
 }
 
-/// What the folder knows of an offer: on demand it does not tell zones apart, and of a spot server
-/// it may only know the region. Null if it has nothing.
+/// What the folder knows of an offer: on demand it does not tell zones apart, of a spot server it
+/// may only know the region, and from own runs it has machine types by names of its own. Null if it
+/// has nothing.
 const planner::OfferModel* find_known(const std::vector<planner::OfferModel>& known,
-                                      cloud_hooks::Offer offer) {
+                                      const cloud_hooks::Offer& offer) {
   const bool is_on_demand = offer.market == cloud_hooks::Market::kOnDemand;
-  for (const std::string& zone :
-       {is_on_demand ? std::string() : offer.zone, planner::region_of(offer.zone)}) {
-    offer.zone = zone;
-    const auto found = std::ranges::find(known, offer, &planner::OfferModel::offer);
-    if (found != known.end()) {
-      return &*found;
+  for (const std::string& type : {offer.machine_type, machine_of_offer(offer)}) {
+    for (const std::string& zone : {offer.zone, planner::region_of(offer.zone)}) {
+      const cloud_hooks::Offer as_known{type, is_on_demand ? "" : zone, offer.market};
+      const auto found = std::ranges::find(known, as_known, &planner::OfferModel::offer);
+      if (found != known.end()) {
+        return &*found;
+      }
     }
   }
   return nullptr;

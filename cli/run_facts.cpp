@@ -235,7 +235,7 @@ class FactsReader {
       if (terms.for_evaluator) {
         for_evaluators.insert(cloud_hooks::to_string(terms.offer));
       } else {
-        facts_.prices.push_back({as_machine(terms.offer.machine_type),
+        facts_.prices.push_back({machine_of_offer(terms.offer),
                                  cloud_hooks::to_string(terms.offer.market), terms.price_per_hour});
       }
     }
@@ -414,6 +414,10 @@ planner::RunCourse course_of(const RunFold& run) {
 }
 
 }  // namespace
+
+std::string machine_of_offer(const cloud_hooks::Offer& offer) {
+  return OfferText(cloud_hooks::to_string(offer)).machine;
+}
 
 std::vector<OptionSpec> run_knowledge_options() {
   return {{"machine", "NAME", "of fit, check: machine type of workers without a provider (host)"},

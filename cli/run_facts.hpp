@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "cli/arguments.hpp"
+#include "cloud_hooks/core/provider.hpp"
 #include "planner/runs/run_facts.hpp"
 
 namespace mayfly::cli {
@@ -26,6 +27,10 @@ struct RunRecord {
 /// The options that say it, and what they say.
 [[nodiscard]] std::vector<OptionSpec> run_knowledge_options();
 [[nodiscard]] Result<RunKnowledge> read_knowledge(const ParsedArguments& arguments);
+
+/// What a calibration from own runs calls the machine type of an offer: without what separates the
+/// types of a cluster, and not empty.
+[[nodiscard]] std::string machine_of_offer(const cloud_hooks::Offer& offer);
 
 /// Reads the records of a run that has ended or still goes on. kNotFound or kInvalidInput with one
 /// line if the folder is no run directory, its records are of an earlier version, or no step is on

@@ -405,21 +405,6 @@ TEST_F(PlanTest, StudiesArePlannedOnTheOffersOfTheJob) {
   EXPECT_THAT(err(), HasSubstr("no offer that it knows enough of"));
 }
 
-TEST_F(PlanTest, AZoneOfARegionOfTheStudyHasTheLifetimesOfTheRegion) {
-  const auto chosen_cost = [this](const std::string& offer) {
-    EXPECT_EQ(run({"plan", "--calibration", MAYFLY_INVENTED_DIR, "--max-workers", "2", "--network",
-                   "net-20", "--steps", "20000", "--parameter-servers", "0", "--cloud-offers",
-                   offer, "--json"}),
-              0)
-        << err();
-    const boost::json::value plan = boost::json::parse(out());
-    EXPECT_EQ(plan.at("chosen").at("offers").as_array().size(), 1U);
-    EXPECT_THAT(out(), Not(HasSubstr("the folder has no measurements of it")));
-    return plan.at("chosen").at("cost").at("mean").to_number<double>();
-  };
-  EXPECT_EQ(chosen_cost("A1@south-b:spot=0.5"), chosen_cost("A1@south:spot=0.5"));
-}
-
 TEST_F(PlanTest, ChoosesParameterServersAndPolicy) {
   const std::string path = folder_ / "job.toml";
   const auto plan = [this](std::vector<std::string> more) {
