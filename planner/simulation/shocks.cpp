@@ -10,6 +10,12 @@
 
 namespace mayfly::planner {
 
+bool ShockModel::is_calm() const {
+  return blocks.empty()
+             ? per_hour <= 0 || share <= 0
+             : std::ranges::all_of(blocks, [](const auto& block) { return block.empty(); });
+}
+
 ShockModel ShockModel::scaled(double factor) const {
   ShockModel more = *this;
   more.per_hour *= factor;

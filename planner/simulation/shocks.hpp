@@ -27,7 +27,7 @@ struct ShockModel {
   std::vector<std::vector<Shock>> blocks;
   double block_s = 0;
 
-  [[nodiscard]] bool is_calm() const { return blocks.empty() && (per_hour <= 0 || share <= 0); }
+  [[nodiscard]] bool is_calm() const;
   /// How often they take one server that is always there.
   [[nodiscard]] double losses_per_s() const;
   /// The rate of shocks times `factor`; of blocks, the share of the servers taken, up to all.

@@ -194,6 +194,15 @@ TEST(Simulation, CheckpointsKeepWorkAndCostTime) {
   EXPECT_NEAR(path.finish_s, 5 * kHour + 300 + kGather, 1e-6);
 }
 
+TEST(Simulation, ATraceWithoutALossIsCalm) {
+  ShockModel shocks;
+  EXPECT_TRUE(shocks.is_calm());
+  shocks.blocks = {{}, {}};
+  EXPECT_TRUE(shocks.is_calm()) << "no path has to look for a shock in a million blocks";
+  shocks.blocks.push_back({{10, 0.5, 0}});
+  EXPECT_FALSE(shocks.is_calm());
+}
+
 TEST(Simulation, RecoveryStopsEverybody) {
   // All first servers end after 1,000 s; their successors live a little longer than the job.
   Market market = market_of({spot_offer(1, LifetimeTable({{1, 0}}, 1000), 0)});
