@@ -347,6 +347,10 @@ Result<MarketFile> parse_market(const std::string& text, const std::string& file
   TRY(reader.finish("a market file"));
   TRY(for_each_table(table, "zone", file_name, [&](const toml::table& one) -> Result<void> {
     TRY_ASSIGN(planner::ZoneModel zone, read_zone(one, file_name, folder));
+    if (std::ranges::find(file.zones, zone.name, &planner::ZoneModel::name) != file.zones.end()) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("{}: zone '{}' is there twice", file_name, zone.name)};
+    }
     file.zones.push_back(std::move(zone));
     return {};
   }));
