@@ -48,13 +48,13 @@ TEST(CheckpointCopier, AfterAFallBackAnEarlierStepReplacesOneThatCannotBeCopied)
   std::promise<void> has_failed;
   std::atomic<bool> is_told = false;
   std::promise<Step> copied;
-  CheckpointCopier copier(
-      config, {[&](Step step, const std::string&, Duration) { copied.set_value(step); },
-               [&](const std::string&) {
-                 if (!is_told.exchange(true)) {
-                   has_failed.set_value();
-                 }
-               }});
+  CheckpointCopier copier(config,
+                          {[&](Step step, const std::string&, Duration) { copied.set_value(step); },
+                           [&](const std::string&) {
+                             if (!is_told.exchange(true)) {
+                               has_failed.set_value();
+                             }
+                           }});
   copier.copy(Step{3}, folder / "step-3");
   has_failed.get_future().wait();
   copier.copy(Step{2}, folder / "step-2");

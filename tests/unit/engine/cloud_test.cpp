@@ -126,8 +126,7 @@ TEST_F(CloudTest, EndsAJobForWhichNoWorkerCanComeWhenTheLastServerIsGone) {
 }
 
 TEST_F(CloudTest, EndsSuchAJobAlsoWithoutAnEventAfterTheReason) {
-  std::ofstream(folder_ / "provider.sh")
-      << R"(case $(cat) in
+  std::ofstream(folder_ / "provider.sh") << R"(case $(cat) in
         *'"op":"request"'*) echo '{"error":{"kind":"config","detail":"no such type"}}' ;;
         *) echo '{"servers":[]}' ;;
       esac)";

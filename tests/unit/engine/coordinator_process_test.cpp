@@ -161,9 +161,9 @@ TEST(CoordinatorProcess, NeedsNoGpuForGradientsInTheMemoryOfGpus) {
   config.backend = "nccl";
   NobodyListens listener;
   const auto no_scaling = [](std::uint32_t) -> Result<std::string> { return std::string(); };
-  const auto started = CoordinatorProcess::start(
-      config, listener, CoordinatorProcess::Unfinished::kRefuse, no_scaling, std::nullopt,
-      CoordinatorProcess::Facts::kMayCome);
+  const auto started =
+      CoordinatorProcess::start(config, listener, CoordinatorProcess::Unfinished::kRefuse,
+                                no_scaling, std::nullopt, CoordinatorProcess::Facts::kMayCome);
   EXPECT_TRUE(started.ok()) << started.error().detail;
 }
 

@@ -131,9 +131,9 @@ TEST(SwitchReport, CountsTheTimeOfRunsThatFailed) {
     search.finished(0.9, 10);
   }
   ASSERT_FALSE(search.next());
-  EXPECT_NE(switch_table(search, facts)
-                .find("The search trained for 95 s, which 10 later jobs save."),
-            std::string::npos)
+  EXPECT_NE(
+      switch_table(search, facts).find("The search trained for 95 s, which 10 later jobs save."),
+      std::string::npos)
       << switch_table(search, facts);
 }
 
