@@ -93,7 +93,7 @@ void PathRunner::begin(std::uint64_t seed, std::uint64_t path) {
   exchange_failures_ = 0;
   exchange_due_s_ = 0;
   exchange_poor_until_s_ = 0;
-  closed_bill_ = 0;
+  closed_bill_ = billed_most_ = billed_at_s_ = billed_per_hour_ = 0;
 }
 
 PathOutcome PathRunner::run(std::uint64_t seed, std::uint64_t path) {
@@ -103,10 +103,11 @@ PathOutcome PathRunner::run(std::uint64_t seed, std::uint64_t path) {
   while (true) {
     const std::size_t server = next_server();
     const std::size_t zone = next_zone();
-    const double change = std::min({server == kNone ? kNever : servers_[server].next_s(),
-                                    zone == kNone ? kNever : shocks_[zone].next().at_s, ask_at_s_,
-                                    next_exchange_.due_s, fall_back_at_s_, budget_alarm_s(),
-                                    has_begun_ ? kNever : begins_s_, horizon_s_});
+    const double other = std::min({server == kNone ? kNever : servers_[server].next_s(),
+                                   zone == kNone ? kNever : shocks_[zone].next().at_s, ask_at_s_,
+                                   next_exchange_.due_s, fall_back_at_s_,
+                                   has_begun_ ? kNever : begins_s_, horizon_s_});
+    const double change = std::min(other, budget_alarm_s(other));
     const double finish = progress_.finish_s();
     now_s_ = std::min(finish, change);
     progress_.advance(now_s_);
@@ -244,6 +245,7 @@ void PathRunner::remove(std::size_t index) {
   const Server& server = servers_[index];
   outcome_.cost += cost_of(server);
   closed_bill_ += billed(server.offer, server.asked_s);
+  bill(-model(server.offer).price_per_hour, 0);
   if (server.works) {
     set_.leave(server.offer);
   }

@@ -107,7 +107,9 @@ class PathRunner {
   [[nodiscard]] double billed(std::size_t offer, double asked_s) const;
   [[nodiscard]] double spent() const;
   [[nodiscard]] double per_hour() const;
-  [[nodiscard]] double budget_alarm_s() const;
+  void bill(double more_per_hour, double at_once);
+  [[nodiscard]] double spent_at_most() const;
+  [[nodiscard]] double budget_alarm_s(double before_s) const;
   [[nodiscard]] bool is_budget_used_up() const;
   [[nodiscard]] std::uint32_t room(std::size_t offer, const std::vector<Refusal>& refusals) const;
   [[nodiscard]] std::uint32_t affordable(std::size_t offer, std::uint32_t wanted,
@@ -156,6 +158,10 @@ class PathRunner {
   double exchange_due_s_ = 0;
   double exchange_poor_until_s_ = 0;  // the budget does not allow it
   double closed_bill_ = 0;            // of servers that are gone, as the policy bills them
+  // The same of all servers, as a bound: the sums take a look at each server.
+  double billed_most_ = 0;  // until billed_at_s_
+  double billed_at_s_ = 0;
+  double billed_per_hour_ = 0;  // since then, but for rounding
 };
 
 }  // namespace mayfly::planner

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kLifetimeLeastS = 60;
 constexpr double kAlarmLeastS = 0.001;
+constexpr double kRounded = 1e-6;  // relative: far more than sums are rounded by
 
 }  // namespace
 
@@ -37,8 +38,29 @@ double PathRunner::per_hour() const {
   return sum;
 }
 
-/// When the job may have to be stopped, if nothing changes before.
-double PathRunner::budget_alarm_s() const {
+/// From now on servers cost so much more an hour, and so much at once.
+void PathRunner::bill(double more_per_hour, double at_once) {
+  billed_most_ = spent_at_most() + at_once;
+  billed_at_s_ = now_s_;
+  billed_per_hour_ += more_per_hour;
+}
+
+/// At least spent(): each server is billed for its time and for the least time.
+double PathRunner::spent_at_most() const {
+  return billed_most_ + billed_per_hour_ * (now_s_ - billed_at_s_) / kSecondsPerHour;
+}
+
+/// When the job may have to be stopped, if nothing changes before; kNever if that is surely not
+/// before `before_s`.
+double PathRunner::budget_alarm_s(double before_s) const {
+  if (job_.budget && billed_per_hour_ > 0) {
+    const double left = *job_.budget * (1 - kRounded) - spent_at_most();
+    const double earliest_s =
+        now_s_ - rules_.stop_margin_s + left / billed_per_hour_ * kSecondsPerHour * (1 - kRounded);
+    if (left > 0 && earliest_s > before_s) {
+      return kNever;
+    }
+  }
   const double rate = job_.budget ? per_hour() : 0;
   return rate <= 0 ? kNever
                    : std::max(now_s_ + (*job_.budget - spent()) / rate * kSecondsPerHour -
@@ -47,6 +69,10 @@ double PathRunner::budget_alarm_s() const {
 }
 
 bool PathRunner::is_budget_used_up() const {
+  if (job_.budget && spent_at_most() + billed_per_hour_ * rules_.stop_margin_s / kSecondsPerHour <
+                         *job_.budget * (1 - kRounded)) {
+    return false;
+  }
   const double rate = job_.budget ? per_hour() : 0;
   return rate > 0 && spent() + rate * rules_.stop_margin_s / kSecondsPerHour >= *job_.budget;
 }

@@ -161,6 +161,8 @@ std::uint64_t PathRunner::grant(std::size_t offer, double lifetime_s) {
   } else if (server.fate.joins_s > server.fate.runs_s + rules_.join_timeout_s) {
     server.leaves_s = std::min(server.leaves_s, server.fate.runs_s + rules_.join_timeout_s);
   }
+  const double price = model(offer).price_per_hour;
+  bill(price, price * job_.billing.least_s / kSecondsPerHour);
   events_.set(servers_.size(), server.next_s());
   servers_.push_back(server);
   ++counts_[offer];

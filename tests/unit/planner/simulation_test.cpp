@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -332,6 +333,20 @@ TEST(Simulation, FastPathsAreThoseOfTheReplacementPolicy) {
   EXPECT_GT(lost, 500U);
   EXPECT_GT(refused, 500U);
   EXPECT_GT(stopped, 20);
+}
+
+TEST(Simulation, ABudgetThatIsFarAwayChangesNothing) {
+  const CounterRandom random(22);
+  for (std::uint64_t number = 0; number < 20; ++number) {
+    const Market market = random_market(number, random);
+    std::vector<std::size_t> offers(market.offers.size());
+    std::iota(offers.begin(), offers.end(), 0);
+    JobModel job = job_of(40);
+    const Candidate candidate = workers_on(offers, 6);
+    const auto without = simulate(market, job, candidate, 60 * kHour, number, 0, 5);
+    job.budget = 1e6;
+    EXPECT_EQ(simulate(market, job, candidate, 60 * kHour, number, 0, 5), without);
+  }
 }
 
 TEST(Earliest, IsTheLowestOfThePositionsThatAScanFinds) {
