@@ -2,9 +2,11 @@
 deaths of workers and servers, joins, stops."""
 import os
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "harness"))
+from cluster import Cluster  # noqa: E402
 from mayfly_run import (SMALL_JOB, Run, expect, expect_refused, kill, lingering,  # noqa: E402
                         main)
 from oracle import Oracle  # noqa: E402
@@ -175,6 +177,30 @@ def a_stopped_job_goes_on():
     run.remove()
 
 
+def only_the_coordinator_resumes():
+    """In directories of their own, as on several hosts: servers and workers get what the job is
+    resumed from, and end with the bits of a job that was never stopped."""
+    digest, _ = reference()
+    sync = ["--sync", "bsp", "--slices", "1"]
+    first = Run(JOB + sync + ["--workers", "2"] + lingering(15))
+    first.wait_for_step(15)
+    expect(first.command("stop").returncode == 0 and first.wait() == 3, first.logs())
+    for servers in (["--ps", "2"], ["--ps", "colocated"]):
+        cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + sync + servers)
+        cluster.start_coordinator(2, extra=["--resume", first.run_dir])
+        for number in (0, 1):
+            if servers[1] == "2":
+                cluster.start_server(cluster.endpoint(), number)
+            cluster.start_worker(cluster.endpoint(), extra=["--worker-number", str(number)])
+        code = cluster.wait_for_end(cluster.coordinators[0], "the job does not end")
+        expect(code == 0, cluster.logs())
+        summary = cluster.run.summary()
+        expect(summary["final_digest"] == digest, f"{servers}: {summary}\n{cluster.logs()}")
+        cluster.stop_hard()
+        cluster.run.remove()
+    first.remove()
+
+
 def bad_settings_are_refused():
     expect_refused(JOB, ((["--sync", "asap"], "is not bsp, asp"),
                          (["--sync", "backup:2-of-3", "--ps", "2"], "one shard"),
@@ -190,4 +216,4 @@ if __name__ == "__main__":
         a_switch_from_bsp_to_bsp_changes_nothing, workers_die_and_come,
         a_lost_server_ends_the_job_with_the_number_of_updates,
         a_lost_server_of_one_worker_ends_the_job_likewise, a_stopped_job_goes_on,
-        bad_settings_are_refused)}))
+        only_the_coordinator_resumes, bad_settings_are_refused)}))
