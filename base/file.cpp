@@ -4,15 +4,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly {
 namespace {
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) + device();
+}
+
+/// A name that no other writer of this file has: other threads, and processes with our number on
+/// other hosts or in other containers that share the folder.
+std::string temporary_beside(const std::string& path) {
+  static const std::uint64_t own = random_number();
+  static std::atomic<std::uint64_t> count = 0;  // a forked process has the number of its parent
+  return path + ".tmp." + std::to_string(::getpid()) + '-' + std::to_string(own) + '-' +
+         std::to_string(count++);
+}
 
 Result<void> write_and_sync(const std::string& path, ByteSpan content) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -110,7 +127,7 @@ Result<std::string> read_text_file(const std::string& path, std::size_t size_max
 }
 
 Result<void> write_file_atomic(const std::string& path, ByteSpan content) {
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  const std::string temporary = temporary_beside(path);
   Result<void> written = write_and_sync(temporary, content);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
     written = file_error("cannot rename to", path);

@@ -32,7 +32,7 @@ struct ReadableFile {
 
 /// Replaces `path` so that a crash at any moment leaves the old or the new content, never a
 /// mixture: temporary file beside it, fsync, rename, fsync of the folder. On failure the temporary
-/// file is removed.
+/// file is removed. Any thread; of several writers at once, also on other hosts, one wins.
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, ByteSpan content);
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, std::string_view content);
 

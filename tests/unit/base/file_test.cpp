@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace mayfly {
 namespace {
@@ -51,6 +54,22 @@ TEST_F(FileTest, ReplacesTheOldContentAndLeavesNoTemporaryFile) {
   ASSERT_TRUE(write_file_atomic(path("a"), std::string_view("a long first version")).ok());
   ASSERT_TRUE(write_file_atomic(path("a"), std::string_view("short")).ok());
   EXPECT_EQ(read_text_file(path("a"), 100).value(), "short");
+  EXPECT_EQ(entry_count(), 1u);
+}
+
+/// As threads of one process do, or the first processes of two containers that share a folder.
+TEST_F(FileTest, OfWritersAtOnceOneWinsWhole) {
+  const std::string texts[] = {std::string(100'000, 'a'), std::string(200'000, 'b')};
+  for (int round = 0; round < 20; ++round) {
+    {
+      std::vector<std::jthread> writers;
+      for (const std::string& text : texts) {
+        writers.emplace_back([&] { EXPECT_TRUE(write_file_atomic(path("a"), text).ok()); });
+      }
+    }
+    const std::string found = read_text_file(path("a"), 1 << 20).value();
+    EXPECT_TRUE(found == texts[0] || found == texts[1]) << found.size();
+  }
   EXPECT_EQ(entry_count(), 1u);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -119,17 +120,18 @@ TEST_F(ViewLogFileTest, ALogThatWasFullForAWhileKeepsWhatFitsAfterwards) {
 
 // The disk may be full when the log is to be shortened.
 TEST_F(ViewLogFileTest, ALogThatCannotBeShortenedGoesOnAsItIs) {
-  const auto log = DurableViewLog::open(path());
-  ASSERT_TRUE(log.ok() && log.value()->begin().ok());
-  const std::string temporary = path() + ".tmp." + std::to_string(::getpid());
-  ASSERT_TRUE(std::filesystem::create_directory(temporary));  // so it cannot be written
+  ASSERT_TRUE(DurableViewLog::open(path()).value()->begin().ok());
+  const std::string longest = folder_ + "/" + std::string(NAME_MAX, 'v');
+  std::filesystem::rename(path(), longest);  // so no file can be written beside it
+  const auto log = DurableViewLog::open(longest);
+  ASSERT_TRUE(log.ok());
   EXPECT_TRUE(log.value()->append(log_record::JobStarted{7, 8, {}}, false));
   constexpr std::uint32_t kIncarnations = 60'000;  // more than a log that is not shortened
   for (std::uint32_t i = 1; i <= kIncarnations; ++i) {
     ASSERT_TRUE(log.value()->append(log_record::IncarnationStarted{Incarnation{i}}, false));
   }
   EXPECT_TRUE(log.value()->append(log_record::JobEnded{Outcome::kDone, "all of it"}, true));
-  const Result<LogContents> found = peek_view_log(path());
+  const Result<LogContents> found = peek_view_log(longest);
   ASSERT_TRUE(found.ok()) << found.error().detail;
   EXPECT_EQ(found.value().incarnation, Incarnation{kIncarnations});
   EXPECT_EQ(found.value().dropped_bytes, 0u);
