@@ -429,6 +429,9 @@ void Coordinator::on_progress(MemberId id, const Progress& progress) {
 }
 
 void Coordinator::settle_if_complete() {
+  if (!options_.steps_need_everybody && membership_.everybody_has_started()) {
+    quorum_.view_is_active();  // members do not tell which steps the servers have committed
+  }
   if (const auto done = change_.take_settled(membership_.everybody_has_started())) {
     if (done->cause == ChangeCause::kRebalance) {
       speeds_.change_took(done->synced - done->stopped);

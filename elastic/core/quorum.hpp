@@ -42,7 +42,7 @@ class Quorum {
   void is_gone(MemberId id, const Membership& membership);
   /// A member of this view reports that it has committed this step.
   void committed(MemberId id, ViewId view, Step step, const Membership& membership);
-  /// Some member has committed a step of the last view.
+  /// Some member has committed a step of the last view, or at least all of them have entered it.
   void view_is_active() { is_view_active_ = true; }
   /// Another view is the last one now.
   void view_changed() { is_view_active_ = false; }
@@ -86,7 +86,7 @@ class Quorum {
   Duration timeout_;
 
   std::set<MemberId> gone_;               // have left for ever, and obeyed this coordinator last
-  bool is_view_active_ = false;           // some member has committed a step of the last view
+  bool is_view_active_ = false;           // of the last view; see view_is_active()
   std::optional<Instant> waiting_since_;  // members have waited for others since then
   std::optional<Instant> idle_since_;     // this coordinator has not been in charge since then
 };

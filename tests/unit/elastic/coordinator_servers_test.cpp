@@ -108,6 +108,25 @@ TEST(CoordinatorServers, AreWaitedForBeforeTheFirstView) {
   EXPECT_EQ(job.view_members().size(), 3U);
 }
 
+/// Nobody tells of their steps, so that no view would be known to have committed one, and too many
+/// in a row would be in doubt.
+TEST(CoordinatorServers, MayChangeTheirViewOftenInAJobWithStandbys) {
+  CoordinatorOptions options = with_servers(2);
+  options.quorum = true;
+  CoordinatorHarness job(options);
+  const MemberId server = join(job, kServer);
+  const MemberId worker = join(job, "worker");
+  for (std::size_t i = 0; i < 2 * kViewBasesMax; ++i) {
+    job.start(server, 0);
+    job.start(worker, 1);
+    job.give(coordinator_event::PauseAsked{true});
+    job.stopped(server, 0);
+    job.stopped(worker, 1);
+    job.give(coordinator_event::PauseAsked{false});
+    ASSERT_EQ(job.coordinator.phase(), JobPhase::kRunning) << i << " changes";
+  }
+}
+
 /// Servers hold the state and compute nothing: without a worker nothing goes on.
 TEST(CoordinatorServers, DoNotLetTheLastWorkerLeave) {
   CoordinatorHarness job(with_servers(2));
