@@ -28,8 +28,8 @@ void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
   peer.formed = peer.synced = true;
   // An observer at work tells of the view's steps, not of its own.
   const bool only_observes = told.phase == ResumePhase::kRunning && peer.lacks_state();
-  peer.came_beside_state =
-      peer.came_beside_state || only_observes || next(told.committed) < told.view->committed;
+  peer.returned_behind = only_observes || next(told.committed) < told.view->committed;
+  peer.came_beside_state = peer.came_beside_state || peer.returned_behind;
   if (told.phase == ResumePhase::kRunning) {
     peer.stopped.held = told.held_before;
   } else {

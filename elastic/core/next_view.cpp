@@ -329,8 +329,9 @@ bool has_lost_state(const Membership& membership) {
   const bool may_be_anywhere = membership.is_progress_unknown();  // from the view's step on
   return membership.view() && !all.empty() && std::ranges::all_of(all, [&](const auto& candidate) {
            const Peer& peer = *candidate.second;
-           const bool has_trained = peer.committed != peer.loaded &&
-                                    next(peer.committed) >= membership.view()->committed;
+           const bool is_behind = next(peer.committed) < membership.view()->committed;
+           const bool has_trained =
+               peer.committed != peer.loaded && !(peer.returned_behind && is_behind);
            return peer.came_beside_state && !has_trained &&
                   (may_be_anywhere || peer.committed < membership.committed());
          });
