@@ -9,23 +9,18 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <random>
 
+#include "base/system_random.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly {
 namespace {
 
-std::uint64_t random_number() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) + device();
-}
-
 /// A name that no other writer of this file has: other threads, and processes with our number on
 /// other hosts or in other containers that share the folder.
 std::string temporary_beside(const std::string& path) {
-  static const std::uint64_t own = random_number();
+  static const std::uint64_t own = system_random();
   static std::atomic<std::uint64_t> count = 0;  // a forked process has the number of its parent
   return path + ".tmp." + std::to_string(::getpid()) + '-' + std::to_string(own) + '-' +
          std::to_string(count++);

@@ -10,11 +10,11 @@
 #include <cstring>
 #include <new>
 #include <optional>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/system_random.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 
@@ -148,8 +148,7 @@ Result<HostMemory::Mapping> ImageStore::make(const Options& options) {
   head->key = options.key;
   head->images = options.images;
   head->bytes_max = options.bytes_max;
-  std::random_device random;
-  head->id = std::uint64_t{random()} << 32 | random();
+  head->id = system_random();
   return made;
 }
 

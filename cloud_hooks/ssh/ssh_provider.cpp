@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <random>
 #include <thread>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/process/program.hpp"
+#include "base/system_random.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
 
@@ -37,11 +37,6 @@ constexpr int kSshFailed = 255;               // ssh's own exit code; others are
 std::string own_system() {
   utsname name{};
   return ::uname(&name) == 0 ? fmt::format("{}/{}", name.sysname, name.machine) : "";
-}
-
-std::string unique_name() {
-  std::random_device device;
-  return fmt::format("copy-{:08x}{:08x}", device(), device());
 }
 
 /// Calls do(i) for i below `count`, on at most `at_once` threads.
@@ -389,7 +384,7 @@ class SshProviderImpl final : public SshProvider {
     if (folder.word != "done") {
       return {false, made.ok() ? folder.detail : made.error().detail};
     }
-    const std::string name = unique_name();
+    const std::string name = fmt::format("copy-{:016x}", system_random());
     const std::string path = shell_quoted(options_.places.folder + "/" + name);
     const std::string take = fmt::format("cat > {0} || {{ rm -f {0}; exit 1; }}", path);
     const Result<std::string> copied =  // by sh, whatever the user's shell there is

@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <string>
 
 #include "base/net/addresses.hpp"
+#include "base/system_random.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/nccl/nccl_api.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
@@ -32,8 +32,7 @@ Result<void> probe() {
 
 /// NCCL refuses two members on one GPU unless they seem to be on two machines.
 void take_own_host_id() {
-  std::random_device random;
-  const std::string name = fmt::format("mayfly-{:08x}{:08x}", random(), random());
+  const std::string name = fmt::format("mayfly-{:016x}", system_random());
   ::setenv("NCCL_HOSTID", name.c_str(), 0);
 }
 

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "base/net/sockets.hpp"
 #include "base/net/wake_up.hpp"
+#include "base/system_random.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/queued_group.hpp"
 #include "collectives/tcp/tcp_address.hpp"
@@ -342,8 +342,7 @@ class TcpTransport final : public Transport {
 };
 
 std::string new_unix_name() {
-  std::random_device random;
-  return fmt::format("@mayfly-{}-{:08x}{:08x}", ::getpid(), random(), random());
+  return fmt::format("@mayfly-{}-{:016x}", ::getpid(), system_random());
 }
 
 // Members of one host are still reachable over TCP, so that a system that refuses Unix-domain

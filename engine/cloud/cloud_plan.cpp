@@ -7,9 +7,9 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <iostream>
-#include <random>
 
 #include "base/file.hpp"
+#include "base/system_random.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
@@ -24,15 +24,6 @@
 #include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
-namespace {
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) ^ device();
-}
-
-}  // namespace
-
 std::string cloud_memory_path(const std::string& run_dir) {
   return run_dir + "/cloud.json";
 }
@@ -96,7 +87,7 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
     const JobConfig& config, const cloud_hooks::Capabilities& provider) {
   cloud_hooks::ReplacementOptions options;
   TRY_ASSIGN(options.offers, all_offers(config));
-  options.identity = random_number();
+  options.identity = system_random();
   options.job_mark = token_mark(config);
   const std::uint32_t servers = dedicated_servers(config);
   const bool have_own_offers = !config.evaluator_offers.empty();
