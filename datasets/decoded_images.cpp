@@ -14,9 +14,9 @@
 namespace mayfly::datasets {
 namespace {
 
-// Files of the earlier format "FMCACHE2" are not read: they may lack healthy images, because their
-// writer misread images that followed a damaged header.
-constexpr std::uint64_t kCacheMagic = 0x3345484341434d46;  // "FMCACHE3"
+// Files of earlier formats are not read: those of "FMCACHE2" may lack healthy images, because their
+// writer misread images that followed a damaged header; "FMCACHE3" had no hash of the test records.
+constexpr std::uint64_t kCacheMagic = 0x3445484341434d46;  // "FMCACHE4"
 constexpr std::size_t kNameBytesMax = 255;
 constexpr std::size_t kClassesMax = std::size_t{1} << 16;
 constexpr std::size_t kPageBytes = 4096;
@@ -30,6 +30,7 @@ struct Header {
   Digest key;      // of the source
   Digest records;  // hash of all records
   Digest train;    // hash of the training records
+  Digest test;     // hash of the test records
   std::uint32_t image_size = 0;
   std::uint64_t train_count = 0;
   std::uint64_t test_count = 0;
@@ -74,7 +75,7 @@ LeftOut unpacked_names(std::uint64_t count, const std::string& packed) {
 
 Bytes encode_fields(const Header& header) {
   WireWriter writer;
-  for (const Digest* digest : {&header.key, &header.records, &header.train}) {
+  for (const Digest* digest : {&header.key, &header.records, &header.train, &header.test}) {
     put_digest(writer, *digest);
   }
   writer.put(header.image_size);
@@ -119,7 +120,7 @@ Result<Header> decode_header(ByteSpan bytes) {
   }
   Header header;
   WireReader reader(fields);
-  for (Digest* digest : {&header.key, &header.records, &header.train}) {
+  for (Digest* digest : {&header.key, &header.records, &header.train, &header.test}) {
     *digest = get_digest(reader);
   }
   header.image_size = reader.get<std::uint32_t>();
@@ -216,6 +217,7 @@ class BlockBuilder {
     header.key = key;
     header.records = digest_of(records);
     header.train = digest_of(records.first(train_bytes));
+    header.test = digest_of(records.subspan(train_bytes));
     if (is_cifar10(header)) {
       header.mean = cifar10_format().mean;
       header.deviation = cifar10_format().deviation;
@@ -271,7 +273,7 @@ DatasetPair pair_from(const Header& header, std::shared_ptr<const void> owner,
   pair.test = std::make_shared<RecordSet>(
       layout, std::vector<RecordChunk>{{owner, records.subspan(train_bytes)}});
   pair.digest = header.train;
-  pair.test_digest = digest_of(std::as_bytes(records.subspan(train_bytes)));
+  pair.test_digest = header.test;
   pair.left_out = header.left_out;
   return pair;
 }

@@ -352,10 +352,10 @@ TEST(ImageSet, RebuildsACacheOfAnotherVersion) {
     return magic;
   };
   const std::string magic = first_bytes();
-  EXPECT_EQ(magic, "FMCACHE3");
+  EXPECT_EQ(magic, "FMCACHE4");
   {
     std::fstream file(cache, std::ios::in | std::ios::out | std::ios::binary);
-    file.write("FMCACHE2", 8);  // of a version that left out healthy images
+    file.write("FMCACHE3", 8);  // of a version without a hash of the test records
   }
   expect_good(open_image_folder(folder / "set", options));
   EXPECT_EQ(first_bytes(), magic);
