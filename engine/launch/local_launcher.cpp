@@ -428,7 +428,7 @@ void LocalLauncher::follow_signals() {
 void LocalLauncher::wait_for_workers(const JobEnd& end) {
   // A program of the user's own may have more to do when it has trained, until it is told to end.
   const bool are_programs = !command_.empty();
-  std::optional<Instant> programs_end_by;
+  Instant programs_end_by{INT64_MAX};
   LastReports reports(end, process_->server().status().view != ViewId{}, monotonic_now());
   if (are_programs) {
     interrupts_max_ = interrupts_seen_ + 2;
@@ -439,8 +439,8 @@ void LocalLauncher::wait_for_workers(const JobEnd& end) {
     (void)signal_worker(i, SIGCONT);  // a stopped one must receive the next signal
   }
   const auto is_time_left = [&](Instant now) {
-    return are_programs ? now < programs_end_by.value_or(Instant{INT64_MAX})
-                        : reports.is_time_left(now, LastReports::look(*process_, false));
+    const auto news = LastReports::look(*process_, interrupts_ > interrupts_seen_);
+    return are_programs ? now < programs_end_by : reports.is_time_left(now, news);
   };
   while (std::ranges::any_of(workers_, &Worker::running) && is_time_left(monotonic_now())) {
     std::this_thread::sleep_for(kPollInterval);
