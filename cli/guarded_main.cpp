@@ -12,6 +12,7 @@
 #include <iostream>
 
 #include "base/log.hpp"
+#include "base/process/spawn.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
 #include "engine/membership/exit_codes.hpp"
@@ -41,8 +42,9 @@ bool output_arrived() {
 /// A process inherits which signals are blocked and ignored. A hangup that is ignored stays so, as
 /// nohup wants it; what is undone here nobody means.
 void prepare_signals() {
-  ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
-  ::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow any more: a full disk
+  for (const int ignored : kIgnoredByMain) {
+    ::signal(ignored, SIG_IGN);
+  }
   ::signal(SIGCHLD, SIG_DFL);  // if it is ignored, nobody learns how a child has ended
   sigset_t none;
   ::sigemptyset(&none);

@@ -8,6 +8,7 @@
 // of this process that runs other code of it (fork() in the sentinel, the duty cycle, the
 // coordinator's keeper and the holder of MPI's sockets).
 
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,10 @@ namespace mayfly {
 [[nodiscard]] std::vector<std::string> merged_environment(
     const std::vector<std::pair<std::string, std::string>>& additions,
     const std::vector<std::string>& without = {});
+
+/// Signals that our main functions ignore, for themselves alone: a lost peer and a full disk are
+/// error values. A program of the user's must get their default handling back.
+inline constexpr int kIgnoredByMain[] = {SIGPIPE, SIGXFSZ};
 
 /// The descriptors that a program gets; it inherits no others, no signal is blocked, and all
 /// signals have their default handling, except that a hangup stays ignored if this process ignores

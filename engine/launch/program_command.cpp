@@ -71,14 +71,11 @@ std::vector<char*> pointers_to(const std::vector<std::string>& command) {
   return words;
 }
 
-// By our main functions, for us alone: in a script of the user's `yes | head` must end quietly.
-constexpr int kIgnoredHere[] = {SIGPIPE, SIGXFSZ};
-
-/// 0, or an errno.
+/// In a script of the user's `yes | head` must end quietly. 0, or an errno.
 int start_command(const std::vector<char*>& words, pid_t& child) {
   sigset_t restored;
   ::sigemptyset(&restored);
-  for (const int signal : kIgnoredHere) {
+  for (const int signal : kIgnoredByMain) {
     ::sigaddset(&restored, signal);
   }
   posix_spawnattr_t attributes;
@@ -163,7 +160,7 @@ int become_program(const JobConfig& own,
                        [&](const auto& one) { return !placed.contains(one.first); });
   place.folder = text_of(kProgramDirVariable);
   const std::vector<std::string> words = command_at(place, command);
-  for (const int signal : kIgnoredHere) {
+  for (const int signal : kIgnoredByMain) {
     ::signal(signal, SIG_DFL);
   }
   ::execv(words.front().c_str(), pointers_to(words).data());
