@@ -46,7 +46,8 @@ keep_left_alone() {
   there=$(sed -n 's/^step-//p' "$1/saved/$label/run/checkpoints/latest" 2>/dev/null)
   this=$(sed -n 's/^step-//p' "$2/run/checkpoints/latest" 2>/dev/null)
   if [ "${there:-0}" -gt "${this:-0}" ] && cmp -s "$1/saved/$label/token" "$2/token"; then
-    return 0
+    rm -rf "$2" # else it is saved and offered later, in place of the newer one that is being read
+    return
   fi
   mkdir -p "$1/saved" && rm -rf "$1/saved/$label" && mv "$2" "$1/saved/$label"
 }

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "base/file.hpp"
 #include "base/lock_file.hpp"
@@ -196,6 +197,21 @@ TEST_F(SshProviderTest, OfWorkersThatWereLeftAloneTheNewestStateIsKept) {
   EXPECT_TRUE(fs::is_empty(folder_ / "a/mf/servers"));
   const std::string latest = (folder_ / "a/mf/saved/job/run/checkpoints/latest").string();
   EXPECT_EQ(read_text_file(latest, 100).value(), "step-12\n");
+}
+
+TEST_F(SshProviderTest, AStartLeavesNoOlderStateThatALaterOneWouldOffer) {
+  options_.hosts = {{"a", 2}};
+  for (const auto& [id, step] : {std::pair("a.newer", 12), std::pair("a.older", 7)}) {
+    const fs::path server = folder_ / "a/mf/servers" / (std::string("job.") + id);
+    fs::create_directories(server / "run/checkpoints");
+    std::ofstream(server / "token") << "secret\n";
+    std::ofstream(server / "run/checkpoints/latest") << "step-" << step << "\n";
+    std::ofstream(server / "run/left_alone") << "";
+  }
+  ASSERT_EQ(provider()->request(request_).servers.size(), 1u);
+  const std::string latest = (folder_ / "a/mf/saved/job/run/checkpoints/latest").string();
+  EXPECT_EQ(read_text_file(latest, 100).value(), "step-12\n");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "a/mf/servers"), {}), 1);
 }
 
 TEST_F(SshProviderTest, NothingIsSavedOrRemovedWhileAnotherStartsOrReleases) {
