@@ -88,9 +88,12 @@ Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, cons
 }
 
 /// Of a step of `job`, by the measurements of the file: of workers of its first offer's type, which
-/// need not be one of the job. 0 if the speed of one of them is not known.
-double exchange_of(const MarketFile& file, double of_speed_one, planner::AllReduceJob job) {
+/// need not be one of the job. The speed of one of them may follow from what the job says of its
+/// own offers, whose speeds are complete. 0 if it is not known.
+double exchange_of(const MarketFile& file, const std::vector<MarketOffer>& of_job,
+                   double of_speed_one, planner::AllReduceJob job) {
   std::vector<MarketOffer> offers = file.offers;
+  offers.insert(offers.end(), of_job.begin(), of_job.end());
   complete_speeds(offers, of_speed_one);
   if (offers.front().speed.images_per_s <= 0) {
     return 0;
@@ -137,7 +140,7 @@ Result<PlanSource> planned_market(const ParsedArguments& arguments, const engine
   }
   planned.market.zones = file.zones;
   planned.market.machines = machines.size();
-  speeds.exchange_s = exchange_of(file, of_speed_one, speeds);
+  speeds.exchange_s = exchange_of(file, offers, of_speed_one, speeds);
   for (const planner::MeasuredSpeed& one : file.scaling) {
     planned.measured_most = std::max(planned.measured_most, kBeyond * one.workers);
   }

@@ -299,6 +299,16 @@ TEST_F(PlanTest, ScalingIsOfTheFilesFirstTypeInAnyOrderOfOffers) {
   const double first = seconds_of_four_big("small@a=0.1,big@a=0.15*2");
   EXPECT_GT(first, 0);
   EXPECT_EQ(seconds_of_four_big("big@a=0.15*2,small@a=0.1"), first);
+  const std::string market = kMarket;
+  const std::size_t offers = market.find("[[offer]]");
+  const std::size_t big = market.rfind("[[offer]]");
+  const auto with_big_first = [&](const std::string& speed) {
+    write("market.toml", market.substr(0, offers) + market.substr(big) + speed +
+                             market.substr(offers, big - offers));
+    return seconds_of_four_big("small@a=0.1,big@a=0.15*2");
+  };
+  EXPECT_GT(with_big_first(""), first);
+  EXPECT_EQ(with_big_first(""), with_big_first("images_per_second = 2000\n"));
 }
 
 TEST_F(PlanTest, OldPricesAndLargeClustersAreMarked) {
