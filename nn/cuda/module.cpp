@@ -2,6 +2,7 @@
 
 #include <cudnn_graph.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -37,11 +38,12 @@ Result<std::vector<std::string>> probe(int device) {
   return kinds_of(device >= 0 ? std::vector{read_cudnn_facts(device)} : read_all_facts());
 }
 
-/// The same for all workers of this machine, whose TMPDIR may differ.
+/// The same for all workers of this machine, whose TMPDIR may differ. A container may have a TMPDIR
+/// because its /tmp cannot be written to.
 std::string claims_folder() {
   constexpr const char* kOfEverybody = "/tmp";
   std::error_code no_such_folder;
-  if (std::filesystem::is_directory(kOfEverybody, no_such_folder)) {
+  if (::access(kOfEverybody, W_OK | X_OK) == 0) {
     return kOfEverybody;
   }
   const std::string folder = std::filesystem::temp_directory_path(no_such_folder).string();
