@@ -118,8 +118,9 @@ void MessageStream::keep_copies() {
   }
 }
 
-void MessageStream::withdraw(MessageType type) {
+std::uint64_t MessageStream::withdraw(MessageType type) {
   std::deque<Part> kept;
+  std::uint64_t bytes = 0;
   bool is_withdrawn = false;
   for (Part& part : queue_) {
     if (part.begins) {
@@ -128,10 +129,12 @@ void MessageStream::withdraw(MessageType type) {
     if (!is_withdrawn) {
       kept.push_back(std::move(part));
     } else {
+      bytes += part.bytes.size();
       leave(part.own);
     }
   }
   queue_ = std::move(kept);
+  return bytes;
 }
 
 std::span<std::byte> MessageStream::next_space() {

@@ -49,8 +49,8 @@ class MessageStream {
   [[nodiscard]] Result<void> flush();
   /// Copies payloads that are not sent yet, so that their owners may change them.
   void keep_copies();
-  /// Forgets the messages of this type of which nothing has been sent yet.
-  void withdraw(MessageType type);
+  /// Forgets the messages of this type of which nothing has been sent yet; returns their bytes.
+  std::uint64_t withdraw(MessageType type);
 
   /// Sends this descriptor with the next bytes (Unix-domain sockets only). The caller keeps it, and
   /// must not close it before.

@@ -203,7 +203,8 @@ void ShardLoop::send_state(Session& session, std::uint64_t question) {
   header.slice = state.slices;
   header.prefix = state.prefix;
   header.question = question;
-  session.stream.withdraw(MessageType::kState);  // the worker has given up what it asked before
+  // The worker has given up what it asked before.
+  own_facts_.bytes_out -= session.stream.withdraw(MessageType::kState);
   session.stream.send(header, std::as_bytes(state_.values()), std::as_bytes(state_.momentum()),
                       options_.payload_hashes, gate());
   own_facts_.bytes_out += kHeaderBytes + 2 * payload_bytes_;

@@ -84,7 +84,7 @@ TEST(MessageStream, WithdrawsWhatHasNotBegunToBeSent) {
   ASSERT_TRUE(from.wants_to_send()) << "the socket took it all; nothing is shown";
   send(MessageType::kState, 2);
   send(MessageType::kParameters, 3);
-  from.withdraw(MessageType::kState);
+  EXPECT_EQ(from.withdraw(MessageType::kState), kHeaderBytes + kManyElements * sizeof(float));
   send(MessageType::kState, 4);
   std::vector<std::uint64_t> got;
   while (got.size() < 3) {
