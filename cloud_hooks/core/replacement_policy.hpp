@@ -187,8 +187,8 @@ struct PolicyStatus {
   std::uint32_t billing = 0;  ///< servers that are not known to be gone
   double spent = 0;
   double per_hour = 0;
-  /// Every offer for workers is stopped, by failed starts or wrong settings, no request for one is
-  /// open, and no server is there that may still bring one.
+  /// Every offer for workers is stopped, by failed starts or wrong settings, no request for one has
+  /// servers that are not known, and no server is there that may still bring one.
   bool no_worker_comes = false;
 };
 
