@@ -87,6 +87,24 @@ TEST(CoordinatorLostState, AnObserverOfTheFirstViewThatGotNoStateJoinsAgain) {
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
 }
 
+/// The one whose checkpoint they were to receive is lost again, and nobody else holds their step.
+TEST(CoordinatorLostState, AMemberThatIsBehindItsViewGoesOnWithWhatItHasTrained) {
+  CoordinatorHarness job = running_job(1, 10);
+  const MemberId trained = job.join(2);
+  job.stopped(k1, 10);
+  job.start(k1, 12);
+  job.start(trained, 12);
+  const MemberId ahead = job.join(14);
+  job.stopped(k1, 12);
+  job.stopped(trained, 12);
+  ASSERT_EQ(job.view().committed, Step{14});
+  lose(job, {k1, ahead});
+  job.stopped(trained, 12);
+  EXPECT_TRUE(job.sent<Dismiss>(trained).empty());
+  EXPECT_EQ(job.view_members(), std::vector<MemberId>{trained});
+  EXPECT_EQ(job.view().committed, Step{12});
+}
+
 /// Only who is in charge offers one.
 TEST(CoordinatorLostState, ACoordinatorThatHadNoQuorumForAWhileIsInChargeWhenSparesJoinAgain) {
   CoordinatorOptions options = quorum_options();
