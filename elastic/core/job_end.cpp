@@ -27,6 +27,16 @@ std::size_t finished_members(const Membership& membership) {
   }));
 }
 
+/// A worker of the last view gets the state from the parameter servers, whichever step it has told;
+/// one that was in no view knows no servers.
+std::optional<MemberId> worker_beside_servers(const Membership& membership) {
+  const Candidates all = membership.candidates();
+  const auto first = std::ranges::find_if(all, [](const auto& candidate) {
+    return candidate.second->is_worker && candidate.second->phase == Peer::Phase::kStopped;
+  });
+  return first == all.end() ? std::nullopt : std::optional(first->first);
+}
+
 }  // namespace
 
 WorkerQuota::WorkerQuota(const CoordinatorOptions& options)
@@ -119,6 +129,9 @@ JobEnd::Ending JobEnd::once_more(const Membership& membership) const {
 }
 
 std::optional<MemberId> holder_of_newest_state(const Membership& membership) {
+  if (!membership.steps_need_everybody()) {
+    return worker_beside_servers(membership);
+  }
   std::optional<MemberId> holder;
   Step newest{};
   const Step first = membership.first_step();

@@ -88,9 +88,9 @@ class JobEnd {
 };
 
 /// The candidate for the next view with the highest committed step, which writes the last
-/// checkpoint; the first of several, nothing if there is none. A parameter server writes none. Once
-/// the job has committed a step, a candidate without one is none: its first weights would be taken
-/// for the job's newest state.
+/// checkpoint; the first of several, nothing if there is none. Once the job has committed a step, a
+/// candidate without one is none: its first weights would be taken for the job's newest state. With
+/// parameter servers the first worker of the last view: it gets the state from them.
 [[nodiscard]] std::optional<MemberId> holder_of_newest_state(const Membership& membership);
 
 /// The reason in the Dismiss that members get at the end of the job.

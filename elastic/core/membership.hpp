@@ -153,6 +153,8 @@ class Membership {
   /// The highest step that any member has reported as committed; lower again after all members that
   /// held it were lost.
   [[nodiscard]] Step committed() const { return committed_; }
+  /// CoordinatorOptions::steps_need_everybody; false with parameter servers.
+  [[nodiscard]] bool steps_need_everybody() const { return steps_need_everybody_; }
   /// CoordinatorOptions::first_step.
   [[nodiscard]] Step first_step() const { return first_step_; }
   /// The last view is known from a log only: none of its members has said how far it came.

@@ -85,12 +85,20 @@ TEST(CoordinatorServers, LoseNoStepWithTheLastWorker) {
 
 /// Also if the worker has come late and does not know with which step the job began.
 TEST(CoordinatorServers, AreNotAskedForTheLastCheckpoint) {
-  CoordinatorHarness job(with_servers(2));
+  CoordinatorOptions options = with_servers(2);
+  options.first_step = Step{300};
+  CoordinatorHarness job(options);
   const MemberId server = job.connect(kServer);
   job.say(server, Ready{Step{300}});
-  const MemberId worker = join(job, "worker");
+  const MemberId first = job.connect("worker");
+  job.say(first, Ready{Step{300}});
   job.start(server, 300);
+  job.start(first, 301);
+  const MemberId worker = join(job, "worker");
+  job.stopped(server, 300);
+  job.stopped(first, 301);
   job.start(worker, 1);
+  job.give(coordinator_event::ConnectionLost{first, "reset"});
   job.give(coordinator_event::StopAsked{"asked"});
   job.stopped(server, 300);
   job.stopped(worker, 1);
