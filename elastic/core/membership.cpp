@@ -26,9 +26,8 @@ void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
   peer.caught_up = told.has_caught_up ? std::optional(now) : std::nullopt;
   peer.donors.clear();  // unknown; an observer that has not got the state begins again
   peer.formed = peer.synced = true;
-  // An observer at work tells of the view's steps, not of its own.
-  const bool only_observes = told.phase == ResumePhase::kRunning && peer.lacks_state();
-  peer.returned_behind = only_observes || next(told.committed) < told.view->committed;
+  // An observer may be one step behind, and at work it tells of the view's steps, not of its own.
+  peer.returned_behind = peer.lacks_state() || next(told.committed) < told.view->committed;
   peer.came_beside_state = peer.came_beside_state || peer.returned_behind;
   if (told.phase == ResumePhase::kRunning) {
     peer.stopped.held = told.held_before;

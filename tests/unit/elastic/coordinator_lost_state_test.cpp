@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/unit/elastic/resume_fixture.hpp"
 
 // Every holder of the job's state is gone: whoever is left has to ask for a checkpoint first, also
@@ -203,9 +205,10 @@ TEST(CoordinatorLostState, ASpareThatComesBackBesideAMemberOfTheViewStays) {
 }
 
 TEST(CoordinatorLostState, AnObserverThatComesBackWithoutTheStateJoinsAgainIfItIsAlone) {
-  View view = old_view(5, 2, 10);
-  view.members.push_back({k3, "", {}, 0, 0, view.id});
-  for (const bool is_running : {false, true}) {
+  for (const auto& [began_after, is_running] :
+       {std::pair(10, false), std::pair(1, false), std::pair(10, true)}) {
+    View view = old_view(5, 2, static_cast<std::uint64_t>(began_after));
+    view.members.push_back({k3, "", {}, 0, 0, view.id});
     CoordinatorHarness job = resumed(view);
     ASSERT_TRUE(come_back(job, k3, value(view.id)));
     // While it runs it tells how far the others are.
