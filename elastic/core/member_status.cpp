@@ -13,7 +13,7 @@ MemberPhase phase_of(const Peer& peer) {
     return MemberPhase::kLeaving;
   }
   if (peer.phase == Peer::Phase::kReturning) {
-    return MemberPhase::kReturning;
+    return peer.joins_again ? MemberPhase::kLoading : MemberPhase::kReturning;
   }
   if (peer.phase == Peer::Phase::kLoading) {
     return MemberPhase::kLoading;

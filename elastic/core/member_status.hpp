@@ -15,7 +15,7 @@
 namespace mayfly::elastic {
 
 enum class MemberPhase : std::uint8_t {
-  kLoading,
+  kLoading,    ///< also if it joins again under its id, and has yet to say what it entered
   kReady,      ///< it waits for a view
   kObserving,  ///< it is in the view, and receives the state in the background
   kActive,

@@ -226,10 +226,6 @@ void Membership::connect(MemberId id, const Hello& hello, Instant now) {
   fresh.came_beside_state = may_hold_state();
 }
 
-void Membership::wants_to_leave(MemberId id, const std::string& reason) {
-  must_leave(peer(id), reason);
-}
-
 void Membership::dismiss(MemberId id) {
   Peer& dismissed = peer(id);
   ENSURE(dismissed.phase != Peer::Phase::kDismissed, "a member is dismissed once");
@@ -338,6 +334,7 @@ void Membership::forget_claims() {
 
 void Membership::take_back(MemberId id, const Hello& hello) {
   Peer& back = add(id, hello, Peer::Phase::kReturning);
+  back.joins_again = hello.joins_again;
   // There may be a newer checkpoint by now. One that joins again asks for that once more.
   back.came_beside_state = !hello.joins_again && hello.view == ViewId{};
 }
@@ -385,6 +382,7 @@ bool Membership::place(MemberId id, Instant now) {
   Peer& peer = this->peer(id);
   ENSURE(peer.phase == Peer::Phase::kReturning && peer.resume, "a report gives a member its place");
   const Resume told = *std::exchange(peer.resume, std::nullopt);
+  peer.joins_again = false;
   peer.committed = told.committed;
   peer.state_bytes = told.state_bytes;
   peer.speed.add(now, told.microbatch_ms, 1, speed_sample_);

@@ -36,6 +36,7 @@ struct Peer {
   static constexpr std::size_t kPhases = 6;
   Phase phase = Phase::kLoading;
   std::optional<Resume> resume;  ///< kReturning
+  bool joins_again = false;      ///< kReturning: as Hello::joins_again, a new worker but for its id
   std::string host;
   std::uint32_t pid = 0;
   std::string address;
@@ -173,7 +174,7 @@ class Membership {
   /// A new worker, which is loading, under an id that was never used.
   void connect(MemberId id, const Hello& hello, Instant now);
   /// The member has asked to leave, or was asked to.
-  void wants_to_leave(MemberId id, const std::string& reason);
+  void wants_to_leave(MemberId id, const std::string& reason) { must_leave(peer(id), reason); }
   /// The member is told to leave; its peer exists until its connection ends. Once for each member.
   void dismiss(MemberId id);
   /// The member does not get its place back before the next view is published, or another

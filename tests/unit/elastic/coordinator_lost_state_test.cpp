@@ -20,6 +20,32 @@ void return_ready(CoordinatorHarness& job, MemberId member, std::uint64_t commit
   job.say(member, ready);
 }
 
+/// Evicted before it was in a view, it joins again as the one it was, and says nothing yet.
+void join_under_its_id(CoordinatorHarness& job, MemberId member) {
+  Hello hello;
+  hello.member = member;
+  hello.job = kJob;
+  hello.incarnation = Incarnation{1};
+  hello.author = kJob;
+  hello.joins_again = true;
+  const std::size_t before = job.all<coordinator_effect::Accept>().size();
+  job.give(coordinator_event::WorkerConnected{++job.connections, hello});
+  ASSERT_EQ(job.all<coordinator_effect::Accept>().size(), before + 1);
+}
+
+/// Members 1 and 2 are at step 10, and 3 is a spare.
+CoordinatorHarness with_spare_and_standbys() {
+  CoordinatorOptions options = quorum_options();
+  options.initial_workers = options.view_max = 2;
+  CoordinatorHarness job(options);
+  for (int i = 0; i < 3; ++i) {
+    (void)job.join();
+  }
+  job.start(k1, 10);
+  job.start(k2, 10);
+  return job;
+}
+
 /// A coordinator that goes on with the log of the one before.
 CoordinatorHarness resumed(const View& view) {
   CoordinatorOptions options;
@@ -109,14 +135,7 @@ TEST(CoordinatorLostState, AMemberThatIsBehindItsViewGoesOnWithWhatItHasTrained)
 
 /// Only who is in charge offers one.
 TEST(CoordinatorLostState, ACoordinatorThatHadNoQuorumForAWhileIsInChargeWhenSparesJoinAgain) {
-  CoordinatorOptions options = quorum_options();
-  options.initial_workers = options.view_max = 2;
-  CoordinatorHarness job(options);
-  for (int i = 0; i < 3; ++i) {
-    (void)job.join();
-  }
-  job.start(k1, 10);
-  job.start(k2, 10);
+  CoordinatorHarness job = with_spare_and_standbys();
   lose(job, {k1, k2});
   EXPECT_TRUE(job.noted("no_quorum"));
   EXPECT_FALSE(job.coordinator.is_in_charge());
@@ -126,6 +145,19 @@ TEST(CoordinatorLostState, ACoordinatorThatHadNoQuorumForAWhileIsInChargeWhenSpa
   EXPECT_TRUE(job.coordinator.is_in_charge());
   job.pass(seconds(7), {k3});
   EXPECT_TRUE(job.sent<NoQuorum>(k3).empty());
+}
+
+/// It asks what to start with before it reports, and is offered nothing if somebody has a state.
+TEST(CoordinatorLostState, ASpareThatJoinsAgainUnderItsIdIsShownAsOneThatLoads) {
+  CoordinatorHarness job = with_spare_and_standbys();
+  lose(job, {k1, k2});
+  job.give(coordinator_event::SentinelReport{k1, "died", true, Incarnation{1}, kJob});
+  ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+  join_under_its_id(job, k3);
+  const std::vector<MemberStatus> members = job.coordinator.members();
+  ASSERT_EQ(members.size(), 1u);
+  EXPECT_EQ(members[0].phase, MemberPhase::kLoading);
+  EXPECT_TRUE(job.coordinator.is_in_charge());
 }
 
 /// They join again one after the other, and the first must not wait for the rest.
