@@ -160,6 +160,21 @@ TEST(CoordinatorLostState, ASpareThatJoinsAgainUnderItsIdIsShownAsOneThatLoads) 
   EXPECT_TRUE(job.coordinator.is_in_charge());
 }
 
+/// It was offered nothing, because others held the state.
+TEST(CoordinatorLostState, ASpareThatJoinedUnderItsIdBesideAStateJoinsAgain) {
+  CoordinatorHarness job = with_spare_and_standbys();
+  lose(job, {k3});
+  join_under_its_id(job, k3);
+  Resume ready;
+  ready.incarnation = job.coordinator.incarnation();
+  ready.phase = ResumePhase::kReady;
+  job.say(k3, ready);
+  lose(job, {k1, k2});
+  job.give(coordinator_event::SentinelReport{k1, "died", true, Incarnation{1}, kJob});
+  ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+  EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+}
+
 /// They join again one after the other, and the first must not wait for the rest.
 TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) {
   CoordinatorHarness job = running_job(1, 10);
