@@ -306,7 +306,8 @@ Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, con
                           const elastic::MemberClient& client, const LeaveSignals& signals,
                           StartingState& start) {
   const bool has_state = start.checkpoint.has_value();
-  const bool may_lack_state = client.joins_late() || !config.launched;
+  // One that joins again under its id, as with standbys, is not told whether members are at work.
+  const bool may_lack_state = client.joins_late() || !config.launched || has_standbys(config);
   if (!has_state && !may_lack_state && !config.resume.empty()) {
     return Error{Errc::kNotFound, fmt::format("checkpoint {} does not exist", config.resume)};
   }

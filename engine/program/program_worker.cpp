@@ -247,7 +247,9 @@ Result<std::unique_ptr<elastic::MemberClient>> ProgramWorker::join(
 
 /// The newest checkpoint of the job, or that which it is resumed from, if no member has the state.
 Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client) {
-  if (!client.joins_late() && config_.launched && config_.resume.empty()) {
+  // One that joins again under its id, as with standbys, is not told whether members are at work.
+  const bool may_be_late = client.joins_late() || has_standbys(config_);
+  if (!may_be_late && config_.launched && config_.resume.empty()) {
     return {};
   }
   TransferQuestion question;
