@@ -332,6 +332,8 @@ Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, con
   log::info(fmt::format("starting with the coordinator's checkpoint of step {}",
                         value(given.state.committed)));
   start.state = std::move(given).state;
+  start.checkpoint.reset();  // what it brought itself is gone, and no reason to refuse it any more
+  start.is_foreign = false;
   return {};
 }
 
@@ -368,7 +370,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   if (!server.ok()) {
     return fail(server.error(), exit_code_of(server.error()));
   }
-  const Step first_step = start.state.committed;
+  Step untrained = start.state.committed;  // of what it has read or was given
   while (true) {
     Result<std::unique_ptr<elastic::MemberClient>> joined =
         join_job(config,
@@ -378,12 +380,13 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     if (!joined.ok()) {
       return fail(with_advice(config, joined.error()), exit_code_of(joined.error()));
     }
-    if (start.state.committed <= first_step) {  // each time: all others may be gone meanwhile
+    if (start.state.committed <= untrained) {  // each time: all others may be gone meanwhile
       const Result<void> settled =
           settle_state(config, parts, token.value(), *joined.value(), signals, start);
       if (!settled.ok()) {
         return fail(settled.error(), kExitUsage);
       }
+      untrained = start.state.committed;
     }
     Part part = be_member(config, parts, token.value(), *joined.value(), std::move(start.state),
                           untold, server.value().get(), signals);

@@ -253,6 +253,7 @@ Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client) {
     return {};
   }
   TransferQuestion question;
+  question.step = state_->committed();
   TRY_ASSIGN(auto files, ask_for_better_state(coordinator_endpoints(config_), token_, question,
                                               [this, &client] {
                                                 return signals_->asked() || client.is_dismissed();
@@ -273,7 +274,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     return;
   }
   bool is_first = true;
-  Step first_step{};
+  Step untrained{};  // of what it has read or was given
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
@@ -298,12 +299,12 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     if (is_first) {
       joined.set_value({});
     }
-    if (is_first || state_->committed() <= first_step) {  // all others may be gone meanwhile
+    if (is_first || state_->committed() <= untrained) {  // all others may be gone meanwhile
       if (Result<void> settled = settle_state(*client.value()); !settled.ok()) {
         use(nullptr);
         return finish({elastic::DismissReason::kJobFailed, settled.error().detail});
       }
-      first_step = is_first ? state_->committed() : first_step;
+      untrained = state_->committed();
       is_first = false;
     }
     MembershipEnd part =
@@ -315,7 +316,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     client.value().reset();  // sends the last messages
     // Another state cannot be made here but by starting the program again: its first values are
     // gone, unless it has committed nothing, as a spare that is to be offered a checkpoint.
-    const bool may_keep_state = job_->exact() || state_->committed() <= first_step;
+    const bool may_keep_state = job_->exact() || state_->committed() <= untrained;
     const bool keeps_state =
         may_keep_state && part.leave.reason != elastic::DismissReason::kCorrupted;
     if (!keeps_state || !may_rejoin(part.leave, limit, *signals_)) {

@@ -292,8 +292,9 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
   const auto is_useful = [&](const LoadedCheckpoint& checkpoint) {
     const Step step = checkpoint.info.committed;
     const bool is_of_this_part = step >= Step{start_.step};  // else of what came before --resume
+    // One without a state of its own may have been given one of this step before.
     return is_of_this_part && step <= std::max(*last, newest().value_or(Step{})) &&
-           (step > asked.step || !asked.has_state);
+           (step > asked.step || (step == asked.step && !asked.has_state));
   };
   Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);
   if (newest.ok() && is_useful(newest.value()) &&

@@ -70,7 +70,7 @@ struct TransferQuestion {
   Step step{};
   Digest digest;            ///< of the checkpoint, as it was written
   bool is_foreign = false;  ///< it is from a checkpoint of a job with other settings
-  bool has_state = false;   ///< it is from a checkpoint at all
+  bool has_state = false;   ///< it is from a checkpoint at all, and not one that was given to it
   /// It is for a parameter server, which gets no state from other members: it begins with what the
   /// job is resumed from, whoever is there already.
   bool needs_state = false;

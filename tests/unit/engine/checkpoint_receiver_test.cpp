@@ -274,6 +274,9 @@ TEST_F(Receiving, GivesTheNewestCheckpointWhenNobodyHasTheState) {
   EXPECT_EQ(ask(connect().get(), question(20, true, false)).verdict,
             TransferAnswer::Verdict::kNothing)
       << "the worker has as much";
+  EXPECT_EQ(ask(connect().get(), question(21, false, false)).verdict,
+            TransferAnswer::Verdict::kNothing)
+      << "another coordinator has given it more";
 }
 
 TEST_F(Receiving, TellsTheSettings) {
