@@ -278,6 +278,7 @@ void Membership::synced(MemberId id, Instant now) {
   Peer& member = active_peer(id);
   const bool had_started = member.has_started();
   member.synced = true;
+  member.returned_behind = false;
   start_counting(member, had_started);
   if (member.join && member.join->snapshots == 0) {
     member.join->caught_up = now;

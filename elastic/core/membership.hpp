@@ -64,8 +64,9 @@ struct Peer {
   /// in or for whose state it had to wait, or it had an id before its connection broke and has
   /// received no state since.
   bool came_beside_state = false;
-  /// When its connection or its coordinator came back it did not have the state of its view: what
-  /// it has may be what it once loaded, which is not known any more.
+  /// When its connection or its coordinator came back it did not have the state of its view, and it
+  /// has not reported one since: what it has may be what it once loaded, which is not known any
+  /// more.
   bool returned_behind = false;
 
   /// It observes, and has not reported yet that it holds a state of the job.

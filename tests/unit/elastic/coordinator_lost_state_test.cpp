@@ -270,6 +270,26 @@ TEST(CoordinatorLostState, AnObserverThatComesBackWithoutTheStateJoinsAgainIfItI
   }
 }
 
+/// What it once loaded is not known, but it has trained since.
+TEST(CoordinatorLostState, AMemberThatCameBackBehindAndHasTrainedSinceGoesOnWithThat) {
+  const View view = old_view(5, 2, 10);
+  CoordinatorHarness job = resumed(view);
+  return_stopped(job, k1, view, 11);
+  return_stopped(job, k2, view, 5);
+  ASSERT_EQ(job.view().committed, Step{11});
+  job.start(k1, 14);
+  job.start(k2, 14);
+  const MemberId ahead = job.join(16);
+  job.stopped(k1, 14);
+  job.stopped(k2, 14);
+  ASSERT_EQ(job.view().committed, Step{16});
+  lose(job, {k1, ahead});
+  job.stopped(k2, 14);
+  EXPECT_TRUE(job.sent<Dismiss>(k2).empty());
+  EXPECT_EQ(job.view_members(), std::vector<MemberId>{k2});
+  EXPECT_EQ(job.view().committed, Step{14});
+}
+
 TEST(CoordinatorLostState, ARestartedCoordinatorSaysThatTheStepsOnItsLogAreLost) {
   CoordinatorHarness job = resumed(old_view(5, 2, 10));
   EXPECT_EQ(job.coordinator.committed(), Step{10});
