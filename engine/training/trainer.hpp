@@ -76,8 +76,11 @@ struct TrainerParts {
 };
 
 /// A backstop only: the coordinator ends a view long before it passes, because it hears of a lost
-/// member from the member's sentinel. It must outlast the slowest healthy step.
-inline constexpr Duration kStepTimeout = seconds(300);
+/// member from the member's sentinel, and sees which one makes no progress. It must outlast what
+/// healthy members may wait for one of them: its part of an evaluation, which is as large for a
+/// slow worker as for a fast one; gigabytes of state that it receives; or a program that validates
+/// between its steps.
+inline constexpr Duration kStepTimeout = seconds(3600);
 
 class Trainer {
  public:
