@@ -1,6 +1,9 @@
 #include "nn/cpu/conv_kernel.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
+#include <oneapi/dnnl/dnnl.hpp>
 
 namespace mayfly::nn::cpu {
 namespace {
@@ -66,10 +69,12 @@ std::vector<KernelChoice> kernel_choices(Isa isa, const Model& model) {
 
 std::string conv_kernels_fingerprint() {
   const Choice choice = g_choice;
-  return std::string(choice == Choice::kAuto     ? "auto"
-                     : choice == Choice::kDirect ? "direct"
-                                                 : "winograd") +
-         "-" + kTableVersion;
+  const char* const word = choice == Choice::kAuto     ? "auto"
+                           : choice == Choice::kDirect ? "direct"
+                                                       : "winograd";
+  const dnnl::version_t& library = *dnnl::version();  // the one that was loaded
+  return fmt::format("{}-{}-onednn-{}.{}.{}", word, kTableVersion, library.major, library.minor,
+                     library.patch);
 }
 
 }  // namespace mayfly::nn::cpu

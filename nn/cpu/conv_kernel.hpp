@@ -34,7 +34,8 @@ struct KernelChoice {
 };
 [[nodiscard]] std::vector<KernelChoice> kernel_choices(Isa isa, const Model& model);
 
-/// The table's version and the choice, in one word: equal words mean equal kernels for every shape.
+/// The choice, the table's version and that of oneDNN, in one word: "auto-2-onednn-2.6.3". Equal
+/// words mean equal kernels for every shape, on processors of one model.
 [[nodiscard]] std::string conv_kernels_fingerprint();
 
 }  // namespace mayfly::nn::cpu

@@ -1,0 +1,22 @@
+#include "nn/cpu/conv_kernel.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace mayfly::nn::cpu {
+namespace {
+
+// The shared library is the machine's own, and another version computes other bits.
+TEST(ConvKernels, TheFingerprintHasTheChoiceAndTheVersionOfOneDnn) {
+  for (const char* const choice : {"direct", "winograd", "auto"}) {
+    ASSERT_TRUE(select_conv_kernels(choice).ok());
+    EXPECT_THAT(
+        conv_kernels_fingerprint(),
+        testing::MatchesRegex(std::string(choice) + "-[0-9]+-onednn-[0-9]+[.][0-9]+[.][0-9]+"));
+  }
+}
+
+}  // namespace
+}  // namespace mayfly::nn::cpu
