@@ -25,8 +25,8 @@ namespace mayfly::collectives {
 
 /// A block with exponent e represents totals from -2^e to below 2^e, in units of 2^(e - 15).
 inline constexpr int kWrappedBits = 15;
-/// Room above the largest total seen. More than the 32-bit sums have: totals jump further from step
-/// to step than the largest magnitude does, and what is left is still finer than the draws.
+/// Room above the largest total seen, a factor of sixteen: totals jump further from step to step
+/// than the largest magnitude does, and what is left is still finer than the draws.
 inline constexpr std::int32_t kWrappedHeadroomBits = 4;
 
 /// The draws of one microbatch's rounding.

@@ -22,7 +22,7 @@ struct StartingState {
   nn::ModelState state;
   std::string remark;  ///< a line for the user about it; often empty
   /// The digest in the checkpoint that `state` was read from. The digest of `state` may differ,
-  /// because the loss scale is reset or dropped. Nothing without config.resume.
+  /// because a loss scale is added or dropped. Nothing without config.resume.
   std::optional<Digest> checkpoint;
   bool is_foreign = false;  ///< that checkpoint is of a job with other settings
 };
