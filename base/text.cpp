@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 namespace mayfly {
 namespace {
@@ -98,6 +99,13 @@ std::string printable(std::string text) {
                (byte >= 0x80 && !has_wide);
       },
       '?');
+  return text;
+}
+
+std::string printable_line(std::string text) {
+  text = printable(std::move(text));
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\t'; }, '?');
   return text;
 }
 

@@ -18,6 +18,8 @@ namespace mayfly {
 /// The text without what a terminal or JSON does not take: control characters other than newlines
 /// and tabs, and bytes that are no UTF-8, are question marks.
 [[nodiscard]] std::string printable(std::string text);
+/// The same in one line: newlines and tabs are question marks, too.
+[[nodiscard]] std::string printable_line(std::string text);
 
 /// The last line that is not blank, without blanks around it; empty if there is none.
 [[nodiscard]] std::string last_line_of(std::string_view text);

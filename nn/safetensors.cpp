@@ -154,7 +154,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 Result<void> check_storable(const std::string& name, const std::vector<std::int64_t>& shape) {
   const auto refused = [&name](const std::string& why) {
-    return Error{Errc::kInvalidInput, "tensor " + printable(name) + ": " + why};
+    return Error{Errc::kInvalidInput, "tensor " + printable_line(name) + ": " + why};
   };
   if (!is_utf8(name)) {
     return refused("the name is not UTF-8, and a checkpoint needs it");
@@ -220,7 +220,7 @@ Result<std::map<std::string, TensorView>> decode_safetensors(ByteSpan file) {
     }
     Result<TensorView> tensor = decode_tensor(entry, data);
     if (!tensor.ok()) {
-      return corrupt("tensor " + std::string(key) + ": " + tensor.error().detail);
+      return corrupt(printable_line("tensor " + std::string(key) + ": " + tensor.error().detail));
     }
     tensors.emplace(key, std::move(tensor).value());
   }

@@ -51,6 +51,10 @@ std::string and_more(std::size_t count) {
 
 /// The nearest of `names`, if it is near enough to be a suggestion.
 std::string suggestion(const std::string& name, const std::set<std::string>& names) {
+  constexpr std::size_t kBytesMax = 256;  // a file may hold names of megabytes
+  if (name.size() > kBytesMax) {
+    return "";
+  }
   std::string nearest;
   std::size_t distance = name.size() / 3 + 1;
   for (const std::string& candidate : names) {
@@ -83,9 +87,10 @@ Result<void> check_names(const Model& model, const WeightTensors& tensors) {
   }
   // A misspelt name is both unknown and missing; the suggestion is more helpful, so it is reported.
   if (!unknown.empty()) {
-    return Error{Errc::kInvalidInput, fmt::format("tensor {}{} is not part of {}{}", unknown[0],
-                                                  and_more(unknown.size()), model.name,
-                                                  suggestion(unknown[0], missing))};
+    return Error{
+        Errc::kInvalidInput,
+        fmt::format("tensor {}{} is not part of {}{}", printable_line(unknown[0]),
+                    and_more(unknown.size()), model.name, suggestion(unknown[0], missing))};
   }
   for (const auto* list : {&model.parameters, &model.statistics}) {
     for (const TensorInfo& info : *list) {
@@ -224,7 +229,7 @@ Result<WeightTensors> read_weight_file(ByteSpan file) {
       continue;
     }
     if (!tensors.emplace(our_name(name), std::move(tensor)).second) {
-      return Error{Errc::kInvalidInput, "two tensors stand for " + our_name(name)};
+      return Error{Errc::kInvalidInput, "two tensors stand for " + printable_line(our_name(name))};
     }
   }
   return tensors;

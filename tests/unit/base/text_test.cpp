@@ -30,6 +30,7 @@ TEST(Printable, LeavesTextAndTakesWhatATerminalWouldObey) {
   EXPECT_EQ(printable("a\tb\n\xc3\xa9"), "a\tb\n\xc3\xa9");
   EXPECT_EQ(printable("\x1b[2J\r\x7f"), "?[2J??");
   EXPECT_EQ(printable("\xa9 cut off"), "? cut off");
+  EXPECT_EQ(printable_line("a\tb\n\x1b\xc3\xa9"), "a?b??\xc3\xa9");
 }
 
 TEST(LastLine, IsTheLastThatIsNotBlank) {

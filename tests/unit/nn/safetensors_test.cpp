@@ -77,6 +77,12 @@ TEST(Safetensors, RefusesAHeaderThatLies) {
   expect_corrupt(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5);  // left over
 }
 
+TEST(Safetensors, SaysInOneLineWhatIsWrongWithATensor) {
+  const Bytes file =
+      container(R"({"a\nb":{"dtype":"F\u001b","shape":[1],"data_offsets":[0,4]}})", 4);
+  EXPECT_EQ(decode_safetensors(file).error().detail, "tensor a?b: 4 bytes do not fit F? [1]");
+}
+
 TEST(Safetensors, RefusesShapesWhoseProductOverflows) {
   expect_corrupt(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
                  0);

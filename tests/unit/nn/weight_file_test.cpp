@@ -242,6 +242,13 @@ TEST(WeightFile, NamesTheFirstTensorThatIsWrong) {
             "tensor bn1.bias: expected F32, F16 or BF16 [16], found I32 [16]");
 }
 
+TEST(WeightFile, SaysInOneLineWhateverTheNameIs) {
+  Entries named = exported("resnet20");
+  entry_named(named, "fc.bias").name = "fc\tbias\n";
+  EXPECT_EQ(error_of(model_of("resnet20"), named),
+            "tensor fc?bias? is not part of resnet20; did you mean fc.bias?");
+}
+
 TEST(WeightFile, RefusesAnotherNetwork) {
   EXPECT_EQ(error_of(model_of("resnet18"), exported("resnet34")),
             "tensor layer1.2.bn1.bias (and 79 more) is not part of resnet18");
