@@ -17,6 +17,11 @@ std::span<std::int32_t> as_int32(std::span<std::uint32_t> words) {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000U;
 
+/// All blocks of all microbatches may be meant: in a large step of a large model 2^31 and more.
+std::int32_t count_of(std::int64_t blocks) {
+  return static_cast<std::int32_t>(std::min<std::int64_t>(blocks, StepTotals::kBlocksCounted));
+}
+
 /// Adds and tells whether anything added was infinite or NaN.
 bool add_floats(std::span<const float> from, float* to) {
   std::uint32_t worst = 0;
@@ -134,8 +139,8 @@ void GradientSums::find_on_device() {
   std::ranges::copy(found.observed,
                     observed_.begin() + static_cast<std::ptrdiff_t>(first_parameter_block_));
   const std::lock_guard lock(totals_mutex_);
-  on_device_.overflows = static_cast<std::int32_t>(found.overflows);
-  on_device_.nonfinite = static_cast<std::int32_t>(found.nonfinite);
+  on_device_.overflows = count_of(found.overflows);
+  on_device_.nonfinite = count_of(found.nonfinite);
 }
 
 collectives::QuantizeResult GradientSums::add_block(std::size_t block, std::span<const float> part,
@@ -180,8 +185,8 @@ void GradientSums::add_plain(const ReductionLayout::Bucket& bucket, std::span<co
 
 void GradientSums::add_totals(const StepTotals& totals) {
   const std::lock_guard lock(totals_mutex_);
-  totals_.overflows += totals.overflows;
-  totals_.nonfinite += totals.nonfinite;
+  totals_.overflows = count_of(std::int64_t{totals_.overflows} + totals.overflows);
+  totals_.nonfinite = count_of(std::int64_t{totals_.nonfinite} + totals.nonfinite);
   totals_.samples += totals.samples;
   totals_.correct += totals.correct;
   for (std::size_t lane = 0; lane < totals.sample_hash.size(); ++lane) {
@@ -192,8 +197,8 @@ void GradientSums::add_totals(const StepTotals& totals) {
 StepTotals GradientSums::totals() const {
   const std::lock_guard lock(totals_mutex_);
   StepTotals all = totals_;
-  all.overflows += on_device_.overflows;
-  all.nonfinite += on_device_.nonfinite;
+  all.overflows = count_of(std::int64_t{all.overflows} + on_device_.overflows);
+  all.nonfinite = count_of(std::int64_t{all.nonfinite} + on_device_.nonfinite);
   return all;
 }
 

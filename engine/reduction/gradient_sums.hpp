@@ -21,6 +21,7 @@ namespace mayfly::engine {
 
 /// Integer facts about a step that are summed beside the gradients.
 struct StepTotals {
+  // At most kBlocksCounted of each member: what matters is whether there are any.
   std::int32_t overflows = 0;  ///< blocks that did not fit their exponent
   std::int32_t nonfinite = 0;  ///< blocks with an infinity or NaN
   std::int32_t samples = 0;
@@ -30,6 +31,9 @@ struct StepTotals {
   std::array<std::uint32_t, 4> sample_hash{};
 
   void add_sample(std::uint64_t sample_id);
+
+  /// More blocks of one member are not counted, so that the sum over 2^16 members fits.
+  static constexpr std::int32_t kBlocksCounted = 0x7fff;
 };
 static_assert(sizeof(StepTotals) == 8 * sizeof(std::int32_t), "summed as eight 32-bit lanes");
 

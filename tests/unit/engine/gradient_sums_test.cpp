@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/random.hpp"
+#include "elastic/core/view.hpp"
 #include "engine/reduction/model_layout.hpp"
 
 namespace mayfly::engine {
@@ -76,6 +77,19 @@ TEST_F(GradientSumsTest, NoticesNonFiniteGradientsInBothModes) {
     sums.add_bucket(0, vector);
     EXPECT_EQ(sums.totals().nonfinite, 1) << "exact " << is_exact(wire);
   }
+}
+
+TEST_F(GradientSumsTest, CountsOfAllMembersFitTheirSum) {
+  GradientSums sums(layout, Wire::kInt32, kMicrobatches);
+  sums.clear(exponents);
+  for (int i = 0; i < 3; ++i) {
+    sums.add_totals({.overflows = INT32_MAX, .nonfinite = INT32_MAX});
+  }
+  const StepTotals totals = sums.totals();
+  EXPECT_GT(totals.overflows, 0);
+  EXPECT_GT(totals.nonfinite, 0);
+  EXPECT_LE(std::int64_t{totals.overflows} * elastic::kMembersMax, INT32_MAX);
+  EXPECT_LE(std::int64_t{totals.nonfinite} * elastic::kMembersMax, INT32_MAX);
 }
 
 TEST(StepTotals, SampleHashTellsASampleUsedTwiceFromTwoSamples) {
