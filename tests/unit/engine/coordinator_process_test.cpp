@@ -12,14 +12,17 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/lock_file.hpp"
 #include "base/net/sockets.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
+#include "engine/job/derive_job.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/job_settings.hpp"
+#include "engine/processes/coordinator_options.hpp"
 #include "engine/run/run_directory.hpp"
 #include "tests/unit/engine/nobody_listens.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
@@ -56,6 +59,18 @@ CommandReply ask_both(const std::string& endpoint, const Bytes& token, const Com
             static_cast<ssize_t>(both.size()));
   (void)elastic::receive_message(session.fd.get(), deadline).value();
   return std::get<CommandReply>(elastic::receive_message(session.fd.get(), deadline).value());
+}
+
+TEST(CoordinatorOptions, AProgramMayTakeAsLongToStopAsBetweenItsSteps) {
+  JobConfig config;
+  const Duration usual = elastic::CoordinatorOptions{}.stop_timeout;
+  for (const auto& [hang_max_ms, expected] :
+       {std::pair(60'000U, Duration(seconds(60))), std::pair(0U, usual)}) {
+    config.model = kProgramModel;
+    config.hang_max_ms = hang_max_ms;
+    const auto job = begin_program(config).value();
+    EXPECT_EQ(core_options(*job, Step{0}, false).stop_timeout, expected);
+  }
 }
 
 TEST(CoordinatorProcess, AnswersWhatItHasReadWhenItEnds) {
