@@ -260,6 +260,7 @@ void ReplacementPolicy::track(Instant now, const ServerStatus& status, const Pen
   server.seen = now;
   server.born = now - status.uptime.value_or(Duration(0));
   server.asked = pending != nullptr ? pending->sent : Instant{};
+  server.is_adopted = pending == nullptr;
   server.order = servers_seen_++;
   Instant since = now;  // of what an earlier process left: it is in spent_before until now
   if (const auto before = billed_until_.find(status.id); before != billed_until_.end()) {
@@ -336,8 +337,8 @@ void ReplacementPolicy::refresh(Instant now, Server& server, const ServerStatus&
   }
   if (status.state == ServerState::kStopping && status.failed && server.stage == Stage::kLeaving) {
     server.deadline = now;  // nothing works there any more, but it is paid for
-    if (server.offer && std::exchange(server.never_joined, false)) {
-      failed_to_start(now, *server.offer, status.id, describe(server));
+    if (std::exchange(server.never_joined, false)) {
+      failed_to_start(now, server, status.id, describe(server));
     }
   }
 }
@@ -350,7 +351,16 @@ void ReplacementPolicy::never_joined(Instant now, const std::string& id, const S
     (void)catalog_.out_of_stock(*server.offer, now, {});
     return;
   }
-  failed_to_start(now, *server.offer, id, describe(server));
+  failed_to_start(now, server, id, describe(server));
+}
+
+/// One that an earlier process requested says nothing of its offer: its worker may have joined that
+/// process, and ended because it found no coordinator any more.
+void ReplacementPolicy::failed_to_start(Instant now, const Server& server, const std::string& id,
+                                        const std::string& what) {
+  if (server.offer && !server.is_adopted) {
+    failed_to_start(now, *server.offer, id, what);
+  }
 }
 
 void ReplacementPolicy::failed_to_start(Instant now, std::size_t offer, const std::string& id,
@@ -378,7 +388,7 @@ void ReplacementPolicy::server_gone(Instant now, const std::string& id,
   if (server.offer) {
     catalog_.quota_freed(*server.offer);
     if (status.failed && (server.stage == Stage::kAwaited || server.never_joined)) {
-      failed_to_start(now, *server.offer, id, describe(server) + ": " + status.detail);
+      failed_to_start(now, server, id, describe(server) + ": " + status.detail);
     } else if (server.stage == Stage::kAwaited) {
       (void)catalog_.out_of_stock(*server.offer, now, {});  // granted, and taken away before it ran
     }

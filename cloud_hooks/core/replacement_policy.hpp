@@ -239,6 +239,7 @@ class ReplacementPolicy {
     bool runs = false;                // it was seen running
     bool has_price = false;           // its provider has said what it costs
     bool never_joined = false;        // it began to end before its worker had joined
+    bool is_adopted = false;          // of no request of ours: its worker may have joined before
     std::optional<Instant> deadline;  // of the stage
     std::optional<Instant> ends;      // by its own lifetime
     std::optional<MemberId> member;
@@ -292,6 +293,8 @@ class ReplacementPolicy {
   void refresh(Instant now, Server& server, const ServerStatus& status);
   void note_price(const Server& server, const ServerStatus& status, double before);
   void never_joined(Instant now, const std::string& id, const Server& server);
+  void failed_to_start(Instant now, const Server& server, const std::string& id,
+                       const std::string& what);
   void failed_to_start(Instant now, std::size_t offer, const std::string& id,
                        const std::string& what);
   void server_gone(Instant now, const std::string& id, const ServerStatus& status);

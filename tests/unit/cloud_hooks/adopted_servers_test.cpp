@@ -71,6 +71,35 @@ TEST(AdoptedServers, AreNotThoseOfAnotherJobOfTheSameName) {
   }
 }
 
+/// Their workers may have trained for days, until none of them found a coordinator any more.
+TEST(AdoptedServers, ThatHaveShutThemselvesDownDoNotStopTheirOffer) {
+  ReplacementOptions options = two_zones();
+  options.offers = {{offer("a"), 1.0, 1.0}};
+  options.provider.survives_us = true;
+  options.restarted = true;
+  PolicyHarness policy(options);
+  std::vector<ServerStatus> left;
+  for (const char* id : {"x", "y", "z"}) {
+    left.push_back(PolicyHarness::server(id, {}));
+    left.back().offer = offer("a");
+    left.back().state = ServerState::kStopping;
+    left.back().failed = true;
+  }
+  policy.feed(policy_event::Listed{left});
+  EXPECT_EQ(policy.releases, (std::vector<std::string>{"x", "y", "z"}));
+  EXPECT_FALSE(policy.was_told("offer_stopped"));
+  EXPECT_FALSE(policy.status().no_worker_comes);
+  for (ServerStatus& server : left) {
+    server.state = ServerState::kGone;
+  }
+  for (int lists = 0; lists < 3; ++lists) {  // the last one is asked for 45 seconds after the start
+    policy.wait(seconds(20));
+    policy.feed(policy_event::Listed{left});
+  }
+  ASSERT_EQ(policy.requests.size(), 1u);
+  EXPECT_EQ(policy.requests[0].request.count, 2u);
+}
+
 TEST(AdoptedServers, AreGivenUpAtTheEndOfTheirLifetime) {
   ReplacementOptions options = two_zones();
   options.provider.survives_us = true;
