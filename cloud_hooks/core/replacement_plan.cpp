@@ -88,6 +88,7 @@ void ReplacementPolicy::worker_lost(Instant now, const std::string& id, Server& 
     release(now, id);
   } else if (server.stage == Stage::kWorking) {
     server.stage = Stage::kSilent;
+    server.silent_since = now;
     server.deadline = now + options_.rejoin_patience;
     if (server.offer) {
       ++losses_[*server.offer];
@@ -158,6 +159,7 @@ void ReplacementPolicy::unnamed_lost(Instant now) {
   }
   for (auto& [id, server] : servers_) {
     if (server.stage == Stage::kUnnamed) {
+      server.silent_since = now;
       server.deadline = now + options_.rejoin_patience;
     }
   }
@@ -183,6 +185,11 @@ std::uint32_t ReplacementPolicy::counted_twice() const {
     awaited += server.stage == Stage::kAwaited && !is_for_evaluator(server) ? 1 : 0;
   }
   return presumed > servers_of_unnamed ? std::min(presumed - servers_of_unnamed, awaited) : 0;
+}
+
+/// Its worker was lost, and may come back.
+bool ReplacementPolicy::is_silent(const Server& server) const {
+  return server.stage == Stage::kSilent || (server.stage == Stage::kUnnamed && !has_unnamed());
 }
 
 bool ReplacementPolicy::may_have_unnamed_worker(const Server& server) const {
@@ -305,6 +312,10 @@ void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server
   if (may_have_unnamed_worker(server)) {
     server.stage = Stage::kUnnamed;
     server.deadline.reset();
+    return;
+  }
+  if (is_silent(server) && server.silent_since > listed_) {
+    server.deadline.reset();  // if all are silent, the provider too, it is we who are cut off
     return;
   }
   switch (server.stage) {

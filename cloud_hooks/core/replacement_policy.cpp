@@ -118,9 +118,11 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
     return;
   }
   told_list_error_.reset();
-  list_due_ = now + options_.list_every;
+  listed_ = list_asked_;
   (void)bill_.close(kEarlierServers, now);
   reconcile(now, event.answer.value());
+  list_due_ = now + (is_loss_unlisted() ? options_.rate_wait : options_.list_every);
+  wait_anew_for_silent(now);
   std::uint32_t ending = 0;
   for (const auto& [id, server] : servers_) {
     ending += server.stage == Stage::kLeaving || server.stage == Stage::kReleasing ? 1 : 0;
@@ -133,6 +135,22 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
     list_due_ = std::min(list_due_, begun_ + unsure);
   } else {
     may_ask_ = true;
+  }
+}
+
+/// The provider has not shown yet whether the server of a lost worker still exists.
+bool ReplacementPolicy::is_loss_unlisted() const {
+  return std::ranges::any_of(servers_, [this](const auto& entry) {
+    return is_silent(entry.second) && entry.second.silent_since > listed_;
+  });
+}
+
+/// Their workers could not be expected while nobody reached us.
+void ReplacementPolicy::wait_anew_for_silent(Instant now) {
+  for (auto& [id, server] : servers_) {
+    if (is_silent(server) && !server.deadline && server.silent_since <= listed_) {
+      server.deadline = now + options_.rejoin_patience;
+    }
   }
 }
 

@@ -78,8 +78,10 @@ struct ReplacementOptions {
   Duration gather = milliseconds(20);      ///< losses within this time are one batch
   Duration start_timeout = seconds(600);   ///< from granted to running
   Duration join_timeout = seconds(600);    ///< from running to a worker in the job
-  Duration rejoin_patience = seconds(15);  ///< for a lost worker to join again on its server
-  Duration leave_timeout = seconds(120);   ///< from the order to leave to the release
+  /// For a lost worker to join again on its server. As long as the provider has not answered since
+  /// the loss, this process may be the one that is cut off: the time begins anew with its answer.
+  Duration rejoin_patience = seconds(15);
+  Duration leave_timeout = seconds(120);    ///< from the order to leave to the release
   Duration surplus_patience = seconds(60);  ///< before servers beyond the target are given up
   /// An on-demand server is exchanged for a spot server, and one that a composition does not want
   /// for one that it wants, of an offer without refusals and bursts of losses for this long; 0 =
@@ -240,6 +242,7 @@ class ReplacementPolicy {
     bool has_price = false;           // its provider has said what it costs
     bool never_joined = false;        // it began to end before its worker had joined
     bool is_adopted = false;          // of no request of ours: its worker may have joined before
+    Instant silent_since;             // is_silent(); without a deadline: until the provider answers
     std::optional<Instant> deadline;  // of the stage
     std::optional<Instant> ends;      // by its own lifetime
     std::optional<MemberId> member;
@@ -286,6 +289,8 @@ class ReplacementPolicy {
   [[nodiscard]] bool is_of_another_job(const ServerStatus& status) const;
   void tell_of_other_jobs(const std::vector<ServerStatus>& servers);
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
+  void wait_anew_for_silent(Instant now);
+  [[nodiscard]] bool is_loss_unlisted() const;
   void settle_requests();
   void granted_and_gone(Instant now, const ServerStatus& status, Pending& pending);
   void bill_the_missing(const Pending& pending);
@@ -312,6 +317,7 @@ class ReplacementPolicy {
   void unnamed_lost(Instant now);
   [[nodiscard]] bool has_unnamed() const;
   [[nodiscard]] std::uint32_t counted_twice() const;
+  [[nodiscard]] bool is_silent(const Server& server) const;
   [[nodiscard]] bool may_have_unnamed_worker(const Server& server) const;
 
   // replacement_plan.cpp: what follows from what is known.
@@ -430,6 +436,7 @@ class ReplacementPolicy {
 
   bool list_in_flight_ = false;
   Instant list_asked_{};
+  Instant listed_{};  // when the last list that was answered had been asked for
   Instant list_due_{};
   std::optional<Instant> gather_until_;          // set while workers are missing
   std::optional<Instant> first_loss_;            // of those not yet asked for

@@ -8,6 +8,7 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 using test_support::error_of;
+using test_support::listed;
 using test_support::offer;
 using test_support::PolicyHarness;
 using test_support::two_zones;
@@ -42,6 +43,7 @@ TEST(EvaluatorOffers, ALostEvaluatorIsReplacedByAnEvaluator) {
   policy.settle();  // s1 and s2 are the workers', s3 is the evaluator's
   EXPECT_EQ(policy.status().staying, 2u);
   policy.feed(policy_event::Gone{MemberId{3}});
+  policy.feed(listed({"s1", "s2", "s3"}));
   policy.wait(seconds(60));
   EXPECT_EQ(requested(policy, "c"), 1u);
   EXPECT_EQ(policy.requests.size(), 1u);

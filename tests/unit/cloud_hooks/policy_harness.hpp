@@ -125,6 +125,15 @@ class PolicyHarness {
   ReplacementPolicy policy_;
 };
 
+/// Servers that run, and no others.
+inline policy_event::Listed listed(const std::vector<std::string>& ids) {
+  std::vector<ServerStatus> servers;
+  for (const std::string& id : ids) {
+    servers.push_back(PolicyHarness::server(id, {}));
+  }
+  return {servers};
+}
+
 inline ProviderError error_of(ProviderErrorKind kind) {
   return {kind, "because"};
 }

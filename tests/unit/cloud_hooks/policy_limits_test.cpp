@@ -10,6 +10,7 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 using test_support::error_of;
+using test_support::listed;
 using test_support::offer;
 using test_support::PolicyHarness;
 using test_support::two_zones;
@@ -264,6 +265,38 @@ TEST(PolicyMembers, OneThatIsBackOnItsServerIsLostAgainUnderItsNewId) {
   EXPECT_TRUE(policy.releases.empty()) << "it is not waited for any more";
   policy.feed(policy_event::Gone{MemberId{9}});
   EXPECT_TRUE(policy.was_told("server_lost"));
+}
+
+/// A coordinator whose network is cut hears of no worker and of no server.
+TEST(PolicyMembers, NoServerIsReleasedForSilenceUntilTheProviderHasAnswered) {
+  PolicyHarness policy(two_zones());
+  policy.settle();
+  policy.feed(policy_event::Gone{MemberId{1}});
+  policy.feed(policy_event::Gone{MemberId{2}});
+  policy.wait(seconds(100));
+  EXPECT_TRUE(policy.releases.empty());
+  policy.feed(policy_event::Listed{error_of(ProviderErrorKind::kRate)});
+  policy.wait(seconds(20));
+  EXPECT_TRUE(policy.releases.empty());
+  policy.feed(listed({"s1", "s2"}));
+  policy.feed(policy_event::Joined{MemberId{3}, "s1"});
+  EXPECT_TRUE(policy.was_told("server_joined"));
+  policy.wait(seconds(14));
+  EXPECT_TRUE(policy.releases.empty()) << "its worker may need a while to come back";
+  policy.wait(seconds(1));
+  EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
+}
+
+TEST(PolicyMembers, AListThatWasAskedForBeforeALossIsFollowedByAnother) {
+  PolicyHarness policy(two_zones());
+  policy.settle();
+  policy.wait(seconds(16));  // a list is asked for
+  policy.feed(policy_event::Gone{MemberId{2}});
+  policy.feed(listed({"s1", "s2"}));
+  policy.wait(seconds(2));
+  policy.feed(listed({"s1", "s2"}));
+  policy.wait(seconds(13));
+  EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }
 
 TEST(PolicyMembers, WhoJoinsFromAServerOnItsWayOutDoesNotKeepIt) {

@@ -9,6 +9,7 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 using test_support::error_of;
+using test_support::listed;
 using test_support::offer;
 using test_support::PolicyHarness;
 using test_support::two_zones;
@@ -303,6 +304,7 @@ TEST(ReplacementPolicy, AServerWhoseWorkerStaysAwayIsReleased) {
   PolicyHarness policy(two_zones());
   policy.settle();
   policy.feed(policy_event::Gone{MemberId{2}});
+  policy.feed(listed({"s1", "s2"}));
   policy.wait(seconds(15));
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }

@@ -7,6 +7,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
+using test_support::listed;
 using test_support::PolicyHarness;
 using test_support::two_zones;
 
@@ -78,6 +79,7 @@ TEST(UnnamedWorkers, LeaveTheirServersToBeReleasedWithTheLastOfThem) {
   settle_unnamed(policy);
   policy.feed(policy_event::Gone{MemberId{1}});
   policy.feed(policy_event::Gone{MemberId{2}});
+  policy.feed(listed({"s1", "s2"}));
   policy.wait(seconds(14));
   EXPECT_TRUE(policy.releases.empty()) << "they may come back";
   policy.wait(seconds(2));
