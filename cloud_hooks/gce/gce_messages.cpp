@@ -186,6 +186,28 @@ Result<ServerStatus> server_of(const json::object& instance, std::int64_t now) {
   return server;
 }
 
+/// Names of the zones of which a page says that Compute Engine could not look at them. `zones`: the
+/// page's items, or null.
+std::vector<std::string> unreachable_in(const json::object& page, const json::object* zones) {
+  std::vector<std::string> names;
+  for (const auto& zone : zones == nullptr ? json::object() : *zones) {
+    const json::object* const items = zone.value().if_object();
+    const json::object* const warning = items == nullptr ? nullptr : object_of(*items, "warning");
+    if (warning != nullptr && text_of(*warning, "code") == "UNREACHABLE") {
+      names.push_back(last_part(std::string(zone.key())));
+    }
+  }
+  const json::value* const others = page.if_contains("unreachables");
+  if (others != nullptr && others->is_array()) {
+    for (const json::value& one : others->get_array()) {
+      if (one.is_string()) {
+        names.push_back(last_part(std::string(one.get_string())));
+      }
+    }
+  }
+  return names;
+}
+
 constexpr const char* kSpotPrefix = "PREEMPTIBLE_";
 
 /// "nvidia-tesla-t4" is counted as NVIDIA_T4_GPUS.
@@ -386,11 +408,18 @@ Result<ServerStatus> parse_gce_instance(std::string_view text, std::int64_t now)
   return parsed.ok() ? server_of(parsed.value(), now) : Result<ServerStatus>(parsed.error());
 }
 
-Result<ServerPage> parse_gce_page(std::string_view text, std::int64_t now) {
+Result<ServerPage> parse_gce_page(std::string_view text, std::int64_t now,
+                                  const std::set<std::string>& zones_needed) {
   TRY_ASSIGN(const json::object parsed, parse_object(text, kNoObject));
   const json::object* const zones = object_of(parsed, "items");
   if (zones == nullptr && parsed.contains("items")) {
     return Error{Errc::kCorrupt, "the answer is not a list of instances by zone"};
+  }
+  for (const std::string& zone : unreachable_in(parsed, zones)) {
+    if (zones_needed.contains(zone)) {
+      return Error{Errc::kCorrupt,
+                   "Compute Engine cannot reach " + zone + ", so its list is not complete"};
+    }
   }
   ServerPage page;
   page.next_token = text_of(parsed, "nextPageToken");

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,7 @@ struct GceOptions {
   bool external_address = true;  ///< without one, a new server needs Cloud NAT to reach anybody
   std::string service_account;   ///< e-mail that servers run as; empty: servers have no rights
   std::string endpoint = "https://compute.googleapis.com";
-  std::vector<Offer> offers;                  ///< checked by examine()
+  std::vector<Offer> offers;  ///< checked by examine(); list() needs to see their zones
   Duration operation_wait_max = seconds(90);  ///< for request() to learn whether there is capacity
 };
 
@@ -60,8 +61,10 @@ struct GceOperation {
 /// One instance. Its id is "zone/name". `now`: seconds since 1970 by Compute Engine's clock.
 [[nodiscard]] Result<ServerStatus> parse_gce_instance(std::string_view json, std::int64_t now);
 
-/// One page of instances.aggregatedList.
-[[nodiscard]] Result<ServerPage> parse_gce_page(std::string_view json, std::int64_t now);
+/// One page of instances.aggregatedList. kCorrupt also if it is not complete, because one of
+/// `zones` could not be reached: servers that are missing there are still paid for.
+[[nodiscard]] Result<ServerPage> parse_gce_page(std::string_view json, std::int64_t now,
+                                                const std::set<std::string>& zones = {});
 
 struct GceQuota {
   std::string metric;  ///< Compute Engine's name, for example "PREEMPTIBLE_CPUS"

@@ -107,7 +107,7 @@ class GceProvider final : public Provider {
       TRY_ASSIGN(const HttpResponse answer,
                  call("GET", fmt::format("/aggregated/instances?{}", form_encode(query)), "",
                       "listing servers"));
-      return or_unreadable(parse_gce_page(answer.body, now_of(answer)));
+      return or_unreadable(parse_gce_page(answer.body, now_of(answer), zones()));
     });
   }
 
@@ -153,6 +153,15 @@ class GceProvider final : public Provider {
 
   [[nodiscard]] std::string zone_of(const ServerRequest& request) const {
     return request.offer.zone.empty() ? options_.zone : request.offer.zone;
+  }
+
+  /// Where this job's servers may be.
+  [[nodiscard]] std::set<std::string> zones() const {
+    std::set<std::string> zones = {options_.zone};
+    for (const Offer& offer : options_.offers) {
+      zones.insert(offer.zone);
+    }
+    return zones;
   }
 
   [[nodiscard]] std::string insert_target(const ServerRequest& request, std::uint32_t index) const {

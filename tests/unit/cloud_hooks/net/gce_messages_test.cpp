@@ -127,6 +127,19 @@ TEST(GceAnswers, OfAnotherFormAreErrors) {
   EXPECT_FALSE(parse_gce_page(std::string(100'000, '['), 0).ok());
 }
 
+TEST(GceAnswers, AListWithoutAZoneThatMattersIsNone) {
+  for (const char* text :
+       {R"({"items": {"zones/a": {"warning": {"code": "UNREACHABLE"}}, "zones/b": {}}})",
+        R"({"unreachables": [7, "projects/p/zones/a"]})"}) {
+    EXPECT_FALSE(parse_gce_page(text, 0, {"", "a", "c"}).ok()) << text;
+    EXPECT_TRUE(parse_gce_page(text, 0, {"", "b"}).ok()) << text;
+  }
+  EXPECT_TRUE(
+      parse_gce_page(R"({"items": {"zones/a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}})", 0,
+                     {"a"})
+          .ok());
+}
+
 TEST(GceInstances, AStoppedOneIsPaidForUntilItIsDeleted) {
   for (const auto& [status, failed] : std::map<std::string, bool>{
            {"STOPPING", false}, {"TERMINATED", true}, {"STOPPED", true}, {"SUSPENDED", false}}) {
