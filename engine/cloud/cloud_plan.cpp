@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 
 #include "base/file.hpp"
 #include "base/system_random.hpp"
@@ -81,6 +82,29 @@ Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config)
   return offers;
 }
 
+/// For how many seconds servers that no coordinator releases may be paid for: some providers end
+/// them at the end of their lifetime.
+double longest_left_s(const JobConfig& config, const cloud_hooks::ReplacementOptions& options) {
+  const std::string& provider = config.cloud_provider;
+  const bool ends_servers = provider == "gce" || provider == "ec2" || provider == "slurm";
+  return ends_servers && options.lifetime_max > Duration(0) ? to_seconds(options.lifetime_max)
+                                                            : std::numeric_limits<double>::max();
+}
+
+/// From what an earlier process of this job has stored, and what its servers have cost since then.
+void go_on_from(const CloudMemory& memory, const JobConfig& config,
+                cloud_hooks::ReplacementOptions& options) {
+  options.restarted = true;
+  options.spent_is_known = true;
+  options.spent_before = memory.spent;
+  if (options.provider.survives_us) {
+    const double away = std::max(0.0, wall_clock_seconds() - memory.at);
+    const double most = longest_left_s(config, options);
+    options.per_hour_before = away < most ? memory.per_hour : 0;
+    options.spent_before += memory.per_hour * std::min(away, most) / kSecondsPerHour;
+  }
+}
+
 }  // namespace
 
 Result<cloud_hooks::ReplacementOptions> replacement_options(
@@ -125,11 +149,7 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
     options.spent_is_known = false;
   }
   if (const std::optional<CloudMemory> memory = read_cloud_memory(config.run_dir)) {
-    options.spent_is_known = true;
-    const double away = std::max(0.0, wall_clock_seconds() - memory->at);
-    options.restarted = true;
-    options.per_hour_before = provider.survives_us ? memory->per_hour : 0;
-    options.spent_before = memory->spent + options.per_hour_before * away / kSecondsPerHour;
+    go_on_from(*memory, config, options);
   }
   return options;
 }

@@ -4,11 +4,13 @@
 #include <set>
 
 #include "base/file.hpp"
+#include "base/time.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"
 #include "engine/config/job_file.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -182,6 +184,26 @@ TEST(Evaluators, CountForTheTargetUnlessTheyHaveOffersOfTheirOwn) {
   config.cloud_budget = 5;
   config.evaluator_offers = "small";
   EXPECT_FALSE(replacement_options(config, {}).ok()) << "a budget needs every price";
+}
+
+TEST(CloudMemory, ServersThatNobodyReleasedCostNoMoreThanTheirLifetime) {
+  const test_support::TemporaryFolder folder;
+  JobConfig config;
+  config.run_dir = folder.path();
+  config.cloud_offers = "a@z=1";
+  config.cloud_lifetime_hours = 12;
+  const double now = wall_clock_seconds();
+  const auto after_hours = [&](const char* provider, double hours) {
+    config.cloud_provider = provider;
+    const std::string text = print_cloud_memory({5, 2, now - 3600 * hours, 1});
+    EXPECT_TRUE(write_file_atomic(cloud_memory_path(folder.path()), text).ok());
+    return replacement_options(config, {.count_max = 1, .survives_us = true}).value();
+  };
+  EXPECT_NEAR(after_hours("gce", 2).spent_before, 9, 0.1);
+  EXPECT_EQ(after_hours("gce", 2).per_hour_before, 2);
+  EXPECT_NEAR(after_hours("gce", 62).spent_before, 29, 0.1);
+  EXPECT_EQ(after_hours("gce", 62).per_hour_before, 0) << "they have ended";
+  EXPECT_NEAR(after_hours("exec", 62).spent_before, 129, 0.1) << "perhaps it ends none";
 }
 
 TEST(CloudOffers, WithTwoKindsOfGpuAreRefusedWhereAllMustComputeTheSameBits) {
