@@ -376,6 +376,17 @@ Complaint check_replan(const JobConfig& c) {
   return one_of("cloud_replan", c.cloud_replan, {"off", "propose", "act"});
 }
 
+std::string fault_of_servers_with_standbys(const JobConfig& c) {
+  const bool has_others = c.quorum || c.standby;
+  return has_others && listed_endpoints(c.cloud_coordinators).size() < 2
+             ? "a job with standbys that asks for servers needs cloud_coordinators: the HOST:PORT "
+               "of every coordinator, for the workers on them"
+         : has_others && c.cloud_job.empty()
+             ? "a job with standbys that asks for servers needs cloud_job, one name for all "
+               "coordinators, by which they find each other's servers"
+             : "";
+}
+
 Complaint check_cloud(const JobConfig& c) {
   constexpr std::size_t kServerCharactersMax = 128;
   if (c.server.size() > kServerCharactersMax) {
@@ -430,10 +441,8 @@ Complaint check_cloud(const JobConfig& c) {
   if (c.cloud_provider == "local" && !c.cloud_bundle.empty()) {
     return std::string("cloud_bundle is for other machines; processes of this host need none");
   }
-  if ((c.quorum || c.standby) && listed_endpoints(c.cloud_coordinators).size() < 2) {
-    return std::string(
-        "a job with standbys that asks for servers needs cloud_coordinators: the HOST:PORT of "
-        "every coordinator, for the workers on them");
+  if (const std::string wrong = fault_of_servers_with_standbys(c); !wrong.empty()) {
+    return wrong;
   }
   for (const std::string& endpoint : listed_endpoints(c.cloud_coordinators)) {
     if (!is_endpoint(endpoint)) {

@@ -280,15 +280,19 @@ TEST(CloudSettings, WhatCannotBeIsRefused) {
   EXPECT_FALSE(refused("cloud_max_workers", "1"));
 }
 
-TEST(CloudSettings, AJobWithStandbysNamesAllItsCoordinators) {
+TEST(CloudSettings, AJobWithStandbysNamesItselfAndAllItsCoordinators) {
   JobConfig config;
   config.cloud_provider = "local";
+  config.cloud_job = "together";
   config.quorum = true;
   EXPECT_FALSE(validate(config).ok());
   config.cloud_coordinators = "10.0.0.1:7000";
   EXPECT_FALSE(validate(config).ok());
   config.cloud_coordinators = "10.0.0.1:7000,10.0.0.2:7000";
   EXPECT_TRUE(validate(config).ok());
+  config.cloud_job.clear();
+  EXPECT_NE(validate(config).error().detail.find("needs cloud_job"), std::string::npos);
+  config.cloud_job = "together";
   config.cloud_coordinators = "10.0.0.1:7000,10.0.0.2";
   EXPECT_FALSE(validate(config).ok());
 }

@@ -164,6 +164,7 @@ TEST_F(CloudTest, AsksNothingMoreOfItsProviderWhenItHasFinished) {
 TEST_F(CloudTest, LeavesTheServersOfAStoppedJobAloneIfAnotherCoordinatorMayLeadIt) {
   config_.quorum = true;
   config_.cloud_coordinators = "127.0.0.1:1,127.0.0.1:2";
+  config_.cloud_job = "together";
   start();
   stop();
   process_.reset();  // killed when the end was on record
