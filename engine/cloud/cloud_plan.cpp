@@ -91,6 +91,16 @@ double longest_left_s(const JobConfig& config, const cloud_hooks::ReplacementOpt
                                                             : std::numeric_limits<double>::max();
 }
 
+/// The workers train on while there is no coordinator. If that alone has used up the budget, all
+/// servers would be released at once, under what nobody else has. So the job stops at once, but its
+/// servers have the usual time; only once, as the next process finds that it was used up before.
+void leave_time_to_stop(const CloudMemory& memory, cloud_hooks::ReplacementOptions& options) {
+  const double price = options.per_hour_before * to_seconds(options.stop_margin) / kSecondsPerHour;
+  if (options.budget && price > 0 && memory.spent + price < *options.budget) {
+    options.budget = std::max(*options.budget, options.spent_before + price);
+  }
+}
+
 /// From what an earlier process of this job has stored, and what its servers have cost since then.
 void go_on_from(const CloudMemory& memory, const JobConfig& config,
                 cloud_hooks::ReplacementOptions& options) {
@@ -102,6 +112,7 @@ void go_on_from(const CloudMemory& memory, const JobConfig& config,
     const double most = longest_left_s(config, options);
     options.per_hour_before = away < most ? memory.per_hour : 0;
     options.spent_before += memory.per_hour * std::min(away, most) / kSecondsPerHour;
+    leave_time_to_stop(memory, options);
   }
 }
 

@@ -121,6 +121,27 @@ TEST(AdoptedServers, AreGivenUpAtTheEndOfTheirLifetime) {
   EXPECT_TRUE(policy.was_told("server_given_up"));
 }
 
+/// See engine/cloud: what was spent without a coordinator leaves as much of the budget.
+TEST(AdoptedServers, AreReleasedMinutesAfterTheStopIfABudgetIsUsedUpMeanwhile) {
+  ReplacementOptions options = two_zones();
+  options.provider.survives_us = true;
+  options.restarted = true;
+  options.spent_before = 13;
+  options.per_hour_before = 1;
+  options.budget = 13 + to_seconds(options.stop_margin) / 3600;
+  PolicyHarness policy(options);
+  EXPECT_TRUE(policy.stopped);
+  ServerStatus left = PolicyHarness::server("left", {});
+  left.offer = offer("a");
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
+  EXPECT_TRUE(policy.releases.empty());
+  policy.wait(seconds(150));
+  EXPECT_TRUE(policy.releases.empty());
+  policy.wait(seconds(50));
+  EXPECT_EQ(policy.releases, std::vector<std::string>{"left"});
+  EXPECT_TRUE(policy.requests.empty());
+}
+
 TEST(AdoptedServers, TheEndReleasesAlsoWhatAnEarlierProcessLeft) {
   ReplacementOptions options = two_zones();
   options.provider.survives_us = true;

@@ -206,6 +206,24 @@ TEST(CloudMemory, ServersThatNobodyReleasedCostNoMoreThanTheirLifetime) {
   EXPECT_NEAR(after_hours("exec", 62).spent_before, 129, 0.1) << "perhaps it ends none";
 }
 
+TEST(CloudMemory, AJobWhoseBudgetIsUsedUpWithoutACoordinatorHasTimeToSaveItsState) {
+  const test_support::TemporaryFolder folder;
+  JobConfig config;
+  config.run_dir = folder.path();
+  config.cloud_provider = "gce";
+  config.cloud_offers = "a@z=1";
+  config.cloud_budget = 10;
+  const auto budget_after = [&](double spent, double hours) {
+    const std::string text = print_cloud_memory({spent, 2, wall_clock_seconds() - 3600 * hours, 1});
+    EXPECT_TRUE(write_file_atomic(cloud_memory_path(folder.path()), text).ok());
+    return replacement_options(config, {.count_max = 1, .survives_us = true}).value().budget;
+  };
+  EXPECT_EQ(budget_after(5, 1), 10);
+  EXPECT_NEAR(budget_after(5, 4).value(), 13 + 2 * 300.0 / 3600, 0.01);
+  EXPECT_EQ(budget_after(13, 0), 10) << "only once";
+  EXPECT_EQ(budget_after(5, 30), 10) << "its servers have ended";
+}
+
 TEST(CloudOffers, WithTwoKindsOfGpuAreRefusedWhereAllMustComputeTheSameBits) {
   JobConfig config;
   config.device = "cuda";
