@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <thread>
 
@@ -91,6 +92,17 @@ Result<std::string> scale_with(Cloud* cloud, bool has_provider, std::uint32_t co
                "--coordinator HOST:PORT`, or drain one"};
 }
 
+/// What was asked for twice is not waited for: not for the servers to be released either.
+[[noreturn]] void end_at_once(const JobConfig& config) {
+  if (!config.cloud_provider.empty() && config.cloud_provider != "local") {
+    (void)std::fputs(
+        "mayfly: ended at once; servers that were not released still run: the same "
+        "command goes on with them, and `mayfly cloud release` ends them\n",
+        stderr);
+  }
+  ::_exit(kExitFailed);
+}
+
 /// New servers are told where we are.
 Result<void> check_host_for_cloud(const JobConfig& config) {
   return config.cloud_provider.empty() ? Result<void>() : check_reachable_host(config.bind_host);
@@ -130,7 +142,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   elastic::CoordinatorServer* server = nullptr;  // guarded by server_mutex; null when it may go
   const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
     if (++interrupts >= 2) {
-      ::_exit(kExitFailed);
+      end_at_once(config);
     }
     const std::lock_guard lock(server_mutex);
     if (server != nullptr) {
