@@ -137,3 +137,9 @@ def tensors(described):
         target.dimensions = len(shape)
         target.data = address
     return array, kept
+
+
+def bytes_at(address, size):
+    """A copy of so many bytes. ctypes.string_at() takes their number as an int of C, of which 2 GiB
+    are negative and 4 GiB none."""
+    return bytes((ctypes.c_char * size).from_address(address)) if size else b""

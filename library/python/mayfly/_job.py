@@ -202,9 +202,9 @@ class Core:
         for tensor in state.tensors[:state.tensor_count]:
             shape = tuple(tensor.shape[:tensor.dimensions])
             size = math.prod(shape) * _abi.ELEMENT_BYTES[tensor.type]
-            content = ctypes.string_at(tensor.data, size) if size else b""
-            found.append((tensor.name.decode(), tensor.type, shape, content))
-        blob = ctypes.string_at(state.blob, state.blob_bytes) if state.blob_bytes else b""
+            found.append((tensor.name.decode(), tensor.type, shape,
+                          _abi.bytes_at(tensor.data, size)))
+        blob = _abi.bytes_at(state.blob, state.blob_bytes)
         return found, blob
 
     def take_evaluation(self):
