@@ -14,6 +14,7 @@ from . import _abi, _alone
 from ._abi import MayflyError, Refused
 
 WAIT_MS = 100  # at most, before Python sees its signals
+ABANDONED_SECONDS = 5  # for a coordinator that was asked to end; it takes milliseconds
 
 
 class Outcome(enum.Enum):
@@ -79,8 +80,9 @@ class Core:
         self._has_failed = False
         self._sums = []
         self._stops = None
-        self._connect()
-        Core._open = self
+        with self.closed_on_failure():
+            self._connect()
+            Core._open = self
 
     def _connect(self):
         text = ctypes.create_string_buffer(2000)
@@ -90,8 +92,6 @@ class Core:
             self._early_end = _alone.EarlyEnd(self._coordinator)
             code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
         if code != _abi.OK:
-            self.abandon()
-            self._end_coordinator()
             self._raise(code, text.value.decode())
 
     def _raise(self, code, text=None):
@@ -259,28 +259,30 @@ class Core:
 
     @contextlib.contextmanager
     def closed_on_failure(self):
-        """A job that cannot be made or begun leaves nothing: a notebook can try again."""
+        """A job that cannot be made or begun leaves nothing: a notebook can try again. Ctrl-C may
+        come when this process is a member already, whose coordinator waits for its end."""
         try:
             yield
         except BaseException:
             self.abandon()
-            self.close()
+            self.close(ABANDONED_SECONDS)
             raise
 
-    def close(self):
+    def close(self, patience=None):
         if self._handle:
             self.library.mf_close(self._handle)
             self._handle = ctypes.c_void_p()
         if self._stops is not None:
             self._stops.end()
-        self._end_coordinator()
+        self._end_coordinator(patience)
         Core._open = None
 
-    def _end_coordinator(self):
+    def _end_coordinator(self, patience):
         if self._early_end is not None:
             self._early_end.over()
         if self._coordinator is not None:
-            self._coordinator.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._coordinator.wait(patience)
             self._coordinator = None
             _alone.put_back(self._environment)
 

@@ -307,15 +307,26 @@ def alone_refused():
     unconnected = """if True:
         import signal, subprocess
         from mayfly import _alone, _job
-        _alone.start_coordinator = lambda: (subprocess.Popen(["sleep", "60"]), {})
+        begun = []
+        def begin():
+            begun.append(subprocess.Popen(["sleep", "60"]))
+            return begun[-1], {}
+        def interrupt(coordinator):
+            raise KeyboardInterrupt
+        _alone.start_coordinator = begin
         try:
             _job.Core()
         except _job.Refused:
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-            print("refused")"""
+            print("refused")
+        _alone.EarlyEnd = interrupt  # Ctrl-C when the coordinator has just begun
+        try:
+            _job.Core()
+        except KeyboardInterrupt:
+            print(begun[-1].poll() == -signal.SIGTERM)"""
     done = subprocess.run([PYTHON, "-B", "-c", unconnected], env=environment_alone(), timeout=30,
                           capture_output=True, text=True)
-    expect(done.stdout == "refused\n", done.stdout + done.stderr)
+    expect(done.stdout == "refused\nTrue\n", done.stdout + done.stderr)
 
 
 def alone_resumed():
