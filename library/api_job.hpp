@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 struct mf_job {
   std::unique_ptr<mayfly::engine::ProgramWorker> worker;
   std::string error;
+  std::string detail;  // of the end
   mayfly::engine::ProgramJob job;
   mayfly::engine::ProgramTensors tensors;
   std::set<std::string> names;               // of parameters and buffers
@@ -38,5 +40,8 @@ namespace mayfly::library {
 
 /// Fills in a task; `out.size` stays. The program's thread.
 void describe(mf_job& job, const engine::ProgramTask& task, mf_task& out);
+
+/// As much of the text as there is room for, in UTF-8, and a zero. `out` has room for that.
+void put_text(const std::string& text, std::span<char> out);
 
 }  // namespace mayfly::library

@@ -1,5 +1,10 @@
 #include "library/api_job.hpp"
 
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.hpp"
+
 namespace mayfly::library {
 namespace {
 
@@ -59,8 +64,23 @@ void describe(mf_job& job, const ProgramTask& task, mf_task& out) {
     job.loaded_state = &job.worker->state().take_loaded();
   } else {
     out.outcome = outcome_of(job.worker->end().reason);
-    out.detail = job.worker->end().detail.c_str();
+    job.detail = printable(job.worker->end().detail);
+    out.detail = job.detail.c_str();
   }
+}
+
+/// Names of files may be any bytes, and a character has up to four.
+void put_text(const std::string& text, std::span<char> out) {
+  constexpr unsigned kTopBits = 0xc0;
+  constexpr unsigned kGoesOn = 0x80;  // those of a byte that is not the first of its character
+  const std::string shown = printable(text);
+  std::size_t size = std::min(shown.size(), out.size() - 1);
+  while (size > 0 && size < shown.size() &&
+         (static_cast<unsigned char>(shown[size]) & kTopBits) == kGoesOn) {
+    --size;
+  }
+  std::memcpy(out.data(), shown.data(), size);
+  out[size] = '\0';
 }
 
 }  // namespace mayfly::library

@@ -58,7 +58,7 @@ mf_code code_of(const Error& error) {
 }
 
 mf_code fail(mf_job& job, mf_code code, std::string text) {
-  job.error = std::move(text);
+  job.error = mayfly::printable(std::move(text));
   return code;
 }
 
@@ -133,9 +133,7 @@ const char* mf_version(void) {
 mf_code mf_open(mf_job** job, char* error, size_t error_bytes) {
   const auto complain = [&](const std::string& text) {
     if (error != nullptr && error_bytes > 0) {
-      const std::size_t size = std::min(text.size(), error_bytes - 1);
-      std::memcpy(error, text.data(), size);
-      error[size] = '\0';
+      mayfly::library::put_text(text, {error, error_bytes});
     }
   };
   *job = nullptr;

@@ -431,17 +431,20 @@ def alone_twice():
 
 
 def absent_token():
-    """A token file that is not there is named; it is no reason to begin a job of one's own."""
+    """A file that is not there is named, also if its name is not UTF-8; it is no reason to begin a
+    job of one's own."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"]
     environment = {**os.environ, "MAYFLY_PROGRAM": os.path.abspath(mayfly_run.BINARY),
                    "MAYFLY_LIBRARY": os.path.join(os.path.dirname(
                        os.path.abspath(mayfly_run.BINARY)), "libmayfly.so.0"),
-                   "MAYFLY_COORDINATOR": "127.0.0.1:9", "MAYFLY_TOKEN_FILE": "absent/token"}
-    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True,
-                          timeout=120)
-    expect(done.returncode != 0 and "absent/token" in done.stderr.splitlines()[-1], done.stderr)
+                   "MAYFLY_COORDINATOR": "127.0.0.1:9"}
+    for name, value, shown in (("MAYFLY_TOKEN_FILE", "absent/token", "absent/token"),
+                               ("MAYFLY_JOB_FILE", "caf\udce9/job", "caf?/job")):
+        done = subprocess.run(program, cwd=folder, env={**environment, name: value},
+                              capture_output=True, text=True, timeout=120)
+        expect(done.returncode != 0 and shown in done.stderr.splitlines()[-1], done.stderr)
     expect(os.listdir(folder) == [], f"it began {os.listdir(folder)}\n{done.stderr}")
     shutil.rmtree(folder)
 
