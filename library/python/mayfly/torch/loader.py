@@ -4,6 +4,7 @@ augmentation does not depend on who reads a sample, or in which order."""
 
 import contextlib
 import ctypes
+import os
 import random
 import signal
 import sys
@@ -74,7 +75,8 @@ class Loader:
         """Those that were to be read and are not among these any more are dropped."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("fork"),
-                                             _begin_reader, (self._data, self._collate))
+                                             _begin_reader,
+                                             (self._data, self._collate, os.getpid()))
         wanted = {(m.step, m.number): m for m in microbatches}
         newest = max((step for step, _ in wanted), default=0)
         for key in [key for key in self._ahead if key not in wanted and key[0] + 1 < newest]:
@@ -114,11 +116,13 @@ class Loader:
 _reader = None  # of a process of the pool: what it reads
 
 
-def _begin_reader(data, collate):
+def _begin_reader(data, collate, trainer):
     global _reader
     _reader = data, collate
-    torch.set_num_threads(1)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever is killed leaves none
+    if os.getppid() != trainer:  # it was killed before that
+        os._exit(1)
+    torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's
 
 
