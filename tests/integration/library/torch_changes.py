@@ -10,7 +10,7 @@ converted   the parameters get another type
 mixed       what makes a batch draws random numbers
 mixed_ahead the same, in processes that read ahead
 dictionary  a sample is a dictionary, and the test set is smaller than a chunk
-tensor      a sample is one tensor
+tensor      a sample is one tensor, and the model has a state that is no tensor
 diverges    the loss is no number in step 5
 killed      a worker is lost in the step after an evaluation
 copies      the optimizer's state_dict() has copies of its tensors
@@ -84,6 +84,21 @@ class Network(torch.nn.Module):
         return self.last(found)
 
 
+class Counting(Network):
+    """With a state that is no tensor."""
+    calls = 0
+
+    def get_extra_state(self):
+        return {"calls": self.calls}
+
+    def set_extra_state(self, state):
+        self.calls = state["calls"]
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x)
+
+
 class Kept:
     """Something with a state."""
     value = 7
@@ -144,7 +159,7 @@ def write(name, line):
         file.write(f"{line}\n")
 
 
-model = Network()
+model = Counting() if how == "tensor" else Network()
 kind = {"copies": Copying, "adagrad": torch.optim.Adagrad, "stateless": torch.optim.SGD,
         "nested": Nested}.get(how, torch.optim.Adam)
 optimizer = kind(model.parameters(), lr=0.01)
@@ -180,6 +195,7 @@ if how in ("dictionary", "tensor"):
     before = generators()
     job.check(loss_of)
     assert generators() == before, "job.check() has drawn from the program's generators"
+    assert how != "tensor" or model.calls == 0, "job.check() has changed the model"
 
 
 @job.evaluation(Empty() if how == "empty" else Data(), chunk=1000 if how == "dictionary" else 16,

@@ -157,25 +157,29 @@ class Job(BaseJob):
         with the first parameter whose gradients are not the same bits. `loss_of(x, y)`: what the
         loop gives to step.backward(). Before the loop; the model's state and the generators are
         afterwards as before."""
-        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        before = {name: value.clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+                  for name, value in self.model.state_dict().items()}  # of a module's own as well
         count = min(self._microbatch, self._options["train_samples"])
         samples, others = list(range(count)), list(range(count))[::-1]
         found = []
         gpus = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
-        with host_generators_kept(), torch.random.fork_rng(gpus):
-            for _ in range(times):
-                for chosen in (others, samples):
-                    self.model.load_state_dict(before)
-                    batch = self._loader.batch(Microbatch(0, 0, 0, chosen, [0] * count), self.seed)
-                    seed(self.seed)
-                    for _, p in self._parameters:
-                        p.grad = None
-                    loss_of(*_arguments(batch)).backward()
-                found.append([None if p.grad is None else p.grad.clone()
-                              for _, p in self._parameters])
-        self.model.load_state_dict(before)
-        for _, p in self._parameters:
-            p.grad = None
+        try:
+            with host_generators_kept(), torch.random.fork_rng(gpus):
+                for _ in range(times):
+                    for chosen in (others, samples):
+                        self.model.load_state_dict(before)
+                        batch = self._loader.batch(Microbatch(0, 0, 0, chosen, [0] * count),
+                                                   self.seed)
+                        seed(self.seed)
+                        for _, p in self._parameters:
+                            p.grad = None
+                        loss_of(*_arguments(batch)).backward()
+                    found.append([None if p.grad is None else p.grad.clone()
+                                  for _, p in self._parameters])
+        finally:
+            self.model.load_state_dict(before)
+            for _, p in self._parameters:
+                p.grad = None
         for other in found[1:]:
             for (name, _), a, b in zip(self._parameters, found[0], other):
                 if (a is None) != (b is None) or (a is not None and not torch.equal(a, b)):
