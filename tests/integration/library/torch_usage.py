@@ -2,7 +2,7 @@
 
 weighted   means over valid samples; some microbatches have none. A single worker then trains
            without Mayfly, on the same batches, and writes the largest difference
-speaks     one worker writes each step's loss
+speaks     one worker writes each step's loss; what else is kept has an array of objects
 stops      the test set is evaluated, and the job is stopped when its loss is small enough
 inner      the loop over microbatches is left early
 extra      what else is kept differs between workers
@@ -25,6 +25,7 @@ import signal
 import sys
 
 import mayfly.torch
+import numpy
 import torch
 from torch.nn import functional
 
@@ -59,7 +60,8 @@ class Kept:
     value = 0.0
 
     def state_dict(self):
-        return {"value": self.value}
+        objects = {"names": numpy.array(["first", None])} if how == "speaks" else {}
+        return {"value": self.value, **objects}
 
     def load_state_dict(self, state):
         if how != "forgets":

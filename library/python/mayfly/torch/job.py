@@ -410,6 +410,9 @@ def _add_to(hasher, thing):
         flat = thing.detach().cpu().contiguous().reshape(-1)
         hasher.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
         hasher.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    elif isinstance(thing, numpy.ndarray) and thing.dtype.hasobject:  # its bytes are addresses
+        hasher.update(f"{thing.dtype}{thing.shape}".encode())
+        _add_to(hasher, thing.tolist())
     elif isinstance(thing, numpy.ndarray):
         hasher.update(f"{thing.dtype}{thing.shape}".encode() + thing.tobytes())
     elif isinstance(thing, dict):
