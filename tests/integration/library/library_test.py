@@ -1211,8 +1211,9 @@ def mirrored():
         expect(digests == plain[1], f"{by_copies}: other bits\n{run.logs()}")
         run.remove()
         plain[3].remove()
-    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "channels_last", "20"],
-                     5, 10)
+    for laid_out in ("channels_last", "channels_last_adamw"):
+        expect_same_bits([PYTHON, "-B", os.path.join(HERE, "torch_program.py"), laid_out, "20"],
+                         5, 10)
 
 
 def torch_transformer():

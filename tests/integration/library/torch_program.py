@@ -1,10 +1,11 @@
 """Two networks in PyTorch, by `mayfly.torch.Job`: cnn | transformer | checked | random |
-unchecked | channels_last | loaded | mirrored_cnn | mirrored_transformer | mirrored_loaded STEPS.
-Checked, random and unchecked are the first one: checked; checked, with a layer that nobody seeds;
-with that layer alone. Channels_last has tensors that are not contiguous. Loaded has a frozen layer,
-and gets weights and running statistics when the job is made already. Mirrored_ uses all tensors as
-if they were on a GPU, by copies. Batch norm, dropout, random augmentation, SGD and AdamW, a
-schedule, clipping and evaluation are in it."""
+unchecked | channels_last | channels_last_adamw | loaded | mirrored_cnn | mirrored_transformer |
+mirrored_loaded STEPS. Checked, random and unchecked are the first one: checked; checked, with a
+layer that nobody seeds; with that layer alone. Channels_last has tensors that are not contiguous,
+with AdamW those of the optimizer, too. Loaded has a frozen layer, and gets weights and running
+statistics when the job is made already. Mirrored_ uses all tensors as if they were on a GPU, by
+copies. Batch norm, dropout, random augmentation, SGD and AdamW, a schedule, clipping and evaluation
+are in it."""
 import os
 import sys
 
@@ -61,11 +62,12 @@ if how != "transformer":
         nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
         nn.Conv2d(16, 32, 3, stride=2), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(),
         nn.Dropout(0.1), nn.Linear(288, CLASSES))
-    if how == "channels_last":
+    if how.startswith("channels_last"):
         model = model.to(memory_format=torch.channels_last)
     if how == "loaded":
         model[0].requires_grad_(False)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
+    optimizer = (torch.optim.AdamW(model.parameters(), lr=1e-3) if how.endswith("adamw") else
+                 torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4))
 else:
     data = Sentences()
     model = Transformer()

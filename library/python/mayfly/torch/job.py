@@ -284,13 +284,16 @@ class Job(BaseJob):
                           "state": collections.defaultdict(dict, kept)}
         for group in groups:
             for q in group["params"]:
-                q.grad = torch.zeros_like(q)
+                q.grad = torch.zeros_like(q, memory_format=torch.contiguous_format)
         try:
             type(self.optimizer).step(probe)
         except TypeError as error:  # it wants a closure, and would compute again as it likes
             raise Refused(f"the optimizer {type(self.optimizer).__name__} cannot step by itself: "
                           f"{error}") from error
         tensors = list(self._state_tensors(probe))
+        self._strides = {name: (tensor.shape, tensor.stride()) for name, tensor in tensors
+                         if tensor.stride() == torch.empty_like(tensor).stride()
+                         and not tensor.is_contiguous()}
         size = sum(t.numel() * t.element_size() + len(n) + 256 for n, t in tensors)
         return size + max(BLOB_BYTES, 4 * len(_saved(self._rest())),
                           2 * len(_saved(self._rest(probe))))
@@ -311,7 +314,7 @@ class Job(BaseJob):
             _, index, key = name.split(".", 2)
             flat = (torch.frombuffer(bytearray(content), dtype=OF_TYPE[kind]) if content
                     else torch.empty(0, dtype=OF_TYPE[kind]))
-            state.setdefault(int(index), {})[key] = flat.reshape(shape)
+            state.setdefault(int(index), {})[key] = self._laid_out(name, flat.reshape(shape))
         own = self.optimizer.state_dict()["param_groups"]  # with a gained scheduler's entries
         groups = [{**mine, **came} for mine, came in zip(own, rest["groups"])]
         groups += rest["groups"][len(own):]
@@ -321,6 +324,13 @@ class Job(BaseJob):
         for name, thing in self._extra.items():
             _take(f"the extra part {name}", thing, rest["extra"].get(name))
         self._hand_over_state()
+
+    def _laid_out(self, name, tensor):
+        """As the optimizer lays it out where it comes from: with other strides the next step may
+        round in another way."""
+        shape, strides = self._strides.get(name, (None, None))
+        return (torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+                if tensor.shape == shape else tensor)
 
     def _answer(self, task):
         if task.kind == _abi.LOAD:
