@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import enum
 import math
+import operator
 import os
 import subprocess
 import sys
@@ -146,8 +147,11 @@ class Core:
         del kept
 
     def start(self, **options):
-        given = _abi.Options(size=ctypes.sizeof(_abi.Options), **options)
+        given = _abi.Options(size=ctypes.sizeof(_abi.Options))
         for name, value in options.items():
+            if not isinstance(value, bytes) and not hasattr(value, "__index__"):  # NumPy's have it
+                raise Refused(f"{name} is {value}, and not a whole number")
+            setattr(given, name, value if isinstance(value, bytes) else operator.index(value))
             if getattr(given, name) != value:  # C keeps the lower bits without a word
                 raise Refused(f"{name} is {value}, which no job can have")
         if self._early_end is not None:
@@ -487,7 +491,7 @@ def steps_of(samples, batch, epochs, steps):
         raise Refused(f"batch {batch} of {samples} samples: both must be at least 1")
     if (steps is None) == (epochs is None):
         raise Refused("say how long the job is: epochs=10 or steps=1000, one of them")
-    if not (steps or epochs or 0) > 0:
+    if not 0 < (steps or epochs or 0) < math.inf:
         raise Refused(f"{'epochs' if steps is None else 'steps'} must be more than 0, and not "
                       f"{epochs if steps is None else steps}")
     return max(1, round(epochs * samples / batch)) if steps is None else steps

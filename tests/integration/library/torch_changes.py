@@ -19,7 +19,7 @@ stateless   the optimizer has no state
 nested      the optimizer keeps tensors in lists and dictionaries, more than 64 KiB, some without
             elements, and a number for all parameters together
 gains       a scheduler and what else is kept, which plain has not
-stream, empty, endless, short: data and lengths that are refused
+stream, empty, endless, short, fraction: data and lengths that are refused
 surrogate   it notes, and fails with, the name of a file that is not UTF-8
 metric, sum: one name in place of a list
 retries     a job that is refused, and then another one
@@ -180,7 +180,8 @@ if how == "retries":
         mayfly.torch.Job(model, optimizer, data=Data(), batch=16, steps=steps, extra=[1])
     except TypeError as error:
         write("refused", error)
-lengths = {"endless": {"steps": -1}, "short": {"epochs": 0}}.get(how, {"steps": steps})
+lengths = {"endless": {"steps": -1}, "short": {"epochs": 0},
+           "fraction": {"steps": 1.5}}.get(how, {"steps": steps})
 job = mayfly.torch.Job(model, optimizer, scheduler, batch=16, microbatch=4, **lengths,
                        data=Stream() if how == "stream" else Data(),
                        extra={"kept": Kept()} if how == "gains" else None,
