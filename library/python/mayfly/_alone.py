@@ -99,6 +99,7 @@ def start_coordinator():
     place = os.path.join(run_dir, "coordinator")
     before = _mark(place)
     process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, start_new_session=True)
+    early_end = EarlyEnd(process)
     try:
         _wait_for(process, run_dir, place, before)
     except BaseException:  # Ctrl-C as well
@@ -107,6 +108,8 @@ def start_coordinator():
             with contextlib.suppress(OSError):
                 os.rmdir(run_dir)  # it is empty: a coordinator that is refused takes its files back
         raise
+    finally:
+        early_end.over()  # the caller begins another one
     with open(place, encoding="utf-8") as file:
         named = {"MAYFLY_COORDINATOR": file.read().strip(),
                  "MAYFLY_JOB_FILE": os.path.abspath(os.path.join(run_dir, "config.toml")),

@@ -298,8 +298,21 @@ def alone_refused():
     expect(process.returncode == 2 and "has ended with exit code 1" in said,
            f"{process.returncode} {said}")
     expect(os.listdir(os.path.join(folder, "runs")) == [], said)
+    slow = os.path.join(folder, "slow")
+    with open(slow, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nsleep 60 &\ntrap "kill $!; exit" TERM\nsleep 0.5\n'
+                   f'touch {folder}/begun\nwait\n')
+    os.chmod(slow, 0o755)
+    process = begin_alone(folder, "10", MAYFLY_PROGRAM=slow)  # its coordinator has not begun yet
+    while process.poll() is None and not os.path.exists(os.path.join(folder, "begun")):
+        time.sleep(0.05)
+    process.terminate()
+    process.wait(60)
+    expect_gone(slow, 2, "the coordinator of a program that has ended")
+    expect(process.returncode == -signal.SIGTERM, process.stdout.read())
+    shutil.rmtree(os.path.join(folder, "runs"))
     own = os.path.join(folder, "runs", "own")
-    os.mkdir(own)
+    os.makedirs(own)
     begin_alone(folder, "10", MAYFLY_PROGRAM="/bin/false", MAYFLY_RUN_DIR=own).communicate(
         timeout=60)
     expect(os.path.isdir(own), "a folder that was there before has been removed")
