@@ -18,7 +18,7 @@
 #include "base/net/wake_up.hpp"
 #include "base/time.hpp"
 #include "datasets/core/store_plan.hpp"
-#include "datasets/store_server.hpp"
+#include "datasets/store_reader.hpp"
 
 namespace mayfly::datasets {
 

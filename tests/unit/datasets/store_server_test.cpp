@@ -15,6 +15,7 @@
 #include "base/net/sockets.hpp"
 #include "base/random.hpp"
 #include "datasets/store_peer.hpp"
+#include "datasets/store_reader.hpp"
 
 namespace mayfly::datasets {
 namespace {
