@@ -281,7 +281,7 @@ int evaluator(const ParsedArguments& arguments, Context& context) {
     return context.complain(means.error());
   }
   Result<std::unique_ptr<engine::LineFile>> lines =
-      engine::LineFile::open(run_dir + "/evaluations.jsonl", engine::LineFile::Content::kLines);
+      engine::LineFile::open(engine::evaluations_path(run_dir), engine::LineFile::Content::kLines);
   if (!lines.ok()) {
     return context.complain(lines.error());
   }

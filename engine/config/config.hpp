@@ -164,8 +164,8 @@ struct JobConfig {
   /// A checkpoint when the last one is so old, at the next step with a digest; 0 = none for that.
   double checkpoint_minutes = 5;
   std::uint32_t keep_checkpoints = 3;
-  std::string checkpoint_to;        ///< where they go as well; see engine/run/checkpoint_copier.hpp
-  std::string resume;               ///< a checkpoint folder, or a run directory (its latest)
+  std::string checkpoint_to;  ///< where they go as well; see engine/transfers/checkpoint_copier.hpp
+  std::string resume;         ///< a checkpoint folder, or a run directory (its latest)
   std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl
   std::uint64_t audit_every = 0;    ///< steps between audits (ADR 18); 0 = none
   double eval_every_epochs = 0;     ///< 0 = only at the end

@@ -12,9 +12,9 @@
 #include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/run_place.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/job_facts.hpp"
 #include "engine/run/network_interface.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 
 namespace mayfly::engine {
 namespace {

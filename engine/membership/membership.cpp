@@ -7,10 +7,10 @@
 
 #include "base/log.hpp"
 #include "engine/membership/run_place.hpp"
-#include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/training/trainer.hpp"
 #include "engine/training/worker_link.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 
 namespace mayfly::engine {
 namespace {

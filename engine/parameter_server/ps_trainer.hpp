@@ -20,8 +20,8 @@
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
-#include "engine/run/checkpoint_writer.hpp"
 #include "engine/server_roles/ps_servers.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {

@@ -12,13 +12,13 @@
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/view_log_file.hpp"
 #include "engine/job/job.hpp"
-#include "engine/processes/data_transfer.hpp"
-#include "engine/run/checkpoint_copier.hpp"
-#include "engine/run/checkpoint_receiver.hpp"
-#include "engine/run/evaluations.hpp"
 #include "engine/run/run_listener.hpp"
 #include "engine/run/run_recorder.hpp"
 #include "engine/run/start_files.hpp"
+#include "engine/transfers/checkpoint_copier.hpp"
+#include "engine/transfers/checkpoint_receiver.hpp"
+#include "engine/transfers/data_transfer.hpp"
+#include "engine/transfers/evaluation_service.hpp"
 
 namespace mayfly::engine {
 

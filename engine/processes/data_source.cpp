@@ -28,8 +28,8 @@
 #include "elastic/net/job_token.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/membership/run_place.hpp"
-#include "engine/processes/data_transfer.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
+#include "engine/transfers/data_transfer.hpp"
 
 namespace mayfly::engine {
 namespace {

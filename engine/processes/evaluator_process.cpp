@@ -16,8 +16,8 @@
 #include "engine/membership/run_place.hpp"
 #include "engine/network/accuracy.hpp"
 #include "engine/network/prepare_job.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
-#include "engine/run/evaluations.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
+#include "engine/transfers/evaluation_service.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -14,8 +14,8 @@
 #include "engine/network/prepare_job.hpp"
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/reduction/model_layout.hpp"
-#include "engine/run/checkpoint_writer.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -43,11 +43,11 @@
 #include "engine/processes/store_transport.hpp"
 #include "engine/processes/worker.hpp"
 #include "engine/reduction/model_layout.hpp"
-#include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/server_roles/ps_servers.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/backend.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {

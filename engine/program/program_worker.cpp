@@ -21,10 +21,10 @@
 #include "engine/membership/job_settings.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/checkpoint_store.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
-#include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/training/backend.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 #include "nn/safetensors.hpp"
 
 namespace mayfly::engine {

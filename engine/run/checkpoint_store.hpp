@@ -13,6 +13,7 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "engine/job/job.hpp"
 #include "nn/checkpoint.hpp"
 #include "nn/model_state.hpp"
@@ -46,6 +47,15 @@ struct LoadedCheckpoint {
 /// Makes the checkpoint of this step, which is there, the latest, if it is not. On failure the one
 /// before stays it.
 [[nodiscard]] Result<void> name_latest(const std::string& checkpoints_dir, Step committed);
+
+/// A checkpoint that is in the run directory of a coordinator now.
+struct ReceivedCheckpoint {
+  Step step{};
+  std::string path;
+  std::string host;         ///< of the worker that had it
+  std::uint64_t bytes = 0;  ///< that travelled; 0: it was there already, as on a shared disk
+  Duration took{};
+};
 
 /// Where a checkpoint of this step is, or would be.
 [[nodiscard]] std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed);

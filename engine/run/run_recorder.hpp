@@ -13,7 +13,7 @@
 
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/job/job.hpp"
-#include "engine/run/checkpoint_receiver.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "engine/run/member_journal.hpp"
 #include "engine/run/member_logs.hpp"
 #include "engine/run/program_failures.hpp"

@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "engine/job/job.hpp"
 #include "engine/reduction/reduction_layout.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 #include "nn/checkpoint.hpp"
 #include "nn/model.hpp"
 #include "nn/model_state.hpp"

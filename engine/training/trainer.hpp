@@ -37,7 +37,6 @@
 #include "engine/job/job.hpp"
 #include "engine/reduction/bucket_tuner.hpp"
 #include "engine/reduction/gradient_buckets.hpp"
-#include "engine/run/checkpoint_writer.hpp"
 #include "engine/run/records.hpp"
 #include "engine/training/computer.hpp"
 #include "engine/training/member_checks.hpp"
@@ -48,6 +47,7 @@
 #include "engine/training/step_work.hpp"
 #include "engine/training/view_part.hpp"
 #include "engine/training/worker_link.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 
 namespace mayfly::engine {
 

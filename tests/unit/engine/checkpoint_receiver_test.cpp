@@ -2,7 +2,7 @@
 // and that a transfer that breaks goes on where it was. Whole jobs are in
 // tests/integration/engine/results_home_test.py.
 
-#include "engine/run/checkpoint_receiver.hpp"
+#include "engine/transfers/checkpoint_receiver.hpp"
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>
@@ -15,9 +15,9 @@
 #include "engine/network/prepare_job.hpp"
 #include "engine/reduction/model_layout.hpp"
 #include "engine/run/checkpoint_store.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/job_facts.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {

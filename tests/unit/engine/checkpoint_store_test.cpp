@@ -12,8 +12,8 @@
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
-#include "engine/run/checkpoint_writer.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {

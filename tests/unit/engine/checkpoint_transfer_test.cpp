@@ -1,6 +1,6 @@
 // Checkpoints on their way: what is said, and what a decoder refuses.
 
-#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // A data set on its way from the coordinator to a worker. Whole jobs are in
 // tests/integration/engine/data_from_test.py.
 
-#include "engine/processes/data_transfer.hpp"
+#include "engine/transfers/data_transfer.hpp"
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>
@@ -18,9 +18,9 @@
 #include "base/net/sockets.hpp"
 #include "elastic/net/frame.hpp"
 #include "engine/job/job.hpp"
-#include "engine/run/checkpoint_receiver.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/job_facts.hpp"
+#include "engine/transfers/checkpoint_receiver.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {

@@ -1,4 +1,4 @@
-#include "engine/run/evaluations.hpp"
+#include "engine/transfers/evaluation_service.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,9 +15,9 @@
 #include "engine/network/prepare_job.hpp"
 #include "engine/network/sgd_keeper.hpp"
 #include "engine/reduction/model_layout.hpp"
-#include "engine/run/checkpoint_writer.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/trainer.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 
 namespace mayfly::test_support {
 namespace {

@@ -14,20 +14,11 @@
 #include "base/unique_fd.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_store.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
-#include "engine/run/connection_queue.hpp"
 #include "engine/run/run_history.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
+#include "engine/transfers/connection_queue.hpp"
 
 namespace mayfly::engine {
-
-/// A checkpoint that is in our run directory now.
-struct ReceivedCheckpoint {
-  Step step{};
-  std::string path;
-  std::string host;         ///< of the worker that had it
-  std::uint64_t bytes = 0;  ///< that travelled; 0: it was there already, as on a shared disk
-  Duration took{};
-};
 
 class CheckpointReceiver {
  public:

@@ -1,4 +1,4 @@
-#include "engine/run/checkpoint_writer.hpp"
+#include "engine/transfers/checkpoint_writer.hpp"
 
 #include <fmt/format.h>
 #include <pthread.h>

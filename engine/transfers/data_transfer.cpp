@@ -1,4 +1,4 @@
-#include "engine/processes/data_transfer.hpp"
+#include "engine/transfers/data_transfer.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,8 +19,8 @@
 #include "base/net/sockets.hpp"
 #include "base/thread_priority.hpp"
 #include "base/try_assign.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/record_wire.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -14,8 +14,8 @@
 // - Facts, "this is what I have": those of a worker's own job (engine/run/job_facts.hpp). The
 //   coordinator answers when it knows them, from this worker or another.
 //
-// - Data, "I have no data set": engine/processes/data_transfer.hpp goes on from there.
-// - Evaluate, "I measure checkpoints": engine/run/evaluations.hpp goes on from there.
+// - Data, "I have no data set": engine/transfers/data_transfer.hpp goes on from there.
+// - Evaluate, "I measure checkpoints": engine/transfers/evaluation_service.hpp goes on from there.
 //
 // Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
 

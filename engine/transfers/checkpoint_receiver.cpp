@@ -1,4 +1,4 @@
-#include "engine/run/checkpoint_receiver.hpp"
+#include "engine/transfers/checkpoint_receiver.hpp"
 
 #include <fmt/format.h>
 

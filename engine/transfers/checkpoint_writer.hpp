@@ -21,8 +21,8 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "engine/job/job.hpp"
-#include "engine/run/checkpoint_transfer.hpp"
 #include "engine/run/records.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 #include "nn/checkpoint_files.hpp"
 
 namespace mayfly::engine {

@@ -1,4 +1,4 @@
-#include "engine/run/checkpoint_copier.hpp"
+#include "engine/transfers/checkpoint_copier.hpp"
 
 #include <fmt/format.h>
 #include <pthread.h>

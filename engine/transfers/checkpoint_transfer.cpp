@@ -1,4 +1,4 @@
-#include "engine/run/checkpoint_transfer.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 
 #include <algorithm>
 #include <array>

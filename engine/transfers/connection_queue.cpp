@@ -1,4 +1,4 @@
-#include "engine/run/connection_queue.hpp"
+#include "engine/transfers/connection_queue.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
