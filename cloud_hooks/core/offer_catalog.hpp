@@ -29,6 +29,16 @@ struct BackoffOptions {
   Duration max = seconds(300);
 };
 
+// Rules that ReplacementPolicy and the planner's fast simulation of it (planner/simulation/path)
+// share:
+/// Losses of one offer in a batch are a burst from this number on, if no more servers are left.
+inline constexpr std::uint32_t kBurstLeast = 2;
+/// An exchange costs some steps at a lower speed, so an offer is better than another one only with
+/// at most this share of its price for the same speed.
+inline constexpr double kWorthIt = 0.8;
+/// So often the time until the next exchange doubles, with failures in a row.
+inline constexpr int kExchangeDoublingsMax = 4;
+
 class OfferCatalog {
  public:
   OfferCatalog(std::vector<OfferTerms> terms, BackoffOptions backoff);

@@ -14,13 +14,6 @@
 #include "cloud_hooks/core/replacement_policy.hpp"
 
 namespace mayfly::cloud_hooks {
-namespace {
-
-// An exchange costs some steps at a lower speed, so a slightly better price is not worth it.
-constexpr double kWorthIt = 0.8;  // of the price for the same speed
-constexpr int kDoublingsMax = 4;
-
-}  // namespace
 
 bool ReplacementPolicy::is_exchanged(const std::string& id) const {
   return exchange_ && exchange_->server == id;
@@ -67,7 +60,7 @@ void ReplacementPolicy::watch_exchange(Instant now) {
   const auto pending = pending_.find(exchange_->request_id);
   is_awaited = is_awaited || (pending != pending_.end() && !pending->second.unsettled);
   if (!is_awaited) {
-    exchange_failures_ = std::min(exchange_failures_ + 1, kDoublingsMax);
+    exchange_failures_ = std::min(exchange_failures_ + 1, kExchangeDoublingsMax);
     end_exchange(now);
   }
 }

@@ -13,7 +13,6 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr Duration kLifetimeLeast = seconds(60);  // what clouds bill at least
-constexpr std::uint32_t kBurstLeast = 2;          // losses of one offer in a batch
 
 double hours(Duration duration) {
   return to_seconds(duration) / kSecondsPerHour;

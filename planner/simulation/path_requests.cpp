@@ -10,9 +10,6 @@
 namespace mayfly::planner {
 namespace {
 
-constexpr std::uint32_t kBurstLeast = 2;  // as in cloud_hooks/core/replacement_requests
-constexpr double kWorthIt = 0.8;          // as in cloud_hooks/core/replacement_exchange
-constexpr int kDoublingsMax = 4;
 constexpr double kPoorRetryS = 60;
 
 }  // namespace
@@ -172,7 +169,7 @@ std::uint64_t PathRunner::grant(std::size_t offer, double lifetime_s) {
 /// An offer that lost at least as many servers at once as it kept is asked last for a while.
 void PathRunner::shun_bursts() {
   for (std::size_t offer = 0; offer < losses_.size(); ++offer) {
-    if (losses_[offer] < kBurstLeast) {
+    if (losses_[offer] < cloud_hooks::kBurstLeast) {
       continue;
     }
     const auto kept = static_cast<std::uint32_t>(std::ranges::count_if(
@@ -191,7 +188,8 @@ bool PathRunner::may_give_way(std::size_t offer,
 
 /// Whether an offer is on spot and much cheaper for the same speed.
 bool PathRunner::is_better(std::size_t offer, std::size_t than) const {
-  return !is_on_demand(offer) && price_per_speed_[offer] <= kWorthIt * price_per_speed_[than];
+  return !is_on_demand(offer) &&
+         price_per_speed_[offer] <= cloud_hooks::kWorthIt * price_per_speed_[than];
 }
 
 /// When a server that was asked for in place of another may be exchanged for one like that.
@@ -256,7 +254,8 @@ void PathRunner::begin_exchange() {
 
 void PathRunner::end_exchange(bool failed) {
   exchange_.reset();
-  exchange_failures_ = failed ? std::min(exchange_failures_ + 1, kDoublingsMax) : 0;
+  exchange_failures_ =
+      failed ? std::min(exchange_failures_ + 1, cloud_hooks::kExchangeDoublingsMax) : 0;
   exchange_due_s_ = now_s_ + rules_.back_to_spot_after_s *
                                  static_cast<double>(std::int64_t{1} << exchange_failures_);
 }
