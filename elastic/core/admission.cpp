@@ -11,11 +11,6 @@ namespace {
 
 constexpr Incarnation kIncarnationMax{1'000'000'000};  // far from where ids would overflow
 
-bool contains(const View& view, MemberId id) {
-  return std::ranges::any_of(view.members,
-                             [id](const ViewMember& member) { return member.id == id; });
-}
-
 /// No coordinator comes so far. One that went on behind such an id would soon have none left.
 bool is_at_the_end_of_its_range(std::uint64_t id) {
   return (id - 1) % kIdsPerIncarnation >= kIdsPerIncarnation / 2;
@@ -43,7 +38,7 @@ bool makes_sense(MemberId id, const Resume& resume) {
       (resume.phase == ResumePhase::kRunning && resume.last) || (resume.last && !resume.view)) {
     return false;
   }
-  return !resume.view || (resume.view->id != ViewId{} && contains(*resume.view, id) &&
+  return !resume.view || (resume.view->id != ViewId{} && member_of(*resume.view, id) != nullptr &&
                           !is_at_the_end_of_its_range(value(resume.view->id)) &&
                           incarnation_of(resume.view->id) <= resume.incarnation &&
                           (!resume.last || resume.last->view == resume.view->id));
