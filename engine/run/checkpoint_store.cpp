@@ -71,18 +71,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// All steps that have a checkpoint, newest first.
-std::vector<std::uint64_t> steps_in(const fs::path& folder) {
-  std::vector<std::uint64_t> steps;
-  for (const std::string& name : names_in(folder)) {
-    if (const auto step = step_of(name)) {
-      steps.push_back(*step);
-    }
-  }
-  std::sort(steps.rbegin(), steps.rend());
-  return steps;
-}
-
 fs::path folder_of(const fs::path& checkpoints, std::uint64_t step) {
   return checkpoints / (std::string(kPrefix) + std::to_string(step));
 }
@@ -107,7 +95,7 @@ Result<fs::path> latest_in(const fs::path& checkpoints) {
       return checkpoints / name;
     }  // else a crash has moved it away while it was replaced
   }
-  const std::vector<std::uint64_t> steps = steps_in(checkpoints);
+  const std::vector<std::uint64_t> steps = steps_of_checkpoints(checkpoints.string());
   if (steps.empty()) {
     return Error{Errc::kNotFound, "no checkpoint in " + checkpoints.string()};
   }
@@ -180,7 +168,7 @@ UniqueFd locked(const fs::path& checkpoints) {
 /// saved.
 void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep) {
   std::uint32_t kept = 1;
-  for (const std::uint64_t step : steps_in(checkpoints)) {
+  for (const std::uint64_t step : steps_of_checkpoints(checkpoints.string())) {
     if (step != saved && kept++ >= keep) {
       remove_tree(folder_of(checkpoints, step));
     }
@@ -213,6 +201,17 @@ Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
   }
   loaded.info = std::move(info).value();
   return loaded;
+}
+
+std::vector<std::uint64_t> steps_of_checkpoints(const std::string& checkpoints_dir) {
+  std::vector<std::uint64_t> steps;
+  for (const std::string& name : names_in(checkpoints_dir)) {
+    if (const auto step = step_of(name)) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
 }
 
 std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed) {

@@ -48,6 +48,9 @@ struct LoadedCheckpoint {
 /// before stays it.
 [[nodiscard]] Result<void> name_latest(const std::string& checkpoints_dir, Step committed);
 
+/// All steps that have a checkpoint there, newest first.
+[[nodiscard]] std::vector<std::uint64_t> steps_of_checkpoints(const std::string& checkpoints_dir);
+
 /// A checkpoint that is in the run directory of a coordinator now.
 struct ReceivedCheckpoint {
   Step step{};

@@ -3,30 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
 #include <fstream>
-#include <string_view>
-#include <system_error>
 
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/time.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/record_json.hpp"
-#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kFolderPrefix = "step-";
 constexpr const char* kNoManifest = "unreadable";
 
-std::string manifest_in(const fs::path& checkpoint) {
+std::string manifest_in(const std::string& checkpoint) {
   const Result<Bytes> manifest =
-      read_file((checkpoint / nn::kManifestFile).string(), kCheckpointFileBytesMax);
+      read_file(checkpoint + "/" + nn::kManifestFile, kCheckpointFileBytesMax);
   return manifest.ok() ? to_string(digest_of(manifest.value())) : kNoManifest;
 }
 
@@ -88,23 +80,16 @@ SeenCheckpoints checkpoints_on_record(const std::string& run_dir) {
 
 std::vector<FoundCheckpoint> checkpoints_to_measure(const std::string& run_dir,
                                                     const SeenCheckpoints& seen) {
+  const std::string folder = run_dir + "/checkpoints";
   std::vector<FoundCheckpoint> found;
-  std::error_code failure;
-  for (fs::directory_iterator it(run_dir + "/checkpoints", failure), end; !failure && it != end;
-       it.increment(failure)) {
-    const std::string name = it->path().filename().string();
-    std::uint64_t step = 0;
-    if (name.starts_with(kFolderPrefix) &&
-        std::from_chars(name.data() + kFolderPrefix.size(), name.data() + name.size(), step).ec ==
-            std::errc{}) {
-      const auto before = seen.find(step);
-      const std::string manifest = manifest_in(it->path());
-      if (before == seen.end() || is_another(manifest, before->second)) {
-        found.push_back({step, manifest});
-      }
+  for (const std::uint64_t step : steps_of_checkpoints(folder)) {
+    const auto before = seen.find(step);
+    const std::string manifest = manifest_in(folder_of_checkpoint(folder, Step{step}));
+    if (before == seen.end() || is_another(manifest, before->second)) {
+      found.push_back({step, manifest});
     }
   }
-  std::ranges::sort(found, {}, &FoundCheckpoint::step);
+  std::ranges::reverse(found);
   return found;
 }
 

@@ -180,6 +180,13 @@ TEST_F(EvaluationsTest, ACheckpointThatIsBeingRemovedIsNotAnotherOne) {
   EXPECT_EQ(checkpoints_to_measure(run_.path(), seen).size(), 1U);
 }
 
+TEST_F(EvaluationsTest, ACopyUnderAnotherNameIsNoCheckpoint) {
+  save(2, 8);
+  std::filesystem::copy(run_ / "checkpoints/step-2", run_ / "checkpoints/step-2.bak");
+  save(2);
+  EXPECT_EQ(checkpoints_to_measure(run_.path(), {}).size(), 1U);
+}
+
 TEST_F(EvaluationsTest, TheSummaryHasThatOfTheLastStepOfThisPart) {
   for (const auto& [step, top1] : {std::pair(100U, 0.25), std::pair(200U, 0.5)}) {
     Evaluation evaluation;
