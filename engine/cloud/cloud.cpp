@@ -7,16 +7,17 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "base/net/sockets.hpp"
+#include "base/net/addresses.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
+#include "engine/cloud/cloud_memory.hpp"
+#include "engine/cloud/cloud_plan.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/cloud/kept_plan.hpp"
 #include "engine/cloud/served_bundle.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/run/record_json.hpp"
-#include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -109,25 +109,4 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before what it uses
 };
 
-/// The policy's options, from the settings and from what an earlier process of this job has stored
-/// in RUN_DIR/cloud.json. kInvalidInput if settings do not fit together.
-[[nodiscard]] Result<cloud_hooks::ReplacementOptions> replacement_options(
-    const JobConfig& config, const cloud_hooks::Capabilities& provider);
-
-/// --cloud-dry-run: prints the first requests that the job would make; returns the exit code.
-int show_cloud_plan(const JobConfig& config);
-
-/// What later processes of the same job go on from: the cost of servers, and how many workers were
-/// asked for last.
-struct CloudMemory {
-  double spent = 0;
-  double per_hour = 0;
-  double at = 0;              ///< seconds since 1970
-  std::uint32_t workers = 0;  ///< 0 = unknown, as in files of older versions
-};
-[[nodiscard]] std::string cloud_memory_path(const std::string& run_dir);
-[[nodiscard]] std::string print_cloud_memory(const CloudMemory& memory);
-/// Nothing if there is no such file, or it has another form.
-[[nodiscard]] std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir);
-
 }  // namespace mayfly::engine

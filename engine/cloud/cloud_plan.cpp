@@ -1,13 +1,16 @@
-// The policy's options and the dry run: the part of engine/cloud/cloud that starts nothing.
+#include "engine/cloud/cloud_plan.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
-#include <filesystem>
 #include <iostream>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/file.hpp"
 #include "base/system_random.hpp"
@@ -15,7 +18,7 @@
 #include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
 #include "cloud_hooks/http/message.hpp"
-#include "engine/cloud/cloud.hpp"
+#include "engine/cloud/cloud_memory.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/cloud_offers.hpp"
@@ -25,38 +28,6 @@
 #include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
-std::string cloud_memory_path(const std::string& run_dir) {
-  return run_dir + "/cloud.json";
-}
-
-std::string print_cloud_memory(const CloudMemory& memory) {
-  return boost::json::serialize(boost::json::object{{"spent", memory.spent},
-                                                    {"per_hour", memory.per_hour},
-                                                    {"at", memory.at},
-                                                    {"workers", memory.workers}}) +
-         "\n";
-}
-
-std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir) {
-  constexpr std::size_t kBytesMax = 10'000;
-  const Result<std::string> text = read_text_file(cloud_memory_path(run_dir), kBytesMax);
-  if (!text.ok()) {
-    return std::nullopt;
-  }
-  boost::json::error_code failure;
-  const boost::json::value value = boost::json::parse(text.value(), failure);
-  if (failure || !value.is_object()) {
-    return std::nullopt;
-  }
-  const auto number = [&value](const char* name) {
-    const boost::json::value* field = value.get_object().if_contains(name);
-    return field != nullptr && field->is_number() ? field->to_number<double>() : 0.0;
-  };
-  const double workers = std::clamp(number("workers"), 0.0, 1e6);
-  return CloudMemory{number("spent"), number("per_hour"), number("at"),
-                     static_cast<std::uint32_t>(workers)};
-}
-
 namespace {
 
 /// The offers for workers, then those for evaluators. kInvalidInput if one cannot be read or has no

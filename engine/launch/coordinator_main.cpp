@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/thread_priority.hpp"
 #include "engine/cloud/cloud.hpp"
+#include "engine/cloud/cloud_plan.hpp"
 #include "engine/cloud/hosts.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/launch/last_reports.hpp"

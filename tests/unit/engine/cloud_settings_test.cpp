@@ -5,7 +5,8 @@
 
 #include "base/file.hpp"
 #include "base/time.hpp"
-#include "engine/cloud/cloud.hpp"
+#include "engine/cloud/cloud_memory.hpp"
+#include "engine/cloud/cloud_plan.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/config.hpp"

@@ -1,0 +1,21 @@
+#pragma once
+
+// What the servers of a job are to be, before any is requested: the policy's options, and the dry
+// run that shows its first requests. Starts nothing.
+
+#include "base/result.hpp"
+#include "cloud_hooks/core/provider.hpp"
+#include "cloud_hooks/core/replacement_policy.hpp"
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+
+/// The policy's options, from the settings and from what an earlier process of this job has stored
+/// in RUN_DIR/cloud.json. kInvalidInput if settings do not fit together.
+[[nodiscard]] Result<cloud_hooks::ReplacementOptions> replacement_options(
+    const JobConfig& config, const cloud_hooks::Capabilities& provider);
+
+/// --cloud-dry-run: prints the first requests that the job would make; returns the exit code.
+int show_cloud_plan(const JobConfig& config);
+
+}  // namespace mayfly::engine
