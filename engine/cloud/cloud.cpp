@@ -26,8 +26,6 @@ constexpr Duration kReleaseTimeout = seconds(60);
 // A request may take as long as a cloud needs to create a server, and losses come in bursts.
 constexpr std::size_t kRequestsAtOnce = 4;
 constexpr std::size_t kReleasesAtOnce = 4;
-// A machine may ask for its role before the provider's answer to the request has been read.
-constexpr Duration kGrantPatience = seconds(5);
 // Evaluators are not members; for the policy they have ids that no member has.
 constexpr std::uint64_t kFirstEvaluatorId = std::uint64_t{1} << 62;
 // Shorter than anything that the policy waits for before it releases a server.
@@ -59,8 +57,7 @@ bool is_shown(const std::string& kind) {
 
 Cloud::Cloud(CoordinatorProcess& process)
     : process_(process),
-      places_(places_of_servers(process.config())),
-      evaluators_(process.config().evaluators),
+      parts_(process.config()),
       workers_wanted_(process.config().workers),
       servers_wanted_(dedicated_servers(process.config())),
       evaluators_wanted_(process.config().evaluator_offers.empty() ? process.config().evaluators
@@ -69,7 +66,10 @@ Cloud::Cloud(CoordinatorProcess& process)
       process.goes_on() && memory && memory->workers > 0) {
     workers_wanted_ = memory->workers;  // `mayfly scale` has changed it since the job began
   }
-  process_.tell_machines([this](const std::string& machine) { return place_of(machine); });
+  process_.tell_machines([this](const std::string& machine) {
+    const elastic::JobStatus status = process_.server().status();
+    return parts_.settings_of(machine, status, wanted_for_training());
+  });
   process_.give_up_with([this](std::uint32_t count) { return give_up(count); });
 }
 
@@ -78,55 +78,9 @@ Cloud::~Cloud() {
   process_.give_up_with(nullptr);
 }
 
-/// The settings that tell a machine its role. After the job's first view no machine becomes a
-/// parameter server, because it would hold nothing of what the job has trained.
-std::string Cloud::place_of(const std::string& machine) {
-  const elastic::JobStatus status = process_.server().status();
-  if (is_to_evaluate(machine, status)) {
-    return "evaluator = true\n";
-  }
-  const std::lock_guard lock(places_mutex_);
-  told_to_work_.insert(machine);
-  const bool has_begun = status.view != ViewId{};
-  return settings_of_place(process_.config(), has_begun ? std::nullopt : places_.take(machine));
-}
-
-/// The offer of the machine decides if evaluators have their own offers. Otherwise training has
-/// priority: the first machines become parameter servers and workers, and the next one an
-/// evaluator.
-bool Cloud::is_to_evaluate(const std::string& machine, const elastic::JobStatus& status) {
-  const JobConfig& config = process_.config();
-  if (config.evaluators == 0 || machine.empty() || !status.in_charge) {
-    return false;
-  }
-  const std::uint32_t wanted = [this] {
-    const std::lock_guard lock(driver_mutex_);
-    return workers_wanted_ + servers_wanted_;
-  }();
-  std::unique_lock lock(places_mutex_);
-  if (!config.evaluator_offers.empty()) {
-    granted_changed_.wait_for(lock, kGrantPatience, [&] { return granted_.contains(machine); });
-    const auto found = granted_.find(machine);
-    return found != granted_.end() && found->second;
-  }
-  if (!evaluators_.has(machine)) {
-    std::set<std::string> working = told_to_work_;
-    std::size_t unnamed = 0;
-    for (const elastic::MemberStatus& member : status.members) {
-      if (member.phase == elastic::MemberPhase::kLeaving) {
-        continue;
-      }
-      if (member.server.empty()) {
-        ++unnamed;
-      } else {
-        working.insert(member.server);
-      }
-    }
-    if (working.contains(machine) || working.size() + unnamed < wanted) {
-      return false;
-    }
-  }
-  return evaluators_.take(machine).has_value();
+std::uint32_t Cloud::wanted_for_training() {
+  const std::lock_guard lock(driver_mutex_);
+  return workers_wanted_ + servers_wanted_;
 }
 
 /// Adds the connected evaluators to the members that the policy sees, so that it keeps their
@@ -141,12 +95,7 @@ void Cloud::add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen) {
     one.server = evaluator.server;
     one.is_irreplaceable = true;  // not given up when there are too many workers
     seen.push_back(std::move(one));
-    // It may have come to an earlier coordinator; or its server has ended, and the end of its
-    // connection is still to come: then the place is for the next one.
-    const std::lock_guard lock(places_mutex_);
-    if (!evaluators_.has(evaluator.server) && !ended_.contains(evaluator.server)) {
-      (void)evaluators_.take(evaluator.server);
-    }
+    parts_.evaluates(evaluator.server);
   }
 }
 
@@ -297,9 +246,8 @@ void Cloud::look() {
   replan(status);
 }
 
-bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) {
-  const std::lock_guard lock(places_mutex_);
-  return has_begun ? process_.recorder().is_server(member.id) : places_.has(member.server);
+bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) const {
+  return has_begun ? process_.recorder().is_server(member.id) : parts_.is_server(member.server);
 }
 
 /// Lowers the target when a parameter server is lost, which cannot be replaced. It is missing among
@@ -456,18 +404,9 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
                                : "";
   process_.recorder().fact({fact.kind, fields, line});
   if (fact.kind == "server_given_up" || fact.kind == "server_lost" || fact.kind == "server_ended") {
-    const std::lock_guard lock(places_mutex_);
-    places_.gone(fact.server);
-    evaluators_.gone(fact.server);
-    told_to_work_.erase(fact.server);
-    ended_.insert(fact.server);
+    parts_.gone(fact.server);
   } else if (fact.kind == "server_granted" || fact.kind == "server_adopted") {
-    {
-      const std::lock_guard lock(places_mutex_);
-      granted_[fact.server] = fact.for_evaluator;
-      ended_.erase(fact.server);  // a host of a list is granted under the same name again
-    }
-    granted_changed_.notify_all();
+    parts_.granted(fact.server, fact.for_evaluator);
   }
   note_hopelessness(fact);
   if (fact.all) {

@@ -5,7 +5,6 @@
 // decisions, on threads of cloud_hooks/provider_driver; training never waits for them.
 
 #include <atomic>
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,8 +18,8 @@
 #include "cloud_hooks/bundle/bundle_server.hpp"
 #include "cloud_hooks/core/replacement_policy.hpp"
 #include "cloud_hooks/provider_driver.hpp"
+#include "engine/cloud/machine_parts.hpp"
 #include "engine/processes/coordinator_process.hpp"
-#include "engine/server_roles/ps_roles.hpp"
 #include "planner/runs/replan.hpp"
 
 namespace mayfly::engine {
@@ -70,10 +69,9 @@ class Cloud final : public cloud_hooks::DriverListener {
   void end_if_hopeless(const cloud_hooks::PolicyStatus& status);
   void lose_charge();
   void end_driver();
-  [[nodiscard]] std::string place_of(const std::string& machine);
-  [[nodiscard]] bool is_to_evaluate(const std::string& machine, const elastic::JobStatus& status);
+  [[nodiscard]] std::uint32_t wanted_for_training();
   void add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen);
-  [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun);
+  [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun) const;
   void follow_servers(const std::vector<elastic::MemberStatus>& members);
   // cloud_replan.cpp: other servers than the present ones.
   void begin_replanning();
@@ -82,13 +80,7 @@ class Cloud final : public cloud_hooks::DriverListener {
                                                   const cloud_hooks::Composition& present);
 
   CoordinatorProcess& process_;
-  std::mutex places_mutex_;
-  ServerPlaces places_;                  // guarded by places_mutex_
-  ServerPlaces evaluators_;              // guarded by places_mutex_
-  std::set<std::string> ended_;          // guarded by places_mutex_; servers
-  std::map<std::string, bool> granted_;  // guarded by places_mutex_; whether for an evaluator
-  std::set<std::string> told_to_work_;   // machines; guarded by places_mutex_
-  std::condition_variable granted_changed_;
+  MachineParts parts_;
   std::set<MemberId> servers_seen_;  // parameter servers of the job, lost ones too; of look()
   std::atomic<std::uint32_t> workers_wanted_;
   std::uint32_t servers_wanted_;           // guarded by driver_mutex_; beside workers

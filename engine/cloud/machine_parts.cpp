@@ -1,0 +1,97 @@
+#include "engine/cloud/machine_parts.hpp"
+
+#include <cstddef>
+#include <optional>
+
+#include "base/time.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+// A machine may ask for its role before the provider's answer to the request has been read.
+constexpr Duration kGrantPatience = seconds(5);
+
+}  // namespace
+
+MachineParts::MachineParts(const JobConfig& config)
+    : config_(config), servers_(places_of_servers(config)), evaluators_(config.evaluators) {}
+
+/// After the job's first view no machine becomes a parameter server, because it would hold nothing
+/// of what the job has trained.
+std::string MachineParts::settings_of(const std::string& machine, const elastic::JobStatus& status,
+                                      std::uint32_t wanted) {
+  if (is_to_evaluate(machine, status, wanted)) {
+    return "evaluator = true\n";
+  }
+  const std::lock_guard lock(mutex_);
+  told_to_work_.insert(machine);
+  const bool has_begun = status.view != ViewId{};
+  return settings_of_place(config_, has_begun ? std::nullopt : servers_.take(machine));
+}
+
+/// The offer of the machine decides if evaluators have their own offers. Otherwise training has
+/// priority: the first machines become parameter servers and workers, and the next one an
+/// evaluator.
+bool MachineParts::is_to_evaluate(const std::string& machine, const elastic::JobStatus& status,
+                                  std::uint32_t wanted) {
+  if (config_.evaluators == 0 || machine.empty() || !status.in_charge) {
+    return false;
+  }
+  std::unique_lock lock(mutex_);
+  if (!config_.evaluator_offers.empty()) {
+    granted_changed_.wait_for(lock, kGrantPatience, [&] { return granted_.contains(machine); });
+    const auto found = granted_.find(machine);
+    return found != granted_.end() && found->second;
+  }
+  if (!evaluators_.has(machine)) {
+    std::set<std::string> working = told_to_work_;
+    std::size_t unnamed = 0;
+    for (const elastic::MemberStatus& member : status.members) {
+      if (member.phase == elastic::MemberPhase::kLeaving) {
+        continue;
+      }
+      if (member.server.empty()) {
+        ++unnamed;
+      } else {
+        working.insert(member.server);
+      }
+    }
+    if (working.contains(machine) || working.size() + unnamed < wanted) {
+      return false;
+    }
+  }
+  return evaluators_.take(machine).has_value();
+}
+
+/// It may have come to an earlier coordinator; or its server has ended, and the end of its
+/// connection is still to come: then the place is for the next one.
+void MachineParts::evaluates(const std::string& machine) {
+  const std::lock_guard lock(mutex_);
+  if (!evaluators_.has(machine) && !ended_.contains(machine)) {
+    (void)evaluators_.take(machine);
+  }
+}
+
+bool MachineParts::is_server(const std::string& machine) const {
+  const std::lock_guard lock(mutex_);
+  return servers_.has(machine);
+}
+
+void MachineParts::granted(const std::string& machine, bool for_evaluator) {
+  {
+    const std::lock_guard lock(mutex_);
+    granted_[machine] = for_evaluator;
+    ended_.erase(machine);  // a host of a list is granted under the same name again
+  }
+  granted_changed_.notify_all();
+}
+
+void MachineParts::gone(const std::string& machine) {
+  const std::lock_guard lock(mutex_);
+  servers_.gone(machine);
+  evaluators_.gone(machine);
+  told_to_work_.erase(machine);
+  ended_.insert(machine);
+}
+
+}  // namespace mayfly::engine
