@@ -132,6 +132,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
  private:
   [[nodiscard]] static ViewEvent event_of(const elastic::View& view,
                                           const std::vector<elastic::MemberStatus>& members);
+  // Under output_mutex_:
   template <typename R>
   void record(const R& record, Instant when = monotonic_now());  // as an event
   void receive(const StepRecord& record);
@@ -149,9 +150,9 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] std::uint64_t step_at(std::uint64_t of_members) const {
     return roles_ ? std::max(history_.current_step, history_.start.step) : of_members;
   }
-  // Under mutex_:
-  [[nodiscard]] Summary make_summary(const JobEnd& end) const;
+  // Under no mutex:
   bool went_wrong(const char* kind, const std::string& why, SaidFailure& said);
+  [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();
   void close_accounts();
 
