@@ -102,9 +102,12 @@ class Parser {
         short_help_(command.short_help) {
     app_.formatter(std::make_shared<UsageFormatter>(command.positionals));
     app_.allow_extras();
+    CLI::Option* help_all =
+        app_.set_help_all_flag(std::string("--") + kHelpAll, "print all settings, and exit");
     if (has_groups_) {
       app_.get_help_ptr()->description("print the settings that most users need, and exit");
-      app_.set_help_all_flag(std::string("--") + kHelpAll, "print all settings, and exit");
+    } else {
+      hide(help_all, true);  // it prints the same as --help
     }
     for (const OptionSpec& option : command.options) {
       declare(option);
@@ -207,6 +210,9 @@ class Parser {
 std::vector<FlagDescription> Parser::describe() const {
   std::vector<FlagDescription> flags;
   for (const CLI::Option* option : app_.get_options()) {
+    if (option->get_group().empty()) {
+      continue;
+    }
     flags.push_back({"--" + option->get_lnames().front(), value_text(*option),
                      option->get_description(), option->get_group()});
   }

@@ -94,7 +94,8 @@ struct FlagDescription {
   std::string group;  ///< its heading in the help
 };
 
-/// Every flag that the command accepts, in the order of --help-all.
+/// Every flag that the command accepts, in the order of --help-all; without --help-all itself where
+/// that prints the same as --help.
 [[nodiscard]] std::vector<FlagDescription> describe_flags(const CommandSpec& command);
 
 /// The text of `mayfly COMMAND --help`; with `all`, of --help-all: for commands with all settings

@@ -215,6 +215,14 @@ TEST_F(CliTest, HelpListsEveryCommandAndEveryFlag) {
   EXPECT_EQ(started_, "");
 }
 
+TEST_F(CliTest, EveryCommandAcceptsHelpAll) {
+  EXPECT_EQ(run({"status", "--help"}), 0);
+  const std::string short_help = out();
+  EXPECT_EQ(run({"status", "--help-all"}), 0);
+  EXPECT_EQ(out(), short_help);
+  EXPECT_THAT(short_help, Not(HasSubstr("--help-all")));
+}
+
 TEST_F(CliTest, HelpOfACommandShowsUnderHeadingsWhatMostUsersNeed) {
   EXPECT_EQ(run({"train", "--help"}), 0);
   const std::string text = out();
