@@ -7,6 +7,7 @@
 . "$(dirname "$0")/common.sh"
 
 JOB=$(field job)
+case "$(field op)" in request | doctor) need IMAGE ;; esac
 
 classify() {
     case "$1" in

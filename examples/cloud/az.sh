@@ -11,6 +11,7 @@
 . "$(dirname "$0")/common.sh"
 
 JOB=$(field job)
+need RESOURCE_GROUP
 
 classify() {
     case "$1" in
@@ -83,10 +84,10 @@ case "$(field op)" in
         ;;
     list | status) list ;;
     doctor)
-        if az group show --name "${RESOURCE_GROUP:-}" >/dev/null 2>&1; then
+        if az group show --name "$RESOURCE_GROUP" >/dev/null 2>&1; then
             finding true "az may use resource group $RESOURCE_GROUP"
         else
-            finding false "az cannot see resource group '${RESOURCE_GROUP:-}': az login"
+            finding false "az cannot see resource group '$RESOURCE_GROUP': az login"
         fi
         ;;
     *) fail config "unknown operation" ;;

@@ -18,6 +18,17 @@ fail() {
 # finding OK TEXT: the answer to doctor.
 finding() { jq -cn --argjson ok "$1" --arg text "$2" '{findings: [{ok: $ok, text: $text}]}'; }
 
+# need NAME...: variables that the user sets. Without one a request ends at once: the shell's own
+# error would count as rate, after which the same request is repeated.
+need() {
+    for WANTED in "$@"; do
+        eval "[ -n \"\${$WANTED:-}\" ]" && continue
+        [ "$(field op)" = doctor ] || fail config "the variable $WANTED is not set"
+        finding false "the variable $WANTED is not set"
+        exit 0
+    done
+}
+
 # run_or_fail COMMAND...: its output; what it complains of is classified by classify, which each
 # program defines: text in, kind out. What nobody can classify may have happened: rate.
 run_or_fail() {

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Servers of Google Compute Engine with the gcloud program, for `mayfly coordinator`:
 #   --cloud-provider exec --cloud-command examples/cloud/gcloud.sh
-# Environment: PROJECT, IMAGE_FAMILY (debian-12), IMAGE_PROJECT (debian-cloud). The offer's zone is
-# a Compute Engine zone. The name of an instance is made of its request id, so a repeated request
-# finds the instance that is there already.
+# Environment: PROJECT (default: that of gcloud's configuration), IMAGE_FAMILY (debian-12),
+# IMAGE_PROJECT (debian-cloud). The offer's zone is a Compute Engine zone. The name of an instance
+# is made of its request id, so a repeated request finds the instance that is there already.
 # shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
 
 PROJECT=${PROJECT:-$(gcloud config get-value project 2>/dev/null)}
+need PROJECT
 ZONE=$(field zone)
 JOB=$(field job)
 

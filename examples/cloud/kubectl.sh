@@ -9,6 +9,7 @@
 
 JOB=$(field job)
 NAMESPACE=${NAMESPACE:-default}
+case "$(field op)" in request | doctor) need IMAGE ;; esac
 
 classify() {
     case "$1" in

@@ -21,8 +21,9 @@ INSTANCE = {"name": "mayfly-" + ID, "zone": "zones/z", "status": "STAGING",
             "scheduling": {"provisioningModel": "SPOT"}}
 
 
-def ask(example, words, body, **request):
-    """The answer of an example whose cloud program is the shell script `body`."""
+def ask(example, words, body, unset=(), **request):
+    """The answer of an example whose cloud program is the shell script `body`, without the
+    variables `unset`."""
     with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
         for name in ("gcloud", "aws", "az", "kubectl"):
             with open(os.path.join(folder, name), "w") as file:
@@ -30,6 +31,8 @@ def ask(example, words, body, **request):
             os.chmod(os.path.join(folder, name), 0o755)
         environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"], PROJECT="p",
                            IMAGE="i", RESOURCE_GROUP="g")
+        for name in unset:
+            del environment[name]
         done = subprocess.run([os.path.join(EXAMPLES, example)] + words, text=True, timeout=60,
                               input=json.dumps(dict(REQUEST, **request)), capture_output=True,
                               env=environment, check=False)
@@ -64,6 +67,19 @@ def grants():
     expect(ask("aws.sh", [], "echo InvalidInstanceID.NotFound >&2; exit 1", op="release",
                server="i-1") == {}, "what is gone is released")
     expect(ask("az.sh", [], "true", op="doctor")["findings"][0]["ok"], "az doctor")
+
+
+def unset():
+    """A variable that the user has forgotten: no request is repeated, and the doctor says so."""
+    for example, name in (("gcloud.sh", "PROJECT"), ("aws.sh", "IMAGE"), ("kubectl.sh", "IMAGE"),
+                          ("az.sh", "RESOURCE_GROUP")):
+        text = f"the variable {name} is not set"
+        refused = ask(example, [], "true", unset=[name])
+        expect(refused == {"error": {"kind": "config", "detail": text}}, f"{example}: {refused}")
+        told = ask(example, [], "true", unset=[name], op="doctor")
+        expect(told == {"findings": [{"ok": False, "text": text}]}, f"{example}: {told}")
+    listed = ask("aws.sh", [], "echo '{\"Reservations\": []}'", unset=["IMAGE"], op="list")
+    expect(listed == {"servers": []}, f"what runs can be listed without an image: {listed}")
 
 
 def states():
@@ -132,6 +148,7 @@ def main():
         return mayfly_run.SKIP
     complaints()
     grants()
+    unset()
     states()
     lifetime()
     failed_creation()
