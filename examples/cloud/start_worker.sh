@@ -1,7 +1,8 @@
 #!/bin/sh
-# What a new machine of Compute Engine or EC2 runs (cloud_startup): fetches the bundle that
-# `mayfly bundle` made, checks it, and trains until its cloud takes the machine or the job
-# is over. Fill in the two lines below and the marks in braces; see docs/cloud_providers.md.
+# What a new machine of Compute Engine or EC2 runs (cloud_startup, without cloud_bundle): it fetches
+# the bundle that `mayfly bundle` made, checks it, and trains until its cloud takes the machine or
+# the job is over. Fill in the two lines below; the coordinator replaces the words in braces when it
+# requests a server. See docs/cloud_providers.md.
 bundle_url=https://storage.googleapis.com/YOUR-BUCKET/mayfly-worker.tar.gz
 bundle_sha256=PUT-THE-HASH-HERE
 
