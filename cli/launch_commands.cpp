@@ -61,6 +61,11 @@ JobListener make_listener(const engine::JobConfig& config, Context& context) {
                      monotonic_now);
 }
 
+/// Where others start the workers nobody carries out scripted faults, and a test of them would pass
+/// without any.
+constexpr const char* kChaosIsLocal =
+    "--chaos is for the workers that `mayfly train` and `mayfly run` start on this machine";
+
 /// Runs the coordinator in this process, with workers that a provider or ssh starts elsewhere.
 int train_on_hosts(const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> config =
@@ -72,7 +77,7 @@ int train_on_hosts(const ParsedArguments& arguments, Context& context) {
     return context.complain("--hosts needs no --cloud-provider", kExitUsage);
   }
   if (!config.value().chaos.empty()) {
-    return context.complain("--chaos is for local workers, not for --hosts", kExitUsage);
+    return context.complain(kChaosIsLocal, kExitUsage);
   }
   config.value().cloud_provider = "ssh";
   JobListener listener = make_listener(config.value(), context);
@@ -80,6 +85,9 @@ int train_on_hosts(const ParsedArguments& arguments, Context& context) {
 }
 
 int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
+  if (!config.chaos.empty()) {
+    return context.complain(kChaosIsLocal, kExitUsage);
+  }
   Result<std::unique_ptr<elastic::Sentinel>> sentinel = sentinel_of(context);
   if (!sentinel.ok()) {
     return context.complain(sentinel.error());
@@ -247,7 +255,7 @@ int run_program_on_servers(engine::JobConfig config, const ParsedArguments& argu
     return context.complain("--hosts needs no --cloud-provider", kExitUsage);
   }
   if (!config.chaos.empty()) {
-    return context.complain("--chaos is for workers on this machine", kExitUsage);
+    return context.complain(kChaosIsLocal, kExitUsage);
   }
   config.cloud_provider = has_hosts ? "ssh" : config.cloud_provider;
   config.cloud_program = quoted(arguments.positionals);
@@ -321,6 +329,9 @@ int run_program(const ParsedArguments& arguments, Context& context) {
   }
   JobListener listener = make_listener(config.value(), context);
   if (context.services.inside_launcher()) {
+    if (!config.value().chaos.empty()) {
+      return context.complain(kChaosIsLocal, kExitUsage);
+    }
     return context.services.launched_rank(config.value(), listener, nullptr, arguments.positionals);
   }
   return context.services.program(config.value(), arguments.positionals, listener);
@@ -338,6 +349,11 @@ int ps_server(const ParsedArguments& arguments, Context& context) {
 }
 
 int coordinator(const ParsedArguments& arguments, Context& context) {
+  // The settings that are recorded for a job that goes on may have them.
+  const Result<engine::JobConfig> given = collect_settings(arguments, context);
+  if (given.ok() && !given.value().chaos.empty()) {
+    return context.complain(kChaosIsLocal, kExitUsage);
+  }
   const Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
   if (!config.ok()) {
     return context.complain(config.error());

@@ -303,7 +303,9 @@ std::vector<Setting> elasticity_settings() {
            "a joining worker receives a state of at least this size in the background; a smaller "
            "one is sent at a step boundary"),
       make("chaos", &C::chaos,
-           "scripted faults for local workers, e.g. kill@step=200:worker=1,join@step=300", kOwn),
+           "scripted faults of local workers (docs/HACKING.md): "
+           "kill@step=200:worker=1,join@step=300",
+           kOwn),
       make("reuse_images", &C::reuse_images,
            "train on the images of the first microbatches again and again, without reading or "
            "preparing others; for measurements (mayfly profile --difference)"),

@@ -4,8 +4,9 @@
 //   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60,hang@step=90,
 //   flip_weights@step=20:worker=2,flip_result@step=70
 // An event happens once, as soon as the step is committed. `worker` is the number of a local worker
-// in the order of starting, from 0; the default is the lowest one that still runs. `for` is in
-// milliseconds. Kinds that damage a worker's own state are carried out by StateFaults.
+// in the order of starting, from 0; the default is the lowest one that still runs, or 0 for what a
+// worker does to itself (is_of_worker). `for` is in milliseconds. Kinds that damage a worker's own
+// state are carried out by StateFaults.
 
 #include <cstdint>
 #include <optional>

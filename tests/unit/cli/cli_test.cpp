@@ -58,6 +58,7 @@ TEST_F(CliTest, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
       {{"worker"}, "needs --coordinator HOST:PORT"},
       {{"worker", "--coordinator", "nowhere"}, "is not HOST:PORT"},
       {{"coordinator", "--coordinator", "h:1"}, "--bind-host"},
+      {{"coordinator", "--chaos", "kill@step=1"}, "start on this machine"},
       {{"status"}, "needs RUN_DIR, or ENDPOINT"},
       {{"digest"}, "needs CHECKPOINT"},
       {{"eval", "/nonexistent"}, "does not exist"},
@@ -90,6 +91,17 @@ TEST_F(CliTest, TrainInsideALauncherIsALaunchedRankWithTheSentinelOfMain) {
   EXPECT_EQ(run({"train"}), 0);
   EXPECT_EQ(started_, "launched_rank");
   EXPECT_EQ(sentinels_forked_, 0);
+}
+
+TEST_F(CliTest, InsideALauncherScriptedFaultsAreRefused) {
+  inside_launcher_ = true;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"train", "--chaos", "kill@step=1"},
+                                             {"run", "--chaos", "kill@step=1", "--", "./train"}}) {
+    EXPECT_EQ(run(words), 2);
+    EXPECT_THAT(err(), HasSubstr("start on this machine"));
+    EXPECT_EQ(started_, "");
+  }
 }
 
 TEST_F(CliTest, ASwitchOrderIsSpelledOutWhereTheNumberOfWorkersIsKnown) {
