@@ -99,7 +99,8 @@ class Parser {
       : app_(command.help, command.name),
         has_groups_(command.all_settings),
         hidden_(command.hidden_settings),
-        short_help_(command.short_help) {
+        short_help_(command.short_help),
+        defaults_(command.defaults) {
     app_.formatter(std::make_shared<UsageFormatter>(command.positionals));
     app_.allow_extras();
     CLI::Option* help_all =
@@ -155,7 +156,7 @@ class Parser {
     const std::string flag = engine::flag_name(setting);
     CLI::Option* option = add(flag, setting.help, placeholder(setting.kind));
     names_.push_back("--" + flag);
-    const std::string otherwise = setting.get(engine::JobConfig{});
+    const std::string otherwise = setting.get(defaults_);
     if (setting.is_switch) {
       // --quiet alone, or --quiet false. Its default must not be told to the parser, which would
       // take it for the value of a bare --quiet.
@@ -200,6 +201,7 @@ class Parser {
   bool has_groups_;
   const std::set<std::string> hidden_;
   const std::set<std::string> short_help_;
+  const engine::JobConfig defaults_;
   std::vector<std::string> names_;
   std::map<std::string, CLI::Option*> options_;
   std::map<std::string, CLI::Option*> switches_;

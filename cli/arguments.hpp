@@ -39,6 +39,7 @@ struct CommandSpec {
   std::set<std::string> hidden_settings{};  ///< that the help does not show
   /// Those of the short help; empty = what most users need (Setting::is_common).
   std::set<std::string> short_help{};
+  engine::JobConfig defaults{};  ///< what the help shows as the defaults of the settings
 };
 
 struct ParsedArguments {

@@ -62,15 +62,18 @@ std::set<std::string> settings_not_for_programs() {
 }
 
 Subcommand run_command() {
-  return {{"run",
-           "train a program of your own (see docs/library.md) with elastic workers, on this "
-           "machine, on --hosts, or on the servers of a --cloud-provider",
-           "[flags] -- PROGRAM [ARGUMENTS]",
-           {kConfig, kProgramDir},
-           {},
-           true,
-           settings_not_for_programs()},
-          run_program};
+  Subcommand command = {
+      {"run",
+       "train a program of your own (see docs/library.md) with elastic workers, on this machine, "
+       "on --hosts, or on the servers of a --cloud-provider",
+       "[flags] -- PROGRAM [ARGUMENTS]",
+       {kConfig, kProgramDir},
+       {},
+       true,
+       settings_not_for_programs()},
+      run_program};
+  command.spec.defaults.hang_max_ms = kProgramHangMaxMs;
+  return command;
 }
 
 Subcommand worker_command() {
@@ -163,10 +166,13 @@ Subcommand switch_tuning() {
         {"runs", "N", "runs at each point (default 5; 1 with --quick)"},
         {"probes", "N", "most points tried besides bsp alone (default 5; 3 with --quick)"},
         {"first-seed", "S", "first seed of each point's runs (default 1)"},
-        {"quick", "", "a small job, for a first impression"},
+        {"quick", "", "a small job of 64 steps, for a first impression"},
         kAsJson},
        kComparedSettings,
-       false},
+       false,
+       {},
+       {},
+       compared_defaults()},
       tune_switch};
 }
 
@@ -187,10 +193,13 @@ Subcommand comparison() {
             {"first-seed", "S", "first seed (default 1)"},
             {"spot-price", "X", "what an hour of a worker costs as a spot server; adds a column"},
             {"on-demand-price", "X", "what it costs as an on-demand server; adds a column"},
-            {"quick", "", "a small job, for a first impression"},
+            {"quick", "", "a small job of 64 steps, for a first impression"},
             kAsJson},
            kComparedSettings,
-           false},
+           false,
+           {},
+           {},
+           compared_defaults()},
           compare};
 }
 

@@ -2,6 +2,7 @@
 
 // The subcommands, one function each; cli.cpp lists them with what they accept.
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@ namespace mayfly::cli {
 // launch_commands.cpp: processes of a job, and comparisons of jobs.
 int train(const ParsedArguments& arguments, Context& context);
 int run_program(const ParsedArguments& arguments, Context& context);
+/// Its default of hang_max_ms: a program may do more between its steps than we do.
+inline constexpr std::uint32_t kProgramHangMaxMs = 60000;
 /// Settings that run_program() refuses: what they say, a program says or does itself.
 [[nodiscard]] const std::set<std::string>& settings_of_networks();
 int worker(const ParsedArguments& arguments, Context& context);
@@ -21,6 +24,8 @@ int ps_server(const ParsedArguments& arguments, Context& context);
 int coordinator(const ParsedArguments& arguments, Context& context);
 int compare(const ParsedArguments& arguments, Context& context);
 int tune_switch(const ParsedArguments& arguments, Context& context);
+/// The settings of the jobs of both, without those that are given.
+[[nodiscard]] engine::JobConfig compared_defaults();
 /// The secret of a job whose processes are started by hand.
 int token(const ParsedArguments& arguments, Context& context);
 /// An archive of this program, to install it on other machines.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
@@ -13,6 +14,7 @@
 #include "cli/operator_commands.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
 #include "elastic/net/job_token.hpp"
+#include "engine/compare/compare_plan.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/run_directory.hpp"
@@ -304,7 +306,6 @@ int run_program(const ParsedArguments& arguments, Context& context) {
   if (Result<void> checked = check_settings(arguments); !checked.ok()) {
     return context.complain(checked.error());
   }
-  constexpr std::uint32_t kProgramHangMaxMs = 60000;  // it may do more between its steps than we do
   engine::JobConfig start;
   start.model = engine::kProgramModel;
   start.hang_max_ms = kProgramHangMaxMs;
@@ -408,6 +409,14 @@ int bundle(const ParsedArguments& arguments, Context& context) {
   }
   context.out << file.value().sha256 << "  " << path << "\n";
   return kExitDone;
+}
+
+engine::JobConfig compared_defaults() {
+  engine::JobConfig defaults;
+  for (const auto& [name, text] : engine::compare_defaults(false)) {
+    ENSURE(engine::apply_setting(defaults, name, text, "compare").ok(), "a setting's value");
+  }
+  return defaults;
 }
 
 int compare(const ParsedArguments& arguments, Context& context) {

@@ -292,7 +292,7 @@ std::vector<Setting> elasticity_settings() {
            "the same for a worker whose machine answers and whose process is not stopped"),
       make("hang_max_ms", &C::hang_max_ms,
            "evict a worker whose trainer makes no progress for longer; more if work is slow, less "
-           "(2 s) by default while work is regular; 0 = only report it; default of run: 60000"),
+           "(2 s) by default while work is regular; 0 = only report it"),
       make("rebalance", &C::rebalance,
            "move microbatches to faster workers when measured speeds change"),
       make("evict_stragglers", &C::evict_stragglers,

@@ -235,6 +235,19 @@ TEST_F(CliTest, EveryCommandAcceptsHelpAll) {
   EXPECT_THAT(short_help, Not(HasSubstr("--help-all")));
 }
 
+TEST_F(CliTest, HelpShowsTheDefaultsOfTheCommand) {
+  for (const char* command : {"compare", "tune-switch"}) {
+    EXPECT_EQ(run({command, "--help"}), 0);
+    for (const char* flag : {"--workers N [4] ", "--steps N [320] ", "[procedural:8192]"}) {
+      EXPECT_THAT(out(), HasSubstr(flag)) << command;
+    }
+  }
+  EXPECT_EQ(run({"run", "--help-all"}), 0);
+  EXPECT_THAT(out(), HasSubstr("--hang-max-ms N [60000] "));
+  EXPECT_EQ(run({"train", "--help-all"}), 0);
+  EXPECT_THAT(out(), HasSubstr("--hang-max-ms N [5000] "));
+}
+
 TEST_F(CliTest, HelpOfACommandShowsUnderHeadingsWhatMostUsersNeed) {
   EXPECT_EQ(run({"train", "--help"}), 0);
   const std::string text = out();
