@@ -1,4 +1,4 @@
-"""Elastic data-parallel training: workers vanish and join, and the weights do not notice.
+"""Elastic data-parallel training: workers may vanish and join, and the result is the same.
 
 `mayfly.torch.Job` trains PyTorch modules, `mayfly.ArrayJob` whatever computes gradients as NumPy
 arrays. Programs are started by `mayfly run --workers 4 -- python3 train.py`; see docs/library.md.
