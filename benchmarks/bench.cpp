@@ -12,7 +12,8 @@ namespace {
 std::string bench_help() {
   std::string text = "Usage: mayfly bench NAME [flags]\n";
   for (const BenchCommand& bench : bench_commands()) {
-    text += "  " + bench.name + "  " + bench.help + "\n";
+    const std::size_t blanks = bench.name.size() < 10 ? 11 - bench.name.size() : 1;
+    text += "  " + bench.name + std::string(blanks, ' ') + bench.help + "\n";
   }
   return text;
 }

@@ -138,6 +138,7 @@ cli::CommandSpec data_spec() {
   spec.help = "images per second of reading, decoding, cropping and normalising";
   spec.options = {{"seconds", "S", "measuring time (default 5)"}, {"json", "", "one JSON object"}};
   spec.settings = {"data", "image_size", "threads", "skip_corrupt", "store", "prepared_store"};
+  spec.defaults.threads = 1;
   return spec;
 }
 

@@ -19,55 +19,6 @@ const std::vector<std::string> kJobSettings = {
 const cli::OptionSpec kEventsAsJson = {"json", "",
                                        "one JSON object per event and one with the percentiles"};
 
-cli::CommandSpec spec_of(const std::string& name, const std::string& help,
-                         std::vector<cli::OptionSpec> options) {
-  cli::CommandSpec spec;
-  spec.name = "bench " + name;
-  spec.help = help;
-  spec.options = std::move(options);
-  spec.options.push_back(kEventsAsJson);
-  spec.settings = kJobSettings;
-  return spec;
-}
-
-cli::CommandSpec recovery_spec() {
-  return spec_of(
-      "recovery", "milliseconds from the loss of a local worker to the next step",
-      {{"events", "N", "how many (default 30)"},
-       {"kills", "N", "the same"},
-       {"fault", "NAME", "kill (default), stop (SIGSTOP) or vanish (packets lost; needs root)"}});
-}
-cli::CommandSpec join_spec() {
-  return spec_of(
-      "join", "what a new worker costs those who train, in milliseconds",
-      {{"events", "N", "how many (default 30)"},
-       {"own-core", "",
-        "the new worker has the last core to itself, as if on its own machine; the others "
-        "share the rest"}});
-}
-cli::CommandSpec drain_spec() {
-  return spec_of("drain", "milliseconds from SIGTERM until a worker is gone; nothing redone",
-                 {{"events", "N", "how many (default 30)"}});
-}
-cli::CommandSpec detect_spec() {
-  return spec_of(
-      "detect", "how soon a fault is noticed, and that nothing else is taken for one",
-      {{"events", "N", "how many (default 30)"},
-       {"fault", "NAME", "kill (default), stop or hang"},
-       {"hang-step", "N", "with --fault hang: the step in which a worker hangs (default 30)"},
-       {"oversubscribe", "N",
-        "no faults: busy threads per core, and count whom that evicts (must be 0)"},
-       {"minutes", "M", "with --oversubscribe: for so long (default 1)"}});
-}
-cli::CommandSpec goodput_spec() {
-  return spec_of("goodput", "steps on a spot market against those of an ideal job",
-                 {{"trace", "FILE", "rows MILLISECONDS,add|remove,NODE; see docs/benchmarks.md"},
-                  {"speedup", "S", "trace seconds per second (default 60)"},
-                  {"nodes-max", "K", "the trace is scaled to at most K workers (default 6)"},
-                  {"kill-every", "SECONDS", "instead of a trace: a kill, and a replacement"},
-                  {"minutes", "M", "stop after so long (with --kill-every: default 1)"}});
-}
-
 /// A job that never ends by itself.
 engine::JobConfig endless_job() {
   engine::JobConfig config;
@@ -84,6 +35,56 @@ engine::JobConfig endless_job() {
   config.rebalance =
       false;  // workers share cores here, and each change of shares is a change of view
   return config;
+}
+
+cli::CommandSpec spec_of(const std::string& name, const std::string& help,
+                         std::vector<cli::OptionSpec> options) {
+  cli::CommandSpec spec;
+  spec.name = "bench " + name;
+  spec.help = help;
+  spec.options = std::move(options);
+  spec.options.push_back(kEventsAsJson);
+  spec.settings = kJobSettings;
+  spec.defaults = endless_job();
+  return spec;
+}
+
+cli::CommandSpec recovery_spec() {
+  return spec_of(
+      "recovery", "milliseconds from the loss of a local worker to the next step",
+      {{"events", "N", "how many (default 30)"},
+       {"kills", "N", "the same"},
+       {"fault", "NAME", "kill (default), stop (SIGSTOP) or vanish (packets lost; needs root)"}});
+}
+cli::CommandSpec join_spec() {
+  return spec_of(
+      "join", "milliseconds by which a new worker delays the others",
+      {{"events", "N", "how many (default 30)"},
+       {"own-core", "",
+        "the new worker has the last core to itself, as if on its own machine; the others "
+        "share the rest"}});
+}
+cli::CommandSpec drain_spec() {
+  return spec_of("drain", "milliseconds from SIGTERM until a worker is gone",
+                 {{"events", "N", "how many (default 30)"}});
+}
+cli::CommandSpec detect_spec() {
+  return spec_of(
+      "detect", "milliseconds until a fault is detected; with --oversubscribe: false alarms",
+      {{"events", "N", "how many (default 30)"},
+       {"fault", "NAME", "kill (default), stop or hang"},
+       {"hang-step", "N", "with --fault hang: the step in which a worker hangs (default 30)"},
+       {"oversubscribe", "N",
+        "no faults: N busy threads per core; counts evicted members (must be 0)"},
+       {"minutes", "M", "with --oversubscribe: for so long (default 1)"}});
+}
+cli::CommandSpec goodput_spec() {
+  return spec_of("goodput", "steps of a job on a spot market, compared with those of an ideal job",
+                 {{"trace", "FILE", "rows MILLISECONDS,add|remove,NODE; see docs/benchmarks.md"},
+                  {"speedup", "S", "trace seconds per second (default 60)"},
+                  {"nodes-max", "K", "the trace is scaled to at most K workers (default 6)"},
+                  {"kill-every", "SECONDS", "instead of a trace: a kill, and a replacement"},
+                  {"minutes", "M", "stop after so long (with --kill-every: default 1)"}});
 }
 
 Error bad(const std::string& text) {

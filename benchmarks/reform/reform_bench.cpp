@@ -185,7 +185,7 @@ class Driver {
 cli::CommandSpec reform_spec() {
   cli::CommandSpec spec;
   spec.name = "bench reform";
-  spec.help = "milliseconds from being told of a loss to the next view's first right sum";
+  spec.help = "milliseconds from the news of a loss to the first correct sum of the next view";
   spec.options = {{"ranks", "N", "members before each kill (default 8)"},
                   {"backend", "NAME", "tcp, unix (default) or gloo"},
                   {"kills", "N", "how many (default 50)"},

@@ -111,6 +111,7 @@ cli::CommandSpec step_spec() {
                   {"json", "", "JSON lines: the step, then each layer"}};
   spec.settings = {"model",        "image_size", "threads", "isa",      "dtype",
                    "conv_kernels", "device",     "backend", "reduction"};
+  spec.defaults.threads = 1;
   return spec;
 }
 

@@ -24,10 +24,20 @@ TEST_F(BenchTest, BenchmarksHaveDistinctNamesAndHelp) {
   std::set<std::string> names;
   for (const BenchCommand& bench : bench_commands()) {
     EXPECT_TRUE(names.insert(bench.name).second) << bench.name;
-    EXPECT_THAT(all, HasSubstr("  " + bench.name + "  " + bench.help + "\n"));
+    EXPECT_THAT(all, HasSubstr("\n  " + bench.name + "  "));
+    EXPECT_THAT(all, HasSubstr("  " + bench.help + "\n"));
     EXPECT_EQ(run({bench.name, "--help"}), 0);
     EXPECT_THAT(out(), HasSubstr("mayfly bench " + bench.name));
   }
+}
+
+TEST_F(BenchTest, HelpShowsTheDefaultsOfTheBenchmark) {
+  EXPECT_EQ(run({"recovery", "--help"}), 0);
+  for (const char* flag : {"--workers N [4] ", "[procedural:4096]", "--rebalance BOOL [false] "}) {
+    EXPECT_THAT(out(), HasSubstr(flag));
+  }
+  EXPECT_EQ(run({"step", "--help"}), 0);
+  EXPECT_THAT(out(), HasSubstr("--threads N [1] "));
 }
 
 class BenchStepCommand : public BenchTest {
