@@ -88,6 +88,9 @@ def main():
     parser.add_argument("data")
     parser.add_argument("--epochs", type=float, default=10)
     options = parser.parse_args()
+    if not any(os.path.exists(os.path.join(options.data, name))
+               for name in ("data_batch_1.bin", "train")):
+        parser.error(f"neither data_batch_1.bin nor train is in {options.data}")
 
     torch.set_num_threads(1)
     torch.manual_seed(1)  # the same first weights on all workers
