@@ -40,7 +40,7 @@ int run_bench(const std::vector<std::string>& words, BenchContext& context) {
                             cli::kExitUsage);
   }
   const std::vector<std::string> rest(words.begin() + 1, words.end());
-  if (words[0] == "--help" || words[0] == "-h") {
+  if (words[0] == "--help" || words[0] == "--help-all" || words[0] == "-h") {
     context.out << bench_help();
     return cli::kExitDone;
   }

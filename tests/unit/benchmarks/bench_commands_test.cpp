@@ -21,6 +21,8 @@ TEST_F(BenchTest, TheBenchmarkIsNamedByTheFirstWord) {
 TEST_F(BenchTest, BenchmarksHaveDistinctNamesAndHelp) {
   EXPECT_EQ(run({"--help"}), 0);
   const std::string all = out();
+  EXPECT_EQ(run({"--help-all"}), 0);
+  EXPECT_EQ(out(), all);
   std::set<std::string> names;
   for (const BenchCommand& bench : bench_commands()) {
     EXPECT_TRUE(names.insert(bench.name).second) << bench.name;
