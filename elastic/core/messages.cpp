@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "elastic/core/message_codec.hpp"
+#include "elastic/core/share_codec.hpp"
 
 // Every message names its fields once, in fields(); the same list writes and reads. An encoded
 // message is one byte, its place in the Message variant, then the fields.
