@@ -1,4 +1,4 @@
-// `mayfly coordinator`: the coordinator alone.
+#include "engine/launch/coordinator_main.hpp"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -20,7 +20,6 @@
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/membership/signal_watcher.hpp"
-#include "engine/processes/coordinator_process.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/run/run_directory.hpp"
 

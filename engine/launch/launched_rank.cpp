@@ -34,6 +34,7 @@
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
+#include "engine/launch/coordinator_main.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/launch/launched_by.hpp"
 #include "engine/launch/program_command.hpp"

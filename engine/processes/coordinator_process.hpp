@@ -143,12 +143,6 @@ class CoordinatorProcess {
   std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
 };
 
-/// `mayfly coordinator`, with a say in what becomes of an unfinished job and whether it may begin
-/// without the data. `run_lock`: see start().
-int run_coordinator(const JobConfig& config, RunListener& listener,
-                    CoordinatorProcess::Unfinished unfinished, CoordinatorProcess::Facts facts,
-                    std::optional<LockFile> run_lock = {});
-
 /// Whether a job that is resumed from a checkpoint of this step has come to its end, and there is
 /// nothing else to do. A run that died between its last checkpoint and its summary has the rest of
 /// that left.
