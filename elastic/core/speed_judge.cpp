@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "elastic/core/next_view.hpp"
+#include "elastic/core/assignment.hpp"
 
 namespace mayfly::elastic {
 namespace {

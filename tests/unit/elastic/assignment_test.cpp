@@ -1,4 +1,4 @@
-#include "elastic/core/next_view.hpp"
+#include "elastic/core/assignment.hpp"
 
 #include <gtest/gtest.h>
 

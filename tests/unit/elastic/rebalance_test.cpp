@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/random.hpp"
-#include "elastic/core/next_view.hpp"
+#include "elastic/core/assignment.hpp"
 #include "elastic/core/speed_meter.hpp"
 
 namespace mayfly::elastic {
