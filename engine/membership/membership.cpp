@@ -10,6 +10,7 @@
 #include "engine/run/network_interface.hpp"
 #include "engine/training/trainer.hpp"
 #include "engine/training/worker_link.hpp"
+#include "engine/transfers/checkpoint_uploader.hpp"
 #include "engine/transfers/checkpoint_writer.hpp"
 
 namespace mayfly::engine {

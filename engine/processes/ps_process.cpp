@@ -15,6 +15,8 @@
 #include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/reduction/model_layout.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/transfers/better_state.hpp"
+#include "engine/transfers/checkpoint_uploader.hpp"
 #include "engine/transfers/checkpoint_writer.hpp"
 
 namespace mayfly::engine {

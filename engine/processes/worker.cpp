@@ -47,7 +47,7 @@
 #include "engine/server_roles/ps_servers.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/backend.hpp"
-#include "engine/transfers/checkpoint_writer.hpp"
+#include "engine/transfers/better_state.hpp"
 #include "nn/checkpoint.hpp"
 
 namespace mayfly::engine {

@@ -23,8 +23,8 @@
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/network_interface.hpp"
 #include "engine/training/backend.hpp"
+#include "engine/transfers/better_state.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
-#include "engine/transfers/checkpoint_writer.hpp"
 #include "nn/safetensors.hpp"
 
 namespace mayfly::engine {

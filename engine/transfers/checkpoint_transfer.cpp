@@ -117,6 +117,14 @@ Result<void> send_files(int fd, const TransferOffer& offer, const nn::Checkpoint
   return {};
 }
 
+Result<elastic::OpenSession> open_transfer(const std::string& endpoint, ByteSpan token) {
+  constexpr Duration kConnectTimeout = seconds(5);
+  elastic::Hello hello;
+  hello.role = elastic::Role::kTransfer;
+  return elastic::open_session(endpoint, token, std::move(hello),
+                               monotonic_now() + kConnectTimeout);
+}
+
 Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request) {
   TRY(send_frame(fd, encode(request)));
   TRY_ASSIGN(Bytes heard, receive_frame(fd));

@@ -29,6 +29,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "elastic/net/handshake.hpp"
 #include "engine/run/job_facts.hpp"
 #include "nn/checkpoint.hpp"
 
@@ -163,6 +164,9 @@ inline constexpr std::size_t kRequestBytesMax = kFactsBytesMax + kFrameBytesMax;
 /// Sends the content of the files, in the order of the offer.
 [[nodiscard]] Result<void> send_files(int fd, const TransferOffer& offer,
                                       const nn::CheckpointFiles& files);
+/// Connects to a coordinator, for up to five seconds; errors as of elastic::open_session().
+[[nodiscard]] Result<elastic::OpenSession> open_transfer(const std::string& endpoint,
+                                                         ByteSpan token);
 /// Sends what a worker wants, and receives the coordinator's answer.
 [[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request);
 

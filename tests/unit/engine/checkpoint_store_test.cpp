@@ -13,6 +13,7 @@
 #include "elastic/net/frame.hpp"
 #include "elastic/net/job_token.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
+#include "engine/transfers/checkpoint_uploader.hpp"
 #include "engine/transfers/checkpoint_writer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 

@@ -1,0 +1,79 @@
+#include "engine/transfers/better_state.hpp"
+
+#include <fmt/format.h>
+
+#include <thread>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/time.hpp"
+#include "base/try_assign.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+/// A worker that took silence for an answer might begin from nothing what a checkpoint has.
+constexpr Duration kAskTimeout = seconds(60);
+constexpr Duration kStateTimeout = seconds(600);  // the answers to others may be large
+constexpr Duration kAskAgainAfter = milliseconds(200);
+
+Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, ByteSpan token,
+                                               const TransferQuestion& question) {
+  Result<elastic::OpenSession> session = open_transfer(endpoint, token);
+  if (!session.ok()) {
+    return Error{Errc::kPeerLost, session.error().detail};
+  }
+  const int fd = session.value().fd.get();
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kQuestion;
+  request.question = question;
+  TRY_ASSIGN(TransferAnswer answer, request_transfer(fd, request));
+  switch (answer.verdict) {
+    case TransferAnswer::Verdict::kNothing: return std::optional<nn::CheckpointFiles>();
+    case TransferAnswer::Verdict::kRefused: return Error{Errc::kRefused, answer.text};
+    case TransferAnswer::Verdict::kTransfer: break;
+  }
+  IncomingCheckpoint incoming(std::move(answer.offer));
+  TRY(incoming.receive(fd));
+  Result<nn::CheckpointFiles> files = incoming.take();
+  return files.ok() ? Result<std::optional<nn::CheckpointFiles>>(std::move(files).value())
+                    : Result<std::optional<nn::CheckpointFiles>>(std::move(files).error());
+}
+
+}  // namespace
+
+Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
+    const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question,
+    const std::function<bool()>& gives_up) {
+  const Instant deadline = monotonic_now() + (question.needs_state ? kStateTimeout : kAskTimeout);
+  while (true) {
+    bool is_answered = false;
+    for (const std::string& endpoint : endpoints) {  // a standby knows of nothing
+      Result<std::optional<nn::CheckpointFiles>> answer = ask(endpoint, token, question);
+      const bool is_said =
+          answer.ok() ? answer.value().has_value() : answer.error().code == Errc::kRefused;
+      if (is_said) {
+        return answer;
+      }
+      if (!answer.ok()) {
+        log::info(
+            fmt::format("{} does not say what to start with: {}", endpoint, answer.error().detail));
+      }
+      is_answered = is_answered || answer.ok();
+    }
+    const bool is_over = monotonic_now() >= deadline;
+    const bool is_given_up = !is_answered && !is_over && gives_up();
+    if (question.needs_state && is_given_up) {
+      return Error{Errc::kAborted, "asked to leave before the state was there"};
+    }
+    if (question.needs_state && is_over && !is_answered) {
+      return Error{Errc::kPeerLost, "no coordinator says what to start with"};
+    }
+    if (is_answered || is_over || is_given_up) {
+      return std::optional<nn::CheckpointFiles>();
+    }
+    std::this_thread::sleep_for(kAskAgainAfter);
+  }
+}
+
+}  // namespace mayfly::engine
