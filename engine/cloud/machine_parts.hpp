@@ -12,7 +12,7 @@
 
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/config/config.hpp"
-#include "engine/server_roles/ps_roles.hpp"
+#include "engine/server_roles/server_places.hpp"
 
 namespace mayfly::engine {
 

@@ -2,9 +2,7 @@
 
 // Which part each member has in a job with parameter servers, according to its views: which ones
 // compute, are or carry which server, and lead and follow which shard; for status and events.jsonl.
-// Also which of the machines that a cloud provider has started is to be which server: machines are
-// alike and come in any order, so each asks the coordinator for the job's settings before it joins
-// and learns its part from them. Pure; one thread at a time.
+// Pure; one thread at a time.
 
 #include <cstdint>
 #include <map>
@@ -77,29 +75,5 @@ class PsRoles {
   bool are_missing_ = false;           // some of them, in the first view
   std::map<MemberId, bool> computes_;  // of the newest view
 };
-
-class ServerPlaces {
- public:
-  explicit ServerPlaces(std::size_t count) : machines_(count) {}
-
-  /// The machine with this name asks what it is. The index of its place, the same one whenever it
-  /// asks again. Nothing if all places are taken, or the machine has no name: it is a worker.
-  [[nodiscard]] std::optional<std::uint32_t> take(const std::string& machine);
-  /// The machine has come to nothing: another one may have its place.
-  void gone(const std::string& machine);
-  [[nodiscard]] bool has(const std::string& machine) const;
-  [[nodiscard]] bool has_room() const;
-
- private:
-  std::vector<std::string> machines_;  // by index; empty: the place is free
-};
-
-/// How many places for parameter servers the job has before its first view.
-[[nodiscard]] std::size_t places_of_servers(const JobConfig& config);
-
-/// What such a machine is told besides the job's settings, as TOML: that it is a parameter server,
-/// or carries one (ps colocated), or does neither.
-[[nodiscard]] std::string settings_of_place(const JobConfig& config,
-                                            std::optional<std::uint32_t> place);
 
 }  // namespace mayfly::engine

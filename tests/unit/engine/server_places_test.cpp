@@ -1,4 +1,4 @@
-#include "engine/server_roles/ps_roles.hpp"
+#include "engine/server_roles/server_places.hpp"
 
 #include <gtest/gtest.h>
 
