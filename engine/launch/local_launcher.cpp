@@ -61,7 +61,7 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
     : requested_(config),
       listener_(listener),
       plan_(std::move(chaos)),
-      chaos_(plan_.begin(), plan_.end()),
+      chaos_(*this, plan_),
       on_poll_(std::move(on_poll)),
       provider_({{}, {}, {}, setting_variables()}) {
   // A job of one machine must not listen where other machines, perhaps on the internet, reach it.
@@ -98,17 +98,17 @@ int LocalLauncher::run() {
   process_->keep();
   std::optional<JobEnd> end;
   while (!end.has_value()) {
-    const bool plays = on_poll_ || !chaos_.empty() || !wakes_.empty();
+    const bool plays = on_poll_ || chaos_.has_more();
     end = process_->recorder().wait_for_end_or_news(
         monotonic_now() + (plays ? kPollIntervalOfFaults : kPollInterval));
     follow_signals();
     process_->recorder().look_at_members(process_->server());
     poll_workers();
-    play_chaos();
+    chaos_.play();
     if (on_poll_ && !end.has_value()) {
       on_poll_(*this);
     }
-    wake_stopped_workers();
+    chaos_.wake_stopped_workers();
     follow_scale_requests();
   }
   wait_for_workers(*end);
@@ -296,74 +296,6 @@ void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   }
 }
 
-/// A fault without a number hits the oldest worker that still runs: rank 0, as a rule, which
-/// reports for all and writes the checkpoints, so that its loss tests most.
-std::optional<std::size_t> LocalLauncher::target_of(const ChaosEvent& event) const {
-  if (event.worker.has_value()) {
-    const bool runs = *event.worker < workers_.size() && workers_[*event.worker].running;
-    return runs ? std::optional<std::size_t>(*event.worker) : std::nullopt;
-  }
-  const std::vector<std::size_t> running = running_workers();
-  return running.empty() ? std::nullopt : std::optional(running.front());
-}
-
-/// Faults are tied to committed steps, not to the clock, so that a plan hits the same step on a
-/// fast and on a slow machine.
-void LocalLauncher::play_chaos() {
-  const std::uint64_t step = process_->recorder().last_step();
-  while (!chaos_.empty() && chaos_.front().step <= step) {
-    const ChaosEvent event = chaos_.front();
-    chaos_.pop_front();
-    play(event);
-  }
-}
-
-void LocalLauncher::play(const ChaosEvent& event) {
-  if (is_of_worker(event.kind)) {
-    const char* what = event.kind == ChaosKind::kHang         ? "hangs"
-                       : event.kind == ChaosKind::kFlipResult ? "computes something wrong"
-                                                              : "has a bit of its state flipped";
-    process_->note("chaos",
-                   fmt::format("chaos: local worker {} {}", event.worker.value_or(0), what));
-    return;
-  }
-  if (event.kind == ChaosKind::kJoin) {
-    const Result<void> started = start_worker();
-    process_->note("chaos", started.ok()
-                                ? fmt::format("chaos: local worker {} starts", workers_.size() - 1)
-                                : started.error().detail);
-    return;
-  }
-  const std::optional<std::size_t> target = target_of(event);
-  if (!target.has_value()) {
-    process_->note("chaos", "chaos: no such worker runs any more; event skipped");
-    return;
-  }
-  const char* what = event.kind == ChaosKind::kKill   ? "kill -9"
-                     : event.kind == ChaosKind::kStop ? "kill -STOP"
-                                                      : "kill -TERM (drain)";
-  const int signal = event.kind == ChaosKind::kKill   ? SIGKILL
-                     : event.kind == ChaosKind::kStop ? SIGSTOP
-                                                      : SIGTERM;
-  if (event.kind == ChaosKind::kStop) {
-    wakes_.push_back({*target, monotonic_now() + milliseconds(event.for_ms)});
-  }
-  workers_[*target].is_killed_by_plan |= event.kind == ChaosKind::kKill;
-  (void)signal_worker(*target, signal);  // it may have ended this instant
-  process_->note("chaos", fmt::format("chaos: {} local worker {}", what, *target));
-}
-
-void LocalLauncher::wake_stopped_workers() {
-  const Instant now = monotonic_now();
-  std::erase_if(wakes_, [&](const Wake& wake) {
-    if (wake.at > now) {
-      return false;
-    }
-    (void)signal_worker(wake.worker, SIGCONT);
-    return true;
-  });
-}
-
 /// On the coordinator's thread, which may start no process: children are bound to the thread that
 /// starts them. So it only leaves the number for the loop of run().
 Result<std::string> LocalLauncher::scale(std::uint32_t count) {
@@ -480,6 +412,11 @@ std::vector<std::size_t> LocalLauncher::running_workers() const {
     }
   }
   return running;
+}
+
+Result<void> LocalLauncher::kill_for_good(std::size_t worker) {
+  workers_[worker].is_killed_by_plan = true;
+  return signal_worker(worker, SIGKILL);
 }
 
 /// A script passes nothing on, and may only await the end of its program; what follows in it is the

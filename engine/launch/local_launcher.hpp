@@ -4,7 +4,6 @@
 // here runs on the thread that calls run(): workers are bound to the thread that starts them.
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "cloud_hooks/local_provider.hpp"
 #include "engine/faults/chaos_plan.hpp"
+#include "engine/launch/chaos_player.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/processes/coordinator_process.hpp"
 
@@ -38,12 +38,20 @@ class LocalLauncher {
   /// Runs the job to its end and returns the exit code.
   int run();
 
-  // For the hook:
+  // For the hook, and for ChaosPlayer:
   /// Starts one more worker.
   Result<void> start_worker();
+  /// Processes of this job were started so far: their numbers are below this.
+  [[nodiscard]] std::size_t started() const { return workers_.size(); }
+  /// There is such a process, and it runs.
+  [[nodiscard]] bool is_running(std::size_t worker) const {
+    return worker < workers_.size() && workers_[worker].running;
+  }
   /// Numbers (in the order of starting, from 0) of the workers whose process runs.
   [[nodiscard]] std::vector<std::size_t> running_workers() const;
   Result<void> signal_worker(std::size_t worker, int signal);
+  /// Kills it; no other is started in its place.
+  Result<void> kill_for_good(std::size_t worker);
   [[nodiscard]] CoordinatorProcess& coordinator() { return *process_; }
 
  private:
@@ -68,10 +76,6 @@ class LocalLauncher {
       return running && !told_to_leave && !is_leaving && !is_server;
     }
   };
-  struct Wake {
-    std::size_t worker;
-    Instant at;
-  };
 
   /// What the job begins with.
   Result<void> start_all();
@@ -90,9 +94,6 @@ class LocalLauncher {
   [[nodiscard]] std::string log_path(std::size_t worker) const;
   /// The last line of a worker's log, for error texts.
   [[nodiscard]] std::string last_line(std::size_t worker) const;
-  void play_chaos();
-  void play(const ChaosEvent& event);
-  void wake_stopped_workers();
   Result<std::string> scale(std::uint32_t count);
   void follow_scale_requests();
   [[nodiscard]] bool is_anybody_lost() const;
@@ -100,12 +101,11 @@ class LocalLauncher {
   void wait_for_workers(const JobEnd& end);
   /// False if a program that was a member to the job's end has failed after it, which is noted.
   bool have_programs_succeeded();
-  [[nodiscard]] std::optional<std::size_t> target_of(const ChaosEvent& event) const;
 
   JobConfig requested_;
   RunListener& listener_;
   const std::vector<ChaosEvent> plan_;
-  std::deque<ChaosEvent> chaos_;  // of the plan, what is still to come
+  ChaosPlayer chaos_;
   PollHook on_poll_;
   StartHook on_start_;
   std::string program_ = "/proc/self/exe";
@@ -117,7 +117,6 @@ class LocalLauncher {
   std::optional<Instant> scale_waits_since_;
   std::uint32_t restarts_ = 0;
   std::vector<Worker> workers_;         // in the order of starting
-  std::vector<Wake> wakes_;             // stopped workers to be continued
   std::optional<std::string> refusal_;  // why no worker will ever compute
   std::string refusal_log_;             // of the worker that said so
   std::unique_ptr<CoordinatorProcess> process_;
