@@ -31,6 +31,16 @@ double MarketWorld::true_cost() const {
   return sum;
 }
 
+/// The policy hears of a server's end from the next list, and bills one more for each answer that
+/// was lost: a minute each.
+double MarketWorld::billed_too_much_at_most() const {
+  double most_per_hour = 0;
+  for (const OfferTerms& offer : options_.offers) {
+    most_per_hour = std::max(most_per_hour, offer.price_per_hour);
+  }
+  return static_cast<double>(result_.created + result_.repeats) * most_per_hour / 60;
+}
+
 double MarketWorld::true_per_hour() const {
   double sum = 0;
   for (const auto& [id, machine] : machines_) {
@@ -75,7 +85,7 @@ void MarketWorld::check_calm() {
     const bool is_news = machine.gone && now_ - *machine.gone < std::chrono::minutes(1);
     per_hour += is_news ? options_.offers[machine.offer].price_per_hour : 0;
   }
-  const double left = budget_ ? *budget_ - true_cost() : 1e9;
+  const double left = budget_ ? *budget_ - true_cost() - billed_too_much_at_most() : 1e9;
   const bool may_pay =
       (!options_.budget_per_hour || per_hour <= *options_.budget_per_hour) && left > per_hour * 0.5;
   if (count + policy_->status(now_).coming < wanted_ && may_pay) {

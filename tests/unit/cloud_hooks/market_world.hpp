@@ -106,6 +106,7 @@ class MarketWorld {
   void check_calm();
   [[nodiscard]] ServerStatus describe(const std::string& id) const;
   [[nodiscard]] double true_cost() const;
+  [[nodiscard]] double billed_too_much_at_most() const;
   [[nodiscard]] double true_per_hour() const;
   [[nodiscard]] std::vector<std::string> alive() const;
 
