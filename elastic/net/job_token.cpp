@@ -1,6 +1,7 @@
 #include "elastic/net/job_token.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <sys/random.h>
@@ -15,6 +16,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/system_random.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 
@@ -41,8 +43,7 @@ Error io_error(const std::string& what, const std::string& path) {
 
 /// Whole or not at all: a token that is cut short would stop every later start of the job.
 Result<void> write_private_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
-  ::unlink(temporary.c_str());
+  const std::string temporary = fmt::format("{}.tmp.{:016x}", path, system_random());
   const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) {
     return io_error("cannot create", path);
