@@ -85,17 +85,20 @@ class Network(torch.nn.Module):
 
 
 class Counting(Network):
-    """With a state that is no tensor."""
-    calls = 0
+    """With a state that is no tensor, of which it keeps what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = {"calls": 0}
 
     def get_extra_state(self):
-        return {"calls": self.calls}
+        return self.counts
 
     def set_extra_state(self, state):
-        self.calls = state["calls"]
+        self.counts = state
 
     def forward(self, x):
-        self.calls += 1
+        self.counts["calls"] += 1
         return super().forward(x)
 
 
@@ -196,7 +199,7 @@ if how in ("dictionary", "tensor"):
     before = generators()
     job.check(loss_of)
     assert generators() == before, "job.check() has drawn from the program's generators"
-    assert how != "tensor" or model.calls == 0, "job.check() has changed the model"
+    assert how != "tensor" or model.counts["calls"] == 0, "job.check() has changed the model"
 
 
 @job.evaluation(Empty() if how == "empty" else Data(), chunk=1000 if how == "dictionary" else 16,

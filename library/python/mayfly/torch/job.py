@@ -159,6 +159,10 @@ class Job(BaseJob):
         afterwards as before."""
         before = {name: value.clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
                   for name, value in self.model.state_dict().items()}  # of a module's own as well
+
+        def put_back():  # a module may keep, and change, the very state that it is given
+            self.model.load_state_dict(copy.deepcopy(before))
+
         count = min(self._microbatch, self._options["train_samples"])
         samples, others = list(range(count)), list(range(count))[::-1]
         found = []
@@ -167,7 +171,7 @@ class Job(BaseJob):
             with host_generators_kept(), torch.random.fork_rng(gpus):
                 for _ in range(times):
                     for chosen in (others, samples):
-                        self.model.load_state_dict(before)
+                        put_back()
                         batch = self._loader.batch(Microbatch(0, 0, 0, chosen, [0] * count),
                                                    self.seed)
                         seed(self.seed)
@@ -177,7 +181,7 @@ class Job(BaseJob):
                     found.append([None if p.grad is None else p.grad.clone()
                                   for _, p in self._parameters])
         finally:
-            self.model.load_state_dict(before)
+            put_back()
             for _, p in self._parameters:
                 p.grad = None
         for other in found[1:]:
