@@ -1,8 +1,9 @@
 #pragma once
 
-// A worker inside a program of the user's own (the library, library/mayfly.h): it joins the job on
-// a thread of its own, trains with what the program computes, and comes back after an eviction, as
-// the workers of `mayfly worker` do, unless its state is not the job's: then its part is over.
+// A worker inside a program of the user's own (library/mayfly_api, through mayfly.h): it joins the
+// job on a thread of its own, trains with what the program computes, and comes back after an
+// eviction, as the workers of `mayfly worker` do, unless its state is not the job's: then its part
+// is over.
 //
 // One job per process. All functions are called by one thread of the program, but for leave().
 

@@ -24,11 +24,11 @@
 namespace mayfly::engine {
 
 /// The pace of an upload while a job trains: it takes an eighth of the time between two
-/// checkpoints, so that the newest one at home is hardly older than at full speed, and 100 MB every
-/// five minutes need 2 % of a network of 1 Gbit/s, which the gradients need too. At most 64 MiB/s,
-/// because a job that writes checkpoints every few seconds would fill the network, and at least 2
-/// MiB/s, because one that writes them once a day would have none at home for hours. Pure; any
-/// thread.
+/// checkpoints, so that the newest one at the coordinator is hardly older than at full speed, and
+/// 100 MB every five minutes need 2 % of a network of 1 Gbit/s, which the gradients need too. At
+/// most 64 MiB/s, because a job that writes checkpoints every few seconds would fill the network,
+/// and at least 2 MiB/s, because the coordinator of one that writes them once a day would have none
+/// for hours. Pure; any thread.
 [[nodiscard]] double upload_bytes_per_second(std::uint64_t bytes, Duration interval);
 
 class CheckpointUploader {
