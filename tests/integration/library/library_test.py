@@ -734,7 +734,8 @@ def misused():
             ("sum", 2, 'lists of names, such as ["size"]'),
             ("endless", 2, "steps must be more than 0, and not -1"),
             ("short", 2, "epochs must be more than 0, and not 0"),
-            ("fraction", 2, "steps is 1.5, and not a whole number")):
+            ("fraction", 2, "steps is 1.5, and not a whole number"),
+            ("batch", 2, "mayfly: batch is 16.0, and not a whole number")):
         run, _ = changed(how, 1, ends=code)
         expect(words in run.logs(), f"{how}: {run.logs()}")
         run.remove()

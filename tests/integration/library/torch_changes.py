@@ -19,7 +19,7 @@ stateless   the optimizer has no state
 nested      the optimizer keeps tensors in lists and dictionaries, more than 64 KiB, some without
             elements, and a number for all parameters together
 gains       a scheduler and what else is kept, which plain has not
-stream, empty, endless, short, fraction: data and lengths that are refused
+stream, empty, endless, short, fraction, batch: data and lengths that are refused
 surrogate   it notes, and fails with, the name of a file that is not UTF-8
 metric, sum: one name in place of a list
 retries     a job that is refused, and then another one
@@ -185,7 +185,8 @@ if how == "retries":
         write("refused", error)
 lengths = {"endless": {"steps": -1}, "short": {"epochs": 0},
            "fraction": {"steps": 1.5}}.get(how, {"steps": steps})
-job = mayfly.torch.Job(model, optimizer, scheduler, batch=16, microbatch=4, **lengths,
+job = mayfly.torch.Job(model, optimizer, scheduler, batch=16.0 if how == "batch" else 16,
+                       microbatch=None if how == "batch" else 4, **lengths,
                        data=Stream() if how == "stream" else Data(),
                        extra={"kept": Kept()} if how == "gains" else None,
                        collate=mixed if how.startswith("mixed") else None,
