@@ -210,7 +210,7 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
     quorum_.incarnation_began();
     collect();
   }
-  membership_.take_back(id, hello);
+  membership_.take_back(id, hello, is_in_charge());
   detector_.heard(id, now_);
   outbox_.add(coordinator_effect::Accept{event.connection, id});
   outbox_.send(id, term_.welcome_back(id));

@@ -333,13 +333,14 @@ void Membership::forget_claims() {
   }
 }
 
-void Membership::take_back(MemberId id, const Hello& hello) {
+void Membership::take_back(MemberId id, const Hello& hello, bool is_in_charge) {
   const bool is_beside_state = may_hold_state();
   Peer& back = add(id, hello, Peer::Phase::kReturning);
   back.joins_again = hello.joins_again;
   // There may be a newer checkpoint by now. One that joins again asks for that, and is offered it
-  // like a new worker: if nobody holds the state then.
-  back.came_beside_state = hello.joins_again ? is_beside_state : hello.view == ViewId{};
+  // like a new worker: by who is in charge, if nobody holds the state then.
+  const bool is_offered = hello.joins_again && (is_in_charge || hello.view != ViewId{});
+  back.came_beside_state = is_offered ? is_beside_state : hello.view == ViewId{};
 }
 
 void Membership::ask_all_again() {

@@ -62,7 +62,7 @@ struct Peer {
   /// It was not offered the newest checkpoint, or a newer one may have been written since: other
   /// members held a state of the job when it connected, or have trained in a view that it was not
   /// in or for whose state it had to wait, or it had an id before its connection broke and has
-  /// received no state since.
+  /// received no state since, or it joined again under its id when nobody was in charge.
   bool came_beside_state = false;
   /// When its connection or its coordinator came back it did not have the state of its view, and it
   /// has not reported one since: what it has may be what it once loaded, which is not known any
@@ -202,8 +202,9 @@ class Membership {
 
   // Members that return to a coordinator that is not in charge, or was not when they were lost.
 
-  /// The member exists again and must report (Resume).
-  void take_back(MemberId id, const Hello& hello);
+  /// The member exists again and must report (Resume). `is_in_charge`: the coordinator, when the
+  /// member comes; else it offers no checkpoint.
+  void take_back(MemberId id, const Hello& hello, bool is_in_charge);
   /// Every member that was not dismissed must report again.
   void ask_all_again();
   /// The report of a returning member.

@@ -175,6 +175,35 @@ TEST(CoordinatorLostState, ASpareThatJoinedUnderItsIdBesideAStateJoinsAgain) {
   EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
 }
 
+/// Its connection broke, or it came to a coordinator that had just begun: it asked nobody who could
+/// have offered it something.
+TEST(CoordinatorLostState, ASpareThatComesUnderItsIdWhenNobodyIsInChargeJoinsAgain) {
+  const View view = old_view(5, 2, 10);
+  CoordinatorOptions options = quorum_options();
+  options.initial_workers = options.view_max = 2;
+  CoordinatorHarness job(options, log_with(view));
+  join_under_its_id(job, k3);
+  Resume ready;
+  ready.incarnation = job.coordinator.incarnation();
+  ready.phase = ResumePhase::kReady;
+  job.say(k3, ready);
+  return_running(job, k1, view, 12);
+  return_running(job, k2, view, 12);
+  ASSERT_TRUE(job.coordinator.is_in_charge());
+  ASSERT_EQ(job.view().id, view.id);
+  lose(job, {k1, k2});
+  job.give(
+      coordinator_event::SentinelReport{k1, "died", true, job.coordinator.incarnation(), kJob});
+  ASSERT_EQ(job.sent<Dismiss>(k3).size(), 1u);
+  EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
+  join_under_its_id(job, k3);
+  ready.incarnation = job.coordinator.incarnation();
+  ready.committed = Step{8};
+  job.say(k3, ready);
+  EXPECT_EQ(job.view_members(), std::vector<MemberId>{k3});
+  EXPECT_EQ(job.view().committed, Step{8});
+}
+
 /// They join again one after the other, and the first must not wait for the rest.
 TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) {
   CoordinatorHarness job = running_job(1, 10);

@@ -74,7 +74,7 @@ TEST(Membership, CountsItsMembersByPhase) {
     membership.remove(id);
     expect_right_counts(membership);
   }
-  membership.take_back(k2, Hello{});
+  membership.take_back(k2, Hello{}, false);
   expect_right_counts(membership);
   EXPECT_EQ(membership.count(Phase::kReturning), 1u);
   EXPECT_FALSE(membership.has_leavers());
@@ -228,7 +228,7 @@ TEST(Membership, ReportsGiveReturningMembersTheirPlaces) {
 
 TEST(Membership, WhoWorksInAViewThatIsOverHasNoPlace) {
   Membership membership = working({k1});
-  membership.take_back(k2, hello_from(""));
+  membership.take_back(k2, hello_from(""), false);
   Resume runs;
   runs.phase = ResumePhase::kRunning;
   runs.view = view_with(9, 5, {k2});

@@ -114,7 +114,7 @@ TEST(ReturnWatch, IsDueWhenEverybodyIsBackOrTheOthersAreLate) {
   EXPECT_TRUE(watch.is_due(membership, false, kSoon + options.abandon_timeout));
   for (const MemberId id : {k1, k2}) {
     EXPECT_FALSE(watch.is_due(membership, false, kSoon));
-    membership.take_back(id, hello_from(""));
+    membership.take_back(id, hello_from(""), false);
     membership.resumed(id, running(1, 10));
     watch.heard(kSoon);
   }
@@ -146,10 +146,10 @@ TEST(Returns, OnlyThoseThatHaveFinishedMayBeAllThatIsLeft) {
   EXPECT_FALSE(only_finished_returned(membership));
   Resume finished = left(1, 12);
   finished.last->finished = true;
-  membership.take_back(k1, hello_from(""));
+  membership.take_back(k1, hello_from(""), false);
   membership.resumed(k1, finished);
   EXPECT_TRUE(only_finished_returned(membership));
-  membership.take_back(k2, hello_from(""));
+  membership.take_back(k2, hello_from(""), false);
   membership.resumed(k2, running(1, 12));
   EXPECT_FALSE(only_finished_returned(membership));
 }
