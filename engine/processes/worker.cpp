@@ -303,11 +303,12 @@ Result<StartingState> state_to_rejoin_with(const WorkerParts& parts, StartingSta
 /// newest checkpoint of the job, or that which the job is resumed from, if its coordinator has that
 /// and no member has the state. kRefused if what it has is of another job.
 Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
-                          const elastic::MemberClient& client, const LeaveSignals& signals,
-                          StartingState& start) {
+                          const elastic::MemberClient& client, bool joins_again,
+                          const LeaveSignals& signals, StartingState& start) {
   const bool has_state = start.checkpoint.has_value();
-  // One that joins again under its id, as with standbys, is not told whether members are at work.
-  const bool may_lack_state = client.joins_late() || !config.launched || has_standbys(config);
+  // One that joins again may have been given what it has, and if it does so under its id, as with
+  // standbys, it is not told whether members are at work.
+  const bool may_lack_state = client.joins_late() || !config.launched || joins_again;
   if (!has_state && !may_lack_state && !config.resume.empty()) {
     return Error{Errc::kNotFound, fmt::format("checkpoint {} does not exist", config.resume)};
   }
@@ -363,6 +364,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
   }
   RejoinLimit limit;
   Untold untold;
+  bool joins_again = false;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
   Result<std::unique_ptr<PsServer>> server =
@@ -382,7 +384,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     }
     if (start.state.committed <= untrained) {  // each time: all others may be gone meanwhile
       const Result<void> settled =
-          settle_state(config, parts, token.value(), *joined.value(), signals, start);
+          settle_state(config, parts, token.value(), *joined.value(), joins_again, signals, start);
       if (!settled.ok()) {
         return fail(settled.error(), kExitUsage);
       }
@@ -413,6 +415,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       return fail(kept.error(), kExitFailed);
     }
     start = std::move(kept).value();
+    joins_again = true;
     timeout = Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
   }
 }
