@@ -127,6 +127,8 @@ struct ServerStatus {
   std::string detail;                    ///< readable: why it ended, what it waits for
   /// It is gone, or stopped, because its program ended, not because it was taken away.
   bool failed = false;
+  /// Of a list: the provider could not look, and repeats what it has seen before.
+  bool is_remembered = false;
 
   // Only for processes on this host:
   int pid = 0;        ///< otherwise 0

@@ -192,6 +192,11 @@ bool ReplacementPolicy::is_silent(const Server& server) const {
   return server.stage == Stage::kSilent || (server.stage == Stage::kUnnamed && !has_unnamed());
 }
 
+/// The provider has not shown yet whether the server of this lost worker still exists.
+bool ReplacementPolicy::is_loss_unlisted(const Server& server) const {
+  return is_silent(server) && server.silent_since > server.looked_for;
+}
+
 bool ReplacementPolicy::may_have_unnamed_worker(const Server& server) const {
   if (server.stage == Stage::kUnnamed) {
     return has_unnamed();
@@ -314,7 +319,7 @@ void ReplacementPolicy::stage_is_over(Instant now, const std::string& id, Server
     server.deadline.reset();
     return;
   }
-  if (is_silent(server) && server.silent_since > listed_) {
+  if (is_loss_unlisted(server)) {
     server.deadline.reset();  // if all are silent, the provider too, it is we who are cut off
     return;
   }

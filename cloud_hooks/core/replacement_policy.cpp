@@ -118,10 +118,9 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
     return;
   }
   told_list_error_.reset();
-  listed_ = list_asked_;
   (void)bill_.close(kEarlierServers, now);
   reconcile(now, event.answer.value());
-  list_due_ = now + (is_loss_unlisted() ? options_.rate_wait : options_.list_every);
+  list_due_ = now + (has_unlisted_loss() ? options_.rate_wait : options_.list_every);
   wait_anew_for_silent(now);
   std::uint32_t ending = 0;
   for (const auto& [id, server] : servers_) {
@@ -138,17 +137,15 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
   }
 }
 
-/// The provider has not shown yet whether the server of a lost worker still exists.
-bool ReplacementPolicy::is_loss_unlisted() const {
-  return std::ranges::any_of(servers_, [this](const auto& entry) {
-    return is_silent(entry.second) && entry.second.silent_since > listed_;
-  });
+bool ReplacementPolicy::has_unlisted_loss() const {
+  return std::ranges::any_of(servers_,
+                             [this](const auto& entry) { return is_loss_unlisted(entry.second); });
 }
 
 /// Their workers could not be expected while nobody reached us.
 void ReplacementPolicy::wait_anew_for_silent(Instant now) {
   for (auto& [id, server] : servers_) {
-    if (is_silent(server) && !server.deadline && server.silent_since <= listed_) {
+    if (is_silent(server) && !server.deadline && !is_loss_unlisted(server)) {
       server.deadline = now + options_.rejoin_patience;
     }
   }
@@ -202,8 +199,11 @@ void ReplacementPolicy::reconcile(Instant now, const std::vector<ServerStatus>& 
   std::vector<std::pair<std::string, ServerStatus>> gone;
   ServerStatus unlisted;
   unlisted.detail = "no longer listed";
-  for (const auto& [id, server] : servers_) {
+  for (auto& [id, server] : servers_) {
     const auto at = listed.find(id);
+    if (at == listed.end() || !at->second->is_remembered) {
+      server.looked_for = list_asked_;
+    }
     if (at == listed.end() && list_asked_ >= server.seen + options_.absence_grace) {
       gone.emplace_back(id, unlisted);
     } else if (at != listed.end() && !at->second->alive()) {

@@ -243,6 +243,7 @@ class ReplacementPolicy {
     bool never_joined = false;        // it began to end before its worker had joined
     bool is_adopted = false;          // of no request of ours: its worker may have joined before
     Instant silent_since;             // is_silent(); without a deadline: until the provider answers
+    Instant looked_for;               // when the last list was asked for that its provider knew of
     std::optional<Instant> deadline;  // of the stage
     std::optional<Instant> ends;      // by its own lifetime
     std::optional<MemberId> member;
@@ -290,7 +291,7 @@ class ReplacementPolicy {
   void tell_of_other_jobs(const std::vector<ServerStatus>& servers);
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
   void wait_anew_for_silent(Instant now);
-  [[nodiscard]] bool is_loss_unlisted() const;
+  [[nodiscard]] bool has_unlisted_loss() const;
   void settle_requests();
   void granted_and_gone(Instant now, const ServerStatus& status, Pending& pending);
   void bill_the_missing(const Pending& pending);
@@ -318,6 +319,7 @@ class ReplacementPolicy {
   [[nodiscard]] bool has_unnamed() const;
   [[nodiscard]] std::uint32_t counted_twice() const;
   [[nodiscard]] bool is_silent(const Server& server) const;
+  [[nodiscard]] bool is_loss_unlisted(const Server& server) const;
   [[nodiscard]] bool may_have_unnamed_worker(const Server& server) const;
 
   // replacement_plan.cpp: what follows from what is known.
@@ -436,7 +438,6 @@ class ReplacementPolicy {
 
   bool list_in_flight_ = false;
   Instant list_asked_{};
-  Instant listed_{};  // when the last list that was answered had been asked for
   Instant list_due_{};
   std::optional<Instant> gather_until_;          // set while workers are missing
   std::optional<Instant> first_loss_;            // of those not yet asked for

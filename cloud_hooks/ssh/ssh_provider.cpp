@@ -176,6 +176,7 @@ class SshProviderImpl final : public SshProvider {
       if (!seen[i].report) {
         for (ServerStatus& server : servers_before(name)) {
           server.detail = seen[i].lack;
+          server.is_remembered = true;
           servers.push_back(std::move(server));
         }
         continue;

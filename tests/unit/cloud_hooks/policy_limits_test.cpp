@@ -287,6 +287,24 @@ TEST(PolicyMembers, NoServerIsReleasedForSilenceUntilTheProviderHasAnswered) {
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }
 
+/// As that of hosts, which lists the servers of a host that does not answer for a while.
+TEST(PolicyMembers, WhatAProviderOnlyRemembersIsNoAnswer) {
+  PolicyHarness policy(two_zones());
+  policy.settle();
+  policy.feed(policy_event::Gone{MemberId{2}});
+  std::vector<ServerStatus> servers = {PolicyHarness::server("s1", {}),
+                                       PolicyHarness::server("s2", {})};
+  servers[1].is_remembered = true;
+  policy.feed(policy_event::Listed{servers});
+  policy.wait(seconds(100));
+  EXPECT_TRUE(policy.releases.empty());
+  policy.feed(listed({"s1", "s2"}));
+  policy.wait(seconds(14));
+  EXPECT_TRUE(policy.releases.empty());
+  policy.wait(seconds(1));
+  EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
+}
+
 TEST(PolicyMembers, AListThatWasAskedForBeforeALossIsFollowedByAnother) {
   PolicyHarness policy(two_zones());
   policy.settle();

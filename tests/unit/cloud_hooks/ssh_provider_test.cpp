@@ -284,9 +284,11 @@ TEST_F(SshProviderTest, AHostThatDoesNotAnswerKeepsItsServerForAWhile) {
   const RequestOutcome begun = provider()->request(request_);
   ASSERT_EQ(begun.servers.size(), 1u);
   ASSERT_EQ(listed().size(), 1u);
+  EXPECT_FALSE(listed()[0].is_remembered);
   std::ofstream(folder_ / "a/off") << "";
   const auto servers = listed();
   ASSERT_EQ(servers.size(), 1u);
+  EXPECT_TRUE(servers[0].is_remembered);
   EXPECT_EQ(servers[0].state, ServerState::kRunning);
   EXPECT_EQ(servers[0].detail, "No route to host");
   const auto refused = provider()->release(begun.servers[0].id);
