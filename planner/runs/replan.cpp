@@ -25,7 +25,7 @@ constexpr double kStatedError = 0.2;      // of a speed that is only stated
 constexpr int kInARow = 3;
 constexpr int kRest = 10;            // comparisons, after a change
 constexpr double kGainLeast = 0.02;  // of what is left
-constexpr double kLater = 1.02;      // of the time that is left: no later
+constexpr double kNoMore = 1.02;     // of the time that is left, or the cost: as good as equal
 constexpr PlannedRange kUnknownStart = {30, 120, 300};
 
 std::string composition_of(const Servers& servers) {
@@ -321,9 +321,9 @@ std::optional<Proposal> Replanner::judged(const ReplanFacts& facts, const Outloo
   Proposal proposal{candidate.change, candidate.offer, {}, false, ""};
   proposal.is_time = is_late || (options_.plan && options_.plan->is_fastest);
   const bool is_in_time = is_late || (has_deadline ? latest(outlook) <= left_s
-                                                   : outlook.time_s <= kLater * present.time_s);
+                                                   : outlook.time_s <= kNoMore * present.time_s);
   const bool is_too_dear =
-      proposal.is_time && !options_.budget && !is_late && outlook.cost > kLater * present.cost;
+      proposal.is_time && !options_.budget && !is_late && outlook.cost > kNoMore * present.cost;
   if (!is_in_time || is_too_dear || !keeps_budgets(facts, candidate, outlook)) {
     return std::nullopt;
   }

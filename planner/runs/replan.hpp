@@ -65,8 +65,10 @@ struct ReplanEffects {
 /// A change is proposed if its gain, with the central 90 %, is above 0 and at least 2 % of what is
 /// left, in three comparisons in a row; the same one is proposed once. The gain is money, for a
 /// plan with the goal `fastest` time. It must not make the job end later than its plan's deadline,
-/// or without one than the present servers would, nor cost more than the budgets; if the deadline
-/// is at risk, time is what is gained. After a change that it made, it waits for ten comparisons.
+/// or without one more than 2 % later than the present servers would, nor cost more than the
+/// budgets, or where time is gained without one more than 2 % above the present cost; if the
+/// deadline is at risk, time is what is gained. After a change that it made, it waits for ten
+/// comparisons.
 class Replanner {
  public:
   explicit Replanner(ReplanOptions options) : options_(std::move(options)) {}
