@@ -177,9 +177,12 @@ void LeaseTable::serve_round() {
 std::optional<std::uint64_t> LeaseTable::take_slice(MemberId id) {
   const bool goes_on = !held_ && !diverged_ && (!streams_ || wants_stream());
   const bool is_new = next_ < phase().last && (goes_on || !plan_.is_border(next_));
+  const bool is_alone = std::none_of(workers_.begin(), workers_.end(), [id](const auto& entry) {
+    return entry.first != id && entry.second.is_connected;
+  });
   auto place = std::find_if(returned_.begin(), returned_.end(), [&](std::uint64_t slice) {
     const auto late = late_from_.find(slice);
-    return late == late_from_.end() || late->second != id;
+    return is_alone || late == late_from_.end() || late->second != id;
   });
   if (place == returned_.end() && is_new) {
     return next_++;

@@ -143,6 +143,22 @@ TEST(LeaseTable, GivesASliceThatCameTooLateToTheSameWorkerIfItIsAlone) {
   EXPECT_EQ(again[0].lease.first, 1u);
 }
 
+/// Else a lone worker that is late once in each round has ever more slices to catch up with before
+/// its phase can end, or the job can stop.
+TEST(LeaseTable, AWorkerThatIsAloneCatchesUpBeforeItGoesOn) {
+  SyncPlan plan = plan_of("backup:1-of-2", 3, 2);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1, k2});
+  ASSERT_EQ(table.connected(k2, 0).size(), 1u) << "the first slice";
+  ASSERT_EQ(table.wants(k2).size(), 1u) << "and the second, as nobody else is connected";
+  table.staged(0);
+  (void)table.applied({0});
+  (void)table.dropped(k2, 1);
+  const Grants again = table.wants(k2);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].lease.first, 1u) << "not a new one";
+}
+
 TEST(LeaseTable, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
   SyncPlan plan = plan_of("backup:2-of-3", 4, 2);
   LeaseTable table(plan, {});
