@@ -154,6 +154,7 @@ def fewer_workers_are_those_that_are_missed_least():
                     "--cloud-max-workers", "3", "--cloud-offers", "x@a:spot=0.2,y@b:spot=0.25"],
                    folder, JOB + ["--inject", "slow=4x;slow=5x,worker=1"])
     job.wait_for_active(1)
+    job.wait_for("its server", lambda: job.events("server_joined"))
     slow = job.events("server_joined")[0]["server"]
     job.run.command("scale", "2")
     job.wait_for_active(2)
