@@ -27,8 +27,8 @@ void mark_as_left_alone(const JobConfig& config) {
 
 }  // namespace
 
-MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& client,
-                        bool can_observe) {
+elastic::member_effect::Leave take_part(const MembershipParts& parts, elastic::MemberClient& client,
+                                        bool can_observe) {
   const JobConfig& config = parts.job.config;
   WorkerLink link(parts.transport, parts.computer, client);
   CheckpointUploader uploader(coordinator_endpoints(config), parts.token);
@@ -54,7 +54,7 @@ MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& cli
   }
   parts.signals.tell(&client);
   if (client.joins_late()) {  // else no member is at work that a broken link would stop
-    parts.peer_reach.wait([&link](Duration most) { return link.wait_for_order(most); });
+    parts.reach.wait(link.order_came(), [&link] { return link.has_order(); });
   }
   client.post(elastic::member_event::Loaded{committed, state_bytes});
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));
@@ -73,8 +73,8 @@ MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& cli
     used.bytes_read = loaded.bytes;
   }
   client.send_report(encode_record(used));
-  std::vector<std::string> unproven_peers = trainer.unproven_peers(leave.reason);
-  return {std::move(leave), std::move(unproven_peers)};
+  parts.reach.cut_off(trainer.unproven_peers(leave.reason), monotonic_now());
+  return leave;
 }
 
 }  // namespace mayfly::engine

@@ -5,8 +5,6 @@
 
 #include <deque>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "collectives/group.hpp"
@@ -15,12 +13,12 @@
 #include "elastic/net/progress_board.hpp"
 #include "elastic/net/reconnect.hpp"
 #include "engine/job/job.hpp"
-#include "engine/membership/peer_reach.hpp"
 #include "engine/membership/worker_join.hpp"
 #include "engine/reduction/reduction_layout.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/trace.hpp"
 #include "engine/training/computer.hpp"
+#include "engine/training/peer_reach.hpp"
 #include "engine/training/state_keeper.hpp"
 
 namespace mayfly::engine {
@@ -32,6 +30,10 @@ struct Untold {
   std::deque<StepRecord> steps;  ///< the last ones
 };
 
+/// When a worker that was evicted takes part again: others must be able to exchange data with it,
+/// but some of them may have ended since.
+inline constexpr ReachRule kWorkerReach{.takes_refusals = true, .first_wait = seconds(30)};
+
 /// All of it outlives the membership.
 struct MembershipParts {
   const Job& job;
@@ -41,7 +43,7 @@ struct MembershipParts {
   StateKeeper& state;  ///< with which `computer` computes
   collectives::Transport& transport;
   elastic::ProgressBoard& board;
-  PeerReach& peer_reach;
+  PeerReach& reach;  ///< by kWorkerReach; kept over memberships
   const Bytes& token;
   Untold& untold;
   LeaveSignals& signals;
@@ -50,14 +52,10 @@ struct MembershipParts {
   collectives::DeviceSums* device_sums = nullptr;
 };
 
-struct MembershipEnd {
-  elastic::member_effect::Leave leave;
-  std::vector<std::string> unproven_peers;  ///< see Trainer
-};
-
-/// Trains as the member that `client` has become. The state may be observed while members train
-/// (StateKeeper::make_observed) only if `can_observe`.
-[[nodiscard]] MembershipEnd take_part(const MembershipParts& parts, elastic::MemberClient& client,
-                                      bool can_observe = true);
+/// Trains as the member that `client` has become, until the order to leave, which it returns. The
+/// state may be observed while members train (StateKeeper::make_observed) only if `can_observe`.
+[[nodiscard]] elastic::member_effect::Leave take_part(const MembershipParts& parts,
+                                                      elastic::MemberClient& client,
+                                                      bool can_observe = true);
 
 }  // namespace mayfly::engine

@@ -360,12 +360,8 @@ void PsTrainer::fail(const std::string& reason) {
 
 bool PsTrainer::wait_for_link() {
   if (parts_.reach.is_away(monotonic_now())) {
-    const double most = to_ms(parts_.reach.until() - monotonic_now()) / 1000;
-    log::info(fmt::format("cut off from a server; waits for it, at most {:.0f} s", most));
     parts_.board.enter(elastic::Activity::kIdle, Step{});
-  }
-  while (!is_told_to_leave() && parts_.reach.is_away(monotonic_now())) {
-    (void)parts_.reach.probe_once(wake_);
+    parts_.reach.wait(wake_, [this] { return is_told_to_leave(); });
   }
   return !is_told_to_leave();
 }
@@ -399,7 +395,7 @@ void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
        fmt::format("{} to member {}{}", what, self,
                    is_last ? ", the only worker: the job waits until some worker's link works"
                            : ", which stays out until its link works"));
-  parts_.reach.cut_off(*address, monotonic_now());
+  parts_.reach.cut_off({*address}, monotonic_now());
   link_.cut_off(what);
 }
 

@@ -18,13 +18,16 @@
 #include "engine/network/compute_pool.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
-#include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
 #include "engine/server_roles/ps_servers.hpp"
+#include "engine/training/peer_reach.hpp"
 #include "engine/transfers/checkpoint_writer.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {
+
+/// When a worker that was cut off from a server takes part again: the server must listen.
+inline constexpr ReachRule kServerReach{.takes_refusals = false, .first_wait = seconds(10)};
 
 /// What the trainer works with; everything outlives it.
 struct PsTrainerParts {
@@ -37,8 +40,8 @@ struct PsTrainerParts {
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
   collectives::DelaySource delay;  ///< of what is sent; empty = none
-  PsReach& reach;
-  PsServer* server = nullptr;  ///< that this process carries; null = none
+  PeerReach& reach;                ///< by kServerReach; kept over memberships
+  PsServer* server = nullptr;      ///< that this process carries; null = none
 };
 
 class PsTrainer {

@@ -10,9 +10,9 @@
 #include "engine/membership/worker_join.hpp"
 #include "engine/network/compute_pool.hpp"
 #include "engine/parameter_server/ps_job.hpp"
-#include "engine/parameter_server/ps_reach.hpp"
 #include "engine/parameter_server/ps_server.hpp"
 #include "engine/state/starting_state.hpp"
+#include "engine/training/peer_reach.hpp"
 #include "nn/model_state.hpp"
 
 namespace mayfly::engine {
@@ -24,7 +24,7 @@ struct PsWorkerParts {
   ComputePool& pool;
   elastic::ProgressBoard& board;
   collectives::DelaySource delay;  ///< of what is sent; empty = none
-  PsReach& reach;                  ///< kept over memberships
+  PeerReach& reach;                ///< by kServerReach; kept over memberships
   const Bytes& token;
   PsServer* server = nullptr;  ///< that this process carries; null = none
 };

@@ -31,11 +31,11 @@
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/job_settings.hpp"
 #include "engine/membership/membership.hpp"
-#include "engine/membership/peer_reach.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/membership/worker_join.hpp"
 #include "engine/network/prepare_job.hpp"
 #include "engine/network/sgd_keeper.hpp"
+#include "engine/parameter_server/ps_trainer.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/processes/data_source.hpp"
 #include "engine/processes/evaluator_process.hpp"
@@ -47,6 +47,7 @@
 #include "engine/server_roles/ps_servers.hpp"
 #include "engine/state/starting_state.hpp"
 #include "engine/training/backend.hpp"
+#include "engine/training/peer_reach.hpp"
 #include "engine/transfers/better_state.hpp"
 #include "nn/checkpoint.hpp"
 
@@ -131,8 +132,7 @@ struct WorkerParts {
   std::unique_ptr<ComputePool> pool;
   DeviceExchange device;  // empty = none; goes before the pool, as it waits for its engine's stream
   std::unique_ptr<StateFaults> faults;
-  std::unique_ptr<PsReach> reach = std::make_unique<PsReach>();
-  std::unique_ptr<PeerReach> peer_reach = std::make_unique<PeerReach>();
+  std::unique_ptr<PeerReach> reach;
   elastic::ProgressBoard own_board;  // not read without a sentinel
   elastic::ProgressBoard* board = &own_board;
 };
@@ -212,6 +212,8 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     // First, because MPI starts only when every rank has come to this.
     TRY_ASSIGN(parts.transport, make_transport(config, delay_of(config, parts)));
   }
+  parts.reach =
+      std::make_unique<PeerReach>(uses_parameter_servers(config) ? kServerReach : kWorkerReach);
   TRY_ASSIGN(parts.job, prepare_job(config, DataUse::kTraining));
   parts.layout = std::make_unique<ReductionLayout>(
       layout_of(parts.job->model, parts.job->bucket_size.elements));
@@ -246,7 +248,6 @@ struct Part {
   elastic::member_effect::Leave leave;
   nn::ModelState state;
   bool comes_back = false;  ///< it left only to join again without its parameter server
-  std::vector<std::string> unproven_peers{};  ///< see Trainer
 };
 
 /// From the moment this worker is a member until it leaves; `server` is what it carries, or null.
@@ -267,12 +268,12 @@ Part be_member(const JobConfig& config, const WorkerParts& parts, const Bytes& t
     return {std::move(leave), std::move(initial), comes_back};
   }
   SgdKeeper state(*parts.job, *parts.layout, *parts.pool, std::move(initial));
-  MembershipEnd end = take_part(
+  elastic::member_effect::Leave leave = take_part(
       {*parts.job, *parts.layout, parts.loader.get(), *parts.pool, state, *parts.transport,
-       *parts.board, *parts.peer_reach, token, untold, signals, parts.trace.get(),
+       *parts.board, *parts.reach, token, untold, signals, parts.trace.get(),
        [&] { state.spoil(*parts.faults); }, parts.device.parts.sums.get()},
       client);
-  return {std::move(end.leave), state.take(), false, std::move(end.unproven_peers)};
+  return {std::move(leave), state.take()};
 }
 
 /// What a worker starts with that has taken no part yet; drawn at once with parameter servers, as
@@ -404,7 +405,6 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       }
       return exit_code_of(part.leave);
     }
-    parts.peer_reach->evicted(part.unproven_peers, monotonic_now());
     former = std::move(part.leave.former);
     if (part.leave.reason == elastic::DismissReason::kCorrupted) {
       untold.reports.clear();

@@ -307,9 +307,9 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
       untrained = state_->committed();
       is_first = false;
     }
-    MembershipEnd part =
+    elastic::member_effect::Leave order =
         take_part({*job_, *layout_, &feed_, *computer_, *state_, *transport_,
-                   sentinel.value()->board(), peer_reach_, token_, untold_, *signals_},
+                   sentinel.value()->board(), reach_, token_, untold_, *signals_},
                   *client.value(), false);
     use(nullptr);
     log_sender.reset();
@@ -317,13 +317,11 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     // Another state cannot be made here but by starting the program again: its first values are
     // gone, unless it has committed nothing, as a spare that is to be offered a checkpoint.
     const bool may_keep_state = job_->exact() || state_->committed() <= untrained;
-    const bool keeps_state =
-        may_keep_state && part.leave.reason != elastic::DismissReason::kCorrupted;
-    if (!keeps_state || !may_rejoin(part.leave, limit, *signals_)) {
-      return finish({part.leave.reason, part.leave.detail});
+    const bool keeps_state = may_keep_state && order.reason != elastic::DismissReason::kCorrupted;
+    if (!keeps_state || !may_rejoin(order, limit, *signals_)) {
+      return finish({order.reason, order.detail});
     }
-    peer_reach_.evicted(part.unproven_peers, monotonic_now());
-    former = std::move(part.leave.former);
+    former = std::move(order.former);
     timeout = Duration(static_cast<std::int64_t>(config_.coordinator_timeout * 1e9));
   }
 }

@@ -127,7 +127,7 @@ class ProgramWorker {
   std::mutex leave_mutex_;
   std::unique_ptr<LeaveSignals> signals_;    // made under leave_mutex_
   std::optional<std::string> early_reason_;  // before there are signals_; guarded by leave_mutex_
-  PeerReach peer_reach_;
+  PeerReach reach_{kWorkerReach};
   Untold untold_;
   std::mutex client_mutex_;
   elastic::MemberClient* client_ = nullptr;  // guarded by client_mutex_

@@ -1,6 +1,7 @@
 #include "engine/training/worker_link.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <utility>
 
@@ -9,11 +10,9 @@
 namespace mayfly::engine {
 
 void WorkerLink::run_view(const elastic::View& view) {
-  {
-    const std::lock_guard lock(mutex_);
-    orders_.emplace_back(view);
-  }
-  arrived_.notify_one();
+  const std::lock_guard lock(mutex_);
+  orders_.emplace_back(view);
+  order_came_.notify();
 }
 
 void WorkerLink::abort_group(ViewId view) {
@@ -37,7 +36,7 @@ void WorkerLink::ask_for_boundary(const elastic::member_effect::AskForBoundary& 
 void WorkerLink::leave(const elastic::member_effect::Leave& leave) {
   const std::lock_guard lock(mutex_);
   orders_.emplace_back(leave);
-  arrived_.notify_one();  // under the lock: the receiver of this order may destroy this object
+  order_came_.notify();  // under the lock: the receiver of this order may destroy this object
 }
 
 void WorkerLink::coordinator_returned(std::uint64_t reports_dropped) {
@@ -50,16 +49,24 @@ void WorkerLink::coordinator_returned(std::uint64_t reports_dropped) {
 }
 
 WorkerLink::Order WorkerLink::next_order() {
-  std::unique_lock lock(mutex_);
-  arrived_.wait(lock, [this] { return !orders_.empty(); });
-  Order order = std::move(orders_.front());
-  orders_.pop_front();
-  return order;
+  while (true) {
+    order_came_.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      if (!orders_.empty()) {
+        Order order = std::move(orders_.front());
+        orders_.pop_front();
+        return order;
+      }
+    }
+    pollfd polled{order_came_.fd(), POLLIN, 0};
+    (void)::poll(&polled, 1, -1);
+  }
 }
 
-bool WorkerLink::wait_for_order(Duration most) {
-  std::unique_lock lock(mutex_);
-  return arrived_.wait_for(lock, most, [this] { return !orders_.empty(); });
+bool WorkerLink::has_order() const {
+  const std::lock_guard lock(mutex_);
+  return !orders_.empty();
 }
 
 void WorkerLink::attach(collectives::Group& group, AbortSignal& over) {

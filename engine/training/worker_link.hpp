@@ -4,8 +4,6 @@
 // coordinator's decisions as orders (MemberHandler); the trainer takes them, and registers the
 // group that must be aborted when its view is over.
 
-#include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <variant>
@@ -37,8 +35,10 @@ class WorkerLink final : public elastic::MemberHandler {
   // Trainer:
   /// Blocks until there is an order.
   [[nodiscard]] Order next_order();
-  /// Waits for an order for at most `most`; true if there is one.
-  [[nodiscard]] bool wait_for_order(Duration most);
+  /// next_order() would not block.
+  [[nodiscard]] bool has_order() const;
+  /// Notified when an order comes; next_order() clears it.
+  [[nodiscard]] const WakeUp& order_came() const { return order_came_; }
   /// From now on abort_group(group's view) aborts this group and raises `over`. If the view is
   /// already over, at once.
   void attach(collectives::Group& group, AbortSignal& over);
@@ -55,8 +55,8 @@ class WorkerLink final : public elastic::MemberHandler {
   collectives::Transport& transport_;
   Computer& computer_;
   elastic::MemberClient& client_;
+  const WakeUp order_came_;
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;
   // Guarded by mutex_:
   std::deque<Order> orders_;
   collectives::Group* group_ = nullptr;

@@ -1,4 +1,4 @@
-#include "engine/membership/peer_reach.hpp"
+#include "engine/training/peer_reach.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -12,10 +12,18 @@
 namespace mayfly::engine {
 namespace {
 
+constexpr ReachRule kHostsAnswer{.takes_refusals = true, .first_wait = seconds(30)};
+constexpr ReachRule kListenersAnswer{.takes_refusals = false, .first_wait = seconds(30)};
 constexpr Instant kNow = Instant{} + seconds(100);
 
 std::string address_of(int listener) {
   return collectives::to_string({"127.0.0.1", bound_endpoint(listener).port, "", ""});
+}
+
+/// Where nobody listens, although the host is there.
+std::string refusing_address() {
+  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
+  return address_of(listener.value().get());
 }
 
 /// Leaves connections unanswered, as its queue is full, until it is closed.
@@ -42,70 +50,107 @@ class SilentPeer {
   std::string address_;
 };
 
-/// How often wait() has paused; the `last` time there is no need any more.
-int pauses(
-    PeerReach& reach, int last, const std::function<void()>& in_pause = [] {}) {
+/// How often wait() asks whether it is over; that is so the `last` time. The questions also wake
+/// it, so that it waits neither for answers nor between its attempts.
+int questions(PeerReach& reach, int last) {
+  const WakeUp wake;
   int count = 0;
-  reach.wait([&](Duration /*most*/) {
-    in_pause();
+  reach.wait(wake, [&] {
+    wake.notify();
     return ++count >= last;
   });
   return count;
 }
 
-TEST(PeerReach, KeepsNobodyAwayWhoseViewWorked) {
-  PeerReach reach;
-  EXPECT_EQ(pauses(reach, 1), 0);
-  reach.evicted({}, monotonic_now());
-  EXPECT_EQ(pauses(reach, 1), 0);
+/// Waits for answers only.
+void wait_for_all(PeerReach& reach) {
+  const WakeUp wake;
+  reach.wait(wake, [] { return false; });
 }
 
-TEST(PeerReach, WhoAnswersOrRefusesIsThere) {
-  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
-  std::string refusing;
-  {
-    const Result<UniqueFd> closed = listen_tcp({"127.0.0.1", 0});
-    refusing = address_of(closed.value().get());
+TEST(PeerReach, KeepsNobodyAwayWhoWasNotCutOff) {
+  PeerReach reach(kHostsAnswer);
+  EXPECT_FALSE(reach.is_away(kNow));
+  reach.cut_off({}, kNow);
+  EXPECT_FALSE(reach.is_away(kNow));
+  reach.cut_off({"mpi:3"}, kNow);
+  EXPECT_FALSE(reach.is_away(kNow)) << "no address of the tcp transport";
+  EXPECT_EQ(questions(reach, 1), 0);
+}
+
+TEST(PeerReach, KeepsAwayForLongerEachTimeInARowAndNeverForEver) {
+  PeerReach reach(kHostsAnswer);
+  Instant now = kNow;
+  Duration expected = kHostsAnswer.first_wait;
+  for (int times = 0; times < 9; ++times) {
+    reach.cut_off({"tcp:127.0.0.1:1"}, now);
+    EXPECT_EQ(reach.until() - now, expected) << times;
+    EXPECT_TRUE(reach.is_away(reach.until() - milliseconds(1)));
+    EXPECT_FALSE(reach.is_away(reach.until()));
+    now = reach.until();
+    expected = std::min(2 * expected, 16 * kHostsAnswer.first_wait);
   }
-  PeerReach reach;
-  reach.evicted({address_of(listener.value().get()), refusing, "mpi:3"}, monotonic_now());
-  EXPECT_EQ(pauses(reach, 1), 0);
+}
+
+TEST(PeerReach, BeginsAgainOnceAllWereReached) {
+  PeerReach reach(kHostsAnswer);
+  const auto wait_after = [&](const std::function<void()>& what) {
+    reach.cut_off({"tcp:127.0.0.1:1"}, kNow);
+    what();
+    EXPECT_FALSE(reach.is_away(kNow));
+    reach.cut_off({"tcp:127.0.0.1:1"}, kNow);
+    return reach.until() - kNow;
+  };
+  EXPECT_EQ(wait_after([&] { reach.reached_all(); }), kHostsAnswer.first_wait);
+  EXPECT_EQ(wait_after([&] { reach.cut_off({}, kNow); }), kHostsAnswer.first_wait);
+}
+
+TEST(PeerReach, WhoListensHasAnswered) {
+  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
+  for (const ReachRule& rule : {kHostsAnswer, kListenersAnswer}) {
+    PeerReach reach(rule);
+    reach.cut_off({address_of(listener.value().get())}, monotonic_now());
+    wait_for_all(reach);
+    EXPECT_FALSE(reach.is_away(monotonic_now()));
+  }
+}
+
+TEST(PeerReach, ARefusalIsAnAnswerIfTheRuleSaysSo) {
+  PeerReach hosts(kHostsAnswer);
+  hosts.cut_off({refusing_address()}, monotonic_now());
+  wait_for_all(hosts);
+  EXPECT_FALSE(hosts.is_away(monotonic_now()));
+  PeerReach listeners(kListenersAnswer);
+  listeners.cut_off({refusing_address()}, monotonic_now());
+  EXPECT_EQ(questions(listeners, 3), 3);
+  EXPECT_TRUE(listeners.is_away(monotonic_now()));
 }
 
 TEST(PeerReach, WaitsWhileOneOfThemIsSilent) {
   const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
   SilentPeer silent;
-  PeerReach reach;
-  reach.evicted({address_of(listener.value().get()), silent.address()}, monotonic_now());
-  EXPECT_EQ(pauses(reach, 9, [&] { silent.close(); }), 1);
+  PeerReach reach(kHostsAnswer);
+  reach.cut_off({address_of(listener.value().get()), silent.address()}, monotonic_now());
+  EXPECT_EQ(questions(reach, 2), 2);
+  EXPECT_TRUE(reach.is_away(monotonic_now()));
+  silent.close();
+  wait_for_all(reach);
+  EXPECT_FALSE(reach.is_away(monotonic_now()));
 }
 
 TEST(PeerReach, WaitsNoLongerThanThereIsNeed) {
   const SilentPeer silent;
-  PeerReach reach;
-  reach.evicted({silent.address()}, monotonic_now());
-  EXPECT_EQ(pauses(reach, 2), 2);
-  EXPECT_EQ(pauses(reach, 1), 0);
-}
-
-TEST(PeerReach, WaitsLongerEachTimeInARowAndNeverForEver) {
-  PeerReach reach;
-  Duration expected = PeerReach::kFirstWait;
-  for (int times = 0; times < 9; ++times) {
-    reach.evicted({"tcp:127.0.0.1:1"}, kNow);
-    EXPECT_EQ(reach.until() - kNow, expected) << times;
-    expected = std::min(2 * expected, PeerReach::kLongestWait);
-  }
-  reach.evicted({}, kNow);
-  reach.evicted({"tcp:127.0.0.1:1"}, kNow);
-  EXPECT_EQ(reach.until() - kNow, PeerReach::kFirstWait);
+  PeerReach reach(kHostsAnswer);
+  reach.cut_off({silent.address()}, monotonic_now());
+  EXPECT_EQ(questions(reach, 1), 1);
+  EXPECT_TRUE(reach.is_away(monotonic_now()));
 }
 
 TEST(PeerReach, TriesWithoutAnAnswerWhenItIsTime) {
   const SilentPeer silent;
-  PeerReach reach;
-  reach.evicted({silent.address()}, monotonic_now() - PeerReach::kFirstWait);
-  EXPECT_EQ(pauses(reach, 1), 0);
+  PeerReach reach(kHostsAnswer);
+  reach.cut_off({silent.address()}, monotonic_now() - kHostsAnswer.first_wait);
+  EXPECT_EQ(questions(reach, 1), 0);
 }
 
 }  // namespace
