@@ -246,10 +246,10 @@ Result<std::unique_ptr<elastic::MemberClient>> ProgramWorker::join(
 }
 
 /// The newest checkpoint of the job, or that which it is resumed from, if no member has the state.
-Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client) {
+Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client, bool joins_again) {
   // One that joins again under its id, as with standbys, is not told whether members are at work.
-  const bool may_be_late = client.joins_late() || has_standbys(config_);
-  if (!may_be_late && config_.launched && config_.resume.empty()) {
+  const bool may_lack_state = client.joins_late() || !config_.launched || joins_again;
+  if (!may_lack_state && config_.resume.empty()) {
     return {};
   }
   TransferQuestion question;
@@ -273,7 +273,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     joined.set_value(sentinel.error());
     return;
   }
-  bool is_first = true;
+  bool joins_again = false;
   Step untrained{};  // of what it has read or was given
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
@@ -282,7 +282,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     Result<std::unique_ptr<elastic::MemberClient>> client =
         join(sentinel.value().get(), std::move(former), timeout);
     if (!client.ok()) {
-      if (is_first) {
+      if (!joins_again) {
         joined.set_value(client.error());
         return;
       }
@@ -296,16 +296,15 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
       log_sender.emplace(*client.value());
     }
     use(client.value().get());  // before the program goes on, whose notes would have nobody else
-    if (is_first) {
+    if (!joins_again) {
       joined.set_value({});
     }
-    if (is_first || state_->committed() <= untrained) {  // all others may be gone meanwhile
-      if (Result<void> settled = settle_state(*client.value()); !settled.ok()) {
+    if (!joins_again || state_->committed() <= untrained) {  // all others may be gone meanwhile
+      if (Result<void> settled = settle_state(*client.value(), joins_again); !settled.ok()) {
         use(nullptr);
         return finish({elastic::DismissReason::kJobFailed, settled.error().detail});
       }
       untrained = state_->committed();
-      is_first = false;
     }
     elastic::member_effect::Leave order =
         take_part({*job_, *layout_, &feed_, *computer_, *state_, *transport_,
@@ -322,6 +321,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
       return finish({order.reason, order.detail});
     }
     former = std::move(order.former);
+    joins_again = true;
     timeout = Duration(static_cast<std::int64_t>(config_.coordinator_timeout * 1e9));
   }
 }

@@ -109,7 +109,7 @@ class ProgramWorker {
   void run(const std::string& sentinel_program, std::promise<Result<void>> joined);
   [[nodiscard]] Result<std::unique_ptr<elastic::MemberClient>> join(
       elastic::Sentinel* sentinel, std::optional<elastic::Former> former, Duration timeout);
-  [[nodiscard]] Result<void> settle_state(const elastic::MemberClient& client);
+  [[nodiscard]] Result<void> settle_state(const elastic::MemberClient& client, bool joins_again);
   void finish(ProgramEnd end);
   void use(elastic::MemberClient* client);
 
