@@ -61,7 +61,7 @@ class JoinBench {
   void strike(engine::LocalLauncher& launcher) {
     joins_before_ = launcher.coordinator().recorder().joins().size();
     requested_ = monotonic_now();
-    if (const Result<void> started = launcher.start_worker(); !started.ok()) {
+    if (const Result<std::size_t> started = launcher.start_worker(); !started.ok()) {
       fmt::print(stderr, "mayfly: {}\n", started.error().detail);
       launcher.coordinator().server().fail(started.error().detail);  // nobody would ever join
     }

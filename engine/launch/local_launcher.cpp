@@ -104,11 +104,10 @@ int LocalLauncher::run() {
     follow_signals();
     process_->recorder().look_at_members(process_->server());
     poll_workers();
-    chaos_.play();
+    chaos_.play(process_->recorder().last_step(), monotonic_now());
     if (on_poll_ && !end.has_value()) {
       on_poll_(*this);
     }
-    chaos_.wake_stopped_workers();
     follow_scale_requests();
   }
   wait_for_workers(*end);
@@ -134,7 +133,7 @@ Result<void> LocalLauncher::start_all() {
 
 /// Each worker reads the run directory's config.toml, not our command line or environment: a worker
 /// that starts an hour later must compute by the settings that the job began with.
-Result<void> LocalLauncher::start_worker() {
+Result<std::size_t> LocalLauncher::start_worker() {
   const auto number = static_cast<std::uint32_t>(workers_.size());
   std::vector<std::string> argv;
   if (command_.empty()) {
@@ -148,9 +147,9 @@ Result<void> LocalLauncher::start_worker() {
     TRY(on_start_(number, argv));
   }
   keep_newest_logs(process_->config().run_dir, "flight-member-", kFlightLogsMax);
-  TRY_ASSIGN(std::string id, provider_.start(argv, log_path(workers_.size())));
+  TRY_ASSIGN(std::string id, provider_.start(argv, log_path(number)));
   workers_.emplace_back().id = id;
-  return {};
+  return std::size_t{number};
 }
 
 /// For every process of the job: where its settings and its coordinator are.
@@ -196,11 +195,11 @@ bool LocalLauncher::replace(const Worker& dead) {
   }
   ++restarts_;
   const std::string what = fmt::format("a local worker died ({})", dead.end);
-  const Result<void> started = start_worker();
-  process_->note("restart",
-                 started.ok() ? fmt::format("{}: worker {} takes its place, restart {} of {}", what,
-                                            workers_.size() - 1, restarts_, config.max_restarts)
-                              : fmt::format("{}: {}", what, started.error().detail));
+  const Result<std::size_t> started = start_worker();
+  process_->note("restart", started.ok()
+                                ? fmt::format("{}: worker {} takes its place, restart {} of {}",
+                                              what, started.value(), restarts_, config.max_restarts)
+                                : fmt::format("{}: {}", what, started.error().detail));
   return started.ok();
 }
 
@@ -334,7 +333,7 @@ void LocalLauncher::follow_scale_requests() {
     }
   }
   for (std::size_t n = running.size(); n < wanted; ++n) {
-    if (const Result<void> started = start_worker(); !started.ok()) {
+    if (const Result<std::size_t> started = start_worker(); !started.ok()) {
       process_->note("scale", started.error().detail);
       return;
     }

@@ -12,13 +12,13 @@
 
 #include "cloud_hooks/local_provider.hpp"
 #include "engine/faults/chaos_plan.hpp"
-#include "engine/launch/chaos_player.hpp"
+#include "engine/faults/chaos_player.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/processes/coordinator_process.hpp"
 
 namespace mayfly::engine {
 
-class LocalLauncher {
+class LocalLauncher : private ChaosTargets {
  public:
   /// Called every few milliseconds while the job runs, for benchmarks that drive it.
   using PollHook = std::function<void(LocalLauncher&)>;
@@ -38,20 +38,10 @@ class LocalLauncher {
   /// Runs the job to its end and returns the exit code.
   int run();
 
-  // For the hook, and for ChaosPlayer:
-  /// Starts one more worker.
-  Result<void> start_worker();
-  /// Processes of this job were started so far: their numbers are below this.
-  [[nodiscard]] std::size_t started() const { return workers_.size(); }
-  /// There is such a process, and it runs.
-  [[nodiscard]] bool is_running(std::size_t worker) const {
-    return worker < workers_.size() && workers_[worker].running;
-  }
-  /// Numbers (in the order of starting, from 0) of the workers whose process runs.
-  [[nodiscard]] std::vector<std::size_t> running_workers() const;
-  Result<void> signal_worker(std::size_t worker, int signal);
-  /// Kills it; no other is started in its place.
-  Result<void> kill_for_good(std::size_t worker);
+  // For the hook; see ChaosTargets:
+  Result<std::size_t> start_worker() override;
+  [[nodiscard]] std::vector<std::size_t> running_workers() const override;
+  Result<void> signal_worker(std::size_t worker, int signal) override;
   [[nodiscard]] CoordinatorProcess& coordinator() { return *process_; }
 
  private:
@@ -76,6 +66,12 @@ class LocalLauncher {
       return running && !told_to_leave && !is_leaving && !is_server;
     }
   };
+
+  [[nodiscard]] bool is_running(std::size_t worker) const override {
+    return worker < workers_.size() && workers_[worker].running;
+  }
+  Result<void> kill_for_good(std::size_t worker) override;
+  void note_chaos(const std::string& text) override { process_->note("chaos", text); }
 
   /// What the job begins with.
   Result<void> start_all();
