@@ -1,8 +1,5 @@
 #include "observe/server.hpp"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/asio/io_context.hpp>
@@ -18,7 +15,8 @@
 #include <map>
 #include <optional>
 
-#include "base/check.hpp"
+#include "base/asio/accept_loop.hpp"
+#include "base/asio/sockets.hpp"
 #include "base/net/accept.hpp"
 #include "base/net/sockets.hpp"
 #include "observe/core/metrics_text.hpp"
@@ -36,16 +34,8 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t kHeadBytesMax = 16 * 1024;
-constexpr std::size_t kAcceptsAtOnce = 64;
 constexpr Duration kClosingMax = seconds(2);
 constexpr Duration kFetchingMax = milliseconds(500);  // by a page that was told of a change
-
-tcp protocol_of_socket(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
-}
 
 std::string string_of(boost::beast::string_view view) {
   return {view.data(), view.size()};
@@ -82,10 +72,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         socket_(io),
         buffer_(kHeadBytesMax),
         home_(home) {
-    error_code error;
-    const tcp protocol = protocol_of_socket(fd.get());
-    socket_.assign(protocol, fd.release(), error);
-    ENSURE(!error, "a fresh socket can be registered");
+    adopt(socket_, std::move(fd));
     parser_.header_limit(kHeadBytesMax);
     parser_.body_limit(0);
     deadline_ = monotonic_now() + home.limits().request_max;
@@ -247,18 +234,14 @@ class PageServer final : public Server, private Home {
       : gate_(std::move(options.gate)),
         limits_(options.limits),
         instance_(random_key().substr(0, 16)),
-        acceptor_(io_),
-        accept_timer_(io_),
+        accept_loop_(io_, std::move(options.listener), rejection_log_,
+                     [this](UniqueFd fd) { greet(std::move(fd)); }),
         poll_timer_(io_),
         signals_(io_) {
     for (std::unique_ptr<RunFollower>& run : options.runs) {
       runs_.emplace_back(std::move(run));
     }
-    error_code error;
-    const int fd = options.listener.get();
-    acceptor_.assign(protocol_of_socket(fd), options.listener.release(), error);
-    ENSURE(!error, "a listening socket can be registered");
-    accept_more();
+    accept_loop_.start();
     poll_later();
   }
 
@@ -379,26 +362,6 @@ class PageServer final : public Server, private Home {
 
   [[nodiscard]] const ServerLimits& limits() const override { return limits_; }
 
-  void accept_more() {
-    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
-      if (!error) {
-        accept_all();
-      }
-    });
-  }
-
-  void accept_all() {
-    // Not through Asio, which would not set close-on-exec.
-    const AcceptEnd end = accept_waiting(acceptor_.native_handle(), kAcceptsAtOnce,
-                                         [this](UniqueFd fd) { greet(std::move(fd)); });
-    if (end != AcceptEnd::kNoDescriptors) {
-      return accept_more();
-    }
-    rejection_log_.turned_away("everybody", "no descriptors are left");
-    accept_timer_.expires_after(kAcceptRetryDelay);
-    accept_timer_.async_wait([this](const error_code&) { accept_all(); });
-  }
-
   void greet(UniqueFd fd) {
     drop_closed();
     if (connections_.size() >= limits_.connections_max) {
@@ -467,8 +430,8 @@ class PageServer final : public Server, private Home {
   std::string instance_;  // versions of another one say nothing here
   std::vector<ServedRun> runs_;
   asio::io_context io_{1};
-  tcp::acceptor acceptor_;
-  asio::steady_timer accept_timer_;
+  RejectionLog rejection_log_{"dashboard"};
+  AcceptLoop accept_loop_;
   asio::steady_timer poll_timer_;
   asio::signal_set signals_;
   std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;  // in the order they came
@@ -477,7 +440,6 @@ class PageServer final : public Server, private Home {
   Instant last_change_{};
   std::optional<Instant> ends_;
   Duration polling_took_{};
-  RejectionLog rejection_log_{"dashboard"};
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "cloud_hooks/bundle/bundle_server.hpp"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -21,9 +20,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/check.hpp"
+#include "base/asio/accept_loop.hpp"
+#include "base/asio/sockets.hpp"
 #include "base/net/accept.hpp"
-#include "base/net/sockets.hpp"
 #include "base/parse.hpp"
 #include "cloud_hooks/http/message.hpp"
 
@@ -106,12 +105,6 @@ constexpr std::size_t kHeadBytesMax = 8 * 1024;
 constexpr std::size_t kReplyBlockBytes = 64 * 1024;
 constexpr Duration kClosingMax = seconds(2);
 constexpr auto kSweepInterval = std::chrono::milliseconds(100);
-constexpr std::size_t kAcceptsAtOnce = 64;
-
-tcp protocol_of(int fd) {
-  const bool is_v6 = bound_endpoint(fd).host.find(':') != std::string::npos;
-  return is_v6 ? tcp::v6() : tcp::v4();
-}
 
 std::string text_of(boost::beast::string_view view) {
   return {view.data(), view.size()};
@@ -139,10 +132,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   Session(asio::io_context& io, UniqueFd fd, SessionHome& home)
       : who_(peer_name(fd.get())), socket_(io), buffer_(kHeadBytesMax), home_(home) {
-    error_code error;
-    const tcp protocol = protocol_of(fd.get());
-    socket_.assign(protocol, fd.release(), error);
-    ENSURE(!error, "a fresh socket can be registered");
+    adopt(socket_, std::move(fd));
     parser_.header_limit(kHeadBytesMax);
     parser_.body_limit(kFailureBytesMax);
     deadline_ = monotonic_now() + home.limits().request_max;
@@ -270,12 +260,11 @@ class Session : public std::enable_shared_from_this<Session> {
 class Server final : public BundleServer, private SessionHome {
  public:
   explicit Server(BundleServerOptions options)
-      : options_(std::move(options)), acceptor_(io_), accept_timer_(io_), sweep_timer_(io_) {
-    error_code error;
-    const int fd = options_.listener.get();
-    acceptor_.assign(protocol_of(fd), options_.listener.release(), error);
-    ENSURE(!error, "a listening socket can be registered");
-    accept_more();
+      : options_(std::move(options)),
+        accept_loop_(io_, std::move(options_.listener), rejection_log_,
+                     [this](UniqueFd fd) { open_session(std::move(fd)); }),
+        sweep_timer_(io_) {
+    accept_loop_.start();
     sweep_later();
     thread_ = std::thread([this] {
       ::pthread_setname_np(::pthread_self(), "bundle");
@@ -315,26 +304,6 @@ class Server final : public BundleServer, private SessionHome {
   }
 
   [[nodiscard]] const BundleLimits& limits() const override { return options_.limits; }
-
-  void accept_more() {
-    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
-      if (!error) {
-        accept_all();
-      }
-    });
-  }
-
-  void accept_all() {
-    // Not through Asio, which would not set close-on-exec.
-    const AcceptEnd end = accept_waiting(acceptor_.native_handle(), kAcceptsAtOnce,
-                                         [this](UniqueFd fd) { open_session(std::move(fd)); });
-    if (end != AcceptEnd::kNoDescriptors) {
-      return accept_more();
-    }
-    rejection_log_.turned_away("everybody", "no descriptors are left");
-    accept_timer_.expires_after(kAcceptRetryDelay);
-    accept_timer_.async_wait([this](const error_code&) { accept_all(); });
-  }
 
   void open_session(UniqueFd fd) {
     drop_closed();
@@ -377,12 +346,11 @@ class Server final : public BundleServer, private SessionHome {
 
   BundleServerOptions options_;
   asio::io_context io_{1};
-  tcp::acceptor acceptor_;
-  asio::steady_timer accept_timer_;
+  RejectionLog rejection_log_{"bundle port"};
+  AcceptLoop accept_loop_;
   asio::steady_timer sweep_timer_;
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;  // in the order in which they came
   std::uint64_t next_id_ = 0;
-  RejectionLog rejection_log_{"bundle port"};
   std::thread thread_;
 };
 

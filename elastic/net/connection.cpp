@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/asio/sockets.hpp"
 #include "base/check.hpp"
-#include "base/net/sockets.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -20,11 +20,6 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::chrono::seconds kFinishTimeout{2};
-
-tcp protocol_of(int fd) {
-  const bool is_v6 = bound_endpoint(fd).host.find(':') != std::string::npos;
-  return is_v6 ? tcp::v6() : tcp::v4();
-}
 
 }  // namespace
 
@@ -37,10 +32,8 @@ Connection::Connection(boost::asio::io_context& io, UniqueFd fd, std::uint64_t i
       owner_(owner),
       reader_(frame_bytes_max),
       tls_(std::move(tls)) {
+  adopt(socket_, std::move(fd));
   error_code error;
-  const tcp protocol = protocol_of(fd.get());
-  socket_.assign(protocol, fd.release(), error);
-  ENSURE(!error, "a fresh socket can be registered");
   socket_.non_blocking(true, error);
 }
 

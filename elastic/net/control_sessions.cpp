@@ -9,7 +9,6 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "base/net/sockets.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/tls_link.hpp"
@@ -17,15 +16,12 @@
 namespace mayfly::elastic {
 namespace {
 
-using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr Duration kHandshakeTimeout = seconds(5);
 constexpr Duration kSweepInterval = milliseconds(100);
 constexpr Duration kOperatorIdleMax = seconds(30);
 constexpr std::size_t kUnauthenticatedMax = 256;
-// A flood of connections must not keep the control thread from its other work.
-constexpr std::size_t kAcceptsAtOnce = 64;
 
 /// Explains to the user why a job does not begin: its workers cannot connect.
 std::string full_text(int number) {
@@ -48,24 +44,19 @@ Bytes needs_tls() {
 
 }  // namespace
 
-ControlSessions::ControlSessions(boost::asio::io_context& io, UniqueFd listener, bool v6,
-                                 Bytes token, SessionOwner& owner)
+ControlSessions::ControlSessions(boost::asio::io_context& io, UniqueFd listener, Bytes token,
+                                 SessionOwner& owner)
     : io_(io),
-      acceptor_(io),
-      accept_timer_(io),
       flush_timer_(io),
       token_(std::move(token)),
-      owner_(owner) {
-  error_code error;
-  acceptor_.assign(v6 ? tcp::v6() : tcp::v4(), listener.release(), error);
-  ENSURE(!error, "a fresh socket can be registered");
-}
+      owner_(owner),
+      accept_loop_(
+          io, std::move(listener), rejection_log_, [this](UniqueFd fd) { greet(std::move(fd)); },
+          [this](int error) { say_full(error); }) {}
 
 void ControlSessions::shut_down(std::function<void()> on_empty) {
   on_empty_ = std::move(on_empty);
-  error_code error;
-  acceptor_.close(error);
-  accept_timer_.cancel();
+  accept_loop_.stop();
   for (auto& [id, session] : sessions_) {
     session.connection->finish();
   }
@@ -77,36 +68,13 @@ void ControlSessions::shut_down(std::function<void()> on_empty) {
   flush_timer_.async_wait([this](const error_code&) { on_empty_(); });
 }
 
-void ControlSessions::accept_more() {
-  acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
-    if (!error && !shutting_down()) {
-      accept_all();
-    }
-  });
-}
-
-void ControlSessions::accept_all() {
-  const Instant now = monotonic_now();
-  // Not through Asio: it would not set close-on-exec, and a worker started at that moment would
-  // inherit the connection and keep it open after we have closed it.
-  const AcceptEnd end = accept_waiting(acceptor_.native_handle(), kAcceptsAtOnce,
-                                       [this, now](UniqueFd fd) { greet(std::move(fd), now); });
-  if (end != AcceptEnd::kNoDescriptors) {
-    return accept_more();  // at once if there are more
-  }
+void ControlSessions::say_full(int error) {
   if (!std::exchange(has_said_full_, true)) {
-    log::warning(full_text(errno));
+    log::warning(full_text(error));
   }
-  rejection_log_.turned_away("everybody", "no descriptors are left");
-  accept_timer_.expires_after(kAcceptRetryDelay);
-  accept_timer_.async_wait([this](const error_code& error) {
-    if (!error && !shutting_down()) {
-      accept_all();
-    }
-  });
 }
 
-void ControlSessions::greet(UniqueFd fd, Instant now) {
+void ControlSessions::greet(UniqueFd fd) {
   if (unauthenticated_ >= kUnauthenticatedMax) {
     drop_oldest_unauthenticated();
   }
@@ -126,7 +94,7 @@ void ControlSessions::greet(UniqueFd fd, Instant now) {
   session.connection = std::make_shared<Connection>(
       io_, std::move(fd), session.id, kUnauthenticatedFrameBytesMax, *this, std::move(tls));
   session.nonce = make_nonce();
-  session.deadline = now + kHandshakeTimeout;
+  session.deadline = monotonic_now() + kHandshakeTimeout;
   session.connection->start();
   session.connection->send(Challenge{session.nonce});
   sessions_.emplace(session.id, std::move(session));

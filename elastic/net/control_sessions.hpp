@@ -5,7 +5,6 @@
 // the thread of the io_context.
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/asio/accept_loop.hpp"
 #include "base/bytes.hpp"
 #include "base/net/accept.hpp"
 #include "base/time.hpp"
@@ -52,11 +52,10 @@ class SessionOwner {
 class ControlSessions final : public ConnectionOwner {
  public:
   /// Takes over a listening socket. `owner` must outlive the io_context's run.
-  ControlSessions(boost::asio::io_context& io, UniqueFd listener, bool v6, Bytes token,
-                  SessionOwner& owner);
+  ControlSessions(boost::asio::io_context& io, UniqueFd listener, Bytes token, SessionOwner& owner);
 
   /// Starts accepting.
-  void start() { accept_more(); }
+  void start() { accept_loop_.start(); }
   /// Closes unauthenticated connections that have not said Hello in time, and operators that have
   /// nothing to say. Call every few milliseconds.
   void tick(Instant now);
@@ -111,9 +110,8 @@ class ControlSessions final : public ConnectionOwner {
   Held& unauthenticated(std::uint64_t id);
   /// Of the member's worker; null if it is not connected.
   Held* session_of(MemberId worker);
-  void accept_more();
-  void accept_all();
-  void greet(UniqueFd fd, Instant now);
+  void greet(UniqueFd fd);
+  void say_full(int error);
   void drop_oldest_unauthenticated();
   void turn_away(Held& session, const std::string& why);
   void stop_counting(Held& session);
@@ -123,8 +121,6 @@ class ControlSessions final : public ConnectionOwner {
   [[nodiscard]] std::vector<MemberPlace> worker_places() const;
 
   boost::asio::io_context& io_;
-  boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::steady_timer accept_timer_;
   boost::asio::steady_timer flush_timer_;
   Bytes token_;
   SessionOwner& owner_;
@@ -135,6 +131,7 @@ class ControlSessions final : public ConnectionOwner {
   std::size_t unauthenticated_ = 0;  // not admitted, those that are being closed included
   Instant next_sweep_;               // for connections that are late
   RejectionLog rejection_log_{"control port"};
+  AcceptLoop accept_loop_;
   bool has_said_full_ = false;      // that no descriptors are left
   std::function<void()> on_empty_;  // set by shut_down
 };

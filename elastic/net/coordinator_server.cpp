@@ -179,8 +179,7 @@ Server::Server(CoordinatorServerOptions options, UniqueFd listener, CoordinatorO
       has_standbys_(options.core.quorum),
       flight_(options.flight_path),
       observer_(observer),
-      sessions_(io_, std::move(listener), options.host.find(':') != std::string::npos,
-                std::move(options.token), *this) {
+      sessions_(io_, std::move(listener), std::move(options.token), *this) {
   if (!options.begins_later) {
     core_.emplace(make_core(std::move(options.core), view_log_.get()));
   }

@@ -1,0 +1,17 @@
+#pragma once
+
+// Connections that were made or accepted without Asio, which would not set close-on-exec. The
+// thread of the event loop.
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include "base/unique_fd.hpp"
+
+namespace mayfly {
+
+/// Registers a connection with the event loop of `socket`, which owns it from now on. Besides TCP
+/// it may be one end of a pair of local sockets. Ends the process if the descriptor cannot be
+/// registered.
+void adopt(boost::asio::ip::tcp::socket& socket, UniqueFd connection);
+
+}  // namespace mayfly
