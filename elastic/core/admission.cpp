@@ -74,7 +74,7 @@ bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers, Vie
       // How far one at work comes is not known yet.
       return is_at_work || has_more(peer.resume->committed, view);
     }
-    return peer.phase == Peer::Phase::kActive ||
+    return peer.phase() == Peer::Phase::kActive ||
            (peer.is_candidate() && has_more(peer.committed, peer.stopped.view));
   });
 }

@@ -135,7 +135,7 @@ std::optional<Accusation> judge_break(BlameRecord& record, MemberId first,
                                       const Membership& membership) {
   std::vector<BreakReport> reports;
   for (const auto& [id, peer] : membership.peers()) {
-    if (peer.phase == Peer::Phase::kStopped) {
+    if (peer.phase() == Peer::Phase::kStopped) {
       reports.push_back({id, peer.stopped.failed, peer.stopped.finished, peer.stopped.culprit,
                          peer.stopped.unanswered});
     }

@@ -162,10 +162,11 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
     const bool is_outside = peer.is_claimant() && (claim < *lower || claim > upper);
     // A worker that comes new may have the checkpoint of one that was lost just after its commit,
     // or from before everybody was lost.
-    const bool is_ahead = peer.phase == Peer::Phase::kReady && peer.committed > next(highest_known);
+    const bool is_ahead =
+        peer.phase() == Peer::Phase::kReady && peer.committed > next(highest_known);
     // One that observed may have caught up, and even have been the only one to commit.
-    const bool saw_too_much =
-        peer.phase == Peer::Phase::kStopped && peer.observes != ViewId{} && peer.committed > upper;
+    const bool saw_too_much = peer.phase() == Peer::Phase::kStopped && peer.observes != ViewId{} &&
+                              peer.committed > upper;
     if (is_outside || is_ahead || saw_too_much) {
       accused.push_back({id,
                          "says that it has committed " + step_text(peer.committed) +

@@ -233,11 +233,11 @@ void Coordinator::on_received(MemberId id, const Message& message) {
     const Duration age(static_cast<std::int64_t>(std::min(report->age_ms, kAgeMaxMs) * 1e6));
     outbox_.add(coordinator_effect::ReportReceived{id, report->payload, now_ - age});
   }
-  if (phase_ == JobPhase::kEnded || peer->phase == Peer::Phase::kDismissed) {
+  if (phase_ == JobPhase::kEnded || peer->phase() == Peer::Phase::kDismissed) {
     return;
   }
   detector_.heard(id, now_);
-  if (peer->phase == Peer::Phase::kReturning) {
+  if (peer->phase() == Peer::Phase::kReturning) {
     on_said_while_returning(id, *peer, message);
   } else {
     on_said(id, *peer, message);
@@ -246,7 +246,7 @@ void Coordinator::on_received(MemberId id, const Message& message) {
 
 void Coordinator::on_sentinel_beat(const coordinator_event::SentinelBeat& event) {
   const Peer* peer = membership_.find(event.member);
-  if (peer == nullptr || peer->phase == Peer::Phase::kDismissed) {
+  if (peer == nullptr || peer->phase() == Peer::Phase::kDismissed) {
     return;
   }
   if (event.worker_stopped) {
@@ -261,11 +261,11 @@ void Coordinator::on_sentinel_beat(const coordinator_event::SentinelBeat& event)
 
 void Coordinator::on_drain_asked(MemberId id, const std::string& reason) {
   const Peer* peer = membership_.find(id);
-  if (peer == nullptr || peer->phase == Peer::Phase::kDismissed) {
+  if (peer == nullptr || peer->phase() == Peer::Phase::kDismissed) {
     outbox_.note("drain_refused", id, "there is no such member");
     return;
   }
-  const bool is_spare = peer->phase == Peer::Phase::kLoading;
+  const bool is_spare = peer->phase() == Peer::Phase::kLoading;
   if (!is_spare && !end_.is_stop_asked() && !leaves_somebody(membership_.peers(), id)) {
     outbox_.note("drain_refused", id, "it would leave no member");
     return;
@@ -441,11 +441,11 @@ void Coordinator::settle_if_complete() {
 }
 
 void Coordinator::on_leave_request(MemberId id, const Peer& peer, const std::string& reason) {
-  if (peer.leaving) {
+  if (peer.is_leaving()) {
     return;
   }
   membership_.wants_to_leave(id, reason);
-  if (peer.phase != Peer::Phase::kLoading && !leaves_somebody(membership_.peers(), id)) {
+  if (peer.phase() != Peer::Phase::kLoading && !leaves_somebody(membership_.peers(), id)) {
     outbox_.note("leave_deferred", id, "it would leave no member: " + reason);
   }
 }

@@ -30,7 +30,7 @@ void Coordinator::collect() {
   change_.forget_all();
   membership_.ask_all_again();
   for (const auto& [id, peer] : membership_.peers()) {
-    if (peer.phase != Peer::Phase::kDismissed) {
+    if (peer.phase() != Peer::Phase::kDismissed) {
       outbox_.send(id, term_.welcome_back(id));
     }
   }
@@ -93,7 +93,7 @@ void Coordinator::take_charge() {
 
 void Coordinator::place_all() {
   for (const auto& [id, peer] : membership_.peers()) {
-    if (peer.phase == Peer::Phase::kReturning && peer.resume) {
+    if (peer.phase() == Peer::Phase::kReturning && peer.resume) {
       place(id);
     }
   }
@@ -113,7 +113,7 @@ void Coordinator::place_late(MemberId id, const Peer& peer) {
     return;
   }
   place(id);
-  if (peer.phase != Peer::Phase::kActive) {
+  if (peer.phase() != Peer::Phase::kActive) {
     return;
   }
   if (phase_ == JobPhase::kStopping) {
@@ -155,7 +155,7 @@ void Coordinator::send_away(const std::string& detail) {
   outbox_.note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
   const std::uint32_t skip = quorum_.places_to_skip(now_);
   for (const auto& [id, peer] : membership_.peers()) {
-    if (peer.phase != Peer::Phase::kDismissed) {
+    if (peer.phase() != Peer::Phase::kDismissed) {
       outbox_.send(id, NoQuorum{detail, skip});
     }
     outbox_.add(coordinator_effect::Disconnect{id});

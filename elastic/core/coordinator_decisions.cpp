@@ -57,7 +57,7 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
   if (peer == nullptr) {
     return;
   }
-  const bool was_dismissed = peer->phase == Peer::Phase::kDismissed;
+  const bool was_dismissed = peer->phase() == Peer::Phase::kDismissed;
   // It is told, should it still be able to hear. Not with a quorum, as its consent may still be
   // needed: then it is told when it comes back and the view is over.
   if (still_connected && !was_dismissed && !options_.quorum) {
@@ -87,7 +87,7 @@ void Coordinator::evict_all(const std::vector<Accusation>& accused) {
 
 void Coordinator::remove(MemberId id, const std::string& why) {
   const bool is_change = (phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping) &&
-                         membership_.at(id).phase != Peer::Phase::kDismissed &&
+                         membership_.at(id).phase() != Peer::Phase::kDismissed &&
                          membership_.is_in_view(id);
   detector_.forget(id);
   stalls_.forget(id);
@@ -111,15 +111,15 @@ void Coordinator::dismiss_leavers() {
   }
   const bool is_view_ending = phase_ == JobPhase::kStopping && membership_.is_anyone_active();
   for (const auto& [id, peer] : membership_.peers()) {
-    if (!peer.leaving) {
+    if (!peer.is_leaving()) {
       continue;
     }
-    const bool is_free = peer.phase == Peer::Phase::kLoading ||
+    const bool is_free = peer.phase() == Peer::Phase::kLoading ||
                          (peer.is_candidate() && !is_view_ending &&
                           membership_.may_leave(id, phase_ == JobPhase::kRunning));
     if (is_free) {
-      dismiss(id, {DismissReason::kDrained, false, peer.leave_reason});
-      outbox_.note("left", id, peer.leave_reason);
+      dismiss(id, {DismissReason::kDrained, false, peer.leave_reason()});
+      outbox_.note("left", id, peer.leave_reason());
     }
   }
 }
@@ -152,7 +152,7 @@ void Coordinator::begin_change(bool immediate, ChangeCause cause, std::vector<Me
 
 void Coordinator::tell_to_stop(std::vector<MemberId> members, bool at_boundary) {
   const auto stays = [this, at_boundary](MemberId id) {
-    return at_boundary && !end_.is_asked() && !membership_.at(id).leaving;
+    return at_boundary && !end_.is_asked() && !membership_.at(id).is_leaving();
   };
   const auto others = std::stable_partition(members.begin(), members.end(), stays);
   const Stop stop{membership_.view()->id, at_boundary, false};
@@ -268,7 +268,7 @@ void Coordinator::end(const JobEnd::Ending& ending) {
   const std::optional<MemberId> writer =
       ending.with_checkpoint ? holder_of_newest_state(membership_) : std::optional<MemberId>{};
   for (const auto& [id, peer] : membership_.peers()) {
-    if (peer.phase != Peer::Phase::kDismissed) {
+    if (peer.phase() != Peer::Phase::kDismissed) {
       dismiss(id, {reason_of(ending.outcome), id == writer, ending.detail});
     }
   }

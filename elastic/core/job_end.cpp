@@ -23,7 +23,7 @@ std::size_t finished_members(const Membership& membership) {
   }
   const Peers& peers = membership.peers();
   return static_cast<std::size_t>(std::ranges::count_if(peers, [](const Peers::value_type& entry) {
-    return entry.second.phase == Peer::Phase::kStopped && entry.second.stopped.finished;
+    return entry.second.phase() == Peer::Phase::kStopped && entry.second.stopped.finished;
   }));
 }
 
@@ -32,7 +32,7 @@ std::size_t finished_members(const Membership& membership) {
 std::optional<MemberId> worker_beside_servers(const Membership& membership) {
   const Candidates all = membership.candidates();
   const auto first = std::ranges::find_if(all, [](const auto& candidate) {
-    return candidate.second->is_worker && candidate.second->phase == Peer::Phase::kStopped;
+    return candidate.second->is_worker && candidate.second->phase() == Peer::Phase::kStopped;
   });
   return first == all.end() ? std::nullopt : std::optional(first->first);
 }

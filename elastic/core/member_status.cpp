@@ -9,13 +9,13 @@ namespace mayfly::elastic {
 namespace {
 
 MemberPhase phase_of(const Peer& peer) {
-  if (peer.leaving || peer.phase == Peer::Phase::kDismissed) {
+  if (peer.is_leaving() || peer.phase() == Peer::Phase::kDismissed) {
     return MemberPhase::kLeaving;
   }
-  if (peer.phase == Peer::Phase::kReturning) {
+  if (peer.phase() == Peer::Phase::kReturning) {
     return peer.joins_again ? MemberPhase::kLoading : MemberPhase::kReturning;
   }
-  if (peer.phase == Peer::Phase::kLoading) {
+  if (peer.phase() == Peer::Phase::kLoading) {
     return MemberPhase::kLoading;
   }
   if (peer.is_candidate()) {
@@ -51,7 +51,7 @@ std::vector<MemberStatus> status_of(const Membership& membership, const FailureD
     all.push_back({id, peer.host, peer.pid, phase_of(peer), peer.committed, peer.speed.best_ms(),
                    to_ms(detector.silence(id, now)), position ? name_of(position->activity) : "",
                    is_running ? share_of(id, membership.view()) : 0, peer.server, peer.cores,
-                   peer.stages, peer.use, peer.phase == Peer::Phase::kDismissed});
+                   peer.stages, peer.use, peer.phase() == Peer::Phase::kDismissed});
   }
   return all;
 }

@@ -38,18 +38,6 @@ void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
 
 }  // namespace
 
-bool leaves_somebody(const Peers& peers, MemberId leaver) {
-  return std::ranges::any_of(peers, [leaver](const Peers::value_type& entry) {
-    return entry.first != leaver && entry.second.works() && !entry.second.leaving;
-  });
-}
-
-bool somebody_else_works(const Peers& peers, MemberId member) {
-  return std::ranges::any_of(peers, [member](const Peers::value_type& entry) {
-    return entry.first != member && entry.second.works();
-  });
-}
-
 Membership::Membership(const CoordinatorOptions& options)
     : counts_as_worker_(options.counts_as_worker),
       view_max_(options.view_max),
@@ -57,32 +45,15 @@ Membership::Membership(const CoordinatorOptions& options)
       first_step_(options.first_step),
       speed_sample_(options.speed_sample) {}
 
-const Peer* Membership::find(MemberId id) const {
-  const auto place = peers_.find(id);
-  return place == peers_.end() ? nullptr : &place->second;
-}
-
-const Peer& Membership::at(MemberId id) const {
-  const Peer* found = find(id);
-  ENSURE(found != nullptr, "asked about a member that is not there");
-  return *found;
-}
-
-Peer& Membership::peer(MemberId id) {
-  const auto place = peers_.find(id);
-  ENSURE(place != peers_.end(), "something happens to a member that is not there");
-  return place->second;
-}
-
 Peer& Membership::active_peer(MemberId id) {
-  Peer& found = peer(id);
-  ENSURE(view_ && found.phase == Peer::Phase::kActive, "only active members take part in a view");
+  Peer& found = peers_.at(id);
+  ENSURE(view_ && found.phase() == Peer::Phase::kActive, "only active members take part in a view");
   return found;
 }
 
 bool Membership::is_active_in(MemberId id, ViewId view) const {
   const Peer* found = find(id);
-  return found != nullptr && found->phase == Peer::Phase::kActive && view == view_->id;
+  return found != nullptr && found->phase() == Peer::Phase::kActive && view == view_->id;
 }
 
 bool Membership::takes_part_in(MemberId id, ViewId view) const {
@@ -90,47 +61,16 @@ bool Membership::takes_part_in(MemberId id, ViewId view) const {
   if (found == nullptr || !view_ || view_->id != view) {
     return false;
   }
-  const bool has_returned = found->phase == Peer::Phase::kReturning && found->resume &&
+  const bool has_returned = found->phase() == Peer::Phase::kReturning && found->resume &&
                             found->resume->view && found->resume->view->id == view;
-  return found->phase == Peer::Phase::kActive || found->phase == Peer::Phase::kStopped ||
+  return found->phase() == Peer::Phase::kActive || found->phase() == Peer::Phase::kStopped ||
          has_returned;
-}
-
-void Membership::enter_phase(Peer& peer, Peer::Phase phase) {
-  --counts_[static_cast<std::size_t>(peer.phase)];
-  ++counts_[static_cast<std::size_t>(phase)];
-  peer.phase = phase;
-}
-
-void Membership::must_leave(Peer& peer, const std::string& reason) {
-  leavers_ += peer.leaving || peer.phase == Peer::Phase::kDismissed ? 0 : 1;
-  peer.leaving = true;
-  peer.leave_reason = reason;
-}
-
-bool Membership::is_anyone_active() {
-  if (count(Peer::Phase::kActive) == 0) {
-    return false;
-  }
-  const auto hint = peers_.lower_bound(active_hint_);
-  const auto is_active = [](const Peers::value_type& entry) {
-    return entry.second.phase == Peer::Phase::kActive;
-  };
-  auto found = std::find_if(hint, peers_.end(), is_active);
-  if (found == peers_.end()) {
-    found = std::find_if(peers_.begin(), hint, is_active);
-    if (found == hint) {
-      return false;
-    }
-  }
-  active_hint_ = found->first;
-  return true;
 }
 
 std::vector<MemberId> Membership::active() const {
   std::vector<MemberId> active;
-  for (const auto& [id, peer] : peers_) {
-    if (peer.phase == Peer::Phase::kActive) {
+  for (const auto& [id, peer] : peers()) {
+    if (peer.phase() == Peer::Phase::kActive) {
       active.push_back(id);
     }
   }
@@ -139,7 +79,7 @@ std::vector<MemberId> Membership::active() const {
 
 Candidates Membership::candidates() const {
   Candidates ready;
-  for (const auto& [id, peer] : peers_) {
+  for (const auto& [id, peer] : peers()) {
     if (peer.is_candidate()) {
       ready.emplace_back(id, &peer);
     }
@@ -151,7 +91,7 @@ Candidates Membership::next_members() const {
   std::size_t room = free_places(Peer::Phase::kStopped);
   Candidates members;
   for (const auto& [id, peer] : candidates()) {
-    if (peer->phase == Peer::Phase::kReady) {
+    if (peer->phase() == Peer::Phase::kReady) {
       if (room == 0) {
         continue;
       }
@@ -164,8 +104,8 @@ Candidates Membership::next_members() const {
 
 std::size_t Membership::free_places(Peer::Phase of_members) const {
   const auto taken = static_cast<std::size_t>(
-      std::ranges::count_if(peers_, [of_members](const Peers::value_type& entry) {
-        return entry.second.phase == of_members && !entry.second.leaving;
+      std::ranges::count_if(peers(), [of_members](const Peers::value_type& entry) {
+        return entry.second.phase() == of_members && !entry.second.is_leaving();
       }));
   return view_max_ - std::min<std::size_t>(taken, view_max_);
 }
@@ -174,7 +114,7 @@ bool Membership::may_leave(MemberId id, bool is_running) const {
   const Peer& peer = at(id);
   ENSURE(peer.is_candidate(), "others leave as a view ends, or have nothing to lose");
   const bool holds_no_state_of_the_job =
-      peer.phase == Peer::Phase::kReady && (!view_ || is_running);
+      peer.phase() == Peer::Phase::kReady && (!view_ || is_running);
   if (holds_no_state_of_the_job) {
     return true;
   }
@@ -184,7 +124,7 @@ bool Membership::may_leave(MemberId id, bool is_running) const {
   return std::ranges::any_of(others, [&](const auto& other) {
     const bool holds_as_much =
         counts_as_worker_ ? other.second->is_worker : other.second->committed >= peer.committed;
-    return other.first != id && !other.second->leaving && holds_as_much;
+    return other.first != id && !other.second->is_leaving() && holds_as_much;
   });
 }
 
@@ -199,18 +139,14 @@ bool Membership::may_hold_state() const {
   if (!view_) {
     return false;
   }
-  return count(kActive) + count(kStopped) + count(kReturning) + leavers_ > 0 ||
-         std::ranges::any_of(peers_, [this](const auto& entry) {
-           return entry.second.phase != kDismissed && entry.second.committed > first_step_;
+  return count(kActive) + count(kStopped) + count(kReturning) + peers_.leavers() > 0 ||
+         std::ranges::any_of(peers(), [this](const auto& entry) {
+           return entry.second.phase() != kDismissed && entry.second.committed > first_step_;
          });
 }
 
 Peer& Membership::add(MemberId id, const Hello& hello, Peer::Phase phase) {
-  const auto [place, is_new] = peers_.try_emplace(id);
-  ENSURE(is_new, "member ids are never reused, and who comes back has lost its place here");
-  ++counts_[static_cast<std::size_t>(phase)];
-  Peer& added = place->second;
-  added.phase = phase;
+  Peer& added = peers_.add(id, phase);
   added.is_worker = !counts_as_worker_ || counts_as_worker_(hello.address);
   added.host = hello.host;
   added.pid = hello.pid;
@@ -226,26 +162,22 @@ void Membership::connect(MemberId id, const Hello& hello, Instant now) {
   fresh.came_beside_state = may_hold_state();
 }
 
-void Membership::dismiss(MemberId id) {
-  Peer& dismissed = peer(id);
-  ENSURE(dismissed.phase != Peer::Phase::kDismissed, "a member is dismissed once");
-  leavers_ -= dismissed.leaving ? 1 : 0;
-  enter_phase(dismissed, Peer::Phase::kDismissed);
+void Membership::wants_to_leave(MemberId id, const std::string& reason) {
+  peers_.wants_to_leave(peers_.at(id), reason);
 }
 
-void Membership::remove(MemberId id) {
-  const Peer& gone = peer(id);
-  --counts_[static_cast<std::size_t>(gone.phase)];
-  leavers_ -= gone.leaving && gone.phase != Peer::Phase::kDismissed ? 1 : 0;
-  peers_.erase(id);
+void Membership::dismiss(MemberId id) {
+  Peer& dismissed = peers_.at(id);
+  ENSURE(dismissed.phase() != Peer::Phase::kDismissed, "a member is dismissed once");
+  peers_.enter_phase(dismissed, Peer::Phase::kDismissed);
 }
 
 void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
-  Peer& loader = peer(id);
-  if (loader.phase != Peer::Phase::kLoading) {
+  Peer& loader = peers_.at(id);
+  if (loader.phase() != Peer::Phase::kLoading) {
     return;
   }
-  enter_phase(loader, Peer::Phase::kReady);
+  peers_.enter_phase(loader, Peer::Phase::kReady);
   loader.committed = ready.committed;
   loader.loaded = ready.committed;
   loader.state_bytes = ready.state_bytes;
@@ -255,7 +187,7 @@ void Membership::become_ready(MemberId id, const Ready& ready, Instant now) {
 void Membership::stopped(MemberId id, const Stopped& stopped) {
   Peer& member = active_peer(id);
   ENSURE(stopped.view == view_->id, "reports of other views do not count");
-  enter_phase(member, Peer::Phase::kStopped);
+  peers_.enter_phase(member, Peer::Phase::kStopped);
   ENSURE(is_in_view(id), "an active member is in the present view");
   member.stopped = stopped;
   member.committed = stopped.committed;
@@ -311,11 +243,11 @@ std::vector<Join> Membership::take_joins(Instant now) {
     return joins;
   }
   for (const ViewMember& member : view_->members) {
-    const auto place = peers_.find(member.id);
-    if (member.is_observer() || place == peers_.end() || !place->second.join) {
+    Peer* const joiner = peers_.find(member.id);
+    if (member.is_observer() || joiner == nullptr || !joiner->join) {
       continue;
     }
-    Join join = *std::exchange(place->second.join, std::nullopt);
+    Join join = *std::exchange(joiner->join, std::nullopt);
     join.member = member.id;
     join.step = now;
     join.caught_up = std::max(join.caught_up, join.admitted);
@@ -326,8 +258,8 @@ std::vector<Join> Membership::take_joins(Instant now) {
 
 void Membership::forget_claims() {
   committed_ = view_ ? view_->committed : Step{};
-  for (const auto& [id, peer] : peers_) {
-    if (peer.phase == Peer::Phase::kActive || peer.phase == Peer::Phase::kStopped) {
+  for (const auto& [id, peer] : peers()) {
+    if (peer.phase() == Peer::Phase::kActive || peer.phase() == Peer::Phase::kStopped) {
       committed_ = std::max(committed_, peer.committed);
     }
   }
@@ -345,24 +277,24 @@ void Membership::take_back(MemberId id, const Hello& hello, bool is_in_charge) {
 
 void Membership::ask_all_again() {
   for (auto& [id, peer] : peers_) {
-    if (peer.phase != Peer::Phase::kDismissed) {
-      enter_phase(peer, Peer::Phase::kReturning);
+    if (peer.phase() != Peer::Phase::kDismissed) {
+      peers_.enter_phase(peer, Peer::Phase::kReturning);
       peer.resume.reset();
     }
   }
 }
 
 void Membership::resumed(MemberId id, const Resume& resume) {
-  Peer& member = peer(id);
-  ENSURE(member.phase == Peer::Phase::kReturning, "only who returns has to say what it does");
+  Peer& member = peers_.at(id);
+  ENSURE(member.phase() == Peer::Phase::kReturning, "only who returns has to say what it does");
   member.resume = resume;
   const bool has_entered = view_ && has_part(resume) && resume.view->id >= view_->id;
   is_progress_unknown_ = is_progress_unknown_ && !has_entered;
 }
 
 std::optional<Step> Membership::amend_report(MemberId id, const Message& message) {
-  Peer& member = peer(id);
-  ENSURE(member.phase == Peer::Phase::kReturning && member.resume, "first it has to report");
+  Peer& member = peers_.at(id);
+  ENSURE(member.phase() == Peer::Phase::kReturning && member.resume, "first it has to report");
   const std::optional<Step> committed = amend(*member.resume, message);
   if (committed) {
     heard_of(*committed);
@@ -383,15 +315,16 @@ std::vector<MemberId> Membership::missing() const {
 }
 
 bool Membership::place(MemberId id, Instant now) {
-  Peer& peer = this->peer(id);
-  ENSURE(peer.phase == Peer::Phase::kReturning && peer.resume, "a report gives a member its place");
+  Peer& peer = peers_.at(id);
+  ENSURE(peer.phase() == Peer::Phase::kReturning && peer.resume,
+         "a report gives a member its place");
   const Resume told = *std::exchange(peer.resume, std::nullopt);
   peer.joins_again = false;
   peer.committed = told.committed;
   peer.state_bytes = told.state_bytes;
   peer.speed.add(now, told.microbatch_ms, 1, speed_sample_);
   if (told.is_leaving) {
-    must_leave(peer, told.leave_reason);
+    peers_.wants_to_leave(peer, told.leave_reason);
   }
   peer.join.reset();
   if (!has_part(told)) {
@@ -399,22 +332,23 @@ bool Membership::place(MemberId id, Instant now) {
     peer.stopped = {};  // for the quorum's consent
     peer.stopped.view = told.view ? told.view->id : ViewId{};
     peer.stopped.contributed = !told.last || told.last->contributed;
-    enter_phase(peer,
-                told.phase == ResumePhase::kReady ? Peer::Phase::kReady : Peer::Phase::kLoading);
+    peers_.enter_phase(
+        peer, told.phase == ResumePhase::kReady ? Peer::Phase::kReady : Peer::Phase::kLoading);
     place_beside(peer, now);
     return true;
   }
-  if (!is_in_view(id) && steps_need_everybody_ && holds_newest_state(id, told, peers_, view_->id)) {
+  if (!is_in_view(id) && steps_need_everybody_ &&
+      holds_newest_state(id, told, peers(), view_->id)) {
     peer.stopped = *told.last;
-    enter_phase(peer, Peer::Phase::kReady);
+    peers_.enter_phase(peer, Peer::Phase::kReady);
     place_beside(peer, now);
     return true;
   }
   if (!is_in_view(id) || (told.view->id != view_->id && told.phase == ResumePhase::kRunning)) {
     return false;
   }
-  enter_phase(peer,
-              told.phase == ResumePhase::kRunning ? Peer::Phase::kActive : Peer::Phase::kStopped);
+  peers_.enter_phase(
+      peer, told.phase == ResumePhase::kRunning ? Peer::Phase::kActive : Peer::Phase::kStopped);
   place_within(peer, id, told, now);
   return true;
 }
@@ -436,15 +370,15 @@ void Membership::go_back_to(Step committed) {
 std::optional<View> Membership::enter(const View& view, Instant now, Outbox& outbox) {
   ENSURE(!view_ || value(view.id) > value(view_->id), "views only grow");
   for (const ViewMember& member : view.members) {
-    Peer& entering = peer(member.id);
+    Peer& entering = peers_.at(member.id);
     ENSURE(entering.is_candidate(), "a view is made of those who are ready for it");
     note_copy(entering, view);
     note_admission(member, entering, view, now, outbox);
-    enter_phase(entering, Peer::Phase::kActive);
+    peers_.enter_phase(entering, Peer::Phase::kActive);
     entering.formed = entering.synced = false;
   }
   for (auto& [id, peer] : peers_) {
-    peer.came_beside_state = peer.came_beside_state || peer.phase != Peer::Phase::kActive;
+    peer.came_beside_state = peer.came_beside_state || peer.phase() != Peer::Phase::kActive;
   }
   ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,
          "whoever has state or sums is in the next view, and nobody else is active");
@@ -458,7 +392,7 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
 /// `peer` is about to be in `view`; view_ is still the one before.
 void Membership::note_copy(Peer& peer, const View& view) const {
   const bool was_compared =
-      view_ && peer.phase == Peer::Phase::kStopped && peer.committed > view_->committed;
+      view_ && peer.phase() == Peer::Phase::kStopped && peer.committed > view_->committed;
   peer.copied_state = (peer.copied_state && !was_compared) || peer.observes != ViewId{} ||
                       peer.committed < view.committed;
 }
@@ -466,7 +400,7 @@ void Membership::note_copy(Peer& peer, const View& view) const {
 /// `member` is in the view that is being published.
 void Membership::note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
                                 Outbox& outbox) {
-  if (peer.phase == Peer::Phase::kReady) {
+  if (peer.phase() == Peer::Phase::kReady) {
     outbox.note("joined", member.id, peer.host);
     peer.came_beside_state = peer.came_beside_state || peer.committed < view.committed;
     if (view_) {

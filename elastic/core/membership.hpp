@@ -6,7 +6,6 @@
 // sends nothing. One thread.
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,89 +19,14 @@
 #include "base/time.hpp"
 #include "elastic/core/coordinator_events.hpp"
 #include "elastic/core/coordinator_options.hpp"
-#include "elastic/core/member_map.hpp"
 #include "elastic/core/messages.hpp"
-#include "elastic/core/speed_meter.hpp"
+#include "elastic/core/peer_table.hpp"
 #include "elastic/core/view.hpp"
 
 namespace mayfly::elastic {
 
-/// What the coordinator knows of one worker. Only Membership changes it. Phases: loading -> ready
-/// -> active <-> stopped, and dismissed from any of them. Ready and stopped peers are the
-/// candidates for the next view. Returning: the worker has outlived its connection to this or
-/// another coordinator; `resume` has its report once that has come.
-struct Peer {
-  enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed, kReturning };
-  static constexpr std::size_t kPhases = 6;
-  Phase phase = Phase::kLoading;
-  std::optional<Resume> resume;  ///< kReturning
-  bool joins_again = false;      ///< kReturning: as Hello::joins_again, a new worker but for its id
-  std::string host;
-  std::uint32_t pid = 0;
-  std::string address;
-  std::string server;
-  std::uint32_t cores = 0;
-  bool is_worker = true;  ///< it computes, and counts for min_workers
-  bool leaving = false;
-  std::string leave_reason;
-  Step committed{};  ///< its highest committed step, from Ready, Progress or Stopped
-  Step loaded{};     ///< the step of the state with which it connected
-  SpeedMeter speed;
-  Stages stages{};            ///< its last report
-  ProcessUse use{};           ///< its last report
-  bool copied_state = false;  ///< from another member, and not compared with all members since then
-  Stopped stopped;            ///< its report of the present view, in kStopped
-  bool formed = false;        ///< it has reported Formed in the present view
-  bool synced = false;        ///< it has reported Synced in the present view
-  std::uint64_t state_bytes = 0;
-  ViewId observes{};                 ///< ViewMember::observes in the last view that it was in
-  std::vector<MemberId> donors;      ///< the members that send it that state
-  std::optional<Instant> caught_up;  ///< when it reported CaughtUp in the present view
-  std::optional<Join> join;          ///< until its first work is committed
-  /// It was not offered the newest checkpoint, or a newer one may have been written since: other
-  /// members held a state of the job when it connected, or have trained in a view that it was not
-  /// in or for whose state it had to wait, or it had an id before its connection broke and has
-  /// received no state since, or it joined again under its id when nobody was in charge.
-  bool came_beside_state = false;
-  /// When its connection or its coordinator came back it did not have the state of its view, and it
-  /// has not reported one since: what it has may be what it once loaded, which is not known any
-  /// more.
-  bool returned_behind = false;
-
-  /// It observes, and has not reported yet that it holds a state of the job.
-  [[nodiscard]] bool lacks_state() const { return observes != ViewId{} && !caught_up.has_value(); }
-
-  /// In the present view: its group is formed, and it has the state or receives it as an observer.
-  [[nodiscard]] bool has_started() const { return formed && (synced || observes != ViewId{}); }
-
-  [[nodiscard]] bool is_candidate() const {
-    return phase == Phase::kReady || phase == Phase::kStopped;
-  }
-
-  /// It is a worker that computes or could compute: it is in a view or a candidate, and has a
-  /// state.
-  [[nodiscard]] bool works() const {
-    return is_worker && (phase == Phase::kActive || is_candidate()) && !lacks_state();
-  }
-
-  /// It has left the view that ends, in which it had or should have received the state, so its
-  /// report can be compared with those of the others.
-  [[nodiscard]] bool is_claimant() const {
-    return phase == Phase::kStopped && observes == ViewId{};
-  }
-};
-
-/// All known workers, by id.
-using Peers = MemberMap<Peer>;
 /// Peers that may be in the next view, in the order of their ids. Valid until a peer is removed.
 using Candidates = std::vector<std::pair<MemberId, const Peer*>>;
-
-/// True if a member other than `leaver` computes, or could (Peer::works()), and does not want to
-/// leave.
-[[nodiscard]] bool leaves_somebody(const Peers& peers, MemberId leaver);
-/// The same, but a member that wants to leave counts: it stays until there is another one, and
-/// cannot wait for one that is silent.
-[[nodiscard]] bool somebody_else_works(const Peers& peers, MemberId member);
 
 /// The decision to evict a member.
 struct Accusation {
@@ -119,11 +43,11 @@ class Membership {
 
   /// The last published view; nothing before the first.
   [[nodiscard]] const std::optional<View>& view() const { return view_; }
-  [[nodiscard]] const Peers& peers() const { return peers_; }
+  [[nodiscard]] const Peers& peers() const { return peers_.all(); }
   /// nullptr if no peer has this id; valid until the peer is removed.
-  [[nodiscard]] const Peer* find(MemberId id) const;
+  [[nodiscard]] const Peer* find(MemberId id) const { return peers_.find(id); }
   /// The peer with this id, which must exist.
-  [[nodiscard]] const Peer& at(MemberId id) const;
+  [[nodiscard]] const Peer& at(MemberId id) const { return peers_.at(id); }
   [[nodiscard]] bool is_in_view(MemberId id) const {
     return view_ && member_of(*view_, id) != nullptr;
   }
@@ -134,14 +58,11 @@ class Membership {
   /// stopped, because with parameter servers its work continues and may produce the job's last
   /// records.
   [[nodiscard]] bool takes_part_in(MemberId id, ViewId view) const;
-  [[nodiscard]] std::size_t count(Peer::Phase phase) const {
-    return counts_[static_cast<std::size_t>(phase)];
-  }
+  [[nodiscard]] std::size_t count(Peer::Phase phase) const { return peers_.count(phase); }
   /// Whether any member that is not dismissed yet wants to leave or was asked to.
-  [[nodiscard]] bool has_leavers() const { return leavers_ > 0; }
-  /// Whether any peer is active. Begins its search at the peer that was found last, because members
-  /// of a view that ends stop being active in any order.
-  [[nodiscard]] bool is_anyone_active();
+  [[nodiscard]] bool has_leavers() const { return peers_.leavers() > 0; }
+  /// Whether any peer is active.
+  [[nodiscard]] bool is_anyone_active() { return peers_.is_anyone_active(); }
   /// The active members, in the order of their ids.
   [[nodiscard]] std::vector<MemberId> active() const;
   [[nodiscard]] Candidates candidates() const;
@@ -175,13 +96,13 @@ class Membership {
   /// A new worker, which is loading, under an id that was never used.
   void connect(MemberId id, const Hello& hello, Instant now);
   /// The member has asked to leave, or was asked to.
-  void wants_to_leave(MemberId id, const std::string& reason) { must_leave(peer(id), reason); }
+  void wants_to_leave(MemberId id, const std::string& reason);
   /// The member is told to leave; its peer exists until its connection ends. Once for each member.
   void dismiss(MemberId id);
   /// The member does not get its place back before the next view is published, or another
   /// coordinator has admitted it to one.
   void fence(MemberId id) { fenced_.insert(id); }
-  void remove(MemberId id);
+  void remove(MemberId id) { peers_.remove(id); }
 
   // Reports of members about themselves in the present view. For all but become_ready() the member
   // must be active in it.
@@ -236,14 +157,10 @@ class Membership {
   std::optional<View> enter(const View& view, Instant now, Outbox& outbox);
 
  private:
-  [[nodiscard]] Peer& peer(MemberId id);
   [[nodiscard]] Peer& active_peer(MemberId id);
   [[nodiscard]] bool may_hold_state() const;
   Peer& add(MemberId id, const Hello& hello, Peer::Phase phase);
   void start_counting(const Peer& peer, bool had_started);
-  /// Every change of a phase, so that counts_ is right.
-  void enter_phase(Peer& peer, Peer::Phase phase);
-  void must_leave(Peer& peer, const std::string& reason);
   void note_copy(Peer& peer, const View& view) const;
   void note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
                       Outbox& outbox);
@@ -255,11 +172,8 @@ class Membership {
   Duration speed_sample_;
 
   std::optional<View> view_;
-  Peers peers_;
-  std::array<std::size_t, Peer::kPhases> counts_{};  // of peers_, by phase
-  std::size_t leavers_ = 0;                          // of peers_, not dismissed yet
-  MemberId active_hint_{};                           // see is_anyone_active()
-  bool view_has_observers_ = false;                  // of view_
+  PeerTable peers_;
+  bool view_has_observers_ = false;  // of view_
   std::set<MemberId> fenced_;
   Step committed_{};
   bool is_progress_unknown_ = false;  // of view_

@@ -26,7 +26,7 @@ bool goes_on_observing(const Peer& peer, const View& view, const Membership& mem
   return peer.observes != ViewId{} && peer.stopped.observed >= view.committed &&
          !peer.donors.empty() && std::ranges::all_of(peer.donors, [&membership](MemberId donor) {
            const Peer* found = membership.find(donor);
-           return found != nullptr && found->phase == Peer::Phase::kStopped;
+           return found != nullptr && found->phase() == Peer::Phase::kStopped;
          });
 }
 
@@ -47,7 +47,7 @@ std::vector<ViewId> observed_states(const Candidates& candidates, const View& vi
   // wait until it has the state, and so everybody else may have it, too.
   const bool all_wait = std::ranges::any_of(candidates, [&](const auto& entry) {
     const Peer& peer = *entry.second;
-    const bool worked = peer.phase == Peer::Phase::kStopped && peer.observes == ViewId{};
+    const bool worked = peer.phase() == Peer::Phase::kStopped && peer.observes == ViewId{};
     return peer.committed < view.committed && (worked || peer.state_bytes < observe_from_bytes);
   });
   for (std::size_t i = 0; i < candidates.size() && !all_wait; ++i) {
@@ -65,7 +65,7 @@ std::vector<MemberId> observers_to_start(const Membership& membership, Instant n
   bool others_follow = false;
   std::optional<Instant> first;
   for (const auto& [id, peer] : membership.peers()) {
-    if (peer.phase != Peer::Phase::kActive || peer.observes == ViewId{} || peer.leaving) {
+    if (peer.phase() != Peer::Phase::kActive || peer.observes == ViewId{} || peer.is_leaving()) {
       continue;
     }
     if (peer.caught_up) {
@@ -130,7 +130,7 @@ View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> ba
     if (!is_current) {
       view.behind.push_back(static_cast<Rank>(rank));
     }
-    const bool keeps_sums = is_current && peer->phase == Peer::Phase::kStopped;
+    const bool keeps_sums = is_current && peer->phase() == Peer::Phase::kStopped;
     held.push_back(keeps_sums ? peer->stopped.held : MicrobatchSet{});
     usual.push_back(usual_work(member, membership, view.committed));
     speeds.push_back(peer->speed.best_ms());
@@ -150,7 +150,7 @@ View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> ba
 std::vector<MemberId> newcomers_in(const View& next, const Membership& membership) {
   std::vector<MemberId> newcomers;
   for (const auto& [id, peer] : membership.peers()) {
-    if (peer.phase == Peer::Phase::kReady && member_of(next, id) != nullptr) {
+    if (peer.phase() == Peer::Phase::kReady && member_of(next, id) != nullptr) {
       newcomers.push_back(id);
     }
   }
@@ -161,7 +161,7 @@ std::uint32_t count_redone(const View& next, const Membership& membership) {
   const std::optional<View>& before = membership.view();
   MicrobatchSet held;
   for (const auto& [id, peer] : membership.candidates()) {
-    if (peer->phase == Peer::Phase::kStopped && peer->committed == next.committed) {
+    if (peer->phase() == Peer::Phase::kStopped && peer->committed == next.committed) {
       held.add_all(peer->stopped.held);
     }
   }
@@ -188,10 +188,10 @@ std::optional<PlannedChange> planned_change(const Membership& membership, Instan
   PlannedChange join{ChangeCause::kJoin, {}};
   const std::size_t room = membership.free_places(Peer::Phase::kActive);
   for (const auto& [id, peer] : membership.peers()) {
-    if (peer.phase == Peer::Phase::kActive && peer.leaving &&
+    if (peer.phase() == Peer::Phase::kActive && peer.is_leaving() &&
         leaves_somebody(membership.peers(), id)) {
       leave.members.push_back(id);
-    } else if (peer.phase == Peer::Phase::kReady && join.members.size() < room) {
+    } else if (peer.phase() == Peer::Phase::kReady && join.members.size() < room) {
       join.members.push_back(id);
     }
   }

@@ -55,7 +55,7 @@ Quorum::Consent Quorum::consent(const Membership& membership) const {
     }
   }
   for (const auto& [id, peer] : membership.peers()) {
-    if (peer.phase != Peer::Phase::kReturning || !peer.resume) {
+    if (peer.phase() != Peer::Phase::kReturning || !peer.resume) {
       continue;
     }
     if (membership.is_in_view(id)) {

@@ -165,7 +165,7 @@ SpeedJudge::Verdict SpeedJudge::judge(Instant now, const Membership& membership)
       continue;
     }
     loads.push_back({peer->speed.settled_ms(), member.count});
-    if (!peer->leaving) {
+    if (!peer->is_leaving()) {
       runners.push_back({member.id, peer->host, peer->speed.settled_ms()});
     }
   }

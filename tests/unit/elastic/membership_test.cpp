@@ -14,9 +14,9 @@ using Phase = Peer::Phase;
 TEST(Membership, TakesAWorkerFromLoadingToWorkAndOut) {
   Membership membership{CoordinatorOptions{}};
   membership.connect(k1, hello_from("a:1"), kSoon);
-  EXPECT_EQ(membership.at(k1).phase, Phase::kLoading);
+  EXPECT_EQ(membership.at(k1).phase(), Phase::kLoading);
   membership.become_ready(k1, Ready{Step{3}, 1000}, kSoon);
-  EXPECT_EQ(membership.at(k1).phase, Phase::kReady);
+  EXPECT_EQ(membership.at(k1).phase(), Phase::kReady);
   EXPECT_EQ(membership.committed(), Step{}) << "what a joiner brings is not committed here";
 
   Outbox outbox;
@@ -24,7 +24,7 @@ TEST(Membership, TakesAWorkerFromLoadingToWorkAndOut) {
   EXPECT_TRUE(membership.is_active_in(k1, ViewId{1}));
   EXPECT_FALSE(membership.is_active_in(k1, ViewId{2}));
   membership.stopped(k1, stopped_after(7));
-  EXPECT_EQ(membership.at(k1).phase, Phase::kStopped);
+  EXPECT_EQ(membership.at(k1).phase(), Phase::kStopped);
   EXPECT_EQ(membership.committed(), Step{7});
 
   membership.dismiss(k1);
@@ -38,8 +38,8 @@ void expect_right_counts(const Membership& membership) {
   std::map<Phase, std::size_t> counted;
   bool leaves = false;
   for (const auto& [id, peer] : membership.peers()) {
-    ++counted[peer.phase];
-    leaves = leaves || (peer.leaving && peer.phase != Phase::kDismissed);
+    ++counted[peer.phase()];
+    leaves = leaves || (peer.is_leaving() && peer.phase() != Phase::kDismissed);
   }
   for (std::size_t phase = 0; phase < Peer::kPhases; ++phase) {
     EXPECT_EQ(membership.count(static_cast<Phase>(phase)), counted[static_cast<Phase>(phase)])
@@ -83,7 +83,7 @@ TEST(Membership, CountsItsMembersByPhase) {
 TEST(Membership, ReadyMeansNothingFromOneThatWorks) {
   Membership membership = working({k1});
   membership.become_ready(k1, Ready{Step{99}, 1}, kSoon);
-  EXPECT_EQ(membership.at(k1).phase, Phase::kActive);
+  EXPECT_EQ(membership.at(k1).phase(), Phase::kActive);
   EXPECT_EQ(membership.at(k1).committed, Step{10});
 }
 
@@ -221,9 +221,9 @@ TEST(Membership, ReportsGiveReturningMembersTheirPlaces) {
   for (const MemberId id : {k1, k2, k3}) {
     EXPECT_TRUE(membership.place(id, kLater));
   }
-  EXPECT_EQ(membership.at(k1).phase, Phase::kActive);
-  EXPECT_EQ(membership.at(k2).phase, Phase::kStopped);
-  EXPECT_EQ(membership.at(k3).phase, Phase::kLoading);
+  EXPECT_EQ(membership.at(k1).phase(), Phase::kActive);
+  EXPECT_EQ(membership.at(k2).phase(), Phase::kStopped);
+  EXPECT_EQ(membership.at(k3).phase(), Phase::kLoading);
 }
 
 TEST(Membership, WhoWorksInAViewThatIsOverHasNoPlace) {

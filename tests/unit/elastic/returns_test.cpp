@@ -85,16 +85,17 @@ TEST(Returns, OneThatLoadsBecomesReady) {
 }
 
 TEST(Returns, TheNewestStateIsTheOneThatNobodyExceeds) {
-  Peers peers;
+  PeerTable table;
+  const Peers& peers = table.all();
   EXPECT_TRUE(holds_newest_state(k1, left(1, 10), peers, ViewId{2}));
-  peers[k3].phase = Peer::Phase::kStopped;
-  peers[k3].committed = Step{10};
-  peers[k3].stopped.view = ViewId{1};
+  Peer& other = table.add(k3, Peer::Phase::kStopped);
+  other.committed = Step{10};
+  other.stopped.view = ViewId{1};
   EXPECT_TRUE(holds_newest_state(k1, left(1, 10), peers, ViewId{2})) << "equal, of the same view";
-  peers[k3].stopped.view = ViewId{2};
+  other.stopped.view = ViewId{2};
   EXPECT_FALSE(holds_newest_state(k1, left(1, 10), peers, ViewId{2})) << "other bits, later view";
   EXPECT_TRUE(holds_newest_state(k1, left(1, 11), peers, ViewId{2}));
-  peers[k3].phase = Peer::Phase::kActive;
+  table.enter_phase(other, Peer::Phase::kActive);
   EXPECT_FALSE(holds_newest_state(k1, left(1, 11), peers, ViewId{2})) << "it may get further";
 
   Resume unsound = left(1, 10);
