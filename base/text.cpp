@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -115,6 +116,11 @@ std::string last_line_of(std::string_view text) {
   text.remove_prefix(text.rfind('\n') + 1);
   text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
   return std::string(text);
+}
+
+std::string shortest_text(double number) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
 std::string shell_quoted(const std::string& text) {

@@ -24,6 +24,9 @@ namespace mayfly {
 /// The last line that is not blank, without blanks around it; empty if there is none.
 [[nodiscard]] std::string last_line_of(std::string_view text);
 
+/// The shortest text that reads back to the same number; "inf", "-inf" and "nan" if it is not
+/// finite.
+[[nodiscard]] std::string shortest_text(double number);
 /// The text in single quotes, for a shell.
 [[nodiscard]] std::string shell_quoted(const std::string& text);
 /// The words as one line that a shell splits into the same words; quoted only where needed.

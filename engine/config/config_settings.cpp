@@ -74,11 +74,8 @@ Result<void> parse(std::string& field, std::string_view text) {
   return {};
 }
 
-/// The shortest text that reads back to the same number.
 std::string print(double number) {
-  char buffer[32];
-  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
-  return failure == std::errc{} ? std::string(buffer, end) : std::string("0");
+  return shortest_text(number);
 }
 std::string print(bool flag) {
   return flag ? "true" : "false";

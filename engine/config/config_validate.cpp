@@ -3,6 +3,7 @@
 
 #include "base/net/addresses.hpp"
 #include "base/parse.hpp"
+#include "base/text.hpp"
 #include "cloud_hooks/notice/notice.hpp"
 #include "elastic/core/view.hpp"
 #include "elastic/net/sentinel.hpp"
@@ -18,12 +19,6 @@ namespace {
 
 /// The first thing that is wrong, as one line, or nothing.
 using Complaint = std::optional<std::string>;
-
-std::string shown(double number) {
-  char buffer[32];
-  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
-  return failure == std::errc{} ? std::string(buffer, end) : std::string("?");
-}
 
 Complaint unless(bool fine, const std::string& text) {
   return fine ? Complaint() : Complaint(text);
@@ -79,22 +74,22 @@ Complaint check_batches(const JobConfig& c) {
 
 Complaint check_optimizer(const JobConfig& c) {
   if (!(c.steps > 0 || c.epochs > 0)) {
-    return "epochs " + shown(c.epochs) + " must be above 0 unless steps is given";
+    return "epochs " + shortest_text(c.epochs) + " must be above 0 unless steps is given";
   }
   if (!(c.lr > 0)) {
-    return "lr " + shown(c.lr) + " must be above 0";
+    return "lr " + shortest_text(c.lr) + " must be above 0";
   }
   if (!(c.momentum >= 0 && c.momentum < 1)) {
-    return "momentum " + shown(c.momentum) + " must be from 0 to below 1";
+    return "momentum " + shortest_text(c.momentum) + " must be from 0 to below 1";
   }
   if (!(c.weight_decay >= 0)) {
-    return "weight_decay " + shown(c.weight_decay) + " must not be negative";
+    return "weight_decay " + shortest_text(c.weight_decay) + " must not be negative";
   }
   if (!(c.label_smoothing >= 0 && c.label_smoothing < 1)) {
-    return "label_smoothing " + shown(c.label_smoothing) + " must be from 0 to below 1";
+    return "label_smoothing " + shortest_text(c.label_smoothing) + " must be from 0 to below 1";
   }
   return unless(c.warmup_epochs >= 0,
-                "warmup_epochs " + shown(c.warmup_epochs) + " must not be negative");
+                "warmup_epochs " + shortest_text(c.warmup_epochs) + " must not be negative");
 }
 
 Complaint check_nccl(const JobConfig& c) {
@@ -241,9 +236,9 @@ Complaint check_times(const JobConfig& c) {
         Time{"cloud_back_to_spot", c.cloud_back_to_spot, true, 1e9, "seconds"}}) {
     const bool is_enough = time.value > 0 || (time.may_be_none && time.value == 0);
     if (!is_enough || !(time.value <= time.most)) {
-      return std::string(time.name) + " " + shown(time.value) + " is not " +
-             (time.may_be_none ? "between 0 and " : "above 0 and at most ") + shown(time.most) +
-             " " + time.unit;
+      return std::string(time.name) + " " + shortest_text(time.value) + " is not " +
+             (time.may_be_none ? "between 0 and " : "above 0 and at most ") +
+             shortest_text(time.most) + " " + time.unit;
     }
   }
   return std::nullopt;
@@ -260,17 +255,17 @@ Complaint check_workers(const JobConfig& c) {
   }
   constexpr double kDayMs = 86'400'000;
   if (!(c.silence_max_ms >= 150 && c.silence_max_ms <= kDayMs)) {
-    return "silence_max_ms " + shown(c.silence_max_ms) +
+    return "silence_max_ms " + shortest_text(c.silence_max_ms) +
            " must be at least 150, as workers are heard from every 100 ms, and at most a day";
   }
   if (!(c.evict_stragglers == 0 || c.evict_stragglers > 1)) {
-    return "evict_stragglers " + shown(c.evict_stragglers) + " must be 0 or above 1";
+    return "evict_stragglers " + shortest_text(c.evict_stragglers) + " must be 0 or above 1";
   }
   if (!(c.observe_from_mib >= 0 && c.observe_from_mib <= 1 << 30)) {
-    return "observe_from_mib " + shown(c.observe_from_mib) + " is not between 0 and 2^30";
+    return "observe_from_mib " + shortest_text(c.observe_from_mib) + " is not between 0 and 2^30";
   }
   if (!(c.starved_max_ms >= 0 && c.starved_max_ms <= kDayMs)) {
-    return "starved_max_ms " + shown(c.starved_max_ms) + " is not between 0 and a day";
+    return "starved_max_ms " + shortest_text(c.starved_max_ms) + " is not between 0 and a day";
   }
   constexpr std::uint64_t kStoreMax = std::uint64_t{1} << 39;
   if (c.store_peers && (c.store.empty() || uses_parameter_servers(c))) {
@@ -325,7 +320,7 @@ Complaint check_exchange(const JobConfig& c) {
 
 Complaint check_records(const JobConfig& c) {
   if (!(c.price_per_hour >= 0 && c.price_per_hour <= 1e9)) {
-    return "price_per_hour " + shown(c.price_per_hour) + " is not between 0 and 1e9";
+    return "price_per_hour " + shortest_text(c.price_per_hour) + " is not between 0 and 1e9";
   }
   if (c.price_per_hour > 0 && !c.cloud_offers.empty()) {
     return "price_per_hour is for workers without cloud_offers, which have prices of their own";
@@ -339,8 +334,9 @@ Complaint check_records(const JobConfig& c) {
   if (const Result<TraceWindow> window = parse_trace_window(c.trace_steps); !window.ok()) {
     return window.error().detail;
   }
-  return unless(c.eval_every_epochs >= 0,
-                "eval_every_epochs " + shown(c.eval_every_epochs) + " must not be negative");
+  return unless(
+      c.eval_every_epochs >= 0,
+      "eval_every_epochs " + shortest_text(c.eval_every_epochs) + " must not be negative");
 }
 
 /// Empty if there is none. A server shows by its offer alone what it was requested for.
@@ -366,7 +362,8 @@ std::string fault_of_evaluator_offers(const JobConfig& c) {
 
 Complaint check_replan(const JobConfig& c) {
   if (!(c.cloud_replan_every >= 1 && c.cloud_replan_every <= 1e6)) {
-    return "cloud_replan_every " + shown(c.cloud_replan_every) + " is not between 1 and 1e6";
+    return "cloud_replan_every " + shortest_text(c.cloud_replan_every) +
+           " is not between 1 and 1e6";
   }
   if (c.cloud_replan != "off" && uses_parameter_servers(c)) {
     return std::string(
@@ -395,11 +392,12 @@ Complaint check_cloud(const JobConfig& c) {
   for (const auto& [name, number] : {std::pair("cloud_budget", c.cloud_budget),
                                      std::pair("cloud_budget_per_hour", c.cloud_budget_per_hour)}) {
     if (!(number >= 0 && number <= 1e9)) {
-      return std::string(name) + " " + shown(number) + " is not between 0 and 1e9";
+      return std::string(name) + " " + shortest_text(number) + " is not between 0 and 1e9";
     }
   }
   if (!(c.cloud_start_timeout >= 1 && c.cloud_start_timeout <= 1e6)) {
-    return "cloud_start_timeout " + shown(c.cloud_start_timeout) + " is not between 1 and 1e6";
+    return "cloud_start_timeout " + shortest_text(c.cloud_start_timeout) +
+           " is not between 1 and 1e6";
   }
   const auto offers = worker_offers(c);
   if (!offers.ok()) {

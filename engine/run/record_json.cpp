@@ -1,7 +1,6 @@
 #include "engine/run/record_json.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
@@ -19,9 +18,7 @@ constexpr std::size_t kLinesBytesMax = std::size_t{4} << 30;
 
 /// Boost.JSON itself writes 0.5 as 5E-1, and what is not finite as no JSON.
 std::string number_text(double number) {
-  char buffer[32];
-  const auto [end, failure] = std::to_chars(buffer, buffer + sizeof buffer, number);
-  return std::isfinite(number) && failure == std::errc{} ? std::string(buffer, end) : "null";
+  return std::isfinite(number) ? shortest_text(number) : "null";
 }
 
 /// The enumerator with this name, from the first to `last`.

@@ -1,7 +1,6 @@
 #include "observe/core/metrics_text.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -9,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/text.hpp"
 #include "observe/core/run_fold.hpp"
 
 namespace mayfly::observe {
@@ -23,9 +23,7 @@ std::string number_text(double value) {
   if (std::isinf(value)) {
     return value > 0 ? "+Inf" : "-Inf";
   }
-  std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-  return {digits.data(), end};
+  return shortest_text(value);
 }
 
 std::string escaped(std::string_view text) {

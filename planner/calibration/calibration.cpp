@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <limits>
 #include <type_traits>
 #include <variant>
 
 #include "base/parse.hpp"
+#include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "planner/calibration/csv.hpp"
 
@@ -267,8 +267,7 @@ std::string field_text(int number) {
   return std::to_string(number);
 }
 std::string field_text(double number) {
-  std::array<char, 32> digits{};
-  return {digits.data(), std::to_chars(digits.begin(), digits.end(), number).ptr};
+  return shortest_text(number);
 }
 std::string field_text(const std::optional<double>& number) {
   return number ? field_text(*number) : std::string();

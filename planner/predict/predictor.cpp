@@ -1,10 +1,9 @@
 #include "planner/predict/predictor.hpp"
 
-#include <array>
 #include <boost/json.hpp>
-#include <charconv>
 #include <cmath>
 
+#include "base/text.hpp"
 #include "planner/predict/models.hpp"
 
 namespace mayfly::planner {
@@ -26,13 +25,9 @@ std::string text_of(const json::object& object) {
   std::string text = "{";
   for (const auto& field : object) {
     text += (text.size() > 1 ? ", " : "") + json::serialize(json::value(field.key())) + ": ";
-    if (field.value().is_double() && std::isfinite(field.value().get_double())) {
-      std::array<char, 32> digits;
-      const auto end =
-          std::to_chars(digits.data(), digits.data() + digits.size(), field.value().get_double());
-      text.append(digits.data(), end.ptr);
-    } else if (field.value().is_double()) {
-      text += "null";
+    if (field.value().is_double()) {
+      const double number = field.value().get_double();
+      text += std::isfinite(number) ? shortest_text(number) : "null";
     } else {
       text += json::serialize(field.value());
     }

@@ -1,6 +1,8 @@
 #include "base/text.hpp"
 
 #include <gtest/gtest.h>
+
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -24,6 +26,16 @@ TEST(Utf8, RefusesWhatIsNone) {
     EXPECT_FALSE(is_utf8(text)) << text;
     EXPECT_FALSE(is_utf8("x" + text + "y")) << text;
   }
+}
+
+TEST(ShortestText, ReadsBackToTheSameNumber) {
+  EXPECT_EQ(shortest_text(0.1), "0.1");
+  EXPECT_EQ(shortest_text(-3), "-3");
+  EXPECT_EQ(shortest_text(1e300), "1e+300");
+  EXPECT_EQ(shortest_text(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(std::stod(shortest_text(0.1 + 0.2)), 0.1 + 0.2);
+  EXPECT_EQ(std::stod(shortest_text(-1.2345678901234567e-300)), -1.2345678901234567e-300);
+  EXPECT_EQ(shortest_text(-std::numeric_limits<double>::denorm_min()), "-5e-324");
 }
 
 TEST(Printable, LeavesTextAndTakesWhatATerminalWouldObey) {
