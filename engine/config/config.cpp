@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/parse.hpp"
 #include "base/text.hpp"
 
 namespace mayfly::engine {
@@ -88,6 +89,20 @@ Result<void> apply_environment(JobConfig& config,
     TRY(apply_setting(config, name, value, "environment " + variable));
   }
   return {};
+}
+
+std::string describe_seeds(const JobConfig& config) {
+  const std::string seed = std::to_string(config.seed);
+  return config.data_seed == 0 ? seed : seed + ", of the data " + std::to_string(config.data_seed);
+}
+
+std::vector<std::string> coordinator_endpoints(const JobConfig& config) {
+  const std::vector<std::string_view> parts = split(config.coordinator, ',');
+  return {parts.begin(), parts.end()};
+}
+
+bool has_standbys(const JobConfig& config) {
+  return config.quorum || config.standby || coordinator_endpoints(config).size() > 1;
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
