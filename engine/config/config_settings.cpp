@@ -1,92 +1,15 @@
 // The one list of settings, from which flags, environment names, TOML keys and help are made.
 
-#include <algorithm>
-#include <cctype>
-#include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
-#include "base/parse.hpp"
-#include "base/text.hpp"
 #include "engine/config/config.hpp"
+#include "engine/config/value_text.hpp"
 
 namespace mayfly::engine {
 namespace {
-
-Error unexpected(const std::string& expected, std::string_view found) {
-  return {Errc::kInvalidInput, "expects " + expected + ", got '" + std::string(found) + "'"};
-}
-
-/// Numbers beyond 63 bits are refused because a TOML integer cannot hold them.
-template <typename T>
-std::uint64_t whole_max() {
-  constexpr auto kTomlMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  return std::min<std::uint64_t>(std::numeric_limits<T>::max(), kTomlMax);
-}
-
-template <typename T>
-Result<void> parse(T& field, std::string_view text) {
-  const std::optional<std::uint64_t> number = number_in<std::uint64_t>(text, 0, whole_max<T>());
-  if (!number) {
-    return unexpected("a whole number from 0 to " + std::to_string(whole_max<T>()), text);
-  }
-  field = static_cast<T>(*number);
-  return {};
-}
-
-Result<void> parse(double& field, std::string_view text) {
-  const std::optional<double> number = number_in<double>(text);
-  if (!number) {
-    return unexpected("a number", text);
-  }
-  field = *number;
-  return {};
-}
-
-Result<void> parse(bool& field, std::string_view text) {
-  for (const std::string_view yes : {"true", "on", "yes", "1"}) {
-    if (text == yes) {
-      field = true;
-      return {};
-    }
-  }
-  for (const std::string_view no : {"false", "off", "no", "0"}) {
-    if (text == no) {
-      field = false;
-      return {};
-    }
-  }
-  return unexpected("true or false", text);
-}
-
-Result<void> parse(std::string& field, std::string_view text) {
-  const auto is_control = [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; };
-  if (std::any_of(text.begin(), text.end(), is_control)) {
-    return Error{Errc::kInvalidInput, "contains control characters"};
-  }
-  if (!is_utf8(text)) {  // the records of a job could not name it
-    return Error{Errc::kInvalidInput, "is not valid UTF-8"};
-  }
-  field = text;
-  return {};
-}
-
-std::string print(double number) {
-  return shortest_text(number);
-}
-std::string print(bool flag) {
-  return flag ? "true" : "false";
-}
-std::string print(const std::string& text) {
-  return text;
-}
-template <typename T>
-requires std::is_integral_v<T> std::string print(T number) {
-  return std::to_string(number);
-}
 
 // Properties of a setting, added up.
 constexpr unsigned kOwn = 1;      // Setting::is_own
@@ -119,16 +42,18 @@ Setting make(const char* name, T JobConfig::*field, const char* help, unsigned p
                                                                  : SettingKind::kWhole;
   return make_setting(
       name, kKind,
-      [field](JobConfig& config, std::string_view text) { return parse(config.*field, text); },
-      [field](const JobConfig& config) { return print(config.*field); }, help, properties);
+      [field](JobConfig& config, std::string_view text) {
+        return parse_value(config.*field, text);
+      },
+      [field](const JobConfig& config) { return value_text(config.*field); }, help, properties);
 }
 
 constexpr const char* kColocated = "colocated";
 
 Result<void> set_servers(JobConfig& config, std::string_view text) {
   std::uint32_t servers = 0;
-  if (text != kColocated && (!parse(servers, text).ok() || servers == 0)) {
-    return unexpected("a number of servers, or colocated", text);
+  if (text != kColocated && (!parse_value(servers, text).ok() || servers == 0)) {
+    return unexpected_value("a number of servers, or colocated", text);
   }
   config.ps = servers;
   return {};
