@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 
+#include "base/system_error.hpp"
 #include "base/system_random.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
@@ -72,7 +72,7 @@ Error file_error(const std::string& what, const std::string& path) {
   const Errc code = errno == ENOENT ? Errc::kNotFound
                     : is_no_path    ? Errc::kInvalidInput
                                     : Errc::kIo;
-  return {code, what + " " + path + ": " + std::strerror(errno)};
+  return system_error(what + " " + path, errno, code);
 }
 
 Result<ReadableFile> open_to_read(const std::string& path) {

@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <thread>
 #include <utility>
+
+#include "base/system_error.hpp"
 
 namespace mayfly {
 namespace {
@@ -20,10 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr auto kRetryDelay = std::chrono::milliseconds(10);
 constexpr int kOpenAttemptsMax = 100;  // other processes may remove file and folder repeatedly
-
-Error lock_error(const std::string& what, const std::string& path) {
-  return {Errc::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno)};
-}
 
 std::string holder_of(int fd) {
   char text[32] = {};
@@ -49,7 +46,7 @@ Result<LockFile> LockFile::take(const std::string& path, Duration patience) {
       continue;  // the process that held it has removed the file
     }
     if (errno != EWOULDBLOCK && errno != EINTR) {
-      const Error failure = lock_error("lock", path);
+      const Error failure = system_error("cannot lock " + path, errno);
       std::move(lock).discard();
       return failure;
     }
@@ -77,7 +74,7 @@ Result<void> LockFile::open() {
     TRY(make_folders());
     errno = ENOENT;
   }
-  return lock_error("open", path_);
+  return system_error("cannot open " + path_, errno);
 }
 
 Result<void> LockFile::make_folders() {

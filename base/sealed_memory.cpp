@@ -1,7 +1,6 @@
 #include "base/sealed_memory.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,8 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "base/system_error.hpp"
 
 namespace mayfly {
 namespace {
@@ -23,7 +23,7 @@ std::byte* map_shared(int fd, std::size_t bytes) {
 }
 
 Error no_memory(const char* what) {
-  return {Errc::kIo, fmt::format("no shared memory: {}: {}", what, std::strerror(errno))};
+  return system_error(std::string("no shared memory: ") + what, errno);
 }
 
 /// Huge pages of a pool that is empty would end the process that touches them.

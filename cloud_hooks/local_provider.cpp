@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -24,6 +23,7 @@
 #include "base/process/ancestors.hpp"
 #include "base/process/spawn.hpp"
 #include "base/signals_blocked.hpp"
+#include "base/system_error.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -234,7 +234,7 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
   if (failure != 0) {
     const Errc code = failure == ENOENT ? Errc::kNotFound : Errc::kIo;
     const std::string log_part = log_path.empty() ? "" : " (log " + log_path + ")";
-    return Error{code, "cannot start " + argv[0] + log_part + ": " + std::strerror(failure)};
+    return system_error("cannot start " + argv[0] + log_part, failure, code);
   }
   ServerStatus& server = servers_.emplace_back();
   server.id = "local-" + std::to_string(servers_.size());

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/system_error.hpp"
 #include "base/usable_cores.hpp"
 #include "datasets/jpeg.hpp"
 
@@ -117,8 +117,8 @@ Result<void> list_part(const fs::path& folder, bool test, EncodedImages& images)
 Result<void> add_file_facts(const std::string& path, Digester& digester) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
-    return Error{errno == ENOENT ? Errc::kNotFound : Errc::kIo,
-                 "cannot stat " + path + ": " + std::strerror(errno)};
+    return system_error("cannot stat " + path, errno,
+                        errno == ENOENT ? Errc::kNotFound : Errc::kIo);
   }
   std::error_code failure;
   const fs::path absolute = fs::absolute(path, failure);

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/system_error.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly {
@@ -30,10 +31,6 @@ constexpr int kLocalTcpBufferBytes = 128 * 1024;
 constexpr int kUnansweredMax = 3;
 constexpr int kUnansweredMaxConnecting = 2;
 constexpr int kIdleQuestionSeconds = 1;  // the least that the system can do
-
-Error system_error(Errc code, const std::string& what, int number) {
-  return {code, fmt::format("{}: {}", what, std::strerror(number))};
-}
 
 UniqueFd make_socket(int family) {
   return UniqueFd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -67,7 +64,7 @@ Result<UnixName> unix_name(const std::string& name) {
 Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t length,
                            const std::string& name) {
   if (!fd.valid() || ::bind(fd.get(), address, length) != 0 || ::listen(fd.get(), kBacklog) != 0) {
-    return system_error(Errc::kIo, "cannot listen on " + name, errno);
+    return system_error("cannot listen on " + name, errno);
   }
   return fd;
 }
@@ -75,7 +72,7 @@ Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t lengt
 Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t length,
                             const std::string& name) {
   if (!fd.valid()) {
-    return system_error(Errc::kIo, "cannot open a socket", errno);
+    return system_error("cannot open a socket", errno);
   }
   if (::connect(fd.get(), address, length) == 0 || errno == EINPROGRESS) {
     tune_stream(fd.get());
@@ -84,7 +81,7 @@ Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t leng
   if (errno == EAGAIN || errno == EINTR) {
     return UniqueFd();
   }
-  return system_error(Errc::kPeerLost, "cannot connect to " + name, errno);
+  return system_error("cannot connect to " + name, errno, Errc::kPeerLost);
 }
 
 /// Waits until the socket can be read or written.
@@ -100,7 +97,7 @@ Result<void> wait_for(int fd, short events, Instant deadline) {
       return {};
     }
     if (ready < 0 && errno != EINTR) {
-      return system_error(Errc::kIo, "poll", errno);
+      return system_error("poll", errno);
     }
   }
 }
@@ -117,7 +114,7 @@ Result<UniqueFd> connect_address(const addrinfo& address, const std::string& nam
     return Error{ready.error().code, "cannot connect to " + name + ": " + ready.error().detail};
   }
   if (const int failure = connection_error(raw); failure != 0) {
-    return system_error(Errc::kPeerLost, "cannot connect to " + name, failure);
+    return system_error("cannot connect to " + name, failure, Errc::kPeerLost);
   }
   return fd;
 }
@@ -233,7 +230,7 @@ Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline) {
     } else if (errno == EAGAIN) {
       TRY(wait_for(fd, POLLOUT, deadline));
     } else if (errno != EINTR) {
-      return system_error(Errc::kPeerLost, "the connection broke", errno);
+      return system_error("the connection broke", errno, Errc::kPeerLost);
     }
   }
   return {};
@@ -249,7 +246,7 @@ Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadli
     } else if (errno == EAGAIN) {
       TRY(wait_for(fd, POLLIN, deadline));
     } else if (errno != EINTR) {
-      return system_error(Errc::kPeerLost, "the connection broke", errno);
+      return system_error("the connection broke", errno, Errc::kPeerLost);
     }
   }
   return {};

@@ -15,6 +15,7 @@
 
 #include "base/file.hpp"
 #include "base/process/spawn.hpp"
+#include "base/system_error.hpp"
 #include "base/text.hpp"
 
 namespace mayfly {
@@ -70,7 +71,7 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& words,
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {
-    return Error{Errc::kIo, "cannot start " + words[0] + ": " + std::strerror(errno)};
+    return system_error("cannot start " + words[0], errno);
   }
   if (pid == 0) {
     become(pointers, environment, without, log.c_str(), parent);

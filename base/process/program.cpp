@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <thread>
 
 #include "base/check.hpp"
 #include "base/process/spawn.hpp"
+#include "base/system_error.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly {
@@ -32,7 +32,7 @@ struct Pipe {
 Result<Pipe> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return Error{Errc::kIo, std::string("no pipe: ") + std::strerror(errno)};
+    return system_error("no pipe", errno);
   }
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
@@ -205,7 +205,7 @@ Result<ProgramResult> run_program(const ProgramCall& call) {
                             err.value().write_end.get(), pid);
   if (failure != 0) {
     const Errc code = failure == ENOENT || failure == EACCES ? Errc::kNotFound : Errc::kIo;
-    return Error{code, "cannot run " + call.argv[0] + ": " + std::strerror(failure)};
+    return system_error("cannot run " + call.argv[0], failure, code);
   }
   in.value().read_end.reset();
   out.value().write_end.reset();

@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -25,6 +24,7 @@
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/process/program.hpp"
+#include "base/system_error.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 #include "cloud_hooks/http/message.hpp"
@@ -326,7 +326,7 @@ struct FreeContext {
 };
 
 Error failure(const std::string& path, int number) {
-  return {number == ENOENT ? Errc::kNotFound : Errc::kIo, path + ": " + std::strerror(number)};
+  return system_error(path, number, number == ENOENT ? Errc::kNotFound : Errc::kIo);
 }
 
 /// The hash of exactly so many bytes from the file's beginning.

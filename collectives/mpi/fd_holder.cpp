@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -24,6 +23,7 @@
 
 #include "base/net/sockets.hpp"
 #include "base/parse.hpp"
+#include "base/system_error.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -115,14 +115,14 @@ std::vector<TcpSocket> tcp_sockets() {
 Result<std::unique_ptr<FdHolder>> FdHolder::start() {
   int ends[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return Error{Errc::kIo, std::string("no socket pair: ") + std::strerror(errno)};
+    return system_error("no socket pair", errno);
   }
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
   const pid_t launcher = ::getppid();
   const pid_t child = ::fork();
   if (child < 0) {
-    return Error{Errc::kIo, std::string("cannot fork: ") + std::strerror(errno)};
+    return system_error("cannot fork", errno);
   }
   if (child == 0) {
     hold_sockets(theirs.get(), launcher);

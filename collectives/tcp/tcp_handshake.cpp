@@ -1,14 +1,13 @@
 #include "collectives/tcp/tcp_handshake.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "base/net/sockets.hpp"
+#include "base/system_error.hpp"
 #include "collectives/tcp/shm_pipe.hpp"
 
 namespace mayfly::collectives {
@@ -101,7 +100,7 @@ Result<bool> Outgoing::advance() {
   if (!said_hello_) {
     const int error = connection_error(fd_.get());
     if (error != 0) {
-      return Error{Errc::kPeerLost, fmt::format("cannot connect: {}", std::strerror(error))};
+      return system_error("cannot connect", error, Errc::kPeerLost);
     }
     const Moved sent =
         send_with_descriptor(fd_.get(), std::as_bytes(std::span(&hello_, 1)), to_hand_over_.get());

@@ -16,6 +16,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/system_error.hpp"
 #include "base/system_random.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
@@ -37,22 +38,18 @@ Bytes random_bytes(std::size_t size) {
   return bytes;
 }
 
-Error io_error(const std::string& what, const std::string& path) {
-  return {Errc::kIo, what + " " + path + ": " + std::strerror(errno)};
-}
-
 /// Whole or not at all: a token that is cut short would stop every later start of the job.
 Result<void> write_private_file(const std::string& path, const std::string& text) {
   const std::string temporary = fmt::format("{}.tmp.{:016x}", path, system_random());
   const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) {
-    return io_error("cannot create", path);
+    return system_error("cannot create " + path, errno);
   }
   if (::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
       ::fsync(fd.get()) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0) {
     return {};
   }
-  const Error error = io_error("cannot write", path);
+  const Error error = system_error("cannot write " + path, errno);
   ::unlink(temporary.c_str());
   return error;
 }

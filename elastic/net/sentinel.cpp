@@ -14,6 +14,7 @@
 #include <new>
 
 #include "base/check.hpp"
+#include "base/system_error.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/net/job_token.hpp"
@@ -28,10 +29,6 @@ struct Unmap {
   void operator()(SentinelShared* shared) const { ::munmap(shared, sizeof(SentinelShared)); }
 };
 using SharedPage = std::unique_ptr<SentinelShared, Unmap>;
-
-Error os_error(const char* what, int number) {
-  return {Errc::kIo, std::string(what) + ": " + std::strerror(number)};
-}
 
 int init_robust_mutex(pthread_mutex_t& mutex) {
   pthread_mutexattr_t attributes;
@@ -48,11 +45,11 @@ Result<SharedPage> make_shared_page(int fd) {
   const int kind = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
   void* memory = ::mmap(nullptr, sizeof(SentinelShared), PROT_READ | PROT_WRITE, kind, fd, 0);
   if (memory == MAP_FAILED) {
-    return os_error("cannot map memory for the sentinel", errno);
+    return system_error("cannot map memory for the sentinel", errno);
   }
   SharedPage shared(new (memory) SentinelShared);
   if (const int rc = init_robust_mutex(shared->alive); rc != 0) {
-    return os_error("cannot make the sentinel's mutex", rc);
+    return system_error("cannot make the sentinel's mutex", rc);
   }
   return shared;
 }
@@ -129,7 +126,7 @@ Result<std::unique_ptr<Sentinel>> fork_sentinel() {
   ENSURE(rc == 0, "a fresh mutex can be locked");
   const pid_t child = ::fork();
   if (child < 0) {
-    return os_error("cannot fork the sentinel", errno);
+    return system_error("cannot fork the sentinel", errno);
   }
   if (child == 0) {
     run_sentinel(*shared);
@@ -140,7 +137,7 @@ Result<std::unique_ptr<Sentinel>> fork_sentinel() {
 Result<std::unique_ptr<Sentinel>> spawn_sentinel(const std::string& program) {
   const UniqueFd memory(::memfd_create("mayfly-sentinel", MFD_CLOEXEC));
   if (!memory.valid() || ::ftruncate(memory.get(), sizeof(SentinelShared)) != 0) {
-    return os_error("cannot make memory for the sentinel", errno);
+    return system_error("cannot make memory for the sentinel", errno);
   }
   TRY_ASSIGN(SharedPage shared, make_shared_page(memory.get()));
   const int rc = ::pthread_mutex_lock(&shared->alive);
@@ -154,7 +151,7 @@ Result<std::unique_ptr<Sentinel>> spawn_sentinel(const std::string& program) {
   const int failure = ::posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
   if (failure != 0) {
-    return os_error(("cannot start " + program).c_str(), failure);
+    return system_error("cannot start " + program, failure);
   }
   return std::unique_ptr<Sentinel>(std::make_unique<ForkedSentinel>(std::move(shared), child));
 }

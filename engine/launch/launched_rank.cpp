@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -29,6 +28,7 @@
 #include "base/parse.hpp"
 #include "base/process/ancestors.hpp"
 #include "base/process/spawn.hpp"
+#include "base/system_error.hpp"
 #include "base/usable_cores.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
@@ -166,7 +166,7 @@ Result<UniqueFd> keep_in_memory(const std::string& text) {
   UniqueFd fd(::memfd_create("mayfly-token", MFD_CLOEXEC));
   if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||
       ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    return Error{Errc::kIo, fmt::format("cannot keep the job's token: {}", std::strerror(errno))};
+    return system_error("cannot keep the job's token", errno);
   }
   return fd;
 }
@@ -340,9 +340,7 @@ std::optional<int> LaunchedRank::start_coordinator() {
   if (coordinator_ < 0) {
     const int failure = errno;
     std::move(lock).value().discard();
-    return refuse(
-        {Errc::kIo, fmt::format("cannot start a coordinator: {}", std::strerror(failure))},
-        kExitFailed);
+    return refuse(system_error("cannot start a coordinator", failure), kExitFailed);
   }
   if (coordinator_ == 0) {
     sentinel_.release();  // our parent's; its destructor would report the end of the parent

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
+#include "base/system_error.hpp"
 #include "base/try_assign.hpp"
 #include "base/usable_cores.hpp"
 #include "cloud_hooks/local_provider.hpp"
@@ -144,7 +144,7 @@ Result<void> occupy_memory(std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    return Error{Errc::kIo, fmt::format("resident_mib: {}", std::strerror(errno))};
+    return system_error("resident_mib", errno);
   }
   (void)::madvise(memory, bytes, MADV_NOHUGEPAGE);  // a kernel without huge pages has nothing to do
   for (std::size_t offset = 0; offset < bytes; offset += kPage) {

@@ -4,24 +4,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <span>
 
 #include "base/file.hpp"
+#include "base/system_error.hpp"
 
 namespace mayfly::engine {
-namespace {
-
-Error os_error(const std::string& what, const std::string& path) {
-  return {Errc::kIo, what + " " + path + ": " + std::strerror(errno)};
-}
-
-}  // namespace
-
 Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, Content content) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!fd.valid()) {
-    return os_error("cannot open", path);
+    return system_error("cannot open " + path, errno);
   }
   std::unique_ptr<LineFile> file(new LineFile(path, std::move(fd), content));
   if (content == Content::kLines) {
@@ -35,14 +27,14 @@ Result<void> LineFile::cut_torn_line() {
   off_t keep = size;
   for (char last = 0; keep > 0 && last != '\n'; --keep) {
     if (::pread(fd_.get(), &last, 1, keep - 1) != 1) {
-      return os_error("cannot read", path_);
+      return system_error("cannot read " + path_, errno);
     }
     if (last == '\n') {
       break;
     }
   }
   if (keep != size && ::ftruncate(fd_.get(), keep) != 0) {
-    return os_error("cannot cut the torn last line of", path_);
+    return system_error("cannot cut the torn last line of " + path_, errno);
   }
   return {};
 }
@@ -57,7 +49,7 @@ Result<void> LineFile::append(std::string_view record) {
   if (done == whole.size()) {
     return {};
   }
-  const Error failure = os_error("cannot write", path_);
+  const Error failure = system_error("cannot write " + path_, errno);
   if (done > 0 && ::ftruncate(fd_.get(), before) != 0) {
     return Error{Errc::kIo, failure.detail + "; its last record is torn"};
   }

@@ -17,6 +17,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
+#include "base/system_error.hpp"
 #include "base/thread_priority.hpp"
 #include "base/try_assign.hpp"
 #include "engine/run/record_wire.hpp"
@@ -30,11 +31,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kVisitsMax = 8;
 constexpr std::size_t kPathBytesMax = 4096;
 constexpr std::size_t kDataChunkBytes = 256U << 10;
-
-Error io_error(const std::string& what, const std::string& path) {
-  return {Errc::kIo,
-          fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(errno))};
-}
 
 Error changed_error() {
   return {Errc::kCorrupt, "the coordinator's data set is not what it was when this began"};
@@ -63,7 +59,7 @@ Result<void> send_file(int fd, const std::string& root, const std::string& name,
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const off_t end = file.valid() ? ::lseek(file.get(), 0, SEEK_END) : -1;
   if (end < 0 || ::lseek(file.get(), 0, SEEK_SET) < 0) {
-    return io_error("read", path);
+    return system_error("cannot read " + path, errno);
   }
   const auto size = static_cast<std::uint64_t>(end);
   Digester digester;
@@ -71,7 +67,7 @@ Result<void> send_file(int fd, const std::string& root, const std::string& name,
   const auto read_on = [&](std::uint64_t bytes_max) -> Result<ByteSpan> {
     const ssize_t got = ::read(file.get(), chunk.data(), std::min(chunk.size(), bytes_max));
     if (got <= 0) {
-      return got < 0 ? io_error("read", path) : changed_error();
+      return got < 0 ? system_error("cannot read " + path, errno) : changed_error();
     }
     const ByteSpan bytes = ByteSpan(chunk).first(static_cast<std::size_t>(got));
     digester.add(bytes);
@@ -257,7 +253,7 @@ Result<bool> IncomingData::receive_file(int fd,
   const int mode = position_.bytes == 0 ? O_TRUNC : O_APPEND;
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | mode, 0644));
   if (!file.valid()) {
-    return io_error("write", path);
+    return system_error("cannot write " + path, errno);
   }
   Bytes chunk(kDataChunkBytes);
   while (position_.bytes < size) {
@@ -265,7 +261,7 @@ Result<bool> IncomingData::receive_file(int fd,
     const std::span<std::byte> target = std::span(chunk).first(count);
     TRY(receive_exactly(fd, target, transfer_deadline()));
     if (write_all(file.get(), target) < target.size()) {
-      return io_error("write", path);
+      return system_error("cannot write " + path, errno);
     }
     digester_->add(target);
     position_.bytes += count;
