@@ -61,13 +61,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& words,
                                          const Environment& environment, const std::string& log,
                                          const std::vector<std::string>& without) {
-  std::vector<std::string> copies = words;
-  std::vector<char*> pointers;
-  pointers.reserve(copies.size() + 1);
-  for (std::string& word : copies) {
-    pointers.push_back(word.data());
-  }
-  pointers.push_back(nullptr);
+  const std::vector<char*> pointers = exec_pointers(words);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {

@@ -16,16 +16,6 @@ namespace {
 constexpr int kFirstOther = 3;  // this and higher descriptors are closed in the program
 constexpr mode_t kFileMode = 0644;
 
-/// As the exec calls want them; valid as long as `texts`.
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) {
-    pointers.push_back(text.data());
-  }
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 /// Which signals a program does not inherit as ignored. What nohup says is meant for it, too: it is
 /// often in the group of processes to which a shell that loses its terminal sends the hangup.
 sigset_t signals_to_restore() {
@@ -51,6 +41,15 @@ struct SpawnPlan::Attributes {
   posix_spawnattr_t general{};
   bool leads_group = false;
 };
+
+std::vector<char*> exec_pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) {
+    pointers.push_back(const_cast<char*>(text.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 std::vector<std::string> merged_environment(
     const std::vector<std::pair<std::string, std::string>>& additions,
@@ -102,8 +101,8 @@ void SpawnPlan::lead_group() {
   ::posix_spawnattr_setpgroup(&attributes_->general, 0);
 }
 
-int SpawnPlan::start(std::vector<std::string> argv, std::vector<std::string> environment,
-                     int& pid) {
+int SpawnPlan::start(const std::vector<std::string>& argv,
+                     const std::vector<std::string>& environment, int& pid) {
   ENSURE(!argv.empty(), "there is a program to start");
   ::posix_spawn_file_actions_addclosefrom_np(&attributes_->files, kFirstOther);
   const sigset_t not_ignored = signals_to_restore();
@@ -111,8 +110,8 @@ int SpawnPlan::start(std::vector<std::string> argv, std::vector<std::string> env
   const int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                     (attributes_->leads_group ? POSIX_SPAWN_SETPGROUP : 0);
   ::posix_spawnattr_setflags(&attributes_->general, static_cast<short>(flags));
-  const std::vector<char*> arguments = pointers_to(argv);
-  const std::vector<char*> variables = pointers_to(environment);
+  const std::vector<char*> arguments = exec_pointers(argv);
+  const std::vector<char*> variables = exec_pointers(environment);
   return ::posix_spawnp(&pid, arguments[0], &attributes_->files, &attributes_->general,
                         arguments.data(), variables.data());
 }

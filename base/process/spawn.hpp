@@ -23,6 +23,9 @@ namespace mayfly {
     const std::vector<std::pair<std::string, std::string>>& additions,
     const std::vector<std::string>& without = {});
 
+/// The texts as the exec calls want them, which do not change them; valid as long as `texts`.
+[[nodiscard]] std::vector<char*> exec_pointers(const std::vector<std::string>& texts);
+
 /// Signals that our main functions ignore, for themselves alone: a lost peer and a full disk are
 /// error values. A program of the user's must get their default handling back.
 inline constexpr int kIgnoredByMain[] = {SIGPIPE, SIGXFSZ};
@@ -48,8 +51,8 @@ class SpawnPlan {
 
   /// Starts argv[0], searched in PATH; argv must not be empty. Returns 0 and sets the process id,
   /// or returns an errno.
-  [[nodiscard]] int start(std::vector<std::string> argv, std::vector<std::string> environment,
-                          int& pid);
+  [[nodiscard]] int start(const std::vector<std::string>& argv,
+                          const std::vector<std::string>& environment, int& pid);
 
  private:
   struct Attributes;

@@ -62,15 +62,6 @@ std::string absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).string();
 }
 
-std::vector<char*> pointers_to(const std::vector<std::string>& command) {
-  std::vector<char*> words;
-  for (const std::string& word : command) {
-    words.push_back(const_cast<char*>(word.c_str()));
-  }
-  words.push_back(nullptr);
-  return words;
-}
-
 /// In a script of the user's `yes | head` must end quietly. 0, or an errno.
 int start_command(const std::vector<char*>& words, pid_t& child) {
   sigset_t restored;
@@ -127,7 +118,7 @@ std::vector<std::string> command_at(const ProgramPlace& place,
 
 int run_command(const std::vector<std::string>& command) {
   ::setenv(cloud_hooks::kLauncherPidVariable, std::to_string(::getpid()).c_str(), 1);
-  const std::vector<char*> words = pointers_to(command);
+  const std::vector<char*> words = exec_pointers(command);
   pid_t child = -1;
   if (const int failure = start_command(words, child); failure != 0) {
     log::error(fmt::format("{}: {}", command.front(), std::strerror(failure)));
@@ -163,7 +154,7 @@ int become_program(const JobConfig& own,
   for (const int signal : kIgnoredByMain) {
     ::signal(signal, SIG_DFL);
   }
-  ::execv(words.front().c_str(), pointers_to(words).data());
+  ::execv(words.front().c_str(), exec_pointers(words).data());
   log::error(fmt::format("{}: {}", words.front(), std::strerror(errno)));
   return kExitFailed;
 }
