@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cloud_hooks/core/bill.hpp"
-#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/core/replacement_options.hpp"
 
 namespace mayfly::planner {
 namespace {

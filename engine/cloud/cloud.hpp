@@ -16,7 +16,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/bundle/bundle_server.hpp"
-#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/core/replacement_events.hpp"
 #include "cloud_hooks/provider_driver.hpp"
 #include "engine/cloud/machine_parts.hpp"
 #include "engine/processes/coordinator_process.hpp"

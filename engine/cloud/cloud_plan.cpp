@@ -17,6 +17,8 @@
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
+#include "cloud_hooks/core/replacement_events.hpp"
+#include "cloud_hooks/core/replacement_policy.hpp"
 #include "cloud_hooks/http/message.hpp"
 #include "engine/cloud/cloud_memory.hpp"
 #include "engine/cloud/cloud_provider.hpp"

@@ -5,7 +5,7 @@
 
 #include "base/result.hpp"
 #include "cloud_hooks/core/provider.hpp"
-#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/core/replacement_options.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/core/replacement_options.hpp"
 #include "planner/simulation/instants.hpp"
 
 namespace mayfly::planner {
