@@ -1,6 +1,7 @@
 #include "cloud_hooks/core/bill.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace mayfly::cloud_hooks {
 
@@ -18,6 +19,13 @@ void Bill::reprice(const std::string& item, double price_per_hour, Instant from)
   known.cost_until += known.price_per_hour * to_seconds(begin - known.priced) / kSecondsPerHour;
   known.priced = begin;
   known.price_per_hour = price_per_hour;
+}
+
+void Bill::state_price(const std::string& item, double price_per_hour, Instant now) {
+  if (const auto found = items_.find(item); found != items_.end()) {
+    const bool is_first = !std::exchange(found->second.is_stated, true);
+    reprice(item, price_per_hour, is_first ? found->second.since : now);
+  }
 }
 
 double Bill::close(const std::string& item, Instant now) {

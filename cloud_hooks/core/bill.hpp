@@ -20,6 +20,9 @@ class Bill {
   /// The price of an open item from `from` on, which is not before the last such call's. What it
   /// has cost until then stays as it is.
   void reprice(const std::string& item, double price_per_hour, Instant from);
+  /// The provider states the price of an open item. The first one counts from the beginning, in
+  /// place of the assumed one; later ones count from now on.
+  void state_price(const std::string& item, double price_per_hour, Instant now);
   /// The item is no longer billed. Returns its total cost; 0 if it was not open.
   double close(const std::string& item, Instant now);
   /// The item may have existed, without being listed, for this time at most: charges that time, or
@@ -43,6 +46,7 @@ class Bill {
     Instant since;
     Instant priced{};       // since when it has its present price
     double cost_until = 0;  // then
+    bool is_stated = false;
   };
   [[nodiscard]] double cost(const Item& item, Instant now) const;
 

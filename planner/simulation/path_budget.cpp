@@ -1,6 +1,5 @@
 // The part of PathRunner that keeps the limits of the offers and the budgets, per hour and of the
-// whole job, as cloud_hooks/core/replacement_requests does. Money is what the policy bills: from
-// each request.
+// whole job, as cloud_hooks/core/budget does. Money is what the policy bills: from each request.
 
 #include <algorithm>
 #include <cmath>

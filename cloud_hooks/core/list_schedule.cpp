@@ -1,0 +1,49 @@
+#include "cloud_hooks/core/list_schedule.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace mayfly::cloud_hooks {
+
+void ListSchedule::begin(Instant now) {
+  begun_ = now;
+  knows_the_past_ = !options_.provider.survives_us;
+  due_ = knows_the_past_ ? now + options_.list_every : now;
+}
+
+void ListSchedule::ask_by(Instant moment) {
+  due_ = std::min(due_, moment);
+}
+
+bool ListSchedule::ask(Instant now) {
+  if (due_ > now || is_asked_) {
+    return false;
+  }
+  is_asked_ = true;
+  asked_ = now;
+  return true;
+}
+
+std::optional<Instant> ListSchedule::next() const {
+  return is_asked_ ? std::nullopt : std::optional(due_);
+}
+
+void ListSchedule::listed(Instant now, Duration until_next) {
+  is_asked_ = false;
+  error_.reset();
+  due_ = now + until_next;
+  // Requests that an earlier process sent just before it ended may appear in lists only later.
+  const Duration unsure = options_.restarted ? options_.absence_grace : Duration(0);
+  knows_the_past_ = knows_the_past_ || asked_ >= begun_ + unsure;
+  if (!knows_the_past_) {
+    ask_by(begun_ + unsure);
+  }
+}
+
+bool ListSchedule::failed(Instant now, const ProviderError& error) {
+  is_asked_ = false;
+  due_ = now + std::max(options_.list_every, error.retry_after.value_or(Duration(0)));
+  return std::exchange(error_, error.kind) != error.kind;
+}
+
+}  // namespace mayfly::cloud_hooks
