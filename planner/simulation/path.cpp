@@ -28,64 +28,42 @@ double PathRunner::Server::next_s() const {
 
 PathRunner::PathRunner(const Market& market, const JobModel& job, const Candidate& candidate,
                        double horizon_s)
-    : market_(market),
-      job_(job),
+    : job_(job),
       candidate_(candidate),
       horizon_s_(horizon_s),
       rules_(default_rules()),
+      offers_(market, candidate),
       fresh_catalog_(terms_of(market, job, candidate), {}),
-      set_(market, job, candidate),
       wanted_(fresh_catalog_.wanted_of(target())),
-      catalog_(fresh_catalog_),
-      progress_(job, candidate.checkpoint_every_s, set_.full_speed()) {
+      market_(market, job, offers_),
+      training_(market, job, candidate),
+      catalog_(fresh_catalog_) {
   ENSURE(candidate.workers > 0 && job.work > 0, "there is work and someone to do it");
   bool has_spot = false;
   bool has_on_demand = false;
   for (std::size_t offer = 0; offer < candidate_.offers.size(); ++offer) {
     price_per_speed_.push_back(fresh_catalog_.price_per_speed(offer));
-    (is_on_demand(offer) ? has_on_demand : has_spot) = true;
-    const std::size_t zone = model(offer).zone;
-    if (!is_on_demand(offer) && !market_.zones.at(zone).shocks.is_calm() &&
-        std::ranges::find(zones_, zone) == zones_.end()) {
-      zones_.push_back(zone);
-    }
+    (offers_.is_on_demand(offer) ? has_on_demand : has_spot) = true;
   }
   has_exchanges_ = ((has_spot && has_on_demand) || fresh_catalog_.has_composition()) &&
                    rules_.back_to_spot_after_s > 0;
 }
 
-const OfferModel& PathRunner::model(std::size_t offer) const {
-  return market_.offers[candidate_.offers[offer]];
-}
-
-bool PathRunner::is_on_demand(std::size_t offer) const {
-  return model(offer).offer.market == cloud_hooks::Market::kOnDemand;
-}
-
 void PathRunner::begin(std::uint64_t seed, std::uint64_t path) {
-  draws_ = PathDraws(seed, path);
+  const PathDraws draws(seed, path);
+  market_.begin(draws);
+  training_.begin(draws);
   catalog_ = fresh_catalog_;
-  speed_factor_ = draws_.factor("speed", 0, job_.speed_log_sd);
-  progress_ = Progress(job_, candidate_.checkpoint_every_s, set_.full_speed() * speed_factor_);
   outcome_ = {};
-  set_.clear();
   now_s_ = 0;
   servers_.clear();
   events_.clear();
-  shocks_.clear();
-  for (const std::size_t zone : zones_) {
-    shocks_.push_back(draws_.shocks(market_.zones[zone], zone));
-  }
   const std::size_t offers = candidate_.offers.size();
   granted_ = 0;
   counts_.assign(offers, 0);
-  grants_.assign(offers, 0);
-  requests_.assign(offers, 0);
-  out_until_s_.assign(offers, 0);
   losses_.assign(offers, 0);
   ask_at_s_ = 0;
-  waits_for_stock_ = has_been_full_ = has_begun_ = lost_all_ = false;
-  begins_s_ = kNever;
+  waits_for_stock_ = false;
   floor_ = candidate_.on_demand_floor;
   fall_back_at_s_ = kNever;
   exchange_.reset();
@@ -102,20 +80,18 @@ PathOutcome PathRunner::run(std::uint64_t seed, std::uint64_t path) {
   update();
   while (true) {
     const std::size_t server = next_server();
-    const std::size_t zone = next_zone();
     const double other = std::min({server == kNone ? kNever : servers_[server].next_s(),
-                                   zone == kNone ? kNever : shocks_[zone].next().at_s, ask_at_s_,
-                                   next_exchange_.due_s, fall_back_at_s_,
-                                   has_begun_ ? kNever : begins_s_, horizon_s_});
+                                   market_.next_shock_s(), ask_at_s_, next_exchange_.due_s,
+                                   fall_back_at_s_, training_.begins_s(), horizon_s_});
     const double change = std::min(other, budget_alarm_s(other));
-    const double finish = progress_.finish_s();
+    const double finish = training_.finish_s();
     now_s_ = std::min(finish, change);
-    progress_.advance(now_s_);
+    training_.advance(now_s_);
     if (finish <= change || change >= horizon_s_) {
       outcome_.finish_s = finish <= change ? now_s_ : kNever;
       break;
     }
-    happen(server, zone, change);
+    happen(server, change);
     if (is_budget_used_up()) {
       outcome_.stopped_by_budget = true;
       break;
@@ -126,7 +102,7 @@ PathOutcome PathRunner::run(std::uint64_t seed, std::uint64_t path) {
     outcome_.cost += cost_of(server);
   }
   outcome_.cost += job_.other_cost_per_hour * now_s_ / kSecondsPerHour;
-  progress_.report(outcome_);
+  training_.report(outcome_);
   return outcome_;
 }
 
@@ -134,24 +110,12 @@ std::size_t PathRunner::next_server() const {
   return events_.first().value_or(kNone);
 }
 
-std::size_t PathRunner::next_zone() const {
-  std::size_t next = kNone;
-  double at = kNever;
-  for (std::size_t i = 0; i < shocks_.size(); ++i) {
-    if (shocks_[i].next().at_s < at) {
-      at = shocks_[i].next().at_s;
-      next = i;
-    }
-  }
-  return next;
-}
-
 /// The one of the next events whose time it is.
-void PathRunner::happen(std::size_t server, std::size_t zone, double at_s) {
+void PathRunner::happen(std::size_t server, double at_s) {
   if (server != kNone && servers_[server].next_s() <= at_s) {
     server_event(server);
-  } else if (zone != kNone && shocks_[zone].next().at_s <= at_s) {
-    strike(zone);
+  } else if (market_.next_shock_s() <= at_s) {
+    strike();
   } else if (ask_at_s_ <= at_s) {
     ask();
   } else if (fall_back_at_s_ <= at_s) {
@@ -159,7 +123,7 @@ void PathRunner::happen(std::size_t server, std::size_t zone, double at_s) {
   } else if (next_exchange_.due_s <= at_s) {
     begin_exchange();
     return;
-  } else if (!has_begun_ && begins_s_ <= at_s) {
+  } else if (training_.begins_s() <= at_s) {
     return;
   }
   exchange_poor_until_s_ = 0;  // any news is a reason to try again
@@ -173,10 +137,7 @@ void PathRunner::server_event(std::size_t index) {
     lose(index);
     ask_later();
   } else {
-    if (!server.works) {  // given up: it did not start in time
-      (void)catalog_.out_of_stock(server.offer, instant_of(now_s_), {});
-    }
-    remove(index);
+    let_go(index);
     ask_later();
   }
 }
@@ -186,31 +147,21 @@ void PathRunner::joined(std::size_t index) {
   server.works = true;
   events_.set(index, server.next_s());
   catalog_.worked(server.offer);
-  const bool is_first = set_.size() == 0;
-  set_.join(server.offer);
-  begins_s_ = std::min(begins_s_, now_s_ + job_.first_wait_s);
-  if (is_first && lost_all_) {
-    progress_.stop_until(now_s_ + job_.restore_s);
-  } else if (!is_first && has_begun_) {
-    progress_.stop_until(now_s_ + job_.join_stop_s);
-  }
-  lost_all_ = false;
+  training_.join(server.offer);
   if (exchange_ && exchange_->new_serial == server.fate.serial) {
     const std::uint64_t old = exchange_->old_serial;
     end_exchange(false);
-    remove(static_cast<std::size_t>(
+    let_go(static_cast<std::size_t>(
         std::ranges::find_if(servers_, [&](const Server& s) { return s.fate.serial == old; }) -
         servers_.begin()));
   }
 }
 
-void PathRunner::strike(std::size_t zone) {
-  const Shock shock = shocks_[zone].next();
-  shocks_[zone].pop();
+void PathRunner::strike() {
+  const PathMarket::ZoneShock shock = market_.take_shock();
   for (std::size_t i = servers_.size(); i-- > 0;) {
     const Server& server = servers_[i];
-    if (model(server.offer).zone == zones_[zone] && !is_on_demand(server.offer) &&
-        server.fate.runs_s <= now_s_ && draws_.is_taken(shock, zones_[zone], server.fate.serial)) {
+    if (market_.is_taken(shock, server.offer, server.fate, now_s_)) {
       lose(i);
       ask_later();
       if (ask_at_s_ <= now_s_) {  // nothing is gathered while servers are missing already
@@ -223,32 +174,31 @@ void PathRunner::strike(std::size_t zone) {
 /// The provider takes the server.
 void PathRunner::lose(std::size_t index) {
   const Server& server = servers_[index];
-  if (!server.works) {
+  if (server.works) {
+    ++losses_[server.offer];
+    training_.lose(server.offer);
+  } else {
     (void)catalog_.out_of_stock(server.offer, instant_of(now_s_), {});
-    remove(index);
-    return;
-  }
-  ++outcome_.losses;
-  ++losses_[server.offer];
-  if (has_begun_) {
-    progress_.stop_until(now_s_ + job_.recovery_s);
   }
   remove(index);
-  if (set_.size() == 0 && has_begun_) {
-    ++outcome_.all_lost;
-    lost_all_ = true;
-    progress_.lose_state();
+}
+
+/// The policy gives the server up.
+void PathRunner::let_go(std::size_t index) {
+  const Server& server = servers_[index];
+  if (server.works) {
+    training_.leave(server.offer);
+  } else {  // it did not start in time
+    (void)catalog_.out_of_stock(server.offer, instant_of(now_s_), {});
   }
+  remove(index);
 }
 
 void PathRunner::remove(std::size_t index) {
   const Server& server = servers_[index];
   outcome_.cost += cost_of(server);
   closed_bill_ += billed(server.offer, server.asked_s);
-  bill(-model(server.offer).price_per_hour, 0);
-  if (server.works) {
-    set_.leave(server.offer);
-  }
+  bill(-offers_[server.offer].price_per_hour, 0);
   const std::uint64_t serial = server.fate.serial;
   --counts_[server.offer];
   servers_[index] = servers_.back();
@@ -267,23 +217,14 @@ double PathRunner::cost_of(const Server& server) const {
   if (now_s_ < from) {
     return 0;
   }
-  return model(server.offer).price_per_hour * std::max(now_s_ - from, job_.billing.least_s) /
+  return offers_[server.offer].price_per_hour * std::max(now_s_ - from, job_.billing.least_s) /
          kSecondsPerHour;
 }
 
 // --- What follows from the state ---
 
 void PathRunner::update() {
-  has_been_full_ = has_been_full_ || set_.size() >= candidate_.workers;
-  has_begun_ = has_begun_ || has_been_full_ || now_s_ >= begins_s_;
-  Shortage why = Shortage::kNone;
-  if (set_.size() < candidate_.workers) {
-    why = waits_for_stock_  ? Shortage::kStockOut
-          : !has_been_full_ ? Shortage::kStarting
-                            : Shortage::kLost;
-  }
-  const bool works = has_begun_ && set_.size() > 0;
-  progress_.set_speed(works ? set_.speed() * speed_factor_ : 0, why);
+  training_.update(waits_for_stock_);
   if (candidate_.falls_back && job_.deadline_s) {
     plan_fall_back();
   }
@@ -301,17 +242,17 @@ void PathRunner::plan_fall_back() {
   double speed = 0;
   double start = 0;
   for (std::size_t offer = 0; offer < candidate_.offers.size(); ++offer) {
-    const double here = is_on_demand(offer) ? set_.speed_on(offer) * speed_factor_ : 0;
+    const double here = offers_.is_on_demand(offer) ? training_.speed_on(offer) : 0;
     if (here > speed) {
       speed = here;
-      start = model(offer).start_up.mean() + model(offer).join.mean();
+      start = offers_[offer].start_up.mean() + offers_[offer].join.mean();
     }
   }
   if (speed <= 0) {
     return;
   }
-  const double slack = *job_.deadline_s - now_s_ - start - progress_.left() / speed;
-  const double gain = 1 - progress_.speed() / speed;
+  const double slack = *job_.deadline_s - now_s_ - start - training_.left() / speed;
+  const double gain = 1 - training_.speed() / speed;
   if (slack <= 0) {
     floor_ = target();
   } else if (gain > 0) {

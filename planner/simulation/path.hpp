@@ -8,16 +8,13 @@
 
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "cloud_hooks/core/offer_catalog.hpp"
-#include "planner/simulation/draws.hpp"
 #include "planner/simulation/earliest.hpp"
-#include "planner/simulation/market.hpp"
-#include "planner/simulation/progress.hpp"
-#include "planner/simulation/working_set.hpp"
+#include "planner/simulation/path_market.hpp"
+#include "planner/simulation/training.hpp"
 
 namespace mayfly::planner {
 
@@ -72,19 +69,18 @@ class PathRunner {
 
   void begin(std::uint64_t seed, std::uint64_t path);
   [[nodiscard]] std::size_t next_server() const;
-  [[nodiscard]] std::size_t next_zone() const;
-  void happen(std::size_t server, std::size_t zone, double at_s);
+  void happen(std::size_t server, double at_s);
   void server_event(std::size_t index);
   void joined(std::size_t index);
-  void strike(std::size_t zone);
+  void strike();
   void lose(std::size_t index);
+  void let_go(std::size_t index);
   void remove(std::size_t index);
   void ask_later();
   void ask();
   void ask_for_missing(std::vector<Refusal>& refusals);
   void request(std::uint32_t wanted, const std::vector<std::uint32_t>& most,
                std::vector<Refusal>& refusals);
-  [[nodiscard]] bool is_out_of_stock(std::size_t offer);
   void refuse(std::size_t offer);
   std::uint64_t grant(std::size_t offer, double lifetime_s);
   void shun_bursts();
@@ -101,8 +97,6 @@ class PathRunner {
   [[nodiscard]] bool may_give_way(std::size_t offer,
                                   const std::vector<std::uint32_t>& present_now) const;
   [[nodiscard]] bool is_better(std::size_t offer, std::size_t than) const;
-  [[nodiscard]] bool is_on_demand(std::size_t offer) const;
-  [[nodiscard]] const OfferModel& model(std::size_t offer) const;
   [[nodiscard]] double cost_of(const Server& server) const;
   [[nodiscard]] double billed(std::size_t offer, double asked_s) const;
   [[nodiscard]] double spent() const;
@@ -116,40 +110,29 @@ class PathRunner {
                                          const std::vector<Refusal>& refusals) const;
   [[nodiscard]] double lifetime_of(std::size_t offer, const std::vector<Refusal>& refusals) const;
 
-  const Market& market_;
   const JobModel& job_;
   const Candidate candidate_;
   const double horizon_s_;
   const PolicyRules rules_;
+  const CandidateOffers offers_;
   const cloud_hooks::OfferCatalog fresh_catalog_;
-  WorkingSet set_;
   const std::vector<std::uint32_t> wanted_;  // by offer: what the composition wants
   std::vector<double> price_per_speed_;      // by offer
   bool has_exchanges_ = false;               // offers that may take each other's place
-  std::vector<std::size_t> zones_;           // of the spot offers, those with shocks
+  PathMarket market_;
+  Training training_;
 
   // Of the present path.
-  PathDraws draws_{0, 0};
   cloud_hooks::OfferCatalog catalog_;
-  Progress progress_;
   PathOutcome outcome_;
-  double speed_factor_ = 1;
   double now_s_ = 0;
   std::vector<Server> servers_;
-  Earliest events_;                      // of the servers, by their places in servers_
-  std::vector<std::uint32_t> counts_;    // of the servers, by offer
-  std::vector<ShockStream> shocks_;      // of zones_
-  std::uint64_t granted_ = 0;            // servers
-  std::vector<std::uint64_t> grants_;    // by offer
-  std::vector<std::uint64_t> requests_;  // by offer
-  std::vector<double> out_until_s_;      // by offer: without capacity
-  std::vector<std::uint32_t> losses_;    // by offer, of this batch
+  Earliest events_;                    // of the servers, by their places in servers_
+  std::vector<std::uint32_t> counts_;  // of the servers, by offer
+  std::uint64_t granted_ = 0;          // servers
+  std::vector<std::uint32_t> losses_;  // by offer, of this batch
   double ask_at_s_ = kNever;
   bool waits_for_stock_ = false;
-  bool has_been_full_ = false;
-  double begins_s_ = kNever;  // at the latest, with the workers that are there
-  bool has_begun_ = false;
-  bool lost_all_ = false;
   std::uint32_t floor_ = 0;
   double fall_back_at_s_ = kNever;
   std::optional<Exchange> exchange_;

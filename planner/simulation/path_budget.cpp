@@ -17,7 +17,7 @@ constexpr double kRounded = 1e-6;  // relative: far more than sums are rounded b
 }  // namespace
 
 double PathRunner::billed(std::size_t offer, double asked_s) const {
-  return model(offer).price_per_hour * std::max(now_s_ - asked_s, job_.billing.least_s) /
+  return offers_[offer].price_per_hour * std::max(now_s_ - asked_s, job_.billing.least_s) /
          kSecondsPerHour;
 }
 
@@ -32,7 +32,7 @@ double PathRunner::spent() const {
 double PathRunner::per_hour() const {
   double sum = 0;
   for (const Server& server : servers_) {
-    sum += model(server.offer).price_per_hour;
+    sum += offers_[server.offer].price_per_hour;
   }
   return sum;
 }
@@ -78,7 +78,7 @@ bool PathRunner::is_budget_used_up() const {
 
 /// Servers that the offer's own limit still allows.
 std::uint32_t PathRunner::room(std::size_t offer, const std::vector<Refusal>& refusals) const {
-  const std::uint32_t most = model(offer).workers_most;
+  const std::uint32_t most = offers_[offer].workers_most;
   if (most == 0) {
     return std::numeric_limits<std::uint32_t>::max();
   }
@@ -94,12 +94,12 @@ std::uint32_t PathRunner::room(std::size_t offer, const std::vector<Refusal>& re
 std::uint32_t PathRunner::affordable(std::size_t offer, std::uint32_t wanted,
                                      const std::vector<Refusal>& refusals) const {
   constexpr double kRounding = 1e-9;
-  const double price = model(offer).price_per_hour;
+  const double price = offers_[offer].price_per_hour;
   std::uint32_t allowed = std::min(wanted, room(offer, refusals));
   if (price > 0 && job_.budget_per_hour) {
     double left = *job_.budget_per_hour - per_hour();
     for (const Refusal& one : refusals) {
-      left -= one.count * model(one.offer).price_per_hour;
+      left -= one.count * offers_[one.offer].price_per_hour;
     }
     allowed = static_cast<std::uint32_t>(
         std::clamp(left / price + kRounding, 0.0, static_cast<double>(allowed)));
@@ -111,7 +111,7 @@ std::uint32_t PathRunner::affordable(std::size_t offer, std::uint32_t wanted,
   double left = *job_.budget - spent() - per_hour() * useful_s / kSecondsPerHour;
   for (const Refusal& one : refusals) {
     left -= one.count * (billed(one.offer, now_s_) +
-                         model(one.offer).price_per_hour * useful_s / kSecondsPerHour);
+                         offers_[one.offer].price_per_hour * useful_s / kSecondsPerHour);
   }
   const double most = left / (price * (useful_s + job_.billing.least_s) / kSecondsPerHour);
   return static_cast<std::uint32_t>(
@@ -120,7 +120,7 @@ std::uint32_t PathRunner::affordable(std::size_t offer, std::uint32_t wanted,
 
 /// The lifetime of a new server; 0 = no limit.
 double PathRunner::lifetime_of(std::size_t offer, const std::vector<Refusal>& refusals) const {
-  const double price = model(offer).price_per_hour;
+  const double price = offers_[offer].price_per_hour;
   if (!job_.budget || price <= 0) {
     return job_.server_lifetime_s;
   }

@@ -32,7 +32,7 @@ std::uint32_t PathRunner::on_demand_present() const {
   const std::vector<std::uint32_t> counts = present();
   std::uint32_t sum = 0;
   for (std::size_t offer = 0; offer < counts.size(); ++offer) {
-    sum += is_on_demand(offer) ? counts[offer] : 0;
+    sum += offers_.is_on_demand(offer) ? counts[offer] : 0;
   }
   return sum;
 }
@@ -98,10 +98,10 @@ void PathRunner::ask_for_missing(std::vector<Refusal>& refusals) {
   } else if (const std::uint32_t floor = std::min(floor_, target()); floor > 0) {
     std::uint32_t on_demand = on_demand_present();
     for (const Refusal& one : refusals) {
-      on_demand += is_on_demand(one.offer) ? one.count : 0;
+      on_demand += offers_.is_on_demand(one.offer) ? one.count : 0;
     }
     for (std::size_t offer = 0; offer < most.size(); ++offer) {
-      most[offer] = is_on_demand(offer) ? still_missing() : 0;
+      most[offer] = offers_.is_on_demand(offer) ? still_missing() : 0;
     }
     ask_for(std::min(still_missing(), floor - std::min(floor, on_demand)), most);
   }
@@ -119,7 +119,7 @@ void PathRunner::request(std::uint32_t wanted, const std::vector<std::uint32_t>&
     const std::uint32_t here = affordable(offer, std::min(wanted, most[offer]), refusals);
     const double lifetime_s = lifetime_of(offer, refusals);
     wanted -= here;
-    if (here > 0 && is_out_of_stock(offer)) {
+    if (here > 0 && market_.refuses(offer, now_s_)) {
       refusals.push_back({offer, here});
       continue;
     }
@@ -127,15 +127,6 @@ void PathRunner::request(std::uint32_t wanted, const std::vector<std::uint32_t>&
       (void)grant(offer, lifetime_s);
     }
   }
-}
-
-bool PathRunner::is_out_of_stock(std::size_t offer) {
-  if (now_s_ < out_until_s_[offer]) {
-    return true;
-  }
-  const auto out = draws_.stock_out(model(offer), candidate_.offers[offer], requests_[offer]++);
-  out_until_s_[offer] = now_s_ + out.value_or(0);
-  return out.has_value();
 }
 
 void PathRunner::refuse(std::size_t offer) {
@@ -148,8 +139,7 @@ std::uint64_t PathRunner::grant(std::size_t offer, double lifetime_s) {
   server.offer = offer;
   server.asked_s = now_s_;
   server.order = granted_++;
-  server.fate =
-      draws_.server(model(offer), candidate_.offers[offer], grants_[offer]++, now_s_, job_);
+  server.fate = market_.grant(offer, now_s_);
   if (lifetime_s > 0) {
     server.leaves_s = std::max(now_s_ + lifetime_s - rules_.leave_before_end_s, now_s_);
   }
@@ -158,7 +148,7 @@ std::uint64_t PathRunner::grant(std::size_t offer, double lifetime_s) {
   } else if (server.fate.joins_s > server.fate.runs_s + rules_.join_timeout_s) {
     server.leaves_s = std::min(server.leaves_s, server.fate.runs_s + rules_.join_timeout_s);
   }
-  const double price = model(offer).price_per_hour;
+  const double price = offers_[offer].price_per_hour;
   bill(price, price * job_.billing.least_s / kSecondsPerHour);
   events_.set(servers_.size(), server.next_s());
   servers_.push_back(server);
@@ -183,12 +173,13 @@ void PathRunner::shun_bursts() {
 /// Whether its servers are on demand, or more than the composition wants.
 bool PathRunner::may_give_way(std::size_t offer,
                               const std::vector<std::uint32_t>& present_now) const {
-  return catalog_.has_composition() ? present_now[offer] > wanted_[offer] : is_on_demand(offer);
+  return catalog_.has_composition() ? present_now[offer] > wanted_[offer]
+                                    : offers_.is_on_demand(offer);
 }
 
 /// Whether an offer is on spot and much cheaper for the same speed.
 bool PathRunner::is_better(std::size_t offer, std::size_t than) const {
-  return !is_on_demand(offer) &&
+  return !offers_.is_on_demand(offer) &&
          price_per_speed_[offer] <= cloud_hooks::kWorthIt * price_per_speed_[than];
 }
 
@@ -244,7 +235,7 @@ void PathRunner::begin_exchange() {
   const double lifetime_s = lifetime_of(exchange.offer, {});
   if (affordable(exchange.offer, 1, {}) == 0) {
     exchange_poor_until_s_ = now_s_ + kPoorRetryS;
-  } else if (is_out_of_stock(exchange.offer)) {
+  } else if (market_.refuses(exchange.offer, now_s_)) {
     refuse(exchange.offer);
     end_exchange(true);
   } else {

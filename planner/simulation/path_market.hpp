@@ -1,0 +1,59 @@
+#pragma once
+
+// What the market does to a job on one path: its answers to requests, the fates of the servers that
+// it grants, and the shocks of its zones. It has the same draws for whoever decides on the
+// requests: simulation/path or, in simulation/policy_path, the replacement policy itself. Offers
+// are those of the candidate, times are seconds since the job's begin. Pure; one thread.
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/simulation/candidate_offers.hpp"
+#include "planner/simulation/draws.hpp"
+
+namespace mayfly::planner {
+
+class PathMarket {
+ public:
+  /// All three must outlive it.
+  PathMarket(const Market& market, const JobModel& job, const CandidateOffers& offers);
+
+  /// A new path.
+  void begin(const PathDraws& draws);
+
+  /// Whether a request that is sent now is refused for lack of capacity. Each call is a request.
+  [[nodiscard]] bool refuses(std::size_t offer, double now_s);
+  /// The fate of the next server of the offer, which is requested now.
+  [[nodiscard]] ServerFate grant(std::size_t offer, double now_s);
+
+  /// A shock and its zone, of Market::zones.
+  struct ZoneShock {
+    Shock shock;
+    std::size_t zone = 0;
+  };
+  /// When the next shock comes; kNever if there are no more.
+  [[nodiscard]] double next_shock_s() const;
+  /// The next shock, which comes now: the one after it is next then. Needs a next shock.
+  [[nodiscard]] ZoneShock take_shock();
+  /// Whether that shock, which comes now, takes a server of that offer and fate.
+  [[nodiscard]] bool is_taken(const ZoneShock& by, std::size_t offer, const ServerFate& fate,
+                              double now_s) const;
+
+ private:
+  /// Of zones_; their number if no shock comes any more.
+  [[nodiscard]] std::size_t next_zone() const;
+
+  const Market& market_;
+  const JobModel& job_;
+  const CandidateOffers& offers_;
+  std::vector<std::size_t> zones_;  // of the spot offers, those with shocks
+
+  // Of the present path.
+  PathDraws draws_{0, 0};
+  std::vector<ShockStream> shocks_;      // by zones_
+  std::vector<std::uint64_t> requests_;  // by offer: those that found no earlier lack of capacity
+  std::vector<std::uint64_t> grants_;    // by offer
+  std::vector<double> out_until_s_;      // by offer: without capacity
+};
+
+}  // namespace mayfly::planner
