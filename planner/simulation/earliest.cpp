@@ -35,7 +35,7 @@ void Earliest::set(std::size_t position, double at_s) {
 }
 
 std::optional<std::size_t> Earliest::first() const {
-  if (positions_ == 0 || !(least_[1] < kNever)) {
+  if (first_s() == kNever) {
     return std::nullopt;
   }
   std::size_t node = 1;

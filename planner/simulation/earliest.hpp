@@ -16,6 +16,8 @@ class Earliest {
   /// All positions are kNever again.
   void clear();
   void set(std::size_t position, double at_s);
+  /// The earliest instant; kNever if all are.
+  [[nodiscard]] double first_s() const { return positions_ == 0 ? kNever : least_[1]; }
   /// The position with the earliest instant, the lowest one of equals; nothing if all are kNever.
   [[nodiscard]] std::optional<std::size_t> first() const;
 

@@ -40,7 +40,7 @@ class PathMarket {
                               double now_s) const;
 
  private:
-  /// Of zones_; their number if no shock comes any more.
+  /// The index into zones_ of the zone of the next shock; their number if none comes any more.
   [[nodiscard]] std::size_t next_zone() const;
 
   const Market& market_;
@@ -48,7 +48,7 @@ class PathMarket {
   const CandidateOffers& offers_;
   std::vector<std::size_t> zones_;  // of the spot offers, those with shocks
 
-  // Of the present path.
+  // State of the present path:
   PathDraws draws_{0, 0};
   std::vector<ShockStream> shocks_;      // by zones_
   std::vector<std::uint64_t> requests_;  // by offer: those that found no earlier lack of capacity

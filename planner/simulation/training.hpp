@@ -50,7 +50,7 @@ class Training {
   const double checkpoint_every_s_;
   WorkingSet set_;
 
-  // Of the present path.
+  // State of the present path:
   Progress progress_;
   double speed_factor_ = 1;
   double begins_s_ = kNever;  // at the latest

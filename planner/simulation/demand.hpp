@@ -1,0 +1,55 @@
+#pragma once
+
+// Which servers a job wants: how many together and, of these, how many of each offer (a
+// composition) or how many on demand (a floor), compared with those that are present. Each rule
+// names the one of cloud_hooks/core/ReplacementPolicy that it must agree with. Pure; one thread.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cloud_hooks/core/offer_catalog.hpp"
+#include "planner/simulation/path_servers.hpp"
+
+namespace mayfly::planner {
+
+class Demand {
+ public:
+  /// `catalog` has the candidate's offers. `offers` and `servers` must outlive the demand.
+  Demand(const CandidateOffers& offers, const Candidate& candidate,
+         const cloud_hooks::OfferCatalog& catalog, const PathServers& servers);
+
+  /// A new path: the floor is the candidate's.
+  void begin() { floor_ = candidate_floor_; }
+  /// From now on all servers are wanted on demand.
+  void fall_back() { floor_ = target_; }
+  [[nodiscard]] bool has_fallen_back() const { return floor_ >= target_; }
+
+  [[nodiscard]] bool has_composition() const { return has_composition_; }
+  [[nodiscard]] std::uint32_t target() const { return target_; }
+
+  // What is wanted beyond what is present, and what open requests may bring (`coming`).
+  /// Of all servers: ReplacementPolicy::ask_for_missing().
+  [[nodiscard]] std::uint32_t missing(std::uint32_t coming = 0) const;
+  /// Of one offer, by the composition: ReplacementPolicy::lacking().
+  [[nodiscard]] std::uint32_t lacking(std::size_t offer, std::uint32_t coming = 0) const;
+  /// Of the servers on demand, by the floor: ReplacementPolicy::ask_for_workers().
+  [[nodiscard]] std::uint32_t lacking_on_demand(std::uint32_t coming = 0) const;
+
+  /// Whether servers of that offer are used only for lack of others:
+  /// ReplacementPolicy::may_give_way(), find_exchange().
+  [[nodiscard]] bool may_give_way(std::size_t offer) const;
+
+ private:
+  [[nodiscard]] std::uint32_t floor() const { return std::min(floor_, target_); }
+
+  const CandidateOffers& offers_;
+  const PathServers& servers_;
+  const std::uint32_t target_;
+  const std::uint32_t candidate_floor_;
+  const bool has_composition_;
+  const std::vector<std::uint32_t> wanted_;  // by offer: what the composition wants
+  std::uint32_t floor_;
+};
+
+}  // namespace mayfly::planner

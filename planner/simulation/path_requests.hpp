@@ -1,0 +1,81 @@
+#pragma once
+
+// When servers are requested on a path, and of which offers: what is missing is requested of the
+// best offers that refuse nothing at present, with the product's own OfferCatalog. Each rule names
+// the one of cloud_hooks/core/ReplacementPolicy that it must agree with. Offers are those of the
+// candidate, times are seconds since the job's begin. Pure; one thread.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cloud_hooks/core/offer_catalog.hpp"
+#include "planner/simulation/demand.hpp"
+#include "planner/simulation/path_budget.hpp"
+#include "planner/simulation/path_market.hpp"
+
+namespace mayfly::planner {
+
+class PathRequests {
+ public:
+  /// `fresh`: the catalog at the beginning of each path. All but `rules` must outlive the requests.
+  PathRequests(const PolicyRules& rules, const CandidateOffers& offers,
+               const cloud_hooks::OfferCatalog& fresh, const Demand& demand,
+               const PathBudget& budget, PathMarket& market, PathServers& servers);
+
+  /// A new path, whose first requests are due at once.
+  void begin();
+
+  /// When to call ask(), if nothing happens before; kNever while nothing is to be requested.
+  [[nodiscard]] double due_s() const { return due_s_; }
+  /// Requests all that is missing. Servers that are granted are there when it returns.
+  void ask(double now_s);
+  /// Requests one server, for an exchange, which the budget must allow. Returns its
+  /// ServerFate::serial, or nothing if the request is refused.
+  std::optional<std::uint64_t> ask_for_one(std::size_t offer, double now_s);
+
+  /// A server was lost, or given up: what is missing is due soon.
+  void ask_later(double now_s);
+  /// A worker on the offer has joined.
+  void worked(std::size_t offer) { catalog_.worked(offer); }
+  /// A server whose worker had joined was taken.
+  void lost(std::size_t offer) { ++losses_[offer]; }
+  /// A server is gone, or was given up, before its worker had joined.
+  void never_joined(std::size_t offer, double now_s);
+
+  /// Whether servers are missing that could not be had.
+  [[nodiscard]] bool waits_for_stock() const { return waits_for_stock_; }
+  /// Whether nothing is missing, and nothing is about to be requested.
+  [[nodiscard]] bool is_settled() const;
+  [[nodiscard]] std::uint32_t refusals() const { return refusals_; }
+  [[nodiscard]] const cloud_hooks::OfferCatalog& catalog() const { return catalog_; }
+
+ private:
+  template <typename IsAmong>
+  [[nodiscard]] std::uint32_t coming(IsAmong is_among) const;
+  [[nodiscard]] std::uint32_t missing() const;
+  void ask_for_missing(double now_s);
+  template <typename MostOf>
+  void request(std::uint32_t wanted, MostOf most_of, double now_s);
+  std::uint64_t grant(std::size_t offer, double lifetime_s, double now_s);
+  void refused(std::size_t offer, double now_s);
+  void shun_bursts(double now_s);
+
+  const PolicyRules rules_;
+  const CandidateOffers& offers_;
+  const cloud_hooks::OfferCatalog& fresh_catalog_;
+  const Demand& demand_;
+  const PathBudget& budget_;
+  PathMarket& market_;
+  PathServers& servers_;
+
+  // State of the present path:
+  cloud_hooks::OfferCatalog catalog_;
+  double due_s_ = 0;
+  bool waits_for_stock_ = false;
+  std::uint32_t refusals_ = 0;
+  std::vector<std::uint32_t> losses_;  // by offer: of those not yet asked for
+  std::vector<OpenRequest> open_;      // in the order of the requests; empty between calls
+};
+
+}  // namespace mayfly::planner

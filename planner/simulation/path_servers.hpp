@@ -1,0 +1,86 @@
+#pragma once
+
+// The servers of a path that are granted and not yet gone: what happens to each of them next, how
+// many there are of each offer, and their bill. Offers are those of the candidate, times are
+// seconds since the job's begin. Pure; one thread.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/simulation/candidate_offers.hpp"
+#include "planner/simulation/draws.hpp"
+#include "planner/simulation/earliest.hpp"
+#include "planner/simulation/path_bill.hpp"
+
+namespace mayfly::planner {
+
+enum class ServerEvent {
+  kJoins,   ///< its worker becomes a member
+  kTaken,   ///< by the provider
+  kGivenUp  ///< by the policy
+};
+
+struct PathServer {
+  std::size_t offer = 0;
+  double asked_s = 0;
+  ServerFate fate;
+  double leaves_s = kNever;  ///< when the policy gives it up
+  std::uint64_t order = 0;   ///< younger servers have higher ones
+  bool works = false;        ///< its worker has joined
+  bool gives_way = false;  ///< to another one, as soon as that works: it does not count as present
+
+  /// When its next event happens, and which one that is; kNever if there is none.
+  [[nodiscard]] double next_s() const;
+  [[nodiscard]] ServerEvent next() const;
+};
+
+class PathServers {
+ public:
+  /// `offers` must outlive it.
+  PathServers(const CandidateOffers& offers, const Billing& billing);
+
+  /// Without any server, and nothing on the bill.
+  void clear();
+
+  /// A server that is requested and granted now gets the next place, and is billed.
+  void add(std::size_t offer, const ServerFate& fate, double leaves_s, double now_s);
+  /// Its worker has joined.
+  void start_work(std::size_t place);
+  void set_gives_way(std::size_t place, bool gives_way);
+  /// The server is gone; the last one takes its place.
+  void remove(std::size_t place, double now_s);
+
+  [[nodiscard]] std::size_t size() const { return servers_.size(); }
+  [[nodiscard]] const PathServer& operator[](std::size_t place) const { return servers_[place]; }
+  /// The place of the server with that ServerFate::serial, which is there.
+  [[nodiscard]] std::size_t place_of(std::uint64_t serial) const;
+  /// When the next event of a server happens; kNever if there is none.
+  [[nodiscard]] double next_s() const { return events_.first_s(); }
+  /// The place of that server. Needs an event.
+  [[nodiscard]] std::size_t next() const { return events_.first().value(); }
+
+  // Servers that are present, which are all but one that gives way.
+  [[nodiscard]] std::uint32_t present() const { return present_; }
+  [[nodiscard]] std::uint32_t present(std::size_t offer) const { return present_of_[offer]; }
+  [[nodiscard]] std::uint32_t on_demand_present() const { return on_demand_present_; }
+
+  [[nodiscard]] std::uint32_t working(std::size_t offer) const;
+
+  [[nodiscard]] const PathBill& bill() const { return bill_; }
+
+ private:
+  /// A server of the offer is present from now on, or not any more.
+  void count(std::size_t offer, bool is_present);
+
+  const CandidateOffers& offers_;
+  std::vector<PathServer> servers_;
+  Earliest events_;  // by place
+  PathBill bill_;    // by place
+  std::uint64_t granted_ = 0;
+  std::uint32_t present_ = 0;
+  std::uint32_t on_demand_present_ = 0;
+  std::vector<std::uint32_t> present_of_;  // by offer
+};
+
+}  // namespace mayfly::planner
