@@ -90,15 +90,21 @@ void PathRunner::happen() {
 }
 
 void PathRunner::server_event(std::size_t place) {
+  const std::size_t offer = servers_[place].offer;
   switch (servers_[place].next()) {
     case ServerEvent::kJoins: joined(place); break;
-    case ServerEvent::kTaken:
-      lose(place);
-      requests_.ask_later(now_s_);
-      break;
-    case ServerEvent::kGivenUp:
+    case ServerEvent::kTaken: lose(place); break;
+    case ServerEvent::kLifetimeEnds:
       let_go(place);
-      requests_.ask_later(now_s_);
+      requests_.lifetime_ended(now_s_);
+      break;
+    case ServerEvent::kNotStarted:
+      let_go(place);
+      requests_.not_started(offer, now_s_);
+      break;
+    case ServerEvent::kNotJoined:
+      let_go(place);
+      requests_.not_joined(offer, now_s_);
       break;
   }
 }
@@ -118,7 +124,6 @@ void PathRunner::strike() {
     const PathServer& server = servers_[place];
     if (market_.is_taken(shock, server.offer, server.fate, now_s_)) {
       lose(place);
-      requests_.ask_later(now_s_);
       if (requests_.due_s() <= now_s_) {  // nothing is gathered while servers are missing already
         requests_.ask(now_s_);
       }
@@ -128,23 +133,20 @@ void PathRunner::strike() {
 
 /// The provider takes the server.
 void PathRunner::lose(std::size_t place) {
-  const PathServer& server = servers_[place];
-  if (server.works) {
-    requests_.lost(server.offer);
-    training_.lose(server.offer);
-  } else {
-    requests_.never_joined(server.offer, now_s_);
-  }
+  const PathServer server = servers_[place];
   remove(place);
+  if (server.works) {
+    training_.lose(server.offer);
+    requests_.lost(server.offer, now_s_);
+  } else {
+    requests_.taken_early(server.offer, now_s_);
+  }
 }
 
 /// The policy gives the server up.
 void PathRunner::let_go(std::size_t place) {
-  const PathServer& server = servers_[place];
-  if (server.works) {
-    training_.leave(server.offer);
-  } else {
-    requests_.never_joined(server.offer, now_s_);
+  if (servers_[place].works) {
+    training_.leave(servers_[place].offer);
   }
   remove(place);
 }

@@ -32,10 +32,39 @@ void PathRequests::begin() {
 
 /// ReplacementPolicy::ask_for_missing(): losses within a short time are one batch, unless servers
 /// were missing already.
-void PathRequests::ask_later(double now_s) {
+void PathRequests::ask_soon(double now_s) {
   if (demand_.missing() > 0) {
     due_s_ = waits_for_stock_ ? now_s : std::min(due_s_, now_s + rules_.gather_s);
   }
+}
+
+/// The same for what begins no batch, but waits for one that has begun.
+void PathRequests::ask_at_once(double now_s) {
+  if (demand_.missing() > 0 && (waits_for_stock_ || due_s_ == kNever)) {
+    due_s_ = now_s;
+  }
+}
+
+void PathRequests::lost(std::size_t offer, double now_s) {
+  ++losses_[offer];
+  ask_soon(now_s);
+}
+
+/// ReplacementPolicy::server_gone().
+void PathRequests::taken_early(std::size_t offer, double now_s) {
+  (void)catalog_.out_of_stock(offer, instant_of(now_s), {});
+  ask_soon(now_s);
+}
+
+/// This and the next one: ReplacementPolicy::never_joined().
+void PathRequests::not_started(std::size_t offer, double now_s) {
+  (void)catalog_.out_of_stock(offer, instant_of(now_s), {});
+  ask_at_once(now_s);
+}
+
+void PathRequests::not_joined(std::size_t offer, double now_s) {
+  (void)catalog_.failed_to_start(offer, instant_of(now_s));
+  ask_at_once(now_s);
 }
 
 bool PathRequests::is_settled() const {
@@ -124,26 +153,22 @@ void PathRequests::request(std::uint32_t wanted, MostOf most_of, double now_s) {
 /// it does not run or join in time (ReplacementPolicy::watch_stages()).
 std::uint64_t PathRequests::grant(std::size_t offer, double lifetime_s, double now_s) {
   const ServerFate fate = market_.grant(offer, now_s);
-  double leaves_s = kNever;
+  Leaving leaving;
   if (lifetime_s > 0) {
-    leaves_s = std::max(now_s + lifetime_s - rules_.leave_before_end_s, now_s);
+    leaving.at_s = std::max(now_s + lifetime_s - rules_.leave_before_end_s, now_s);
   }
+  Leaving late;
   if (fate.runs_s > now_s + rules_.start_timeout_s) {
-    leaves_s = std::min(leaves_s, now_s + rules_.start_timeout_s);
+    late = {now_s + rules_.start_timeout_s, ServerEvent::kNotStarted};
   } else if (fate.joins_s > fate.runs_s + rules_.join_timeout_s) {
-    leaves_s = std::min(leaves_s, fate.runs_s + rules_.join_timeout_s);
+    late = {fate.runs_s + rules_.join_timeout_s, ServerEvent::kNotJoined};
   }
-  servers_.add(offer, fate, leaves_s, now_s);
+  servers_.add(offer, fate, late.at_s <= leaving.at_s ? late : leaving, now_s);
   return fate.serial;
 }
 
 void PathRequests::refused(std::size_t offer, double now_s) {
   ++refusals_;
-  (void)catalog_.out_of_stock(offer, instant_of(now_s), {});
-}
-
-/// ReplacementPolicy::server_gone() and never_joined().
-void PathRequests::never_joined(std::size_t offer, double now_s) {
   (void)catalog_.out_of_stock(offer, instant_of(now_s), {});
 }
 

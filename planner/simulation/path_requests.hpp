@@ -34,14 +34,21 @@ class PathRequests {
   /// ServerFate::serial, or nothing if the request is refused.
   std::optional<std::uint64_t> ask_for_one(std::size_t offer, double now_s);
 
-  /// A server was lost, or given up: what is missing is due soon.
-  void ask_later(double now_s);
+  // What has become of servers, after they are gone.
+  /// A server was taken whose worker had joined. What is missing is due soon, together with what is
+  /// lost until then; this goes for the next two as well.
+  void lost(std::size_t offer, double now_s);
+  /// A server was taken before its worker had joined.
+  void taken_early(std::size_t offer, double now_s);
+  /// A server was given up at the end of its lifetime.
+  void lifetime_ended(double now_s) { ask_soon(now_s); }
+  /// A server was given up because it did not run in time. What is missing is due at once; this
+  /// goes for the next one as well.
+  void not_started(std::size_t offer, double now_s);
+  /// A server was given up that ran, but whose worker had not joined in time.
+  void not_joined(std::size_t offer, double now_s);
   /// A worker on the offer has joined.
   void worked(std::size_t offer) { catalog_.worked(offer); }
-  /// A server whose worker had joined was taken.
-  void lost(std::size_t offer) { ++losses_[offer]; }
-  /// A server is gone, or was given up, before its worker had joined.
-  void never_joined(std::size_t offer, double now_s);
 
   /// Whether servers are missing that could not be had.
   [[nodiscard]] bool waits_for_stock() const { return waits_for_stock_; }
@@ -59,6 +66,8 @@ class PathRequests {
   void request(std::uint32_t wanted, MostOf most_of, double now_s);
   std::uint64_t grant(std::size_t offer, double lifetime_s, double now_s);
   void refused(std::size_t offer, double now_s);
+  void ask_soon(double now_s);
+  void ask_at_once(double now_s);
   void shun_bursts(double now_s);
 
   const PolicyRules rules_;

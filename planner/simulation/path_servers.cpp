@@ -7,15 +7,15 @@
 namespace mayfly::planner {
 
 double PathServer::next_s() const {
-  const double end_s = std::min(fate.dies_s, leaves_s);
+  const double end_s = std::min(fate.dies_s, leaving.at_s);
   return works ? end_s : std::min(fate.joins_s, end_s);
 }
 
 ServerEvent PathServer::next() const {
-  if (!works && fate.joins_s <= std::min(fate.dies_s, leaves_s)) {
+  if (!works && fate.joins_s <= std::min(fate.dies_s, leaving.at_s)) {
     return ServerEvent::kJoins;
   }
-  return fate.dies_s <= leaves_s ? ServerEvent::kTaken : ServerEvent::kGivenUp;
+  return fate.dies_s <= leaving.at_s ? ServerEvent::kTaken : leaving.why;
 }
 
 PathServers::PathServers(const CandidateOffers& offers, const Billing& billing)
@@ -41,12 +41,13 @@ void PathServers::count(std::size_t offer, bool is_present) {
   }
 }
 
-void PathServers::add(std::size_t offer, const ServerFate& fate, double leaves_s, double now_s) {
+void PathServers::add(std::size_t offer, const ServerFate& fate, const Leaving& leaving,
+                      double now_s) {
   PathServer server;
   server.offer = offer;
   server.asked_s = now_s;
   server.fate = fate;
-  server.leaves_s = leaves_s;
+  server.leaving = leaving;
   server.order = granted_++;
   bill_.open(offers_[offer].price_per_hour, now_s, fate.runs_s);
   events_.set(servers_.size(), server.next_s());

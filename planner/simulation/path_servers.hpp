@@ -16,19 +16,28 @@
 namespace mayfly::planner {
 
 enum class ServerEvent {
-  kJoins,   ///< its worker becomes a member
-  kTaken,   ///< by the provider
-  kGivenUp  ///< by the policy
+  kJoins,  ///< its worker becomes a member
+  kTaken,  ///< by the provider
+  // The policy gives the server up, because
+  kLifetimeEnds,
+  kNotStarted,  ///< it does not run in time
+  kNotJoined,   ///< it runs, but its worker has not joined in time
+};
+
+/// When the policy gives a server up, and why.
+struct Leaving {
+  double at_s = kNever;
+  ServerEvent why = ServerEvent::kLifetimeEnds;
 };
 
 struct PathServer {
   std::size_t offer = 0;
   double asked_s = 0;
   ServerFate fate;
-  double leaves_s = kNever;  ///< when the policy gives it up
-  std::uint64_t order = 0;   ///< younger servers have higher ones
-  bool works = false;        ///< its worker has joined
-  bool gives_way = false;  ///< to another one, as soon as that works: it does not count as present
+  Leaving leaving;
+  std::uint64_t order = 0;  ///< younger servers have higher ones
+  bool works = false;       ///< its worker has joined
+  bool gives_way = false;   ///< to another one, as soon as that works: it does not count as present
 
   /// When its next event happens, and which one that is; kNever if there is none.
   [[nodiscard]] double next_s() const;
@@ -44,7 +53,7 @@ class PathServers {
   void clear();
 
   /// A server that is requested and granted now gets the next place, and is billed.
-  void add(std::size_t offer, const ServerFate& fate, double leaves_s, double now_s);
+  void add(std::size_t offer, const ServerFate& fate, const Leaving& leaving, double now_s);
   /// Its worker has joined.
   void start_work(std::size_t place);
   void set_gives_way(std::size_t place, bool gives_way);

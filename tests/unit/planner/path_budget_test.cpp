@@ -17,7 +17,7 @@ using test_support::workers_on;
 
 class PathBudgetTest : public testing::Test {
  protected:
-  void add(std::size_t offer, double now_s) { servers.add(offer, {}, kNever, now_s); }
+  void add(std::size_t offer, double now_s) { servers.add(offer, {}, {}, now_s); }
   [[nodiscard]] PathBudget budget() const { return {default_rules(), offers, job, servers}; }
 
   Market market = market_of({spot_offer(1, LifetimeTable(), 0), spot_offer(2, LifetimeTable(), 0),

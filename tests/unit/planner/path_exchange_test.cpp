@@ -33,7 +33,7 @@ class PathExchangeTest : public testing::Test {
   void add(std::size_t offer, std::uint64_t serial, double now_s) {
     ServerFate fate;
     fate.serial = serial;
-    parts.servers.add(offer, fate, kNever, now_s);
+    parts.servers.add(offer, fate, {}, now_s);
     parts.servers.start_work(parts.servers.size() - 1);
   }
   void plan(double now_s) { exchange.plan(parts.catalog, parts.demand.missing() == 0, now_s); }

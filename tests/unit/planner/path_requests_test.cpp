@@ -56,7 +56,7 @@ TEST(PathRequests, WaitForStockOfTheOnlyOfferLongerAndLonger) {
     EXPECT_NEAR(requests.due_s(), last_s + wait_s, 1e-6);
     last_s = requests.due_s();
   }
-  requests.ask_later(50);
+  requests.lifetime_ended(50);
   EXPECT_EQ(requests.due_s(), 50) << "nothing is gathered while servers are missing already";
   requests.begin();
   EXPECT_EQ(requests.due_s(), 0);
@@ -68,9 +68,9 @@ TEST(PathRequests, GatherLossesAndShunAnOfferAfterABurst) {
                   job_of(1), workers_on({0, 1}, 4));
   PathRequests requests = requests_of(parts);
   const auto lose = [&](double now_s) {
-    requests.lost(parts.servers[0].offer);
+    const std::size_t offer = parts.servers[0].offer;
     parts.servers.remove(0, now_s);
-    requests.ask_later(now_s);
+    requests.lost(offer, now_s);
   };
   requests.ask(0);
   for (std::size_t place = 0; place < 4; ++place) {
@@ -110,13 +110,34 @@ TEST(PathRequests, GiveUpServersThatDoNotStartOrJoinInTimeAndAtTheEndOfTheirLife
     job.server_lifetime_s = lifetime_s;
     PathParts parts(market, job, workers_on({0}, 1));
     requests_of(parts).ask(0);
-    return parts.servers[0].leaves_s;
+    return parts.servers[0].leaving;
   };
   const PolicyRules rules = default_rules();
-  EXPECT_EQ(leaves(rules.start_timeout_s, rules.join_timeout_s, 0), kNever);
-  EXPECT_EQ(leaves(rules.start_timeout_s + 1, 0, 0), rules.start_timeout_s);
-  EXPECT_EQ(leaves(30, rules.join_timeout_s + 1, 0), 30 + rules.join_timeout_s);
-  EXPECT_EQ(leaves(30, 30, 5000), 5000 - rules.leave_before_end_s);
+  const Leaving never = leaves(rules.start_timeout_s, rules.join_timeout_s, 0);
+  EXPECT_EQ(never.at_s, kNever);
+  const Leaving not_started = leaves(rules.start_timeout_s + 1, 0, 0);
+  EXPECT_EQ(not_started.at_s, rules.start_timeout_s);
+  EXPECT_EQ(not_started.why, ServerEvent::kNotStarted);
+  const Leaving not_joined = leaves(30, rules.join_timeout_s + 1, 0);
+  EXPECT_EQ(not_joined.at_s, 30 + rules.join_timeout_s);
+  EXPECT_EQ(not_joined.why, ServerEvent::kNotJoined);
+  const Leaving old = leaves(30, 30, 5000);
+  EXPECT_EQ(old.at_s, 5000 - rules.leave_before_end_s);
+  EXPECT_EQ(old.why, ServerEvent::kLifetimeEnds);
+}
+
+TEST(PathRequests, StopAnOfferAfterThreeServersWithoutAWorker) {
+  PathParts parts(market_of({spot_offer(1, LifetimeTable(), 0)}), job_of(1), workers_on({0}, 3));
+  PathRequests requests = requests_of(parts);
+  requests.ask(0);
+  for (int server = 0; server < 3; ++server) {
+    parts.servers.remove(0, 700);
+    requests.not_joined(0, 700);
+    EXPECT_EQ(requests.due_s(), 700) << "no batch of losses is gathered";
+  }
+  requests.ask(700);
+  EXPECT_EQ(parts.servers.size(), 0U);
+  EXPECT_EQ(requests.due_s(), kNever);
 }
 
 }  // namespace

@@ -26,14 +26,14 @@ TEST(PathServer, JoinsUnlessItIsTakenOrGivenUpBefore) {
   server.fate = fate_of(5, 10, 20);
   EXPECT_EQ(server.next_s(), 10);
   EXPECT_EQ(server.next(), ServerEvent::kJoins);
-  server.leaves_s = 8;
+  server.leaving = {8, ServerEvent::kNotJoined};
   EXPECT_EQ(server.next_s(), 8);
-  EXPECT_EQ(server.next(), ServerEvent::kGivenUp);
+  EXPECT_EQ(server.next(), ServerEvent::kNotJoined);
   server.works = true;
-  server.leaves_s = 20;
+  server.leaving.at_s = 20;
   EXPECT_EQ(server.next_s(), 20);
   EXPECT_EQ(server.next(), ServerEvent::kTaken) << "at once: the provider is first";
-  server.leaves_s = server.fate.dies_s = kNever;
+  server.leaving.at_s = server.fate.dies_s = kNever;
   EXPECT_EQ(server.next_s(), kNever);
 }
 
@@ -46,9 +46,9 @@ struct TwoOffers {
 TEST(PathServers, TheNextEventIsTheFirstOfAllServers) {
   TwoOffers servers;
   EXPECT_EQ(servers.all.next_s(), kNever);
-  servers.all.add(1, fate_of(1, 30, 100, 7), kNever, 0);
-  servers.all.add(1, fate_of(1, 20, 100, 8), kNever, 0);
-  servers.all.add(0, fate_of(1, 40, kNever, 9), kNever, 0);
+  servers.all.add(1, fate_of(1, 30, 100, 7), {}, 0);
+  servers.all.add(1, fate_of(1, 20, 100, 8), {}, 0);
+  servers.all.add(0, fate_of(1, 40, kNever, 9), {}, 0);
   EXPECT_EQ(servers.all.next_s(), 20);
   EXPECT_EQ(servers.all.next(), 1U);
   servers.all.start_work(1);
@@ -65,8 +65,8 @@ TEST(PathServers, TheNextEventIsTheFirstOfAllServers) {
 
 TEST(PathServers, AServerThatGivesWayIsNotPresent) {
   TwoOffers servers;
-  servers.all.add(0, fate_of(0, 0, kNever, 1), kNever, 0);
-  servers.all.add(1, fate_of(0, 0, kNever, 2), kNever, 0);
+  servers.all.add(0, fate_of(0, 0, kNever, 1), {}, 0);
+  servers.all.add(1, fate_of(0, 0, kNever, 2), {}, 0);
   servers.all.set_gives_way(0, true);
   EXPECT_EQ(servers.all.present(), 1U);
   EXPECT_EQ(servers.all.present(0), 0U);
@@ -130,7 +130,7 @@ TEST(Demand, OfAFloorIsOnDemandFirst) {
   EXPECT_EQ(demand.lacking_on_demand(1), 1U);
   for (std::uint64_t serial = 0; serial < 3; ++serial) {
     EXPECT_FALSE(demand.may_give_way(0));
-    servers.all.add(0, fate_of(0, 0, kNever, serial), kNever, 0);
+    servers.all.add(0, fate_of(0, 0, kNever, serial), {}, 0);
   }
   EXPECT_EQ(demand.lacking_on_demand(), 0U);
   EXPECT_TRUE(demand.may_give_way(0)) << "three are more than the floor";
@@ -152,9 +152,9 @@ TEST(Demand, OfACompositionIsOfEachOffer) {
   EXPECT_TRUE(demand.has_composition());
   EXPECT_EQ(demand.lacking(1), 2U);
   EXPECT_EQ(demand.lacking(1, 1), 1U);
-  servers.all.add(0, fate_of(0, 0, kNever, 1), kNever, 0);
+  servers.all.add(0, fate_of(0, 0, kNever, 1), {}, 0);
   EXPECT_FALSE(demand.may_give_way(0));
-  servers.all.add(0, fate_of(0, 0, kNever, 2), kNever, 0);
+  servers.all.add(0, fate_of(0, 0, kNever, 2), {}, 0);
   EXPECT_TRUE(demand.may_give_way(0)) << "one more than wanted";
   EXPECT_EQ(demand.lacking(0), 0U);
 }

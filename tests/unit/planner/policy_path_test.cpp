@@ -51,6 +51,27 @@ OfferModel refusing(OfferModel offer, double chance, double least_s, double most
   return offer;
 }
 
+TEST(PolicyPath, ServersThatDoNotStartOrJoinInTimeAreGivenUp) {
+  Market market = market_of({spot_offer(1, LifetimeTable::exponential(3 * kHour), 0),
+                             spot_offer(3, LifetimeTable::exponential(3 * kHour), 60)});
+  market.offers[0].start_up = QuantileTable({20, 500, 1500});
+  (void)expect_same(market, job_of(40), workers_on({0, 1}, 4));
+  market.offers[0].start_up = QuantileTable({60});
+  market.offers[0].join = QuantileTable({10, 400, 1200});
+  const double stopped = expect_same(market, job_of(40), workers_on({0, 1}, 4)).cost;
+  market.offers[0].join = QuantileTable({10});
+  EXPECT_GT(stopped, 1.5 * expect_same(market, job_of(40), workers_on({0, 1}, 4)).cost)
+      << "after three servers in a row without a worker the cheaper offer is not requested again";
+}
+
+TEST(PolicyPath, TheEndOfALifetimeSaysNothingOfTheOffer) {
+  JobModel job = job_of(4);
+  job.server_lifetime_s = 600;
+  Market market = market_of({spot_offer(1, LifetimeTable(), 0), spot_offer(2, LifetimeTable(), 0)});
+  market.offers[0].start_up = QuantileTable({60, 590});  // some do not run before they leave
+  (void)expect_same(market, job, workers_on({0, 1}, 4));
+}
+
 TEST(PolicyPath, ServersLeaveBeforeTheEndOfTheirLifetime) {
   const Market market = market_of({spot_offer(1, LifetimeTable::exponential(5 * kHour), 60)});
   JobModel job = job_of(40);
@@ -102,6 +123,9 @@ TEST(PolicyPath, OnDemandServersAreExchangedForSpotServers) {
   const double with_floor_0 = expect_same(market, job_of(80), candidate).cost;
   candidate.on_demand_floor = 3;
   EXPECT_GT(expect_same(market, job_of(80), candidate).cost, with_floor_0);
+  candidate.on_demand_floor = 0;
+  market.offers[0].start_up = QuantileTable({60, 4000});  // successors that do not start in time
+  (void)expect_same(market, job_of(80), candidate);
 }
 
 TEST(PolicyPath, ServersAreExchangedForThoseThatTheCompositionWants) {
