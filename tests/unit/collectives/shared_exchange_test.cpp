@@ -20,104 +20,10 @@
 #include "collectives/parameter_server/shard_clients.hpp"
 #include "collectives/parameter_server/shared_slots.hpp"
 #include "collectives/tcp/tcp_address.hpp"
+#include "tests/unit/collectives/live_job.hpp"
 
 namespace mayfly::parameter_server {
 namespace {
-
-constexpr std::size_t kSharedElements =
-    100'003;  // 25 pages of 4 KiB and a bit, many turns of a socket
-constexpr std::uint64_t kPayload = kSharedElements * sizeof(float);
-constexpr std::uint64_t kKey = 77;
-constexpr Duration kTurn = milliseconds(200);
-
-bool is_uniform(std::span<const float> values) {
-  return std::ranges::all_of(values, [&](float value) { return value == values.front(); });
-}
-
-/// Adds all up. Every gradient of these tests has one value in all its elements.
-class SumState final : public ShardState {
- public:
-  void apply(std::span<const SliceGradient> slices, const Update& /*update*/) override {
-    for (const SliceGradient& slice : slices) {
-      ASSERT_EQ(slice.sum.size(), kSharedElements);
-      EXPECT_TRUE(is_uniform(slice.sum)) << "a gradient of two pushes";
-      for (std::size_t i = 0; i < kSharedElements; ++i) {
-        values_[i] += slice.sum[i];
-      }
-    }
-  }
-  [[nodiscard]] std::span<const float> values() const override { return values_; }
-  [[nodiscard]] std::span<const float> momentum() const override { return momentum_; }
-
- private:
-  std::vector<float> values_ = std::vector<float>(kSharedElements);
-  std::vector<float> momentum_ = std::vector<float>(kSharedElements);
-};
-
-/// Computes slices: the gradient of slice s is s + 1 in every element.
-class Worker {
- public:
-  Worker(std::uint64_t id, const ShardClientsOptions& options) : options_(options) {
-    options_.self = MemberId{id};
-    options_.wake = &wake_;
-    options_.elements = {kSharedElements};
-  }
-
-  void run(ViewId view) {
-    const auto clients =
-        ShardClients::make(options_, flow_, [this](std::uint32_t, bool) -> PayloadTarget {
-          const auto bytes = std::as_writable_bytes(std::span(parameters_));
-          return {bytes.first(bytes.size() / 2 + 1), bytes.subspan(bytes.size() / 2 + 1)};
-        }).value();
-    clients->set_view(view, kKey);
-    while (act(*clients)) {
-    }
-  }
-
- private:
-  /// False when the job is over.
-  bool act(ShardClients& clients) {
-    const FlowAction action = flow_.next();
-    if (std::holds_alternative<flow::Wait>(action)) {
-      clients.wait(monotonic_now() + kTurn);
-    } else if (const auto* pull = std::get_if<flow::Pull>(&action)) {
-      clients.pull(*pull);
-    } else if (std::holds_alternative<flow::Adopt>(action)) {
-      EXPECT_TRUE(is_uniform(parameters_)) << "parameters of two versions";
-    } else if (const auto* push = std::get_if<flow::Compute>(&action)) {
-      while (!clients.all_sent()) {
-        clients.wait(monotonic_now() + kTurn);
-      }
-      std::ranges::fill(gradient_, static_cast<float>(push->slice + 1));
-      clients.push(*push, {.microbatches = 1, .samples = 1}, {gradient_});
-    } else if (std::holds_alternative<flow::Snapshot>(action)) {
-      flow_.recorded();
-    } else if (std::holds_alternative<flow::Rest>(action)) {
-      clients.rest();
-    }
-    return !std::holds_alternative<flow::Over>(action);
-  }
-
-  const WakeUp wake_;
-  ShardClientsOptions options_;
-  WorkerFlow flow_{1};
-  std::vector<float> gradient_ = std::vector<float>(kSharedElements);
-  std::vector<float> parameters_ = std::vector<float>(kSharedElements);
-};
-
-struct JobShape {
-  const char* phases = "bsp";
-  std::uint64_t slices_per_step = 2;
-  std::uint64_t steps = 6;
-};
-
-SyncPlan plan_of(const JobShape& shape) {
-  JobLength length;
-  length.last_step = shape.steps;
-  length.slices_per_step = static_cast<std::uint32_t>(shape.slices_per_step);
-  length.samples_per_step = shape.slices_per_step;
-  return parse_phases(shape.phases, length).value();
-}
 
 /// One shard that lives.
 class Job {
@@ -134,14 +40,18 @@ class Job {
     for (std::uint64_t id = 1; id <= workers; ++id) {
       members.insert(MemberId{id});
     }
-    shard_->set_view({ViewId{1}, kKey, members});
+    shard_->set_view({ViewId{1}, kLiveKey, members});
     ShardClientsOptions options;
     options.addresses = {shard_->address()};
     options.share_memory = share_memory;
     options.payload_hashes = payload_hashes;
     std::vector<std::thread> threads;
     for (std::uint64_t id = 1; id <= workers; ++id) {
-      threads.emplace_back([id, options] { Worker(id, options).run(ViewId{1}); });
+      threads.emplace_back([id, options] {
+        LiveWorker worker(id, options);
+        worker.set_view(ViewId{1});
+        worker.run();
+      });
     }
     for (std::thread& thread : threads) {
       thread.join();
@@ -163,11 +73,6 @@ class Job {
   std::unique_ptr<Shard> shard_;
 };
 
-/// Of slices 0 to `slices` - 1, each once.
-float sum_of(std::uint64_t slices) {
-  return static_cast<float>(slices * (slices + 1) / 2);
-}
-
 TEST(SharedExchange, EndsWithTheSumsOfSocketsInEveryPolicy) {
   for (const char* phases : {"bsp", "asp", "ssp:1", "bsp:50%,asp"}) {
     for (const bool share_memory : {true, false}) {
@@ -176,9 +81,10 @@ TEST(SharedExchange, EndsWithTheSumsOfSocketsInEveryPolicy) {
         job.run(3, share_memory, hashes);
         EXPECT_EQ(job.sum(), sum_of(24)) << phases << share_memory << hashes;
         const ShardFacts facts = job.shard().facts();
-        EXPECT_GE(facts.bytes_in + facts.bytes_out, 2 * 24 * kPayload);
+        EXPECT_GE(facts.bytes_in + facts.bytes_out, 2 * 24 * kLivePayload);
         EXPECT_EQ(facts.bytes_shared > 0, share_memory);
-        EXPECT_GE(facts.bytes_shared, share_memory ? 24 * kPayload : 0) << "no gradient was shared";
+        EXPECT_GE(facts.bytes_shared, share_memory ? 24 * kLivePayload : 0)
+            << "no gradient was shared";
       }
     }
   }
@@ -191,7 +97,7 @@ TEST(SharedExchange, SendsTheSlicesOfARoundThatFindNoSlot) {
   job.run(1, true);
   EXPECT_EQ(job.sum(), sum_of(kSlices * kSteps));
   const ShardFacts facts = job.shard().facts();
-  EXPECT_GE(facts.bytes_shared, kSteps * SharedSlots::kGradients * kPayload);
+  EXPECT_GE(facts.bytes_shared, kSteps * SharedSlots::kGradients * kLivePayload);
   EXPECT_LT(facts.bytes_shared, facts.bytes_in);
 }
 
@@ -205,12 +111,12 @@ TEST(SharedExchange, SendsTheSlicesOfARoundThatFindNoSlot) {
   if (!is_told || !address.ok()) {
     ::_exit(1);
   }
-  MessageStream stream(start_connect_unix(address.value().unix_name).value(), 2 * kPayload);
-  const auto slots = SharedSlots::create(kPayload).value();
+  MessageStream stream(start_connect_unix(address.value().unix_name).value(), 2 * kLivePayload);
+  const auto slots = SharedSlots::create(kLivePayload).value();
   Header hello;
   hello.type = MessageType::kHello;
   hello.view = 1;
-  hello.key = kKey;
+  hello.key = kLiveKey;
   hello.worker = 1;
   stream.hand_over(slots->fd());
   stream.send(hello);
@@ -229,7 +135,7 @@ TEST(SharedExchange, SendsTheSlicesOfARoundThatFindNoSlot) {
       ::_exit(2);
     }
   }
-  const std::vector<float> values(kSharedElements, gradient);
+  const std::vector<float> values(kLiveElements, gradient);
   Header push;
   push.type = MessageType::kPush;
   push.worker = 1;
@@ -260,22 +166,24 @@ TEST(SharedExchange, KeepsTheGradientOfAWorkerThatIsKilled) {
     ::waitpid(worker, nullptr, 0);
     GTEST_SKIP() << "no Unix-domain sockets here";
   }
-  job.shard().set_view({ViewId{1}, kKey, {MemberId{1}, MemberId{2}}});
+  job.shard().set_view({ViewId{1}, kLiveKey, {MemberId{1}, MemberId{2}}});
   const std::string text = job.shard().address();
   ASSERT_EQ(::write(to.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   const Instant deadline = monotonic_now() + seconds(60);
-  while (job.shard().facts().bytes_shared < kPayload && monotonic_now() < deadline) {
+  while (job.shard().facts().bytes_shared < kLivePayload && monotonic_now() < deadline) {
     std::this_thread::yield();
   }
-  EXPECT_EQ(job.shard().facts().bytes_shared, kPayload);
+  EXPECT_EQ(job.shard().facts().bytes_shared, kLivePayload);
   ::kill(worker, SIGKILL);
   int status = 0;
   ASSERT_EQ(::waitpid(worker, &status, 0), worker);
   EXPECT_TRUE(WIFSIGNALED(status)) << "it ended by itself: " << WEXITSTATUS(status);
-  job.shard().set_view({ViewId{2}, kKey, {MemberId{2}}});
+  job.shard().set_view({ViewId{2}, kLiveKey, {MemberId{2}}});
   ShardClientsOptions options;
   options.addresses = {text};
-  Worker(2, options).run(ViewId{2});
+  LiveWorker other(2, options);
+  other.set_view(ViewId{2});
+  other.run();
   EXPECT_EQ(job.sum(), sum_of(6) - 1 + 100) << "slice 0 counts once, as it was pushed first";
 }
 
@@ -291,14 +199,14 @@ TEST(SharedExchange, WithAShardThatNamesAWrongSlotIsOver) {
   ShardClientsOptions options;
   options.self = MemberId{1};
   options.addresses = {collectives::to_string(address)};
-  options.elements = {kSharedElements};
+  options.elements = {kLiveElements};
   options.wake = &wake;
   WorkerFlow flow(1);
-  std::vector<float> parameters(kSharedElements);
+  std::vector<float> parameters(kLiveElements);
   const auto clients = ShardClients::make(options, flow, [&](std::uint32_t, bool) -> PayloadTarget {
                          return {std::as_writable_bytes(std::span(parameters)), {}};
                        }).value();
-  clients->set_view(ViewId{1}, kKey);
+  clients->set_view(ViewId{1}, kLiveKey);
   for (const std::uint64_t slot :
        {std::uint64_t{1}, SharedSlots::kAnswer + 1, std::uint64_t{1} << 60}) {
     std::unique_ptr<MessageStream> shard;
@@ -308,7 +216,7 @@ TEST(SharedExchange, WithAShardThatNamesAWrongSlotIsOver) {
       clients->wait(monotonic_now() + milliseconds(1));
       UniqueFd fd = accept_one(listener.value().get());
       if (fd.valid() && shard == nullptr) {
-        shard = std::make_unique<MessageStream>(std::move(fd), kPayload);
+        shard = std::make_unique<MessageStream>(std::move(fd), kLivePayload);
         Header header;
         header.type = MessageType::kWelcome;
         header.flags = flags::kShares;
