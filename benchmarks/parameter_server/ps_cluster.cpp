@@ -15,6 +15,7 @@
 #include "base/try_assign.hpp"
 #include "collectives/parameter_server/shard.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
+#include "collectives/parameter_server/slice_gradient.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::bench {

@@ -5,7 +5,6 @@
 // follows a leader of the same range elsewhere. docs/parameter_server.md describes all parts.
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,22 +17,9 @@
 #include "base/result.hpp"
 #include "collectives/parameter_server/core/shard_core.hpp"
 #include "collectives/parameter_server/message.hpp"
+#include "collectives/parameter_server/slice_gradient.hpp"
 
 namespace mayfly::parameter_server {
-
-/// A gradient of one slice, as it was pushed.
-struct SliceGradient {
-  std::span<const float> sum;      ///< over the slice's microbatches
-  std::uint32_t microbatches = 0;  ///< in it
-};
-
-/// Elements of a mean that are computed at a time, so that they are still in the first-level cache
-/// when they are used.
-inline constexpr std::size_t kMeanBlock = 1024;
-
-/// The elements from `first` on of the mean over all microbatches of these slices, of which there
-/// is at least one: added in their order, each element rounded as if it were alone. Pure.
-void mean_of(std::span<const SliceGradient> slices, std::size_t first, std::span<float> mean);
 
 /// The numbers of a shard. Used by the shard's thread only, while it runs.
 class ShardState {

@@ -9,6 +9,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "collectives/parameter_server/shard.hpp"
+#include "collectives/parameter_server/slice_gradient.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "nn/model_state.hpp"
 

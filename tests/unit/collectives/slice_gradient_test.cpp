@@ -1,4 +1,4 @@
-#include "collectives/parameter_server/shard.hpp"
+#include "collectives/parameter_server/slice_gradient.hpp"
 
 #include <gtest/gtest.h>
 
