@@ -249,8 +249,8 @@ class ShardLoop final : public Shard {
   MemberId follower_id_{};           // of a leader
   std::optional<ReplicaLink> link_;  // of a leader with a follower
   using Facts = std::variant<UpdateFacts, RewindFacts>;
-  std::deque<std::pair<std::uint64_t, Facts>> unsaid_;  // until the log's entry is taken
-  StragglerWatch speeds_;                               // of a leader that is the first shard
+  HeldBack<Facts> unsaid_;
+  StragglerWatch speeds_;  // of a leader that is the first shard
   std::uint64_t payload_bytes_;
   Sessions sessions_;
   bool has_no_descriptors_ = false;  // for connections that wait

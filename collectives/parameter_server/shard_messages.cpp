@@ -150,7 +150,7 @@ void ShardLoop::apply(const Update& update) {
   if (role_ == ShardRole::kFollows) {
     listener_.on_followed(facts);
   } else {
-    unsaid_.emplace_back(gate(), facts);
+    unsaid_.add(gate(), facts);
   }
   release();
 }
@@ -164,7 +164,7 @@ void ShardLoop::restore(const Rewind& rewind) {
   if (role_ == ShardRole::kFollows) {
     listener_.on_rewound(facts);
   } else {
-    unsaid_.emplace_back(gate(), facts);
+    unsaid_.add(gate(), facts);
   }
 }
 

@@ -144,13 +144,12 @@ void ShardLoop::release() {
   for (const auto& session : sessions_) {
     session->stream.release(safe);
   }
-  while (!unsaid_.empty() && unsaid_.front().first <= safe) {
-    if (const auto* update = std::get_if<UpdateFacts>(&unsaid_.front().second)) {
+  while (const std::optional<Facts> facts = unsaid_.next(safe)) {
+    if (const auto* update = std::get_if<UpdateFacts>(&*facts)) {
       listener_.on_update(*update);
     } else {
-      listener_.on_rewound(std::get<RewindFacts>(unsaid_.front().second));
+      listener_.on_rewound(std::get<RewindFacts>(*facts));
     }
-    unsaid_.pop_front();
   }
   for (auto place = kept_.begin(); place != kept_.end();) {
     Kept& kept = place->second;

@@ -4,7 +4,6 @@
 // parameters. For parameter_server_world.cpp and its tests.
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -83,8 +82,8 @@ class PsReplica {
   bool told_over = false;  // by the first shard: the job is over
   parameter_server::LeaderLog sent{false};
   parameter_server::FollowerLog followed;
-  /// What waits for the follower, with what it follows from.
-  std::deque<std::pair<std::uint64_t, std::function<void()>>> waiting;
+  /// Messages to workers.
+  parameter_server::HeldBack<std::function<void()>> waiting;
   std::set<MemberId> present;
   std::set<MemberId> gone;
   std::map<MemberId, std::vector<std::function<void()>>> unread;

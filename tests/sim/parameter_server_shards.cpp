@@ -154,18 +154,15 @@ std::optional<parameter_server::PushFate> PsShards::tell(std::uint32_t shard, st
     hooks_.deliver(grants);
     hooks_.answer(shard, questions, version, model);
   };
-  replica.waiting.emplace_back(entry, leave);
+  replica.waiting.add(entry, leave);
   release(replica);
   return outcome.fate;
 }
 
 void PsShards::release(PsReplica& replica) {
   const bool leaks = options_.sabotage == PsSabotage::kLeaksBeforeFollower;
-  while (!replica.waiting.empty() &&
-         (leaks || replica.waiting.front().first <= replica.sent.safe())) {
-    const auto leaves = std::move(replica.waiting.front().second);
-    replica.waiting.pop_front();
-    leaves();
+  while (const auto leave = replica.waiting.next(leaks ? UINT64_MAX : replica.sent.safe())) {
+    (*leave)();
   }
 }
 

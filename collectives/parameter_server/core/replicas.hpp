@@ -14,8 +14,10 @@
 // and its worker pushes it again.
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/result.hpp"
 
@@ -94,6 +96,27 @@ class LeaderLog {
   bool has_follower_;
   std::uint64_t last_ = 0;
   std::uint64_t taken_ = 0;
+};
+
+/// What a leader keeps back until its follower has the entries that it follows from.
+template <typename T>
+class HeldBack {
+ public:
+  /// `entry`: the newest entry that the item follows from; not below that of the item before.
+  void add(std::uint64_t entry, T item) { items_.emplace_back(entry, std::move(item)); }
+  [[nodiscard]] bool empty() const { return items_.empty(); }
+  /// Removes the oldest item and returns it if it may leave: `safe` as LeaderLog::safe().
+  [[nodiscard]] std::optional<T> next(std::uint64_t safe) {
+    if (items_.empty() || items_.front().first > safe) {
+      return std::nullopt;
+    }
+    std::optional<T> item(std::move(items_.front().second));
+    items_.pop_front();
+    return item;
+  }
+
+ private:
+  std::deque<std::pair<std::uint64_t, T>> items_;
 };
 
 enum class EntryVerdict : std::uint8_t { kNew, kRepeat, kGap };

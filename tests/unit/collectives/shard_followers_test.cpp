@@ -52,6 +52,21 @@ TEST(LeaderLog, KeepsBackWhatItsFollowerLacks) {
   EXPECT_GE(log.safe(), 2U);
 }
 
+TEST(HeldBack, LetsItemsLeaveInOrderWhenTheirEntriesAreSafe) {
+  HeldBack<int> held;
+  EXPECT_TRUE(held.empty());
+  held.add(0, 10);
+  held.add(2, 20);
+  held.add(2, 21);
+  EXPECT_EQ(held.next(1), 10);
+  EXPECT_EQ(held.next(1), std::nullopt);
+  EXPECT_FALSE(held.empty());
+  EXPECT_EQ(held.next(2), 20);
+  EXPECT_EQ(held.next(2), 21);
+  EXPECT_EQ(held.next(2), std::nullopt);
+  EXPECT_TRUE(held.empty());
+}
+
 TEST(FollowerLog, TakesEveryEntryOnceAndNoneOutOfTurn) {
   FollowerLog log;
   EXPECT_EQ(log.judge(1), EntryVerdict::kNew);
