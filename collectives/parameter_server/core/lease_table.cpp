@@ -6,6 +6,12 @@
 #include "base/check.hpp"
 
 namespace mayfly::parameter_server {
+namespace {
+
+constexpr std::uint64_t kRoundsPerProbe = 2;
+
+}  // namespace
+
 LeaseTable::LeaseTable(SyncPlan& plan, Options options)
     : plan_(plan),
       options_(options),
@@ -15,21 +21,12 @@ LeaseTable::LeaseTable(SyncPlan& plan, Options options)
       good_(plan.first_slice()) {}
 
 Grants LeaseTable::set_workers(const std::set<MemberId>& workers) {
-  for (auto place = workers_.begin(); place != workers_.end();) {
-    if (workers.contains(place->first)) {
-      ++place;
-      continue;
-    }
-    const std::vector<Lease> leases = std::move(place->second.leases);
-    if (recorder_ == place->first) {
+  for (const auto& [id, worker] : workers_.set_workers(workers)) {
+    if (recorder_ == id) {
       recorder_.reset();
     }
-    stragglers_.erase(place->first);
-    place = workers_.erase(place);
-    reissued_ += take_back(leases);
-  }
-  for (const MemberId worker : workers) {
-    workers_.try_emplace(worker);
+    stragglers_.erase(id);
+    reissued_ += take_back(worker.leases);
   }
   return serve();
 }
@@ -42,7 +39,7 @@ std::uint64_t LeaseTable::take_back(const std::vector<Lease>& leases) {
     const std::uint64_t slices = lease.kind == LeaseKind::kCompute ? lease.count : 0;
     for (std::uint64_t slice = lease.first; slice < lease.first + slices; ++slice) {
       if (!is_settled(slice)) {
-        returned_.insert(slice);
+        returned_.add(slice);
         ++count;
       }
     }
@@ -50,19 +47,9 @@ std::uint64_t LeaseTable::take_back(const std::vector<Lease>& leases) {
   return count;
 }
 
-bool LeaseTable::is_leased(std::uint64_t slice) const {
-  return std::any_of(workers_.begin(), workers_.end(), [slice](const auto& entry) {
-    const std::vector<Lease>& leases = entry.second.leases;
-    return std::any_of(leases.begin(), leases.end(), [slice](const Lease& lease) {
-      return lease.kind == LeaseKind::kCompute && slice >= lease.first &&
-             slice < lease.first + lease.count;
-    });
-  });
-}
-
 /// Its way to us may be cut, which takes time to find out. At the beginning all come at once, and
 /// one alone would be given all of the first step.
-bool LeaseTable::is_awaited(const Worker& worker) const {
+bool LeaseTable::is_awaited(const LeaseHolders::Worker& worker) const {
   return worker.is_connected || next_ == plan_.first_slice();
 }
 
@@ -71,7 +58,7 @@ bool LeaseTable::is_settled(std::uint64_t slice) const {
   if (options_.one_shard) {
     return applied_.contains(slice) || staged_.contains(slice);
   }
-  return plan_.phase_of(slice).policy.kind == SyncKind::kBsp && !is_streamed(slice) &&
+  return plan_.phase_of(slice).policy.kind == SyncKind::kBsp && !streamed_.contains(slice) &&
          version_at(plan_.round_of(slice)) < complete_;
 }
 
@@ -97,32 +84,22 @@ Grants LeaseTable::go_on() {
 }
 
 Grants LeaseTable::connected(MemberId id, std::uint64_t received) {
-  const auto place = workers_.find(id);
-  if (place == workers_.end()) {
+  if (!workers_.contains(id)) {
     return {};
   }
-  Worker& worker = place->second;
-  worker.is_connected = true;
-  for (const Lease& lease : worker.leases) {
-    if (lease.serial > received) {  // lost with a connection
-      grants_.push_back({id, lease});
-    }
+  for (const Lease& lease : workers_.connected(id, received)) {
+    grants_.push_back({id, lease});
   }
-  return worker.leases.empty() ? wants(id) : serve();
+  return workers_.all().at(id).leases.empty() ? wants(id) : serve();
 }
 
 Grants LeaseTable::wants(MemberId id) {
-  const auto place = workers_.find(id);
-  if (place != workers_.end() && !std::exchange(place->second.wants, true)) {
-    place->second.order = ++wants_so_far_;
-  }
+  workers_.asks(id);
   return serve();
 }
 
 Grants LeaseTable::rested(MemberId id, std::uint64_t through) {
-  if (const auto place = workers_.find(id); place != workers_.end()) {
-    place->second.rests = true;
-  }
+  workers_.rests(id);
   Grants grants = confirmed(id, through);
   const Grants more = wants(id);
   grants.insert(grants.end(), more.begin(), more.end());
@@ -130,24 +107,17 @@ Grants LeaseTable::rested(MemberId id, std::uint64_t through) {
 }
 
 Grants LeaseTable::confirmed(MemberId id, std::uint64_t through) {
-  const auto place = workers_.find(id);
-  if (place == workers_.end()) {
+  if (!workers_.contains(id)) {
     return {};
   }
-  std::vector<Lease>& leases = place->second.leases;
-  std::vector<Lease> over;
   bool recorded = false;
-  std::erase_if(leases, [&](const Lease& lease) {
-    if (lease.serial > through) {
-      return false;
-    }
+  const std::vector<Lease> over = workers_.confirmed(id, through);
+  for (const Lease& lease : over) {
     recorded = recorded || lease.kind == LeaseKind::kSnapshot;
     if (lease.version) {  // every shard has answered with the next version
       complete_ = std::max(complete_, *lease.version + 1);
     }
-    over.push_back(lease);
-    return true;
-  });
+  }
   if (options_.one_shard) {
     take_back(over);  // those that the worker did not begin, as their round went on without them
   }
@@ -158,7 +128,7 @@ Grants LeaseTable::confirmed(MemberId id, std::uint64_t through) {
 }
 
 void LeaseTable::next_phase() {
-  change_stream(false);
+  streamed_.change(false, next_);
   recorder_.reset();
   note_cut(phase().last);
   ++phase_;
@@ -170,8 +140,7 @@ Grants LeaseTable::applied(const std::vector<std::uint64_t>& slices) {
     applied_.add(slice);
     staged_.erase(slice);
     if (options_.one_shard) {
-      returned_.erase(slice);
-      late_from_.erase(slice);
+      returned_.remove(slice);
     }
   }
   ++updates_;
@@ -181,22 +150,16 @@ Grants LeaseTable::applied(const std::vector<std::uint64_t>& slices) {
 void LeaseTable::staged(std::uint64_t slice) {
   staged_.insert(slice);
   if (options_.one_shard) {
-    returned_.erase(slice);
-    late_from_.erase(slice);
+    returned_.remove(slice);
   }
 }
 
 /// It may be another one's already, if the worker pushes it again over a new connection.
 Grants LeaseTable::dropped(MemberId id, std::uint64_t slice) {
   ++late_;
-  if (const auto place = workers_.find(id); place != workers_.end()) {
-    std::erase_if(place->second.leases, [slice](const Lease& lease) {
-      return lease.kind == LeaseKind::kCompute && lease.first == slice && lease.count == 1;
-    });
-  }
-  if (!is_leased(slice)) {
-    returned_.insert(slice);
-    late_from_.insert_or_assign(slice, id);
+  workers_.drop(id, slice);
+  if (!workers_.is_leased(slice)) {
+    returned_.add_late(slice, id);
   }
   return serve();
 }
@@ -206,50 +169,300 @@ bool LeaseTable::is_quiet() const {
 }
 
 bool LeaseTable::all_idle() const {
-  return std::all_of(workers_.begin(), workers_.end(), [this](const auto& entry) {
+  return std::ranges::all_of(workers_.all(), [this](const auto& entry) {
     const std::vector<Lease>& leases = entry.second.leases;
-    return std::all_of(leases.begin(), leases.end(),
-                       [this](const Lease& lease) { return is_over(lease); });
+    return std::ranges::all_of(leases, [this](const Lease& lease) { return is_over(lease); });
   });
 }
 
 void LeaseTable::grant(MemberId id, Lease lease) {
-  Worker& worker = workers_.at(id);
-  lease.serial = ++worker.serial;
-  if (std::exchange(worker.rests, false)) {
-    worker.clock = std::max(worker.clock, slowest_clock().value_or(0));
-  }
-  lease.clock = worker.clock;
   lease.rewind = plan_.rewound();
-  worker.clock += lease.count;
-  worker.wants = false;
-  worker.round = lease.version;
-  worker.leases.push_back(lease);
-  grants_.push_back({id, lease});
+  grants_.push_back({id, workers_.grant(id, lease)});
 }
 
-/// The least clock among the workers that have a lease.
-std::optional<std::uint64_t> LeaseTable::slowest_clock() const {
-  std::optional<std::uint64_t> least;
-  for (const auto& [id, worker] : workers_) {
-    for (const Lease& lease : worker.leases) {
-      least = std::min(least.value_or(lease.clock), lease.clock);
+Grants LeaseTable::serve() {
+  if (is_over()) {
+    for (const MemberId id : workers_.asking()) {
+      grant(id, {.kind = LeaseKind::kOver});
+    }
+  } else {
+    serve_returned();
+    serve_phase();
+  }
+  return std::exchange(grants_, {});
+}
+
+void LeaseTable::serve_returned() {
+  for (const std::uint64_t slice : returned_.all()) {
+    if (plan_.phase_of(slice).policy.kind == SyncKind::kBsp && !streamed_.contains(slice)) {
+      serve_returned(slice);
     }
   }
-  return least;
 }
 
-/// The workers that have asked, in the order in which they did.
-std::vector<MemberId> LeaseTable::waiting() const {
+/// Some shard may lack a slice of a round before this one's.
+bool LeaseTable::misses_earlier_round(std::uint64_t slice) const {
+  const std::uint64_t round = plan_.round_of(slice);
+  if (returned_.has_before(round)) {
+    return true;
+  }
+  return std::ranges::any_of(workers_.all(), [&](const auto& entry) {
+    return std::ranges::any_of(entry.second.leases, [&](const Lease& lease) {
+      return lease.kind == LeaseKind::kCompute && lease.first < round && !is_over(lease);
+    });
+  });
+}
+
+/// A step waits for this slice: it is given to a worker that can compute it now. If no worker has
+/// the parameters of its step any more, they are fetched anew, and a shard gives the right ones
+/// only when it has all of the steps before.
+void LeaseTable::serve_returned(std::uint64_t slice) {
+  Lease lease{.first = slice, .count = 1, .version = version_at(plan_.round_of(slice))};
+  std::optional<MemberId> worker = workers_.holder_of(*lease.version);
+  if (!worker && (options_.one_shard || !misses_earlier_round(slice))) {
+    worker = free_hand();
+    if (worker && !options_.one_shard) {  // a shard may have gone on, and nobody has what it had
+      lease.version.reset();
+      ++mixed_;
+    }
+  }
+  if (worker) {
+    returned_.remove(slice);
+    grant(*worker, lease);
+  }
+}
+
+/// A worker for something that others wait for: one that has nothing to do. If there is none, all
+/// may be waiting for just this, with leases of the next step.
+std::optional<MemberId> LeaseTable::free_hand() const {
+  std::vector<MemberId> idle = workers_.asking();
+  std::stable_partition(idle.begin(), idle.end(),
+                        [slow = left_out()](MemberId id) { return !slow.contains(id); });
+  if (!idle.empty()) {
+    return idle.front();
+  }
+  if (options_.one_shard) {
+    return std::nullopt;
+  }
+  const auto place = std::ranges::find_if(workers_.all(), [](const auto& entry) {
+    return entry.second.is_connected && !entry.second.leases.empty();
+  });
+  return place == workers_.all().end() ? std::nullopt : std::optional(place->first);
+}
+
+bool LeaseTable::is_drained() const {
+  return next_ == phase().last && applied_.prefix() >= phase().last && returned_.empty() &&
+         all_idle();
+}
+
+void LeaseTable::serve_phase() {
+  if (diverged_ && is_at_rest()) {
+    fall_back();
+  } else if (is_drained()) {
+    if (is_recorded()) {
+      serve_snapshot();
+      return;
+    }
+    next_phase();
+  }
+  switch (phase().policy.kind) {
+    case SyncKind::kBsp: serve_bsp(); break;
+    case SyncKind::kAsp:
+    case SyncKind::kSsp: serve_stream(); break;
+    case SyncKind::kBackup: serve_backup(); break;
+  }
+}
+
+void LeaseTable::serve_snapshot() {
+  if (!recorder_) {
+    for (const auto& [id, worker] : workers_.all()) {
+      if (worker.asks) {
+        recorder_ = id;
+        grant(id, {.kind = LeaseKind::kSnapshot, .first = phase().last});
+        return;
+      }
+    }
+  }
+}
+
+/// A step is begun when all workers that take part are there, and is shared out evenly.
+void LeaseTable::serve_round() {
+  const bool begins_round = plan_.round_of(next_) == next_;
+  const bool is_held = held_ && plan_.is_border(next_) && !must_restore();
+  const std::set<MemberId> out = left_out();
   std::vector<MemberId> ids;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.wants) {
+  bool everybody = true;
+  for (const auto& [id, worker] : workers_.all()) {
+    if (is_awaited(worker) && !out.contains(id)) {
       ids.push_back(id);
+      everybody = everybody && worker.asks;
     }
   }
-  std::sort(ids.begin(), ids.end(),
-            [this](MemberId a, MemberId b) { return workers_.at(a).order < workers_.at(b).order; });
-  return ids;
+  if (is_held || next_ == phase().last || !begins_round || applied_.prefix() != next_ ||
+      !everybody || ids.empty()) {
+    return;
+  }
+  const std::uint64_t slices = phase().round;
+  const std::uint64_t count = ids.size();
+  std::uint64_t rank = 0;
+  const std::uint64_t first = next_;
+  next_ += slices;
+  ++rounds_;
+  for (const MemberId id : ids) {
+    const std::uint64_t begin = slices * rank / count;
+    const std::uint64_t end = slices * (rank + 1) / count;
+    ++rank;
+    if (begin < end) {
+      grant(id, {.first = first + begin,
+                 .count = static_cast<std::uint32_t>(end - begin),
+                 .version = version_at(first)});
+    }
+  }
+  probe(out, first, std::max<std::uint64_t>(1, slices / count));
+}
+
+/// What was given back first, but rather not to the worker from which it came too late. Held, a
+/// step that was begun is completed.
+std::optional<std::uint64_t> LeaseTable::take_slice(MemberId id) {
+  const bool goes_on = !held_ && !diverged_ && (!streams() || wants_stream());
+  const bool is_new = next_ < phase().last && (goes_on || !plan_.is_border(next_));
+  std::optional<std::uint64_t> slice =
+      workers_.is_alone(id) ? returned_.first() : returned_.first_for(id);
+  if (!slice && is_new) {
+    return next_++;
+  }
+  slice = slice ? slice : returned_.first();
+  if (slice) {
+    returned_.remove(*slice);
+  }
+  return slice;
+}
+
+void LeaseTable::serve_stream() {
+  for (const MemberId id : workers_.asking()) {
+    const std::optional<std::uint64_t> slice = take_slice(id);
+    if (!slice) {
+      return;
+    }
+    grant(id, {.first = *slice, .count = 1, .at_once = streams()});
+  }
+}
+
+/// One slice per worker and round; if that is not enough for the round, more.
+void LeaseTable::serve_backup() {
+  const std::uint64_t version = version_at(phase().first) + updates_;
+  const std::vector<MemberId> idle = workers_.asking();
+  const bool all_ask = std::ranges::all_of(workers_.all(), [this](const auto& entry) {
+    return entry.second.asks || !is_awaited(entry.second);
+  });
+  for (const MemberId id : idle) {
+    if (workers_.all().at(id).round == version && !all_ask) {
+      continue;
+    }
+    const std::optional<std::uint64_t> slice = take_slice(id);
+    if (!slice) {
+      return;
+    }
+    grant(id, {.first = *slice, .count = 1, .version = version});
+  }
+}
+
+/// Between two steps, and when every shard has what was leased, the way of doing them may change.
+void LeaseTable::serve_bsp() {
+  if (!must_restore() && next_ < phase().last && is_at_rest()) {
+    streamed_.change(wants_stream(), next_);
+  }
+  if (streams()) {
+    serve_stream();
+  } else if (!wants_stream() || must_restore()) {
+    serve_round();
+  }
+}
+
+bool LeaseTable::wants_stream() const {
+  return options_.stragglers == StragglerPolicy::kGreedy && !stragglers_.empty();
+}
+
+std::uint64_t LeaseTable::version_at(std::uint64_t slice) const {
+  return plan_.version_at(slice) + streamed_.more_updates(slice, plan_);
+}
+
+Grants LeaseTable::set_stragglers(const std::map<MemberId, double>& stragglers) {
+  stragglers_ = stragglers;
+  std::erase_if(stragglers_, [this](const auto& entry) { return !workers_.contains(entry.first); });
+  return serve();
+}
+
+bool LeaseTable::shows_speeds() const {
+  return !is_over() &&
+         (phase().policy.kind == SyncKind::kBsp || phase().policy.kind == SyncKind::kAsp);
+}
+
+/// The workers that get no slices of kBsp.
+std::set<MemberId> LeaseTable::left_out() const {
+  if (options_.stragglers != StragglerPolicy::kElastic || stragglers_.empty()) {
+    return {};
+  }
+  std::set<MemberId> all;
+  for (const auto& [id, worker] : workers_.all()) {
+    if (is_awaited(worker)) {
+      all.insert(id);
+    }
+  }
+  return worth_leaving_out(stragglers_, all, phase().round);
+}
+
+/// As many slices as the others have, whose way to and fro counts as little.
+void LeaseTable::probe(const std::set<MemberId>& left_out, std::uint64_t first,
+                       std::uint64_t count) {
+  if (rounds_ % kRoundsPerProbe != 0) {
+    return;
+  }
+  for (const MemberId id : left_out) {
+    if (workers_.all().at(id).asks) {
+      grant(
+          id,
+          {.kind = LeaseKind::kProbe, .first = first, .count = static_cast<std::uint32_t>(count)});
+    }
+  }
+}
+
+/// Every shard has exactly the slices before `next_`, whole steps.
+bool LeaseTable::is_at_rest() const {
+  return plan_.is_border(next_) && applied_.prefix() == next_ && returned_.empty() && all_idle();
+}
+
+/// At the end of the present phase.
+bool LeaseTable::is_recorded() const {
+  const bool is_last = phase_ + 1 == plan_.phases().size();
+  return is_last || (phase().is_recorded && !doubts_);
+}
+
+/// A phase ends here. Shards keep what they had at the beginnings of the last two phases, so it
+/// must be one of these that is good: in doubt for longer than a phase, the one before.
+void LeaseTable::note_cut(std::uint64_t slice) {
+  good_ = doubts_ ? std::max(good_, cut_) : slice;
+  cut_ = slice;
+}
+
+void LeaseTable::fall_back() {
+  ENSURE(!plan_.rewound(), "kBsp is where jobs fall back to");
+  diverged_ = false;
+  if (next_ <= good_) {
+    return;  // a worker has pushed what it had not leased
+  }
+  plan_.fall_back({next_, good_});
+  phase_ = plan_.index_of(next_);
+  cut_ = next_;
+  good_ = next_;
+  updates_ = 0;
+  recorder_.reset();
+  doubts_ = false;
+}
+
+/// No shard is known to have restored its parameters: they do so when the first round begins.
+bool LeaseTable::must_restore() const {
+  return plan_.rewound() && applied_.prefix() == plan_.rewound()->at;
 }
 
 }  // namespace mayfly::parameter_server

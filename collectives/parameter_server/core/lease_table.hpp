@@ -12,41 +12,14 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "collectives/parameter_server/core/lease.hpp"
+#include "collectives/parameter_server/core/lease_holders.hpp"
+#include "collectives/parameter_server/core/returned_slices.hpp"
 #include "collectives/parameter_server/core/straggler_watch.hpp"
+#include "collectives/parameter_server/core/streamed_steps.hpp"
 #include "collectives/parameter_server/core/sync_plan.hpp"
 
 namespace mayfly::parameter_server {
-
-enum class LeaseKind : std::uint8_t {
-  kCompute = 1,  ///< compute and push the slices
-  kSnapshot,     ///< all slices before `first` are in: record the state; nothing changes meanwhile
-  kOver,         ///< the job is done
-  kProbe,        ///< compute the slices and push nothing: how fast is this worker?
-};
-
-struct Lease {
-  std::uint64_t serial = 0;  ///< of this worker's leases, from 1
-  LeaseKind kind = LeaseKind::kCompute;
-  std::uint64_t first = 0;
-  std::uint32_t count = 0;
-  /// With parameters of exactly this version on every shard; nothing: the newest. If a shard has
-  /// gone on, all shards have the slices, and the lease is over.
-  std::optional<std::uint64_t> version{};
-  /// Slices that the worker has computed before, and those that it missed by coming late or having
-  /// no work: what SyncKind::kSsp compares.
-  std::uint64_t clock = 0;
-  /// Each slice is an update of its own, although its phase is one of kBsp.
-  bool at_once = false;
-  /// What the plan has become, if training has diverged.
-  std::optional<Rewind> rewind{};
-  friend bool operator==(const Lease&, const Lease&) = default;
-};
-
-struct Grant {
-  MemberId worker{};
-  Lease lease;
-};
-using Grants = std::vector<Grant>;
 
 class LeaseTable {
  public:
@@ -99,7 +72,7 @@ class LeaseTable {
   /// SyncPlan::version_at, with the updates of steps that were not done as their phase says.
   [[nodiscard]] std::uint64_t version_at(std::uint64_t slice) const;
   /// Steps of kBsp are done slice by slice at present.
-  [[nodiscard]] bool streams() const { return streams_; }
+  [[nodiscard]] bool streams() const { return streamed_.streams(); }
   /// Slices that were leased to a worker that was lost before it had confirmed them, and had to be
   /// leased again.
   [[nodiscard]] std::uint64_t reissued() const { return reissued_; }
@@ -108,20 +81,8 @@ class LeaseTable {
   [[nodiscard]] std::uint64_t mixed() const { return mixed_; }
 
  private:
-  struct Worker {
-    bool is_connected = false;
-    bool wants = false;
-    std::uint64_t order = 0;             // of wanting
-    std::uint64_t serial = 0;            // of its newest lease
-    std::uint64_t clock = 0;             // of its next lease
-    bool rests = true;                   // nobody waits for its clock
-    std::optional<std::uint64_t> round;  // the version that its newest lease asked for
-    std::vector<Lease> leases;           // not confirmed
-  };
-
   std::uint64_t take_back(const std::vector<Lease>& leases);
-  [[nodiscard]] bool is_leased(std::uint64_t slice) const;
-  [[nodiscard]] bool is_awaited(const Worker& worker) const;
+  [[nodiscard]] bool is_awaited(const LeaseHolders::Worker& worker) const;
   [[nodiscard]] bool is_settled(std::uint64_t slice) const;
   void grant(MemberId id, Lease lease);
   Grants serve();
@@ -133,8 +94,6 @@ class LeaseTable {
   void serve_round();
   void serve_stream();
   void probe(const std::set<MemberId>& left_out, std::uint64_t first, std::uint64_t count);
-  void change_stream(bool streams);
-  [[nodiscard]] bool is_streamed(std::uint64_t slice) const;
   [[nodiscard]] bool wants_stream() const;
   [[nodiscard]] std::set<MemberId> left_out() const;
   void serve_backup();
@@ -146,9 +105,6 @@ class LeaseTable {
   [[nodiscard]] bool must_restore() const;
   [[nodiscard]] bool all_idle() const;
   [[nodiscard]] bool is_drained() const;
-  [[nodiscard]] std::optional<std::uint64_t> slowest_clock() const;
-  [[nodiscard]] std::vector<MemberId> waiting() const;
-  [[nodiscard]] std::optional<MemberId> holder_of(std::uint64_t version) const;
   [[nodiscard]] std::optional<MemberId> free_hand() const;
   [[nodiscard]] std::optional<std::uint64_t> take_slice(MemberId id);
   [[nodiscard]] bool is_over(const Lease& lease) const;
@@ -157,15 +113,14 @@ class LeaseTable {
 
   SyncPlan& plan_;
   const Options options_;
-  std::size_t phase_ = 0;                        // all workers are idle when it ends
-  std::uint64_t next_;                           // slice that was never leased
-  std::set<std::uint64_t> returned_;             // leased to a worker that is gone, or dropped
-  std::map<std::uint64_t, MemberId> late_from_;  // of those that were dropped: who was too late
+  std::size_t phase_ = 0;  // all workers are idle when it ends
+  std::uint64_t next_;     // slice that was never leased
+  ReturnedSlices returned_;
   SliceSet applied_;
   std::set<std::uint64_t> staged_;
   std::uint64_t updates_ = 0;   // in this phase
   std::uint64_t complete_ = 0;  // rounds of kBsp before this version are complete on every shard
-  std::map<MemberId, Worker> workers_;
+  LeaseHolders workers_;
   std::optional<MemberId> recorder_;  // of the snapshot at the phase's end
   bool held_ = false;
   bool doubts_ = false;
@@ -173,14 +128,8 @@ class LeaseTable {
   std::uint64_t cut_;   // the first slice of the present phase
   std::uint64_t good_;  // that of this phase or of the one before: what we would fall back to
   std::map<MemberId, double> stragglers_;
-  bool streams_ = false;
-  struct Streamed {
-    std::uint64_t first = 0;
-    std::uint64_t last = UINT64_MAX;
-  };
-  std::vector<Streamed> streamed_;  // whole steps of kBsp; the last one is open while streams_
-  std::uint64_t rounds_ = 0;        // begun
-  std::uint64_t wants_so_far_ = 0;
+  StreamedSteps streamed_;
+  std::uint64_t rounds_ = 0;  // begun
   std::uint64_t reissued_ = 0;
   std::uint64_t late_ = 0;
   std::uint64_t mixed_ = 0;

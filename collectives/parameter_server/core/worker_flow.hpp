@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "collectives/parameter_server/core/lease_table.hpp"
+#include "collectives/parameter_server/core/lease.hpp"
 
 namespace mayfly::parameter_server {
 
