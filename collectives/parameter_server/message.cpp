@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 
+#include "base/check.hpp"
 #include "base/digest.hpp"
 
 namespace mayfly::parameter_server {
@@ -129,6 +130,19 @@ ShardEvent event_of(const Header& header) {
     default: event.kind = ShardEventKind::kHold;
   }
   return event;
+}
+
+MessageType order_type(ShardEventKind kind) {
+  switch (kind) {
+    case ShardEventKind::kWorkers: return MessageType::kRoster;
+    case ShardEventKind::kStragglers: return MessageType::kStragglers;
+    case ShardEventKind::kHold: return MessageType::kHold;
+    case ShardEventKind::kPush:
+    case ShardEventKind::kPull:
+    case ShardEventKind::kRest:
+    case ShardEventKind::kConnected: break;
+  }
+  UNREACHABLE("an event that a worker causes");
 }
 
 std::vector<std::uint64_t> words_of(const ShardEvent& event) {

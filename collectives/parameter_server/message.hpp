@@ -92,10 +92,24 @@ void seal(Header& header);
 /// The event of a shard's state machine for a message kHello, kPush, kPull, kRest or kHold; other
 /// messages are not events by themselves.
 [[nodiscard]] ShardEvent event_of(const Header& header);
+/// The type of the message by which a follower is sent an event that no worker causes (kWorkers,
+/// kStragglers, kHold).
+[[nodiscard]] MessageType order_type(ShardEventKind kind);
+/// The most bytes of a payload of kRoster or kStragglers.
+inline constexpr std::uint64_t kRosterBytesMax = std::uint64_t{1} << 17;
 /// The payload of kRoster and kStragglers for an event, and the events for such payloads. Empty for
 /// other events.
 [[nodiscard]] std::vector<std::uint64_t> words_of(const ShardEvent& event);
 [[nodiscard]] ShardEvent roster_of(const std::vector<std::uint64_t>& words);
 [[nodiscard]] ShardEvent stragglers_of(const std::vector<std::uint64_t>& words);
+
+/// A message that a leader has received, as its follower is sent it.
+struct ReplicaEntry {
+  Header header;                     ///< as it was received, with its number in `entry`
+  std::vector<std::uint64_t> words;  ///< the payload of kRoster and kStragglers
+  /// The payload of a push that changes the parameters; of other pushes empty. The bytes must not
+  /// change or move before the follower has the entry.
+  ByteSpan gradient;
+};
 
 }  // namespace mayfly::parameter_server

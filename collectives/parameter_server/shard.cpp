@@ -1,26 +1,125 @@
 #include "collectives/parameter_server/shard.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/net/accept.hpp"
 #include "base/net/sockets.hpp"
+#include "base/net/wake_up.hpp"
 #include "base/try_assign.hpp"
-#include "collectives/parameter_server/shard_loop.hpp"
+#include "collectives/parameter_server/followed_leader.hpp"
+#include "collectives/parameter_server/replica_link.hpp"
+#include "collectives/parameter_server/shard_replica.hpp"
+#include "collectives/parameter_server/shard_sessions.hpp"
 #include "collectives/tcp/tcp_address.hpp"
 
 namespace mayfly::parameter_server {
 namespace {
 
-constexpr std::size_t kUnauthenticatedMax = 64;
-constexpr std::size_t kFixed = 4;  // descriptors before those of the sessions
+// The thread behind Shard: waits for its sockets and for orders, and passes on what they bring.
+class ShardLoop final : public Shard {
+ public:
+  ShardLoop(const ShardOptions& options, const SyncPlan& plan, ShardState& state,
+            ShardListener& listener)
+      : options_(options),
+        listener_(listener),
+        replica_(options, plan, state, listener),
+        sessions_(options, state.values().size_bytes()) {
+    facts_.leads = replica_.leads();
+    if (!replica_.leads()) {
+      leader_.emplace(options.number, state.values().size_bytes());
+    } else if (options.has_follower) {
+      follower_.emplace(
+          options.number, options.payload_hashes,
+          ReplicaLink::Handlers{
+              .on_taken = [this](std::uint64_t entry) { return replica_.taken(entry); },
+              .on_unreachable = [this] { listener_.on_unreachable(follower_id_); }});
+    }
+  }
+  ~ShardLoop() override { ShardLoop::stop(); }
 
-}  // namespace
+  Result<void> listen();
+  void begin() {
+    thread_ = std::thread([this] { run(); });
+  }
+
+  const std::string& address() const override { return address_; }
+  void set_view(ShardView view) override { order(std::move(view)); }
+  void hold() override { order(std::nullopt); }
+  ShardFacts facts() const override {
+    const std::lock_guard lock(mutex_);
+    return facts_;
+  }
+  bool has_connections() const override { return connections_ > 0; }
+  void stop() override {
+    stopping_ = true;
+    wake_.notify();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+ private:
+  using Order = std::optional<ShardView>;  // nothing: hold
+
+  void order(Order order);
+
+  // The thread's own:
+  void run();
+  void close_all();
+  void wait_for_events(std::vector<pollfd>& polled);
+  void accept_all(int listener);
+  void take_orders();
+  void hold_steps();
+  void begin_view(const ShardView& view);
+  void begin_to_lead();
+  void set_follower(const ShardView& view);
+  void admit();
+  Result<PayloadTarget> expect(Session& session, const Header& header);
+  Result<void> handle(Session& session, const Header& header);
+  Result<void> handle_worker(Session& session, const Header& header);
+  Result<void> handle_leader(const Header& header);
+  void take_order(const ShardEvent& event);
+  Result<void> take(const ShardEvent& event, const Header& message, PushedSum gradient = {});
+  void release();
+  void acknowledge();
+  void publish_facts();
+
+  const ShardOptions options_;
+  ShardListener& listener_;
+  UniqueFd tcp_;
+  UniqueFd unix_;
+  const WakeUp wake_;
+  std::string address_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<std::size_t> connections_ = 0;
+
+  mutable std::mutex mutex_;
+  std::vector<Order> orders_;  // guarded by mutex_
+  ShardFacts facts_;           // guarded by mutex_
+
+  // The thread's own:
+  ShardReplica replica_;
+  ShardSessions sessions_;
+  std::optional<FollowedLeader> leader_;  // while we follow
+  std::optional<ReplicaLink> follower_;   // of a leader, while it has one
+  MemberId follower_id_{};                // then: its server
+  bool has_no_descriptors_ = false;       // for connections that wait
+  ShardFacts own_facts_;
+  std::thread thread_;
+};
+
+constexpr std::size_t kFixed = 4;  // descriptors before those of the sessions
 
 Result<void> ShardLoop::listen() {
   TRY_ASSIGN(tcp_, listen_tcp({options_.host, 0}));
@@ -38,6 +137,14 @@ Result<void> ShardLoop::listen() {
   return {};
 }
 
+void ShardLoop::order(Order order) {
+  {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back(std::move(order));
+  }
+  wake_.notify();
+}
+
 void ShardLoop::run() {
   pthread_setname_np(pthread_self(), fmt::format("shard-{}", options_.number).c_str());
   std::vector<pollfd> polled;
@@ -51,15 +158,20 @@ void ShardLoop::run() {
       accept_all(unix_.get());
     }
     for (std::size_t i = kFixed; i < polled.size(); ++i) {
-      serve(*sessions_[i - kFixed], polled[i].revents);
+      Session& session = *sessions_.all()[i - kFixed];
+      session.serve(
+          polled[i].revents, [&](const Header& header) { return expect(session, header); },
+          [&](const Header& header) { return handle(session, header); });
     }
-    if (link_) {
-      link_->serve(polled[3].revents);
+    if (follower_) {
+      follower_->serve(polled[3].revents);
     }
     acknowledge();
     release();
-    tidy();
-    check_quiet();
+    sessions_.flush();
+    // A leader of ours waits for nobody here: two servers that follow each other would never end.
+    connections_ = sessions_.except_leader();
+    replica_.report_rest(sessions_.view());
     publish_facts();
   }
   close_all();
@@ -68,7 +180,7 @@ void ShardLoop::run() {
 /// Not what others wake us with: they may do so as long as there is a shard.
 void ShardLoop::close_all() {
   sessions_.clear();
-  link_.reset();
+  follower_.reset();
   tcp_ = UniqueFd();
   unix_ = UniqueFd();
   connections_ = 0;
@@ -80,217 +192,231 @@ void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
   const short listens = has_no_descriptors_ ? short{0} : short{POLLIN};
   polled.push_back({tcp_.get(), listens, 0});
   polled.push_back({unix_.valid() ? unix_.get() : -1, listens, 0});
-  polled.push_back({link_ ? link_->fd() : -1, link_ ? link_->events() : short{0}, 0});
-  for (const auto& session : sessions_) {
-    const bool reads = !session->hello.has_value();  // not before it is admitted
-    const int events = (reads ? POLLIN : 0) | (session->stream.wants_to_send() ? POLLOUT : 0);
-    polled.push_back({session->stream.fd(), static_cast<short>(events), 0});
+  polled.push_back(
+      {follower_ ? follower_->fd() : -1, follower_ ? follower_->events() : short{0}, 0});
+  for (const auto& session : sessions_.all()) {
+    polled.push_back({session->fd(), session->events(), 0});
   }
   constexpr int kForEver = -1;
-  std::optional<Instant> deadline = link_ ? link_->deadline() : std::nullopt;
-  if (has_no_descriptors_) {
-    const Instant again = monotonic_now() + kAcceptRetryDelay;
-    deadline = std::min(deadline.value_or(again), again);
+  int timeout_ms = kForEver;
+  if (follower_) {
+    if (const std::optional<Instant> deadline = follower_->deadline()) {
+      timeout_ms = poll_timeout_ms(*deadline);
+    }
   }
-  (void)::poll(polled.data(), polled.size(), deadline ? poll_timeout_ms(*deadline) : kForEver);
+  if (has_no_descriptors_) {
+    const int retry_ms = poll_timeout_ms(monotonic_now() + kAcceptRetryDelay);
+    timeout_ms = timeout_ms == kForEver ? retry_ms : std::min(timeout_ms, retry_ms);
+  }
+  (void)::poll(polled.data(), polled.size(), timeout_ms);
 }
 
+/// At most as many at a time as may be strangers: a flood must not keep the shard from its other
+/// connections.
 void ShardLoop::accept_all(int listener) {
-  // A bound for each turn: a flood must not keep the shard from its other connections.
-  const AcceptEnd end = accept_waiting(listener, kUnauthenticatedMax, [this](UniqueFd fd) {
-    make_room();
-    sessions_.push_back(std::make_unique<Session>(MessageStream(
-        std::move(fd), std::max<std::uint64_t>(payload_bytes_, kRosterBytesMax), &spare_copy_)));
-  });
+  const AcceptEnd end =
+      accept_waiting(listener, ShardSessions::kStrangersMax,
+                     [this](UniqueFd socket) { sessions_.add(std::move(socket)); });
   has_no_descriptors_ = has_no_descriptors_ || end == AcceptEnd::kNoDescriptors;
 }
 
-/// Connections that nobody answers for must not keep out who has something to say: the oldest one
-/// ends, above all one that has not said hello. A worker comes again.
-void ShardLoop::make_room() {
-  std::vector<Session*> strangers;
-  for (const auto& session : sessions_) {
-    if (!session->worker && !session->is_leader && !session->over) {
-      strangers.push_back(session.get());
-    }
-  }
-  if (strangers.size() >= kUnauthenticatedMax) {
-    const auto silent =
-        std::ranges::find_if(strangers, [](const Session* session) { return !session->hello; });
-    (silent == strangers.end() ? strangers.front() : *silent)->over = true;
-  }
-}
-
 void ShardLoop::take_orders() {
-  std::vector<std::optional<ShardView>> orders;
+  std::vector<Order> orders;
   {
     const std::lock_guard lock(mutex_);
     orders.swap(orders_);
   }
-  for (const std::optional<ShardView>& order : orders) {
+  for (const Order& order : orders) {
     if (order) {
-      meet(*order);
+      begin_view(*order);
     } else {
-      begin_hold();
+      hold_steps();
     }
   }
 }
 
-/// What cannot be refused: only pushes can.
-void ShardLoop::begin_hold() {
-  if (role_ == ShardRole::kLeads && core_.leases() != nullptr) {
-    Header header;
-    header.type = MessageType::kHold;
-    ENSURE(take({.kind = ShardEventKind::kHold}, header, nullptr).ok(), "anybody may be held");
-    told_quiet_ = false;
+void ShardLoop::hold_steps() {
+  if (replica_.leads() && replica_.is_first()) {
+    take_order({.kind = ShardEventKind::kHold});
   }
 }
 
-void ShardLoop::meet(const ShardView& view) {
-  view_ = view.view;
-  keys_[view.view] = view.key;
-  if (role_ == ShardRole::kFollows && view.role == ShardRole::kLeads) {
+void ShardLoop::begin_view(const ShardView& view) {
+  if (!replica_.leads() && view.role == ShardRole::kLeads) {
     begin_to_lead();
   }
-  if (role_ == ShardRole::kLeads) {
-    follow_up(view);
-    // Before any worker is let in: it must be known which workers may be given work.
-    workers_ = view.workers;
-    speeds_.set_workers(view.workers);
-    Header header;
-    header.type = MessageType::kRoster;
-    ShardEvent event{.kind = ShardEventKind::kWorkers, .workers = view.workers};
-    ENSURE(take(event, header, nullptr).ok(), "any workers are met");
-    told_quiet_ = true;
+  if (replica_.leads()) {
+    set_follower(view);
+    // Before any worker is admitted: it must be known which workers may be given work.
+    take_order({.kind = ShardEventKind::kWorkers, .workers = view.workers});
   }
+  sessions_.set_view(view, replica_.role());
   admit();
 }
 
-bool ShardLoop::is_admissible(const Header& hello) const {
-  const auto key = keys_.find(ViewId{hello.view});
-  if (key == keys_.end() || key->second != hello.key) {
-    return false;
+/// From here on the old leader hears nothing from us, so it can tell nobody anything: what it was
+/// told and we were not has never happened.
+void ShardLoop::begin_to_lead() {
+  sessions_.end_leader();
+  leader_.reset();
+  replica_.begin_to_lead();
+  if (replica_.is_first()) {
+    take_order({.kind = ShardEventKind::kStragglers});  // it has measured nobody yet
   }
-  return hello.type == MessageType::kFollow
-             ? role_ == ShardRole::kFollows && hello.shard == options_.number
-             : role_ == ShardRole::kLeads && workers_.contains(MemberId{hello.worker});
+  listener_.on_lead(replica_.version().version);
 }
 
-/// A worker that says hello before its view is known here waits.
+/// A leader learns where its follower is, or that it has none any more: then nothing is kept back.
+void ShardLoop::set_follower(const ShardView& view) {
+  if (!follower_) {
+    return;
+  }
+  if (view.follower.empty()) {
+    replica_.lose_follower();
+    follower_.reset();
+    listener_.on_alone(replica_.version().version);
+    release();
+    return;
+  }
+  follower_id_ = view.follower_id;
+  if (Result<void> known = follower_->set_view(view.view, view.key, view.follower); !known.ok()) {
+    log::warning(fmt::format("shard {}: {}", options_.number, known.error().detail));
+  }
+}
+
 void ShardLoop::admit() {
-  for (std::size_t i = 0; i < sessions_.size(); ++i) {
-    Session& session = *sessions_[i];
-    if (!session.hello || session.over) {
+  while (Session* session = sessions_.admit_next()) {
+    if (session->is_leader()) {
+      session->send(leader_->welcome());
       continue;
     }
-    if (is_admissible(*session.hello)) {
-      admit(session);
-    } else {
-      session.over = ViewId{session.hello->view} <= view_;
+    const Header& hello = session->greeting();
+    if (const Result<void> taken = take(event_of(hello), hello); !taken.ok()) {
+      session->fail(taken.error().detail);
     }
   }
 }
 
-void ShardLoop::admit(Session& session) {
-  const Header hello = *std::exchange(session.hello, std::nullopt);
-  if (hello.type == MessageType::kFollow) {
-    admit_leader(session);
-    return;
-  }
-  const MemberId worker{hello.worker};
-  if (Session* before = session_of(worker)) {
-    before->over = true;
-    before->worker.reset();
-  }
-  session.worker = worker;
-  share(session);
-  Header welcome;
-  welcome.type = MessageType::kWelcome;
-  welcome.flags = session.slots != nullptr ? flags::kShares : 0;
-  welcome.worker = hello.worker;
-  welcome.shard = options_.number;
-  session.stream.send(welcome);
-  if (const Result<void> taken = take(event_of(hello), hello, nullptr); !taken.ok()) {
-    close(session, taken.error().detail);
-  }
+Result<PayloadTarget> ShardLoop::expect(Session& session, const Header& header) {
+  return session.is_leader() ? leader_->expect(header, replica_.gradients())
+                             : session.expect(header, replica_.gradients());
 }
 
-/// Uses the memory that came along with the greeting. What is none of ours is not used: payloads go
-/// through the socket.
-void ShardLoop::share(Session& session) {
-  const UniqueFd memory = session.stream.take_descriptor();
-  if (!memory.valid() || payload_bytes_ == 0) {
-    return;
+Result<void> ShardLoop::handle(Session& session, const Header& header) {
+  if (session.is_leader()) {
+    return handle_leader(header);
   }
-  Result<std::shared_ptr<SharedSlots>> mapped = SharedSlots::map(memory.get(), payload_bytes_);
-  if (mapped.ok()) {
-    session.slots = std::move(mapped).value();
-  } else {
-    log::info(fmt::format("shard {}: worker {}: {}", options_.number, value(*session.worker),
-                          mapped.error().detail));
+  if (session.is_worker()) {
+    return handle_worker(session, header);
   }
+  session.greet(header);
+  admit();
+  return {};
 }
 
-Session* ShardLoop::session_of(MemberId worker) {
-  for (const auto& session : sessions_) {
-    if (session->worker == worker && !session->over) {
-      return session.get();
-    }
+Result<void> ShardLoop::handle_worker(Session& session, const Header& header) {
+  if (MemberId{header.worker} != session.worker()) {
+    return Error{Errc::kCorrupt, "a worker that speaks for another one"};
   }
-  return nullptr;
-}
-
-void ShardLoop::serve(Session& session, short events) {
-  if (session.over || events == 0) {
-    return;
-  }
-  if (session.hello && (events & (POLLHUP | POLLERR)) != 0) {
-    session.over = true;  // gone before its view came
-    return;
-  }
-  if ((events & (POLLIN | POLLHUP | POLLERR)) != 0 && !session.hello) {
-    const Result<void> received =
-        session.stream.receive([&](const Header& header) { return expect(session, header); },
-                               [&](const Header& header) {
-                                 own_facts_.bytes_in += kHeaderBytes + header.payload_bytes;
-                                 return handle(session, header);
-                               });
-    if (!received.ok()) {
-      close(session, received.error().detail);
-    }
-  }
-}
-
-void ShardLoop::close(Session& session, const std::string& why) {
-  if (session.worker) {
-    log::info(fmt::format("shard {}: worker {}: {}", options_.number, value(*session.worker), why));
-  }
-  session.over = true;
-}
-
-/// Sends what there is to send, and forgets connections that are over.
-void ShardLoop::tidy() {
-  for (const auto& session : sessions_) {
-    if (!session->over && session->stream.wants_to_send()) {
-      if (const Result<void> sent = session->stream.flush(); !sent.ok()) {
-        close(*session, sent.error().detail);
+  switch (header.type) {
+    case MessageType::kPush: {
+      if ((header.flags & flags::kAsks) != 0) {
+        session.ask(header.question);
       }
+      TRY_ASSIGN(PushedSum gradient, session.take_gradient(header));
+      return take(event_of(header), header, std::move(gradient));
     }
+    case MessageType::kPull: session.ask(header.question); [[fallthrough]];
+    case MessageType::kRest: return take(event_of(header), header);
+    case MessageType::kStatePull:
+      session.send_state(replica_.version(), replica_.values(), replica_.momentum(),
+                         header.question, replica_.gate());
+      return {};
+    case MessageType::kBye: listener_.on_over(); return {};
+    default: return Error{Errc::kCorrupt, "a message that workers do not send"};
   }
-  std::erase_if(sessions_, [](const auto& session) { return session->over; });
-  // A leader of ours waits for nobody here: two servers that follow each other would never end.
-  connections_ = static_cast<std::size_t>(std::count_if(
-      sessions_.begin(), sessions_.end(), [](const auto& session) { return !session->is_leader; }));
 }
 
-PushedSum ShardLoop::take_buffer() {
-  if (spare_.empty()) {
-    return {AlignedBuffer<float>(payload_bytes_ / sizeof(float)), {}};
+Result<void> ShardLoop::handle_leader(const Header& header) {
+  TRY_ASSIGN(std::optional<FollowedLeader::Entry> entry, leader_->take(header));
+  if (!entry) {
+    return {};
   }
-  PushedSum buffer{std::move(spare_.back()), {}};
-  spare_.pop_back();
-  return buffer;
+  Result<void> taken = take(entry->event, header, std::move(entry->gradient));
+  if (!taken.ok() && header.type == MessageType::kPush) {
+    listener_.on_diverged(taken.error().detail);
+  }
+  return taken;
 }
+
+/// Only what a worker says can be refused.
+void ShardLoop::take_order(const ShardEvent& event) {
+  Header message;
+  message.type = order_type(event.kind);
+  ENSURE(take(event, message).ok(), "an order is carried out");
+}
+
+/// Decides, tells the follower, and does what follows.
+Result<void> ShardLoop::take(const ShardEvent& event, const Header& message, PushedSum gradient) {
+  TRY_ASSIGN(ShardReplica::Decision decision, replica_.decide(event, message, std::move(gradient)));
+  if (follower_) {
+    follower_->send(std::move(decision.entry));
+  }
+  const ShardOutcome& outcome = decision.outcome;
+  for (const MemberId worker : outcome.departed) {
+    if (Session* session = sessions_.of(worker)) {
+      session->end();  // it is fenced: nothing that it says counts any more
+    }
+  }
+  if (outcome.restore || outcome.update) {
+    sessions_.keep_copies();  // of the parameters that are about to change
+    replica_.change(outcome);
+    release();
+  }
+  replica_.measure(monotonic_now(), event, outcome.grants);
+  // A worker without a session is told when it has connected again.
+  for (const Grant& grant : outcome.grants) {
+    if (Session* session = sessions_.of(grant.worker)) {
+      session->send_lease(grant.lease, replica_.gate());
+    }
+  }
+  for (const MemberId worker : outcome.answers) {
+    if (Session* session = sessions_.of(worker)) {
+      session->send_parameters(replica_.version().version, replica_.values(), replica_.gate());
+    }
+  }
+  if (event.kind != ShardEventKind::kStragglers) {
+    if (const std::optional<ShardEvent> stragglers = replica_.straggler_order()) {
+      take_order(*stragglers);
+    }
+  }
+  return {};
+}
+
+/// Lets go what has waited for the follower.
+void ShardLoop::release() {
+  sessions_.release(replica_.safe());
+  replica_.release();
+}
+
+/// Once for all that the leader has sent.
+void ShardLoop::acknowledge() {
+  if (Session* session = sessions_.leader()) {
+    if (const std::optional<Header> taken = leader_->acknowledgement()) {
+      session->send(*taken);
+    }
+  }
+}
+
+void ShardLoop::publish_facts() {
+  replica_.describe(own_facts_);
+  sessions_.count(own_facts_);
+  own_facts_.bytes_followed = follower_ ? follower_->bytes_out() : own_facts_.bytes_followed;
+  const std::lock_guard lock(mutex_);
+  facts_ = own_facts_;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Shard>> Shard::start(const ShardOptions& options, const SyncPlan& plan,
                                             ShardState& state, ShardListener& listener) {

@@ -1,253 +1,168 @@
-// The messages between the leader of a shard and its follower.
+#include "collectives/parameter_server/shard_replica.hpp"
 
-#include <fmt/format.h>
+#include <utility>
+#include <vector>
 
-#include <algorithm>
-
-#include "base/log.hpp"
-#include "collectives/parameter_server/shard_loop.hpp"
+#include "base/try_assign.hpp"
 
 namespace mayfly::parameter_server {
 
-/// A leader learns where its follower is, or that it has none any more: then nothing is kept back.
-void ShardLoop::follow_up(const ShardView& view) {
-  if (!log_.has_follower()) {
+ShardReplica::ShardReplica(const ShardOptions& options, const SyncPlan& plan, ShardState& state,
+                           ShardListener& listener)
+    : options_(options),
+      state_(state),
+      listener_(listener),
+      core_(plan,
+            {options.number == 0, {options.shards == 1, options.stragglers}, options.divergence}),
+      role_(options.role),
+      gradients_(state.values().size()),
+      log_(leads() && options.has_follower),
+      speeds_(options.straggling) {}
+
+Result<ShardReplica::Decision> ShardReplica::decide(const ShardEvent& event, const Header& message,
+                                                    PushedSum gradient) {
+  TRY_ASSIGN(ShardOutcome outcome, core_.take(event));
+  Decision decision{std::move(outcome), {message, words_of(event), {}}};
+  ReplicaEntry& entry = decision.entry;
+  entry.header.slot = 0;  // the follower is sent the gradient itself
+  if (log_.has_follower()) {
+    entry.header.entry = log_.add();
+  }
+  const std::optional<PushFate> fate = decision.outcome.fate;
+  const bool is_new = fate == PushFate::kApplied || fate == PushFate::kStaged;
+  const bool is_there = !gradient.span().empty();
+  if (is_new && !is_there) {  // a leader sends the gradient exactly if it has kept it
+    return Error{Errc::kCorrupt, "a slice without its gradient"};
+  }
+  if (is_new) {
+    entry.gradient = std::as_bytes(gradients_.keep(std::move(gradient), entry.header, gate()));
+  } else if (is_there && !leads()) {
+    return Error{Errc::kCorrupt, "a slice is new to its leader and was there before"};
+  } else {
+    gradients_.recycle(std::move(gradient));
+  }
+  at_once_ += event.push.at_once && fate == PushFate::kApplied ? 1 : 0;
+  if (event.kind == ShardEventKind::kWorkers && leads()) {
+    speeds_.set_workers(event.workers);
+    told_quiet_ = true;
+  } else if (event.kind == ShardEventKind::kHold && leads()) {
+    told_quiet_ = false;
+  }
+  return decision;
+}
+
+void ShardReplica::change(const ShardOutcome& outcome) {
+  if (outcome.restore) {
+    restore(*outcome.restore);
+  }
+  if (outcome.update) {
+    apply(*outcome.update);
+  }
+}
+
+void ShardReplica::restore(const Rewind& rewind) {
+  state_.restore(rewind.to);
+  const RewindFacts facts{rewind, core_.plan().steps_before(rewind.at), core_.divergence()};
+  if (leads()) {
+    reports_.add(gate(), facts);
+  } else {
+    listener_.on_rewound(facts);
+  }
+}
+
+void ShardReplica::apply(const Update& update) {
+  const PushedGradients::Sums sums = gradients_.apply(update);
+  if (update.begins_phase && options_.divergence.falls_back && !core_.plan().rewound()) {
+    state_.keep(update.committed_before);
+  }
+  state_.apply(sums.slices, update);
+  if (leads()) {
+    reports_.add(gate(), sums.facts);
+  } else {
+    listener_.on_followed(sums.facts);
+  }
+}
+
+void ShardReplica::measure(Instant now, const ShardEvent& event, const Grants& grants) {
+  if (!measures()) {
     return;
   }
-  if (view.follower.empty()) {
-    log_.alone();
-    link_.reset();
-    listener_.on_alone(core_.order().version());
-    release();
-    return;
+  if (event.kind == ShardEventKind::kPush) {
+    speeds_.arrived(now, event.push.worker);
+  } else if (event.kind == ShardEventKind::kRest) {
+    speeds_.probe_done(now, event.push.worker);
   }
-  follower_id_ = view.follower_id;
-  if (Result<void> known = link_->set_view(view.view, view.key, view.follower); !known.ok()) {
-    log::warning(fmt::format("shard {}: {}", options_.number, known.error().detail));
+  for (const Grant& grant : grants) {
+    note_lease(now, grant);
   }
 }
 
-/// From here on the old leader hears nothing from us, so it can tell nobody anything: what it was
-/// told and we were not has never happened.
-void ShardLoop::begin_to_lead() {
-  for (const auto& session : sessions_) {
-    session->over = session->over || session->is_leader;
-  }
-  role_ = ShardRole::kLeads;
-  if (core_.leases() != nullptr) {
-    set_stragglers({});  // it has measured nobody yet
-  }
-  listener_.on_lead(core_.order().version());
-}
-
-void ShardLoop::admit_leader(Session& session) {
-  for (const auto& before : sessions_) {
-    before->over = before->over || before->is_leader;
-  }
-  session.is_leader = true;
-  Header answer;
-  answer.type = MessageType::kFollowing;
-  answer.shard = options_.number;
-  answer.entry = followed_.taken();
-  acknowledged_ = answer.entry;
-  session.stream.send(answer);
-}
-
-ByteSpan ShardLoop::gradient_of(const Header& header) const {
-  const auto kept = kept_.find(header.slice);
-  const bool is_its = kept != kept_.end() && kept->second.entry == header.entry;
-  return is_its ? std::as_bytes(kept->second.sum.span()) : ByteSpan{};
-}
-
-Result<PayloadTarget> ShardLoop::expect_entry(Session& session, const Header& header) {
-  const std::uint64_t bytes = header.payload_bytes;
-  if (header.slot != 0) {
-    return Error{Errc::kCorrupt, "a slot that is not shared"};
-  }
-  if (header.type == MessageType::kPush && header.count == 0) {
-    return Error{Errc::kCorrupt, "a gradient of nothing"};
-  }
-  if (header.type == MessageType::kPush && bytes == payload_bytes_) {
-    if (session.space.own.size() == 0) {
-      session.space = take_buffer();
-    }
-    return PayloadTarget{std::as_writable_bytes(session.space.own.span()), {}};
-  }
-  const bool has_words =
-      header.type == MessageType::kRoster || header.type == MessageType::kStragglers;
-  if (has_words && bytes <= kRosterBytesMax && bytes % sizeof(std::uint64_t) == 0) {
-    session.words.resize(bytes / sizeof(std::uint64_t));
-    return PayloadTarget{std::as_writable_bytes(std::span(session.words)), {}};
-  }
-  return bytes == 0 ? Result<PayloadTarget>(PayloadTarget{})
-                    : Result<PayloadTarget>(Error{Errc::kCorrupt, "a message of the wrong size"});
-}
-
-Result<void> ShardLoop::take_entry(Session& session, const Header& header) {
-  switch (header.type) {
-    case MessageType::kHello:
-    case MessageType::kPush:
-    case MessageType::kPull:
-    case MessageType::kRest:
-    case MessageType::kRoster:
-    case MessageType::kStragglers:
-    case MessageType::kHold: break;
-    default: return Error{Errc::kCorrupt, "a message that leaders do not send"};
-  }
-  switch (followed_.judge(header.entry)) {
-    case EntryVerdict::kRepeat: return {};
-    case EntryVerdict::kGap: return Error{Errc::kCorrupt, "a leader that leaves something out"};
-    case EntryVerdict::kNew: break;
-  }
-  const ShardEvent event = header.type == MessageType::kRoster       ? roster_of(session.words)
-                           : header.type == MessageType::kStragglers ? stragglers_of(session.words)
-                                                                     : event_of(header);
-  if (header.type != MessageType::kPush) {
-    return take(event, header, nullptr);
-  }
-  if (header.payload_bytes == 0) {  // the leader sends the gradient exactly if it has kept it
-    session.space = PushedSum();
-  }
-  if (const Result<void> taken = take(event, header, &session.space); !taken.ok()) {
-    return diverged(taken.error().detail);
-  }
-  return session.space.own.size() == 0
-             ? Result<void>()
-             : diverged("a slice is new to its leader and was there before");
-}
-
-Result<void> ShardLoop::diverged(const std::string& why) {
-  listener_.on_diverged(why);
-  return Error{Errc::kCorrupt, why};
-}
-
-/// Once for all that has come.
-void ShardLoop::acknowledge() {
-  if (followed_.taken() == acknowledged_) {
-    return;
-  }
-  for (const auto& session : sessions_) {
-    if (session->is_leader && !session->over) {
-      acknowledged_ = followed_.taken();
-      Header header;
-      header.type = MessageType::kTaken;
-      header.shard = options_.number;
-      header.entry = acknowledged_;
-      session->stream.send(header);
-    }
+void ShardReplica::note_lease(Instant now, const Grant& grant) {
+  if (!core_.leases()->shows_speeds()) {
+    speeds_.forget_leases();
+  } else if (grant.lease.kind == LeaseKind::kCompute) {
+    speeds_.leased(now, grant.worker, grant.lease.serial, grant.lease.count);
+  } else if (grant.lease.kind == LeaseKind::kProbe) {
+    ++probes_;
+    speeds_.probed(now, grant.worker, grant.lease.count);
   }
 }
 
-/// Lets go what has waited for the follower.
-void ShardLoop::release() {
-  const std::uint64_t safe = log_.safe();
-  for (const auto& session : sessions_) {
-    session->stream.release(safe);
-  }
-  while (const std::optional<Facts> facts = unsaid_.next(safe)) {
-    if (const auto* update = std::get_if<UpdateFacts>(&*facts)) {
-      listener_.on_update(*update);
-    } else {
-      listener_.on_rewound(std::get<RewindFacts>(*facts));
-    }
-  }
-  for (auto place = kept_.begin(); place != kept_.end();) {
-    Kept& kept = place->second;
-    if (kept.is_applied && kept.entry <= safe) {
-      if (kept.sum.own.size() > 0) {
-        spare_.push_back(std::move(kept.sum.own));
-      }
-      place = kept_.erase(place);
-    } else {
-      ++place;
-    }
-  }
-}
-
-ReplicaLink::ReplicaLink(std::uint32_t shard, bool payload_hashes, GradientOf gradient_of,
-                         OnTaken on_taken, OnUnreachable on_unreachable)
-    : shard_(shard),
-      payload_hashes_(payload_hashes),
-      gradient_of_(std::move(gradient_of)),
-      on_taken_(std::move(on_taken)),
-      on_unreachable_(std::move(on_unreachable)),
-      connection_(
-          0, {.greet =
-                  [this](MessageStream& stream) {
-                    Header hello;
-                    hello.type = MessageType::kFollow;
-                    hello.shard = shard_;
-                    hello.view = value(view_);
-                    hello.key = key_;
-                    stream.send(hello);
-                  },
-              .on_header = [](const Header&) { return Result<PayloadTarget>(PayloadTarget{}); },
-              .on_message = [this](const Header& header) { return handle(header); },
-              .on_lost =
-                  [this](const std::string& why, bool was_ready) {
-                    if (was_ready) {
-                      log::info(fmt::format("shard {}: its follower: {}", shard_, why));
-                    }
-                  }}) {}
-
-Result<void> ReplicaLink::set_view(ViewId view, std::uint64_t key, const std::string& address) {
-  TRY(connection_.set_address(address));
-  connection_.view_came();
-  has_view_ = true;
-  view_ = view;
-  key_ = key;
-  return {};
-}
-
-std::optional<Instant> ReplicaLink::deadline() const {
-  if (!waits()) {
+std::optional<ShardEvent> ShardReplica::straggler_order() {
+  if (!measures()) {
     return std::nullopt;
   }
-  const Instant look = connection_.next_look();
-  return std::min(connection_.next_try().value_or(look), look);
+  const std::vector<StragglerChange> changes = speeds_.take_changes();
+  if (options_.stragglers == StragglerPolicy::kNone || changes.empty()) {
+    return std::nullopt;
+  }
+  for (const StragglerChange& change : changes) {
+    listener_.on_straggler(change);
+  }
+  return ShardEvent{.kind = ShardEventKind::kStragglers, .stragglers = speeds_.stragglers()};
 }
 
-void ReplicaLink::put(const ReplicaEntry& entry) {
-  const ByteSpan payload = entry.header.type == MessageType::kPush
-                               ? gradient_of_(entry.header)
-                               : std::as_bytes(std::span(entry.words));
-  connection_.stream().send(entry.header, payload, {}, payload_hashes_);
-  bytes_out_ += kHeaderBytes + payload.size();
-}
-
-void ReplicaLink::send(ReplicaEntry entry) {
-  entries_.push_back(std::move(entry));
-  if (connection_.is_ready()) {
-    put(entries_.back());
-    (void)connection_.stream().flush();  // a broken connection shows when it is read
-  }
-}
-
-void ReplicaLink::serve(short events) {
-  if (waits() && connection_.look() != ConnectionFault::kNone) {
-    on_unreachable_();
-  }
-  connection_.serve(events);
-  connection_.connect();
-}
-
-Result<void> ReplicaLink::handle(const Header& header) {
-  const bool greets = header.type == MessageType::kFollowing && !connection_.is_ready();
-  const bool acknowledges = header.type == MessageType::kTaken && connection_.is_ready();
-  if (!greets && !acknowledges) {
-    return Error{Errc::kCorrupt, "a message that followers do not send"};
-  }
-  TRY(on_taken_(header.entry));
-  while (!entries_.empty() && entries_.front().header.entry <= header.entry) {
-    entries_.pop_front();
-  }
-  if (greets) {
-    connection_.welcomed();
-    for (const ReplicaEntry& entry : entries_) {
-      put(entry);
+void ShardReplica::release() {
+  while (const std::optional<Report> report = reports_.next(log_.safe())) {
+    if (const auto* update = std::get_if<UpdateFacts>(&*report)) {
+      listener_.on_update(*update);
+    } else {
+      listener_.on_rewound(std::get<RewindFacts>(*report));
     }
   }
-  return {};
+  gradients_.release(log_.safe());
+}
+
+void ShardReplica::report_rest(ViewId view) {
+  const bool is_safe = leads() && log_.last() <= log_.safe();
+  if (!is_first() || !is_safe) {
+    return;
+  }
+  if (core_.leases()->is_over() && !std::exchange(told_over_, true)) {
+    listener_.on_over();  // before an answer to an order to stop: nothing is left to stop
+  }
+  if (!told_quiet_ && core_.leases()->is_quiet()) {
+    told_quiet_ = true;
+    listener_.on_quiet(view);
+  }
+}
+
+void ShardReplica::describe(ShardFacts& facts) const {
+  if (facts.version != core_.order().version()) {
+    facts.staleness = core_.order().staleness();
+  }
+  facts.leads = leads();
+  facts.version = core_.order().version();
+  facts.committed = core_.order().applied().count();
+  facts.repeats = core_.repeats();
+  if (const LeaseTable* leases = core_.leases()) {
+    facts.late = leases->late();
+    facts.reissued = leases->reissued();
+    facts.mixed = leases->mixed();
+  }
+  facts.at_once = at_once_;
+  facts.undone = core_.undone();
+  facts.probes = probes_;
 }
 
 }  // namespace mayfly::parameter_server
