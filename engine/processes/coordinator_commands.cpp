@@ -34,17 +34,15 @@ elastic::CommandReply CoordinatorProcess::answer(const elastic::CoordinatorServe
 }
 
 void CoordinatorProcess::give_up_with(ScaleHandler give_up) {
-  const std::lock_guard lock(give_up_mutex_);
-  on_give_up_ = std::move(give_up);
+  give_up_servers_.set(std::move(give_up));
 }
 
 Result<std::string> CoordinatorProcess::give_up(std::uint32_t count) {
-  const std::lock_guard lock(give_up_mutex_);
-  if (!on_give_up_) {
-    return Error{Errc::kUnsupported,
-                 "this coordinator has no servers of a provider; drain a worker instead"};
+  if (std::optional<Result<std::string>> done = give_up_servers_.call(count)) {
+    return *std::move(done);
   }
-  return on_give_up_(count);
+  return Error{Errc::kUnsupported,
+               "this coordinator has no servers of a provider; drain a worker instead"};
 }
 
 namespace {

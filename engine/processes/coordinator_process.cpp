@@ -260,9 +260,13 @@ Result<void> CoordinatorProcess::open_run_directory() {
   log::open("coordinator", job_->config.run_dir + "/logs/coordinator.log", log::Level::kWarning);
   recorder_ = std::make_unique<RunRecorder>(
       *job_, *directory_, listener_, std::move(history),
-      [this](const elastic::CoordinatorServer& server, const elastic::Command& command) {
-        return answer(server, command);
-      });
+      RunRecorder::Hooks{
+          [this](const elastic::CoordinatorServer& server, const elastic::Command& command) {
+            return answer(server, command);
+          },
+          [this](UniqueFd socket, std::string host) {
+            (void)take_transfer_.call(std::move(socket), std::move(host));
+          }});
   return {};
 }
 
@@ -378,25 +382,21 @@ void CoordinatorProcess::begin_transfers() {
           [this](UniqueFd socket, std::string host, std::string machine) {
             evaluations_->take(std::move(socket), std::move(host), std::move(machine));
           },
-          [this](const std::string& machine) {
-            const std::lock_guard lock(tell_mutex_);
-            return tell_machine_ ? tell_machine_(machine) : std::string();
-          },
+          [this](const std::string& machine) { return tell_machine_.call(machine).value_or(""); },
           [this] { return server_->status().in_charge; }});
-  recorder_->serve_transfers([this](UniqueFd socket, std::string host) {
+  take_transfer_.set([this](UniqueFd socket, std::string host) {
     receiver_->take(std::move(socket), std::move(host));
   });
 }
 
 void CoordinatorProcess::tell_machines(
     std::function<std::string(const std::string& machine)> tell) {
-  const std::lock_guard lock(tell_mutex_);
-  tell_machine_ = std::move(tell);
+  tell_machine_.set(std::move(tell));
 }
 
 void CoordinatorProcess::end_transfers() {
   if (receiver_ != nullptr) {
-    recorder_->serve_transfers(nullptr);
+    take_transfer_.set(nullptr);
     receiver_.reset();
     data_sender_.reset();
     evaluations_->close();

@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/lock_file.hpp"
+#include "base/replaceable_handler.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/view_log_file.hpp"
 #include "engine/job/job.hpp"
@@ -129,17 +131,17 @@ class CoordinatorProcess {
   std::unique_ptr<StartFiles> start_files_;
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it
   std::unique_ptr<RunDirectory> directory_;
+  // Used by the threads of server_ and receiver_, so they outlive both:
+  mutable std::mutex proposal_mutex_;
+  std::string proposal_;  // guarded by proposal_mutex_; empty = none
+  ReplaceableHandler<Result<std::string>(std::uint32_t)> give_up_servers_;
+  ReplaceableHandler<void(UniqueFd, std::string)> take_transfer_;  // set while there is a receiver_
+  ReplaceableHandler<std::string(const std::string& machine)> tell_machine_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<EvaluationService> evaluations_;  // the server's thread asks it for `status`
   std::unique_ptr<elastic::CoordinatorServer> server_;
   std::unique_ptr<CheckpointCopier> copier_;  // null without --checkpoint-to
   std::unique_ptr<DataSender> data_sender_;
-  mutable std::mutex proposal_mutex_;
-  std::string proposal_;      // guarded by proposal_mutex_; empty = none
-  std::mutex give_up_mutex_;  // not tell_mutex_, which is held while a machine waits
-  ScaleHandler on_give_up_;   // guarded by give_up_mutex_
-  mutable std::mutex tell_mutex_;
-  std::function<std::string(const std::string& machine)> tell_machine_;  // guarded by tell_mutex_
   std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
 };
 

@@ -11,11 +11,11 @@
 
 namespace mayfly::engine {
 RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener,
-                         RunHistory history, CommandHandler on_other_command)
+                         RunHistory history, Hooks hooks)
     : job_(job),
       directory_(directory),
       listener_(listener),
-      on_other_command_(std::move(on_other_command)),
+      hooks_(std::move(hooks)),
       member_logs_(job.config.run_dir),
       history_(std::move(history)),
       goes_on_(history_.views > 0),
@@ -247,18 +247,6 @@ void RunRecorder::receive(const CheckpointRecord& checkpoint) {
   }
 }
 
-void RunRecorder::serve_transfers(TransferHandler handler) {
-  const std::lock_guard lock(transfer_mutex_);
-  on_transfer_ = std::move(handler);
-}
-
-void RunRecorder::on_transfer(UniqueFd socket, std::string host) {
-  const std::lock_guard lock(transfer_mutex_);
-  if (on_transfer_) {
-    on_transfer_(std::move(socket), std::move(host));
-  }
-}
-
 void RunRecorder::checkpoint_received(const ReceivedCheckpoint& received) {
   const std::lock_guard output(output_mutex_);
   {
@@ -357,10 +345,6 @@ void RunRecorder::receive(const ShardRecord& reported) {
   ShardRecord shard = reported;
   shard.detail = sentence_of(shard);
   record(shard);
-}
-
-elastic::CommandReply RunRecorder::on_command(const elastic::Command& command) {
-  return on_other_command_(*server_, command);
 }
 
 void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) {

@@ -40,15 +40,18 @@ class RunRecorder final : public elastic::CoordinatorObserver {
  public:
   static constexpr Duration kLookInterval = seconds(1);  ///< see look_at_members()
 
-  /// Answers `scale N` and the like; called on the coordinator's thread.
-  using CommandHandler = std::function<elastic::CommandReply(const elastic::CoordinatorServer&,
-                                                             const elastic::Command&)>;
-
-  using TransferHandler = std::function<void(UniqueFd socket, std::string host)>;
+  /// For what the coordinator passes on and is not recorded; called on its server's thread.
+  struct Hooks {
+    /// elastic::CoordinatorObserver::on_command()
+    std::function<elastic::CommandReply(const elastic::CoordinatorServer&, const elastic::Command&)>
+        on_command;
+    /// elastic::CoordinatorObserver::on_transfer()
+    std::function<void(UniqueFd socket, std::string host)> on_transfer;
+  };
 
   /// `history` is what the directory holds of a job that goes on.
   RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
-              CommandHandler on_other_command);
+              Hooks hooks);
 
   void on_started(elastic::CoordinatorServer& server) override { server_ = &server; }
   void on_note(Instant when, const elastic::coordinator_effect::Note& note) override;
@@ -56,8 +59,12 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void on_recovery(const elastic::Recovery& recovery) override;
   void on_join(const elastic::Join& join) override;
   void on_report(MemberId member, ByteSpan payload, Instant happened) override;
-  void on_transfer(UniqueFd socket, std::string host) override;
-  elastic::CommandReply on_command(const elastic::Command& command) override;
+  void on_transfer(UniqueFd socket, std::string host) override {
+    hooks_.on_transfer(std::move(socket), std::move(host));
+  }
+  elastic::CommandReply on_command(const elastic::Command& command) override {
+    return hooks_.on_command(*server_, command);
+  }
   void on_ended(elastic::Outcome outcome, const std::string& detail) override;
   void on_news() override {
     {
@@ -68,8 +75,6 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   }
 
   // Any thread:
-  /// Who serves connections that move checkpoints; null: they are closed.
-  void serve_transfers(TransferHandler handler);
   /// A checkpoint is in the run directory now.
   void checkpoint_received(const ReceivedCheckpoint& received);
   /// One does not come here, or a worker is not taken for what it would start with.
@@ -159,13 +164,11 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   const Job& job_;
   RunDirectory& directory_;
   RunListener& listener_;
-  CommandHandler on_other_command_;
+  const Hooks hooks_;
   elastic::CoordinatorServer* server_ = nullptr;  // who calls us; used on its thread only
 
-  std::mutex transfer_mutex_;
-  TransferHandler on_transfer_;  // guarded by transfer_mutex_
-  std::mutex output_mutex_;      // the directory and the listener are used by one thread at a time
-  MemberLogs member_logs_;       // guarded by output_mutex_
+  std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
+  MemberLogs member_logs_;   // guarded by output_mutex_
   SaidFailure checkpoint_failures_;     // guarded by output_mutex_
   SaidFailure refusals_;                // guarded by output_mutex_
   SaidFailure copy_failures_;           // guarded by output_mutex_
