@@ -247,7 +247,8 @@ void Cloud::look() {
 }
 
 bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) const {
-  return has_begun ? process_.recorder().is_server(member.id) : parts_.is_server(member.server);
+  return has_begun ? process_.recorder().roles().is_server(member.id)
+                   : parts_.is_server(member.server);
 }
 
 /// Lowers the target when a parameter server is lost, which cannot be replaced. It is missing among
@@ -259,7 +260,7 @@ void Cloud::follow_servers(const std::vector<elastic::MemberStatus>& members) {
   const auto gone = static_cast<std::uint32_t>(std::ranges::count_if(servers_seen_, is_gone));
   const std::uint32_t at_first = dedicated_servers(process_.config());
   const std::uint32_t left =
-      std::min(process_.recorder().servers_left(), at_first - std::min(gone, at_first));
+      std::min(process_.recorder().roles().servers_left(), at_first - std::min(gone, at_first));
   const std::lock_guard lock(driver_mutex_);
   if (servers_wanted_ > left) {
     servers_wanted_ = left;
@@ -306,7 +307,7 @@ void Cloud::close() {
 /// In a job with standbys, a coordinator that is not in charge may end although the servers work
 /// for another coordinator. Only a job that is done has ended for all of them.
 bool Cloud::may_release_after_end() const {
-  const std::optional<JobEnd> end = process_.recorder().end();
+  const std::optional<JobEnd> end = process_.recorder().news().end();
   return !has_standbys(process_.config()) || (end && end->outcome == elastic::Outcome::kDone);
 }
 
@@ -396,7 +397,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
     fields["billing"] = fact.all->billing;
     fields["spent"] = fact.all->spent;
     fields["per_hour"] = fact.all->per_hour;
-    process_.recorder().costs({fact.all->spent, fact.all->per_hour, fact.all->billing});
+    process_.recorder().cost().of_servers({fact.all->spent, fact.all->per_hour, fact.all->billing});
   }
   const std::string server = fact.server.empty() ? "" : " " + fact.server;
   const std::string line = is_shown(fact.kind) && is_news(fact)

@@ -34,7 +34,7 @@ constexpr Duration kEvaluationTimeout = seconds(600);       // of one checkpoint
 JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
   while (true) {
     const Duration patience = cloud != nullptr ? kCloudPollInterval : seconds(1);
-    if (auto end = process.recorder().wait_for_end_or_news(monotonic_now() + patience)) {
+    if (auto end = process.recorder().news().wait(monotonic_now() + patience)) {
       return *end;
     }
     process.recorder().look_at_members(process.server());

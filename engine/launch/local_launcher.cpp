@@ -99,8 +99,8 @@ int LocalLauncher::run() {
   std::optional<JobEnd> end;
   while (!end.has_value()) {
     const bool plays = on_poll_ || chaos_.has_more();
-    end = process_->recorder().wait_for_end_or_news(
-        monotonic_now() + (plays ? kPollIntervalOfFaults : kPollInterval));
+    end = process_->recorder().news().wait(monotonic_now() +
+                                           (plays ? kPollIntervalOfFaults : kPollInterval));
     follow_signals();
     process_->recorder().look_at_members(process_->server());
     poll_workers();
@@ -188,7 +188,7 @@ bool LocalLauncher::replace(const Worker& dead) {
   const JobConfig& config = process_->config();
   const bool was_wanted =
       !dead.is_server && !dead.told_to_leave && !dead.is_leaving && !dead.is_killed_by_plan;
-  const bool is_over = process_->recorder().end().has_value() || interrupts_ > 0;
+  const bool is_over = process_->recorder().news().end().has_value() || interrupts_ > 0;
   if (!was_wanted || !dead.has_failed || dead.has_refused || is_over || carries_servers(config) ||
       restarts_ >= config.max_restarts) {
     return false;
@@ -239,7 +239,7 @@ void LocalLauncher::poll_workers() {
     any_running = replace(worker) || any_running;
   }
   const bool others = status.members.size() > servers;
-  if (!any_running && !others && !process_->recorder().end().has_value()) {
+  if (!any_running && !others && !process_->recorder().news().end().has_value()) {
     process_->server().fail(fmt::format("all workers are gone; the last one ended with {}: {}",
                                         workers_[last].end, last_line(last)));
   }
@@ -252,7 +252,7 @@ bool LocalLauncher::heed_refusals(const elastic::JobStatus& status) {
   const auto worker = std::find_if(workers_.begin(), workers_.end(),
                                    [](const Worker& w) { return w.has_refused && !w.is_server; });
   if (worker == workers_.end() || status.view != ViewId{} ||
-      process_->recorder().end().has_value()) {
+      process_->recorder().news().end().has_value()) {
     return false;
   }
   const auto number = static_cast<std::size_t>(worker - workers_.begin());
@@ -275,7 +275,7 @@ std::string LocalLauncher::log_path(std::size_t worker) const {
 /// get several in turn. A program has the name that we gave it, because a script may have started
 /// it.
 void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
-  const bool is_over = process_->recorder().end().has_value();
+  const bool is_over = process_->recorder().news().end().has_value();
   const std::string here = host_name();
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];

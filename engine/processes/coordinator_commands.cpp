@@ -91,7 +91,7 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
   for (const elastic::MemberStatus& m : status.members) {
     json::object member{{"id", value(m.id)}, {"host", m.host}, {"pid", m.pid}};
     if (uses_parameter_servers(job_->config)) {
-      add_role(member, recorder_->role_of(m.id));
+      add_role(member, recorder_->roles().role_of(m.id));
     }
     member["phase"] = name_of(m.phase);
     member["activity"] = m.activity;
@@ -114,7 +114,7 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
                      {"run_dir", job_->config.run_dir},
                      {"checkpoint", recorder_->last_checkpoint()},
                      {"cost", nullptr}};
-  if (const std::optional<Spending> spending = recorder_->spending()) {
+  if (const std::optional<Spending> spending = recorder_->cost().at(monotonic_now())) {
     shown["cost"] = spending->spent;
     shown["cost_per_hour"] = spending->per_hour;
   }

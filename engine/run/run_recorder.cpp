@@ -16,17 +16,12 @@ RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& l
       directory_(directory),
       listener_(listener),
       hooks_(std::move(hooks)),
+      servers_count_steps_(uses_parameter_servers(job.config)),
+      cost_(job.config, history, directory.seconds_at(monotonic_now())),
+      roles_(job.config),
       member_logs_(job.config.run_dir),
       history_(std::move(history)),
-      goes_on_(history_.views > 0),
-      roles_(uses_parameter_servers(job.config) ? std::optional<PsRoles>(job.config)
-                                                : std::nullopt) {
-  if (job.config.price_per_hour > 0 && job.config.cloud_provider.empty()) {
-    const Spending last = history_.spending.value_or(Spending{});
-    const double away = directory.seconds_at(monotonic_now()) - history_.spending_t;
-    bill_.emplace(job.config.price_per_hour,
-                  last.spent + last.per_hour * std::max(0.0, away) / kSecondsPerHour);
-  }
+      goes_on_(history_.views > 0) {
   for (const MemberRecord& line : std::exchange(history_.members, {})) {
     journal_.restore(line);
   }
@@ -47,9 +42,9 @@ void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note&
   {
     const std::lock_guard lock(mutex_);
     history_.heard(note.kind, directory_.seconds_at(when));
-    if (bill_ && event.member && bill_->heard(when, note.kind, *event.member)) {
-      event.spending.now = bill_->at(when);
-    }
+  }
+  if (event.member) {
+    event.spending.now = cost_.heard(when, note.kind, *event.member);
   }
   directory_.event(note.kind, object_of(event), when);
   if (event.member) {  // it may come and go between two looks
@@ -88,17 +83,14 @@ void RunRecorder::on_view(Instant when, const elastic::View& view) {
   journal_.introduced(members);
   bool is_new = false;
   std::uint64_t undone = 0;
-  std::optional<PsServersNews> servers;
+  event.spending.now = cost_.of_workers(when);
+  const std::optional<PsServersNews> servers = roles_.follow(view);
   {
     const std::lock_guard lock(mutex_);
     event.committed = step_at(event.committed);
     is_new = history_.view_published(event);
     history_.goes_on(directory_.seconds_at(when));
-    if (bill_) {
-      event.spending.now = bill_->at(when);
-    }
-    servers = roles_ ? roles_->follow(view) : std::nullopt;
-    if (is_new && !roles_) {
+    if (is_new && !servers_count_steps_) {
       undone = restart_ ? history_.restart(event.committed, job_.config.global_batch) : 0;
       history_.has_state_of(event.committed, "");
     }
@@ -347,14 +339,6 @@ void RunRecorder::receive(const ShardRecord& reported) {
   record(shard);
 }
 
-void RunRecorder::on_ended(elastic::Outcome outcome, const std::string& detail) {
-  {
-    const std::lock_guard lock(mutex_);
-    end_ = JobEnd{outcome, detail};
-  }
-  ended_.notify_all();
-}
-
 bool RunRecorder::has_heard_of_checkpoint(Step step) const {
   const std::lock_guard lock(mutex_);
   return history_.checkpoints.contains(value(step));
@@ -385,19 +369,6 @@ std::vector<elastic::Join> RunRecorder::joins() const {
   return joins_;
 }
 
-std::optional<PsRole> RunRecorder::role_of(MemberId member) const {
-  const std::lock_guard lock(mutex_);
-  return roles_ ? roles_->role_of(member) : std::nullopt;
-}
-
-std::optional<JobEnd> RunRecorder::wait_for_end_or_news(Instant deadline) {
-  std::unique_lock lock(mutex_);
-  ended_.wait_for(lock, std::max(Duration(0), deadline - monotonic_now()),
-                  [this] { return end_.has_value() || has_news_; });
-  has_news_ = false;
-  return end_;
-}
-
 void RunRecorder::look_at_members(const elastic::CoordinatorServer& server) {
   const Instant now = monotonic_now();
   const std::lock_guard output(output_mutex_);
@@ -406,20 +377,9 @@ void RunRecorder::look_at_members(const elastic::CoordinatorServer& server) {
   }
   looked_ = now;
   directory_.members(journal_.look(directory_.seconds_at(now), server.status().members));
-  const std::lock_guard lock(mutex_);
-  if (const std::optional<Spending> due = bill_ ? bill_->due(now) : std::nullopt) {
+  if (const std::optional<Spending> due = cost_.due(now)) {
     directory_.event("cost", object_of(*due), now);
   }
-}
-
-void RunRecorder::costs(const Spending& spending) {
-  const std::lock_guard lock(mutex_);
-  spending_ = spending;
-}
-
-std::optional<Spending> RunRecorder::spending() const {
-  const std::lock_guard lock(mutex_);
-  return bill_ ? bill_->at(monotonic_now()) : spending_;
 }
 
 /// The last lines about members and money; the summary has the same sum.
@@ -427,12 +387,12 @@ void RunRecorder::close_accounts() {
   const Instant now = monotonic_now();
   const std::lock_guard output(output_mutex_);
   directory_.members(journal_.all_ended(directory_.seconds_at(now)));
-  const std::lock_guard lock(mutex_);
-  history_.goes_on(directory_.seconds_at(now));
-  if (bill_) {
-    spending_ = Spending{bill_->at(now).spent, 0, 0};
-    bill_.reset();
-    directory_.event("cost", object_of(*spending_), now);
+  {
+    const std::lock_guard lock(mutex_);
+    history_.goes_on(directory_.seconds_at(now));
+  }
+  if (const std::optional<Spending> last = cost_.close(now)) {
+    directory_.event("cost", object_of(*last), now);
   }
 }
 
@@ -449,7 +409,8 @@ Summary RunRecorder::make_summary(const JobEnd& end) const {
   Summary summary = summary_of(job_, history_, train_seconds);
   summary.outcome = end.outcome;
   summary.detail = end.detail;
-  summary.cost = spending_ ? std::optional(spending_->spent) : std::nullopt;
+  const std::optional<Spending> cost = cost_.at(monotonic_now());
+  summary.cost = cost ? std::optional(cost->spent) : std::nullopt;
   return summary;
 }
 

@@ -4,7 +4,6 @@
 // the run directory's files, the terminal's lines and, at the end, the summary.
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -14,27 +13,21 @@
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/job/job.hpp"
 #include "engine/run/checkpoint_store.hpp"
+#include "engine/run/job_cost.hpp"
+#include "engine/run/job_news.hpp"
 #include "engine/run/member_journal.hpp"
 #include "engine/run/member_logs.hpp"
+#include "engine/run/member_roles.hpp"
 #include "engine/run/program_failures.hpp"
 #include "engine/run/records.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_history.hpp"
 #include "engine/run/run_listener.hpp"
 #include "engine/run/summary.hpp"
-#include "engine/server_roles/ps_roles.hpp"
 
 namespace mayfly::engine {
 
 struct Fact;
-
-/// The end of a job, as the coordinator decided it.
-struct JobEnd {
-  elastic::Outcome outcome = elastic::Outcome::kDone;
-  std::string detail;
-  /// It failed before anything was computed, by what the user has to mend and has been told.
-  bool was_refused = false;
-};
 
 class RunRecorder final : public elastic::CoordinatorObserver {
  public:
@@ -65,16 +58,16 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   elastic::CommandReply on_command(const elastic::Command& command) override {
     return hooks_.on_command(*server_, command);
   }
-  void on_ended(elastic::Outcome outcome, const std::string& detail) override;
-  void on_news() override {
-    {
-      const std::lock_guard lock(mutex_);
-      has_news_ = true;
-    }
-    ended_.notify_all();
+  void on_ended(elastic::Outcome outcome, const std::string& detail) override {
+    news_.end_with({outcome, detail});
   }
+  void on_news() override { news_.announce(); }
 
   // Any thread:
+  /// The end of the job, and what to look at before.
+  [[nodiscard]] JobNews& news() { return news_; }
+  [[nodiscard]] JobCost& cost() { return cost_; }
+  [[nodiscard]] const MemberRoles& roles() const { return roles_; }
   /// A checkpoint is in the run directory now.
   void checkpoint_received(const ReceivedCheckpoint& received);
   /// One does not come here, or a worker is not taken for what it would start with.
@@ -93,41 +86,17 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void look_at_members(const elastic::CoordinatorServer& server);
   /// RunDirectory::seconds_at(). Any thread.
   [[nodiscard]] double seconds_at(Instant when) const { return directory_.seconds_at(when); }
-  /// What the job's servers have cost so far, in the unit of their prices.
-  void costs(const Spending& spending);
-  /// Nothing if they have no price.
-  [[nodiscard]] std::optional<Spending> spending() const;
   /// Whether a checkpoint of this step was written since the job was last started.
   [[nodiscard]] bool has_heard_of_checkpoint(Step step) const;
   /// The folder of the newest that was written, here or on a worker; empty if there is none.
   [[nodiscard]] std::string last_checkpoint() const;
   /// Of the last committed step.
   [[nodiscard]] double images_per_second() const;
-  [[nodiscard]] std::optional<JobEnd> end() const {
-    const std::lock_guard lock(mutex_);
-    return end_;
-  }
-  /// A member's part in a job with parameter servers. Nothing: it has none yet, or the job has no
-  /// such servers.
-  [[nodiscard]] std::optional<PsRole> role_of(MemberId member) const;
-  /// The member is, or carries, a parameter server that the job has.
-  [[nodiscard]] bool is_server(MemberId member) const {
-    const std::optional<PsRole> role = role_of(member);
-    return role && role->server;
-  }
-  /// How many parameter servers the job has or waits for; 0 in all-reduce.
-  [[nodiscard]] std::uint32_t servers_left() const {
-    const std::lock_guard lock(mutex_);
-    return roles_ ? roles_->servers_left() : 0;
-  }
   /// Every change of view since this process started, with the coordinator's instants and, with
   /// parameter servers, the step that they had reported.
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Every join that was completed since this process started.
   [[nodiscard]] std::vector<elastic::Join> joins() const;
-  /// Waits until the job has ended, or the coordinator has had news since the last call (see
-  /// CoordinatorObserver::on_news), at most until the deadline. One thread.
-  std::optional<JobEnd> wait_for_end_or_news(Instant deadline);
   /// Why no checkpoint has the last committed step, if that is so. After the server is gone.
   [[nodiscard]] std::optional<std::string> unsaved_state() const;
   /// Writes summary.json and tells the listener, unless the job was refused. False if it could not
@@ -153,7 +122,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const LogRecord&) {}  // goes to member_logs_
   /// Of a change of view, under mutex_: parameter servers count the steps, not the members.
   [[nodiscard]] std::uint64_t step_at(std::uint64_t of_members) const {
-    return roles_ ? std::max(history_.current_step, history_.start.step) : of_members;
+    return servers_count_steps_ ? std::max(history_.current_step, history_.start.step) : of_members;
   }
   // Under no mutex:
   bool went_wrong(const char* kind, const std::string& why, SaidFailure& said);
@@ -167,6 +136,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   const Hooks hooks_;
   elastic::CoordinatorServer* server_ = nullptr;  // who calls us; used on its thread only
 
+  const bool servers_count_steps_;  // and not the members
+  JobNews news_;
+  JobCost cost_;
+  MemberRoles roles_;
   std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
   MemberLogs member_logs_;   // guarded by output_mutex_
   SaidFailure checkpoint_failures_;     // guarded by output_mutex_
@@ -177,10 +150,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   MemberJournal journal_;               // guarded by output_mutex_
   Instant looked_;                      // at the members; guarded by output_mutex_
   mutable std::mutex mutex_;
-  mutable std::condition_variable ended_;  // or had news
   // Guarded by mutex_:
-  std::optional<JobEnd> end_;
-  bool has_news_ = false;
   std::optional<CheckpointRecord> unsaved_;  // the last one that failed
   std::optional<Step> newest_here_;          // checkpoint in the run directory that we heard of
   RunHistory history_;                       // all that is on record, by whichever process
@@ -190,9 +160,6 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::vector<elastic::Recovery> recoveries_;
   std::vector<elastic::Join> joins_;
   double images_per_second_ = 0;
-  std::optional<Spending> spending_;  // that was told last
-  std::optional<MemberBill> bill_;    // of a job whose workers have a price; until its end
-  std::optional<PsRoles> roles_;      // of a job with parameter servers
 };
 
 }  // namespace mayfly::engine

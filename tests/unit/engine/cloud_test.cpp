@@ -42,7 +42,7 @@ class CloudTest : public ::testing::Test {
   }
   void stop() {
     process_->server().stop("enough");
-    wait_until([&] { return process_->recorder().end().has_value(); });
+    wait_until([&] { return process_->recorder().news().end().has_value(); });
   }
 
   static Result<std::string> no_scaling(std::uint32_t /*count*/) { return std::string(); }
@@ -117,12 +117,12 @@ TEST_F(CloudTest, EndsAJobForWhichNoWorkerCanComeWhenTheLastServerIsGone) {
   fact.all = cloud_hooks::PolicyStatus{};
   cloud->on_fact(fact);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_FALSE(process_->recorder().end().has_value()) << "a server is there";
+  EXPECT_FALSE(process_->recorder().news().end().has_value()) << "a server is there";
   fact.kind = "server_ended";
   fact.all->no_worker_comes = true;
   cloud->on_fact(fact);
-  wait_until([&] { return process_->recorder().end().has_value(); });
-  EXPECT_EQ(process_->recorder().end()->outcome, elastic::Outcome::kFailed);
+  wait_until([&] { return process_->recorder().news().end().has_value(); });
+  EXPECT_EQ(process_->recorder().news().end()->outcome, elastic::Outcome::kFailed);
 }
 
 TEST_F(CloudTest, EndsSuchAJobAlsoWithoutAnEventAfterTheReason) {
@@ -142,12 +142,12 @@ TEST_F(CloudTest, EndsSuchAJobAlsoWithoutAnEventAfterTheReason) {
   fact.kind = "no_server_starts";
   fact.detail = "three failed";
   cloud->on_fact(fact);
-  EXPECT_FALSE(process_->recorder().end().has_value());
+  EXPECT_FALSE(process_->recorder().news().end().has_value());
   wait_until([&] {
     cloud->look();
-    return process_->recorder().end().has_value();
+    return process_->recorder().news().end().has_value();
   });
-  EXPECT_EQ(process_->recorder().end()->outcome, elastic::Outcome::kFailed);
+  EXPECT_EQ(process_->recorder().news().end()->outcome, elastic::Outcome::kFailed);
 }
 
 TEST_F(CloudTest, AsksNothingMoreOfItsProviderWhenItHasFinished) {
@@ -171,7 +171,7 @@ TEST_F(CloudTest, LeavesTheServersOfAStoppedJobAloneIfAnotherCoordinatorMayLeadI
   start(CoordinatorProcess::Unfinished::kGoOn);
   ASSERT_TRUE(process_->only_ends());
   const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
-  wait_until([&] { return process_->recorder().end().has_value(); });
+  wait_until([&] { return process_->recorder().news().end().has_value(); });
   cloud->close();
   cloud->finish();
   EXPECT_EQ(asked(), "") << "nobody was asked what there is, nor to release it";

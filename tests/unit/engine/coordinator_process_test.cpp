@@ -193,7 +193,7 @@ class CoordinatorThatDiedAtTheEnd : public ::testing::Test {
   static JobEnd wait_for_end(CoordinatorProcess& process) {
     const Instant deadline = monotonic_now() + seconds(60);
     while (monotonic_now() < deadline) {
-      if (const auto end = process.recorder().wait_for_end_or_news(deadline)) {
+      if (const auto end = process.recorder().news().wait(deadline)) {
         return *end;
       }
     }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/run/run_recorder.hpp"
+#include "engine/run/job_news.hpp"
 
 namespace mayfly::engine {
 namespace {
