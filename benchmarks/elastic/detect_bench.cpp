@@ -73,7 +73,7 @@ std::vector<Detection> detect_hangs(const ElasticBenchOptions& options, int& cod
     hang.worker = i % options.job.workers;
     hang.for_ms = 600'000;
     JobLauncher launcher(one.job, steps, {hang}, [&](engine::LocalLauncher& running) {
-      const auto loss = first_loss(running.coordinator().recorder().recoveries());
+      const auto loss = first_loss(running.coordinator().recorder().progress().recoveries());
       const auto lines = steps.lines("stalled");
       if (detection.has_value() || !loss.has_value() || lines.empty()) {
         return;
@@ -161,13 +161,13 @@ int count_false_evictions(const ElasticBenchOptions& options) {
       for (const elastic::MemberStatus& member : running.coordinator().server().status().members) {
         silent_max_ms = std::max(silent_max_ms, member.silent_ms);
       }
-      const auto recoveries = running.coordinator().recorder().recoveries();
+      const auto recoveries = running.coordinator().recorder().progress().recoveries();
       evictions = static_cast<std::size_t>(
           std::count_if(recoveries.begin(), recoveries.end(), [](const elastic::Recovery& r) {
             return r.cause == elastic::ChangeCause::kLost ||
                    r.cause == elastic::ChangeCause::kGroupFailed;
           }));
-      last_step = running.coordinator().recorder().last_step();
+      last_step = running.coordinator().recorder().progress().last_step();
       if (monotonic_now() >= end) {
         running.coordinator().server().stop("time is up");
       }

@@ -48,8 +48,8 @@ bool EventCycle::is_whole(engine::LocalLauncher& launcher) const {
 }
 
 void EventCycle::poll(engine::LocalLauncher& launcher) {
-  engine::RunRecorder& recorder = launcher.coordinator().recorder();
-  const std::uint64_t step = recorder.last_step();
+  const engine::JobProgress& progress = launcher.coordinator().recorder().progress();
+  const std::uint64_t step = progress.last_step();
   switch (phase_) {
     case Phase::kSettling: {
       const std::uint64_t view = value(launcher.coordinator().server().status().view);
@@ -65,13 +65,13 @@ void EventCycle::poll(engine::LocalLauncher& launcher) {
     }
     case Phase::kAiming:
       if (monotonic_now() >= strike_at_) {
-        recoveries_before_ = recorder.recoveries().size();
+        recoveries_before_ = progress.recoveries().size();
         phase_ = Phase::kStruck;
         actions_.strike(launcher);
       }
       return;
     case Phase::kStruck: {
-      const std::vector<elastic::Recovery> all = recorder.recoveries();
+      const std::vector<elastic::Recovery> all = progress.recoveries();
       const std::size_t before = std::min(all.size(), recoveries_before_);
       if (!actions_.is_over(launcher,
                             {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()})) {

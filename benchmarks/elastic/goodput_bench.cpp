@@ -37,7 +37,7 @@ struct Market {
 
   /// Looks at the job: who is alive, what happened.
   void watch(engine::LocalLauncher& launcher) {
-    recoveries = launcher.coordinator().recorder().recoveries();
+    recoveries = launcher.coordinator().recorder().progress().recoveries();
     const elastic::JobStatus status = launcher.coordinator().server().status();
     const auto loaded = static_cast<std::uint32_t>(std::count_if(
         status.members.begin(), status.members.end(), [](const elastic::MemberStatus& member) {

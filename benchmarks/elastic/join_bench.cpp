@@ -59,7 +59,7 @@ class JoinBench {
 
  private:
   void strike(engine::LocalLauncher& launcher) {
-    joins_before_ = launcher.coordinator().recorder().joins().size();
+    joins_before_ = launcher.coordinator().recorder().progress().joins().size();
     requested_ = monotonic_now();
     if (const Result<std::size_t> started = launcher.start_worker(); !started.ok()) {
       fmt::print(stderr, "mayfly: {}\n", started.error().detail);
@@ -68,7 +68,7 @@ class JoinBench {
   }
   /// Some steps after the joiner's first, so that they count and "undisturbed with all" is known.
   bool is_over(engine::LocalLauncher& launcher) {
-    const std::vector<elastic::Join> joins = launcher.coordinator().recorder().joins();
+    const std::vector<elastic::Join> joins = launcher.coordinator().recorder().progress().joins();
     if (joins.size() == joins_before_ ||
         steps_.last_step() < value(joins.back().started_after) + kStepsAfter + kSteadySteps) {
       return false;

@@ -17,9 +17,9 @@ LastReports::LastReports(const JobEnd& end, bool has_begun, Instant now)
       deadline_(now + kMembersExitTimeout) {}
 
 LastReports::News LastReports::look(CoordinatorProcess& process, bool is_interrupted) {
-  const RunRecorder& recorder = process.recorder();
+  const JobProgress& progress = process.recorder().progress();
   return {.has_members = !process.server().status().members.empty(),
-          .is_state_saved = recorder.has_heard_of_checkpoint(Step{recorder.last_step()}),
+          .is_state_saved = progress.has_checkpoint(Step{progress.last_step()}),
           .is_receiving = process.is_receiving(),
           .is_interrupted = is_interrupted};
 }

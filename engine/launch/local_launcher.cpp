@@ -104,7 +104,7 @@ int LocalLauncher::run() {
     follow_signals();
     process_->recorder().look_at_members(process_->server());
     poll_workers();
-    chaos_.play(process_->recorder().last_step(), monotonic_now());
+    chaos_.play(process_->recorder().progress().last_step(), monotonic_now());
     if (on_poll_ && !end.has_value()) {
       on_poll_(*this);
     }

@@ -102,17 +102,18 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
     members.push_back(member);
   }
   // Members of a job with parameter servers do not count the steps.
-  const std::uint64_t committed = uses_parameter_servers(job_->config)
-                                      ? std::max(recorder_->last_step(), starting_point_.step)
-                                      : value(status.committed);
+  const std::uint64_t committed =
+      uses_parameter_servers(job_->config)
+          ? std::max(recorder_->progress().last_step(), starting_point_.step)
+          : value(status.committed);
   json::object shown{{"phase", name_of(status.phase)},
                      {"committed", committed},
                      {"total_steps", job_->total_steps},
-                     {"images_per_second", rounded(recorder_->images_per_second(), 1)},
+                     {"images_per_second", rounded(recorder_->progress().images_per_second(), 1)},
                      {"view", value(status.view)},
                      {"model", job_->config.model},
                      {"run_dir", job_->config.run_dir},
-                     {"checkpoint", recorder_->last_checkpoint()},
+                     {"checkpoint", recorder_->progress().last_checkpoint()},
                      {"cost", nullptr}};
   if (const std::optional<Spending> spending = recorder_->cost().at(monotonic_now())) {
     shown["cost"] = spending->spent;
@@ -128,7 +129,7 @@ std::string CoordinatorProcess::status_json(const elastic::CoordinatorServer& se
     shown["evaluators"] = value_of(evaluators);
   }
   shown["members"] = members;
-  shown["recoveries"] = recoveries_json(recorder_->recoveries());
+  shown["recoveries"] = recoveries_json(recorder_->progress().recoveries());
   return json_text(shown);
 }
 

@@ -356,7 +356,7 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
 std::optional<Step> CoordinatorProcess::newest_here() const {
   const Result<LoadedCheckpoint> newest = load_checkpoint(job_->config.run_dir);
   const bool is_of_this_part =
-      newest.ok() && recorder_->has_heard_of_checkpoint(newest.value().info.committed);
+      newest.ok() && recorder_->progress().has_checkpoint(newest.value().info.committed);
   return is_of_this_part ? std::optional(newest.value().info.committed) : std::nullopt;
 }
 
@@ -424,7 +424,8 @@ std::optional<Step> CoordinatorProcess::step_without_holder() const {
   if (job_->config.resume.empty()) {  // no other job has written here; records may have been lost
     return Step{job_->total_steps};
   }
-  return std::max({status.committed, Step{starting_point_.step}, Step{recorder_->last_step()}});
+  return std::max(
+      {status.committed, Step{starting_point_.step}, Step{recorder_->progress().last_step()}});
 }
 
 /// Of members that this coordinator has heard of itself: what its predecessor knew may be old.
@@ -434,8 +435,9 @@ std::optional<Step> CoordinatorProcess::step_of_holders() const {
       status.in_charge && std::ranges::any_of(status.members, [](const auto& member) {
         return member.phase == elastic::MemberPhase::kActive;
       });
-  return is_held ? std::optional(std::max(status.committed, Step{recorder_->last_step()}))
-                 : std::nullopt;
+  return is_held
+             ? std::optional(std::max(status.committed, Step{recorder_->progress().last_step()}))
+             : std::nullopt;
 }
 
 void CoordinatorProcess::announce_return() {
@@ -443,15 +445,16 @@ void CoordinatorProcess::announce_return() {
   if (only_ends_) {
     note("coordinator_restarted",
          fmt::format("job {:016x} has ended, step {} on record; telling members that come back",
-                     log.job, recorder_->last_step()));
+                     log.job, recorder_->progress().last_step()));
     return;
   }
   const std::size_t members = log.view ? log.view->members.size() : 0;
   note("coordinator_restarted",
-       log.view ? fmt::format("resuming job {:016x} at view {}, step {} on record, waiting for {} "
-                              "members",
-                              log.job, value(log.view->id), recorder_->last_step(), members)
-                : "resuming a job that has had no members yet");
+       log.view
+           ? fmt::format("resuming job {:016x} at view {}, step {} on record, waiting for {} "
+                         "members",
+                         log.job, value(log.view->id), recorder_->progress().last_step(), members)
+           : "resuming a job that has had no members yet");
 }
 
 int CoordinatorProcess::finish(JobEnd end) {
@@ -465,7 +468,7 @@ int CoordinatorProcess::finish(JobEnd end) {
   }
   const bool has_result =
       end.outcome == elastic::Outcome::kDone || end.outcome == elastic::Outcome::kStopped;
-  if (const std::optional<std::string> unsaved = recorder_->unsaved_state();
+  if (const std::optional<std::string> unsaved = recorder_->progress().unsaved_state();
       has_result && unsaved.has_value()) {
     end.outcome = elastic::Outcome::kFailed;
     end.detail = *unsaved;

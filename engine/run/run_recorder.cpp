@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/log.hpp"
-#include "engine/config/ps_settings.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
@@ -16,13 +15,11 @@ RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& l
       directory_(directory),
       listener_(listener),
       hooks_(std::move(hooks)),
-      servers_count_steps_(uses_parameter_servers(job.config)),
       cost_(job.config, history, directory.seconds_at(monotonic_now())),
       roles_(job.config),
-      member_logs_(job.config.run_dir),
-      history_(std::move(history)),
-      goes_on_(history_.views > 0) {
-  for (const MemberRecord& line : std::exchange(history_.members, {})) {
+      progress_(job, history),
+      member_logs_(job.config.run_dir) {
+  for (const MemberRecord& line : history.members) {
     journal_.restore(line);
   }
 }
@@ -39,10 +36,7 @@ void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note&
     return;
   }
   NoteEvent event{note.member ? std::optional(value(*note.member)) : std::nullopt, note.detail, {}};
-  {
-    const std::lock_guard lock(mutex_);
-    history_.heard(note.kind, directory_.seconds_at(when));
-  }
+  progress_.noted(note.kind, directory_.seconds_at(when));
   if (event.member) {
     event.spending.now = cost_.heard(when, note.kind, *event.member);
   }
@@ -81,29 +75,19 @@ void RunRecorder::on_view(Instant when, const elastic::View& view) {
   ViewEvent event = event_of(view, members);
   journal_.view_published(view);
   journal_.introduced(members);
-  bool is_new = false;
-  std::uint64_t undone = 0;
-  event.spending.now = cost_.of_workers(when);
   const std::optional<PsServersNews> servers = roles_.follow(view);
-  {
-    const std::lock_guard lock(mutex_);
-    event.committed = step_at(event.committed);
-    is_new = history_.view_published(event);
-    history_.goes_on(directory_.seconds_at(when));
-    if (is_new && !servers_count_steps_) {
-      undone = restart_ ? history_.restart(event.committed, job_.config.global_batch) : 0;
-      history_.has_state_of(event.committed, "");
-    }
-    if (is_new) {
-      history_.took_part(event.committed, event);
-    }
-  }
-  if (!is_new) {
+  const std::optional<JobProgress::ViewChange> change =
+      progress_.view_published(event, directory_.seconds_at(when), restart_.has_value());
+  if (!change) {
     return;  // the coordinator before this one told it
   }
+  event.committed = change->committed;
+  event.spending.now = cost_.of_workers(when);
   if (restart_) {  // the steps are computed again, with the same bits; their records stay
     const std::string reason = *std::exchange(restart_, std::nullopt);
-    record(RestartEvent{event.committed, undone, undone * job_.config.global_batch, reason}, when);
+    record(RestartEvent{change->committed, change->undone,
+                        change->undone * job_.config.global_batch, reason},
+           when);
     listener_.on_event(reason);
   }
   record(event, when);
@@ -132,29 +116,16 @@ ViewEvent RunRecorder::event_of(const elastic::View& view,
 }
 
 void RunRecorder::on_recovery(const elastic::Recovery& recovery) {
-  RecoveryEvent event{recovery_record(recovery, directory_.seconds_at(recovery.detected))};
   const std::lock_guard output(output_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    event.recovery.step = step_at(event.recovery.step);
-    recoveries_.push_back(recovery);
-    recoveries_.back().committed = Step{event.recovery.step};
-    history_.recoveries.push_back(event.recovery);
-  }
+  const RecoveryEvent event{
+      progress_.recovered(recovery, directory_.seconds_at(recovery.detected))};
   record(event, recovery.step);
   listener_.on_event(sentence_of(event.recovery));
 }
 
 void RunRecorder::on_join(const elastic::Join& join) {
-  JoinRecord joined = join_record(join, directory_.seconds_at(join.connected));
   const std::lock_guard output(output_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    joined.admitted_after = step_at(joined.admitted_after);
-    joined.started_after = step_at(joined.started_after);
-    joins_.push_back(join);
-  }
-  record(joined, join.step);
+  record(progress_.joined(join, directory_.seconds_at(join.connected)), join.step);
 }
 
 void RunRecorder::on_report(MemberId member, ByteSpan payload, Instant happened) {
@@ -177,22 +148,8 @@ void RunRecorder::on_report(MemberId member, ByteSpan payload, Instant happened)
 }
 
 void RunRecorder::receive(const StepRecord& step) {
-  {
-    const std::lock_guard lock(mutex_);
-    RunHistory& h = history_;
-    if (h.is_undone(step.step, step.view)) {
-      return;
-    }
-    if (step.step >= h.current_step) {
-      h.reached(step.step, step.digest);
-    }
-    if (step.step <= h.last_step && !h.missing.contains(step.step)) {
-      return;  // repeated after a change of view, or of the coordinator
-    }
-    last_commit_ = monotonic_now();
-    first_commit_ = h.last_step == 0 ? last_commit_ : first_commit_;
-    images_per_second_ = step.images_per_second;
-    h.add(step);
+  if (!progress_.committed(step, monotonic_now())) {
+    return;
   }
   journal_.committed(step.view, step.samples);
   directory_.metric(step);
@@ -204,13 +161,8 @@ void RunRecorder::receive(const StepRecord& step) {
 }
 
 void RunRecorder::receive(const EvaluationRecord& evaluation, Instant happened) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (history_.evaluation.has_value() && history_.evaluation->step >= evaluation.step) {
-      return;
-    }
-    history_.evaluation = evaluation;
-    history_.evaluation_seconds += evaluation.ms / 1000;
+  if (!progress_.evaluated(evaluation)) {
+    return;
   }
   directory_.evaluation(evaluation, happened);
   listener_.on_event(fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}",
@@ -218,16 +170,8 @@ void RunRecorder::receive(const EvaluationRecord& evaluation, Instant happened) 
 }
 
 void RunRecorder::receive(const CheckpointRecord& checkpoint) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (checkpoint.ok && !history_.checkpoints.insert(checkpoint.step).second) {
-      return;  // repeated to a coordinator that was started again
-    }
-    if (checkpoint.ok && (!newest_here_ || value(*newest_here_) < checkpoint.step)) {
-      history_.last_checkpoint = checkpoint.text;
-    } else if (!checkpoint.ok) {
-      unsaved_ = checkpoint;
-    }
+  if (!progress_.checkpointed(checkpoint)) {
+    return;
   }
   directory_.event(checkpoint.ok ? CheckpointRecord::kKind : CheckpointRecord::kFailedKind,
                    object_of(checkpoint));
@@ -241,11 +185,7 @@ void RunRecorder::receive(const CheckpointRecord& checkpoint) {
 
 void RunRecorder::checkpoint_received(const ReceivedCheckpoint& received) {
   const std::lock_guard output(output_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    newest_here_ = received.step;
-    history_.last_checkpoint = received.path;
-  }
+  progress_.received(received);
   if (received.bytes == 0) {
     return;  // the worker has written it here
   }
@@ -308,65 +248,21 @@ void RunRecorder::receive(const ProgramFailureRecord& failure) {
 }
 
 void RunRecorder::receive(const StateRecord& state) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state.step >= history_.current_step) {
-      history_.has_state_of(state.step, state.digest);
-    }
-  }
+  progress_.has_state(state);
   record(state);
 }
 
 void RunRecorder::receive(const FallBackRecord& reported) {
-  FallBackRecord fell_back = reported;
-  {
-    const std::lock_guard lock(mutex_);
-    if (fell_back.at <= history_.fell_back_at) {
-      return;  // repeated by the follower of a lost shard
-    }
-    history_.fell_back_at = fell_back.at;
-    history_.fell_back_to = fell_back.step;
-    fell_back.undone_steps = history_.fall_back(fell_back.step, job_.config.global_batch);
-    fell_back.undone_samples = fell_back.undone_steps * job_.config.global_batch;
+  if (const std::optional<FallBackRecord> fell_back = progress_.fell_back(reported)) {
+    record(*fell_back);
+    listener_.on_event(sentence_of(*fell_back));
   }
-  record(fell_back);
-  listener_.on_event(sentence_of(fell_back));
 }
 
 void RunRecorder::receive(const ShardRecord& reported) {
   ShardRecord shard = reported;
   shard.detail = sentence_of(shard);
   record(shard);
-}
-
-bool RunRecorder::has_heard_of_checkpoint(Step step) const {
-  const std::lock_guard lock(mutex_);
-  return history_.checkpoints.contains(value(step));
-}
-
-std::string RunRecorder::last_checkpoint() const {
-  const std::lock_guard lock(mutex_);
-  return history_.last_checkpoint;
-}
-
-std::uint64_t RunRecorder::last_step() const {
-  const std::lock_guard lock(mutex_);
-  return history_.current_step;
-}
-
-std::vector<elastic::Recovery> RunRecorder::recoveries() const {
-  const std::lock_guard lock(mutex_);
-  return recoveries_;
-}
-
-double RunRecorder::images_per_second() const {
-  const std::lock_guard lock(mutex_);
-  return images_per_second_;
-}
-
-std::vector<elastic::Join> RunRecorder::joins() const {
-  const std::lock_guard lock(mutex_);
-  return joins_;
 }
 
 void RunRecorder::look_at_members(const elastic::CoordinatorServer& server) {
@@ -387,39 +283,18 @@ void RunRecorder::close_accounts() {
   const Instant now = monotonic_now();
   const std::lock_guard output(output_mutex_);
   directory_.members(journal_.all_ended(directory_.seconds_at(now)));
-  {
-    const std::lock_guard lock(mutex_);
-    history_.goes_on(directory_.seconds_at(now));
-  }
+  progress_.ended(directory_.seconds_at(now));
   if (const std::optional<Spending> last = cost_.close(now)) {
     directory_.event("cost", object_of(*last), now);
   }
 }
 
-std::optional<std::string> RunRecorder::unsaved_state() const {
-  const std::lock_guard lock(mutex_);
-  return engine::unsaved_state(history_, job_.config.run_dir, newest_here_, unsaved_);
-}
-
-Summary RunRecorder::make_summary(const JobEnd& end) const {
-  const std::lock_guard lock(mutex_);
-  // By our own clock, unless another process heard of the first steps.
-  const double train_seconds =
-      goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
-  Summary summary = summary_of(job_, history_, train_seconds);
-  summary.outcome = end.outcome;
-  summary.detail = end.detail;
-  const std::optional<Spending> cost = cost_.at(monotonic_now());
-  summary.cost = cost ? std::optional(cost->spent) : std::nullopt;
-  return summary;
-}
-
 void RunRecorder::note_missing_records() {
-  const std::lock_guard lock(mutex_);
-  if (history_.missing.empty()) {
+  const std::vector<std::uint64_t> steps = progress_.missing_records();
+  if (steps.empty()) {
     return;
   }
-  const std::vector<std::uint64_t> steps(history_.missing.begin(), history_.missing.end());
+  const std::lock_guard output(output_mutex_);
   directory_.event("records_missing", {{"steps", value_of(steps)}});
   log::warning(
       fmt::format("metrics.jsonl lacks {} committed steps; events.jsonl says which", steps.size()));
@@ -428,7 +303,11 @@ void RunRecorder::note_missing_records() {
 bool RunRecorder::write_summary(const JobEnd& end) {
   note_missing_records();
   close_accounts();
-  Summary summary = make_summary(end);
+  Summary summary = progress_.summary();
+  summary.outcome = end.outcome;
+  summary.detail = end.detail;
+  const std::optional<Spending> cost = cost_.at(monotonic_now());
+  summary.cost = cost ? std::optional(cost->spent) : std::nullopt;
   const Result<void> written = directory_.summary(summary);
   if (!written.ok()) {
     summary.outcome = elastic::Outcome::kFailed;

@@ -3,7 +3,6 @@
 // The coordinator process's memory of a run: turns what the coordinator and the workers report into
 // the run directory's files, the terminal's lines and, at the end, the summary.
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/job_cost.hpp"
 #include "engine/run/job_news.hpp"
+#include "engine/run/job_progress.hpp"
 #include "engine/run/member_journal.hpp"
 #include "engine/run/member_logs.hpp"
 #include "engine/run/member_roles.hpp"
@@ -66,6 +66,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   // Any thread:
   /// The end of the job, and what to look at before.
   [[nodiscard]] JobNews& news() { return news_; }
+  [[nodiscard]] const JobProgress& progress() const { return progress_; }
   [[nodiscard]] JobCost& cost() { return cost_; }
   [[nodiscard]] const MemberRoles& roles() const { return roles_; }
   /// A checkpoint is in the run directory now.
@@ -79,26 +80,11 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void note(const std::string& kind, const std::string& detail);
   /// The same with any fields.
   void fact(const Fact& fact);
-  /// The last committed step of the state that the job has.
-  [[nodiscard]] std::uint64_t last_step() const;
   /// Writes down what has changed of the members, at most every kLookInterval, and what those with
   /// a price have cost, so call it often.
   void look_at_members(const elastic::CoordinatorServer& server);
   /// RunDirectory::seconds_at(). Any thread.
   [[nodiscard]] double seconds_at(Instant when) const { return directory_.seconds_at(when); }
-  /// Whether a checkpoint of this step was written since the job was last started.
-  [[nodiscard]] bool has_heard_of_checkpoint(Step step) const;
-  /// The folder of the newest that was written, here or on a worker; empty if there is none.
-  [[nodiscard]] std::string last_checkpoint() const;
-  /// Of the last committed step.
-  [[nodiscard]] double images_per_second() const;
-  /// Every change of view since this process started, with the coordinator's instants and, with
-  /// parameter servers, the step that they had reported.
-  [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
-  /// Every join that was completed since this process started.
-  [[nodiscard]] std::vector<elastic::Join> joins() const;
-  /// Why no checkpoint has the last committed step, if that is so. After the server is gone.
-  [[nodiscard]] std::optional<std::string> unsaved_state() const;
   /// Writes summary.json and tells the listener, unless the job was refused. False if it could not
   /// be written, which the listener is told with it. After the server is gone.
   [[nodiscard]] bool write_summary(const JobEnd& end);
@@ -120,13 +106,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void receive(const ShardRecord& record);
   void receive(const ProgramFailureRecord& record);
   void receive(const LogRecord&) {}  // goes to member_logs_
-  /// Of a change of view, under mutex_: parameter servers count the steps, not the members.
-  [[nodiscard]] std::uint64_t step_at(std::uint64_t of_members) const {
-    return servers_count_steps_ ? std::max(history_.current_step, history_.start.step) : of_members;
-  }
   // Under no mutex:
   bool went_wrong(const char* kind, const std::string& why, SaidFailure& said);
-  [[nodiscard]] Summary make_summary(const JobEnd& end) const;
   void note_missing_records();
   void close_accounts();
 
@@ -136,10 +117,10 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   const Hooks hooks_;
   elastic::CoordinatorServer* server_ = nullptr;  // who calls us; used on its thread only
 
-  const bool servers_count_steps_;  // and not the members
   JobNews news_;
   JobCost cost_;
   MemberRoles roles_;
+  JobProgress progress_;
   std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
   MemberLogs member_logs_;   // guarded by output_mutex_
   SaidFailure checkpoint_failures_;     // guarded by output_mutex_
@@ -149,17 +130,6 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   std::optional<std::string> restart_;  // why; guarded by output_mutex_, until the view of it
   MemberJournal journal_;               // guarded by output_mutex_
   Instant looked_;                      // at the members; guarded by output_mutex_
-  mutable std::mutex mutex_;
-  // Guarded by mutex_:
-  std::optional<CheckpointRecord> unsaved_;  // the last one that failed
-  std::optional<Step> newest_here_;          // checkpoint in the run directory that we heard of
-  RunHistory history_;                       // all that is on record, by whichever process
-  const bool goes_on_;                       // another process recorded before us
-  Instant first_commit_;                     // that we heard of
-  Instant last_commit_;
-  std::vector<elastic::Recovery> recoveries_;
-  std::vector<elastic::Join> joins_;
-  double images_per_second_ = 0;
 };
 
 }  // namespace mayfly::engine

@@ -57,7 +57,7 @@ TEST(RunRecorder, ChangesOfViewAreAtTheStepThatParameterServersHaveReached) {
   EXPECT_EQ(read.workers[1].first_step, 15u);
   ASSERT_EQ(read.recoveries.size(), 1u);
   EXPECT_EQ(read.recoveries[0].step, 15u);
-  EXPECT_EQ(recorder.recoveries()[0].committed, Step{15});
+  EXPECT_EQ(recorder.progress().recoveries()[0].committed, Step{15});
 }
 
 }  // namespace
