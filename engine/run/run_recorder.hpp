@@ -1,11 +1,10 @@
 #pragma once
 
-// The coordinator process's memory of a run: turns what the coordinator and the workers report into
-// the run directory's files, the terminal's lines and, at the end, the summary.
+// Puts a run on record: passes what the coordinator and the workers report to the parts that keep
+// it in memory, and writes it to the run directory, the terminal and, at the end, the summary.
 
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -15,7 +14,6 @@
 #include "engine/run/job_cost.hpp"
 #include "engine/run/job_news.hpp"
 #include "engine/run/job_progress.hpp"
-#include "engine/run/member_journal.hpp"
 #include "engine/run/member_logs.hpp"
 #include "engine/run/member_roles.hpp"
 #include "engine/run/program_failures.hpp"
@@ -23,12 +21,14 @@
 #include "engine/run/run_directory.hpp"
 #include "engine/run/run_history.hpp"
 #include "engine/run/run_listener.hpp"
-#include "engine/run/summary.hpp"
+#include "engine/run/run_output.hpp"
 
 namespace mayfly::engine {
 
 struct Fact;
 
+/// Its functions are called by the coordinator's server, on its thread, except where a comment says
+/// otherwise.
 class RunRecorder final : public elastic::CoordinatorObserver {
  public:
   static constexpr Duration kLookInterval = seconds(1);  ///< see look_at_members()
@@ -42,7 +42,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
     std::function<void(UniqueFd socket, std::string host)> on_transfer;
   };
 
-  /// `history` is what the directory holds of a job that goes on.
+  /// `history` is what the directory holds of a job that goes on. `job`, `directory` and `listener`
+  /// outlive the recorder; the latter two are used by nobody else meanwhile.
   RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
               Hooks hooks);
 
@@ -64,72 +65,65 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void on_news() override { news_.announce(); }
 
   // Any thread:
-  /// The end of the job, and what to look at before.
+  /// The parts that others ask about the job.
   [[nodiscard]] JobNews& news() { return news_; }
   [[nodiscard]] const JobProgress& progress() const { return progress_; }
   [[nodiscard]] JobCost& cost() { return cost_; }
   [[nodiscard]] const MemberRoles& roles() const { return roles_; }
+  /// RunDirectory::seconds_at().
+  [[nodiscard]] double seconds_at(Instant when) const { return output_.seconds_at(when); }
   /// A checkpoint is in the run directory now.
   void checkpoint_received(const ReceivedCheckpoint& received);
-  /// One does not come here, or a worker is not taken for what it would start with.
+  /// A checkpoint does not come to the run directory, or a worker is refused for the state that it
+  /// would start with.
   void checkpoint_refused(const std::string& why);
-  /// One is where --checkpoint-to says, or did not get there.
+  /// A checkpoint is where --checkpoint-to says.
   void checkpoint_copied(Step step, const std::string& where, Duration took);
+  /// A checkpoint could not be copied there.
   void checkpoint_not_copied(const std::string& why);
-  /// A fact that the launcher knows.
+  /// An event with this detail, which the listener is told, too.
   void note(const std::string& kind, const std::string& detail);
-  /// The same with any fields.
+  /// An event with any fields.
   void fact(const Fact& fact);
-  /// Writes down what has changed of the members, at most every kLookInterval, and what those with
-  /// a price have cost, so call it often.
+
+  // One thread:
+  /// Records what has changed of the members, and what those with a price have cost, at most every
+  /// kLookInterval; call it more often.
   void look_at_members(const elastic::CoordinatorServer& server);
-  /// RunDirectory::seconds_at(). Any thread.
-  [[nodiscard]] double seconds_at(Instant when) const { return directory_.seconds_at(when); }
   /// Writes summary.json and tells the listener, unless the job was refused. False if it could not
-  /// be written, which the listener is told with it. After the server is gone.
+  /// be written, which the listener is told with it. When the server is gone.
   [[nodiscard]] bool write_summary(const JobEnd& end);
 
  private:
-  [[nodiscard]] static ViewEvent event_of(const elastic::View& view,
-                                          const std::vector<elastic::MemberStatus>& members);
-  // Under output_mutex_:
-  template <typename R>
-  void record(const R& record, Instant when = monotonic_now());  // as an event
-  void receive(const StepRecord& record);
-  void receive(const EvaluationRecord& record, Instant happened = monotonic_now());
-  void receive(const CheckpointRecord& record);
-  void receive(const FatalRecord& record);
-  void receive(const WorkerRecord& record);
-  void receive(const NoteRecord& record);
-  void receive(const StateRecord& record);
-  void receive(const FallBackRecord& record);
-  void receive(const ShardRecord& record);
-  void receive(const ProgramFailureRecord& record);
-  void receive(const LogRecord&) {}  // goes to member_logs_
-  // Under no mutex:
-  bool went_wrong(const char* kind, const std::string& why, SaidFailure& said);
+  // A report of a worker:
+  void receive(RunOutput::Turn& out, const StepRecord& step);
+  void receive(RunOutput::Turn& out, const EvaluationRecord& evaluation,
+               Instant happened = monotonic_now());
+  void receive(RunOutput::Turn& out, const CheckpointRecord& checkpoint);
+  void receive(RunOutput::Turn& out, const FatalRecord& fatal);
+  void receive(RunOutput::Turn& out, const WorkerRecord& worker);
+  void receive(RunOutput::Turn& out, const NoteRecord& note);
+  void receive(RunOutput::Turn& out, const StateRecord& state);
+  void receive(RunOutput::Turn& out, const FallBackRecord& reported);
+  void receive(RunOutput::Turn& out, const ShardRecord& reported);
+  void receive(RunOutput::Turn& out, const ProgramFailureRecord& failure);
+  void receive(RunOutput::Turn& /*out*/, const LogRecord& /*lines*/) {}  // see on_report()
   void note_missing_records();
   void close_accounts();
 
   const Job& job_;
-  RunDirectory& directory_;
-  RunListener& listener_;
   const Hooks hooks_;
-  elastic::CoordinatorServer* server_ = nullptr;  // who calls us; used on its thread only
-
+  RunOutput output_;
   JobNews news_;
   JobCost cost_;
   MemberRoles roles_;
   JobProgress progress_;
-  std::mutex output_mutex_;  // the directory and the listener are used by one thread at a time
-  MemberLogs member_logs_;   // guarded by output_mutex_
-  SaidFailure checkpoint_failures_;     // guarded by output_mutex_
-  SaidFailure refusals_;                // guarded by output_mutex_
-  SaidFailure copy_failures_;           // guarded by output_mutex_
-  ProgramFailures program_failures_;    // guarded by output_mutex_
-  std::optional<std::string> restart_;  // why; guarded by output_mutex_, until the view of it
-  MemberJournal journal_;               // guarded by output_mutex_
-  Instant looked_;                      // at the members; guarded by output_mutex_
+  Instant looked_;  // of look_at_members(), used by its thread only
+  // Used by the server's thread only:
+  elastic::CoordinatorServer* server_ = nullptr;
+  MemberLogs member_logs_;
+  ProgramFailures program_failures_;
+  std::optional<std::string> restart_;  // why, until the view that follows
 };
 
 }  // namespace mayfly::engine

@@ -1,0 +1,36 @@
+#include "engine/run/run_output.hpp"
+
+#include "engine/run/record_json.hpp"
+
+namespace mayfly::engine {
+
+RunOutput::RunOutput(RunDirectory& directory, RunListener& listener,
+                     const std::vector<MemberRecord>& members)
+    : directory_(directory), listener_(listener) {
+  for (const MemberRecord& line : members) {
+    journal_.restore(line);
+  }
+}
+
+RunOutput::Turn::Turn(RunOutput& output)
+    : directory(output.directory_),
+      listener(output.listener_),
+      journal(output.journal_),
+      said_(output.said_),
+      lock_(output.mutex_) {}
+
+bool RunOutput::Turn::failed(const std::string& kind, const json::object& fields,
+                             const std::string& cause, const std::string& line) {
+  directory.event(kind, fields);
+  const bool is_news = said_[kind].is_news(cause);
+  if (is_news) {
+    listener.on_event(line);
+  }
+  return is_news;
+}
+
+void RunOutput::Turn::worked(const std::string& kind) {
+  said_[kind].is_over();
+}
+
+}  // namespace mayfly::engine
