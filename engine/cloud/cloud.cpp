@@ -113,7 +113,7 @@ Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
   }
   std::unique_ptr<Cloud> cloud(new Cloud(process));
   TRY(cloud->prepare());
-  cloud->begin_replanning();
+  cloud->replanning_.emplace(process.config(), process.job().microbatches);
   if (const std::string text = planned_interval(process.config()); !text.empty()) {
     process.note("checkpoint_interval", text);
   }
@@ -265,6 +265,37 @@ void Cloud::follow_servers(const std::vector<elastic::MemberStatus>& members) {
   if (servers_wanted_ > left) {
     servers_wanted_ = left;
     driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
+  }
+}
+
+/// Compares the present servers with others, and follows a proposal if it is to be followed.
+void Cloud::replan(const elastic::JobStatus& status) {
+  const Instant now = monotonic_now();
+  if (!replanning_->is_due(now, status.phase)) {
+    return;
+  }
+  const std::optional<cloud_hooks::Composition> present = driver_->composition();
+  if (!present) {
+    return;
+  }
+  planner::ReplanFacts facts = replan_facts(*present, workers_wanted_);
+  facts.steps_done = static_cast<double>(value(status.committed));
+  facts.steps_left = static_cast<double>(process_.job().total_steps) - facts.steps_done;
+  facts.elapsed_s = process_.recorder().seconds_at(now);
+  facts.spent = driver_->status().spent;
+  const planner::ReplanEffects effects = replanning_->compare(now, facts);
+  if (effects.proposal) {
+    process_.propose(effects.proposal->because);
+    process_.recorder().fact(fact_of(*effects.proposal, effects.workers.has_value()));
+  }
+  if (effects.workers) {
+    const Result<std::string> done = scale(*effects.workers);
+    const std::string& text = done.ok() ? done.value() : done.error().detail;
+    json::object fields = {{"detail", text}};
+    if (done.ok()) {
+      fields["workers"] = *effects.workers;
+    }
+    process_.recorder().fact({"replan_scaled", fields, text});
   }
 }
 

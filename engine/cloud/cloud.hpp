@@ -19,8 +19,8 @@
 #include "cloud_hooks/core/replacement_events.hpp"
 #include "cloud_hooks/provider_driver.hpp"
 #include "engine/cloud/machine_parts.hpp"
+#include "engine/cloud/replanning.hpp"
 #include "engine/processes/coordinator_process.hpp"
-#include "planner/runs/replan.hpp"
 
 namespace mayfly::engine {
 
@@ -73,11 +73,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   void add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen);
   [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun) const;
   void follow_servers(const std::vector<elastic::MemberStatus>& members);
-  // cloud_replan.cpp: other servers than the present ones.
-  void begin_replanning();
   void replan(const elastic::JobStatus& status);
-  [[nodiscard]] planner::ReplanFacts replan_facts(const elastic::JobStatus& status,
-                                                  const cloud_hooks::Composition& present);
 
   CoordinatorProcess& process_;
   MachineParts parts_;
@@ -95,8 +91,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
   std::unique_ptr<cloud_hooks::BundleServer> bundle_;
   std::optional<Instant> not_in_charge_since_;
-  std::optional<planner::Replanner> replanner_;  // of look()
-  Instant replan_due_{};
+  std::optional<Replanning> replanning_;  // of look(); not before prepare()
   std::mutex driver_mutex_;  // guards the pointer; the thread of look() also uses its object
   std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before what it uses
 };
