@@ -49,10 +49,6 @@ std::vector<std::string> local_command(const JobConfig& config, const std::strin
   return argv;
 }
 
-bool is_shown(const std::string& kind) {
-  return kind != "cost" && kind != "server_joined" && kind != "server_released";
-}
-
 }  // namespace
 
 Cloud::Cloud(CoordinatorProcess& process)
@@ -61,7 +57,8 @@ Cloud::Cloud(CoordinatorProcess& process)
       workers_wanted_(process.config().workers),
       servers_wanted_(dedicated_servers(process.config())),
       evaluators_wanted_(process.config().evaluator_offers.empty() ? process.config().evaluators
-                                                                   : 0) {
+                                                                   : 0),
+      supply_(process.config()) {
   if (const auto memory = read_cloud_memory(process.config().run_dir);
       process.goes_on() && memory && memory->workers > 0) {
     workers_wanted_ = memory->workers;  // `mayfly scale` has changed it since the job began
@@ -311,10 +308,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
     return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
   }
   workers_wanted_ = workers;
-  {
-    const std::lock_guard memory_lock(memory_mutex_);
-    why_hopeless_.clear();  // every offer is used again
-  }
+  supply_.reopen();
   driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);  // and to remember it
   return fmt::format("going to {} workers", workers);
 }
@@ -365,82 +359,26 @@ void Cloud::finish() {
   remember(*last.all);
 }
 
-/// False for an event that repeats the last one of its kind: requests may be refused again and
-/// again.
-bool Cloud::is_news(const cloud_hooks::CloudFact& fact) {
-  const std::lock_guard lock(memory_mutex_);
-  if (fact.kind == "server_granted" || fact.kind == "server_joined") {
-    last_details_.clear();
-    return true;
-  }
-  const bool comes_again = fact.kind == "server_requested" || fact.kind == "server_refused" ||
-                           fact.kind == "offers_exhausted";
-  return !comes_again || std::exchange(last_details_[fact.kind], fact.detail) != fact.detail;
-}
-
-/// Why no worker can join the job any more, when its servers are gone: its only offer is stopped,
-/// or the servers of all offers fail before their workers join.
-void Cloud::note_hopelessness(const cloud_hooks::CloudFact& fact) {
-  const JobConfig& config = process_.config();
-  const bool has_one_offer = config.cloud_offers.find(',') == std::string::npos;
-  const bool is_last_offer =
-      config.cloud_provider == "ssh" || (config.cloud_provider == "slurm" && has_one_offer);
-  const std::lock_guard lock(memory_mutex_);
-  if (fact.kind == "no_server_starts" || (is_last_offer && fact.kind == "offer_stopped")) {
-    why_hopeless_ = fact.detail;
-  } else if (fact.kind == "server_joined") {
-    why_hopeless_.clear();
-  }
-}
-
 /// Ends a job without members when no worker comes. A server that was granted before may still
 /// bring one, so the end may come later than its reason, and without an event.
 void Cloud::end_if_hopeless(const cloud_hooks::PolicyStatus& status) {
-  std::string reason;
-  {
-    const std::lock_guard lock(memory_mutex_);
-    reason = why_hopeless_;
-  }
+  const std::string reason = supply_.why_ended();
   if (!reason.empty() && status.no_worker_comes && process_.server().status().members.empty()) {
     process_.server().fail("no worker can start: " + reason);
   }
 }
 
 void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
-  json::object fields;
-  for (const auto& [name, text] :
-       {std::pair("detail", &fact.detail), std::pair("server", &fact.server),
-        std::pair("request", &fact.request_id)}) {
-    if (!text->empty()) {
-      fields[name] = *text;
-    }
-  }
-  for (const auto& [name, number] :
-       {std::pair("ms", fact.ms), std::pair("decided_ms", fact.decided_ms),
-        std::pair("cost", fact.cost)}) {
-    if (number) {
-      fields[name] = *number;
-    }
-  }
   if (fact.all) {
-    fields["staying"] = fact.all->staying;
-    fields["coming"] = fact.all->coming;
-    fields["billing"] = fact.all->billing;
-    fields["spent"] = fact.all->spent;
-    fields["per_hour"] = fact.all->per_hour;
     process_.recorder().cost().of_servers({fact.all->spent, fact.all->per_hour, fact.all->billing});
   }
-  const std::string server = fact.server.empty() ? "" : " " + fact.server;
-  const std::string line = is_shown(fact.kind) && is_news(fact)
-                               ? fmt::format("{}{}: {}", fact.kind, server, fact.detail)
-                               : "";
-  process_.recorder().fact({fact.kind, fields, line});
+  process_.recorder().fact(events_.event_of(fact));
   if (fact.kind == "server_given_up" || fact.kind == "server_lost" || fact.kind == "server_ended") {
     parts_.gone(fact.server);
   } else if (fact.kind == "server_granted" || fact.kind == "server_adopted") {
     parts_.granted(fact.server, fact.for_evaluator);
   }
-  note_hopelessness(fact);
+  supply_.heard(fact);
   if (fact.all) {
     end_if_hopeless(*fact.all);
   }

@@ -5,7 +5,6 @@
 // decisions, on threads of cloud_hooks/provider_driver; training never waits for them.
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,8 +17,10 @@
 #include "cloud_hooks/bundle/bundle_server.hpp"
 #include "cloud_hooks/core/replacement_events.hpp"
 #include "cloud_hooks/provider_driver.hpp"
+#include "engine/cloud/cloud_events.hpp"
 #include "engine/cloud/machine_parts.hpp"
 #include "engine/cloud/replanning.hpp"
+#include "engine/cloud/worker_supply.hpp"
 #include "engine/processes/coordinator_process.hpp"
 
 namespace mayfly::engine {
@@ -64,8 +65,6 @@ class Cloud final : public cloud_hooks::DriverListener {
   void worker_failed(const std::string& server, const std::string& output);
   [[nodiscard]] bool may_release_after_end() const;
   void take_charge();
-  [[nodiscard]] bool is_news(const cloud_hooks::CloudFact& fact);
-  void note_hopelessness(const cloud_hooks::CloudFact& fact);
   void end_if_hopeless(const cloud_hooks::PolicyStatus& status);
   void lose_charge();
   void end_driver();
@@ -84,10 +83,9 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::string coordinators_;               // for workers
   std::string startup_text_;
   std::string label_;
-  std::mutex file_mutex_;                            // for the file that remember() writes
-  std::mutex memory_mutex_;                          // guards these two, and is never held long:
-  std::map<std::string, std::string> last_details_;  // of events that may repeat, by kind
-  std::string why_hopeless_;                         // why no further worker can start
+  CloudEvents events_;
+  WorkerSupply supply_;
+  std::mutex file_mutex_;  // for the file that remember() writes
   std::vector<std::unique_ptr<cloud_hooks::Provider>> providers_;
   std::unique_ptr<cloud_hooks::BundleServer> bundle_;
   std::optional<Instant> not_in_charge_since_;

@@ -1,0 +1,30 @@
+#pragma once
+
+// The facts of a provider's driver as events of the run.
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "cloud_hooks/provider_driver.hpp"
+
+namespace mayfly::engine {
+
+struct Fact;
+
+/// Any thread.
+class CloudEvents {
+ public:
+  /// The event of a fact. Its line, which the user is told, is empty for what happens to every
+  /// server, and for a request, a refusal or a lack of offers that repeats the last one of its
+  /// kind: requests may be refused again and again. The next server that comes ends the series.
+  [[nodiscard]] Fact event_of(const cloud_hooks::CloudFact& fact);
+
+ private:
+  [[nodiscard]] bool is_news(const cloud_hooks::CloudFact& fact);
+
+  std::mutex mutex_;
+  std::map<std::string, std::string> last_details_;  // of events that may repeat, by kind
+};
+
+}  // namespace mayfly::engine

@@ -1,0 +1,33 @@
+#pragma once
+
+// Whether further workers can start on servers of the job's provider, by the driver's events.
+
+#include <mutex>
+#include <string>
+
+#include "cloud_hooks/provider_driver.hpp"
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+
+/// Any thread.
+class WorkerSupply {
+ public:
+  explicit WorkerSupply(const JobConfig& config);
+
+  /// An event of the driver. The supply ends when the only offer is stopped, or when the servers of
+  /// all offers fail before their workers join; a worker that joins shows that it goes on.
+  void heard(const cloud_hooks::CloudFact& fact);
+  /// Every offer is used again, because another number of workers is wanted.
+  void reopen();
+  /// Why no further worker can start; empty if one may. Servers that were granted before may still
+  /// bring one.
+  [[nodiscard]] std::string why_ended() const;
+
+ private:
+  const bool has_one_offer_;  // that can be stopped for good
+  mutable std::mutex mutex_;
+  std::string why_;
+};
+
+}  // namespace mayfly::engine
