@@ -16,7 +16,6 @@
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/cloud/kept_plan.hpp"
 #include "engine/cloud/served_bundle.hpp"
-#include "engine/config/ps_settings.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::engine {
@@ -49,23 +48,23 @@ std::vector<std::string> local_command(const JobConfig& config, const std::strin
   return argv;
 }
 
+/// `mayfly scale` may have changed the number since the job began.
+std::uint32_t workers_at_first(const CoordinatorProcess& process) {
+  const auto memory = read_cloud_memory(process.config().run_dir);
+  return process.goes_on() && memory && memory->workers > 0 ? memory->workers
+                                                            : process.config().workers;
+}
+
 }  // namespace
 
 Cloud::Cloud(CoordinatorProcess& process)
     : process_(process),
       parts_(process.config()),
-      workers_wanted_(process.config().workers),
-      servers_wanted_(dedicated_servers(process.config())),
-      evaluators_wanted_(process.config().evaluator_offers.empty() ? process.config().evaluators
-                                                                   : 0),
+      target_(process.config(), workers_at_first(process)),
       supply_(process.config()) {
-  if (const auto memory = read_cloud_memory(process.config().run_dir);
-      process.goes_on() && memory && memory->workers > 0) {
-    workers_wanted_ = memory->workers;  // `mayfly scale` has changed it since the job began
-  }
   process_.tell_machines([this](const std::string& machine) {
     const elastic::JobStatus status = process_.server().status();
-    return parts_.settings_of(machine, status, wanted_for_training());
+    return parts_.settings_of(machine, status, target_.for_training());
   });
   process_.give_up_with([this](std::uint32_t count) { return give_up(count); });
 }
@@ -73,11 +72,6 @@ Cloud::Cloud(CoordinatorProcess& process)
 Cloud::~Cloud() {
   process_.tell_machines(nullptr);
   process_.give_up_with(nullptr);
-}
-
-std::uint32_t Cloud::wanted_for_training() {
-  const std::lock_guard lock(driver_mutex_);
-  return workers_wanted_ + servers_wanted_;
 }
 
 /// Adds the connected evaluators to the members that the policy sees, so that it keeps their
@@ -176,10 +170,7 @@ void Cloud::take_charge() {
   for (std::size_t i = 0; i < kReleasesAtOnce; ++i) {
     lanes.releases.push_back(provider(1 + kRequestsAtOnce + i));
   }
-  {
-    const std::lock_guard lock(driver_mutex_);
-    options.value().target = workers_wanted_ + servers_wanted_ + evaluators_wanted_;
-  }
+  options.value().target = target_.all();
   auto driver =
       std::make_unique<cloud_hooks::ProviderDriver>(std::move(options).value(), lanes, *this);
   const std::lock_guard lock(driver_mutex_);
@@ -230,7 +221,7 @@ void Cloud::look() {
     worker.speed = member.microbatch_ms > 0 ? 1 / double{member.microbatch_ms} : 0;
     worker.is_irreplaceable = is_server(member, status.view != ViewId{});
     if (worker.is_irreplaceable && status.view != ViewId{}) {
-      servers_seen_.insert(member.id);
+      target_.saw_parameter_server(member.id);
     }
     seen.push_back(std::move(worker));
   }
@@ -238,7 +229,7 @@ void Cloud::look() {
   // In this order: if the policy learned of the smaller target before it learned of the loss, it
   // would give up another server. It requests nothing meanwhile, since it waits for further losses.
   driver_->workers(std::move(seen), status.news);
-  follow_servers(status.members);
+  follow_losses(status.members);
   end_if_hopeless(driver_->status());
   replan(status);
 }
@@ -248,20 +239,11 @@ bool Cloud::is_server(const elastic::MemberStatus& member, bool has_begun) const
                    : parts_.is_server(member.server);
 }
 
-/// Lowers the target when a parameter server is lost, which cannot be replaced. It is missing among
-/// the members before a view says so.
-void Cloud::follow_servers(const std::vector<elastic::MemberStatus>& members) {
-  const auto is_gone = [&members](MemberId server) {
-    return std::ranges::find(members, server, &elastic::MemberStatus::id) == members.end();
-  };
-  const auto gone = static_cast<std::uint32_t>(std::ranges::count_if(servers_seen_, is_gone));
-  const std::uint32_t at_first = dedicated_servers(process_.config());
-  const std::uint32_t left =
-      std::min(process_.recorder().roles().servers_left(), at_first - std::min(gone, at_first));
+void Cloud::follow_losses(const std::vector<elastic::MemberStatus>& members) {
+  const std::uint32_t left = process_.recorder().roles().servers_left();
   const std::lock_guard lock(driver_mutex_);
-  if (servers_wanted_ > left) {
-    servers_wanted_ = left;
-    driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);
+  if (target_.follow_losses(members, left)) {
+    driver_->scale(target_.all());
   }
 }
 
@@ -275,7 +257,7 @@ void Cloud::replan(const elastic::JobStatus& status) {
   if (!present) {
     return;
   }
-  planner::ReplanFacts facts = replan_facts(*present, workers_wanted_);
+  planner::ReplanFacts facts = replan_facts(*present, target_.workers());
   facts.steps_done = static_cast<double>(value(status.committed));
   facts.steps_left = static_cast<double>(process_.job().total_steps) - facts.steps_done;
   facts.elapsed_s = process_.recorder().seconds_at(now);
@@ -307,9 +289,9 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   if (driver_ == nullptr) {
     return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
   }
-  workers_wanted_ = workers;
+  target_.set_workers(workers);
   supply_.reopen();
-  driver_->scale(workers_wanted_ + servers_wanted_ + evaluators_wanted_);  // and to remember it
+  driver_->scale(target_.all());  // and to remember it
   return fmt::format("going to {} workers", workers);
 }
 
@@ -387,7 +369,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
 void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
   const std::lock_guard lock(file_mutex_);
   const std::string text =
-      print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds(), workers_wanted_});
+      print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds(), target_.workers()});
   if (Result<void> done = write_file_atomic(cloud_memory_path(process_.config().run_dir), text);
       !done.ok()) {
     log::warning("the cost of the servers is not stored: " + done.error().detail);

@@ -4,11 +4,9 @@
 // releases those that are no longer needed. cloud_hooks/core/replacement_policy makes the
 // decisions, on threads of cloud_hooks/provider_driver; training never waits for them.
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "engine/cloud/cloud_events.hpp"
 #include "engine/cloud/machine_parts.hpp"
 #include "engine/cloud/replanning.hpp"
+#include "engine/cloud/server_target.hpp"
 #include "engine/cloud/worker_supply.hpp"
 #include "engine/processes/coordinator_process.hpp"
 
@@ -68,19 +67,15 @@ class Cloud final : public cloud_hooks::DriverListener {
   void end_if_hopeless(const cloud_hooks::PolicyStatus& status);
   void lose_charge();
   void end_driver();
-  [[nodiscard]] std::uint32_t wanted_for_training();
   void add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen);
   [[nodiscard]] bool is_server(const elastic::MemberStatus& member, bool has_begun) const;
-  void follow_servers(const std::vector<elastic::MemberStatus>& members);
+  void follow_losses(const std::vector<elastic::MemberStatus>& members);
   void replan(const elastic::JobStatus& status);
 
   CoordinatorProcess& process_;
   MachineParts parts_;
-  std::set<MemberId> servers_seen_;  // parameter servers of the job, lost ones too; of look()
-  std::atomic<std::uint32_t> workers_wanted_;
-  std::uint32_t servers_wanted_;           // guarded by driver_mutex_; beside workers
-  const std::uint32_t evaluators_wanted_;  // that use the workers' offers; beside both
-  std::string coordinators_;               // for workers
+  ServerTarget target_;
+  std::string coordinators_;  // for workers
   std::string startup_text_;
   std::string label_;
   CloudEvents events_;

@@ -1,0 +1,47 @@
+#pragma once
+
+// How many servers a job wants from its provider.
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "elastic/net/coordinator_server.hpp"
+#include "engine/config/config.hpp"
+
+namespace mayfly::engine {
+
+/// Any thread.
+class ServerTarget {
+ public:
+  /// `workers`: as many as are wanted at first.
+  ServerTarget(const JobConfig& config, std::uint32_t workers);
+
+  /// Another number of workers is wanted.
+  void set_workers(std::uint32_t workers);
+  /// A member is a parameter server of the running job.
+  void saw_parameter_server(MemberId member);
+  /// Lowers the target when a parameter server is lost, which cannot be replaced. `members`: all
+  /// that the job has; a lost one is missing among them before a view says so. `left`: the servers
+  /// that the job has by its views. Whether the target is another one now.
+  [[nodiscard]] bool follow_losses(const std::vector<elastic::MemberStatus>& members,
+                                   std::uint32_t left);
+
+  [[nodiscard]] std::uint32_t workers() const;
+  /// Workers, and parameter servers with processes of their own.
+  [[nodiscard]] std::uint32_t for_training() const;
+  /// The same, and evaluators that use the workers' offers.
+  [[nodiscard]] std::uint32_t all() const;
+
+ private:
+  const std::uint32_t servers_at_first_;
+  const std::uint32_t evaluators_;
+  mutable std::mutex mutex_;
+  std::uint32_t workers_;
+  std::uint32_t servers_;            // beside workers
+  std::set<MemberId> servers_seen_;  // lost ones, too
+};
+
+}  // namespace mayfly::engine
