@@ -28,7 +28,6 @@ class RunListener {
 [[nodiscard]] std::string sentence_of(const RecoveryRecord& record);
 /// For a step that made no update because of its loss scale.
 [[nodiscard]] std::string sentence_of_skip(const StepRecord& step);
-/// Empty if the user need not be told.
 [[nodiscard]] std::string sentence_of(const ProgramFailureRecord& record);
 [[nodiscard]] std::string sentence_of(const FallBackRecord& record);
 [[nodiscard]] std::string sentence_of(const ShardRecord& record);
