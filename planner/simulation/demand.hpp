@@ -29,15 +29,15 @@ class Demand {
   [[nodiscard]] std::uint32_t target() const { return target_; }
 
   // What is wanted beyond what is present, and what open requests may bring (`coming`).
-  /// Of all servers: ReplacementPolicy::ask_for_missing().
+  /// Of all servers: cloud_hooks::Demand::workers_missing().
   [[nodiscard]] std::uint32_t missing(std::uint32_t coming = 0) const;
-  /// Of one offer, by the composition: ReplacementPolicy::lacking().
+  /// Of one offer, by the composition: cloud_hooks::Demand::lacking().
   [[nodiscard]] std::uint32_t lacking(std::size_t offer, std::uint32_t coming = 0) const;
-  /// Of the servers on demand, by the floor: ReplacementPolicy::ask_for_workers().
+  /// Of the servers on demand, by the floor: cloud_hooks::Demand::on_demand_floor().
   [[nodiscard]] std::uint32_t lacking_on_demand(std::uint32_t coming = 0) const;
 
   /// Whether servers of that offer are used only for lack of others:
-  /// ReplacementPolicy::may_give_way(), find_exchange().
+  /// cloud_hooks::Exchange::may_give_way(), find().
   [[nodiscard]] bool may_give_way(std::size_t offer) const;
 
  private:

@@ -28,17 +28,17 @@ class PathBudget {
       : rules_(rules), offers_(offers), job_(job), servers_(servers) {}
 
   /// Of so many servers that are wanted of the offer now, how many may be requested:
-  /// ReplacementPolicy::affordable() and room().
+  /// cloud_hooks::Budget::affordable() and Demand::room().
   [[nodiscard]] std::uint32_t affordable(std::size_t offer, std::uint32_t wanted,
                                          std::span<const OpenRequest> open, double now_s) const;
   /// The lifetime of a server that is requested now; 0 = no limit:
-  /// ReplacementPolicy::lifetime_of().
+  /// cloud_hooks::Budget::lifetime().
   [[nodiscard]] double lifetime_s(std::size_t offer, std::span<const OpenRequest> open,
                                   double now_s) const;
   /// When the job may have to be stopped, if nothing changes before; kNever if that is surely not
-  /// before `before_s`: ReplacementPolicy::next_budget_alarm().
+  /// before `before_s`: cloud_hooks::Budget::next_alarm().
   [[nodiscard]] double alarm_s(double before_s, double now_s) const;
-  /// Whether the job has to be stopped now: ReplacementPolicy::watch_budget().
+  /// Whether the job has to be stopped now: cloud_hooks::ReplacementPolicy::watch_budget().
   [[nodiscard]] bool is_used_up(double now_s) const;
 
  private:

@@ -32,7 +32,7 @@ void PathExchange::begin() {
   not_before_s_ = poor_until_s_ = 0;
 }
 
-/// ReplacementPolicy::find_exchange() and next_exchange_wake().
+/// cloud_hooks::Exchange::find() and next_wake().
 void PathExchange::plan(const cloud_hooks::OfferCatalog& catalog, bool is_settled, double now_s) {
   next_ = {};
   if (is_possible_ && !current_ && is_settled) {
@@ -71,7 +71,8 @@ void PathExchange::find(const cloud_hooks::OfferCatalog& catalog) {
   }
 }
 
-/// ReplacementPolicy::is_better(): whether an offer is on spot and much cheaper for the same speed.
+/// cloud_hooks::Exchange::is_better(): whether an offer is on spot and much cheaper for the same
+/// speed.
 bool PathExchange::is_better(std::size_t offer, std::size_t than) const {
   return !offers_.is_on_demand(offer) &&
          price_per_speed_[offer] <= cloud_hooks::kWorthIt * price_per_speed_[than];
@@ -115,7 +116,7 @@ void PathExchange::removed(std::uint64_t serial, double now_s) {
   }
 }
 
-/// ReplacementPolicy::end_exchange().
+/// cloud_hooks::Exchange::watch().
 void PathExchange::end(bool failed, double now_s) {
   current_.reset();
   failures_ = failed ? std::min(failures_ + 1, cloud_hooks::kExchangeDoublingsMax) : 0;

@@ -30,8 +30,8 @@ void PathRequests::begin() {
   open_.clear();
 }
 
-/// ReplacementPolicy::ask_for_missing(): losses within a short time are one batch, unless servers
-/// were missing already.
+/// cloud_hooks::Provisioner::request_missing(): losses within a short time are one batch, unless
+/// servers were missing already.
 void PathRequests::ask_soon(double now_s) {
   if (demand_.missing() > 0) {
     due_s_ = waits_for_stock_ ? now_s : std::min(due_s_, now_s + rules_.gather_s);
@@ -50,13 +50,13 @@ void PathRequests::lost(std::size_t offer, double now_s) {
   ask_soon(now_s);
 }
 
-/// ReplacementPolicy::server_gone().
+/// cloud_hooks::ServerLifecycle::gone().
 void PathRequests::taken_early(std::size_t offer, double now_s) {
   (void)catalog_.out_of_stock(offer, instant_of(now_s), {});
   ask_soon(now_s);
 }
 
-/// This and the next one: ReplacementPolicy::never_joined().
+/// This and the next one: cloud_hooks::ServerLifecycle::stage_is_over().
 void PathRequests::not_started(std::size_t offer, double now_s) {
   (void)catalog_.out_of_stock(offer, instant_of(now_s), {});
   ask_at_once(now_s);
@@ -108,8 +108,8 @@ std::uint32_t PathRequests::missing() const {
   return demand_.missing(coming([](std::size_t) { return true; }));
 }
 
-/// ReplacementPolicy::ask_for_workers(): first what the composition lacks, or what the floor of
-/// servers on demand does; then whatever there is.
+/// cloud_hooks::Provisioner::request_workers(): first what the composition lacks, or what the floor
+/// of servers on demand does; then whatever there is.
 void PathRequests::ask_for_missing(double now_s) {
   constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
   const auto is_on_demand = [&](std::size_t offer) { return offers_.is_on_demand(offer); };
@@ -128,7 +128,7 @@ void PathRequests::ask_for_missing(double now_s) {
       missing(), [](std::size_t) { return kAny; }, now_s);
 }
 
-/// ReplacementPolicy::ask(): from the best offers, at most so many of each.
+/// cloud_hooks::Provisioner::request_up_to(): from the best offers, at most so many of each.
 template <typename MostOf>
 void PathRequests::request(std::uint32_t wanted, MostOf most_of, double now_s) {
   if (wanted == 0) {
@@ -150,7 +150,7 @@ void PathRequests::request(std::uint32_t wanted, MostOf most_of, double now_s) {
 }
 
 /// When the policy gives the server up follows from its fate: at the end of its lifetime, or when
-/// it does not run or join in time (ReplacementPolicy::watch_stages()).
+/// it does not run or join in time (cloud_hooks::ServerLifecycle::watch()).
 std::uint64_t PathRequests::grant(std::size_t offer, double lifetime_s, double now_s) {
   const ServerFate fate = market_.grant(offer, now_s);
   Leaving leaving;
@@ -172,8 +172,8 @@ void PathRequests::refused(std::size_t offer, double now_s) {
   (void)catalog_.out_of_stock(offer, instant_of(now_s), {});
 }
 
-/// ReplacementPolicy::shun_bursts(): an offer that lost at least as many servers at once as it kept
-/// is asked last for a while.
+/// cloud_hooks::Provisioner::shun_bursts(): an offer that lost at least as many servers at once as
+/// it kept is asked last for a while.
 void PathRequests::shun_bursts(double now_s) {
   for (std::size_t offer = 0; offer < losses_.size(); ++offer) {
     if (losses_[offer] >= cloud_hooks::kBurstLeast && losses_[offer] >= servers_.working(offer)) {

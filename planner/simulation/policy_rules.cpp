@@ -1,7 +1,7 @@
 #include "planner/simulation/policy_rules.hpp"
 
 #include "base/time.hpp"
-#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/core/replacement_options.hpp"
 
 namespace mayfly::planner {
 
