@@ -69,6 +69,11 @@ Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t lengt
   return fd;
 }
 
+/// The system knows at once that no packet gets there.
+bool has_no_route(int error) {
+  return error == ENETUNREACH || error == EHOSTUNREACH || error == ENETDOWN || error == EHOSTDOWN;
+}
+
 Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t length,
                             const std::string& name) {
   if (!fd.valid()) {
@@ -81,7 +86,9 @@ Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t leng
   if (errno == EAGAIN || errno == EINTR) {
     return UniqueFd();
   }
-  return system_error("cannot connect to " + name, errno, Errc::kPeerLost);
+  const int error = errno;
+  return system_error("cannot connect to " + name, error,
+                      has_no_route(error) ? Errc::kUnreachable : Errc::kPeerLost);
 }
 
 /// Waits until the socket can be read or written.
@@ -104,12 +111,16 @@ Result<void> wait_for(int fd, short events, Instant deadline) {
 
 Result<UniqueFd> connect_address(const addrinfo& address, const std::string& name,
                                  Instant deadline) {
-  TRY_ASSIGN(UniqueFd fd,
-             connecting(make_socket(address.ai_family), address.ai_addr, address.ai_addrlen, name));
-  if (!fd.valid()) {
+  Result<UniqueFd> fd =
+      connecting(make_socket(address.ai_family), address.ai_addr, address.ai_addrlen, name);
+  if (!fd.ok()) {  // whoever waits for an answer tries again, whatever the reason
+    const bool has_no_route = fd.error().code == Errc::kUnreachable;
+    return Error{has_no_route ? Errc::kPeerLost : fd.error().code, fd.error().detail};
+  }
+  if (!fd.value().valid()) {
     return Error{Errc::kPeerLost, "cannot connect to " + name + ": no port is left"};
   }
-  const int raw = fd.get();
+  const int raw = fd.value().get();
   if (const Result<void> ready = wait_for(raw, POLLOUT, deadline); !ready.ok()) {
     return Error{ready.error().code, "cannot connect to " + name + ": " + ready.error().detail};
   }

@@ -207,6 +207,9 @@ class TcpFormation {
   Error with_culprit(Error error, std::size_t rank) const {
     const MemberId who = spec_.peers[rank].member;
     error.detail = fmt::format("member {}: {}", value(who), error.detail);
+    if (error.code == Errc::kUnreachable) {
+      error.code = Errc::kPeerLost;  // not a host that took packets and left them unanswered
+    }
     if (error.code == Errc::kPeerLost) {
       error.culprit = who;
     }

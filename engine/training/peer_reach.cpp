@@ -14,8 +14,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kAnswerPatience =
-    milliseconds(900);  // a lost first packet is sent again after 1 s
+constexpr Duration kAnswerPatience = milliseconds(900);  // a lost packet is sent again after 1 s
 constexpr Duration kProbePause = milliseconds(250);
 constexpr int kDoublings = 4;
 
@@ -67,7 +66,8 @@ void PeerReach::probe(const WakeUp& wake) {
     const bool is_under_way = fd.ok() && fd.value().valid();
     connections.push_back(is_under_way ? std::move(fd).value() : UniqueFd());
     polled.push_back({connections.back().get(), POLLOUT, 0});
-    has_answered.push_back(!is_under_way && rule_.takes_refusals);
+    const bool has_route = fd.ok() || fd.error().code != Errc::kUnreachable;
+    has_answered.push_back(!is_under_way && has_route && rule_.takes_refusals);
   }
   const auto is_under_way = [](const pollfd& one) { return one.fd >= 0; };
   bool is_woken = false;

@@ -126,6 +126,15 @@ TEST(PeerReach, ARefusalIsAnAnswerIfTheRuleSaysSo) {
   EXPECT_TRUE(listeners.is_away(monotonic_now()));
 }
 
+TEST(PeerReach, AHostWithoutARouteToItHasNotAnswered) {
+  const std::string nowhere = "tcp:224.0.0.1:1";  // TCP has no route to groups of hosts
+  ASSERT_EQ(start_connect_tcp({"224.0.0.1", 1}).error().code, Errc::kUnreachable);
+  PeerReach reach(kHostsAnswer);
+  reach.cut_off({nowhere}, monotonic_now());
+  EXPECT_EQ(questions(reach, 3), 3);
+  EXPECT_TRUE(reach.is_away(monotonic_now()));
+}
+
 TEST(PeerReach, WaitsWhileOneOfThemIsSilent) {
   const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
   SilentPeer silent;
