@@ -369,7 +369,7 @@ void LeaseTable::serve_backup() {
 
 /// Between two steps, and when every shard has what was leased, the way of doing them may change.
 void LeaseTable::serve_bsp() {
-  if (!must_restore() && next_ < phase().last && is_at_rest()) {
+  if (streams() != wants_stream() && !must_restore() && next_ < phase().last && is_at_rest()) {
     streamed_.change(wants_stream(), next_);
   }
   if (streams()) {
