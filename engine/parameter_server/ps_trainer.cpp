@@ -377,6 +377,9 @@ void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
   if (view->id != seen_) {
     return;  // a newer view than the one in which it was seen; perhaps the server is gone
   }
+  if (view->id == cut_off_in_) {
+    return;  // it leaves already; other shards are usually behind the same link
+  }
   const std::string what = fmt::format("shard {} on member {} ({}) does not answer", shard,
                                        value(servers_.leader_member(shard)), *address);
   if (over_ || fault != ConnectionFault::kCut) {
@@ -395,6 +398,7 @@ void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
        fmt::format("{} to member {}{}", what, self,
                    is_last ? ", the only worker: the job waits until some worker's link works"
                            : ", which stays out until its link works"));
+  cut_off_in_ = view->id;
   parts_.reach.cut_off({*address}, monotonic_now());
   link_.cut_off(what);
 }

@@ -101,6 +101,7 @@ class PsTrainer {
   std::vector<AlignedBuffer<float>> states_;  // where snapshots go: values, then momentum
   std::unique_ptr<Clients> clients_;          // null before the first view
   std::optional<ViewId> seen_;
+  std::optional<ViewId> cut_off_in_;  // the view in which it has reported that it is cut off
   std::uint64_t adoptions_ = 0;
   Step recorded_;
   std::pair<std::uint64_t, std::uint64_t> saved_;  // version and step of the newest checkpoint
