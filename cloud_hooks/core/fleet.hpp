@@ -50,7 +50,7 @@ class Fleet {
     bool never_joined = false;  // it began to end before its worker had joined
     bool gives_way = false;     // it leaves as soon as its successor works, and counts no more
     Instant silent_since;       // is_silent(); without a deadline: until the provider answers
-    Instant looked_for;         // when the last list was asked for that its provider knew of
+    Instant looked_for;         // when the last list was asked for that did not merely repeat it
     std::optional<Instant> deadline;  // of the stage
     std::optional<MemberId> member;
     std::uint32_t order = 0;  // younger servers have higher ones
@@ -130,7 +130,7 @@ class Fleet {
   void tell(std::string kind, const std::string& id, std::string detail,
             std::optional<double> cost = {}) const;
 
-  // --- What the provider shows; the server is known, except to add() and find() ---
+  // --- What the provider shows; the server is known, except to add() ---
 
   /// A new server. If its worker has joined before, it works.
   const Server& add(Instant now, const std::string& id, const Arrival& arrival);
@@ -141,7 +141,7 @@ class Fleet {
   /// Its program has ended while it was leaving: it is released at once. Returns, once, whether it
   /// began to end before its worker had joined.
   [[nodiscard]] bool stopped(Instant now, const std::string& id);
-  /// Its provider knew of the list that was asked for then.
+  /// A list that was asked for then lacks it, or its provider has looked at it for that list.
   void looked_for(const std::string& id, Instant asked);
   /// It does not exist any more. Returns what was known of it.
   Server remove(const std::string& id);

@@ -88,7 +88,7 @@ struct Tell {
                      ///< server_adopted, server_given_up, servers_chosen, request_given_up,
                      ///< worker_unnamed, release_failed, list_failed, offer_stopped,
                      ///< offers_exhausted, no_server_starts, budget, back_to_spot,
-                     ///< back_to_composition
+                     ///< back_to_composition, other_job
   std::string detail;
   std::string server;          ///< empty = none in particular
   std::optional<double> cost;  ///< total cost, if a server or request has ended
