@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/time.hpp"
-#include "cloud_hooks/core/replacement_policy.hpp"
+#include "cloud_hooks/core/replacement_events.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "engine/config/config.hpp"
 #include "planner/runs/replan.hpp"
