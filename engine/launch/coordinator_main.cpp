@@ -170,9 +170,9 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   if (interrupts > 0) {  // it was asked for while nothing could be stopped yet
     process.value()->server().stop("stopped by the user");
   }
-  listener.on_event(fmt::format("coordinator at {}, token file {}",
-                                process.value()->server().endpoint(),
-                                process.value()->config().token_file));
+  process.value()->recorder().tell(fmt::format("coordinator at {}, token file {}",
+                                               process.value()->server().endpoint(),
+                                               process.value()->config().token_file));
   Result<std::unique_ptr<Cloud>> cloud = Cloud::start(*process.value());
   if (!cloud.ok()) {
     lend_to_signals(nullptr);

@@ -19,8 +19,8 @@ namespace mayfly::engine {
 
 class RunOutput {
  public:
-  /// `directory` and `listener` are used by nobody else and outlive the output. `members`: the
-  /// lines that an earlier process of the job wrote to members.jsonl.
+  /// `directory` and `listener` outlive the output; while several threads use it, nobody else uses
+  /// these two. `members`: the lines that an earlier process of the job wrote to members.jsonl.
   RunOutput(RunDirectory& directory, RunListener& listener,
             const std::vector<MemberRecord>& members);
 

@@ -83,6 +83,10 @@ void RunRecorder::fact(const Fact& fact) {
   }
 }
 
+void RunRecorder::tell(const std::string& line) {
+  output_.turn().listener.on_event(line);
+}
+
 void RunRecorder::on_view(Instant when, const elastic::View& view) {
   RunOutput::Turn out = output_.turn();
   const std::vector<elastic::MemberStatus> members =

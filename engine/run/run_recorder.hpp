@@ -43,7 +43,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   };
 
   /// `history` is what the directory holds of a job that goes on. `job`, `directory` and `listener`
-  /// outlive the recorder; the latter two are used by nobody else meanwhile.
+  /// outlive the recorder; while the server runs, nobody else uses the latter two.
   RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
               Hooks hooks);
 
@@ -85,6 +85,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void note(const std::string& kind, const std::string& detail);
   /// An event with any fields.
   void fact(const Fact& fact);
+  /// A line for the listener, without an event.
+  void tell(const std::string& line);
 
   // One thread:
   /// Records what has changed of the members, and what those with a price have cost, at most every

@@ -1,6 +1,12 @@
 #include "engine/run/run_recorder.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "engine/network/prepare_job.hpp"
 #include "engine/server_roles/ps_servers.hpp"
@@ -18,9 +24,7 @@ elastic::View view_of_one(std::uint64_t id, std::uint64_t member) {
   return view;
 }
 
-TEST(RunRecorder, ChangesOfViewAreAtTheStepThatParameterServersHaveReached) {
-  const test_support::TemporaryFolder folder;
-  test_support::NobodyListens listener;
+JobConfig small_job(const test_support::TemporaryFolder& folder) {
   JobConfig config;
   config.data = "procedural:64";
   config.global_batch = 16;
@@ -29,6 +33,38 @@ TEST(RunRecorder, ChangesOfViewAreAtTheStepThatParameterServersHaveReached) {
   config.sync = "bsp";
   config.tensorboard = false;
   config.run_dir = folder / "run";
+  return config;
+}
+
+class KeepsLines final : public RunListener {
+ public:
+  void on_step(const StepRecord& /*step*/, std::uint64_t /*total_steps*/) override {}
+  void on_event(const std::string& line) override { lines.push_back(line); }
+  void on_summary(const Summary& /*summary*/) override {}
+
+  std::vector<std::string> lines;
+};
+
+TEST(RunRecorder, ALineForTheListenerAloneIsNotOnRecord) {
+  const test_support::TemporaryFolder folder;
+  const JobConfig config = small_job(folder);
+  const std::unique_ptr<Job> job = prepare_job(config).value();
+  const std::unique_ptr<RunDirectory> directory = RunDirectory::create(config).value();
+  KeepsLines listener;
+  RunRecorder recorder(*job, *directory, listener, {}, {});
+  recorder.tell("here we are");
+  recorder.note("kind", "for both");
+  EXPECT_THAT(listener.lines, ::testing::ElementsAre("here we are", "for both"));
+  std::ifstream file(config.run_dir + "/events.jsonl");
+  const std::string events{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(events, ::testing::HasSubstr("for both"));
+  EXPECT_THAT(events, ::testing::Not(::testing::HasSubstr("here we are")));
+}
+
+TEST(RunRecorder, ChangesOfViewAreAtTheStepThatParameterServersHaveReached) {
+  const test_support::TemporaryFolder folder;
+  test_support::NobodyListens listener;
+  const JobConfig config = small_job(folder);
   const std::unique_ptr<Job> job = prepare_job(config).value();
   const StartingPoint start{10, "abcd"};
   const std::unique_ptr<RunDirectory> directory = RunDirectory::create(config, start).value();
