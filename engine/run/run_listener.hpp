@@ -15,9 +15,9 @@ namespace mayfly::engine {
 class RunListener {
  public:
   virtual ~RunListener() = default;
-  /// First of all, on the thread that starts the coordinator: its records begin in the run
-  /// directory, and nobody is let in yet. An error refuses the job. The settings are resolved, and
-  /// the token's file is there.
+  /// On the thread that starts the coordinator, before anything but events: its records begin in
+  /// the run directory, and nobody is let in yet. An error refuses the job. The settings are
+  /// resolved, and the token's file is there.
   [[nodiscard]] virtual Result<void> on_begun(const JobConfig& /*config*/) { return {}; }
   virtual void on_step(const StepRecord& step, std::uint64_t total_steps) = 0;
   /// One readable line, for example "worker 2 lost after step 7: ...".
