@@ -14,7 +14,7 @@ from mayfly_run import Run, expect, expect_refused, lingering
 from store_test import bytes_of_a_microbatch, stored
 
 RUNTIME = tempfile.mkdtemp(prefix="mayfly-test-")
-STEPS = 240
+STEPS = 120
 
 
 def job_of(folder, seed, *words):

@@ -12,7 +12,7 @@ import mayfly_run
 from image_folder_test import JOB, image_folder
 from mayfly_run import Run, expect, expect_refused
 
-STEPS = ["--steps", "240"]  # 225 epochs
+STEPS = ["--steps", "96"]  # 90 epochs
 RUNTIME = tempfile.mkdtemp(prefix="mayfly-test-")
 
 
