@@ -69,9 +69,9 @@ Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t lengt
   return fd;
 }
 
-/// The system knows at once that no packet gets there.
-bool has_no_route(int error) {
-  return error == ENETUNREACH || error == EHOSTUNREACH || error == ENETDOWN || error == EHOSTDOWN;
+/// The other host, or for a local name this one, has said so.
+bool says_nobody_listens(int error) {
+  return error == ECONNREFUSED || error == ENOENT;
 }
 
 Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t length,
@@ -88,7 +88,7 @@ Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t leng
   }
   const int error = errno;
   return system_error("cannot connect to " + name, error,
-                      has_no_route(error) ? Errc::kUnreachable : Errc::kPeerLost);
+                      says_nobody_listens(error) ? Errc::kPeerLost : Errc::kUnreachable);
 }
 
 /// Waits until the socket can be read or written.
@@ -114,8 +114,8 @@ Result<UniqueFd> connect_address(const addrinfo& address, const std::string& nam
   Result<UniqueFd> fd =
       connecting(make_socket(address.ai_family), address.ai_addr, address.ai_addrlen, name);
   if (!fd.ok()) {  // whoever waits for an answer tries again, whatever the reason
-    const bool has_no_route = fd.error().code == Errc::kUnreachable;
-    return Error{has_no_route ? Errc::kPeerLost : fd.error().code, fd.error().detail};
+    const bool is_unreachable = fd.error().code == Errc::kUnreachable;
+    return Error{is_unreachable ? Errc::kPeerLost : fd.error().code, fd.error().detail};
   }
   if (!fd.value().valid()) {
     return Error{Errc::kPeerLost, "cannot connect to " + name + ": no port is left"};

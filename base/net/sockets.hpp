@@ -40,7 +40,8 @@ namespace mayfly {
 /// A connection that is complete or under way: it becomes writable, and connection_error() then
 /// tells whether it failed. The host is numeric, so that nothing is looked up. An invalid
 /// descriptor: the other side's queue is full, try again soon. kPeerLost: nobody listens there.
-/// kUnreachable: this host has no route to it.
+/// kUnreachable: no packet leaves this host for it, for example because there is no route. kIo: no
+/// descriptor is left.
 [[nodiscard]] Result<UniqueFd> start_connect_tcp(const Endpoint& endpoint);
 [[nodiscard]] Result<UniqueFd> start_connect_unix(const std::string& name);
 /// 0, or the errno with which a connection under way has failed.

@@ -66,8 +66,8 @@ void PeerReach::probe(const WakeUp& wake) {
     const bool is_under_way = fd.ok() && fd.value().valid();
     connections.push_back(is_under_way ? std::move(fd).value() : UniqueFd());
     polled.push_back({connections.back().get(), POLLOUT, 0});
-    const bool has_route = fd.ok() || fd.error().code != Errc::kUnreachable;
-    has_answered.push_back(!is_under_way && has_route && rule_.takes_refusals);
+    const bool is_refused = !fd.ok() && fd.error().code == Errc::kPeerLost;
+    has_answered.push_back(is_refused && rule_.takes_refusals);
   }
   const auto is_under_way = [](const pollfd& one) { return one.fd >= 0; };
   bool is_woken = false;

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -132,6 +133,24 @@ TEST(PeerReach, AHostWithoutARouteToItHasNotAnswered) {
   PeerReach reach(kHostsAnswer);
   reach.cut_off({nowhere}, monotonic_now());
   EXPECT_EQ(questions(reach, 3), 3);
+  EXPECT_TRUE(reach.is_away(monotonic_now()));
+}
+
+TEST(PeerReach, WithoutADescriptorToAskWithNobodyHasAnswered) {
+  PeerReach reach(kHostsAnswer);
+  reach.cut_off({refusing_address()}, monotonic_now());
+  const WakeUp wake;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{static_cast<rlim_t>(wake.fd()) + 1, before.rlim_max};  // all below are in use
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  int count = 0;
+  reach.wait(wake, [&] {
+    wake.notify();
+    return ++count >= 3;
+  });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(count, 3);
   EXPECT_TRUE(reach.is_away(monotonic_now()));
 }
 
