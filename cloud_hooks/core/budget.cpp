@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cloud_hooks/core/offer_catalog.hpp"
+
 namespace mayfly::cloud_hooks {
 namespace {
-
-constexpr Duration kLifetimeLeast = seconds(60);  // what clouds bill at least
-constexpr double kPriceRounding = 1e-9;
 
 double hours(Duration duration) {
   return to_seconds(duration) / kSecondsPerHour;

@@ -73,7 +73,6 @@ void Exchange::end(Instant now) {
 }
 
 std::optional<Instant> Exchange::next_wake(Instant now) const {
-  constexpr Duration kPoorRetry = seconds(60);
   if (under_way_) {
     for (const auto& [id, server] : fleet_.servers()) {
       if (server.request_id == under_way_->request_id && server.member) {

@@ -38,6 +38,12 @@ inline constexpr std::uint32_t kBurstLeast = 2;
 inline constexpr double kWorthIt = 0.8;
 /// So often the time until the next exchange doubles, with failures in a row.
 inline constexpr int kExchangeDoublingsMax = 4;
+/// An exchange that is due, but that the budget does not allow, is tried again after this time.
+inline constexpr Duration kPoorRetry = seconds(60);
+/// The least lifetime that is requested for a server: what clouds bill at least.
+inline constexpr Duration kLifetimeLeast = seconds(60);
+/// Relative, for sums of prices that are compared with a budget.
+inline constexpr double kPriceRounding = 1e-9;
 
 class OfferCatalog {
  public:

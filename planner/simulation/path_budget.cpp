@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "base/time.hpp"
+#include "cloud_hooks/core/offer_catalog.hpp"
 
 namespace mayfly::planner {
 namespace {
 
-constexpr double kLifetimeLeastS = 60;
 constexpr double kAlarmLeastS = 0.001;
 constexpr double kRounded = 1e-6;  // relative: far more than sums are rounded by
 
@@ -63,7 +63,6 @@ std::uint32_t PathBudget::room(std::size_t offer, std::span<const OpenRequest> o
 
 std::uint32_t PathBudget::affordable(std::size_t offer, std::uint32_t wanted,
                                      std::span<const OpenRequest> open, double now_s) const {
-  constexpr double kRounding = 1e-9;
   const double price = offers_[offer].price_per_hour;
   std::uint32_t allowed = std::min(wanted, room(offer, open));
   if (allowed == 0 || price <= 0 || (!job_.budget && !job_.budget_per_hour)) {
@@ -77,7 +76,7 @@ std::uint32_t PathBudget::affordable(std::size_t offer, std::uint32_t wanted,
       left -= one.count * offers_[one.offer].price_per_hour;
     }
     allowed = static_cast<std::uint32_t>(
-        std::clamp(left / price + kRounding, 0.0, static_cast<double>(allowed)));
+        std::clamp(left / price + cloud_hooks::kPriceRounding, 0.0, static_cast<double>(allowed)));
   }
   if (!job_.budget) {
     return allowed;
@@ -108,7 +107,7 @@ double PathBudget::lifetime_s(std::size_t offer, std::span<const OpenRequest> op
   const double paid_for_s = left / price * kSecondsPerHour;
   const double shortest_s =
       job_.server_lifetime_s > 0 ? std::min(job_.server_lifetime_s, paid_for_s) : paid_for_s;
-  return std::floor(std::max(shortest_s, kLifetimeLeastS));
+  return std::floor(std::max(shortest_s, to_seconds(cloud_hooks::kLifetimeLeast)));
 }
 
 }  // namespace mayfly::planner

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/time.hpp"
 #include "planner/simulation/instants.hpp"
 
 namespace mayfly::planner {
-namespace {
-
-constexpr double kPoorRetryS = 60;
-
-}  // namespace
 
 PathExchange::PathExchange(const PolicyRules& rules, const CandidateOffers& offers,
                            const cloud_hooks::OfferCatalog& catalog, const Demand& demand,
@@ -95,7 +91,7 @@ void PathExchange::granted(std::uint64_t successor) {
 }
 
 void PathExchange::postpone(double now_s) {
-  poor_until_s_ = now_s + kPoorRetryS;
+  poor_until_s_ = now_s + to_seconds(cloud_hooks::kPoorRetry);
 }
 
 std::optional<std::size_t> PathExchange::joined(std::uint64_t serial, double now_s) {
