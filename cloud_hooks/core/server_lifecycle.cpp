@@ -174,6 +174,7 @@ void ServerLifecycle::appeared_too_late(Instant now, const ServerStatus& status,
   const OfferTerms& terms = catalog_.terms(request.offer);
   bill_.open(status.id, status.price_per_hour.value_or(terms.price_per_hour), request.sent);
   const double cost = bill_.close(status.id, now);
+  billed_until_[status.id] = now;  // a later list may show it alive after all
   if (status.failed) {
     failed_to_start(now, request.offer, status.id, to_string(terms.offer) + ": " + status.detail);
   } else {

@@ -88,6 +88,19 @@ TEST(ServerLifecycle, AServerThatAListHadForgottenIsBilledWithoutAGap) {
   EXPECT_NEAR(parts.bill.spent(parts.now), 1.0, 1e-9);
 }
 
+TEST(ServerLifecycle, AServerThatAListTookForGoneAtOnceIsBilledOnce) {
+  PolicyParts parts(two_zones());
+  const std::string id = parts.request(0, 1);
+  parts.now = parts.now + seconds(1800);
+  ServerStatus gone = starting_server("s1", id);
+  gone.state = ServerState::kGone;
+  list(parts, {gone});
+  EXPECT_NEAR(parts.bill.spent(parts.now), 0.5, 1e-9);
+  parts.now = parts.now + seconds(1800);
+  list(parts, {starting_server("s1", id)});
+  EXPECT_NEAR(parts.bill.spent(parts.now), 1.0, 1e-9);
+}
+
 TEST(ServerLifecycle, ServersThatWereNotMadeAfterAllCostNothing) {
   PolicyParts parts(two_zones());
   const std::string id = parts.request(0, 1);
