@@ -79,8 +79,9 @@ def link_between_leader_and_follower_breaks():
 
 
 def link_between_worker_and_server_breaks():
-    """The worker is left out, the other goes on at once; when the link is mended it comes back."""
-    cluster = cluster_of_all(LATE)
+    """The worker is left out, the other goes on at once; when the link is mended it comes back. Two
+    shards of that server are behind the link."""
+    cluster = cluster_of_all([*LATE, "--shards", "2"])
     # Half of what the other one is late: now it has said all it had to say, and waits.
     time.sleep(0.05)
     cut(cluster, WORKERS[0], SERVERS[0])
