@@ -1,7 +1,5 @@
 #include "datasets/encoded_set.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +7,6 @@
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
 #include "datasets/jpeg.hpp"
-#include "datasets/record_set.hpp"
 
 namespace mayfly::datasets {
 namespace {
@@ -90,9 +87,7 @@ EncodedSet::EncodedSet(Options options, std::vector<std::string> class_names,
     samples_.push_back(sample);
   }
   if (options_.store != nullptr && samples_.front().content != nullptr) {
-    const auto& file = *static_cast<const MappedFile*>(owner_.get());
-    tar_begin_ = reinterpret_cast<const std::byte*>(file.bytes().data());
-    tar_ = UniqueFd(::open(options_.source.c_str(), O_RDONLY | O_CLOEXEC));
+    tar_ = static_cast<const MappedFile*>(owner_.get());
   }
   ENSURE(names_.size() <= UINT32_MAX, "the names' places have 32 bits");
 }
@@ -112,8 +107,9 @@ Result<ByteSpan> EncodedSet::read_sample(std::size_t index, Bytes& buffer) const
     return read_image_file(name_of_sample(index), sample.size, buffer,
                            options_.store != nullptr ? PageCache::kDropped : PageCache::kStays);
   }
-  if (tar_.valid()) {
-    return read_image_at(tar_.get(), static_cast<std::uint64_t>(sample.content - tar_begin_),
+  if (tar_ != nullptr) {
+    const std::byte* const begin = std::as_bytes(tar_->bytes()).data();
+    return read_image_at(tar_->fd(), static_cast<std::uint64_t>(sample.content - begin),
                          sample.size, name_of_sample(index), buffer);
   }
   return ByteSpan(sample.content, sample.size);

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.hpp"
 #include "datasets/core/augmentation.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/encoded_images.hpp"
 #include "datasets/image_store.hpp"
 #include "datasets/peer_stores.hpp"
+#include "datasets/record_set.hpp"
 
 namespace mayfly::datasets {
 
@@ -78,8 +78,8 @@ class EncodedSet final : public Dataset {
   std::vector<std::string> class_names_;
   bool test_ = false;
   std::shared_ptr<const void> owner_;  // of a tar's bytes
-  UniqueFd tar_;                       // with a store: what is mapped would be in memory twice
-  const std::byte* tar_begin_ = nullptr;
+  // With a store: the tar that is mapped, of which what is read would be in memory twice.
+  const MappedFile* tar_ = nullptr;
   std::vector<Sample> samples_;
   std::string names_;  // the files' names, without their folders
 

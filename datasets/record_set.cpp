@@ -44,7 +44,7 @@ std::uint16_t RecordSet::label(std::size_t index) const {
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
-  TRY_ASSIGN(const ReadableFile file, open_to_read(path));
+  TRY_ASSIGN(ReadableFile file, open_to_read(path));
   void* data = nullptr;
   if (file.size > 0) {
     data = ::mmap(nullptr, file.size, PROT_READ, MAP_SHARED, file.fd.get(), 0);
@@ -53,7 +53,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     }
   }
   return std::shared_ptr<const MappedFile>(
-      new MappedFile(static_cast<const std::uint8_t*>(data), file.size));
+      new MappedFile(std::move(file.fd), static_cast<const std::uint8_t*>(data), file.size));
 }
 
 MappedFile::~MappedFile() {

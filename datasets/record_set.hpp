@@ -5,9 +5,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/unique_fd.hpp"
 #include "datasets/dataset.hpp"
 
 namespace mayfly::datasets {
@@ -64,10 +66,14 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   [[nodiscard]] std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
+  /// For reading what is mapped, also when its name has become another file's.
+  [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
-  MappedFile(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  MappedFile(UniqueFd fd, const std::uint8_t* data, std::size_t size)
+      : fd_(std::move(fd)), data_(data), size_(size) {}
 
+  UniqueFd fd_;
   const std::uint8_t* data_;
   std::size_t size_;
 };

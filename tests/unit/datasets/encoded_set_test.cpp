@@ -322,6 +322,28 @@ TEST(EncodedSet, WhatHasChangedIsNotTakenForACorruptImage) {
   EXPECT_NE(done.error().detail.find("it ends early"), std::string::npos) << done.error().detail;
 }
 
+// Goal: a name that becomes another file's, as when a new version is put in place, changes nothing.
+TEST(EncodedSet, WithAStoreATarIsReadThatWasMapped) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "set.tar";
+  write_tar(some_files(), path);
+  const Pixels wanted = read(*open_image_tar(path, encoded_options()).value().train, 1);
+  MeasuredImages measured = measure_images(path, read_image_tar(path).value(), false, "").value();
+  Files others = some_files();
+  others["train/zebra/1.jpg"] = photo(310, 170, 9);  // is packed first
+  write_tar(others, folder / "new.tar");
+  std::filesystem::rename(folder / "new.tar", path);
+  EncodedSet::Options options;
+  options.source = path;
+  options.image_size = kImageSide;
+  options.store =
+      ImageStore::join(
+          {.key = unshared_key(), .images = 6, .bytes_max = std::uint64_t{1} << 20, .folder = {}})
+          .value();
+  const DatasetPair pair = make_encoded_pair(options, std::move(measured));
+  EXPECT_EQ(read(*pair.train, 1), wanted);
+}
+
 TEST(EncodedSet, ACompressedTarIsRefusedWithAdvice) {
   const TemporaryFolder folder;
   write_tar(some_files(), folder / "set.tar.gz");
