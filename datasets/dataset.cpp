@@ -68,13 +68,17 @@ Result<void> add_files(const fs::path& root, const char* part, std::vector<std::
   const auto through_links = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator it(root / part, through_links, failure), end;
        !failure && it != end; it.increment(failure)) {
+    std::string name = it->path().lexically_relative(root).generic_string();
     std::error_code why;
     const fs::file_type type = it->status(why).type();
     if (type == fs::file_type::none) {  // without it the list would look complete
       return Error{Errc::kIo, "cannot stat " + it->path().string() + ": " + why.message()};
     }
+    if (type == fs::file_type::not_found && may_stand_for_images(name)) {  // likewise
+      return lost_link(it->path().string());
+    }
     if (type == fs::file_type::regular) {
-      names.push_back(it->path().lexically_relative(root).generic_string());
+      names.push_back(std::move(name));
     }
   }
   return failure ? Result<void>(Error{Errc::kIo, "cannot read " + (root / part).string() + ": " +

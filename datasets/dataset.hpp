@@ -108,8 +108,8 @@ struct DatasetFiles {
   bool is_file = false;            ///< the data set is one tar, not the whole folder
 };
 
-/// The files of `spec`, without reading them. kNotFound if there is no data set, kInvalidInput for
-/// a procedural one, kIo.
+/// The files of `spec`, without reading them. kNotFound if there is no data set, or with the name
+/// if an image or a class is a link to what is not there; kInvalidInput for a procedural one; kIo.
 [[nodiscard]] Result<DatasetFiles> files_of_dataset(const std::string& spec);
 
 }  // namespace mayfly::datasets

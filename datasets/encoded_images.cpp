@@ -56,8 +56,7 @@ Result<void> refuse_lost(const fs::directory_entry& entry) {
   const fs::file_type type = entry.status(why).type();
   const std::string path = entry.path().string();
   if (type == fs::file_type::not_found) {
-    return Error{Errc::kNotFound,
-                 path + " is a link to what is not there: restore its target, or remove it"};
+    return lost_link(path);
   }
   return type == fs::file_type::none
              ? Result<void>(Error{Errc::kIo, "cannot stat " + path + ": " + why.message()})
@@ -308,6 +307,11 @@ bool may_stand_for_images(const std::string& name) {
   const bool is_folder =
       !components.empty() && components.size() <= 2 && is_part_name(components[0]);
   return is_folder || parse_image_name(name, image);
+}
+
+Error lost_link(const std::string& path) {
+  return {Errc::kNotFound,
+          path + " is a link to what is not there: restore its target, or remove it"};
 }
 
 Result<void> arrange_images(const std::string& source, EncodedImages& images) {

@@ -43,9 +43,11 @@ using EncodedImages = std::vector<EncodedImage>;
 /// False if the name has another form or does not end in .jpg or .jpeg.
 [[nodiscard]] bool parse_image_name(const std::string& name, EncodedImage& image);
 
-/// Whether a link of that name in an archive may stand for images: train or test, a class folder in
-/// one of them, or an image. A name as above.
+/// Whether a link of that name may stand for images: train or test, a class folder in one of them,
+/// or an image. A name as above.
 [[nodiscard]] bool may_stand_for_images(const std::string& name);
+/// Of such a link in a folder, if its target is not there. kNotFound.
+[[nodiscard]] Error lost_link(const std::string& path);
 
 /// Sorts the images. kInvalidInput if there is no training or no test image, if a name occurs
 /// twice, if a test class has no training images, or if there are more than 65,536 classes.

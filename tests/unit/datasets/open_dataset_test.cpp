@@ -70,5 +70,21 @@ TEST(FilesOfDataset, AFileThatCannotBeLookedAtIsNotLeftOut) {
   EXPECT_NE(files.error().detail.find("train/cat/2.jpg"), std::string::npos);
 }
 
+// Goal: a copy of a set lacks no image or class that opening the set itself would have missed.
+TEST(FilesOfDataset, AnImageThatIsALinkToNothingIsNotLeftOut) {
+  for (const char* link : {"train/cat/2.jpg", "train/dog", "test/cat/2.jpeg"}) {
+    const TemporaryFolder folder;
+    write_file(folder / "train/cat/1.jpg", {'x'});
+    write_file(folder / "test/cat/1.jpg", {'x'});
+    std::filesystem::create_symlink("nowhere", folder / "train/cat/notes");
+    EXPECT_EQ(files_of_dataset(folder.path()).value().names.size(), 2U);
+    std::filesystem::create_symlink("nowhere", folder / link);
+    const Result<DatasetFiles> files = files_of_dataset(folder.path());
+    ASSERT_FALSE(files.ok()) << link;
+    EXPECT_EQ(files.error().code, Errc::kNotFound);
+    EXPECT_NE(files.error().detail.find(link), std::string::npos) << files.error().detail;
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::datasets
