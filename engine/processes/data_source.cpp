@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/lock_file.hpp"
@@ -42,6 +44,7 @@ constexpr Duration kRetryAfter = seconds(1);
 constexpr int kFruitlessMax = 10;  // connections in a row that break before a byte has come
 constexpr Duration kSayEvery = seconds(10);
 constexpr std::uint64_t kSpareBytes = 64U << 20;
+constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 Error io_error(const std::string& what, const fs::path& path, const std::error_code& why) {
   return {Errc::kIo, fmt::format("cannot {} {}: {}", what, path.string(), why.message())};
@@ -287,6 +290,36 @@ Result<std::string> fetch_from_coordinator(const JobConfig& config,
 
 // --- from elsewhere
 
+/// Piece by piece: one file may be the whole data set.
+Result<void> copy_one_file(const std::string& from, const std::string& to,
+                           const CalledOff& is_called_off) {
+  TRY_ASSIGN(const ReadableFile source, open_to_read(from));
+  const UniqueFd target(::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!target.valid()) {
+    return file_error("cannot create", to);
+  }
+  Bytes piece(std::min(source.size, kCopyBytes));
+  for (std::size_t left = source.size; left > 0;) {
+    if (is_called_off()) {
+      return called_off();
+    }
+    const ssize_t got = ::read(source.fd.get(), piece.data(), std::min(left, piece.size()));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      return got < 0 ? file_error("cannot read", from)
+                     : Error{Errc::kIo, from + " became shorter while it was copied"};
+    }
+    const ByteSpan bytes = ByteSpan(piece).first(static_cast<std::size_t>(got));
+    if (write_all(target.get(), bytes) < bytes.size()) {
+      return file_error("cannot write", to);
+    }
+    left -= bytes.size();
+  }
+  return {};
+}
+
 /// Copies what a data set consists of.
 Result<void> copy_data(const std::string& from, const std::string& folder,
                        const CalledOff& is_called_off) {
@@ -297,11 +330,7 @@ Result<void> copy_data(const std::string& from, const std::string& folder,
     }
     const fs::path target = fs::path(folder) / name;
     TRY(make_directories(target.parent_path().string()));
-    std::error_code failure;
-    fs::copy_file(fs::path(files.root) / name, target, failure);
-    if (failure) {
-      return io_error("copy " + files.root + "/" + name + " to", target, failure);
-    }
+    TRY(copy_one_file(files.root + "/" + name, target.string(), is_called_off));
   }
   return {};
 }

@@ -1,0 +1,48 @@
+// A data set that a worker copies for itself. Whole jobs are in
+// tests/integration/engine/data_from_test.py.
+
+#include "engine/processes/data_source.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/unit/engine/temporary_folder.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of a worker that has no data set.
+JobConfig copying(const std::string& from, const std::string& cache) {
+  JobConfig config;
+  config.data = "/nowhere/images";
+  config.data_from = from;
+  config.cache_dir = cache;
+  return config;
+}
+
+TEST(FetchData, ACopyOfOneLargeFileIsCalledOff) {
+  constexpr std::uintmax_t kLargeBytes = std::uintmax_t{64} << 20;
+  const test_support::TemporaryFolder folder;
+  const std::string tar = folder / "set.tar";
+  std::ofstream(tar) << "a tar";
+  fs::resize_file(tar, kLargeBytes);
+  JobConfig config = copying(tar, folder / "cache");
+  int asked = 0;
+  const Result<void> fetched = fetch_data(config, [&asked] { return ++asked > 3; });
+  ASSERT_FALSE(fetched.ok());
+  EXPECT_EQ(fetched.error().code, Errc::kAborted) << fetched.error().detail;
+  EXPECT_EQ(asked, 4);
+  for (const fs::directory_entry& left : fs::directory_iterator(folder / "cache")) {
+    EXPECT_EQ(left.path().extension(), ".lock") << left.path();
+  }
+  ASSERT_TRUE(fetch_data(config, [] { return false; }).ok());
+  EXPECT_EQ(fs::file_size(config.data), kLargeBytes);
+}
+
+}  // namespace
+}  // namespace mayfly::engine
