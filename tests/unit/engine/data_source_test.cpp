@@ -44,5 +44,25 @@ TEST(FetchData, ACopyOfOneLargeFileIsCalledOff) {
   EXPECT_EQ(fs::file_size(config.data), kLargeBytes);
 }
 
+TEST(FetchData, OneRelativePathIsAnotherFolderElsewhere) {
+  const test_support::TemporaryFolder folder;
+  const fs::path before = fs::current_path();
+  std::string fetched[2];
+  for (const int place : {0, 1}) {
+    const fs::path here = folder / ("place" + std::to_string(place));
+    for (const char* part : {"train", "test"}) {
+      fs::create_directories(here / "set" / part / "cat");
+      std::ofstream(here / "set" / part / "cat/1.jpg") << place;
+    }
+    fs::current_path(here);
+    JobConfig config = copying("set", folder / "cache");
+    const Result<void> copied = fetch_data(config, [] { return false; });
+    fs::current_path(before);
+    ASSERT_TRUE(copied.ok()) << copied.error().detail;
+    fetched[place] = config.data;
+  }
+  EXPECT_NE(fetched[0], fetched[1]);
+}
+
 }  // namespace
 }  // namespace mayfly::engine
