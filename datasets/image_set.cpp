@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/file.hpp"
 #include "base/lock_file.hpp"
@@ -213,6 +214,23 @@ Result<DatasetPair> open_listed(const Request& request) {
                                                    : keep_encoded(request, std::move(measured));
 }
 
+/// Of processes that were killed while they wrote: gigabytes, under a name that nobody uses again.
+void remove_torn(const std::string& stem) {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  std::vector<fs::path> torn;
+  for (fs::directory_iterator it(fs::path(stem).parent_path(), failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const std::string path = it->path().string();
+    if (path.starts_with(stem + ".bin.tmp.") || path.starts_with(stem + ".sizes.tmp.")) {
+      torn.push_back(it->path());
+    }
+  }
+  for (const fs::path& path : torn) {
+    fs::remove(path, failure);
+  }
+}
+
 Result<DatasetPair> open_with_cache(const std::string& source, ImageReader read_images,
                                     const OpenOptions& options, const Result<Digest>& source_key) {
   if (!source_key.ok()) {
@@ -233,6 +251,9 @@ Result<DatasetPair> open_with_cache(const std::string& source, ImageReader read_
   // work. A failure to lock is no error: the work is then done twice, and the last rename
   // determines the file.
   const Result<LockFile> lock = LockFile::take(stem + ".lock", kOthersWorkMost);
+  if (lock.ok()) {
+    remove_torn(stem);
+  }
   request.cached_set = stem + ".bin";
   request.cached_sizes = stem + ".sizes";
   return open_listed(request);

@@ -338,6 +338,26 @@ TEST(ImageSet, RebuildsATornOrDamagedCache) {
   }
 }
 
+// Goal: a worker that is killed while it writes its decoded images takes no room for ever.
+TEST(ImageSet, RemovesWhatAKilledProcessLeftInTheCache) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  write_folder(good_files(), folder / "set");
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  expect_good(open_image_folder(folder / "set", options));
+  const std::string cache = only_cache_file(options.cache_dir);
+  const std::string stem = cache.substr(0, cache.size() - 4);
+  write_file(cache + ".tmp.1-2-3", {'x'});
+  write_file(stem + ".sizes.tmp.1-2-3", {'x'});
+  write_file(options.cache_dir + "/images-another.bin.tmp.1-2-3", {'x'});  // may be under way
+  expect_good(open_image_folder(folder / "set", options));
+  EXPECT_FALSE(fs::exists(cache + ".tmp.1-2-3"));
+  EXPECT_FALSE(fs::exists(stem + ".sizes.tmp.1-2-3"));
+  EXPECT_TRUE(fs::exists(options.cache_dir + "/images-another.bin.tmp.1-2-3"));
+  EXPECT_TRUE(fs::exists(cache));
+}
+
 TEST(ImageSet, RebuildsACacheOfAnotherVersion) {
   const TemporaryFolder folder;
   write_folder(good_files(), folder / "set");
