@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/bytes.hpp"
+#include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/process/program.hpp"
 #include "base/text.hpp"
@@ -130,9 +132,15 @@ CheckpointCopier::~CheckpointCopier() {
 }
 
 void CheckpointCopier::copy(Step step, const std::string& folder) {
+  Item item{step, folder, {}};
+  if (const Result<Bytes> manifest =
+          read_file(folder + "/" + nn::kManifestFile, kCheckpointFileBytesMax);
+      manifest.ok()) {
+    item.manifest = digest_of(ByteSpan(manifest.value()));
+  }
   {
     const std::lock_guard lock(mutex_);
-    wanted_ = Item{step, folder};
+    wanted_ = std::move(item);
   }
   changed_.notify_all();
 }
@@ -167,7 +175,7 @@ void CheckpointCopier::run() {
     lock.lock();
     if (where.ok()) {
       retry = kRetryFirst;
-      if (wanted_->step == item.step) {
+      if (*wanted_ == item) {
         wanted_.reset();
       }
       changed_.notify_all();
@@ -181,8 +189,7 @@ void CheckpointCopier::run() {
     const Duration pause = attempts_left_ ? kRetryFirst : retry;
     const bool is_at_the_end = attempts_left_.has_value();
     changed_.wait_for(lock, pause, [&] {
-      return is_closing_ || wanted_->step != item.step ||
-             attempts_left_.has_value() != is_at_the_end;
+      return is_closing_ || *wanted_ != item || attempts_left_.has_value() != is_at_the_end;
     });
     retry = std::min(2 * retry, kRetryMax);
   }

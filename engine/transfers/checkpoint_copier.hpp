@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/digest.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
@@ -56,6 +57,8 @@ class CheckpointCopier {
   struct Item {
     Step step{};
     std::string folder;
+    Digest manifest;  ///< of its content: a job may come to the same step again in another state
+    friend bool operator==(const Item&, const Item&) = default;
   };
 
   void run();

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <string>
+#include <thread>
 
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -60,6 +63,31 @@ TEST(CheckpointCopier, AfterAFallBackAnEarlierStepReplacesOneThatCannotBeCopied)
   copier.copy(Step{2}, folder / "step-2");
   EXPECT_EQ(copied.get_future().get(), Step{2});
   EXPECT_TRUE(copier.finish().ok());
+}
+
+TEST(CheckpointCopier, AnotherStateOfAStepThatIsBeingCopiedIsCopiedToo) {
+  const test_support::TemporaryFolder folder;
+  const std::string checkpoint = folder / "step-3";
+  const std::string copies = folder / "copies";
+  std::filesystem::create_directories(checkpoint);
+  std::ofstream(checkpoint + "/manifest.json") << "first ";
+  JobConfig config;
+  config.run_dir = folder / "run";
+  config.checkpoint_to = "cat {}/manifest.json >> " + copies + "; while [ ! -e " + (folder / "go") +
+                         " ]; do sleep 0.01; done";
+  CheckpointCopier copier(config, {[](Step, const std::string&, Duration) {}, [](const auto&) {}});
+  copier.copy(Step{3}, checkpoint);
+  while (!std::filesystem::exists(copies)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::filesystem::rename(checkpoint, folder / "undone");  // replaced, as by save_checkpoint()
+  std::filesystem::create_directories(checkpoint);
+  std::ofstream(checkpoint + "/manifest.json") << "second";
+  copier.copy(Step{3}, checkpoint);
+  std::ofstream(folder / "go") << "";
+  EXPECT_TRUE(copier.finish().ok());
+  std::ifstream file(copies);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "first second");
 }
 
 }  // namespace
