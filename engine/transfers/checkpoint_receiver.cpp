@@ -197,8 +197,15 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
   if (Result<void> received = incoming_->receive(fd); !received.ok()) {
     return received;  // what has come is kept for the next attempt
   }
-  const Result<void> saved = save(transfer, began, offer.bytes() - answer.first);
+  Result<nn::CheckpointFiles> files = incoming_->take();
   incoming_.reset();
+  if (!files.ok() && damaged_ != offer) {  // without a receipt the worker sends all of it again
+    damaged_ = offer;
+    return std::move(files).error();
+  }
+  const Result<void> saved =
+      files.ok() ? save(transfer, offer.step, files.value(), began, offer.bytes() - answer.first)
+                 : files.error();
   TransferReceipt receipt{saved.ok(), saved.ok() ? std::string() : saved.error().detail};
   if (!saved.ok()) {
     hooks_.on_refused(saved.error().detail);
@@ -207,10 +214,9 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
 }
 
 /// Nothing is believed that the files do not say themselves.
-Result<void> CheckpointReceiver::save(const Transfer& transfer, Instant began,
+Result<void> CheckpointReceiver::save(const Transfer& transfer, Step step,
+                                      const nn::CheckpointFiles& files, Instant began,
                                       std::uint64_t travelled) {
-  const Step step = incoming_->offer().step;
-  TRY_ASSIGN(nn::CheckpointFiles files, incoming_->take());
   TRY_ASSIGN(const nn::CheckpointInfo info, nn::decode_manifest(files.at(nn::kManifestFile)));
   if (const auto other = difference(job_.fingerprint, info.fingerprint)) {
     return Error{Errc::kInvalidInput, fmt::format("the checkpoint of step {} on {} is of another "

@@ -57,7 +57,9 @@ class CheckpointReceiver {
 
   [[nodiscard]] Result<void> serve(Transfer& transfer);
   [[nodiscard]] Result<void> receive(const Transfer& transfer, const TransferOffer& offer);
-  [[nodiscard]] Result<void> save(const Transfer& transfer, Instant began, std::uint64_t travelled);
+  [[nodiscard]] Result<void> save(const Transfer& transfer, Step step,
+                                  const nn::CheckpointFiles& files, Instant began,
+                                  std::uint64_t travelled);
   [[nodiscard]] Result<void> answer(const Transfer& transfer, const TransferQuestion& question);
   [[nodiscard]] Result<void> tell_settings(const Transfer& transfer,
                                            const std::string& machine) const;
@@ -81,6 +83,7 @@ class CheckpointReceiver {
   const std::string folder_;                    // of checkpoints
   bool lacks_facts_;                            // of requests_: the job is not complete
   std::optional<IncomingCheckpoint> incoming_;  // of offers_: what broke off goes on
+  std::optional<TransferOffer> damaged_;        // of offers_: what last came with another hash
   mutable std::mutex mutex_;
   std::optional<Step> newest_;  // guarded by mutex_; here, of this part of the run
 
