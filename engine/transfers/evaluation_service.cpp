@@ -306,12 +306,8 @@ Result<std::string> serve_evaluations(
         IncomingCheckpoint incoming(std::move(answer.offer));
         TRY(incoming.receive(fd));
         const AliveFrames alive(fd);
-        const Result<nn::CheckpointFiles> files = incoming.take();
-        if (files.ok()) {
-          evaluation = measure(step, files.value());
-        } else {
-          evaluation.failure = files.error().detail;
-        }
+        TRY_ASSIGN(const nn::CheckpointFiles files, incoming.take());
+        evaluation = measure(step, files);
         break;
       }
     }

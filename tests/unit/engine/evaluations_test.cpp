@@ -4,14 +4,18 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 
+#include "base/bytes.hpp"
 #include "base/time.hpp"
+#include "base/unique_fd.hpp"
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/run_history.hpp"
 #include "engine/run/summary.hpp"
+#include "engine/transfers/checkpoint_transfer.hpp"
 #include "nn/model_state.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -236,6 +240,34 @@ TEST_F(EvaluationsTest, AnEvaluatorThatIsAskedToLeaveClosesItsConnection) {
   evaluator.leaves = true;
   wait_until([&] { return service_.evaluators().empty(); });
   EXPECT_EQ(lost_, 1);
+}
+
+// Its coordinator gives it to an evaluator again, as it is one that nobody has measured.
+TEST(ServeEvaluations, ACheckpointThatArrivesDamagedIsNoFailureToMeasureIt) {
+  std::array<int, 2> ends{-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const UniqueFd coordinator(ends[0]);
+  const UniqueFd evaluator(ends[1]);
+  nn::CheckpointFiles files;
+  for (const char* name : {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile}) {
+    files[name] = Bytes(100);
+  }
+  TransferAnswer answer;
+  answer.verdict = TransferAnswer::Verdict::kTransfer;
+  answer.offer = offer_of(Step{2}, files);
+  ASSERT_TRUE(send_frame(coordinator.get(), encode(answer)).ok());
+  files[nn::kModelFile][50] ^= std::byte{1};
+  ASSERT_TRUE(send_files(coordinator.get(), answer.offer, files).ok());
+  ::shutdown(coordinator.get(), SHUT_WR);
+  const Result<std::string> end = serve_evaluations(
+      evaluator.get(),
+      [](Step, const nn::CheckpointFiles&) {
+        ADD_FAILURE() << "it is damaged";
+        return Evaluation();
+      },
+      [] { return false; });
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().code, Errc::kCorrupt) << end.error().detail;
 }
 
 }  // namespace
