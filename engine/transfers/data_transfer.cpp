@@ -271,12 +271,17 @@ Result<bool> IncomingData::receive_file(int fd,
   TRY_ASSIGN(const Bytes said, receive_frame(fd));
   WireReader digest(said);
   const Digest expected{digest.get<std::uint64_t>(), digest.get<std::uint64_t>()};
-  if (digester_->finish() != expected) {
-    return Error{Errc::kCorrupt, name + " did not arrive as it was sent"};
-  }
-  position_ = {position_.files + 1, 0};
+  const bool is_right = digester_->finish() == expected;
   digester_ = std::make_unique<Digester>();
-  return true;
+  if (is_right) {
+    position_ = {position_.files + 1, 0};
+    return true;
+  }
+  received_ -= size;
+  position_.bytes = 0;
+  const bool is_first = std::exchange(damaged_, position_.files) != position_.files;
+  return Error{is_first ? Errc::kPeerLost : Errc::kCorrupt,
+               name + " did not arrive as it was sent"};
 }
 
 }  // namespace mayfly::engine

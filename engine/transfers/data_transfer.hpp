@@ -95,9 +95,9 @@ class IncomingData {
   explicit IncomingData(std::string folder) : folder_(std::move(folder)) {}
 
   /// Receives all that is left, after the head; `on_progress` hears of all bytes so far after each
-  /// chunk or empty frame. kPeerLost and kDeadline: call it again with another connection; kCorrupt
-  /// if the coordinator's data set is not what it was, or a file did not arrive as it was sent;
-  /// kIo.
+  /// chunk or empty frame. kPeerLost and kDeadline: call it again with another connection, also for
+  /// a file that did not arrive as it was sent, the first time; kCorrupt the second time, or if the
+  /// coordinator's data set is not what it was; kIo.
   [[nodiscard]] Result<void> receive(int fd, const DataHead& head,
                                      const std::function<void(std::uint64_t)>& on_progress);
 
@@ -109,6 +109,7 @@ class IncomingData {
   std::optional<DataHead> head_;
   DataPosition position_;
   std::uint64_t received_ = 0;
+  std::optional<std::uint64_t> damaged_;  // the last file that came with another hash
   std::unique_ptr<Digester> digester_ = std::make_unique<Digester>();  // of the file under way
 };
 
