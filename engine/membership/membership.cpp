@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <optional>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/network_interface.hpp"
@@ -19,9 +19,10 @@ namespace {
 /// No coordinator came back, so what this worker has just saved is nowhere else. Whoever cleans up
 /// behind it (cloud_hooks/ssh) keeps a folder that has this file.
 void mark_as_left_alone(const JobConfig& config) {
-  std::ofstream file(config.run_dir + "/left_alone");
-  if (!(file << "No coordinator has the newest checkpoint.\n").flush()) {
-    log::warning(config.run_dir + "/left_alone cannot be written; copy the checkpoint elsewhere");
+  const Result<void> marked = write_file_atomic(config.run_dir + "/left_alone",
+                                                "No coordinator has the newest checkpoint.\n");
+  if (!marked.ok()) {
+    log::warning(marked.error().detail + "; copy the checkpoint elsewhere");
   }
 }
 
