@@ -174,20 +174,21 @@ class Evaluator {
     }
     TRY_ASSIGN(const engine::Accuracy accuracy,
                evaluate_on(checkpoint.value(), *data_, means_.threads));
-    return record(found, accuracy, to_seconds(monotonic_now() - begin));
+    return record({found.step, engine::manifest_of(checkpoint.value().loaded.files)}, accuracy,
+                  to_seconds(monotonic_now() - begin));
   }
 
-  Result<void> record(const engine::FoundCheckpoint& found, const engine::Accuracy& accuracy,
+  Result<void> record(const engine::FoundCheckpoint& measured, const engine::Accuracy& accuracy,
                       double seconds) {
     engine::Evaluation evaluation;
-    evaluation.step = found.step;
-    evaluation.manifest = found.manifest;
+    evaluation.step = measured.step;
+    evaluation.manifest = measured.manifest;
     evaluation.samples = accuracy.samples;
     evaluation.test_top1 = accuracy.top1();
     evaluation.test_loss = accuracy.loss;
     evaluation.seconds = seconds;
-    context_.out << fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}\n", found.step,
-                                100 * accuracy.top1(), accuracy.loss)
+    context_.out << fmt::format("step {}: test accuracy {:.2f} %, test loss {:.4f}\n",
+                                measured.step, 100 * accuracy.top1(), accuracy.loss)
                  << std::flush;
     return lines_->append(engine::to_json(evaluation));
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "base/time.hpp"
@@ -28,6 +29,10 @@ bool is_another(const std::string& manifest, const std::string& before) {
 }
 
 }  // namespace
+
+std::string manifest_of(const nn::CheckpointFiles& files) {
+  return to_string(digest_of(ByteSpan(files.at(nn::kManifestFile))));
+}
 
 std::string evaluations_path(const std::string& run_dir) {
   return run_dir + "/evaluations.jsonl";

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "nn/checkpoint_files.hpp"
+
 namespace mayfly::engine {
 
 struct Fact;
@@ -51,6 +53,9 @@ struct FoundCheckpoint {
   std::uint64_t step = 0;
   std::string manifest;  ///< its digest: that of another state of the same step is another one
 };
+/// The digest of a checkpoint that was read, which may be another one than was found: a job that
+/// goes back replaces it.
+[[nodiscard]] std::string manifest_of(const nn::CheckpointFiles& files);
 /// Manifests of checkpoints that were measured, or are, by step; empty: any, as older runs say
 /// none.
 using SeenCheckpoints = std::map<std::uint64_t, std::string>;

@@ -244,7 +244,9 @@ Result<void> EvaluationService::measure(Connection& connection, const FoundCheck
   Result<LoadedCheckpoint> loaded =
       load_checkpoint(folder_of_checkpoint(run_dir_ + "/checkpoints", Step{step}));
   Evaluation evaluation;
+  std::string manifest = checkpoint.manifest;
   if (loaded.ok()) {
+    manifest = manifest_of(loaded.value().files);
     TransferAnswer answer;
     answer.verdict = TransferAnswer::Verdict::kTransfer;
     answer.offer = offer_of(Step{step}, loaded.value().files);
@@ -256,7 +258,7 @@ Result<void> EvaluationService::measure(Connection& connection, const FoundCheck
     evaluation.failure = loaded.error().detail;
   }
   evaluation.step = step;
-  evaluation.manifest = checkpoint.manifest;
+  evaluation.manifest = std::move(manifest);
   record(connection, std::move(evaluation));
   return {};
 }

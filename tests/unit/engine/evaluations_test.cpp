@@ -184,6 +184,12 @@ TEST_F(EvaluationsTest, ACheckpointThatIsBeingRemovedIsNotAnotherOne) {
   EXPECT_EQ(checkpoints_to_measure(run_.path(), seen).size(), 1U);
 }
 
+TEST_F(EvaluationsTest, ACheckpointThatWasReadIsKnownAsTheOneThatIsFound) {
+  save(2);
+  const nn::CheckpointFiles files = load_checkpoint(run_ / "checkpoints/step-2").value().files;
+  EXPECT_EQ(checkpoints_to_measure(run_.path(), {}).front().manifest, manifest_of(files));
+}
+
 TEST_F(EvaluationsTest, ACopyUnderAnotherNameIsNoCheckpoint) {
   save(2, 8);
   std::filesystem::copy(run_ / "checkpoints/step-2", run_ / "checkpoints/step-2.bak");
