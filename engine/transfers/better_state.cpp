@@ -17,8 +17,10 @@ constexpr Duration kAskTimeout = seconds(60);
 constexpr Duration kStateTimeout = seconds(600);  // the answers to others may be large
 constexpr Duration kAskAgainAfter = milliseconds(200);
 
+/// kDeadline: the coordinator is there and has no time; kPeerLost: it is not there.
 Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, ByteSpan token,
-                                               const TransferQuestion& question) {
+                                               const TransferQuestion& question,
+                                               Duration answer_max) {
   Result<elastic::OpenSession> session = open_transfer(endpoint, token);
   if (!session.ok()) {
     return Error{Errc::kPeerLost, session.error().detail};
@@ -27,7 +29,7 @@ Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, Byte
   TransferRequest request;
   request.kind = TransferRequest::Kind::kQuestion;
   request.question = question;
-  TRY_ASSIGN(TransferAnswer answer, request_transfer(fd, request));
+  TRY_ASSIGN(TransferAnswer answer, request_transfer(fd, request, answer_max));
   switch (answer.verdict) {
     case TransferAnswer::Verdict::kNothing: return std::optional<nn::CheckpointFiles>();
     case TransferAnswer::Verdict::kRefused: return Error{Errc::kRefused, answer.text};
@@ -44,12 +46,14 @@ Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, Byte
 
 Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
     const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question,
-    const std::function<bool()>& gives_up) {
-  const Instant deadline = monotonic_now() + (question.needs_state ? kStateTimeout : kAskTimeout);
+    const std::function<bool()>& gives_up, Duration answer_max) {
+  const Instant begun = monotonic_now();
   while (true) {
     bool is_answered = false;
+    bool is_busy = false;
     for (const std::string& endpoint : endpoints) {  // a standby knows of nothing
-      Result<std::optional<nn::CheckpointFiles>> answer = ask(endpoint, token, question);
+      Result<std::optional<nn::CheckpointFiles>> answer =
+          ask(endpoint, token, question, answer_max);
       const bool is_said =
           answer.ok() ? answer.value().has_value() : answer.error().code == Errc::kRefused;
       if (is_said) {
@@ -60,16 +64,19 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
             fmt::format("{} does not say what to start with: {}", endpoint, answer.error().detail));
       }
       is_answered = is_answered || answer.ok();
+      is_busy = is_busy || (!answer.ok() && answer.error().code == Errc::kDeadline);
     }
-    const bool is_over = monotonic_now() >= deadline;
-    const bool is_given_up = !is_answered && !is_over && gives_up();
+    const bool is_settled = is_answered && !is_busy;
+    const Duration most = question.needs_state || is_busy ? kStateTimeout : kAskTimeout;
+    const bool is_over = monotonic_now() - begun >= most;
+    const bool is_given_up = !is_settled && !is_over && gives_up();
     if (question.needs_state && is_given_up) {
       return Error{Errc::kAborted, "asked to leave before the state was there"};
     }
     if (question.needs_state && is_over && !is_answered) {
       return Error{Errc::kPeerLost, "no coordinator says what to start with"};
     }
-    if (is_answered || is_over || is_given_up) {
+    if (is_settled || is_over || is_given_up) {
       return std::optional<nn::CheckpointFiles>();
     }
     std::this_thread::sleep_for(kAskAgainAfter);

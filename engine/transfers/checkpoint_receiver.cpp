@@ -73,7 +73,11 @@ Result<void> CheckpointReceiver::serve(Transfer& transfer) {
         return receive(sender, offer);
       });
       return {};
-    case TransferRequest::Kind::kQuestion: return answer(transfer, request.value().question);
+    case TransferRequest::Kind::kQuestion:
+      states_.add(std::move(transfer), [this, asked = request.value().question](Transfer& asker) {
+        return answer(asker, asked);
+      });
+      return {};
     case TransferRequest::Kind::kSettings: return tell_settings(transfer, request.value().machine);
     case TransferRequest::Kind::kFacts: return take_facts(transfer, request.value().facts);
     case TransferRequest::Kind::kData: return pass_on(transfer);
@@ -318,6 +322,9 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
 Result<void> CheckpointReceiver::answer(const Transfer& transfer,
                                         const TransferQuestion& question) {
   const int fd = transfer.socket.get();
+  if (at_end(fd)) {
+    return Error{Errc::kPeerLost, "it has not waited for its turn"};
+  }
   if (question.needs_state && hooks_.is_in_charge != nullptr && !hooks_.is_in_charge()) {
     return Error{Errc::kRefused, "this coordinator is not in charge"};
   }

@@ -4,7 +4,7 @@
 // have written into its own run directory, and gives the newest, or that which the job is resumed
 // from, to a worker that joins when nobody holds the job's state, and the latter to each parameter
 // server; tells workers the settings of the job. Checkpoints are taken one after the other, and
-// requests beside them.
+// given one after the other, and other requests are answered beside that.
 
 #include <functional>
 #include <mutex>
@@ -50,7 +50,9 @@ class CheckpointReceiver {
   /// Serves this connection in its turn. Any thread.
   void take(UniqueFd socket, std::string host);
   /// Whether a connection is being served or waits for it. Any thread.
-  [[nodiscard]] bool is_busy() const { return requests_.is_busy() || offers_.is_busy(); }
+  [[nodiscard]] bool is_busy() const {
+    return requests_.is_busy() || states_.is_busy() || offers_.is_busy();
+  }
 
  private:
   using Transfer = ConnectionQueue::Connection;
@@ -87,9 +89,11 @@ class CheckpointReceiver {
   mutable std::mutex mutex_;
   std::optional<Step> newest_;  // guarded by mutex_; here, of this part of the run
 
-  // A checkpoint may travel for a minute. Whoever wants to join does not wait for it.
+  // A checkpoint may travel for minutes. Whoever wants to join does not wait for one that comes,
+  // and whoever is not to be given one does not wait for one that is given to another worker.
   ConnectionQueue offers_{"results"};
-  ConnectionQueue requests_{"requests"};
+  ConnectionQueue states_{"states"};
+  ConnectionQueue requests_{"requests"};  // the last one: it hands over to the others
 };
 
 }  // namespace mayfly::engine

@@ -93,15 +93,15 @@ Result<void> send_frame(int fd, ByteSpan payload) {
   return send_exactly(fd, frame.take(), transfer_deadline());
 }
 
-Result<Bytes> receive_frame(int fd, std::size_t bytes_max) {
+Result<Bytes> receive_frame(int fd, std::size_t bytes_max, Duration idle_max) {
   std::uint32_t length = 0;
   const auto header = std::as_writable_bytes(std::span<std::uint32_t, 1>(&length, 1));
-  TRY(receive_exactly(fd, header, transfer_deadline()));
+  TRY(receive_exactly(fd, header, monotonic_now() + idle_max));
   if (length > bytes_max) {
     return Error{Errc::kCorrupt, "a frame of " + std::to_string(length) + " bytes"};
   }
   Bytes payload(length);
-  TRY(receive_exactly(fd, payload, transfer_deadline()));
+  TRY(receive_exactly(fd, payload, monotonic_now() + idle_max));
   return payload;
 }
 
@@ -125,9 +125,9 @@ Result<elastic::OpenSession> open_transfer(const std::string& endpoint, ByteSpan
                                monotonic_now() + kConnectTimeout);
 }
 
-Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request) {
+Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request, Duration idle_max) {
   TRY(send_frame(fd, encode(request)));
-  TRY_ASSIGN(Bytes heard, receive_frame(fd));
+  TRY_ASSIGN(Bytes heard, receive_frame(fd, kFrameBytesMax, idle_max));
   return decode_transfer_answer(heard);
 }
 

@@ -8,7 +8,8 @@
 //   from which byte on it wants it (a transfer that broke goes on where it was); the files follow
 //   one after the other, and the coordinator says whether they are safe on its disk.
 // - Question, "this is what I would start with": the coordinator answers that this is right, that
-//   it is wrong, or sends an Offer of what to start with instead, and then the files.
+//   it is wrong, or sends an Offer of what to start with instead, and then the files. One worker
+//   has its turn after the other.
 // - Settings, "what is this job?": the coordinator answers with the settings of its job as a text,
 //   and with kTransfer if it has no data set and wants the facts of the job.
 // - Facts, "this is what I have": those of a worker's own job (engine/run/job_facts.hpp). The
@@ -158,17 +159,21 @@ struct TransferReceipt {
 inline constexpr std::size_t kFrameBytesMax = 64U << 10;
 inline constexpr std::size_t kRequestBytesMax = kFactsBytesMax + kFrameBytesMax;
 
-// On a connection; every wait ends after kTransferIdleMax. kPeerLost, kDeadline, kCorrupt.
+// On a connection; every wait ends after kTransferIdleMax, or `idle_max`. kPeerLost, kDeadline,
+// kCorrupt.
 [[nodiscard]] Result<void> send_frame(int fd, ByteSpan payload);
-[[nodiscard]] Result<Bytes> receive_frame(int fd, std::size_t bytes_max = kFrameBytesMax);
+[[nodiscard]] Result<Bytes> receive_frame(int fd, std::size_t bytes_max = kFrameBytesMax,
+                                          Duration idle_max = kTransferIdleMax);
 /// Sends the content of the files, in the order of the offer.
 [[nodiscard]] Result<void> send_files(int fd, const TransferOffer& offer,
                                       const nn::CheckpointFiles& files);
 /// Connects to a coordinator, for up to five seconds; errors as of elastic::open_session().
 [[nodiscard]] Result<elastic::OpenSession> open_transfer(const std::string& endpoint,
                                                          ByteSpan token);
-/// Sends what a worker wants, and receives the coordinator's answer.
-[[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request);
+/// Sends what a worker wants, and receives the coordinator's answer. kDeadline: the coordinator is
+/// there, but has not answered for `idle_max`, as while it serves others.
+[[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request,
+                                                      Duration idle_max = kTransferIdleMax);
 
 /// A checkpoint that is being received.
 class IncomingCheckpoint {

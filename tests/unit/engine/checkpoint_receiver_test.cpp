@@ -285,6 +285,22 @@ TEST_F(Receiving, GivesTheNewestCheckpointWhenNobodyHasTheState) {
       << "another coordinator has given it more";
 }
 
+// That may take minutes, and others must not take the coordinator for dead.
+TEST_F(Receiving, HasTimeForOthersWhileAWorkerIsGivenTheState) {
+  ASSERT_TRUE(save_checkpoint(job->config.run_dir + "/checkpoints", files(20), Step{20}, 3).ok());
+  lost_at = 26;
+  const UniqueFd first = connect();
+  const TransferAnswer answer = ask(first.get(), question(0, false, false));
+  ASSERT_EQ(answer.verdict, TransferAnswer::Verdict::kTransfer);
+  TransferRequest request;
+  request.kind = TransferRequest::Kind::kSettings;
+  EXPECT_EQ(ask(connect().get(), request).text, "lr = 7\n");
+  const UniqueFd second = connect();
+  IncomingCheckpoint incoming(answer.offer);
+  ASSERT_TRUE(incoming.receive(first.get()).ok());
+  EXPECT_EQ(ask(second.get(), question(0, false, false)).offer, answer.offer);
+}
+
 TEST_F(Receiving, TellsTheSettings) {
   TransferRequest request;
   request.kind = TransferRequest::Kind::kSettings;
