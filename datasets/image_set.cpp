@@ -11,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/file.hpp"
@@ -50,12 +52,16 @@ struct Request {
   std::string cached_sizes;
 };
 
-// The options are part of the key, because with skip_corrupt there can be fewer images.
+// The options are part of the key, because with skip_corrupt there can be fewer images. So is the
+// decoder: with the pixels that another one has made here, this worker would have another digest
+// than those of other hosts.
 Digest cache_key(const Digest& source, bool skip_corrupt) {
+  const std::string decoder = jpeg_identity();
   Digester digester;
   digester.add_value(source.high);
   digester.add_value(source.low);
   digester.add_value(static_cast<std::uint8_t>(skip_corrupt));
+  digester.add(std::as_bytes(std::span(decoder)));
   return digester.finish();
 }
 
