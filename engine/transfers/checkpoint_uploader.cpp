@@ -120,7 +120,9 @@ bool CheckpointUploader::is_done(const Item& item) const {
   return std::all_of(item.is_done.begin(), item.is_done.end(), [](bool done) { return done; });
 }
 
+/// One that refuses it may not be in charge, so it counts when all have been asked.
 void CheckpointUploader::try_all(Item& item) {
+  std::optional<Error> refusal;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     if (item.is_done[i]) {
       continue;
@@ -135,14 +137,18 @@ void CheckpointUploader::try_all(Item& item) {
       log::debug(fmt::format("checkpoint of step {} to {}: {}", value(item.step), endpoints_[i],
                              sent.error().detail));
     }
-    const std::lock_guard lock(mutex_);
-    if (sent.ok()) {
+    if (is_refused) {
+      refusal = sent.error();
+    } else if (sent.ok()) {
+      const std::lock_guard lock(mutex_);
       home_ = item.number;
       changed_.notify_all();
-    } else if (is_refused && given_ == item.number && home_ != item.number) {
-      refused_ = sent.error();
-      changed_.notify_all();
     }
+  }
+  const std::lock_guard lock(mutex_);
+  if (refusal && given_ == item.number && home_ != item.number) {
+    refused_ = std::move(refusal);
+    changed_.notify_all();
   }
 }
 

@@ -171,9 +171,12 @@ TEST_F(CheckpointStore, WhoWaitsForAnUploadIsAskedAgainAndAgain) {
   EXPECT_EQ(asked, 3);
 }
 
-/// A coordinator that has the first checkpoint that it is offered, and refuses all others.
+/// A coordinator that has the first checkpoint that it is offered, unless it had one before, and
+/// refuses all others.
 class HasOneCheckpoint final : public elastic::CoordinatorObserver {
  public:
+  explicit HasOneCheckpoint(bool has_one = false) : has_one_(has_one) {}
+
   void on_note(Instant, const elastic::coordinator_effect::Note&) override {}
   void on_view(Instant, const elastic::View&) override {}
   void on_recovery(const elastic::Recovery&) override {}
@@ -193,7 +196,7 @@ class HasOneCheckpoint final : public elastic::CoordinatorObserver {
   }
 
  private:
-  bool has_one_ = false;  // the server's thread
+  bool has_one_;  // the server's thread
 };
 
 TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
@@ -214,6 +217,25 @@ TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Errc::kRefused);
   EXPECT_EQ(second.error().detail, "the disk is full");
+}
+
+TEST_F(CheckpointStore, IsHomeIfTheLastCoordinatorTakesIt) {
+  const Bytes token = elastic::make_token();
+  HasOneCheckpoint full(true);
+  HasOneCheckpoint in_charge;
+  const auto start = [&token](HasOneCheckpoint& coordinator) {
+    elastic::CoordinatorServerOptions options;
+    options.token = token;
+    options.begins_later = true;
+    return elastic::start_coordinator(std::move(options), coordinator);
+  };
+  const auto first = start(full);
+  const auto second = start(in_charge);
+  ASSERT_TRUE(first.ok() && second.ok());
+  CheckpointUploader uploader({first.value()->endpoint(), second.value()->endpoint()}, token);
+  uploader.upload(Step{10}, files_at(10));
+  const Result<void> home = uploader.wait(seconds(60), [] { return false; });
+  EXPECT_TRUE(home.ok()) << home.error().detail;
 }
 
 TEST_F(CheckpointStore, AnOlderOneThatWaitsIsNotWrittenAfterTheLast) {
