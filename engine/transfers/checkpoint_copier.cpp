@@ -199,9 +199,11 @@ Result<std::string> CheckpointCopier::attempt(const Item& item) const {
   return target_.command.empty() ? copy_into_folder(item) : run_command(item);
 }
 
-/// Read back, so that a disk that is not there any more is not believed.
+/// Read back, so that a disk that is not there any more is not believed. Nor is our own: it may be
+/// damaged, or the checkpoint was replaced while it was read.
 Result<std::string> CheckpointCopier::copy_into_folder(const Item& item) const {
   TRY_ASSIGN(const LoadedCheckpoint ours, load_checkpoint(item.folder));
+  TRY(nn::check_files(ours.files));
   const std::string checkpoints = target_.folder + "/checkpoints";
   const std::string there = folder_of_checkpoint(checkpoints, item.step);
   const auto is_there = [&] {

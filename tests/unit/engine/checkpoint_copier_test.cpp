@@ -11,6 +11,10 @@
 #include <string>
 #include <thread>
 
+#include "engine/run/checkpoint_store.hpp"
+#include "nn/checkpoint.hpp"
+#include "nn/model.hpp"
+#include "nn/model_state.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -37,6 +41,30 @@ TEST(CheckpointCopier, ACheckpointThatCannotBeReadAsAWholeIsNotCopied) {
       config, {[&](Step, const std::string& where, Duration) { tell("copied: " + where); }, tell});
   copier.copy(Step{3}, checkpoint);
   EXPECT_THAT(outcome.get_future().get(), HasSubstr("cannot copy " + checkpoint));
+}
+
+TEST(CheckpointCopier, ADamagedCheckpointIsNotCopiedIntoAFolder) {
+  const test_support::TemporaryFolder folder;
+  const nn::Model model = nn::make_model("resnet20", 10).value();
+  nn::CheckpointFiles files =
+      nn::encode_checkpoint(model, nn::make_initial_state(model, 7, 0, 0), 7, {});
+  files[nn::kModelFile].back() ^= std::byte{1};
+  const std::string checkpoint = save_checkpoint(folder / "here", files, Step{0}, 1).value();
+  JobConfig config;
+  config.run_dir = folder / "run";
+  config.checkpoint_to = folder / "there";
+  std::promise<std::string> outcome;
+  std::atomic<bool> is_told = false;
+  const auto tell = [&](const std::string& text) {
+    if (!is_told.exchange(true)) {
+      outcome.set_value(text);
+    }
+  };
+  CheckpointCopier copier(
+      config, {[&](Step, const std::string& where, Duration) { tell("copied: " + where); }, tell});
+  copier.copy(Step{0}, checkpoint);
+  EXPECT_THAT(outcome.get_future().get(), HasSubstr(nn::kModelFile));
+  EXPECT_FALSE(std::filesystem::exists(folder / "there/run/checkpoints/step-0"));
 }
 
 TEST(CheckpointCopier, AfterAFallBackAnEarlierStepReplacesOneThatCannotBeCopied) {
