@@ -84,6 +84,17 @@ Result<ByteSpan> find(const std::map<std::string, nn::TensorView>& tensors,
   return tensor.bytes;
 }
 
+/// kCorrupt if there is one with which a process that makes a sum would end.
+Result<std::vector<std::int32_t>> exponents_in(ByteSpan content) {
+  std::vector<std::int32_t> exponents(content.size() / sizeof(std::int32_t));
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(exponents));
+  std::ranges::copy(content.first(bytes.size()), bytes.begin());
+  if (!std::ranges::all_of(exponents, collectives::is_legal_exponent)) {
+    return Error{Errc::kCorrupt, "the state has an exponent that no sum can have"};
+  }
+  return exponents;
+}
+
 /// Moves a read position over bytes whose sizes are known.
 ByteSpan take_front(ByteSpan& bytes, std::size_t size) {
   const ByteSpan front = bytes.first(size);
@@ -312,11 +323,8 @@ Result<void> ProgramState::unpack(ByteSpan packed) {
   if (magic != kPackedMagic || rest_bytes > rest_bytes_max_) {
     return Error{Errc::kCorrupt, "not the state of a program"};
   }
-  incoming.exponents.resize(exponents_.size());
-  const ByteSpan exponents = take_front(packed, exponents_.size() * sizeof(std::int32_t));
-  if (!exponents.empty()) {
-    std::memcpy(incoming.exponents.data(), exponents.data(), exponents.size());
-  }
+  const std::size_t exponents_bytes = exponents_.size() * sizeof(std::int32_t);
+  TRY_ASSIGN(incoming.exponents, exponents_in(take_front(packed, exponents_bytes)));
   for (const ProgramTensor& parameter : tensors_.parameters) {
     incoming.parameters.push_back(take_front(packed, parameter.bytes));
   }
@@ -423,11 +431,7 @@ Result<void> ProgramState::load(const nn::CheckpointFiles& files) {
     return Error{Errc::kInvalidInput,
                  "the checkpoint was written with another --reduction or by another program"};
   }
-  incoming.exponents.resize(exponents_.size());
-  if (!exponents_.empty()) {
-    std::memcpy(incoming.exponents.data(), exponents->second.bytes.data(),
-                exponents->second.bytes.size());
-  }
+  TRY_ASSIGN(incoming.exponents, exponents_in(exponents->second.bytes));
   TRY(split_rest(rest, incoming.rest));
   hand_in(std::move(incoming));
   return {};

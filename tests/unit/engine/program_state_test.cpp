@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <limits>
 #include <thread>
 
+#include "collectives/plan/exact_sum.hpp"
 #include "engine/program/mailbox.hpp"
 #include "nn/checkpoint.hpp"
 
@@ -257,6 +259,33 @@ TEST(ProgramState, NamesTheTensorOfACheckpointThatDoesNotFit) {
   ASSERT_FALSE(loaded.ok());
   EXPECT_THAT(loaded.error().detail,
               HasSubstr("tensor weight: expected F32 [3, 2], found F32 [2, 3]"));
+}
+
+TEST(ProgramState, AnExponentThatNoSumCanHaveIsRefused) {
+  constexpr std::int32_t kIllegal = collectives::kExponentMax + 1;
+  constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);  // in front of the exponents
+  StateWorld world;
+  Bytes packed = world.packed();
+  std::memcpy(packed.data() + kHeadBytes, &kIllegal, sizeof kIllegal);
+  const Result<void> unpacked =
+      world.while_program_loads([&] { return world.state.unpack(packed); });
+  ASSERT_FALSE(unpacked.ok());
+  EXPECT_EQ(unpacked.error().code, Errc::kCorrupt);
+
+  StateWorld other;
+  nn::CheckpointFiles files = other.state.checkpoint();
+  const Result<nn::CheckpointInfo> info = nn::check_files(files);
+  ASSERT_TRUE(info.ok());
+  Bytes& rest = files[nn::kOptimizerFile];
+  const auto tensors = nn::decode_safetensors(rest);
+  ASSERT_TRUE(tensors.ok());
+  const auto at = tensors.value().at("mayfly.exponents").bytes.data() - rest.data();
+  std::memcpy(rest.data() + at, &kIllegal, sizeof kIllegal);
+  files.erase(nn::kManifestFile);
+  files = nn::with_manifest(std::move(files), info.value());
+  const Result<void> loaded = other.while_program_loads([&] { return other.state.load(files); });
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(loaded.error().detail, HasSubstr("an exponent that no sum can have"));
 }
 
 TEST(ProgramState, ADamagedCheckpointIsNoState) {
