@@ -425,13 +425,19 @@ Result<void> ProgramState::load(const nn::CheckpointFiles& files) {
     TRY_ASSIGN(const ByteSpan content, find(model, buffer));
     incoming.buffers.push_back(content);
   }
-  const auto exponents = all.find(kExponentsName);
-  if (exponents == all.end() ||
-      exponents->second.bytes.size() != exponents_.size() * sizeof(std::int32_t)) {
+  const auto found = all.find(kExponentsName);
+  TRY_ASSIGN(incoming.exponents,
+             exponents_in(found == all.end() ? ByteSpan() : found->second.bytes));
+  const bool are_ours = incoming.exponents.size() == exponents_.size();
+  const bool has_our_tensors = model.size() == tensors_.parameters.size() + tensors_.buffers.size();
+  if (found == all.end() || incoming.exponents.empty() != exponents_.empty() ||
+      !(are_ours || has_our_tensors)) {
     return Error{Errc::kInvalidInput,
                  "the checkpoint was written with another --reduction or by another program"};
   }
-  TRY_ASSIGN(incoming.exponents, exponents_in(exponents->second.bytes));
+  if (!are_ours) {  // it had other metrics: the next step measures, as a first one does
+    incoming.exponents.assign(exponents_.size(), collectives::kUnsetExponent);
+  }
   TRY(split_rest(rest, incoming.rest));
   hand_in(std::move(incoming));
   return {};

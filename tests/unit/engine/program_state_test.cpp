@@ -6,7 +6,10 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "collectives/plan/exact_sum.hpp"
 #include "engine/program/mailbox.hpp"
@@ -28,6 +31,7 @@ struct ProgramMemory {
   std::array<std::uint8_t, 3> mask{1, 0, 1};
   std::array<float, 6> momentum{};
   std::array<float, 2> bias_momentum{};
+  std::vector<std::string> metrics;
 
   template <typename T>
   static ProgramTensor tensor(const char* name, const char* type, std::vector<std::int64_t> shape,
@@ -43,7 +47,8 @@ struct ProgramMemory {
     return {{tensor("weight", "F32", {2, 3}, weight.data(), 6),
              tensor("bias", "F32", {2}, bias.data(), 2)},
             {tensor("mean", "F32", {2}, mean.data(), 2), tensor("counter", "I64", {}, &counter, 1),
-             tensor("mask", "U8", {3}, mask.data(), 3)}};
+             tensor("mask", "U8", {3}, mask.data(), 3)},
+            metrics};
   }
   std::vector<ProgramTensor> optimizer() {
     return {tensor("momentum", "F32", {6}, momentum.data(), 6),
@@ -53,11 +58,16 @@ struct ProgramMemory {
 
 /// A worker's state, with a program that takes whatever it is given.
 struct StateWorld {
-  StateWorld() {
+  explicit StateWorld(std::vector<std::string> metrics = {}) : memory(with(std::move(metrics))) {
     job.config.model = kProgramModel;
     job.microbatches = 4;
     job.fingerprint = {{"version", "test"}};
     EXPECT_TRUE(state.set_optimizer_state(memory.optimizer(), blob("first"), 0.1).ok());
+  }
+  static ProgramMemory with(std::vector<std::string> metrics) {
+    ProgramMemory made;
+    made.metrics = std::move(metrics);
+    return made;
   }
   static Bytes blob(std::string_view text) {
     const auto bytes = std::as_bytes(std::span(text));
@@ -286,6 +296,37 @@ TEST(ProgramState, AnExponentThatNoSumCanHaveIsRefused) {
   const Result<void> loaded = other.while_program_loads([&] { return other.state.load(files); });
   ASSERT_FALSE(loaded.ok());
   EXPECT_THAT(loaded.error().detail, HasSubstr("an exponent that no sum can have"));
+}
+
+TEST(ProgramState, AProgramThatResumesMayHaveOtherMetrics) {
+  StateWorld from;
+  const nn::CheckpointFiles files = from.state.checkpoint();
+  StateWorld to({"norm"});
+  to.memory.weight.fill(0);
+  const Result<void> loaded = to.while_program_loads([&] { return to.state.load(files); });
+  ASSERT_TRUE(loaded.ok()) << loaded.error().detail;
+  EXPECT_EQ(to.memory.weight, from.memory.weight);
+  ASSERT_EQ(to.state.exponents().size(), from.state.exponents().size() + 1);
+  EXPECT_THAT(to.state.exponents(), ::testing::Each(collectives::kUnsetExponent));
+}
+
+TEST(ProgramState, ACheckpointOfAnotherReductionOrOfMoreTensorsIsRefused) {
+  StateWorld from;
+  const nn::CheckpointFiles files = from.state.checkpoint();
+  ProgramMemory memory;
+  Mailbox mailbox;
+  ProgramTensors fewer = memory.tensors();
+  fewer.buffers.erase(fewer.buffers.begin());
+  for (const auto& [wire, tensors] :
+       {std::pair(Wire::kFp32, memory.tensors()), std::pair(Wire::kInt32, fewer)}) {
+    Job job;
+    job.wire = wire;
+    const ReductionLayout layout(tensors.summed());
+    ProgramState to(job, layout, tensors, kRestBytes, mailbox);
+    const Result<void> loaded = to.load(files);
+    ASSERT_FALSE(loaded.ok());
+    EXPECT_THAT(loaded.error().detail, HasSubstr("with another --reduction or by another program"));
+  }
 }
 
 TEST(ProgramState, ADamagedCheckpointIsNoState) {
