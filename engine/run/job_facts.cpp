@@ -61,6 +61,12 @@ std::string sentence_of(const JobFacts& facts, const JobConfig& config) {
     const Result<JobFacts> before = facts_on_record("", config.resume);
     const std::string changes = before.ok() ? changes_of(before.value(), facts) : "";
     text += changes.empty() ? "" : "; unlike in the run that it resumes: " + changes;
+    // The position in the order of samples is the number of steps times the batch.
+    const bool is_elsewhere =
+        before.ok() && (before.value().program.global_batch != program.global_batch ||
+                        before.value().train_samples != facts.train_samples);
+    text += is_elsewhere ? "; some samples are left out or repeated in the pass in which it goes on"
+                         : "";
   }
   return text;
 }

@@ -119,6 +119,11 @@ TEST(JobFacts, SayWhatIsDifferentInTheRunThatIsResumed) {
   config.resume = folder / "";
   EXPECT_THAT(sentence_of(now, config),
               HasSubstr("; unlike in the run that it resumes: torch 2.6 (was 1.13), "));
+  EXPECT_THAT(sentence_of(now, config), Not(HasSubstr("some samples are left out")));
+  now.program.global_batch = 64;
+  EXPECT_THAT(sentence_of(now, config),
+              HasSubstr("microbatch 8 (was 16); some samples are left out or repeated in the pass "
+                        "in which it goes on"));
 }
 
 TEST(JobFacts, WithOneValueOfAChannelAreRefused) {
