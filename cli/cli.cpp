@@ -47,6 +47,7 @@ const std::set<std::string> kJoiningSettings = {"coordinator", "token_file", "co
 /// Those of the networks, and what cannot be combined with a program of the user's own.
 std::set<std::string> settings_not_for_programs() {
   std::set<std::string> names = settings_of_networks();
+  names.insert(settings_of_our_workers().begin(), settings_of_our_workers().end());
   for (const engine::Setting& setting : engine::settings()) {
     if (std::string_view(setting.name).starts_with("ps") ||
         std::string_view(setting.name).starts_with("straggler") ||
@@ -55,9 +56,8 @@ std::set<std::string> settings_not_for_programs() {
       names.insert(setting.name);
     }
   }
-  names.insert({"model", "init_from", "device", "threads", "standby", "sync", "phases", "shards",
-                "slices", "lr_rule", "asp_warm_up", "switch_order", "train_steps",
-                "on_divergence"});
+  names.insert({"model", "init_from", "device", "standby", "sync", "phases", "shards", "slices",
+                "lr_rule", "asp_warm_up", "switch_order", "train_steps", "on_divergence"});
   return names;
 }
 

@@ -19,6 +19,8 @@ int run_program(const ParsedArguments& arguments, Context& context);
 inline constexpr std::uint32_t kProgramHangMaxMs = 60000;
 /// Settings that run_program() refuses: what they say, a program says or does itself.
 [[nodiscard]] const std::set<std::string>& settings_of_networks();
+/// The same, as nothing in the library of a program follows them.
+[[nodiscard]] const std::set<std::string>& settings_of_our_workers();
 int worker(const ParsedArguments& arguments, Context& context);
 int ps_server(const ParsedArguments& arguments, Context& context);
 int coordinator(const ParsedArguments& arguments, Context& context);

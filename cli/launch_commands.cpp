@@ -171,6 +171,13 @@ const std::set<std::string>& settings_of_networks() {
   return names;
 }
 
+const std::set<std::string>& settings_of_our_workers() {
+  static const std::set<std::string> names = {"inject",       "isa",        "observe_from_mib",
+                                              "resident_mib", "threads",    "reuse_images",
+                                              "trace",        "trace_steps"};
+  return names;
+}
+
 int train(const ParsedArguments& arguments, Context& context) {
   const Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (own.ok() && !own.value().coordinator.empty()) {
@@ -287,6 +294,11 @@ Result<void> check_settings(const ParsedArguments& arguments) {
       return Error{Errc::kInvalidInput,
                    engine::flag_name(*engine::find_setting(name)).insert(0, "--") +
                        " is for the networks of mayfly; a program says or does that itself"};
+    }
+    if (settings_of_our_workers().contains(name)) {
+      return Error{Errc::kInvalidInput,
+                   engine::flag_name(*engine::find_setting(name)).insert(0, "--") +
+                       " is for the workers of mayfly, and has no effect on a program"};
     }
   }
   return {};

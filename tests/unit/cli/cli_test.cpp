@@ -361,6 +361,17 @@ TEST_F(CliTest, SettingsOfNetworksAreNotForPrograms) {
   EXPECT_THAT(err(), HasSubstr("--global-batch is for the networks of mayfly"));
 }
 
+TEST_F(CliTest, SettingsOfOurWorkersAreNotForPrograms) {
+  EXPECT_EQ(run({"run", "--help-all"}), 0);
+  for (const std::string flag : {"--threads", "--trace", "--inject"}) {
+    EXPECT_THAT(out(), ::testing::Not(HasSubstr("\n  " + flag + " "))) << flag;
+  }
+  EXPECT_EQ(run({"run", "--threads", "4", "--", "./t"}), 2);
+  EXPECT_THAT(err(), HasSubstr("--threads is for the workers of mayfly, and has no effect on a"));
+  EXPECT_EQ(run({"run", "--trace", "auto", "--", "./t"}), 2);
+  EXPECT_THAT(err(), HasSubstr("--trace is for the workers of mayfly"));
+}
+
 TEST_F(CliTest, RunWithoutAProgramOrWithANetworkIsRefused) {
   EXPECT_EQ(run({"run", "--workers", "3"}), 2);
   EXPECT_THAT(err_.str(), HasSubstr("run expects a program"));
