@@ -3,9 +3,6 @@ are sent happen inside its two iterators."""
 
 import collections
 import copy
-import hashlib
-import io
-import sys
 
 import numpy
 import torch
@@ -18,6 +15,7 @@ from .facts import facts
 from .held import Held
 from .loader import Loader, host_generators_kept, seed_host
 from .mirrors import Gradients, Mirrors
+from .states import hash_of, is_of_parameter, saved, take, tensors_in, without_functions
 
 TYPES = {torch.float32: _abi.F32, torch.float64: _abi.F64, torch.float16: _abi.F16,
          torch.bfloat16: _abi.BF16, torch.int64: _abi.I64, torch.int32: _abi.I32,
@@ -241,18 +239,18 @@ class Job(BaseJob):
 
     def _state_tensors(self, optimizer=None):
         state = (optimizer or self.optimizer).state_dict()["state"]
-        for index in sorted(index for index in state if _is_of_parameter(index, state[index])):
-            for key in sorted(_tensors_in(state[index])):
+        for index in sorted(index for index in state if is_of_parameter(index, state[index])):
+            for key in sorted(tensors_in(state[index])):
                 yield f"optimizer.{index}.{key}", state[index][key]
 
     def _rest(self, optimizer=None):
         held = (optimizer or self.optimizer).state_dict()
         plain = {str(index) if isinstance(index, int) else index:
-                 {key: value for key, value in entries.items() if key not in _tensors_in(entries)}
-                 if _is_of_parameter(index, entries) else entries
+                 {key: value for key, value in entries.items() if key not in tensors_in(entries)}
+                 if is_of_parameter(index, entries) else entries
                  for index, entries in held["state"].items()}
         return {"groups": held["param_groups"], "state": plain, "tied": self._tied,
-                "scheduler": _without_functions(self.scheduler.state_dict())
+                "scheduler": without_functions(self.scheduler.state_dict())
                 if self.scheduler else None,
                 "extra": {name: thing.state_dict() for name, thing in self._extra.items()}}
 
@@ -268,7 +266,7 @@ class Job(BaseJob):
         described = [_describe(name, tensor) for name, tensor in used]
         described += [_describe(name, row) for name, row in zip(parts, rows)]
         rate = self.optimizer.param_groups[0].get("lr", 0.0)
-        self._core.set_optimizer_state(described, _saved(rest), float(rate))
+        self._core.set_optimizer_state(described, saved(rest), float(rate))
         # The library reads their memory until it is given others. Those of a state_dict() may be
         # copies, which nobody else keeps.
         self._given = used, rows
@@ -299,8 +297,8 @@ class Job(BaseJob):
                          if tensor.stride() == torch.empty_like(tensor).stride()
                          and not tensor.is_contiguous()}
         size = sum(t.numel() * t.element_size() + len(n) + 256 for n, t in tensors)
-        return size + max(BLOB_BYTES, 4 * len(_saved(self._rest())),
-                          2 * len(_saved(self._rest(probe))))
+        return size + max(BLOB_BYTES, 4 * len(saved(self._rest())),
+                          2 * len(saved(self._rest(probe))))
 
     def _load(self):
         """The optimizer's state, the scheduler's and the extra ones have come. What the program has
@@ -324,9 +322,9 @@ class Job(BaseJob):
         groups += rest["groups"][len(own):]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
         if self.scheduler:
-            _take("the scheduler", self.scheduler, rest["scheduler"])
+            take("the scheduler", self.scheduler, rest["scheduler"])
         for name, thing in self._extra.items():
-            _take(f"the extra part {name}", thing, rest["extra"].get(name))
+            take(f"the extra part {name}", thing, rest["extra"].get(name))
         self._hand_over_state()
 
     def _laid_out(self, name, tensor):
@@ -378,72 +376,6 @@ class Job(BaseJob):
 def _arguments(batch):
     """Of a function of a batch, which may be one tensor or a dictionary."""
     return batch if isinstance(batch, (tuple, list)) else (batch,)
-
-
-def _is_of_parameter(index, entries):
-    """Of a state_dict(): what an optimizer keeps for one parameter, and not for all together."""
-    return isinstance(index, int) and isinstance(entries, dict)
-
-
-def _tensors_in(entries):
-    """Those that have a name. What is in lists and dictionaries goes with what is no tensor."""
-    return {key for key, value in entries.items()
-            if isinstance(key, str) and isinstance(value, torch.Tensor)}
-
-
-def _take(name, thing, state):
-    if state is None:
-        print(f"mayfly: the state that has come has nothing for {name}, which begins anew",
-              file=sys.stderr, flush=True)
-    else:
-        thing.load_state_dict(state)
-
-
-def _without_functions(state):
-    """What a scheduler says of itself, without methods, which would bring its optimizer along."""
-    return {name: value for name, value in state.items() if not callable(value)}
-
-
-def _saved(rest):
-    buffer = io.BytesIO()
-    torch.save(rest, buffer)
-    return buffer.getvalue()
-
-
-def hash_of(thing):
-    """Two 64-bit numbers that depend on the values in dictionaries, lists, tensors, arrays and
-    plain values, and of other objects on their types alone: equal on all workers, whichever of them
-    have received the state from others."""
-    hasher = hashlib.blake2b(digest_size=16)
-    _add_to(hasher, thing)
-    return [int.from_bytes(hasher.digest()[i:i + 8], "little", signed=True) for i in (0, 8)]
-
-
-def _add_to(hasher, thing):
-    if isinstance(thing, torch.Tensor):
-        flat = thing.detach().cpu().contiguous().reshape(-1)
-        hasher.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
-        hasher.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
-    elif isinstance(thing, numpy.ndarray) and thing.dtype.hasobject:  # its bytes are addresses
-        hasher.update(f"{thing.dtype}{thing.shape}".encode())
-        _add_to(hasher, thing.tolist())
-    elif isinstance(thing, numpy.ndarray):
-        hasher.update(f"{thing.dtype}{thing.shape}".encode() + thing.tobytes())
-    elif isinstance(thing, dict):
-        hasher.update(b"{")
-        for name, value in sorted(thing.items(), key=lambda item: repr(item[0])):
-            hasher.update(repr(name).encode())
-            _add_to(hasher, value)
-        hasher.update(b"}")
-    elif isinstance(thing, (list, tuple)):
-        hasher.update(b"[")
-        for value in thing:
-            _add_to(hasher, value)
-        hasher.update(b"]")
-    elif thing is None or isinstance(thing, (bool, int, float, str, bytes)):
-        hasher.update(repr(thing).encode() + b";")
-    else:
-        hasher.update(type(thing).__name__.encode() + b";")
 
 
 class Step(BaseStep):
