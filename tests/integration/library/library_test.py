@@ -642,11 +642,12 @@ def copied_state():
 
 
 def other_optimizers():
-    """An optimizer may have its state from the beginning, none at all, or one of lists and
-    dictionaries. The first ended the program, and so did the last one: its size was not foreseen,
-    and a worker that joined could not take what has no elements."""
+    """An optimizer may have its state from the beginning, none at all, one of another type than its
+    parameters, or one of lists and dictionaries. The first ended the program, and so did the last
+    one: its size was not foreseen, and a worker that joined could not take what has no elements. Of
+    another type no worker that joined could take it."""
     disturbed = [*WAITING, "--chaos", changes(8)]
-    for how in ("adagrad", "stateless", "nested"):
+    for how in ("adagrad", "stateless", "nadam", "nested"):
         expect_same_digests([changed(how, 1)[0], changed(how, 3, args=disturbed)[0]])
 
 

@@ -16,6 +16,7 @@ killed      a worker is lost in the step after an evaluation
 copies      the optimizer's state_dict() has copies of its tensors
 adagrad     the optimizer has its state before its first step
 stateless   the optimizer has no state
+nadam       the optimizer keeps tensors of another type than its parameters have
 nested      the optimizer keeps tensors in lists and dictionaries, more than 64 KiB, some without
             elements, and a number for all parameters together
 gains       a scheduler and what else is kept, which plain has not
@@ -42,6 +43,8 @@ torch.set_num_threads(1)
 torch.manual_seed(5)
 inputs = torch.randn(96, 6)
 targets = inputs @ torch.randn(6, 2)
+if how == "nadam":
+    inputs, targets = inputs.double(), targets.double()
 
 
 class Data(torch.utils.data.Dataset):
@@ -163,8 +166,10 @@ def write(name, line):
 
 
 model = Counting() if how == "tensor" else Network()
+if how == "nadam":
+    model.double()
 kind = {"copies": Copying, "adagrad": torch.optim.Adagrad, "stateless": torch.optim.SGD,
-        "nested": Nested}.get(how, torch.optim.Adam)
+        "nadam": torch.optim.NAdam, "nested": Nested}.get(how, torch.optim.Adam)
 optimizer = kind(model.parameters(), lr=0.01)
 scheduler = None
 if how == "frozen":

@@ -15,7 +15,8 @@ from .facts import facts
 from .held import Held
 from .loader import Loader, host_generators_kept, seed_host
 from .mirrors import Gradients, Mirrors
-from .states import hash_of, is_of_parameter, saved, take, tensors_in, without_functions
+from .states import (hash_of, is_of_parameter, put_types_back, saved, take, tensors_in,
+                     without_functions)
 
 TYPES = {torch.float32: _abi.F32, torch.float64: _abi.F64, torch.float16: _abi.F16,
          torch.bfloat16: _abi.BF16, torch.int64: _abi.I64, torch.int32: _abi.I32,
@@ -321,6 +322,7 @@ class Job(BaseJob):
         groups = [{**mine, **came} for mine, came in zip(own, rest["groups"])]
         groups += rest["groups"][len(own):]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        put_types_back(self.optimizer, state)
         if self.scheduler:
             take("the scheduler", self.scheduler, rest["scheduler"])
         for name, thing in self._extra.items():

@@ -20,6 +20,30 @@ def tensors_in(entries):
             if isinstance(key, str) and isinstance(value, torch.Tensor)}
 
 
+def put_types_back(optimizer, came):
+    """load_state_dict() gives each tensor the type of its parameter. That is wrong where an
+    optimizer keeps another one, such as NAdam's product beside parameters of 16 or 64 bits, and not
+    the state that has come. `came`: index of a parameter -> its entries, as they were loaded."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    held = optimizer.state_dict()["state"]
+    for index, parameter in enumerate(parameters):
+        entries = held.get(index)
+        # Else its state_dict() has made a copy, in a form of its own.
+        if isinstance(entries, dict) and entries is optimizer.state.get(parameter):
+            entries.update(_of_types(entries, came.get(index)))
+
+
+def _of_types(now, came):
+    """`now` with those tensors of `came` that have another type there."""
+    if isinstance(now, torch.Tensor) and isinstance(came, torch.Tensor):
+        return now if now.dtype == came.dtype else came.to(now.device)
+    if isinstance(now, dict) and isinstance(came, dict):
+        return {key: _of_types(value, came.get(key)) for key, value in now.items()}
+    if isinstance(now, list) and isinstance(came, list) and len(now) == len(came):
+        return [_of_types(one, its) for one, its in zip(now, came)]
+    return now
+
+
 def take(name, thing, state):
     if state is None:
         print(f"mayfly: the state that has come has nothing for {name}, which begins anew",
