@@ -668,6 +668,13 @@ def random_collate():
     expect_same_digests(runs)
 
 
+def random_updates():
+    """An update may draw random numbers, as that of SGLD or of a private training does: the same on
+    all workers. They went on from what each had computed last, so the states differed."""
+    disturbed = [*WAITING, "--chaos", changes(8)]
+    expect_same_digests([changed("noisy", 1)[0], changed("noisy", 3, args=disturbed)[0]])
+
+
 def other_samples():
     """A sample may be a dictionary or one tensor, also for an evaluation and for job.check()."""
     for how in ("dictionary", "tensor"):
@@ -1266,6 +1273,7 @@ if __name__ == "__main__":
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "copied_state": copied_state, "other_optimizers": other_optimizers,
         "frozen_layer": frozen_layer, "random_collate": random_collate,
+        "random_updates": random_updates,
         "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,
         "many_sums": many_sums, "other_arrays": other_arrays,

@@ -9,6 +9,7 @@ renewed     a parameter is replaced by another one
 converted   the parameters get another type
 mixed       what makes a batch draws random numbers
 mixed_ahead the same, in processes that read ahead
+noisy       the update draws random numbers
 dictionary  a sample is a dictionary, and the test set is smaller than a chunk
 tensor      a sample is one tensor, and the model has a state that is no tensor
 diverges    the loss is no number in step 5
@@ -238,6 +239,9 @@ for step in job.steps():
         loss = functional.mse_loss(model(x), y)
         step.backward(loss * float("nan") if how == "diverges" and step.number == 5 else loss)
     losses.append(float(step.loss))
+    if how == "noisy":
+        for p in model.parameters():
+            p.grad += 0.01 * torch.randn_like(p) * numpy.random.rand() * random.random()
     optimizer.step()
     if scheduler:
         scheduler.step()

@@ -13,7 +13,7 @@ from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
 from .checkpoint import unpickled
 from .facts import facts
 from .held import Held
-from .loader import Loader, host_generators_kept, seed_host
+from .loader import Loader, host_generators_kept, seed_host, seed_of
 from .mirrors import Gradients, Mirrors
 from .states import (hash_of, is_of_parameter, put_types_back, saved, take, tensors_in,
                      without_functions)
@@ -425,6 +425,7 @@ class Step(BaseStep):
         for i, (_, p) in enumerate(self._job._parameters):
             flat = numpy.ctypeslib.as_array(task.gradients[i], (p.numel(),))
             p.grad = torch.from_numpy(flat).view(p.shape).to(p.device, p.dtype, copy=True)
+        seed(seed_of(self._job.seed, task.step))  # an update may draw: the same on all workers
 
     def _left(self):
         for _, p in self._job._parameters:
