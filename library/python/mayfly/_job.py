@@ -9,6 +9,7 @@ import operator
 import os
 import subprocess
 import sys
+import threading
 import traceback
 
 from . import _abi, _alone
@@ -79,6 +80,7 @@ class Core:
             raise Refused("a process can have one job; start another process for the second")
         self.library = _abi.load()
         self._handle = ctypes.c_void_p()
+        self._open_while_used = threading.RLock()  # by leave(), which any thread may call
         self._coordinator = None
         self._environment = {}  # as it was before that was named in it
         self._early_end = None
@@ -232,7 +234,8 @@ class Core:
         self._check(self.library.mf_stop(self._handle))
 
     def leave(self, reason):
-        self._check(self.library.mf_leave(self._handle, _said(reason)))
+        with self._open_while_used:
+            self._check(self.library.mf_leave(self._handle, _said(reason)))
 
     def note(self, kind, text):
         self._check(self.library.mf_note(self._handle, _said(kind), _said(text)))
@@ -277,9 +280,10 @@ class Core:
             raise
 
     def close(self, patience=None):
-        if self._handle:
-            self.library.mf_close(self._handle)
-            self._handle = ctypes.c_void_p()
+        with self._open_while_used:
+            handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle:  # nobody has it any more, neither another thread nor a handler of a signal
+            self.library.mf_close(handle)
         if self._stops is not None:
             self._stops.end()
         self._end_coordinator(patience)
@@ -480,6 +484,7 @@ def _forget_in_child():
         if Core._open._stops is not None:
             Core._open._stops.end()
         Core._open._handle = ctypes.c_void_p()
+        Core._open._open_while_used = threading.RLock()  # a thread that is not here may have it
         Core._open = None
 
 

@@ -967,6 +967,45 @@ def stays():
     run.remove()
 
 
+def leaves_at_the_end():
+    """job.leave() of another thread, or of a handler of a signal, in the moment when the loop ends
+    finds that there is no job any more. It used the memory that was being freed."""
+    python_with("numpy")
+    closing = """if True:
+        import ctypes, threading
+        import mayfly
+        from mayfly import _abi, _job
+        class Library:
+            def mf_leave(self, handle, reason):
+                leaving.set()
+                closing.wait(0.2)
+                seen.append(("leaves", bool(core._handle)))
+                return _abi.OK if handle else _abi.REFUSED
+            def mf_error(self, handle):
+                return b"there is no job"
+            def mf_close(self, handle):
+                closing.set()
+                seen.append(("closes", bool(core._handle)))
+                try:
+                    core.leave("a signal has come")
+                except mayfly.Refused as error:
+                    seen.append(str(error))
+        leaving, closing, seen = threading.Event(), threading.Event(), []
+        _abi.load = Library
+        _job.Core._connect = lambda self: setattr(self, "_handle", ctypes.c_void_p(1))
+        core = _job.Core()
+        other = threading.Thread(target=core.leave, args=["the other thread"])
+        other.start()
+        leaving.wait()
+        core.close()
+        other.join()
+        print(seen)"""
+    done = subprocess.run([PYTHON, "-B", "-c", closing], capture_output=True, text=True, timeout=30,
+                          env=environment_alone())
+    expect(done.stdout.strip() == "[('leaves', True), ('closes', False), ('leaves', False), "
+           "'there is no job']", done.stdout + done.stderr)
+
+
 def of_a_script():
     """A program that a shell has started has all that one has which is started alone: its bits when
     others are killed and leave, and its end with the launcher."""
@@ -1278,4 +1317,4 @@ if __name__ == "__main__":
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early, "stays": stays,
-        "of_a_script": of_a_script}))
+        "of_a_script": of_a_script, "leaves_at_the_end": leaves_at_the_end}))
