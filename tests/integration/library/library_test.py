@@ -591,8 +591,9 @@ def many_sums():
 
 
 def kept_state():
-    """What else is kept is compared between workers, too, and a worker that does not take it is
-    told which part it is."""
+    """What else is kept is compared between workers, too, also if it is a number of NumPy's, of
+    which only the type was compared; and a worker that does not take it is told which part it
+    is."""
     run, _ = used("extra", 2, "3000", ends=1)
     expect("states differ" in run.output(), run.logs())
     run.remove()

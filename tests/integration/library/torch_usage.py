@@ -161,7 +161,7 @@ for step in job.steps():
     optimizer.step()
     scheduler.step()
     if how == "extra":
-        kept.value = float(os.getpid())
+        kept.value = numpy.int64(os.getpid())
     if how in ("tied", "forgets"):
         kept.value += 1
     if how == "speaks" and step.speaks:

@@ -77,6 +77,8 @@ def _add_to(hasher, thing):
         flat = thing.detach().cpu().contiguous().reshape(-1)
         hasher.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
         hasher.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    elif isinstance(thing, numpy.generic):  # a number of NumPy's
+        _add_to(hasher, numpy.asarray(thing))
     elif isinstance(thing, numpy.ndarray) and thing.dtype.hasobject:  # its bytes are addresses
         hasher.update(f"{thing.dtype}{thing.shape}".encode())
         _add_to(hasher, thing.tolist())
@@ -93,7 +95,7 @@ def _add_to(hasher, thing):
         for value in thing:
             _add_to(hasher, value)
         hasher.update(b"]")
-    elif thing is None or isinstance(thing, (bool, int, float, str, bytes)):
+    elif thing is None or isinstance(thing, (bool, int, float, complex, str, bytes)):
         hasher.update(repr(thing).encode() + b";")
     else:
         hasher.update(type(thing).__name__.encode() + b";")
