@@ -64,7 +64,7 @@ def _said(text):
     return text.encode("utf-8", "replace")
 
 
-def _whole(name, value):
+def whole(name, value):
     if not hasattr(value, "__index__"):  # NumPy's whole numbers have it
         raise Refused(f"{name} is {value}, and not a whole number")
     return operator.index(value)
@@ -157,7 +157,7 @@ class Core:
     def start(self, **options):
         given = _abi.Options(size=ctypes.sizeof(_abi.Options))
         for name, value in options.items():
-            setattr(given, name, value if isinstance(value, bytes) else _whole(name, value))
+            setattr(given, name, value if isinstance(value, bytes) else whole(name, value))
             if getattr(given, name) != value:  # C keeps the lower bits without a word
                 raise Refused(f"{name} is {value}, which no job can have")
         if self._early_end is not None:
@@ -509,11 +509,11 @@ def steps_of(samples, batch, epochs, steps):
 def microbatch_of(batch, microbatch):
     """The microbatch: given, or the largest of at most 32 samples that divides the batch into four
     microbatches at least, so that as many workers have work."""
-    batch = _whole("batch", batch)
+    batch = whole("batch", batch)
     if microbatch is None:
         most = min(32, max(1, batch // 4))
         microbatch = next(size for size in range(most, 0, -1) if batch % size == 0)
-    microbatch = _whole("microbatch", microbatch)
+    microbatch = whole("microbatch", microbatch)
     if microbatch < 1 or batch % microbatch != 0:
         raise Refused(f"batch {batch} is not a multiple of microbatch {microbatch}")
     return microbatch

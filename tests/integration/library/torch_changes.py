@@ -21,7 +21,8 @@ nadam       the optimizer keeps tensors of another type than its parameters have
 nested      the optimizer keeps tensors in lists and dictionaries, more than 64 KiB, some without
             elements, and a number for all parameters together
 gains       a scheduler and what else is kept, which plain has not
-stream, empty, endless, short, fraction, batch: data and lengths that are refused
+stream, loader, empty, endless, short, fraction, batch, readers: data and lengths that are refused
+again       a second evaluation is refused
 surrogate   it notes, and fails with, the name of a file that is not UTF-8
 metric, sum: one name in place of a list
 retries     a job that is refused, and then another one
@@ -36,7 +37,7 @@ import mayfly.torch
 import numpy
 import torch
 from torch.nn import functional
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, default_collate
 
 how, folder = sys.argv[1:3]
 steps = int(sys.argv[3]) if len(sys.argv) > 3 else 24
@@ -193,11 +194,12 @@ lengths = {"endless": {"steps": -1}, "short": {"epochs": 0},
            "fraction": {"steps": 1.5}}.get(how, {"steps": steps})
 job = mayfly.torch.Job(model, optimizer, scheduler, batch=16.0 if how == "batch" else 16,
                        microbatch=None if how == "batch" else 4, **lengths,
-                       data=Stream() if how == "stream" else Data(),
+                       data={"stream": Stream(), "loader": DataLoader(Data(), batch_size=16)}.get(
+                           how, Data()),
                        extra={"kept": Kept()} if how == "gains" else None,
                        collate=mixed if how.startswith("mixed") else None,
                        metrics=("norm") if how == "metric" else (),
-                       num_workers=2 if how == "mixed_ahead" else 0)
+                       num_workers={"mixed_ahead": 2, "readers": -1}.get(how, 0))
 if how in ("dictionary", "tensor"):
     def loss_of(*batch):
         x, y = xy(*batch)
@@ -224,6 +226,8 @@ def measure(*batch):
     return len(x), loss
 
 
+if how == "again":
+    job.evaluation(Data())(measure)
 losses = []
 for step in job.steps():
     if how == "surrogate":

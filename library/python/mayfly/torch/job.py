@@ -9,7 +9,7 @@ import torch
 
 from .. import _abi
 from .._abi import Refused
-from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of
+from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of, whole
 from .checkpoint import unpickled
 from .facts import facts
 from .held import Held
@@ -42,6 +42,23 @@ def _owned(items):
         if id(tensor) not in seen:
             seen.add(id(tensor))
             yield name, tensor
+
+
+def _check_data(data):
+    if isinstance(data, torch.utils.data.DataLoader):
+        raise Refused("data is a DataLoader; give the job its data set: the order of samples, "
+                      "batches and who reads them are the job's")
+    if isinstance(data, torch.utils.data.IterableDataset) or not (
+            hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise Refused("data has no length or no index: the samples of a step are chosen by their "
+                      "number; index the records of a stream")
+
+
+def _check_modules(model):
+    for module in model.modules():
+        if isinstance(module, torch.nn.SyncBatchNorm):
+            raise Refused("SyncBatchNorm exchanges statistics by itself; use BatchNorm, whose "
+                          "statistics the job averages")
 
 
 class Job(BaseJob):
@@ -78,14 +95,10 @@ class Job(BaseJob):
     def __init__(self, model, optimizer, scheduler=None, *, data, batch, microbatch=None,
                  epochs=None, steps=None, extra=None, collate=None, num_workers=0, metrics=(),
                  data_name=None):
-        if isinstance(data, torch.utils.data.IterableDataset) or not (
-                hasattr(data, "__len__") and hasattr(data, "__getitem__")):
-            raise Refused("data has no length or no index: the samples of a step are chosen by "
-                          "their number; index the records of a stream")
-        for module in model.modules():
-            if isinstance(module, torch.nn.SyncBatchNorm):
-                raise Refused("SyncBatchNorm exchanges statistics by itself; use BatchNorm, whose "
-                              "statistics the job averages")
+        _check_data(data)
+        _check_modules(model)
+        if whole("num_workers", num_workers) < 0:
+            raise Refused(f"num_workers is {num_workers}, and must be at least 0")
         self._extra = dict(extra or {})  # before there is a job, which a mistake would leave open
         super().__init__()
         self.model = model
@@ -142,6 +155,11 @@ class Job(BaseJob):
         value, name -> sum over the batch, and an evaluation has their totals as `sums`."""
         if len(data) < 1:
             raise Refused("the data set of the evaluation is empty")
+        if chunk is not None and whole("chunk", chunk) < 1:
+            raise Refused(f"chunk is {chunk}, and must be at least 1")
+        if self._evaluation:
+            raise Refused("a job has one evaluation, and this is a second one; `sums` has further "
+                          "figures of it")
 
         def take(function):
             self._core.register_sums(sums)
