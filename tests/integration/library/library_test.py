@@ -739,6 +739,7 @@ def misused():
             ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64"),
             ("stream", 2, "data has no length or no index"),
             ("loader", 2, "data is a DataLoader; give the job its data set"),
+            ("renorm", 2, "the layer words has a max_norm: it would change its weights"),
             ("again", 2, "a job has one evaluation, and this is a second one"),
             ("readers", 2, "num_workers is -1, and must be at least 0"),
             ("empty", 2, "the data set of the evaluation is empty"),

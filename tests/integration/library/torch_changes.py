@@ -23,6 +23,7 @@ nested      the optimizer keeps tensors in lists and dictionaries, more than 64 
 gains       a scheduler and what else is kept, which plain has not
 stream, loader, empty, endless, short, fraction, batch, readers: data and lengths that are refused
 again       a second evaluation is refused
+renorm      a layer that changes its own weights is refused
 surrogate   it notes, and fails with, the name of a file that is not UTF-8
 metric, sum: one name in place of a list
 retries     a job that is refused, and then another one
@@ -170,6 +171,8 @@ def write(name, line):
 model = Counting() if how == "tensor" else Network()
 if how == "nadam":
     model.double()
+if how == "renorm":
+    model.words = torch.nn.Embedding(10, 6, max_norm=1)
 kind = {"copies": Copying, "adagrad": torch.optim.Adagrad, "stateless": torch.optim.SGD,
         "nadam": torch.optim.NAdam, "nested": Nested}.get(how, torch.optim.Adam)
 optimizer = kind(model.parameters(), lr=0.01)

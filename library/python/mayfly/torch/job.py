@@ -55,10 +55,15 @@ def _check_data(data):
 
 
 def _check_modules(model):
-    for module in model.modules():
+    for name, module in model.named_modules():
         if isinstance(module, torch.nn.SyncBatchNorm):
             raise Refused("SyncBatchNorm exchanges statistics by itself; use BatchNorm, whose "
                           "statistics the job averages")
+        if (isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag))
+                and module.max_norm is not None and module.weight.requires_grad):
+            raise Refused(f"the layer {name} has a max_norm: it would change its weights while a "
+                          "microbatch is computed, and other ones on each worker; limit them after "
+                          "optimizer.step()")
 
 
 class Job(BaseJob):
