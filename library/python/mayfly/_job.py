@@ -70,6 +70,14 @@ def whole(name, value):
     return operator.index(value)
 
 
+def right_of(correct):
+    """A number of right predictions. A share of them would become 0."""
+    number = int(correct)
+    if number != float(correct) or number < 0:
+        raise Refused(f"correct is {correct}, and not a number of right predictions")
+    return number
+
+
 class Core:
     """The library's job. One in a process."""
 
@@ -442,7 +450,7 @@ class BaseStep:
 
     def _add(self, addresses, loss, correct, metrics=None, weight=1):
         self._job._core.set_metrics(metrics or {})
-        self._job._core.add(addresses, float(loss), int(correct), float(weight))
+        self._job._core.add(addresses, float(loss), right_of(correct), float(weight))
         self._at_hand = None
 
     def _take_means(self, task):

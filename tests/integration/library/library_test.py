@@ -740,6 +740,7 @@ def misused():
             ("stream", 2, "data has no length or no index"),
             ("loader", 2, "data is a DataLoader; give the job its data set"),
             ("renorm", 2, "the layer words has a max_norm: it would change its weights"),
+            ("share", 2, "correct is 0.5, and not a number of right predictions"),
             ("again", 2, "a job has one evaluation, and this is a second one"),
             ("readers", 2, "num_workers is -1, and must be at least 0"),
             ("empty", 2, "the data set of the evaluation is empty"),

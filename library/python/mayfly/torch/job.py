@@ -9,7 +9,7 @@ import torch
 
 from .. import _abi
 from .._abi import Refused
-from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, steps_of, whole
+from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, right_of, steps_of, whole
 from .checkpoint import unpickled
 from .facts import facts
 from .held import Held
@@ -390,7 +390,7 @@ class Job(BaseJob):
             own = {name: float(more[0][name]) for name in names}
             if len(more) != (1 if names else 0):
                 raise ValueError
-            return int(correct), float(loss_sum), own
+            return right_of(correct), float(loss_sum), own
         except (TypeError, ValueError, KeyError, IndexError) as error:
             wanted = f", and a dictionary of the sums {', '.join(names)}" if names else ""
             raise Refused("the function of the evaluation must return two numbers, the right "
