@@ -11,10 +11,11 @@
  *
  * Rules. One job per process: mf_open() is refused until the one before has ended and was closed,
  * and in processes that were forked meanwhile. All functions are called by the thread that called
- * mf_open(), but for mf_leave(), which any thread may call. Functions return a value of mf_code
- * unless stated otherwise; mf_error() has one line about the last failure. Texts are UTF-8.
- * Structures begin with their size, which the caller sets, so that they can grow. No exception
- * crosses this interface.
+ * mf_open(), but for mf_leave(), which any thread may call until mf_close() is called. Functions
+ * return a value of mf_code unless stated otherwise; mf_error() has one line about the last
+ * failure. Texts are UTF-8. Structures that are no elements of an array begin with their size,
+ * which the caller sets; one that is smaller than the library's is refused. No exception crosses
+ * this interface.
  */
 #ifndef MAYFLY_H
 #define MAYFLY_H
