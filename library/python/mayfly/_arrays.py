@@ -13,8 +13,11 @@ _TYPES = {"float32": _abi.F32, "float64": _abi.F64, "float16": _abi.F16, "int64"
 
 
 def _described(arrays):
+    import numpy
     described = []
     for name, array in arrays.items():
+        if not isinstance(array, numpy.ndarray):
+            raise Refused(f"{name} is no array of NumPy's, but of the type {type(array).__name__}")
         if not (array.flags["C_CONTIGUOUS"] and array.flags["WRITEABLE"] and array.dtype.isnative
                 and array.dtype.name in _TYPES):
             raise Refused(f"array {name} (type {array.dtype}) must be contiguous and writable "
@@ -120,16 +123,18 @@ class ArrayStep(BaseStep):
         None = zeros, for each parameter;
         `metrics`: name -> value, of those that the job was made with; `weight`: of loss and
         gradients in the means of the step, such as the number of tokens."""
+        import numpy
         parameters = self._job.parameters
         for name in sorted(parameters.keys() ^ gradients.keys()):
             raise Refused(f"{name} has no gradient; None stands for zeros" if name in parameters
                           else f"a gradient of {name}, which is none of the parameters")
-        addresses = []
+        addresses, kept = [], []
         for name, parameter in parameters.items():
-            gradient = gradients[name]
-            if gradient is None:
+            if gradients[name] is None:
                 addresses.append(None)
                 continue
+            gradient = numpy.asarray(gradients[name])  # one without dimensions may be a number
+            kept.append(gradient)
             if gradient.dtype.name != "float32" or not gradient.dtype.isnative or (
                     not gradient.flags["C_CONTIGUOUS"] or gradient.shape != parameter.shape):
                 raise Refused(f"the gradient of {name} ({gradient.dtype}{list(gradient.shape)}) is "
@@ -137,3 +142,4 @@ class ArrayStep(BaseStep):
                               f"{list(parameter.shape)}")
             addresses.append(gradient.ctypes.data)
         self._add(addresses, loss, correct, metrics, weight)
+        del kept  # their memory was needed until now

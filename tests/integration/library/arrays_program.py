@@ -1,7 +1,7 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
-replaces_state | handlers | stays | retries | wide | huge]."""
+replaces_state | handlers | stays | retries | wide | huge | listed | number | scalar]."""
 import ctypes
 import os
 import signal
@@ -25,6 +25,8 @@ if how == "many":  # the names alone have 60 KB
                        for i in range(1500)})
 if how == "wide":  # as is a model that was changed since the run that is resumed
     parameters["bias"] = numpy.zeros(2, numpy.float32)
+if how == "scalar":  # its gradient is a number
+    parameters["bias"] = numpy.zeros((), numpy.float32)
 velocity = {name: numpy.zeros_like(array) for name, array in parameters.items()}
 state = {"velocity." + name: array for name, array in velocity.items()}
 if how == "narrow":  # what was kept by another version of the program
@@ -34,6 +36,8 @@ if how == "renamed":
 
 if how == "read_only":
     parameters["bias"].setflags(write=False)
+if how == "listed":
+    parameters["bias"] = [0.0]
 if how == "swapped":
     parameters["bias"] = numpy.zeros(1, ">f4")
 if how == "retries":
@@ -102,6 +106,10 @@ for step in job.steps():
             gradients["bais"] = gradients.pop("bias")
         if how == "lacks":
             del gradients["bias"]
+        if how == "number":
+            gradients["bias"] = 2 * float(error.mean())
+        if how == "scalar":
+            gradients["bias"] = numpy.float32(2 * error.mean())
         if how == "shaped":
             gradients["weight"] = gradients["weight"].reshape(2, 4)
         step.add(gradients, float((error * error).mean()), metrics=metrics, weight=weight)
@@ -116,7 +124,7 @@ for step in job.steps():
         parameters["bias"] = parameters["bias"] - 0.1
     if how == "replaces_state" and step.number == 3:
         state["velocity.bias"] = 0.9 * state["velocity.bias"]
-print(job.outcome, parameters["bias"][0])
+print(job.outcome, parameters["bias"].flat[0])
 assert all(numpy.array_equal(gradient, copied) for gradient, copied in seen)
 if how == "handlers":
     os.kill(os.getpid(), signal.SIGTERM)

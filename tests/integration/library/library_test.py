@@ -909,12 +909,15 @@ def infinite():
 def wrong_arrays():
     """Arrays that cannot be trained, more samples than C can count, gradients that are not those of
     the parameters, and arrays that the program has replaced by others are refused by name. They
-    used to be ignored, or to end the process, or memory that was freed was trained."""
+    used to be ignored, or to end the process, or memory that was freed was trained. A number may be
+    the gradient of an array without dimensions."""
     python_with("numpy")
     for how, words in (
             ("read_only", "array bias (type float32) must be contiguous and writable"),
             ("swapped", "array bias (type >f4) must be contiguous and writable"),
             ("huge", "train_samples is 18446744073709551872, which no job can have"),
+            ("listed", "bias is no array of NumPy's, but of the type list"),
+            ("number", "the gradient of bias (float64[]) is not a contiguous array of float32"),
             ("misspelt", "a gradient of bais, which is none of the parameters"),
             ("lacks", "bias has no gradient; None stands for zeros"),
             ("shaped", "the gradient of weight (float32[2, 4]) is not a contiguous array of "
@@ -926,11 +929,13 @@ def wrong_arrays():
         code = run.wait()
         expect(code != 0 and words in run.logs(), f"{how}: {code}\n{run.logs()}")
         run.remove()
-    run = Run(QUIET + ["--workers", "1"], program=[  # after a refusal another job can be made
-        PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40", "retries"])
-    summary = run.finish()
-    expect(summary["steps"] == 40 and "refused: array bias" in run.logs(), run.logs())
-    run.remove()
+    for how, words in (("retries", "refused: array bias"),  # another job can be made afterwards
+                       ("scalar", "Outcome.DONE")):
+        run = Run(QUIET + ["--workers", "1"], program=[
+            PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40", how])
+        summary = run.finish()
+        expect(summary["steps"] == 40 and words in run.logs(), run.logs())
+        run.remove()
 
 
 def handlers():
