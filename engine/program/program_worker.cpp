@@ -33,6 +33,7 @@ namespace {
 constexpr std::size_t kJobFileBytesMax = std::size_t{1} << 20;
 constexpr std::size_t kFailedSamplesMax = 10'000;  // a report has room for them
 constexpr Duration kReportTimeout = seconds(1);
+constexpr std::size_t kKeptNotesMax = 1000;
 
 /// kNotFound says that no coordinator is named, and nothing else: a file that is missing is no
 /// reason to start a job of one's own.
@@ -349,6 +350,16 @@ std::optional<ProgramTask> ProgramWorker::next(Duration patience) {
 void ProgramWorker::use(elastic::MemberClient* client) {
   const std::lock_guard lock(client_mutex_);
   client_ = client;
+  if (client_ != nullptr) {
+    for (const auto& [kind, text] : std::exchange(kept_notes_, {})) {
+      send_note(kind, text);
+    }
+  }
+}
+
+void ProgramWorker::send_note(const std::string& kind, const std::string& text) {
+  client_->send_report(
+      encode_record(NoteRecord{NoteRecord::kOfProgram, text, value(client_->id()), kind}));
 }
 
 void ProgramWorker::leave(const std::string& reason) {
@@ -377,8 +388,9 @@ Result<void> ProgramWorker::stop() {
 void ProgramWorker::note(const std::string& kind, const std::string& text) {
   const std::lock_guard lock(client_mutex_);
   if (client_ != nullptr) {
-    client_->send_report(
-        encode_record(NoteRecord{NoteRecord::kOfProgram, text, value(client_->id()), kind}));
+    send_note(kind, text);
+  } else if (kept_notes_.size() < kKeptNotesMax) {
+    kept_notes_.emplace_back(kind, text);
   }
 }
 

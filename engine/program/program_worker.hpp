@@ -95,7 +95,8 @@ class ProgramWorker {
   /// Asks the coordinator to stop the job, as `mayfly stop` does: all members end after the step at
   /// hand, with a checkpoint. The coordinator's refusal, or the failure to reach it.
   [[nodiscard]] Result<void> stop();
-  /// An event on record (events.jsonl), see NoteRecord::kOfProgram.
+  /// An event on record (events.jsonl), see NoteRecord::kOfProgram. While this worker is no member
+  /// it is kept until it is one, if there are not too many.
   void note(const std::string& kind, const std::string& text);
   /// The program cannot go on: its worker is lost to the job when its process ends. The first
   /// reason goes on record; waits for up to a second until it is.
@@ -112,6 +113,7 @@ class ProgramWorker {
   [[nodiscard]] Result<void> settle_state(const elastic::MemberClient& client, bool joins_again);
   void finish(ProgramEnd end);
   void use(elastic::MemberClient* client);
+  void send_note(const std::string& kind, const std::string& text);
 
   JobConfig config_;
   const bool is_child_;
@@ -130,10 +132,11 @@ class ProgramWorker {
   PeerReach reach_{kWorkerReach};
   Untold untold_;
   std::mutex client_mutex_;
-  elastic::MemberClient* client_ = nullptr;  // guarded by client_mutex_
-  ProgramEnd end_;                           // before the task kEnd
-  bool is_over_ = false;                     // the program's thread only
-  bool is_abandoned_ = false;                // the program's thread only
+  elastic::MemberClient* client_ = nullptr;                      // guarded by client_mutex_
+  std::vector<std::pair<std::string, std::string>> kept_notes_;  // the same
+  ProgramEnd end_;                                               // before the task kEnd
+  bool is_over_ = false;                                         // the program's thread only
+  bool is_abandoned_ = false;                                    // the program's thread only
   std::thread thread_;
 };
 

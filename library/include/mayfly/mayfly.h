@@ -220,8 +220,8 @@ MF_API mf_code mf_leave(mf_job* job, const char* reason);
  * stopping. All workers' mf_next() then end with MF_STOPPED. Waits for up to 5 s for its answer. */
 MF_API mf_code mf_stop(mf_job* job);
 /** An event for the job's record: in events.jsonl it has the kind `note`, `kind` as its field `of`,
- * and `text` as its `detail`. `kind`: 1 to 100 letters (a to z), digits and underscores. After
- * mf_start(); what is noted while an evicted worker is about to join again is lost. */
+ * and `text` as its `detail`. `kind`: 1 to 100 letters (a to z), digits and underscores. At any
+ * time from mf_open() on: while this worker is no member, up to 1000 are kept until it is one. */
 MF_API mf_code mf_note(mf_job* job, const char* kind, const char* text);
 /** The program cannot go on and is about to end: `why` goes on record, and the others take over
  * when the process ends. */

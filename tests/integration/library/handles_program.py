@@ -80,6 +80,7 @@ for register in (library.mf_register_metrics, library.mf_register_sums):
     expect_refused(job, register(job, twice, 2), "two metrics or two sums have the name norm")
 expect_refused(job, start(job, data_name=b"caf\xe9"), "the name of the data set must be UTF-8")
 assert library.mf_require_equal(job, b"layers", b"4") == _abi.OK
+assert library.mf_note(job, b"early", b"of its own: \xff") == _abi.OK, library.mf_error(job)
 assert start(job) == _abi.OK, library.mf_error(job)
 expect_refused(job, start(job), "has been started already")
 expect_refused(job, library.mf_require_equal(job, b"late", b"4"), "is named before mf_start()")

@@ -817,11 +817,13 @@ def refused():
 def handles():
     """A second job of a process, and a second start of one, are refused in words: they used to end
     the process with an internal error. What failed can be closed and tried again. Notes have a kind
-    of their own: one that was called as an event of ours made the run unreadable."""
+    of their own: one that was called as an event of ours made the run unreadable. One from before
+    the start, which was lost, is kept."""
     run = trained([PYTHON, "-B", os.path.join(HERE, "handles_program.py")], 1)[3]
     expect("refused in words" in run.logs(), run.logs())
     notes = [(one["of"], one["detail"]) for one in run.events("note")]
-    expect(notes == [(of, "of its own: ?") for of in ("evaluation", "checkpoint", "started")],
+    expect(notes == [(of, "of its own: ?") for of in ("early", "evaluation", "checkpoint",
+                                                            "started")],
            notes)
     expect(not run.events("evaluation"), run.events("evaluation"))
     run.remove()
