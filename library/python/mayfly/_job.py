@@ -361,7 +361,12 @@ class BaseJob:
                 self._answer(task)
                 continue
             step = self._step_of(task)
-            yield step
+            try:
+                yield step
+            except GeneratorExit:
+                if step.is_over and not step.updates:  # the loop may break then
+                    self._end(self._core.next())
+                raise
             if not step.is_over:
                 raise Refused(f"the loop has left step {step.number} before all of its "
                               "microbatches were done; each step is iterated to its end")

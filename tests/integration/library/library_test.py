@@ -980,6 +980,44 @@ def stays():
     run.remove()
 
 
+def breaks_at_the_end():
+    """A loop that breaks in the step in which its worker leaves, as docs/library.md says that it
+    may, has ended well. It was taken for one that had ended too early, and had no outcome."""
+    breaking = """if True:
+        from types import SimpleNamespace
+        import mayfly
+        from mayfly import _abi, _job
+        class Core:
+            outcome = None
+            tasks = [SimpleNamespace(kind=_abi.MICROBATCH, step=3, number=0, seed=0, samples=[],
+                                     epochs=[], sample_count=0),
+                     *2 * [SimpleNamespace(kind=_abi.END, step=3, outcome=_abi.DRAINED)]]
+            closed_on_failure = _job.Core.closed_on_failure
+            def start(self):
+                pass
+            def next(self):
+                return self.tasks.pop(0)
+            def take_evaluation(self):
+                return None
+            def ended(self, task):
+                self.outcome = mayfly.Outcome(task.outcome)
+        class Job(_job.BaseJob):
+            def _step_of(self, task):
+                return _job.BaseStep(self, task)
+        _job.Core = Core
+        job = Job()
+        for step in job.steps():
+            for microbatch in step.microbatches():
+                step._at_hand = None  # it has a result
+            if not step.updates:
+                break
+        print(job.outcome)
+        Core._open = None"""
+    done = subprocess.run([PYTHON, "-B", "-c", breaking], capture_output=True, text=True,
+                          timeout=30, env=environment_alone())
+    expect(done.stdout.strip() == "Outcome.DRAINED" and not done.stderr, done.stdout + done.stderr)
+
+
 def leaves_at_the_end():
     """job.leave() of another thread, or of a handler of a signal, in the moment when the loop ends
     finds that there is no job any more. It used the memory that was being freed."""
@@ -1330,4 +1368,5 @@ if __name__ == "__main__":
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early, "stays": stays,
-        "of_a_script": of_a_script, "leaves_at_the_end": leaves_at_the_end}))
+        "of_a_script": of_a_script, "leaves_at_the_end": leaves_at_the_end,
+        "breaks_at_the_end": breaks_at_the_end}))
