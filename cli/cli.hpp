@@ -15,7 +15,8 @@ namespace mayfly::cli {
 // launch_commands.cpp: processes of a job, and comparisons of jobs.
 int train(const ParsedArguments& arguments, Context& context);
 int run_program(const ParsedArguments& arguments, Context& context);
-/// Its default of hang_max_ms: a program may do more between its steps than we do.
+/// The default of hang_max_ms of it, and of coordinator() with the model `program`: a program may
+/// do more between its steps than we do.
 inline constexpr std::uint32_t kProgramHangMaxMs = 60000;
 /// Settings that run_program() refuses: what they say, a program says or does itself.
 [[nodiscard]] const std::set<std::string>& settings_of_networks();

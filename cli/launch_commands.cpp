@@ -28,15 +28,20 @@ Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& argu
                                                      SwitchOrder order = SwitchOrder::kSpelledOut) {
   // Not yet judged: what is given may only fit together with what is recorded.
   const Result<engine::JobConfig> given = collect_settings(arguments, context);
+  engine::JobConfig start;
+  if (given.ok() && engine::is_program(given.value())) {
+    start.hang_max_ms = kProgramHangMaxMs;
+  }
   if (!given.ok() || !engine::holds_unfinished_job(given.value().run_dir)) {
-    return given.ok() ? resolve_config(arguments, context, {}, order) : given;
+    return given.ok() ? resolve_config(arguments, context, std::move(start), order) : given;
   }
   Result<engine::JobConfig> recorded = engine::config_of_run(given.value().run_dir);
   // A file that is missing may be about to be written: another process starts in this directory,
   // and the directory's lock will refuse one of the two.
   if (!recorded.ok()) {
-    return recorded.error().code == Errc::kNotFound ? resolve_config(arguments, context, {}, order)
-                                                    : recorded;
+    return recorded.error().code == Errc::kNotFound
+               ? resolve_config(arguments, context, std::move(start), order)
+               : recorded;
   }
   return resolve_config(arguments, context, std::move(recorded).value(), order);
 }

@@ -94,7 +94,7 @@ def start_coordinator():
     is_theirs = bool(wanted) and os.path.isdir(wanted)
     run_dir = wanted or _new_run_dir()
     command = [program, "coordinator", "--model", "program", "--run-dir", run_dir, "--workers", "1",
-               "--bind-host", "127.0.0.1", "--hang-max-ms", "60000"]
+               "--bind-host", "127.0.0.1"]
     own = {name: value for name, value in os.environ.items() if name != "MAYFLY_RUN_DIR"}
     place = os.path.join(run_dir, "coordinator")
     before = _mark(place)

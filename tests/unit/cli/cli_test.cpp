@@ -73,6 +73,15 @@ TEST_F(CliTest, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
   }
 }
 
+TEST_F(CliTest, ACoordinatorOfProgramsIsAsPatientAsRun) {
+  EXPECT_EQ(run({"coordinator", "--model", "program"}), 0) << err();
+  EXPECT_EQ(config_.hang_max_ms, kProgramHangMaxMs);
+  EXPECT_EQ(run({"coordinator", "--model", "program", "--hang-max-ms", "7000"}), 0);
+  EXPECT_EQ(config_.hang_max_ms, 7000u);
+  EXPECT_EQ(run({"coordinator"}), 0);
+  EXPECT_EQ(config_.hang_max_ms, engine::JobConfig{}.hang_max_ms);
+}
+
 TEST_F(CliTest, AnUnknownEnvironmentVariableIsExitCode2) {
   context_.environment = {{"MAYFLY_WORKER", "3"}};
   EXPECT_EQ(run({"train"}), 2);
