@@ -6,6 +6,6 @@ arrays. Programs are started by `mayfly run --workers 4 -- python3 train.py`; se
 
 from ._abi import MayflyError, Refused
 from ._arrays import ArrayJob
-from ._job import Evaluation, Outcome
+from ._core import Evaluation, Outcome
 
 __all__ = ["ArrayJob", "Evaluation", "MayflyError", "Outcome", "Refused"]

@@ -319,7 +319,7 @@ def alone_refused():
     shutil.rmtree(folder)
     unconnected = """if True:
         import signal, subprocess
-        from mayfly import _alone, _job
+        from mayfly import _alone, _core
         begun = []
         def begin():
             begun.append(subprocess.Popen(["sleep", "60"]))
@@ -328,13 +328,13 @@ def alone_refused():
             raise KeyboardInterrupt
         _alone.start_coordinator = begin
         try:
-            _job.Core()
-        except _job.Refused:
+            _core.Core()
+        except _core.Refused:
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
             print("refused")
         _alone.EarlyEnd = interrupt  # Ctrl-C when the coordinator has just begun
         try:
-            _job.Core()
+            _core.Core()
         except KeyboardInterrupt:
             print(begun[-1].poll() == -signal.SIGTERM)"""
     done = subprocess.run([PYTHON, "-B", "-c", unconnected], env=environment_alone(), timeout=30,
@@ -1025,7 +1025,7 @@ def leaves_at_the_end():
     closing = """if True:
         import ctypes, threading
         import mayfly
-        from mayfly import _abi, _job
+        from mayfly import _abi, _core
         class Library:
             def mf_leave(self, handle, reason):
                 leaving.set()
@@ -1043,8 +1043,8 @@ def leaves_at_the_end():
                     seen.append(str(error))
         leaving, closing, seen = threading.Event(), threading.Event(), []
         _abi.load = Library
-        _job.Core._connect = lambda self: setattr(self, "_handle", ctypes.c_void_p(1))
-        core = _job.Core()
+        _core.Core._connect = lambda self: setattr(self, "_handle", ctypes.c_void_p(1))
+        core = _core.Core()
         other = threading.Thread(target=core.leave, args=["the other thread"])
         other.start()
         leaving.wait()

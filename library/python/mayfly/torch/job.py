@@ -9,7 +9,8 @@ import torch
 
 from .. import _abi
 from .._abi import Refused
-from .._job import BaseJob, BaseStep, Microbatch, microbatch_of, right_of, steps_of, whole
+from .._core import Microbatch, right_of, whole
+from .._job import BaseJob, BaseStep, microbatch_of, steps_of
 from .checkpoint import unpickled
 from .facts import facts
 from .held import Held
