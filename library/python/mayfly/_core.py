@@ -94,6 +94,7 @@ class Core:
         self._early_end = None
         self._task = _abi.Task()
         self.outcome = None
+        self.when_failed = None  # is called once, if the program fails
         self._has_failed = False
         self._sums = []
         self._stops = None
@@ -255,6 +256,8 @@ class Core:
             return False
         self._has_failed = True
         self.library.mf_fail(self._handle, _said(why[-2000:]))
+        if self.when_failed is not None:
+            self.when_failed()
         return True
 
     def ended(self, task):

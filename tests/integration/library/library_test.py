@@ -555,6 +555,28 @@ def killed_reader():
     killed.remove()
 
 
+def abandoned_readers():
+    """A program that fails ends at once. It used to read first what it had asked for ahead, while
+    the other workers waited for its end."""
+    python_with("torch")
+    reading = """if True:
+        import time
+        from mayfly._core import Microbatch
+        from mayfly.torch.loader import Loader
+        class Slow:
+            def __getitem__(self, index):
+                print("reads", flush=True)
+                time.sleep(30)
+        loader = Loader(Slow(), None, 2)
+        loader.read_ahead([Microbatch(1, number, 0, [0], [0]) for number in range(6)], 0)
+        time.sleep(1)
+        loader.abandon()"""
+    began = time.monotonic()
+    done = subprocess.run([PYTHON, "-B", "-c", reading], capture_output=True, text=True,
+                          timeout=200, env=environment_alone())
+    expect("reads" in done.stdout and time.monotonic() - began < 25, done.stdout + done.stderr)
+
+
 def half():
     """Parameters of 16 bits: their gradients are summed in 32, the same for any workers."""
     alone, _ = used("half", 1, "200")
@@ -1358,7 +1380,7 @@ if __name__ == "__main__":
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
         "failed_calls": failed_calls,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
-        "killed_reader": killed_reader, "normed": normed,
+        "killed_reader": killed_reader, "abandoned_readers": abandoned_readers, "normed": normed,
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "copied_state": copied_state, "other_optimizers": other_optimizers,

@@ -111,6 +111,7 @@ class Job(BaseJob):
         self.optimizer = optimizer
         self.scheduler = scheduler
         self._loader = Loader(data, collate, num_workers)
+        self._core.when_failed = self._loader.abandon
         self._evaluation = None
         with self._core.closed_on_failure():
             self._microbatch = microbatch_of(batch, microbatch)

@@ -95,6 +95,13 @@ class Loader:
             self._pool = None
         self._ahead = {}
 
+    def abandon(self):
+        """The program has failed: the others wait for the end of its process, which must not wait
+        for all that is being read."""
+        if self._pool is not None:
+            for process in list(self._pool._processes.values()):
+                process.kill()
+
     def batch(self, microbatch, seed):
         """The samples of a microbatch, in a job of this seed."""
         begun = self._ahead.pop((microbatch.step, microbatch.number), None)
