@@ -1,5 +1,6 @@
 """Every edge between our folders, of an #include or of a library that is linked, is allowed by
-docs/layers.txt, which has no cycle. The rooms of the engine link all that they may include."""
+docs/layers.txt, which has no cycle and names no folder of which nothing is included. The rooms of
+the engine link all that they may include."""
 
 import re
 
@@ -9,6 +10,7 @@ from sources import Layers, cpp_files, finish, includes, root_argument
 def edge_problems(root):
     layers = Layers(root)
     tops = layers.top_folders()
+    used = set()
     for path, text in cpp_files(root):
         source = layers.folder_of(path)
         for line, quote, target_path in includes(text):
@@ -18,12 +20,17 @@ def edge_problems(root):
                     yield f"{where} is not a path from the root of the repository"
                 continue
             target = layers.folder_of(target_path)
+            used.add((source, target))
             if not (root / target_path).is_file() and quote == '"':
                 yield f"{where} does not exist"
             elif source is None or target is None:
                 yield f"{where}: one of the two folders is not in docs/layers.txt"
             elif not layers.may_include(source, target):
                 yield f"{where}: {source} may not include {target}"
+    for folder, targets in layers.allowed.items():
+        for target in targets:
+            if target != "*" and (folder, target) not in used:
+                yield f"docs/layers.txt: {folder} includes nothing of {target}"
 
 
 def cycle_problems(root):

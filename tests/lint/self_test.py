@@ -47,8 +47,10 @@ class SelfTest(unittest.TestCase):
         self.write("docs/layers.txt", TABLE)
         self.write("docs/ratchet.txt", "")
         self.write("base/ids.hpp", "#pragma once\n#include <cstdint>\n")
-        self.write("nn/model.hpp", '#pragma once\n#include "base/ids.hpp"\n')
-        self.write("nn/cpu/engine.hpp", '#pragma once\n#include "nn/model.hpp"\n')
+        to_ids = '#pragma once\n#include "base/ids.hpp"\n'
+        self.write("elastic/core/member.hpp", to_ids)
+        self.write("nn/model.hpp", to_ids)
+        self.write("nn/cpu/engine.hpp", to_ids + '#include "nn/model.hpp"\n')
 
     def write(self, name, content):
         path = self.root / name
@@ -102,6 +104,10 @@ class SelfTest(unittest.TestCase):
         self.write("elastic/core/view.hpp", '#pragma once\n#include "nn/model.hpp"\n')
         self.expect(layers.problems(self.root), "elastic/core may not include nn")
 
+    def test_layers_refuses_an_entry_that_nothing_uses(self):
+        self.write("nn/cpu/engine.hpp", '#pragma once\n#include "nn/model.hpp"\n')
+        self.expect(layers.problems(self.root), "layers.txt: nn/cpu includes nothing of base")
+
     def test_layers_refuses_a_library_that_links_upwards(self):
         self.write("nn/cpu/CMakeLists.txt", "mayfly_library(nn_cpu SOURCES a.cpp PUBLIC mayfly_nn)")
         self.write("nn/CMakeLists.txt", "mayfly_library(nn\n  SOURCES a.cpp cpu/b.cpp  # one\n"
@@ -110,6 +116,8 @@ class SelfTest(unittest.TestCase):
 
     def test_layers_wants_a_room_to_link_what_it_may_include(self):
         self.write("docs/layers.txt", TABLE + "engine/run -> base nn\n")
+        self.write("engine/run/run.hpp",
+                   '#pragma once\n#include "base/ids.hpp"\n#include "nn/model.hpp"\n')
         self.write("base/CMakeLists.txt", "mayfly_library(base SOURCES a.cpp)")
         self.write("nn/CMakeLists.txt", "mayfly_library(nn SOURCES a.cpp PUBLIC mayfly_base)")
         self.write("engine/run/CMakeLists.txt", "mayfly_library(engine_run PUBLIC mayfly_base)")
