@@ -1,5 +1,11 @@
-"""Where a benchmark script writes its results."""
+"""How benchmark scripts sum up what they have measured, and where they write it."""
 import json
+
+
+def percentile(values, share):
+    """The value below which this share of the others lies; for a median of two in the middle, the
+    larger one."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def writer(path):
