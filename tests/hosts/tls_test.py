@@ -14,7 +14,6 @@ import mayfly_run
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, expect, lingering
 from middle_man import ChangingProxy, Ear
-from oracle import Oracle
 from ssh_test import (LabRun, STEPS, lab_with_program, lose_a_host, nothing_is_left,
                       undisturbed)
 
