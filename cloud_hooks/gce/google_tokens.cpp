@@ -92,8 +92,7 @@ Result<ServiceAccount> parse_service_account(std::string_view json) {
                                     {"client_email", &account.client_email},
                                     {"private_key_id", &account.private_key_id},
                                     {"private_key", &account.private_key},
-                                    {"token_uri", &account.token_uri},
-                                    {"project_id", &account.project_id}}) {
+                                    {"token_uri", &account.token_uri}}) {
     if (!take_string(object, name, *field)) {
       return Error{Errc::kInvalidInput,
                    "the service account's key file: " + std::string(name) + " is not a string"};

@@ -24,7 +24,6 @@ struct ServiceAccount {
   std::string private_key_id;
   std::string private_key;  ///< PEM; never printed, never sent
   std::string token_uri = "https://oauth2.googleapis.com/token";
-  std::string project_id;  ///< may be empty
 };
 
 /// kInvalidInput if it is not such a file; the text names the missing field, never a value.
