@@ -157,7 +157,6 @@ class RunFold {
   /// in which steps were computed that are on record already ("undone").
   [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
   [[nodiscard]] bool has_estimated_times() const { return estimated_; }
-  [[nodiscard]] std::uint64_t damaged_lines() const { return damaged_; }
   /// By the setting `workers`, or as the job was told since it was started last; 0: not on record.
   [[nodiscard]] double workers_wanted() const;
   /// A setting that is a number; 0 if it is not there.

@@ -26,7 +26,6 @@ class Demand {
   [[nodiscard]] bool has_fallen_back() const { return floor_ >= target_; }
 
   [[nodiscard]] bool has_composition() const { return has_composition_; }
-  [[nodiscard]] std::uint32_t target() const { return target_; }
 
   // What is wanted beyond what is present, and what open requests may bring (`coming`).
   /// Of all servers: cloud_hooks::Demand::workers_missing().

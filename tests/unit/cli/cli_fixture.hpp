@@ -49,11 +49,10 @@ class CliTest : public ::testing::Test {
       return note("launched_rank", c);
     };
     s.become_program = [this](const engine::JobConfig& own, const auto& given,
-                              const std::string& job_file,
+                              const std::string& /*job_file*/,
                               const std::vector<std::string>& command) {
       command_ = command;
       given_ = given;
-      job_file_ = job_file;
       return note("become_program", own);
     };
     s.simulate = sim::run_simulator;
@@ -91,7 +90,6 @@ class CliTest : public ::testing::Test {
   bool inside_launcher_ = false;
   std::vector<std::string> command_;  // of a program of the user's own
   std::vector<std::pair<std::string, std::string>> given_;
-  std::string job_file_;
   int sentinels_forked_ = 0;
   std::string asked_;
   std::string settings_asked_of_;  // endpoints

@@ -178,13 +178,14 @@ TEST(RunFold, SpeedsBelongToTheMemberOfTheirTime) {
   feed.fold.member(line(105, 30, 1), 200);
   feed.fold.member("not a record", 300);
   feed.fold.settle();
-  const json::array members = state_of(feed.fold).at("members").as_array();
+  const json::object state = state_of(feed.fold);
+  const json::array& members = state.at("members").as_array();
   ASSERT_EQ(members.size(), 2U);
   EXPECT_EQ(members[0].at("speeds").as_array().size(), 2U);
   EXPECT_EQ(members[0].at("steps").to_number<int>(), 7);
   EXPECT_EQ(members[1].at("speeds").as_array().size(), 1U);
   EXPECT_EQ(members[1].at("speeds").at(0).at(1).to_number<double>(), 30);
-  EXPECT_EQ(feed.fold.damaged_lines(), 1U);
+  EXPECT_EQ(state.at("damaged").at("lines").to_number<int>(), 1);
 }
 
 TEST(RunFold, StepsThatAreDoneAgainAreUndoneAndNoZigzag) {
