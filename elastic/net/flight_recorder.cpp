@@ -97,16 +97,6 @@ void FlightRecorder::add(std::string_view line) {
   count_.store(count + 1, std::memory_order_release);
 }
 
-std::vector<std::string> FlightRecorder::lines() const {
-  std::vector<std::string> all;
-  const std::size_t count = count_.load(std::memory_order_relaxed);
-  for (std::size_t i = count > kLines ? count - kLines : 0; i < count; ++i) {
-    const Line& line = ring_[i % kLines];
-    all.emplace_back(line.text.data(), line.size - 1);
-  }
-  return all;
-}
-
 void FlightRecorder::write_from(int file, std::size_t first) const noexcept {
   const std::size_t count = count_.load(std::memory_order_acquire);
   for (std::size_t i = std::max(first, count > kLines ? count - kLines : 0); i < count; ++i) {

@@ -37,9 +37,6 @@ class FlightRecorder {
   /// begins anew.
   void write_if_asked();
 
-  /// Lines in memory, the oldest first. Same thread.
-  [[nodiscard]] std::vector<std::string> lines() const;
-
   /// From now on the last lines of every recorder of this process are written when it gets SIGSEGV,
   /// SIGBUS, SIGILL, SIGFPE or SIGABRT, before it dies. To be called once, early.
   static void write_on_fatal_signals();

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -50,15 +51,19 @@ TEST(History, WhatComesAllTheTimeHasNoLine) {
 }
 
 TEST_F(FlightRecorderTest, KeepsTheLastLinesAndCutsLongOnes) {
-  FlightRecorder recorder("");
+  FlightRecorder recorder(path_);
   for (int i = 0; i < 2000; ++i) {
     recorder.heard(Instant{}, CoordinatorEvent(coordinator_event::ConnectionLost{
                                   MemberId{static_cast<std::uint64_t>(i)}, std::string(i, 'x')}));
   }
-  const std::vector<std::string> lines = recorder.lines();
-  EXPECT_EQ(lines.size(), 512u);
-  EXPECT_THAT(lines.back(), HasSubstr("connection_lost 1999 xxx"));
-  EXPECT_LT(lines.back().size(), 240u);
+  recorder.decided(Instant{}, std::vector<CoordinatorEffect>{
+                                  coordinator_effect::Note{"evicted", MemberId{3}, "hangs"}});
+  recorder.write_if_asked();
+  const std::string text = file();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 512);
+  const std::size_t last_but_one = text.find("connection_lost 1999 xxx");
+  ASSERT_NE(last_but_one, std::string::npos);
+  EXPECT_LT(text.find('\n', last_but_one) - last_but_one, 240U);
 }
 
 TEST_F(FlightRecorderTest, IsWrittenForAReasonOnlyAndEachLineOnce) {
