@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
@@ -46,6 +47,10 @@ struct ReadableFile {
 /// The path of a file that belongs to the program (a module, an engine table, another program): in
 /// the program's own folder, or beside that in ../lib/mayfly or ../lib. Empty if it is in none.
 [[nodiscard]] std::string find_beside_program(const std::string& file);
+
+/// The names of a folder's entries in their order, as far as they can be read: none if there is no
+/// such folder.
+[[nodiscard]] std::vector<std::string> names_in(const std::string& folder);
 
 /// Creates a folder and its parents; succeeds if it already exists.
 [[nodiscard]] Result<void> make_directories(const std::string& path);

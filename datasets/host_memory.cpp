@@ -127,18 +127,15 @@ std::string control_groups_of(const std::string& process) {
 
 /// Under the lock.
 Promised promised_to_others(const std::string& folder) {
-  namespace fs = std::filesystem;
   Promised promised;
-  std::error_code failure;
   const std::string own_groups = control_groups_of("self");
-  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
-       it.increment(failure)) {
-    const fs::path& path = it->path();
-    if (path.filename().string().find(".tmp.") != std::string::npos) {
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = folder + "/" + name;
+    if (name.find(".tmp.") != std::string::npos) {
       (void)::unlink(path.c_str());  // of one who was killed while it wrote the list beside it
       continue;
     }
-    for (const Holder& holder : read_list(path.string())) {
+    for (const Holder& holder : read_list(path)) {
       if (const std::uint64_t bytes = promised_to(holder); bytes > 0) {
         const bool is_near = control_groups_of(std::to_string(holder.process)) == own_groups;
         promised.on_machine += bytes;

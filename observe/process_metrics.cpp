@@ -3,9 +3,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "base/file.hpp"
 
 namespace mayfly::observe {
 namespace {
@@ -39,16 +40,6 @@ double start_time() {
          ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-double open_descriptors() {
-  std::error_code failure;
-  double count = 0;
-  for (std::filesystem::directory_iterator at("/proc/self/fd", failure), end; !failure && at != end;
-       at.increment(failure)) {
-    ++count;
-  }
-  return count;
-}
-
 }  // namespace
 
 std::vector<ProcessMetric> process_metrics() {
@@ -68,7 +59,8 @@ std::vector<ProcessMetric> process_metrics() {
       {"process_virtual_memory_bytes", "Its virtual memory.", false,
        kKib * number_in_file("/proc/self/status", "VmSize:")},
       {"process_start_time_seconds", "When it was started.", false, start_time()},
-      {"process_open_fds", "Its open descriptors.", false, open_descriptors()},
+      {"process_open_fds", "Its open descriptors.", false,
+       static_cast<double>(names_in("/proc/self/fd").size())},
       {"process_max_fds", "How many it may have.", false,
        static_cast<double>(descriptors.rlim_cur)},
   };

@@ -128,11 +128,9 @@ std::vector<fs::path> own_modules() {
 /// Adds the libraries in the folder of `library` whose names begin with `prefix` and have a
 /// version.
 void add_family(const fs::path& library, const std::string& prefix, Libraries& libraries) {
-  std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(library.parent_path(), failure)) {
-    const std::string name = entry.path().filename();
+  for (const std::string& name : names_in(library.parent_path().string())) {
     if (name.starts_with(prefix) && name.find(".so.") != std::string::npos) {
-      libraries.emplace(name, entry.path());
+      libraries.emplace(name, library.parent_path() / name);
     }
   }
 }

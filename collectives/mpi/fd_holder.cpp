@@ -14,13 +14,12 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <filesystem>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/file.hpp"
 #include "base/net/sockets.hpp"
 #include "base/parse.hpp"
 #include "base/system_error.hpp"
@@ -68,9 +67,7 @@ bool describe(int fd, TcpSocket& found) {
 
 std::vector<TcpSocket> tcp_sockets() {
   std::vector<TcpSocket> all;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
-    const std::string name = entry.path().filename();
+  for (const std::string& name : names_in("/proc/self/fd")) {
     TcpSocket socket;
     if (const auto fd = number_in<int>(name); fd && describe(*fd, socket)) {
       all.push_back(socket);

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <thread>
-#include <vector>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/net/addresses.hpp"
 #include "base/time.hpp"
@@ -27,14 +28,7 @@ std::string folder_of_marks(const std::string& run_dir) {
 /// Opening a folder makes a network file system ask its server; a name alone may be remembered as
 /// missing for half a minute.
 bool is_in(const std::string& folder, const std::string& name) {
-  std::error_code failure;
-  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
-       at.increment(failure)) {
-    if (at->path().filename() == name) {
-      return true;
-    }
-  }
-  return false;
+  return std::ranges::count(names_in(folder), name) > 0;
 }
 
 /// Asks again and again until `is_there` says so; says `text` once on the way.
@@ -55,16 +49,6 @@ bool wait_for(const Condition& is_there, const std::string& text) {
     std::this_thread::sleep_for(kMarksInterval);
   }
   return true;
-}
-
-std::vector<fs::path> marks_in(const std::string& folder) {
-  std::error_code failure;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
-       at.increment(failure)) {
-    found.push_back(at->path());
-  }
-  return found;
 }
 
 }  // namespace
@@ -94,10 +78,10 @@ Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self) 
   if (failure) {
     return Error{Errc::kIo, fmt::format("{}: {}", folder, failure.message())};
   }
-  for (const fs::path& old : marks_in(folder)) {  // ranks that were before us leave theirs again
-    fs::remove(old, failure);
+  for (const std::string& old : names_in(folder)) {  // ranks that were before us leave theirs again
+    fs::remove(fs::path(folder) / old, failure);
   }
-  const bool are_all = wait_for([&] { return marks_in(folder).size() + 1 >= self.size; }, text);
+  const bool are_all = wait_for([&] { return names_in(folder).size() + 1 >= self.size; }, text);
   const std::string seen = folder + ".seen";  // in which nobody leaves a mark any more
   fs::remove_all(seen, failure);
   fs::rename(folder, seen, failure);

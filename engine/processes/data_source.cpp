@@ -120,15 +120,11 @@ class Place {
   [[nodiscard]] std::string partial_name() const { return path_.string() + ".partial-"; }
   void remove_partial_ones() const {
     std::error_code ignored;
-    std::vector<fs::path> found;
-    for (fs::directory_iterator it(path_.parent_path(), ignored), end; !ignored && it != end;
-         it.increment(ignored)) {
-      if (it->path().string().starts_with(partial_name())) {
-        found.push_back(it->path());
+    const fs::path folder = path_.parent_path();
+    for (const std::string& name : names_in(folder.string())) {
+      if ((folder / name).string().starts_with(partial_name())) {
+        fs::remove_all(folder / name, ignored);
       }
-    }
-    for (const fs::path& partial : found) {
-      fs::remove_all(partial, ignored);
     }
   }
   [[nodiscard]] Result<void> take_place(const std::string& partial) const {
@@ -337,13 +333,8 @@ Result<void> copy_data(const std::string& from, const std::string& folder,
 
 /// Of what an archive or a command has put there: the data set is the only entry, if there is one.
 std::string only_entry_of(const std::string& folder) {
-  std::error_code failure;
-  std::vector<fs::path> inside;
-  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
-       it.increment(failure)) {
-    inside.push_back(it->path());
-  }
-  return inside.size() == 1 ? inside.front().string() : folder;
+  const std::vector<std::string> inside = names_in(folder);
+  return inside.size() == 1 ? (fs::path(folder) / inside.front()).string() : folder;
 }
 
 /// What fetches and unpacks a tar.

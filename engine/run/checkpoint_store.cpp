@@ -59,18 +59,6 @@ std::optional<std::uint64_t> step_of(const std::string& name) {
              : std::nullopt;
 }
 
-/// The names of all entries of a folder; none if it cannot be read.
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code failure;
-  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
-       it.increment(failure)) {
-    names.push_back(it->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 fs::path folder_of(const fs::path& checkpoints, std::uint64_t step) {
   return checkpoints / (std::string(kPrefix) + std::to_string(step));
 }
@@ -173,7 +161,7 @@ void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep)
       remove_tree(folder_of(checkpoints, step));
     }
   }
-  for (const std::string& name : names_in(checkpoints)) {
+  for (const std::string& name : names_in(checkpoints.string())) {
     if (name.starts_with(".step-")) {
       remove_tree(checkpoints / name);
     }

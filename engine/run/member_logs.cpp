@@ -74,12 +74,12 @@ void MemberLogs::append(MemberId member, const LogRecord& record) {
 }
 
 void keep_newest_logs(const std::string& run_dir, std::string_view prefix, std::size_t keep) {
-  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(run_dir) / "logs";
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run_dir + "/logs", ignored)) {
-    if (entry.path().filename().string().starts_with(prefix)) {
-      files.emplace_back(entry.last_write_time(ignored), entry.path());
+  for (const std::string& name : names_in(folder.string())) {
+    if (name.starts_with(prefix)) {
+      files.emplace_back(fs::last_write_time(folder / name, ignored), folder / name);
     }
   }
   std::sort(files.begin(), files.end(), std::greater<>());

@@ -25,10 +25,9 @@ bool is_absent(const fs::path& path) {
 
 std::set<fs::path> event_files(const fs::path& folder) {
   std::set<fs::path> found;
-  std::error_code absent;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, absent)) {
-    if (entry.path().filename().string().starts_with("events.out.tfevents.")) {
-      found.insert(entry.path());
+  for (const std::string& name : names_in(folder.string())) {
+    if (name.starts_with("events.out.tfevents.")) {
+      found.insert(folder / name);
     }
   }
   return found;

@@ -192,19 +192,14 @@ Result<void> merge_traces(const std::string& folder, const std::string& file) {
   if (std::filesystem::exists(file, failure) && !std::filesystem::is_regular_file(file, failure)) {
     return Error{Errc::kInvalidInput, file + " is not a regular file; the parts are in " + folder};
   }
-  std::vector<std::string> parts;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    if (entry.path().extension() == ".json") {
-      parts.push_back(entry.path().string());
-    }
-  }
+  std::vector<std::string> parts = names_in(folder);
+  std::erase_if(parts, [](const std::string& name) { return !name.ends_with(".json"); });
   if (parts.empty()) {
     return Error{Errc::kNotFound, "no worker left a trace in " + folder};
   }
-  std::sort(parts.begin(), parts.end());
   std::string merged;
   for (const std::string& part : parts) {
-    TRY_ASSIGN(const std::string text, read_text_file(part, kPartBytesMax));
+    TRY_ASSIGN(const std::string text, read_text_file(folder + "/" + part, kPartBytesMax));
     append_events_of(text, merged);
   }
   return write_file_atomic(file, merged.empty() ? "[]\n" : merged + "\n]\n");

@@ -43,6 +43,16 @@ TEST_F(FileTest, ANamedPipeIsRefusedAndNotWaitedFor) {
   EXPECT_EQ(content.error().detail, path("pipe") + " is not a regular file");
 }
 
+TEST_F(FileTest, ListsNamesInTheirOrder) {
+  EXPECT_TRUE(names_in(path("absent")).empty());
+  for (const char* name : {"b", ".c", "a.txt"}) {
+    ASSERT_TRUE(write_file_atomic(path(name), std::string_view("x")).ok());
+  }
+  ASSERT_TRUE(make_directories(path("a")).ok());
+  EXPECT_EQ(names_in(folder_.string()), (std::vector<std::string>{".c", "a", "a.txt", "b"}));
+  EXPECT_TRUE(names_in(path("b")).empty()) << "a file";
+}
+
 TEST_F(FileTest, ReadsBackWhatWasWritten) {
   ASSERT_TRUE(write_file_atomic(path("a"), std::string_view("content\0with zero", 17)).ok());
   const Result<std::string> text = read_text_file(path("a"), 100);
