@@ -8,6 +8,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/environment.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "cli/cli.hpp"
@@ -18,23 +19,9 @@
 #include "engine/launch/program_command.hpp"
 #include "engine/membership/job_settings.hpp"
 
-extern char** environ;
-
 namespace {
 
 using namespace mayfly;
-
-std::map<std::string, std::string> copy_environment() {
-  std::map<std::string, std::string> copy;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t sign = text.find('=');
-    if (sign != std::string::npos) {
-      copy.emplace(text.substr(0, sign), text.substr(sign + 1));
-    }
-  }
-  return copy;
-}
 
 void pause_for(Duration duration) {
   std::this_thread::sleep_for(duration);
@@ -102,7 +89,7 @@ int run(const std::vector<std::string>& words) {
   }
   // Standard output is for results; jobs open a log of their own later.
   log::open("mayfly", "", log::Level::kWarning);
-  context.environment = copy_environment();
+  context.environment = environment();
   context.services = real_services();
   return cli::run_cli(words, context);
 }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
 #include "engine/job/job.hpp"
@@ -33,7 +34,6 @@ using mayfly::engine::ProgramComputer;
 using mayfly::engine::ProgramTask;
 using mayfly::engine::ProgramTensor;
 using mayfly::engine::ProgramWorker;
-using mayfly::library::environment;
 using mayfly::library::find_program;
 using mayfly::library::tensors_of;
 
@@ -146,7 +146,7 @@ mf_code mf_open(mf_job** job, char* error, size_t error_bytes) {
   ::signal(SIGPIPE, SIG_IGN);  // a lost peer is an error value, not the end of this process
   mf_code code = MF_FAILED;
   try {
-    Result<std::unique_ptr<ProgramWorker>> worker = ProgramWorker::open(environment());
+    Result<std::unique_ptr<ProgramWorker>> worker = ProgramWorker::open(mayfly::environment());
     if (worker.ok()) {
       auto made = std::make_unique<mf_job>();
       made->worker = std::move(worker).value();

@@ -6,22 +6,10 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/environment.hpp"
 #include "engine/config/config.hpp"
 
-extern char** environ;
-
 namespace mayfly::library {
-
-std::map<std::string, std::string> environment() {
-  std::map<std::string, std::string> copy;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (const std::size_t sign = text.find('='); sign != std::string::npos) {
-      copy.emplace(text.substr(0, sign), text.substr(sign + 1));
-    }
-  }
-  return copy;
-}
 
 Result<std::string> find_program() {
   const auto variables = environment();

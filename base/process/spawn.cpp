@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/check.hpp"
+#include "base/environment.hpp"
 
 namespace mayfly {
 namespace {
@@ -54,14 +55,7 @@ std::vector<char*> exec_pointers(const std::vector<std::string>& texts) {
 std::vector<std::string> merged_environment(
     const std::vector<std::pair<std::string, std::string>>& additions,
     const std::vector<std::string>& without) {
-  std::map<std::string, std::string> merged;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) {
-      merged[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-  }
+  std::map<std::string, std::string> merged = environment();
   for (const std::string& name : without) {
     merged.erase(name);
   }

@@ -1,10 +1,9 @@
 #include "engine/config/setting_variables.hpp"
 
-#include <unistd.h>
-
 #include <cctype>
 #include <string_view>
 
+#include "base/environment.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine {
@@ -12,13 +11,11 @@ namespace mayfly::engine {
 std::vector<std::string> setting_variables() {
   constexpr std::string_view kPrefixOfSettings = "MAYFLY_";
   std::vector<std::string> names;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    const std::string_view line(*entry);
-    const std::string_view variable = line.substr(0, line.find('='));
+  for (const auto& [variable, value] : environment()) {
     if (!variable.starts_with(kPrefixOfSettings)) {
       continue;
     }
-    std::string setting(variable.substr(kPrefixOfSettings.size()));
+    std::string setting = variable.substr(kPrefixOfSettings.size());
     for (char& c : setting) {  // apply_environment() takes any case
       c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     }
