@@ -103,11 +103,6 @@ void add_servers(const RunFold& run, const planner::KeptPlan* plan, planner::Res
   }
 }
 
-double number_of(const json::object& object, const char* name) {
-  const json::value* field = object.if_contains(name);
-  return field != nullptr && field->is_number() ? field->to_number<double>() : NAN;
-}
-
 int active_members(const json::object& status) {
   int active = 0;
   const json::value* members = status.if_contains("members");
@@ -180,7 +175,8 @@ Result<RemainingTime> RemainingTime::open(const std::string& run_dir,
 }
 
 void RemainingTime::add_to(json::object& status, bool in_words) {
-  const double steps_left = number_of(status, "total_steps") - number_of(status, "committed");
+  const double steps_left =
+      engine::number_or(status, "total_steps", NAN) - engine::number_or(status, "committed", NAN);
   if (records_ == nullptr || !(steps_left >= 0)) {
     return;
   }
@@ -190,7 +186,7 @@ void RemainingTime::add_to(json::object& status, bool in_words) {
   planner::RestOfJob rest;
   rest.steps_left = steps_left;
   rest.members = std::max(1, active_members(status));
-  if (const double per_hour = number_of(status, "cost_per_hour"); per_hour >= 0) {
+  if (const double per_hour = engine::number_or(status, "cost_per_hour", NAN); per_hour >= 0) {
     rest.price_per_hour = per_hour;
   }
   const planner::KeptPlan* plan = plan_ ? &*plan_ : nullptr;

@@ -61,6 +61,11 @@ double rounded(double number, int digits) {
   return std::round(number * scale) / scale;
 }
 
+double number_or(const json::object& object, json::string_view name, double otherwise) {
+  const json::value* field = object.if_contains(name);
+  return field != nullptr && field->is_number() ? field->to_number<double>() : otherwise;
+}
+
 Result<void> with_object(const std::string& complaint, std::string_view text,
                          const std::function<void(const json::object&)>& use) {
   try {

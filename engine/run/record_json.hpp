@@ -23,6 +23,9 @@ namespace json = boost::json;
 [[nodiscard]] std::string json_text(const json::value& value);
 /// A number with so many digits after the point, for measurements that are not read back exactly.
 [[nodiscard]] double rounded(double number, int digits);
+/// The number of that name in an object; `otherwise` if it has none.
+[[nodiscard]] double number_or(const json::object& object, json::string_view name,
+                               double otherwise);
 
 /// Passes the object in a text to `use`. kCorrupt, with `complaint` and the reason, if there is
 /// none or `use` throws.

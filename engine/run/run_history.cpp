@@ -9,11 +9,6 @@
 namespace mayfly::engine {
 namespace {
 
-double number_or(const json::object& object, json::string_view name, double otherwise) {
-  const json::value* field = object.if_contains(name);
-  return field != nullptr && field->is_number() ? field->to_number<double>() : otherwise;
-}
-
 /// The events of one part of a run, in order.
 struct EventReader {
   RunHistory history;
