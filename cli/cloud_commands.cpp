@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/file.hpp"
 #include "cli/arguments.hpp"
 #include "cli/cli.hpp"
 #include "engine/cloud/cloud_provider.hpp"

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <iostream>
 
-#include "base/log.hpp"
 #include "base/process/spawn.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"

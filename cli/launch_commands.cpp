@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/check.hpp"
-#include "base/file.hpp"
 #include "base/text.hpp"
 #include "cli/arguments.hpp"
 #include "cli/cli.hpp"

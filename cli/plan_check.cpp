@@ -9,7 +9,6 @@
 
 #include "base/try_assign.hpp"
 #include "cli/calibration_folder.hpp"
-#include "cli/plan_fit.hpp"
 #include "cli/run_facts.hpp"
 #include "engine/cloud/kept_plan.hpp"
 #include "engine/run/plan_file.hpp"

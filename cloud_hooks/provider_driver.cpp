@@ -13,7 +13,6 @@
 #include <variant>
 #include <vector>
 
-#include "base/check.hpp"
 #include "base/thread_priority.hpp"
 #include "base/time.hpp"
 #include "cloud_hooks/provider_lanes.hpp"

@@ -10,7 +10,6 @@
 #include <thread>
 #include <tuple>
 
-#include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/system_error.hpp"

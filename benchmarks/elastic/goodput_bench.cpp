@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "base/statistics.hpp"
 #include "benchmarks/elastic/bench_output.hpp"
 #include "benchmarks/elastic/elastic_bench.hpp"
 #include "benchmarks/elastic/goodput_model.hpp"

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/aligned_buffer.hpp"
-#include "base/check.hpp"
 #include "base/net/wake_up.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/parameter_server/shard.hpp"

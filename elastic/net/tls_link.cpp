@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.hpp"
 #include "base/net/wake_up.hpp"
 #include "base/thread_priority.hpp"
 #include "base/unique_fd.hpp"

@@ -9,7 +9,6 @@
 #include "engine/compare/compare_report.hpp"
 #include "engine/compare/run_set.hpp"
 #include "engine/compare/switch_search.hpp"
-#include "engine/launch/launch.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/run/records.hpp"
 

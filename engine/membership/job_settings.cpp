@@ -9,7 +9,6 @@
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/net/handshake.hpp"
-#include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/job_facts.hpp"

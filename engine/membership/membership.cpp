@@ -6,8 +6,6 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "engine/membership/run_place.hpp"
-#include "engine/run/network_interface.hpp"
 #include "engine/training/trainer.hpp"
 #include "engine/training/worker_link.hpp"
 #include "engine/transfers/checkpoint_uploader.hpp"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.hpp"
 #include "nn/optimizer.hpp"
 
 namespace mayfly::engine {

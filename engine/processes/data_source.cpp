@@ -27,8 +27,6 @@
 #include "base/unique_fd.hpp"
 #include "datasets/dataset.hpp"
 #include "elastic/net/handshake.hpp"
-#include "elastic/net/job_token.hpp"
-#include "engine/config/derived_settings.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
 #include "engine/transfers/data_transfer.hpp"

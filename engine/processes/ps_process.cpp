@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
-#include "elastic/net/job_token.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/job_settings.hpp"

@@ -12,7 +12,6 @@
 
 #include "base/check.hpp"
 #include "base/digest.hpp"
-#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/parse.hpp"
 #include "base/system_error.hpp"
@@ -22,7 +21,6 @@
 #include "cloud_hooks/notice/notice_watcher.hpp"
 #include "datasets/prepared_store.hpp"
 #include "elastic/net/flight_recorder.hpp"
-#include "elastic/net/job_token.hpp"
 #include "elastic/net/reconnect.hpp"
 #include "elastic/net/sentinel.hpp"
 #include "engine/config/derived_settings.hpp"

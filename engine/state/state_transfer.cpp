@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.hpp"
 #include "base/net/sockets.hpp"
 #include "base/thread_priority.hpp"
 #include "base/time.hpp"

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "nn/optimizer.hpp"
 
 namespace mayfly::engine {
 namespace {

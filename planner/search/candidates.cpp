@@ -6,7 +6,6 @@
 #include <numeric>
 #include <set>
 
-#include "base/check.hpp"
 #include "planner/search/question.hpp"
 #include "planner/simulation/working_set.hpp"
 

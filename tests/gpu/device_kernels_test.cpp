@@ -13,7 +13,6 @@
 
 #include "base/time.hpp"
 #include "collectives/plan/exact_sum.hpp"
-#include "collectives/plan/reduce_kernels.hpp"
 #include "tests/gpu/device_memory.hpp"
 
 namespace mayfly::collectives {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "nn/cpu/cpu_engine.hpp"
 #include "nn/cpu/resnet_engine.hpp"
 #include "nn/model_state.hpp"
 #include "nn/optimizer.hpp"

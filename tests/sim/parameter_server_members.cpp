@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.hpp"
-
 namespace mayfly::sim {
 
 using namespace elastic;

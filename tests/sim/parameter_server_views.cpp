@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.hpp"
 #include "tests/sim/parameter_server_run.hpp"
 
 namespace mayfly::sim {

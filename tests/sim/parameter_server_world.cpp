@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.hpp"
 #include "tests/sim/parameter_server_replica.hpp"
 #include "tests/sim/parameter_server_run.hpp"
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "base/check.hpp"
-
 namespace mayfly::parameter_server {
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/file.hpp"
 #include "cloud_hooks/ec2/ec2_provider.hpp"
 #include "cloud_hooks/gce/gce_provider.hpp"
 #include "cloud_hooks/http/http_client.hpp"

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <filesystem>
 
-#include "base/net/sockets.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 

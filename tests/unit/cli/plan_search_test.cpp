@@ -8,7 +8,6 @@
 #include <set>
 #include <sstream>
 
-#include "cli/plan_keep.hpp"
 #include "cli/plan_market.hpp"
 #include "engine/cloud/kept_plan.hpp"
 #include "engine/config/cloud_offers.hpp"

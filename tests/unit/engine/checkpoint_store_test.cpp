@@ -8,7 +8,6 @@
 #include <fstream>
 #include <utility>
 
-#include "base/file.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/job_token.hpp"

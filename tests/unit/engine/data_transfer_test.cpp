@@ -15,10 +15,8 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
-#include "base/net/sockets.hpp"
 #include "elastic/net/frame.hpp"
 #include "engine/job/job.hpp"
-#include "engine/run/job_facts.hpp"
 #include "engine/transfers/checkpoint_receiver.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
