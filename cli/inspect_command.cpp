@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/try_assign.hpp"
 #include "cli/cli.hpp"
 #include "engine/config/config.hpp"

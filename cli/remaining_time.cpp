@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
-#include <filesystem>
 
 #include "base/time.hpp"
 #include "base/try_assign.hpp"

@@ -1,7 +1,6 @@
 #include "datasets/encoded_set.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.hpp"
 #include "base/log.hpp"

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/check.hpp"
 #include "base/system_random.hpp"

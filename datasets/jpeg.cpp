@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <turbojpeg.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 

@@ -1,6 +1,5 @@
 #include "datasets/preparer.hpp"
 
-#include <memory>
 #include <vector>
 
 #include "base/check.hpp"

@@ -9,8 +9,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>

@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>

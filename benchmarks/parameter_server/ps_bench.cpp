@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <cmath>
-#include <functional>
 #include <thread>
 
 #include "base/aligned_buffer.hpp"

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cstdio>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <barrier>
-#include <cstdio>
 #include <thread>
 #include <vector>
 

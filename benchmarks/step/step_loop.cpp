@@ -1,7 +1,5 @@
 #include "benchmarks/step/step_loop.hpp"
 
-#include <utility>
-
 #include "base/try_assign.hpp"
 #include "nn/cpu/cpu_engine.hpp"
 #include "nn/optimizer.hpp"

@@ -1,6 +1,5 @@
 #include "cloud_hooks/core/surplus.hpp"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
-#include <exception>
 
 #include "base/process/program.hpp"
 

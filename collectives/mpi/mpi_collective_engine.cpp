@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <utility>
 
 #include "base/check.hpp"

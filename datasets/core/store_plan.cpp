@@ -1,7 +1,6 @@
 #include "datasets/core/store_plan.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "base/check.hpp"

@@ -1,6 +1,5 @@
 #include "elastic/core/member.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"

@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 

@@ -12,7 +12,6 @@
 #include <climits>
 #include <csignal>
 #include <ctime>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "engine/config/derived_settings.hpp"
 
-#include <optional>
-
 #include "base/check.hpp"
 #include "base/parse.hpp"
 

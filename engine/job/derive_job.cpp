@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/try_assign.hpp"
 #include "engine/config/derived_settings.hpp"

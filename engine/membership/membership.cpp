@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "engine/training/trainer.hpp"

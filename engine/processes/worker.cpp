@@ -6,9 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
-#include <mutex>
 
 #include "base/check.hpp"
 #include "base/digest.hpp"

@@ -1,7 +1,6 @@
 #include "engine/run/start_files.hpp"
 
 #include <algorithm>
-#include <array>
 #include <system_error>
 #include <utility>
 

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "base/net/sockets.hpp"

@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/net/sockets.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/net/frame.hpp"
 #include "engine/config/ps_settings.hpp"

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "base/file.hpp"

@@ -1,6 +1,5 @@
 #include "nn/cpu/block_layers.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>

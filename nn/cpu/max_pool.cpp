@@ -1,7 +1,5 @@
 #include "nn/cpu/max_pool.hpp"
 
-#include <cmath>
-
 #include "base/check.hpp"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,7 +1,6 @@
 // The construction of the CPU engine: units, blocks, and the plan of their memory.
 
 #include <algorithm>
-#include <utility>
 
 #include "nn/cpu/resnet_engine.hpp"
 

@@ -1,7 +1,6 @@
 #include "planner/models/networks.hpp"
 
 #include <cmath>
-#include <vector>
 
 #include "base/statistics.hpp"
 #include "planner/fit.hpp"

@@ -1,6 +1,5 @@
 #include "planner/models/regions.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/parse.hpp"

@@ -1,7 +1,5 @@
 // Step times, speeds of clusters, durations and costs of jobs.
 
-#include <algorithm>
-
 #include "base/try_assign.hpp"
 #include "planner/models/job.hpp"
 #include "planner/predict/models.hpp"

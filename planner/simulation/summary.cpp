@@ -1,6 +1,5 @@
 #include "planner/simulation/summary.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/check.hpp"

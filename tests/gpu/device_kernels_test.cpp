@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <chrono>
 #include <limits>
 #include <random>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <sstream>
 #include <thread>

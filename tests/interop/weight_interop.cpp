@@ -11,7 +11,6 @@
 #include <fmt/core.h>
 
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "tests/sim/failover_parts.hpp"
 

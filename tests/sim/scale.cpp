@@ -1,7 +1,6 @@
 #include "tests/sim/scale.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/check.hpp"

@@ -1,7 +1,6 @@
 // The kernels' arithmetic, run on the CPU, behind the kernels' interface.
 
 #include <algorithm>
-#include <bit>
 
 #include "collectives/nccl/device_kernels.hpp"
 #include "collectives/plan/exact_sum_math.hpp"

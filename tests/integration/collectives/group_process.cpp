@@ -9,12 +9,8 @@
 //
 // Usage: group_process unix|tcp|gloo STORE_FOLDER. First prints "address ADDRESS".
 
-#include <condition_variable>
-#include <fstream>
-#include <functional>
 #include <iostream>
 #include <mutex>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "elastic/net/handshake.hpp"

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "cli/plan_market.hpp"
 #include "engine/cloud/kept_plan.hpp"

@@ -4,7 +4,6 @@
 #include <hwy/targets.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 #include "datasets/image_store.hpp"
 #include "datasets/jpeg.hpp"

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <numeric>
-#include <random>
 #include <thread>
 
 #include "datasets/core/augmentation.hpp"

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "base/digest.hpp"

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <numeric>
 
 #include "base/random.hpp"
 #include "collectives/plan/reduce_kernels.hpp"

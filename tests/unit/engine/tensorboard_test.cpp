@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "base/file.hpp"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "planner/runs/plan_check.hpp"
 #include "planner/runs/run_fit.hpp"

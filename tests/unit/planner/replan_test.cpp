@@ -5,8 +5,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "base/random.hpp"
 
 namespace mayfly::planner {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "planner/models/cluster_speed.hpp"
 #include "planner/models/startup.hpp"

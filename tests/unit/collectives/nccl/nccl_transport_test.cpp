@@ -2,12 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <limits>
 #include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "tests/unit/collectives/nccl/fake_members.hpp"
 

@@ -5,13 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "nn/cuda/cudnn_convolver.hpp"
 #include "nn/model.hpp"

@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "base/random.hpp"
 #include "collectives/plan/half_floats.hpp"
