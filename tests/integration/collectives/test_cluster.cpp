@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <numeric>
-#include <thread>
 
 #include "collectives/gloo/gloo_transport.hpp"
 #include "collectives/nccl/nccl_transport.hpp"
@@ -70,36 +68,6 @@ Result<std::unique_ptr<Transport>> make_transport(Kind kind) {
     case Kind::kPaired: return make_paired();
   }
   return Error{Errc::kUnsupported, "unknown kind"};
-}
-
-Result<void> MemoryStore::set(const std::string& key, ByteSpan value) {
-  const std::lock_guard lock(mutex_);
-  values_[key] = Bytes(value.begin(), value.end());
-  changed_.notify_all();
-  return {};
-}
-
-Result<Bytes> MemoryStore::get(const std::string& key, Instant deadline) {
-  const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait_until(lock, until, [&] { return values_.contains(key); })) {
-    return Error{Errc::kDeadline, "nobody has set " + key};
-  }
-  return values_.at(key);
-}
-
-void on_all(std::uint32_t size, const std::function<void(std::uint32_t)>& body) {
-  std::vector<std::thread> threads;
-  for (std::uint32_t rank = 0; rank < size; ++rank) {
-    threads.emplace_back(body, rank);
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
-
-Instant far() {
-  return monotonic_now() + seconds(60);
 }
 
 Cluster::Cluster(Kind kind, std::uint32_t size) {

@@ -2,15 +2,12 @@
 
 // Members of a group as threads of the test's process, each with its own Transport.
 
-#include <condition_variable>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "collectives/group.hpp"
+#include "tests/unit/collectives/one_process.hpp"
 
 namespace mayfly::collectives::test {
 
@@ -20,24 +17,6 @@ enum class Kind { kShared, kUnix, kTcp, kTcpV6, kTcpRing, kGloo, kFakeNccl, kPai
 /// The kinds that this build and this machine can run.
 [[nodiscard]] std::vector<Kind> available_kinds();
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_transport(Kind kind);
-
-/// The rendezvous of all views of one cluster; views are kept apart by their keys' prefix.
-class MemoryStore final : public RendezvousStore {
- public:
-  Result<void> set(const std::string& key, ByteSpan value) override;
-  Result<Bytes> get(const std::string& key, Instant deadline) override;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, Bytes> values_;
-};
-
-/// Runs `body(rank)` for every rank below `size` on a thread of its own and joins them all.
-void on_all(std::uint32_t size, const std::function<void(std::uint32_t)>& body);
-
-/// Deadline that only a hang can reach.
-[[nodiscard]] Instant far();
 
 class Cluster {
  public:

@@ -15,8 +15,8 @@ namespace {
 
 using test::FakeMembers;
 using test::FakeStream;
-using test::late;
-using test::on_each;
+using test::far;
+using test::on_all;
 using test::until;
 
 using Ints = std::vector<std::int32_t>;
@@ -48,12 +48,12 @@ TEST(NcclGroup, AnAbortedOperationIsReportedOnlyOnceTheDeviceHasLeftItsBuffer) {
   until([&] { return members.fakes[0]->aborting(); });
   EXPECT_EQ(code_of(work->wait(soon())), Errc::kDeadline);
   members.fakes[0]->let_abort_finish(true);
-  EXPECT_EQ(code_of(work->wait(late())), Errc::kAborted);
+  EXPECT_EQ(code_of(work->wait(far())), Errc::kAborted);
   std::fill(data.begin(), data.end(), 3);
   // The other's part of the operation must not reach us either.
   Ints theirs(1000, 8);
   const auto their_work = sum(*groups[1], theirs);
-  EXPECT_EQ(code_of(their_work->wait(late())), Errc::kPeerLost);
+  EXPECT_EQ(code_of(their_work->wait(far())), Errc::kPeerLost);
   EXPECT_EQ(data, Ints(1000, 3));
 }
 
@@ -63,14 +63,14 @@ TEST(NcclGroup, ALostPeerIsNamedInAGroupOfTwoOnly) {
     auto groups = members.form(size, size);
     groups[size - 1].reset();
     Ints data(10);
-    const Result<void> result = sum(*groups[0], data)->wait(late());
+    const Result<void> result = sum(*groups[0], data)->wait(far());
     ASSERT_EQ(code_of(result), Errc::kPeerLost);
     EXPECT_EQ(result.error().culprit.has_value(), size == 2);
     if (size == 2) {
       EXPECT_EQ(*result.error().culprit, MemberId{101});
     }
     EXPECT_NE(result.error().detail.find("as scripted"), std::string::npos);
-    EXPECT_EQ(code_of(groups[0]->barrier()->wait(late())), Errc::kPeerLost) << "it sticks";
+    EXPECT_EQ(code_of(groups[0]->barrier()->wait(far())), Errc::kPeerLost) << "it sticks";
   }
 }
 
@@ -86,9 +86,9 @@ TEST(NcclGroup, ASilentPeerIsWaitedForUntilSomebodyAborts) {
   const auto second = groups[0]->barrier();
   EXPECT_EQ(code_of(first->wait(soon())), Errc::kDeadline);
   std::thread([&] { groups[0]->abort(); }).join();
-  EXPECT_EQ(code_of(first->wait(late())), Errc::kAborted);
-  EXPECT_EQ(code_of(second->wait(late())), Errc::kAborted);
-  EXPECT_EQ(code_of(groups[0]->barrier()->wait(late())), Errc::kAborted);
+  EXPECT_EQ(code_of(first->wait(far())), Errc::kAborted);
+  EXPECT_EQ(code_of(second->wait(far())), Errc::kAborted);
+  EXPECT_EQ(code_of(groups[0]->barrier()->wait(far())), Errc::kAborted);
 }
 
 TEST(NcclGroup, FailuresOfDeviceAndLibraryAreSaidInTheirWords) {
@@ -98,7 +98,7 @@ TEST(NcclGroup, FailuresOfDeviceAndLibraryAreSaidInTheirWords) {
     auto& script = members.fakes[0]->script;
     (event ? script.event_answer : script.enqueue_answer) = NcclStatus::kDeviceError;
     Ints data(10);
-    const Result<void> result = sum(*groups[0], data)->wait(late());
+    const Result<void> result = sum(*groups[0], data)->wait(far());
     EXPECT_EQ(code_of(result), Errc::kIo);
     EXPECT_NE(result.error().detail.find("GPU 0 (fake): CUDA error: as scripted"),
               std::string::npos)
@@ -113,16 +113,16 @@ TEST(NcclGroup, WhatNcclCannotDoIsRefusedAndHurtsNothing) {
   EXPECT_TRUE(check_reduction(DataType::kFloat32, ReduceOp::kMax).ok());
   FakeMembers members(2);
   auto groups = members.form(1, 2);
-  on_each(2, [&](std::uint32_t rank) {
+  on_all(2, [&](std::uint32_t rank) {
     std::vector<std::int16_t> small(10);
     for (const auto& [type, op] : {std::pair(DataType::kInt16, ReduceOp::kSum),
                                    std::pair(DataType::kFloat16, ReduceOp::kMax),
                                    std::pair(DataType::kBFloat16, ReduceOp::kMax)}) {
       const auto refused = groups[rank]->all_reduce(small.data(), small.size(), type, op);
-      EXPECT_EQ(code_of(refused->wait(late())), Errc::kUnsupported);
+      EXPECT_EQ(code_of(refused->wait(far())), Errc::kUnsupported);
     }
     Ints data(10, 1);
-    EXPECT_TRUE(sum(*groups[rank], data)->wait(late()).ok());
+    EXPECT_TRUE(sum(*groups[rank], data)->wait(far()).ok());
     EXPECT_EQ(data, Ints(10, 2));
   });
 }
@@ -141,13 +141,13 @@ TEST(NcclGroup, AnOperationFollowsWhatItsStreamWasGivenBeforeAndNothingLater) {
   EXPECT_EQ(code_of(work->wait(soon())), Errc::kDeadline);
   std::fill(mine.begin(), mine.end(), 4);  // what the first work computes
   compute.finish_work();
-  EXPECT_TRUE(work->wait(late()).ok());
-  EXPECT_TRUE(their_work->wait(late()).ok());
+  EXPECT_TRUE(work->wait(far()).ok());
+  EXPECT_TRUE(their_work->wait(far()).ok());
   EXPECT_EQ(mine, Ints(10, 9));
   // Only the one operation was held.
   const auto free = groups[0]->barrier();
-  EXPECT_TRUE(groups[1]->barrier()->wait(late()).ok());
-  EXPECT_TRUE(free->wait(late()).ok());
+  EXPECT_TRUE(groups[1]->barrier()->wait(far()).ok());
+  EXPECT_TRUE(free->wait(far()).ok());
   compute.finish_work();
 }
 
@@ -162,7 +162,7 @@ TEST(NcclGroup, IsFlushedWhenItIsIdleAndAbortedWhenItIsNot) {
   Ints data(10);
   const auto work = sum(*groups[0], data);
   groups.clear();
-  EXPECT_EQ(code_of(work->wait(late())), Errc::kAborted);
+  EXPECT_EQ(code_of(work->wait(far())), Errc::kAborted);
   EXPECT_EQ(test::fake_counts().destroys, 3);
   EXPECT_EQ(test::fake_counts().aborts, 1);
   EXPECT_EQ(test::fake_counts().live_comms, 0);
@@ -175,10 +175,10 @@ TEST(NcclGroup, EventsAreUsedAgainAndAllGivenBack) {
     auto groups = members.form(1, 2);
     int after_some = 0;
     for (int round = 0; round < 200; ++round) {
-      on_each(2, [&](std::uint32_t rank) {
+      on_all(2, [&](std::uint32_t rank) {
         FakeStream compute;
         EXPECT_TRUE(groups[rank]->follow(compute.handle()).ok());
-        EXPECT_TRUE(groups[rank]->barrier()->wait(late()).ok());
+        EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok());
       });
       after_some = round == 20 ? test::fake_counts().live_events : after_some;
     }

@@ -12,8 +12,8 @@ namespace mayfly::collectives {
 namespace {
 
 using test::FakeMembers;
-using test::late;
-using test::on_each;
+using test::far;
+using test::on_all;
 using test::until;
 
 Error error_of(const Result<std::unique_ptr<Group>>& formed) {
@@ -42,11 +42,11 @@ TEST(NcclTransport, AGroupOfOneNeedsNoStore) {
   FakeMembers members(1);
   GroupSpec alone = members.spec(1, 0, 1);
   alone.store = nullptr;
-  const auto group = members.transports[0]->form(alone, late());
+  const auto group = members.transports[0]->form(alone, far());
   ASSERT_TRUE(group.ok());
   std::int32_t one = 1;
   const auto work = group.value()->all_reduce(&one, 1, DataType::kInt32, ReduceOp::kSum);
-  EXPECT_TRUE(work->wait(late()).ok());
+  EXPECT_TRUE(work->wait(far()).ok());
   EXPECT_EQ(one, 1);
 }
 
@@ -54,20 +54,20 @@ TEST(NcclTransport, SeveralNeedAStore) {
   FakeMembers members(2);
   GroupSpec spec = members.spec(1, 0, 2);
   spec.store = nullptr;
-  EXPECT_EQ(error_of(members.transports[0]->form(spec, late())).code, Errc::kInvalidInput);
+  EXPECT_EQ(error_of(members.transports[0]->form(spec, far())).code, Errc::kInvalidInput);
 }
 
 TEST(NcclTransport, ADeathWhileFormingEndsItWhereNcclSeesIt) {
   FakeMembers members(3);
   test::reset_fake_counts();
-  on_each(3, [&](std::uint32_t rank) {
+  on_all(3, [&](std::uint32_t rank) {
     if (rank == 1) {  // never comes; 2 comes, and is gone after that
       until([] { return test::fake_counts().inits == 2; });
       members.transports[2]->give_up_on(ViewId{1});
       return;
     }
     const Errc code =
-        error_of(members.transports[rank]->form(members.spec(1, rank, 3), late())).code;
+        error_of(members.transports[rank]->form(members.spec(1, rank, 3), far())).code;
     EXPECT_EQ(code, rank == 0 ? Errc::kPeerLost : Errc::kAborted);
   });
 }
@@ -76,9 +76,9 @@ TEST(NcclTransport, ASilentDeathWhileFormingEndsAtTheDeadlineAndNamesTheMissing)
   FakeMembers members(3);
   members.store.answers_after = milliseconds(5);
   members.fakes[0]->script.sees_deaths = false;
-  on_each(2, [&](std::uint32_t rank) {
+  on_all(2, [&](std::uint32_t rank) {
     if (rank == 1) {
-      EXPECT_FALSE(members.transports[1]->form(members.spec(1, 1, 3), late()).ok());
+      EXPECT_FALSE(members.transports[1]->form(members.spec(1, 1, 3), far()).ok());
       return;
     }
     until([&] { return members.store.has("here/1"); });
@@ -90,7 +90,7 @@ TEST(NcclTransport, ASilentDeathWhileFormingEndsAtTheDeadlineAndNamesTheMissing)
   });
   // The next view is not disturbed.
   auto groups = members.form(2, 2);
-  on_each(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(late()).ok()); });
+  on_all(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
 }
 
 TEST(NcclTransport, NobodyIsNamedIfAllHaveArrived) {
@@ -100,7 +100,7 @@ TEST(NcclTransport, NobodyIsNamedIfAllHaveArrived) {
     fake->script.init_polls = std::numeric_limits<int>::max();
     fake->script.sees_deaths = false;
   }
-  on_each(2, [&](std::uint32_t rank) {
+  on_all(2, [&](std::uint32_t rank) {
     if (rank == 0) {
       until([&] { return members.store.has("here/1"); });
     }
@@ -133,7 +133,7 @@ TEST(NcclTransport, RankZeroThatDoesNotComeIsNamed) {
 TEST(NcclTransport, AFailedInitIsReportedAndTheNextViewForms) {
   FakeMembers members(2);
   members.fakes[0]->script.init_answer = NcclStatus::kSystemError;
-  const Error error = error_of(members.transports[0]->form(members.spec(1, 0, 2), late()));
+  const Error error = error_of(members.transports[0]->form(members.spec(1, 0, 2), far()));
   EXPECT_EQ(error.code, Errc::kIo);
   EXPECT_EQ(error.culprit, std::nullopt) << "the system's error is this host's";
   members.fakes[0]->script = {};

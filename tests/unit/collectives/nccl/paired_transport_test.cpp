@@ -15,10 +15,10 @@ namespace {
 
 using test::FakeNccl;
 using test::FakeStream;
-using test::late;
-using test::LocalStore;
+using test::far;
 using test::make_fake_nccl;
-using test::on_each;
+using test::MemoryStore;
+using test::on_all;
 
 /// Members with a pair of transports each: tcp, and a fake NCCL.
 struct Pairs {
@@ -46,13 +46,13 @@ struct Pairs {
 
   [[nodiscard]] std::vector<std::unique_ptr<Group>> form(std::uint64_t view) {
     std::vector<std::unique_ptr<Group>> groups(transports.size());
-    on_each(static_cast<std::uint32_t>(transports.size()), [&](std::uint32_t rank) {
-      groups[rank] = transports[rank]->form(spec(view, rank), late()).value();
+    on_all(static_cast<std::uint32_t>(transports.size()), [&](std::uint32_t rank) {
+      groups[rank] = transports[rank]->form(spec(view, rank), far()).value();
     });
     return groups;
   }
 
-  LocalStore store;
+  MemoryStore store;
   std::vector<FakeNccl*> fakes;  // owned by the transports
   std::vector<std::unique_ptr<Transport>> transports;
 };
@@ -69,7 +69,7 @@ TEST(PairedTransport, BothPartsReduceSideBySideInEveryView) {
   Pairs pairs(3);
   for (const std::uint64_t view : {1U, 2U}) {
     const std::vector<std::unique_ptr<Group>> groups = pairs.form(view);
-    on_each(3, [&](std::uint32_t rank) {
+    on_all(3, [&](std::uint32_t rank) {
       std::vector<std::int32_t> in_host_memory = numbers(static_cast<std::int32_t>(rank));
       std::vector<std::int32_t> on_device = numbers(10 * static_cast<std::int32_t>(rank));
       DeviceGroup& device = *groups[rank]->on_device();
@@ -79,8 +79,8 @@ TEST(PairedTransport, BothPartsReduceSideBySideInEveryView) {
           device.all_reduce(on_device.data(), on_device.size(), DataType::kInt32, ReduceOp::kSum);
       const std::unique_ptr<Work> first = groups[rank]->all_reduce(
           in_host_memory.data(), in_host_memory.size(), DataType::kInt32, ReduceOp::kSum);
-      EXPECT_TRUE(first->wait(late()).ok());
-      EXPECT_TRUE(second->wait(late()).ok());
+      EXPECT_TRUE(first->wait(far()).ok());
+      EXPECT_TRUE(second->wait(far()).ok());
       EXPECT_EQ(in_host_memory[7], 3 * 7 + 0 + 1 + 2);
       EXPECT_EQ(on_device[7], 3 * 7 + 0 + 10 + 20);
     });
@@ -99,7 +99,7 @@ TEST(PairedTransport, OperationsOnTheDeviceFollowAStream) {
       device.all_reduce(data.data(), data.size(), DataType::kInt32, ReduceOp::kSum);
   EXPECT_EQ(work->wait(monotonic_now() + milliseconds(20)).error().code, Errc::kDeadline);
   before.finish_work();
-  EXPECT_TRUE(work->wait(late()).ok());
+  EXPECT_TRUE(work->wait(far()).ok());
 }
 
 TEST(PairedTransport, AnAbortEndsWhatRunsInEitherPart) {
@@ -112,8 +112,8 @@ TEST(PairedTransport, AnAbortEndsWhatRunsInEitherPart) {
   const std::unique_ptr<Work> in_host_memory =
       groups[0]->all_reduce(data[1].data(), data[1].size(), DataType::kInt32, ReduceOp::kSum);
   groups[0]->abort();
-  EXPECT_EQ(on_device->wait(late()).error().code, Errc::kAborted);
-  EXPECT_EQ(in_host_memory->wait(late()).error().code, Errc::kAborted);
+  EXPECT_EQ(on_device->wait(far()).error().code, Errc::kAborted);
+  EXPECT_EQ(in_host_memory->wait(far()).error().code, Errc::kAborted);
 }
 
 TEST(PairedTransport, AFailureInHostMemoryFreesWhoWaitsForTheDevice) {
@@ -129,8 +129,8 @@ TEST(PairedTransport, AFailureInHostMemoryFreesWhoWaitsForTheDevice) {
       groups[0]->all_reduce(data[1].data(), data[1].size(), DataType::kInt32, ReduceOp::kSum);
   groups[1]->abort();
   groups[1].reset();
-  EXPECT_FALSE(in_host_memory->wait(late()).ok());
-  EXPECT_FALSE(on_device->wait(late()).ok());
+  EXPECT_FALSE(in_host_memory->wait(far()).ok());
+  EXPECT_FALSE(on_device->wait(far()).ok());
 }
 
 TEST(PairedTransport, AFailureOfTheDeviceFreesWhoWaitsInHostMemory) {
@@ -142,14 +142,14 @@ TEST(PairedTransport, AFailureOfTheDeviceFreesWhoWaitsInHostMemory) {
       data[0].data(), data[0].size(), DataType::kInt32, ReduceOp::kSum);
   const std::unique_ptr<Work> in_host_memory =
       groups[0]->all_reduce(data[1].data(), data[1].size(), DataType::kInt32, ReduceOp::kSum);
-  EXPECT_FALSE(on_device->wait(late()).ok());
-  EXPECT_FALSE(in_host_memory->wait(late()).ok());
+  EXPECT_FALSE(on_device->wait(far()).ok());
+  EXPECT_FALSE(in_host_memory->wait(far()).ok());
 }
 
 TEST(PairedTransport, AViewThatIsGivenUpIsFormedByNeitherPart) {
   Pairs pairs(2);
   pairs.transports[0]->give_up_on(ViewId{1});
-  Result<std::unique_ptr<Group>> formed = pairs.transports[0]->form(pairs.spec(1, 0), late());
+  Result<std::unique_ptr<Group>> formed = pairs.transports[0]->form(pairs.spec(1, 0), far());
   ASSERT_FALSE(formed.ok());
   EXPECT_EQ(formed.error().code, Errc::kAborted);
   const std::vector<std::unique_ptr<Group>> next = pairs.form(2);  // and what comes next works
@@ -159,10 +159,10 @@ TEST(PairedTransport, AViewThatIsGivenUpIsFormedByNeitherPart) {
 TEST(PairedTransport, WhatTheDeviceCannotFormIsNotFormed) {
   Pairs pairs(1);
   pairs.fakes[0]->script.init_answer = NcclStatus::kSystemError;
-  Result<std::unique_ptr<Group>> formed = pairs.transports[0]->form(pairs.spec(1, 0), late());
+  Result<std::unique_ptr<Group>> formed = pairs.transports[0]->form(pairs.spec(1, 0), far());
   EXPECT_FALSE(formed.ok());
   pairs.fakes[0]->script.init_answer.reset();
-  EXPECT_TRUE(pairs.transports[0]->form(pairs.spec(2, 0), late()).ok());
+  EXPECT_TRUE(pairs.transports[0]->form(pairs.spec(2, 0), far()).ok());
 }
 
 }  // namespace

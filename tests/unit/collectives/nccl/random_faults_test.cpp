@@ -16,8 +16,8 @@ namespace mayfly::collectives {
 namespace {
 
 using test::FakeMembers;
-using test::late;
-using test::on_each;
+using test::far;
+using test::on_all;
 
 using Ints = std::vector<std::int32_t>;
 
@@ -45,7 +45,7 @@ class RandomFaults : public testing::Test {
             group.all_reduce(ints.data(), ints.size(), DataType::kInt32, ReduceOp::kSum));
       }
       for (const auto& work : works) {
-        const Result<void> done = work->wait(late());
+        const Result<void> done = work->wait(far());
         fine = fine && done.ok();
         EXPECT_TRUE(done.ok() || done.error().code == Errc::kAborted ||
                     done.error().code == Errc::kPeerLost)
@@ -76,7 +76,7 @@ class RandomFaults : public testing::Test {
         }
       }
     });
-    on_each(size, [&](std::uint32_t rank) {
+    on_all(size, [&](std::uint32_t rank) {
       if (rank == victim) {
         std::this_thread::sleep_for(delay);
         groups[rank].reset();
@@ -108,11 +108,11 @@ TEST_F(RandomFaults, NeverHangNorTouchWhatWasReportedAndTheNextViewIsRight) {
     groups.clear();
     EXPECT_EQ(test::fake_counts().live_comms, 0);
     groups = members.form(view + 1, size);
-    on_each(size, [&](std::uint32_t rank) {
+    on_all(size, [&](std::uint32_t rank) {
       Ints ones(100, 1);
       const auto work =
           groups[rank]->all_reduce(ones.data(), ones.size(), DataType::kInt32, ReduceOp::kSum);
-      EXPECT_TRUE(work->wait(late()).ok());
+      EXPECT_TRUE(work->wait(far()).ok());
       EXPECT_EQ(ones, Ints(100, static_cast<std::int32_t>(size)));
     });
   }
@@ -127,7 +127,7 @@ TEST_F(RandomFaults, WhileFormingEndOnceTheViewIsGivenUp) {
     const std::uint32_t size = 2 + below(3);
     const std::uint32_t victim = below(size);
     const auto delay = std::chrono::microseconds(below(2000));
-    on_each(size, [&](std::uint32_t rank) {
+    on_all(size, [&](std::uint32_t rank) {
       if (rank == victim) {
         std::this_thread::sleep_for(delay);
         for (std::uint32_t other = 0; other < size; ++other) {
@@ -135,13 +135,13 @@ TEST_F(RandomFaults, WhileFormingEndOnceTheViewIsGivenUp) {
         }
         return;
       }
-      const auto formed = members.transports[rank]->form(members.spec(view, rank, size), late());
+      const auto formed = members.transports[rank]->form(members.spec(view, rank, size), far());
       ASSERT_FALSE(formed.ok());
       EXPECT_TRUE(formed.error().code == Errc::kAborted || formed.error().code == Errc::kPeerLost);
     });
     auto groups = members.form(view + 1, size);
-    on_each(size,
-            [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(late()).ok()); });
+    on_all(size,
+           [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
     groups.clear();
     EXPECT_EQ(test::fake_counts().live_comms, 0);
   }
