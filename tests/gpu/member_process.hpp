@@ -4,38 +4,23 @@
 // test that starts it plays the coordinator. Several members share one GPU: each is told another
 // NCCL_HOSTID, so that NCCL takes it for another machine and uses sockets.
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.hpp"
+#include "tests/integration/collectives/line_process.hpp"
 
 namespace mayfly::collectives::gpu_test {
 
-class MemberProcess {
+class MemberProcess : public test::LineProcess {
  public:
   /// Starts this same program as member `id`; members of one test meet in `folder`.
   MemberProcess(int id, const std::string& folder);
-  ~MemberProcess();
-  MemberProcess(const MemberProcess&) = delete;
-  MemberProcess& operator=(const MemberProcess&) = delete;
 
-  /// SIGKILL, and waits for the end.
-  void kill();
-  void stop();  ///< SIGSTOP
-  void tell(const std::string& line);
-  /// The next line; "hangs" after a time that only a hang takes, "gone" if the process ended.
-  [[nodiscard]] std::string hear();
   [[nodiscard]] int id() const { return id_; }
 
  private:
   int id_;
-  pid_t pid_ = -1;
-  UniqueFd to_;
-  UniqueFd from_;
-  std::string heard_;
 };
 
 using Members = std::vector<std::unique_ptr<MemberProcess>>;

@@ -1,15 +1,8 @@
 // Members as real processes, killed with SIGKILL at random moments: while a group is formed, inside
 // an operation, between views. The test plays the coordinator.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -18,8 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/time.hpp"
-#include "base/unique_fd.hpp"
+#include "tests/integration/collectives/line_process.hpp"
 #include "tests/integration/collectives/test_cluster.hpp"
 
 namespace mayfly::collectives {
@@ -27,72 +19,18 @@ namespace {
 
 using test::Kind;
 
-class Process {
- public:
-  Process(const std::string& kind, const std::string& folder) {
-    std::array<int, 2> in{};
-    std::array<int, 2> out{};
-    EXPECT_EQ(::pipe2(in.data(), O_CLOEXEC) | ::pipe2(out.data(), O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    std::array<std::string, 3> words{GROUP_PROCESS, kind, folder};
-    std::array<char*, 4> argv{words[0].data(), words[1].data(), words[2].data(), nullptr};
-    EXPECT_EQ(::posix_spawn(&pid_, GROUP_PROCESS, &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    to_ = UniqueFd(in[1]);
-    from_ = UniqueFd(out[0]);
-    address_ = hear().substr(std::string("address ").size());
-  }
-  ~Process() { kill(); }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
+constexpr int kHangMs = 30'000;
 
-  void kill() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      ::waitpid(pid_, nullptr, 0);
-      pid_ = -1;
-    }
-  }
-  void pause() const { ::kill(pid_, SIGSTOP); }
-  void go_on() const { ::kill(pid_, SIGCONT); }
-  [[nodiscard]] bool alive() const { return pid_ > 0; }
+class Process : public test::LineProcess {
+ public:
+  Process(const std::string& kind, const std::string& folder)
+      : LineProcess(GROUP_PROCESS, {GROUP_PROCESS, kind, folder}, kHangMs),
+        address_(hear().substr(std::string("address ").size())) {}
+
   [[nodiscard]] const std::string& address() const { return address_; }
 
-  void tell(const std::string& line) {
-    const std::string text = line + "\n";
-    EXPECT_EQ(::write(to_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  }
-  /// The next line; "hangs" after a time that only a hang takes.
-  std::string hear() {
-    while (heard_.find('\n') == std::string::npos) {
-      pollfd ready{.fd = from_.get(), .events = POLLIN, .revents = 0};
-      std::array<char, 512> chunk{};
-      if (::poll(&ready, 1, 30'000) <= 0) {
-        return "hangs";
-      }
-      const ssize_t got = ::read(from_.get(), chunk.data(), chunk.size());
-      if (got <= 0) {
-        return "gone";
-      }
-      heard_.append(chunk.data(), static_cast<std::size_t>(got));
-    }
-    const std::size_t end = heard_.find('\n');
-    const std::string line = heard_.substr(0, end);
-    heard_.erase(0, end + 1);
-    return line;
-  }
-
  private:
-  pid_t pid_ = -1;
-  UniqueFd to_;
-  UniqueFd from_;
-  std::string address_;
-  std::string heard_;
+  const std::string address_;
 };
 
 using Members = std::vector<std::unique_ptr<Process>>;
@@ -214,7 +152,7 @@ TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
   pause_at_random(20'000);
   const std::unique_ptr<Process> stopped = std::move(members.back());
   members.pop_back();
-  stopped->pause();
+  stopped->stop();
   pause_at_random(20'000);
   tell(members, "abort 1");
   for (const auto& member : members) {
