@@ -7,6 +7,7 @@
 #include <future>
 
 #include "engine/run/record_json.hpp"
+#include "tests/unit/engine/nobody_listens.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -14,15 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-class KeepsLines final : public RunListener {
- public:
-  void on_step(const StepRecord& /*step*/, std::uint64_t /*total_steps*/) override {}
-  void on_event(const std::string& line) override { lines.push_back(line); }
-  void on_summary(const Summary& /*summary*/) override {}
-
-  std::vector<std::string> lines;
-};
 
 class RunOutputTest : public ::testing::Test {
  protected:
@@ -50,7 +42,7 @@ class RunOutputTest : public ::testing::Test {
   }
 
   test_support::TemporaryFolder folder_;
-  KeepsLines listener_;
+  test_support::KeepsLines listener_;
   std::unique_ptr<RunDirectory> directory_;
   std::unique_ptr<RunOutput> output_;
 };

@@ -36,21 +36,12 @@ JobConfig small_job(const test_support::TemporaryFolder& folder) {
   return config;
 }
 
-class KeepsLines final : public RunListener {
- public:
-  void on_step(const StepRecord& /*step*/, std::uint64_t /*total_steps*/) override {}
-  void on_event(const std::string& line) override { lines.push_back(line); }
-  void on_summary(const Summary& /*summary*/) override {}
-
-  std::vector<std::string> lines;
-};
-
 TEST(RunRecorder, ALineForTheListenerAloneIsNotOnRecord) {
   const test_support::TemporaryFolder folder;
   const JobConfig config = small_job(folder);
   const std::unique_ptr<Job> job = prepare_job(config).value();
   const std::unique_ptr<RunDirectory> directory = RunDirectory::create(config).value();
-  KeepsLines listener;
+  test_support::KeepsLines listener;
   RunRecorder recorder(*job, *directory, listener, {}, {});
   recorder.tell("here we are");
   recorder.note("kind", "for both");
