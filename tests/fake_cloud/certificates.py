@@ -1,6 +1,15 @@
-"""A certificate authority and four servers' certificates, good and bad, made with `openssl`."""
+"""A certificate authority, four servers' certificates, good and bad, and a service account's key,
+made with `openssl`. That takes longer than starting a cloud, so the clouds of one user and one half
+day share them, in the folder for temporary files.
+"""
+import fcntl
 import os
 import subprocess
+import tempfile
+import time
+
+HALF_DAY_S = 43200  # the certificates are valid for two days
+SERVERS = ("good", "other_authority", "wrong_host", "expired")
 
 
 def _openssl(*args):
@@ -23,17 +32,39 @@ def _server(folder, name, authority, names, days="2"):
              "-keyout", key, "-out", request, "-subj", f"/CN={name}")
     _openssl("x509", "-req", "-in", request, "-CA", authority[0], "-CAkey", authority[1],
              "-CAcreateserial", "-out", crt, "-days", days, "-extfile", extensions)
-    return crt, key
 
 
-def make(folder):
-    """{name: (certificate, key)} of the servers, and under "authority" the file to trust."""
+def _account(folder):
+    private, public = os.path.join(folder, "account.key"), os.path.join(folder, "account.pub")
+    _openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", private)
+    _openssl("pkey", "-in", private, "-pubout", "-out", public)
+
+
+def _make(folder):
     trusted, other = _authority(folder, "trusted"), _authority(folder, "other")
     here = "DNS:localhost,IP:127.0.0.1"
-    return {
-        "authority": trusted[0],
-        "good": _server(folder, "good", trusted, here),
-        "other_authority": _server(folder, "other_authority", other, here),
-        "wrong_host": _server(folder, "wrong_host", trusted, "DNS:cloud.example"),
-        "expired": _server(folder, "expired", trusted, here, days="-1"),
-    }
+    _server(folder, "good", trusted, here)
+    _server(folder, "other_authority", other, here)
+    _server(folder, "wrong_host", trusted, "DNS:cloud.example")
+    _server(folder, "expired", trusted, here, days="-1")
+    _account(folder)
+
+
+def make():
+    """{name: (certificate, key)} of the servers, under "authority" the file to trust, and under
+    "account" the private and the public key of the service account."""
+    folder = os.path.join(tempfile.gettempdir(),
+                          f"mayfly-fake-keys-{os.geteuid()}-{int(time.time()) // HALF_DAY_S}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.stat(folder).st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is another user's")
+    made = os.path.join(folder, "made")
+    with open(os.path.join(folder, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever wants them meanwhile waits
+        if not os.path.exists(made):
+            _make(folder)
+            open(made, "w").close()
+    pair = lambda name, *ends: tuple(os.path.join(folder, name + end) for end in ends)
+    return {"authority": os.path.join(folder, "trusted.pem"),
+            "account": pair("account", ".key", ".pub"),
+            **{name: pair(name, ".pem", ".key") for name in SERVERS}}

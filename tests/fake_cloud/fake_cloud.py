@@ -10,7 +10,6 @@ import http.server
 import json
 import os
 import ssl
-import subprocess
 import sys
 import tempfile
 import threading
@@ -308,19 +307,14 @@ class Cloud:
                 for m in self.machines.by_name.values() if states is None or m.state in states]
 
 
-def service_account(folder, token_uri):
-    """A key file as Google gives it out, and the public half for checking."""
-    private, public = os.path.join(folder, "sa.key"), os.path.join(folder, "sa.pub")
-    subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048",
-                    "-out", private], check=True, capture_output=True)
-    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True,
-                   capture_output=True)
+def service_account(folder, private, token_uri):
+    """A key file as Google gives it out."""
     path = os.path.join(folder, "service_account.json")
     with open(private) as key, open(path, "w") as file:
         json.dump({"type": "service_account", "project_id": "fake-project", "private_key_id": "k1",
                    "private_key": key.read(), "client_email": "mayfly@fake-project.example",
                    "token_uri": token_uri}, file)
-    return path, public
+    return path
 
 
 def main():
@@ -335,9 +329,10 @@ def main():
         folder = options.folder or temporary
         os.makedirs(folder, exist_ok=True)
         cloud = Cloud(options, folder)
-        certs = certificates.make(folder)
+        certs = certificates.make()
         addresses = cloud.serve(certs)
-        key_file, public = service_account(folder, addresses["oauth"])
+        private, public = certs["account"]
+        key_file = service_account(folder, private, addresses["oauth"])
         cloud.google = GoogleTokens(public, addresses["oauth"])
         key = next(iter(cloud.aws_secrets))
         print(json.dumps({**addresses, "ca_file": certs["authority"], "key_file": key_file,
