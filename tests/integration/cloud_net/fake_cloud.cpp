@@ -26,7 +26,7 @@ FakeCloud::FakeCloud() {
   if (pid_ == 0) {
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
-    execlp("python3", "python3", FAKE_CLOUD_PROGRAM, nullptr);
+    execl(PYTHON_PROGRAM, PYTHON_PROGRAM, FAKE_CLOUD_PROGRAM, nullptr);
     _exit(127);
   }
   close(in[0]);

@@ -87,7 +87,7 @@ class ExecSite final : public ProviderSite {
   }
   std::unique_ptr<Provider> provider(const std::string& job) override {
     ExecProviderOptions options;
-    options.argv = {"python3", PROCESS_CLOUD_PROGRAM, folder_.path()};
+    options.argv = {PYTHON_PROGRAM, PROCESS_CLOUD_PROGRAM, folder_.path()};
     options.job = job;
     options.count_max = 10;
     return make_exec_provider(std::move(options));
