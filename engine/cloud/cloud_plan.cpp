@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -25,6 +26,7 @@
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/ps_settings.hpp"
+#include "engine/config/value_text.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/network_interface.hpp"
@@ -89,6 +91,18 @@ void go_on_from(const CloudMemory& memory, const JobConfig& config,
   }
 }
 
+/// What kListSecondsVariable says, if anything.
+Result<void> list_as_tests_say(cloud_hooks::ReplacementOptions& options) {
+  const char* text = std::getenv(kListSecondsVariable);
+  if (text == nullptr) {
+    return {};
+  }
+  TRY_ASSIGN(const std::uint64_t number, parse_whole(text, 3600));
+  options.list_every = seconds(static_cast<std::int64_t>(std::max<std::uint64_t>(number, 1)));
+  options.absence_grace = options.list_every;
+  return {};
+}
+
 }  // namespace
 
 Result<cloud_hooks::ReplacementOptions> replacement_options(
@@ -116,6 +130,10 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
   options.start_timeout = Duration(static_cast<std::int64_t>(config.cloud_start_timeout * 1e9));
   options.join_timeout = options.start_timeout;
   options.back_to_spot_after = Duration(static_cast<std::int64_t>(config.cloud_back_to_spot * 1e9));
+  const Result<void> listed = list_as_tests_say(options);
+  if (!listed.ok()) {
+    return listed.error();
+  }
   if (!provider.survives_us) {  // processes on this host: looking costs nothing and is exact
     options.list_every = seconds(1);
     options.absence_grace = Duration(0);

@@ -10,6 +10,11 @@
 
 namespace mayfly::engine {
 
+/// Names an environment variable with which tests shorten two times of jobs whose provider lists a
+/// server as soon as it is there: the whole seconds between two lists, and until a server that is
+/// missing in them is gone. Otherwise most of such a test would be the wait at its end.
+inline constexpr const char* kListSecondsVariable = "MAYFLY_TEST_LIST_SECONDS";
+
 /// The policy's options, from the settings and from what an earlier process of this job has stored
 /// in RUN_DIR/cloud.json. kInvalidInput if settings do not fit together.
 [[nodiscard]] Result<cloud_hooks::ReplacementOptions> replacement_options(

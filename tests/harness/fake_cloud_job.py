@@ -40,10 +40,11 @@ def offers(provider):
 
 class FakeCloudJob:
     """`job`: settings that coordinator and workers share; `workers`: None leaves their number, and
-    the offers, to a job file in `extra`. `program`: (folder, command) of `mayfly run`."""
+    the offers, to a job file in `extra`. `program`: (folder, command) of `mayfly run`.
+    `environment`: more of it for the coordinator."""
 
     def __init__(self, provider, job, workers, extra=(), timeout=300, folder=None, boot_s=0.2,
-                 program=None):
+                 program=None, environment=()):
         self.provider, self.job, self.timeout = provider, list(job), timeout
         self.folder = folder or tempfile.mkdtemp(prefix="mayfly-cloud-job-")
         self.started = time.monotonic()
@@ -54,7 +55,8 @@ class FakeCloudJob:
                  else f"project={at['project']} zone=zone-a endpoint={at['gce']}")
         self.environment = dict(
             os.environ, SSL_CERT_FILE=at["ca_file"], AWS_ACCESS_KEY_ID=at["access_key"],
-            AWS_SECRET_ACCESS_KEY=at["secret_key"], GOOGLE_APPLICATION_CREDENTIALS=at["key_file"])
+            AWS_SECRET_ACCESS_KEY=at["secret_key"], GOOGLE_APPLICATION_CREDENTIALS=at["key_file"],
+            **dict(environment))
         self.words = ["--cloud-provider", provider, "--cloud-options", place]
         if program is None:
             self.words += ["--cloud-bundle", bundle_of(mayfly_run.BINARY), "--cloud-worker-args",

@@ -25,6 +25,10 @@ SMALL_JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch"
              "--silence-max-ms", "2000"]
 
 
+# For jobs whose provider lists a server as soon as it is there (engine/cloud/cloud_plan.hpp).
+LISTS_ARE_EXACT = {"MAYFLY_TEST_LIST_SECONDS": "3"}
+
+
 def lingering(*steps):
     """Arguments of a job: in the steps that follow each of these all workers are asleep most of the
     time, for a second or more together. A test that waits for one of them and then does something

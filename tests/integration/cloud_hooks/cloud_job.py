@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import mayfly_run
-from mayfly_run import SMALL_JOB, Run, expect
+from mayfly_run import LISTS_ARE_EXACT, SMALL_JOB, Run, expect
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMEOUT = 200
@@ -47,7 +47,8 @@ class CloudJob:
                 [mayfly_run.BINARY, "coordinator", "--bind-host", "127.0.0.1", "--run-dir",
                  os.path.join(self.folder, "run")]
                 + self.job + self.words,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, **LISTS_ARE_EXACT})
         self.run = Run.attach(self.folder, process, TIMEOUT)
 
     def wait_for(self, what, condition):

@@ -13,7 +13,7 @@ import time
 import mayfly_run
 from fake_cloud_job import bundle_of
 from fake_cloud_process import FakeCloud
-from mayfly_run import Run, expect
+from mayfly_run import LISTS_ARE_EXACT, Run, expect
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 3)
 PAGE = os.path.join(ROOT, "docs", "cloud_providers.md")
@@ -45,7 +45,7 @@ class Page:
         at = self.cloud.addresses
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "MAYFLY_TEST_MAX_ISA")
                 if name in os.environ}
-        self.environment = {**keep, "SSL_CERT_FILE": at["ca_file"],
+        self.environment = {**keep, **LISTS_ARE_EXACT, "SSL_CERT_FILE": at["ca_file"],
                             "GCE_METADATA_HOST": at["metadata"].partition("//")[2]}
         shutil.copy(bundle_of(mayfly_run.BINARY), self.folder)
         changes = {'"$(hostname -I | cut -d\' \' -f1)"': "127.0.0.1", "--port 7000": "--port 0",

@@ -9,7 +9,7 @@ import sys
 
 import mayfly_run
 from fake_cloud_job import FakeCloudJob, expect_undisturbed_bits
-from mayfly_run import SMALL_JOB, expect
+from mayfly_run import LISTS_ARE_EXACT, SMALL_JOB, expect
 
 JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1", "--checkpoint-every", "20",
                    "--keep-checkpoints", "1000"]
@@ -22,7 +22,7 @@ def evaluated(job):
 
 
 def vanishing_machine():
-    job = FakeCloudJob("gce", JOB + SLOW, 2, extra=EXTRA).start()
+    job = FakeCloudJob("gce", JOB + SLOW, 2, extra=EXTRA, environment=LISTS_ARE_EXACT).start()
     job.wait_for("an evaluation", lambda: job.events("evaluated"))
     first = job.events("evaluator_joined")[0]["server"]
     kinds = {m["name"]: m["type"] for m in job.machines("running")}

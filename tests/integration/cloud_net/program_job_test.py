@@ -11,7 +11,7 @@ import tempfile
 
 import mayfly_run
 from fake_cloud_job import MACHINE_TYPE, ROOT, FakeCloudJob
-from mayfly_run import Run, expect
+from mayfly_run import LISTS_ARE_EXACT, Run, expect
 
 PROGRAM = os.path.join(ROOT, "tests", "integration", "library", "arrays_program.py")
 PYTHON = "/usr/bin/python3"  # the one that has NumPy
@@ -31,7 +31,8 @@ def vanishing_machine():
     with tempfile.TemporaryDirectory(prefix="mayfly-program-") as folder:
         os.symlink(os.path.realpath(PROGRAM), os.path.join(folder, "train.py"))
         job = FakeCloudJob("ec2", SETTINGS, 2, timeout=TIMEOUT,
-                           program=(folder, [PYTHON, "train.py", STEPS])).start()
+                           program=(folder, [PYTHON, "train.py", STEPS]),
+                           environment=LISTS_ARE_EXACT).start()
         job.wait_for("two members and a hundred steps",
                      lambda: len(job.events("server_joined")) >= 2 and job.run.last_step() >= 100)
         lost = job.machines("running")[0]["name"]
@@ -54,7 +55,8 @@ def fails_everywhere(provider):
             program.write("import a_module_that_the_image_lacks\n")
         job = FakeCloudJob(provider, SETTINGS, 2, timeout=2 * TIMEOUT,
                            extra=["--cloud-offers", f"{MACHINE_TYPE[provider]}@zone-a:spot=0.90"],
-                           program=(folder, [sys.executable, "train.py"])).start()
+                           program=(folder, [sys.executable, "train.py"]),
+                           environment=LISTS_ARE_EXACT).start()
         code = job.run.wait()
     said = job.run.output()
     expect(code == 1 and "no worker can start" in said, f"{code}\n{job.shown()}")

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -185,6 +186,25 @@ TEST(Evaluators, CountForTheTargetUnlessTheyHaveOffersOfTheirOwn) {
   config.cloud_budget = 5;
   config.evaluator_offers = "small";
   EXPECT_FALSE(replacement_options(config, {}).ok()) << "a budget needs every price";
+}
+
+TEST(CloudLists, AreAsTheProviderNeedsThemUnlessATestSaysOtherwise) {
+  JobConfig config;
+  config.run_dir = "/nonexistent";
+  const cloud_hooks::Capabilities cloud{.count_max = 1, .survives_us = true};
+  const cloud_hooks::ReplacementOptions usual = replacement_options(config, cloud).value();
+  EXPECT_EQ(usual.list_every, seconds(15));
+  EXPECT_EQ(usual.absence_grace, seconds(45));
+  ::setenv(kListSecondsVariable, "3", 1);
+  const cloud_hooks::ReplacementOptions shorter = replacement_options(config, cloud).value();
+  const cloud_hooks::ReplacementOptions local = replacement_options(config, {}).value();
+  ::setenv(kListSecondsVariable, "soon", 1);
+  const bool is_refused = !replacement_options(config, cloud).ok();
+  ::unsetenv(kListSecondsVariable);
+  EXPECT_EQ(shorter.list_every, seconds(3));
+  EXPECT_EQ(shorter.absence_grace, seconds(3));
+  EXPECT_EQ(local.absence_grace, Duration(0)) << "processes of this host are known exactly";
+  EXPECT_TRUE(is_refused);
 }
 
 TEST(CloudMemory, ServersThatNobodyReleasedCostNoMoreThanTheirLifetime) {
