@@ -3,6 +3,7 @@ networks: the same bits for any number of workers and any losses, joins and leav
 once, checkpoints that another number of workers resumes, and refusals in one line.
 Method: the C example, and NumPy and PyTorch programs, under `mayfly run` and alone.
 """
+import functools
 import json
 import os
 import re
@@ -25,8 +26,11 @@ QUIET = ["--no-tensorboard", "--digest-every", "1", "--silence-max-ms", "2000"]
 os.environ["PYTHONPATH"] = PACKAGE
 
 
+@functools.cache
 def python_with(module):
-    found = subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, check=False)
+    """Looks for it without loading it, which takes a second or two in the case of PyTorch."""
+    look = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec('{module}'))"
+    found = subprocess.run([PYTHON, "-c", look], capture_output=True, check=False)
     if found.returncode != 0:
         print(f"{PYTHON} has no {module}")
         sys.exit(mayfly_run.SKIP)
