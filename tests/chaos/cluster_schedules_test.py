@@ -19,6 +19,7 @@ import network
 import sample_ledger
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, Failure, expect
+from oracle import Oracle
 
 STEPS = 60
 SAMPLES, BATCH, MICROBATCH = 512, 16, 4
@@ -30,8 +31,7 @@ oracle = {}
 
 def undisturbed():
     if not oracle:
-        _, by_step = mayfly_run.train(JOB + ["--workers", "1"])
-        oracle.update(by_step)
+        oracle.update(Oracle(JOB + ["--workers", "1"]).digests())
     return oracle
 
 

@@ -6,6 +6,7 @@ state is right.
 """
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect, lingering
+from oracle import Oracle
 
 STEPS = 60
 FLIPPED_AFTER = 20
@@ -15,8 +16,7 @@ JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--digest-every", "1
 
 
 def undisturbed(job=None):
-    summary, _ = mayfly_run.train((job or JOB) + ["--workers", "1"])
-    return summary["final_digest"]
+    return Oracle((job or JOB) + ["--workers", "1"]).final_digest
 
 
 def flipped(what, worker, tensor, within, oracle):

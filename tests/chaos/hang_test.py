@@ -2,7 +2,8 @@
 Method: the scripted fault `hang`, real processes, and the digest of the undisturbed run.
 """
 import mayfly_run
-from mayfly_run import SMALL_JOB, Run, digests, expect, train
+from mayfly_run import SMALL_JOB, Run, digests, expect
+from oracle import Oracle
 
 JOB = SMALL_JOB + ["--threads", "1", "--steps", "80"]
 
@@ -12,7 +13,7 @@ def events(run, kind):
 
 
 def a_hang_is_named_and_evicted():
-    _, undisturbed = train(JOB + ["--workers", "1"])
+    undisturbed = Oracle(JOB + ["--workers", "1"]).digests()
     run = Run(JOB + ["--workers", "3", "--chaos", "hang@step=40:worker=1"])
     run.finish()
     by_step = digests(run)
@@ -32,7 +33,7 @@ def a_hang_is_named_and_evicted():
 
 
 def a_slow_worker_is_reported_but_stays():
-    _, undisturbed = train(JOB + ["--workers", "1"])
+    undisturbed = Oracle(JOB + ["--workers", "1"]).digests()
     run = Run(JOB + ["--workers", "3", "--chaos", "hang@step=40:worker=2:for=2000"])
     run.finish()
     by_step = digests(run)

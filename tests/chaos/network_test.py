@@ -10,6 +10,7 @@ import mayfly_run
 import network
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, expect
+from oracle import Oracle
 
 STEPS = 120
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--silence-max-ms", "1000"]
@@ -19,8 +20,7 @@ oracle = {}
 
 def undisturbed():
     if not oracle:
-        _, by_step = mayfly_run.train(JOB + ["--workers", "1"])
-        oracle.update(by_step)
+        oracle.update(Oracle(JOB + ["--workers", "1"]).digests())
     return oracle
 
 

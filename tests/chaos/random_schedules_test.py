@@ -12,6 +12,7 @@ import time
 
 import mayfly_run
 from mayfly_run import SMALL_JOB, Failure, Run, expect
+from oracle import Oracle
 
 STEPS = 40
 oracle = {}
@@ -19,9 +20,8 @@ oracle = {}
 
 def undisturbed():
     if not oracle:
-        _, by_step = mayfly_run.train(
-            SMALL_JOB + ["--steps", str(STEPS), "--workers", "1", "--threads", "1"])
-        oracle.update(by_step)
+        oracle.update(Oracle(SMALL_JOB + ["--steps", str(STEPS), "--workers", "1", "--threads",
+                                          "1"]).digests())
     return oracle
 
 

@@ -12,20 +12,16 @@ import time
 
 import mayfly_run
 from cluster import Cluster
-from mayfly_run import SMALL_JOB, Failure, Run, expect, lingering
+from mayfly_run import SMALL_JOB, Failure, expect, lingering
+from oracle import Oracle
 
 STEPS = 30
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--checkpoint-every", "10"]
 SLOW = lingering(STEPS - 8)  # so that there is a moment around the end
-_digest = []
 
 
 def undisturbed():
-    if not _digest:
-        run = Run(JOB + ["--workers", "1"])
-        _digest.append(run.finish()["final_digest"])
-        run.remove()
-    return _digest[0]
+    return Oracle(JOB + ["--workers", "1"]).final_digest
 
 
 def wait_while_saving(job):

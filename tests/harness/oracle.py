@@ -1,6 +1,7 @@
 """Runs that nobody disturbs, each made once for all tests that compare something with it: what a
 binary computes with the same settings has the same bits every time (tests/integration/engine/
-same_bits_test.py shows that). They are kept beside the binary, and forgotten when it is another.
+same_bits_test.py shows that). They are kept beside the binary, or beside the modules that take part
+in the run, and forgotten when one of these is another.
 """
 import contextlib
 import fcntl
@@ -14,16 +15,21 @@ from mayfly_run import Run
 
 
 class Oracle:
-    """`summary` and `metrics` of a run of the job that `args` describe."""
+    """`summary` and `metrics` of a run of the job that `args` describe. `modules`: paths of those
+    that the program loads for it."""
 
-    def __init__(self, args, timeout=300):
-        path = _place(args)
+    def __init__(self, args, timeout=300, modules=()):
+        path = _place(args, modules)
         with _locked(path):  # whoever wants the same waits for it
             self.summary, self.metrics = _read(path) or _make(path, args, timeout)
 
     def digests(self):
         """Of the state, by step."""
         return {m["step"]: m["digest"] for m in self.metrics if m.get("digest")}
+
+    @property
+    def final_digest(self):
+        return self.summary["final_digest"]
 
 
 @contextlib.contextmanager
@@ -33,19 +39,32 @@ def _locked(path):
         yield
 
 
-def _place(args):
-    binary = os.path.abspath(mayfly_run.BINARY)
-    made = os.stat(binary)
-    ours = os.path.join(os.path.dirname(binary), "test-oracles")
-    folder = os.path.join(ours, f"{os.path.basename(binary)}-{made.st_mtime_ns}-{made.st_size}")
+def _place(args, modules):
+    files = [os.path.abspath(name) for name in (mayfly_run.BINARY, *modules)]
+    made = [f"{each.st_mtime_ns}-{each.st_size}" for each in map(os.stat, files)]
+    ours = os.path.join(os.path.dirname(files[-1]), "test-oracles")
+    folder = os.path.join(ours, "-".join([os.path.basename(files[0]), *made]))
     with _locked(ours):
         if not os.path.isdir(folder):
             shutil.rmtree(ours, ignore_errors=True)
             os.makedirs(folder)
-    settings = sorted(item for item in os.environ.items() if item[0].startswith("MAYFLY_")
+    settings = sorted(item for item in os.environ.items()
+                      if item[0].startswith(("MAYFLY_", "REHEARSAL_"))
                       and not item[0].startswith("MAYFLY_TEST_"))
-    name = hashlib.sha256(json.dumps([list(args), settings]).encode()).hexdigest()[:32]
+    name = hashlib.sha256(json.dumps([_flags(args), settings]).encode()).hexdigest()[:32]
     return os.path.join(folder, name)
+
+
+def _flags(args):
+    """The words of each flag, in no order of their own: the last one of a name counts."""
+    found = {}
+    for word in args:
+        if word.startswith("--"):
+            name = word
+            found[name] = []
+        else:
+            found[name].append(word)
+    return sorted(found.items())
 
 
 def _read(path):

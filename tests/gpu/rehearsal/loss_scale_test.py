@@ -12,12 +12,14 @@ import sys
 
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect, lingering
-from train_test import beside_modules, digest_of
+from oracle import Oracle
+from train_test import MODULES, beside_modules, digest_of
 
 STEPS = 40
 START = 2 ** 16
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--device", "cuda:0", "--dtype", "fp16"]
 NCCL = ["--backend", "nccl"]
+modules = []  # of this folder; their paths
 
 
 def finished(*options, job=None):
@@ -35,7 +37,8 @@ def finished(*options, job=None):
 
 @functools.cache
 def oracle(*options):
-    by_step, metrics = finished("--workers", "1", *options)
+    run = Oracle(JOB + ["--workers", "1", *options], modules=modules)
+    by_step, metrics = run.digests(), run.metrics
     expect(len(by_step) == STEPS, f"the oracle has {len(by_step)} of {STEPS} digests")
     skipped = [m["step"] for m in metrics if m.get("skipped")]
     expect(3 <= len(skipped) <= 16 and max(skipped) > 10, f"overflows in steps {skipped}")
@@ -226,6 +229,8 @@ TESTS = {"workers": workers, "churn": churn, "state": state,
          "refusals": refusals, "records": records, "planned": planned}
 
 if __name__ == "__main__":
-    mayfly_run.BINARY = beside_modules(os.path.abspath(sys.argv.pop(1)))
+    folder = os.path.abspath(sys.argv.pop(1))
+    modules += [os.path.join(folder, name) for name in MODULES]
+    mayfly_run.BINARY = beside_modules(folder)
     os.environ["REHEARSAL_GPU_OVERFLOWS"] = "24"
     sys.exit(mayfly_run.main(TESTS))

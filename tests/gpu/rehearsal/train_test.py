@@ -16,10 +16,13 @@ import tempfile
 
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect, lingering
+from oracle import Oracle
 
 STEPS = 40
 JOB = SMALL_JOB + ["--steps", str(STEPS)]
 GPU = ["--device", "cuda:0", "--backend", "nccl"]
+WITHOUT_MODULES = mayfly_run.BINARY
+MODULES = ("libmayfly_cuda.so", "libmayfly_nccl.so")
 
 
 def beside_modules(modules):
@@ -30,7 +33,7 @@ def beside_modules(modules):
     os.link(mayfly_run.BINARY, program)
     if os.path.exists(mayfly_run.BINARY + "-bench"):
         os.link(mayfly_run.BINARY + "-bench", program + "-bench")
-    for name in ("libmayfly_cuda.so", "libmayfly_nccl.so"):
+    for name in MODULES:
         os.symlink(os.path.join(modules, name), os.path.join(folder, name))
     return program
 
@@ -47,7 +50,9 @@ def pretended(**settings):
 
 
 def oracle(*options):
-    _, by_step = mayfly_run.train(JOB + ["--workers", "1", "--threads", "1", *options])
+    beside, mayfly_run.BINARY = mayfly_run.BINARY, WITHOUT_MODULES  # where others look for it, too
+    by_step = Oracle(JOB + ["--workers", "1", "--threads", "1", *options]).digests()
+    mayfly_run.BINARY = beside
     expect(len(by_step) == STEPS, f"the oracle has {len(by_step)} of {STEPS} digests")
     return by_step
 

@@ -11,6 +11,7 @@ import tempfile
 import mayfly_run
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, Run, expect, lingering
+from oracle import Oracle
 
 STEPS = 60
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS)]
@@ -26,10 +27,7 @@ def start_workers(job, count):
 
 
 def undisturbed():
-    run = Run(JOB + ["--workers", "1"])
-    digest = run.finish()["final_digest"]
-    run.remove()
-    return digest
+    return Oracle(JOB + ["--workers", "1"]).final_digest
 
 
 def finish(job):

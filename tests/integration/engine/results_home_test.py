@@ -12,6 +12,7 @@ import time
 import mayfly_run
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, Run, expect, lingering
+from oracle import Oracle
 
 STEPS = 60
 JOB = SMALL_JOB + ["--threads", "1"]
@@ -32,10 +33,7 @@ def start_workers(job, count):
 
 
 def undisturbed(steps=STEPS):
-    run = Run(job_of(steps, ["--workers", "1"]))
-    digest = run.finish()["final_digest"]
-    run.remove()
-    return digest
+    return Oracle(job_of(steps, ["--workers", "1"])).final_digest
 
 
 def events(job, kind):
