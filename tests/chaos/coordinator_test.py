@@ -18,18 +18,16 @@ import mpi_launch
 import sample_ledger
 from cluster import Cluster
 from mayfly_run import SMALL_JOB, Run, expect, lingering
+from oracle import Oracle
 
-STEPS = 160
+STEPS = 100
+SHORT = 20  # steps of a job that is killed when it ends
 SAMPLES, BATCH, MICROBATCH = 512, 16, 4
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1"]
-oracle = {}
 
 
-def undisturbed():
-    if not oracle:
-        _, by_step = mayfly_run.train(JOB + ["--workers", "1"])
-        oracle.update(by_step)
-    return oracle
+def undisturbed(steps=STEPS):
+    return Oracle(JOB + ["--steps", str(steps), "--workers", "1"]).digests()
 
 
 def new_cluster(extra=(), timeout=150):
@@ -38,7 +36,8 @@ def new_cluster(extra=(), timeout=150):
 
 def start(workers, extra=None, worker_extra=(), until_step=5):
     """`extra`: settings of the job. By default they give the caller some time after that step."""
-    cluster = new_cluster(lingering(until_step) if extra is None else extra)
+    more = [until_step, until_step + 16, until_step + 32]
+    cluster = new_cluster(lingering(*more) if extra is None else extra)
     cluster.start_coordinator(workers)
     for _ in range(workers):
         cluster.start_worker(cluster.endpoint(), extra=worker_extra)
@@ -92,7 +91,7 @@ def finish(cluster):
 
 def killed_and_started_again():
     """Nobody is lost, no view changes; then losses and joins are handled as ever."""
-    cluster = start(3, extra=["--ledger"] + lingering(5))
+    cluster = start(3, extra=["--ledger"] + lingering(5, 21, 37))
     ledgers = [cluster.run_dir(f"worker-{n}") for n in range(4)]
     views = len(events(cluster, "view"))
     cluster.coordinators[-1].kill()
@@ -207,7 +206,7 @@ def reporter_dies_with_the_last_reports():
 
 
 def again_and_again():
-    cluster = start(3, extra=["--inject", "slow=6x"])  # it must not be over before the fourth time
+    cluster = start(3, extra=["--inject", "slow=12x"])  # it must not be over before the fourth time
     for _ in range(4):
         step = cluster.run.last_step()
         cluster.coordinators[-1].kill()
@@ -222,8 +221,8 @@ def killed_at_the_end():
     with_rest = 0
     for seed in mayfly_run.seeds(8):
         chance = random.Random(seed)
-        cluster = start(2, extra=())
-        cluster.run.wait_for_step(STEPS)
+        cluster = start(2, extra=["--steps", str(SHORT)])
+        cluster.run.wait_for_step(SHORT)
         time.sleep(chance.random() * 0.03)
         cluster.coordinators[-1].kill()
         if not os.path.exists(cluster.run.path("summary.json")):
@@ -235,8 +234,8 @@ def killed_at_the_end():
             code = cluster.wait_for_end(worker, f"{worker.name} does not end")
             expect(code == 0, f"seed {seed}: {worker.name} ended with {code}\n{cluster.logs()}")
         summary = cluster.run.summary()
-        expect(summary["outcome"] == "done" and summary["steps"] == STEPS, f"{seed}: {summary}")
-        expect(summary["final_digest"] == undisturbed()[STEPS], f"seed {seed}: {summary}")
+        expect(summary["outcome"] == "done" and summary["steps"] == SHORT, f"{seed}: {summary}")
+        expect(summary["final_digest"] == undisturbed(SHORT)[SHORT], f"seed {seed}: {summary}")
         cluster.stop_hard()
         cluster.run.remove()
     print(f"{with_rest} of them left something to do")
@@ -312,7 +311,7 @@ def left_alone():
 
 
 def standby_takes_over(is_restarted=False):
-    cluster = new_cluster()
+    cluster = new_cluster(lingering(5, 21, 37))
     cluster.start_coordinator(3, extra=["--quorum"])
     cluster.start_coordinator(3, name="standby", extra=["--standby"])
     endpoints = [cluster.endpoint(), cluster.endpoint("standby")]
@@ -377,7 +376,7 @@ def standby_status(cluster):
 
 def stopped_worker_rejoins():
     """Evicted while it slept, it wakes up and works again, in the same process."""
-    cluster = start(3, extra=["--silence-max-ms", "500"] + lingering(30))
+    cluster = start(3, extra=["--silence-max-ms", "500"] + lingering(20, 36, 52))
     sleeper = cluster.workers[1]
     sleeper.signal(signal.SIGSTOP)
     cluster.wait_for(lambda: events(cluster, "evicted") or events(cluster, "lost"),
@@ -396,7 +395,7 @@ def under_mpirun():
     if shutil.which("mpirun") is None:
         print("skipped under_mpirun: mpirun is not installed")
         return
-    run = mpi_launch.start(2, JOB + lingering(5), timeout=150)
+    run = mpi_launch.start(2, JOB + lingering(5, 21), timeout=150)
     run.wait_for_step(5)
     with open(run.path("view.log.lock")) as f:
         mayfly_run.kill(int(f.read()))
