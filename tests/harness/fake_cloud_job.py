@@ -6,6 +6,7 @@ import collections
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -29,6 +30,23 @@ def bundle_of(binary):
         if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(binary):
             subprocess.run([binary, "bundle", path], check=True, capture_output=True)
     return path
+
+
+def unpack_bundle(binary, folder):
+    """Puts what the bundle of a binary has into the folder, as `tar -xzf` does, but unpacks it only
+    once, beside the bundle."""
+    bundle = bundle_of(binary)
+    unpacked = bundle + ".unpacked"
+    with open(bundle + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(unpacked) or \
+                os.path.getmtime(unpacked) < os.path.getmtime(bundle):
+            shutil.rmtree(unpacked, ignore_errors=True)
+            shutil.rmtree(unpacked + ".new", ignore_errors=True)
+            os.mkdir(unpacked + ".new")
+            subprocess.run(["tar", "-xzf", bundle, "-C", unpacked + ".new"], check=True)
+            os.rename(unpacked + ".new", unpacked)
+    subprocess.run(["cp", "-a", "--reflink=auto", os.path.join(unpacked, "."), folder], check=True)
 
 
 def offers(provider):

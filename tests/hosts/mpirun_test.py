@@ -37,7 +37,7 @@ class Launched(LabRun):
                       *mpi_launch.command(len(hosts), [*OPTIONS, *options, "--host", ",".join(
                           f"h{host}" for host in hosts)])]
         super().__init__(lab, None, "--inject", "delay=50ms", "--checkpoint-every", "5",
-                         job=SMALL_JOB + STEPS)
+                         job=SMALL_JOB + STEPS, packs=True)
         self.run_dir = lab.disk(hosts[0], "root/run")
 
     def begin(self):

@@ -4,12 +4,11 @@ program from it, each on a node of its own, and leave nothing there."""
 import os
 import re
 import shutil
-import subprocess
 import time
 
 import mayfly_run
 import slurm_of_hosts
-from fake_cloud_job import bundle_of
+from fake_cloud_job import bundle_of, unpack_bundle
 from mayfly_run import Run, SMALL_JOB, expect, lingering
 from oracle import Oracle
 from slurm_of_hosts import SlurmLab
@@ -29,8 +28,7 @@ def undisturbed():
 def lab_with_program(nodes, *hosts):
     lab = SlurmLab(nodes)
     for host in hosts:
-        subprocess.run(["tar", "-xzf", bundle_of(mayfly_run.BINARY), "-C", lab.disk(host, "root")],
-                       check=True)
+        unpack_bundle(mayfly_run.BINARY, lab.disk(host, "root"))
     return lab
 
 

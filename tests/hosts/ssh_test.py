@@ -4,12 +4,11 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import time
 
 import lab_of_hosts
 import mayfly_run
-from fake_cloud_job import bundle_of
+from fake_cloud_job import bundle_of, unpack_bundle
 from lab_of_hosts import Lab
 from mayfly_run import Run, SMALL_JOB, expect, lingering
 from oracle import Oracle
@@ -25,18 +24,21 @@ def undisturbed():
 def lab_with_program(hosts, clocks=None):
     """The user has the program in his home directory; the other hosts know nothing of it."""
     lab = Lab(hosts, clocks)
-    subprocess.run(["tar", "-xzf", bundle_of(mayfly_run.BINARY), "-C", lab.disk(0, "root")],
-                   check=True)
+    unpack_bundle(mayfly_run.BINARY, lab.disk(0, "root"))
     return lab
 
 
 class LabRun(Run):
-    """`mayfly train --hosts` on host 0."""
+    """`mayfly train --hosts` on host 0. It brings the program to the other hosts as it was packed
+    once for all tests, unless it `packs` it itself."""
 
-    def __init__(self, lab, names, *more, job=tuple(SMALL_JOB + STEPS), timeout=200):
+    def __init__(self, lab, names, *more, job=tuple(SMALL_JOB + STEPS), timeout=200, packs=False):
         self.lab = lab
         self.names = names
         self.more = [*job, *more]
+        if not packs:
+            shutil.copy(bundle_of(mayfly_run.BINARY), lab.disk(0, "root/program.tar.gz"))
+            self.more += ["--cloud-bundle", "program.tar.gz"]
         self.folder = lab.disk(0, "root")
         self.run_dir = os.path.join(self.folder, "run")
         self.output_path = os.path.join(self.folder, "output.txt")
@@ -68,7 +70,7 @@ def nothing_is_left(lab, hosts):
 def one_command():
     digest = undisturbed()
     lab = lab_with_program(4)
-    run = LabRun(lab, "h1,h2,h3", "--report", "report.html", "--dashboard", "0")
+    run = LabRun(lab, "h1,h2,h3", "--report", "report.html", "--dashboard", "0", packs=True)
     run.ends_well(digest)
     expect("dashboard at http://127.0.0.1:" in run.output(), run.output())
     with open(lab.disk(0, "root/report.html")) as report:

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 import mayfly_run
+from fake_cloud_job import bundle_of
 from mayfly_run import Run, SMALL_JOB, expect, lingering
 from oracle import Oracle
 
@@ -72,8 +73,12 @@ class Hosts:
         shutil.rmtree(self.folder)
 
 
-def started(hosts, names, *more, run_dir=None, steps=STEPS):
-    return Run(SMALL_JOB + steps + ["--hosts", names, "--ssh", hosts.ssh, "--threads", "1",
+def started(hosts, names, *more, run_dir=None, packs=False):
+    """It brings the program along as it was packed once for all tests, unless it `packs` it
+    itself."""
+    if not packs:
+        more = (*more, "--cloud-bundle", bundle_of(mayfly_run.BINARY))
+    return Run(SMALL_JOB + STEPS + ["--hosts", names, "--ssh", hosts.ssh, "--threads", "1",
                                     "--bind-host", "127.0.0.1", *more], run_dir=run_dir)
 
 
@@ -95,13 +100,13 @@ def undisturbed():
 def three_workers_on_two_hosts():
     digest = undisturbed()
     hosts = Hosts("a", "b")
-    run = started(hosts, "a,b:2")
+    run = started(hosts, "a,b:2", packs=True)
     ends_well(run, hosts, digest)
     expect(run.output().count("got the program") == 2, run.output())
     logs = sorted(os.path.basename(name).split(".")[0] for name in
                   glob.glob(run.path("logs", "[ab].*")))
     expect(logs == ["a", "b", "b"], f"logs of {logs}")
-    again = started(hosts, "a,b:2", run_dir=os.path.join(run.folder, "again"))
+    again = started(hosts, "a,b:2", packs=True, run_dir=os.path.join(run.folder, "again"))
     ends_well(again, hosts, digest)
     expect(again.output().count("has the program") == 2, again.output())
     expect(len(hosts.programs("a")) == 1, "one program")
