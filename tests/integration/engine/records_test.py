@@ -88,7 +88,7 @@ def restarted():
     run_dir, token = os.path.join(folder, "run"), os.path.join(folder, "token")
     subprocess.run([mayfly_run.BINARY, "token", token], check=True)
     job = ["--run-dir", run_dir, "--token-file", token, "--price-per-hour", str(PRICE),
-           "--bind-host", "127.0.0.1", "--workers", "2", "--steps", "400",
+           "--bind-host", "127.0.0.1", "--workers", "2", "--steps", "240",
            "--inject", "slow=4x"] + SMALL_JOB
 
     def start(*words):

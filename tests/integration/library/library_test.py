@@ -167,7 +167,7 @@ def resumed():
 
 def coordinator_restarted():
     """Programs on other machines, as far as they know, train on while they have no coordinator."""
-    program = [LINEAR, "40000"]
+    program = [LINEAR, "16000"]
     undisturbed = trained(program, 1, ["--digest-every", "1000"])
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run_dir = os.path.join(folder, "run")
@@ -202,7 +202,7 @@ def coordinator_restarted():
     programs.append(begin_program("third"))
     summary = run.finish()
     expect(summary["final_digest"] == undisturbed[0]["final_digest"], f"{summary}\n{run.logs()}")
-    expect(summary["samples"] == 40000 * 32, summary)
+    expect(summary["samples"] == 16000 * 32, summary)
     codes = [one.wait(60) for one in programs]
     expect(codes[:2] == [0, 0], f"{codes}")  # the third may come when the job is over
     run.remove()
@@ -871,10 +871,10 @@ def leaves_early():
     """A worker that asks to go before it is a member goes when it is one. It used to stay."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2", "--chaos", "join@step=20"], timeout=120,
-              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "2000",
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "800",
                        "leaves_early"])
     summary = run.finish()
-    expect(summary["outcome"] == "done" and summary["steps"] == 2000, f"{summary}\n{run.logs()}")
+    expect(summary["outcome"] == "done" and summary["steps"] == 800, f"{summary}\n{run.logs()}")
     [left] = run.events("left")
     expect("its time is over before it begins" in str(left) and "Outcome.DRAINED" in run.logs(),
            f"{left}\n{run.logs()}")

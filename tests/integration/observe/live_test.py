@@ -153,7 +153,7 @@ def coordinator_restarted():
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run_dir = os.path.join(folder, "run")
     words = ["coordinator", "--run-dir", run_dir, "--bind-host", "127.0.0.1", "--workers", "1",
-             "--steps", "300", "--dashboard", "0", "--inject", "slow=4x"] + SMALL_JOB
+             "--steps", "120", "--dashboard", "0", "--inject", "slow=4x"] + SMALL_JOB
 
     def start(*words):
         with open(os.path.join(folder, "output.txt"), "ab") as output:
@@ -180,7 +180,7 @@ def coordinator_restarted():
     run.wait_for("news", lambda: viewer.news > 1)
     expect(run.wait() == 0 and worker.wait(60) == 0, run.output())
     viewer.thread.join(10)
-    expect(viewer.state["head"]["rows"] == 300 and viewer.state["head"]["phase"] == "ended",
+    expect(viewer.state["head"]["rows"] == 120 and viewer.state["head"]["phase"] == "ended",
            viewer.state["head"])
     run.remove()
 
