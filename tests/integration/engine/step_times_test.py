@@ -88,13 +88,13 @@ def slow_worker():
 
 
 def slow_fetch():
-    profile = before_the_exchange("fetch_ms", "fetch=1s")
+    profile = before_the_exchange("fetch_ms", "fetch=500ms")
     expect(profile["in_memory"] > 1.5, f"{profile}")
 
 
 def slow_storage():
     # A microbatch has 4 images of 3 kB.
-    before_the_exchange("fetch_ms", "storage=20kB/s")
+    before_the_exchange("fetch_ms", "storage=40kB/s")
 
 
 def slow_prep():
