@@ -7,7 +7,7 @@ import time
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect
 
-LONG = ["--steps", "100000", "--threads", "1", "--inject", "slow=4x"]  # it sleeps most of the time
+LONG = ["--steps", "100000", "--threads", "1", "--inject", "slow=12x"]  # it sleeps most of the time
 
 
 def status_of(run):
