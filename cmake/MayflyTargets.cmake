@@ -84,10 +84,12 @@ set(MAYFLY_COST_WAITS 1000)
 set(MAYFLY_COST_ONE_CORE 0)
 set(MAYFLY_COST_LONG 3000)
 
-# mayfly_test_load(WAITS|ONE_CORE|JOB|MOST|ALONE TEST...)
+# mayfly_test_load(WAITS|ONE_CORE|JOB|MOST|ALONE|LONG TEST...)
 # What these tests keep busy. MOST is for those that another job would disturb: ranks of Open MPI,
 # which poll while they wait, and tests that count what came too late; ALONE for those that judge
-# speed, or that start more than any machine has cores. Names of no test here are left out.
+# speed, or that start more than any machine has cores. LONG, in addition, for those that take a
+# good part of their label's time: they begin before others, so that they do not end after them.
+# Names of no test here are left out.
 function(mayfly_test_load load)
   foreach(test ${ARGN})
     if(NOT TEST ${test})
@@ -95,6 +97,8 @@ function(mayfly_test_load load)
     endif()
     if(load STREQUAL "ALONE")
       set_tests_properties(${test} PROPERTIES RUN_SERIAL TRUE)
+    elseif(load STREQUAL "LONG")
+      set_tests_properties(${test} PROPERTIES COST ${MAYFLY_COST_LONG})
     else()
       set_tests_properties(${test} PROPERTIES
         PROCESSORS ${MAYFLY_LOAD_${load}} COST ${MAYFLY_COST_${load}})
