@@ -16,12 +16,13 @@ from endless_job import EndlessJob
 from mayfly_run import expect
 
 CLOSED_WITHIN = 20  # seconds, on a busy machine; a few are what the limits say
-# A joiner takes even this small state from a donor, who listens for it.
-WITH_DONORS = ["--observe-from-mib", "0"]
+# A joiner takes even this small state from a donor, who listens for it. Most of the time that an
+# attack takes is waited for, so the workers sleep most of theirs.
+JOB = ["--observe-from-mib", "0", "--inject", "slow=4x"]
 
 
 def start(workers=3):
-    job = EndlessJob(workers, WITH_DONORS)
+    job = EndlessJob(workers, JOB)
     job.start_workers(workers)
     job.run.wait_for_step(3)
     return job
