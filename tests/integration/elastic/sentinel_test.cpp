@@ -163,7 +163,7 @@ class SentinelTest : public testing::Test {
   /// The median time from a SIGKILL until the coordinator knows, and by whom it knew last.
   double kill_to_lost_ms(const std::string& mode, int resident_mib, std::string* detail) {
     std::vector<double> times;
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < 3; ++i) {
       const ToyProcess toy = start_worker(mode, resident_mib);
       const Instant killed = monotonic_now();
       EXPECT_TRUE(provider_.signal(toy.server_id, SIGKILL).ok());
