@@ -525,13 +525,15 @@ def comparison_row(rows, undisturbed):
 def ten_epochs(results):
     runs = compared_runs(results)
     seconds = {key: mean_seconds(rows) for key, rows in runs.items()}
-    (killed,), (again,) = runs["kill", "allreduce"], runs["torchrun-kill", "torchrun"]
-    assert killed["test_top1"] == runs["clean", "allreduce"][0]["test_top1"]
+    killed, (again,) = runs["kill", "allreduce"], runs["torchrun-kill", "torchrun"]
+    for row, undisturbed in zip(killed, runs["clean", "allreduce"]):
+        assert row["test_top1"] == undisturbed["test_top1"]
     assert len(runs["clean", "allreduce"]) == 3
     yield (f"on two cores of an EPYC take {seconds['clean', 'allreduce']:.0f} s (PyTorch's "
            f"DistributedDataParallel {seconds['torchrun', 'torchrun']:.0f} s), and "
            f"{seconds['kill', 'allreduce']:.0f} s with the same weights")
-    yield (f"{statistics.median(killed['recoveries_ms']) / 1000:.2f} s after the news of a kill "
+    recoveries = statistics.median(ms for row in killed for ms in row["recoveries_ms"])
+    yield (f"{recoveries / 1000:.2f} s after the news of a kill "
            f"(torchrun: {statistics.median(again['recoveries_ms']) / 1000:.1f} s)")
 
 
@@ -546,9 +548,10 @@ def comparison(results):
     for rows in runs.values():
         yield comparison_row(rows, undisturbed)
     for variant in ("allreduce", "bsp"):  # the same bits, whoever is slow or lost
-        top1 = {row["test_top1"] for (_, named), rows in runs.items() if named == variant
-                for row in rows if row["seed"] == 1}
-        assert len(top1) == 1, variant
+        for undisturbed_run in runs["clean", variant]:
+            top1 = {row["test_top1"] for (_, named), rows in runs.items() if named == variant
+                    for row in rows if row["seed"] == undisturbed_run["seed"]}
+            assert len(top1) == 1, variant
     seconds = {key: mean_seconds(rows) for key, rows in runs.items()}
     lost = {key: mean_top1(runs["clean", "bsp"], rows) - mean_top1(rows, rows)
             for key, rows in runs.items()}
@@ -557,6 +560,10 @@ def comparison(results):
     greedy, elastic = quarter + "+greedy", quarter + "+elastic"
     yield (f"all-reduce takes {seconds['straggler', 'allreduce']:.0f} s, `asp` "
            f"{seconds['straggler', 'asp']:.0f} s and `bsp` {seconds['straggler', 'bsp']:.0f} s")
+    both = {variant: [f"{row['train_seconds']:.0f}" for row in runs["straggler", variant]]
+            for variant in ("asp", "allreduce")}
+    yield (f"The two runs of `asp` took {' and '.join(both['asp'])} s, those of all-reduce "
+           f"{' and '.join(both['allreduce'])}")
     yield (f"`asp` loses {lost['clean', 'asp']:.1f} points and `ssp:2` "
            f"{lost['clean', 'ssp:2']:.1f}")
     yield ("6.25, 12.5, 25 and 50 % of the job in `bsp` leave a loss of " +
@@ -568,12 +575,12 @@ def comparison(results):
            f"{seconds['straggler', elastic]:.0f} s")
     assert lost["straggler", elastic] < 0
     assert seconds["straggler", quarter] < seconds["straggler", "allreduce"]
-    assert {len(rows) for rows in runs.values()} == {1, 3}
-    yield "these are the seeds 1 to 3, and the other figures are means; else it is seed 1"
+    assert {len(rows) for rows in runs.values()} == {1, 2, 3}
+    yield ("Where there are several accuracies, these are the seeds 1, 2 and 3 in this order, and "
+           "the other figures are means; else it is seed 1")
     yield "PyTorch 1.13 over Gloo, channels last, 32 images at once in each of four workers"
     yield f"another one joins {steps // 30} steps later"
-    killed, = runs["kill", "allreduce"]
-    assert len(killed["recoveries_ms"]) == 9
+    assert {len(row["recoveries_ms"]) for row in runs["kill", "allreduce"]} == {9}
     yield (f"Nine deaths cost all-reduce "
            f"{100 * (seconds['kill', 'allreduce'] / undisturbed - 1):.0f} % of its time")
     for (row,) in rates:
@@ -584,9 +591,11 @@ def comparison(results):
     yield "0.1, divided by the root"
     yield "0.05, which is that of four workers"
     yield "half of that rate (`linear`: 0.025)"
-    assert {row["date"] for row in runs["clean", "allreduce"][2:] + rates[0] + rates[1]} == {
-        "2026-11-29"}
-    yield "Seed 3 and the workers that join were run on another day"
+    later = rates[0] + rates[1] + [row for (part, _), rows in runs.items() for row in rows
+                                   if row["seed"] > (2 if part == "clean" else 1)]
+    assert {row["date"] for row in later} == {"2026-11-29"}
+    yield ("Seed 3, seed 2 with a straggler or deaths, and the workers that join were run on "
+           "another day")
     again, = short
     yield "from the last checkpoint, of which there was one every 100 steps"
     assert len(again["recoveries_ms"]) == 3
