@@ -62,8 +62,9 @@ def _check_modules(model):
                           "statistics the job averages")
         if (isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag))
                 and module.max_norm is not None and module.weight.requires_grad):
-            raise Refused(f"the layer {name} has a max_norm: it would change its weights while a "
-                          "microbatch is computed, and other ones on each worker; limit them after "
+            layer = f"the layer {name}" if name else "the model"
+            raise Refused(f"{layer} has a max_norm: it would change its weights while a microbatch "
+                          "is computed, and other ones on each worker; limit them after "
                           "optimizer.step()")
 
 
