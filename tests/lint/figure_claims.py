@@ -416,6 +416,10 @@ def wire_delay(results):
     machine = results.row("wire-delay", kind="machine")
     yield f"a packet and its answer take {machine['round_trip_ms']:g} ms"
     yield from wire(results, "wire-delay")
+    yield from wire(results, "wire-delay-4")
+    yield "Four such hosts"
+    rounds = column(results.rows("wire-delay-4", kind="round", format="32 bits"), "step_s")
+    yield "The two rounds of 32 bits took {:.2f} and {:.2f} s".format(*rounds)
 
 
 def known_ms(results, backend, change):
