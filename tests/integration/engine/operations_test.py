@@ -93,7 +93,7 @@ def dead_workers_are_replaced():
 
 def scale_right_after_a_loss():
     """A dead process counts no more, even while the kernel still frees its memory."""
-    run = Run(SMALL_JOB + LONG + ["--workers", "2", "--resident-mib", "1500"])
+    run = Run(SMALL_JOB + LONG + ["--workers", "2", "--resident-mib", "512"])
     run.wait_for_step(2)
     for _ in range(3):
         mayfly_run.kill(run.worker_pids()[0])
