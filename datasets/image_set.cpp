@@ -222,18 +222,13 @@ Result<DatasetPair> open_listed(const Request& request) {
 
 /// Of processes that were killed while they wrote: gigabytes, under a name that nobody uses again.
 void remove_torn(const std::string& stem) {
-  namespace fs = std::filesystem;
-  std::error_code failure;
-  std::vector<fs::path> torn;
-  for (fs::directory_iterator it(fs::path(stem).parent_path(), failure), end; !failure && it != end;
-       it.increment(failure)) {
-    const std::string path = it->path().string();
+  const std::filesystem::path folder = std::filesystem::path(stem).parent_path();
+  std::error_code ignored;
+  for (const std::string& name : names_in(folder.string())) {
+    const std::string path = (folder / name).string();
     if (path.starts_with(stem + ".bin.tmp.") || path.starts_with(stem + ".sizes.tmp.")) {
-      torn.push_back(it->path());
+      std::filesystem::remove(path, ignored);
     }
-  }
-  for (const fs::path& path : torn) {
-    fs::remove(path, failure);
   }
 }
 

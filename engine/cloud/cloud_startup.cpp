@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/absolute_path.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
@@ -182,12 +182,6 @@ std::string filled(std::string_view text, const Marks& marks) {
   return out;
 }
 
-std::string absolute(const std::string& path) {
-  std::error_code failure;
-  const std::filesystem::path full = std::filesystem::absolute(path, failure);
-  return failure ? path : full.lexically_normal().string();
-}
-
 bool is_machine_of_a_cloud(const JobConfig& config) {
   return config.cloud_provider == "gce" || config.cloud_provider == "ec2";
 }
@@ -239,7 +233,7 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
   if (!config.cloud_startup.empty()) {
     TRY_ASSIGN(std::string text, users_script(config));
     return filled(text, {{"{coordinator}", coordinators},
-                         {"{run_dir}", absolute(config.run_dir)},
+                         {"{run_dir}", absolute_path(config.run_dir)},
                          {"{worker_args}", worker_words(config)},
                          {"{token}", token}});
   }
@@ -265,8 +259,8 @@ Result<std::string> startup_text(const JobConfig& config, const std::string& coo
       "# Starts a worker; for machines that see the same files as the coordinator.\n"
       "{}exec {} worker --config {} --coordinator {} --token-file {} --bind-host {} {}\n",
       unset_settings(config), shell_quoted(own_program()),
-      shell_quoted(absolute(config.run_dir) + "/config.toml"), shell_quoted(coordinators),
-      shell_quoted(absolute(config.token_file)), host, worker_words(config));
+      shell_quoted(absolute_path(config.run_dir) + "/config.toml"), shell_quoted(coordinators),
+      shell_quoted(absolute_path(config.token_file)), host, worker_words(config));
 }
 
 Result<std::string> served_start(const JobConfig& config, const std::string& coordinators,
@@ -279,7 +273,7 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
                    "cloud_bundle, write \"$token\""};
     }
     return filled(text, {{"{coordinator}", coordinators},
-                         {"{run_dir}", absolute(config.run_dir)},
+                         {"{run_dir}", absolute_path(config.run_dir)},
                          {"{worker_args}", worker_words(config)},
                          {"{bundle_sha256}", bundle_sha256}});
   }

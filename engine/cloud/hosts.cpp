@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <numeric>
 #include <sstream>
 #include <utility>
 
+#include "base/absolute_path.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
@@ -72,8 +72,7 @@ std::string worker_args_on_hosts(const JobConfig& config) {
   add(!config.store.empty(), "--store", config.store);
   add(config.store_peers, "--store-peers", "");
   add(!config.prepared_store.empty(), "--prepared-store", config.prepared_store);
-  add(!config.data.starts_with(kProcedural), "--data",
-      shell_quoted(std::filesystem::absolute(config.data).string()));
+  add(!config.data.starts_with(kProcedural), "--data", shell_quoted(absolute_path(config.data)));
   // Of the worker's own folder, which goes with the worker.
   add(!config.data_from.empty(), "--cache-dir", "../../cache");
   return args;

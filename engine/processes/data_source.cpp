@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/absolute_path.hpp"
 #include "base/bytes.hpp"
 #include "base/digest.hpp"
 #include "base/file.hpp"
@@ -369,18 +370,12 @@ Result<void> check_what_came(const std::string& path) {
              : Error{checked.error().code, "what came is no data set: " + checked.error().detail};
 }
 
-/// A relative path is another folder for each job that is started elsewhere.
-std::string absolute(const std::string& path) {
-  std::error_code failure;
-  const fs::path whole = fs::absolute(path, failure);
-  return failure ? path : whole.string();
-}
-
 Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOff& is_called_off) {
   const std::string& said = config.data_from;
   const bool is_url = said.starts_with("http://") || said.starts_with("https://");
   const bool is_command = !is_url && said.find("{}") != std::string::npos;
-  const std::string from = is_url || is_command ? said : absolute(said);
+  // A relative path is another folder for each job that is started elsewhere.
+  const std::string from = is_url || is_command ? said : absolute_path(said);
   const Place place(
       fs::path(config.cache_dir) / ("data-" + to_string(digest_of(std::as_bytes(std::span(from))))),
       is_called_off);
