@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/parse.hpp"
 #include "base/system_random.hpp"
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
@@ -26,7 +27,6 @@
 #include "engine/cloud/cloud_startup.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/ps_settings.hpp"
-#include "engine/config/value_text.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/network_interface.hpp"
@@ -97,8 +97,12 @@ Result<void> list_as_tests_say(cloud_hooks::ReplacementOptions& options) {
   if (text == nullptr) {
     return {};
   }
-  TRY_ASSIGN(const std::uint64_t number, parse_whole(text, 3600));
-  options.list_every = seconds(static_cast<std::int64_t>(std::max<std::uint64_t>(number, 1)));
+  const std::optional<std::int64_t> number = number_in<std::int64_t>(text, 1, 3600);
+  if (!number) {
+    return Error{Errc::kInvalidInput, fmt::format("{}={}: it must be whole seconds from 1 to 3600",
+                                                  kListSecondsVariable, text)};
+  }
+  options.list_every = seconds(*number);
   options.absence_grace = options.list_every;
   return {};
 }
@@ -130,10 +134,7 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
   options.start_timeout = Duration(static_cast<std::int64_t>(config.cloud_start_timeout * 1e9));
   options.join_timeout = options.start_timeout;
   options.back_to_spot_after = Duration(static_cast<std::int64_t>(config.cloud_back_to_spot * 1e9));
-  const Result<void> listed = list_as_tests_say(options);
-  if (!listed.ok()) {
-    return listed.error();
-  }
+  TRY(list_as_tests_say(options));
   if (!provider.survives_us) {  // processes on this host: looking costs nothing and is exact
     options.list_every = seconds(1);
     options.absence_grace = Duration(0);

@@ -84,12 +84,13 @@ Result<ByteSpan> find(const std::map<std::string, nn::TensorView>& tensors,
   return tensor.bytes;
 }
 
-/// kCorrupt if there is one with which a process that makes a sum would end.
+/// kCorrupt if there is a part of one, or one with which a process that makes a sum would end.
 Result<std::vector<std::int32_t>> exponents_in(ByteSpan content) {
   std::vector<std::int32_t> exponents(content.size() / sizeof(std::int32_t));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(exponents));
   std::ranges::copy(content.first(bytes.size()), bytes.begin());
-  if (!std::ranges::all_of(exponents, collectives::is_legal_exponent)) {
+  if (bytes.size() != content.size() ||
+      !std::ranges::all_of(exponents, collectives::is_legal_exponent)) {
     return Error{Errc::kCorrupt, "the state has an exponent that no sum can have"};
   }
   return exponents;

@@ -99,7 +99,7 @@ class Loader:
         """The program has failed: the others wait for the end of its process, which must not wait
         for all that is being read."""
         if self._pool is not None:
-            for process in list(self._pool._processes.values()):
+            for process in list((self._pool._processes or {}).values()):
                 process.kill()
 
     def batch(self, microbatch, seed):
