@@ -1,28 +1,29 @@
 #include "tests/gpu/member_process.hpp"
 
+#include <utility>
+
 namespace mayfly::collectives::gpu_test {
 namespace {
 
 constexpr int kHangMs = 120'000;
 
 // NCCL reads its environment at its first call, so it has to be there from the start.
-std::vector<std::string> variables_of(int id) {
-  return {"NCCL_NET=Socket",
-          "NCCL_SOCKET_IFNAME=lo",
-          "NCCL_IB_DISABLE=1",
-          "NCCL_NVLS_ENABLE=0",
-          "NCCL_RAS_ENABLE=0",
-          "NCCL_MIN_CTAS=1",
-          "NCCL_MAX_CTAS=2",
-          "NCCL_DEBUG_FILE=/dev/stderr",
-          "NCCL_HOSTID=mayfly-test-" + std::to_string(id)};
+std::vector<std::pair<std::string, std::string>> variables_of(int id) {
+  return {{"NCCL_NET", "Socket"},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_IB_DISABLE", "1"},
+          {"NCCL_NVLS_ENABLE", "0"},
+          {"NCCL_RAS_ENABLE", "0"},
+          {"NCCL_MIN_CTAS", "1"},
+          {"NCCL_MAX_CTAS", "2"},
+          {"NCCL_DEBUG_FILE", "/dev/stderr"},
+          {"NCCL_HOSTID", "mayfly-test-" + std::to_string(id)}};
 }
 
 }  // namespace
 
 MemberProcess::MemberProcess(int id, const std::string& folder)
-    : LineProcess("/proc/self/exe", {"gpu_tests", "--member", folder}, kHangMs, variables_of(id)),
-      id_(id) {}
+    : LineProcess({"/proc/self/exe", "--member", folder}, kHangMs, variables_of(id)), id_(id) {}
 
 void tell_view(const Members& members, int view) {
   std::string peers;

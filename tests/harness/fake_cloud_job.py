@@ -4,6 +4,7 @@ is a real process. Used by tests and by scripts/demo-spot.
 """
 import collections
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -21,13 +22,16 @@ MAKES = {"gce": "insert", "ec2": "RunInstances"}  # the operations that make mac
 
 
 def bundle_of(binary):
-    """The worker bundle of a binary, made when there is none that is newer; by one process, while
-    others that want it wait."""
+    """The worker bundle of a binary and the modules beside it, made when there is none that is
+    newer; by one process, while others that want it wait."""
     binary = os.path.abspath(binary)
-    path = os.path.join(os.path.dirname(binary), "mayfly-worker.tar.gz")
+    folder = os.path.dirname(binary)
+    path = os.path.join(folder, "mayfly-worker.tar.gz")
+    contents = [binary, *glob.glob(os.path.join(glob.escape(folder), "libmayfly_*.so"))]
     with open(path + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(binary):
+        if not os.path.exists(path) or \
+                os.path.getmtime(path) < max(map(os.path.getmtime, contents)):
             subprocess.run([binary, "bundle", path], check=True, capture_output=True)
     return path
 

@@ -5,40 +5,38 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/process/spawn.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::collectives::test {
 
 class LineProcess {
  public:
-  /// Starts it with these words, the first one being its name, and with these variables before
-  /// those of our environment. `hang_ms`: a time that only a hang takes.
-  LineProcess(const char* program, std::vector<std::string> words, int hang_ms,
-              std::vector<std::string> variables = {})
+  /// Starts a program, words[0], with these variables in place of those of the same name.
+  /// `hang_ms`: a time that only a hang takes.
+  LineProcess(const std::vector<std::string>& words, int hang_ms,
+              const std::vector<std::pair<std::string, std::string>>& variables = {})
       : hang_ms_(hang_ms) {
     std::array<int, 2> in{};
     std::array<int, 2> out{};
     ENSURE((::pipe2(in.data(), O_CLOEXEC) | ::pipe2(out.data(), O_CLOEXEC)) == 0, "two pipes");
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    for (char** entry = ::environ; *entry != nullptr; ++entry) {
-      variables.emplace_back(*entry);
-    }
-    const int failure = ::posix_spawn(&pid_, program, &actions, nullptr, pointers_to(words).data(),
-                                      pointers_to(variables).data());
+    SpawnPlan plan;
+    plan.copy(STDIN_FILENO, in[0]);
+    plan.copy(STDOUT_FILENO, out[1]);
+    plan.copy(STDERR_FILENO, STDERR_FILENO);
+    const int failure = plan.start(words, merged_environment(variables), pid_);
     ENSURE(failure == 0, "a member process starts");
-    posix_spawn_file_actions_destroy(&actions);
     ::close(in[0]);
     ::close(out[1]);
     to_ = UniqueFd(in[1]);
@@ -59,10 +57,10 @@ class LineProcess {
   void stop() const { ::kill(pid_, SIGSTOP); }
   void go_on() const { ::kill(pid_, SIGCONT); }
 
-  void tell(const std::string& line) {
+  /// False if it is gone, which hear() says, too.
+  bool tell(const std::string& line) {
     const std::string text = line + "\n";
-    // One that is gone is found out by hear().
-    [[maybe_unused]] const ssize_t written = ::write(to_.get(), text.data(), text.size());
+    return write_all(to_.get(), std::as_bytes(std::span(text))) == text.size();
   }
   /// The next line; "hangs" if none comes, "gone" if the process ended.
   [[nodiscard]] std::string hear() {
@@ -85,15 +83,6 @@ class LineProcess {
   }
 
  private:
-  static std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-    std::vector<char*> pointers;
-    for (std::string& text : texts) {
-      pointers.push_back(text.data());
-    }
-    pointers.push_back(nullptr);
-    return pointers;
-  }
-
   const int hang_ms_;
   pid_t pid_ = -1;
   UniqueFd to_;

@@ -24,9 +24,10 @@ constexpr int kHangMs = 30'000;
 class Process : public test::LineProcess {
  public:
   Process(const std::string& kind, const std::string& folder)
-      : LineProcess(GROUP_PROCESS, {GROUP_PROCESS, kind, folder}, kHangMs),
+      : LineProcess({GROUP_PROCESS, kind, folder}, kHangMs),
         address_(hear().substr(std::string("address ").size())) {}
 
+  void tell(const std::string& line) { EXPECT_TRUE(LineProcess::tell(line)) << line; }
   [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
