@@ -59,7 +59,7 @@ int guarded_main(int argc, char** argv, int (*run)(const std::vector<std::string
     const int code = run({argv + 1, argv + argc});
     return output_arrived() || code != engine::kExitDone ? code : int{engine::kExitFailed};
   } catch (const std::filesystem::filesystem_error& failure) {
-    // Of a path that somebody gave us: links in a circle, a file in the place of a folder.
+    // The user gave a path that cannot be used: links in a circle, a file in place of a folder.
     std::cerr << "mayfly: " << failure.path1().string() << ": " << failure.code().message() << "\n";
     return engine::kExitUsage;
   } catch (const std::exception& failure) {

@@ -249,7 +249,7 @@ const planner::OfferModel* find_known(const std::vector<planner::OfferModel>& kn
   return nullptr;
 }
 
-/// Of the offers of the folder those of the job remain, at the prices that it gives them.
+/// Keeps the offers of the folder that the job has, too, at the job's prices.
 Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source) {
   TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> terms,
              engine::parse_offers(config.cloud_offers));

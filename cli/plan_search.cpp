@@ -237,7 +237,8 @@ Result<void> write_job(const std::string& path, engine::JobConfig config, const 
   return written;
 }
 
-/// Of the candidates on the same offers, the one with fewest workers is named.
+/// Removes candidates whose speed is not known and reports them: of those on the same offers, the
+/// first.
 Result<void> leave_out_unknown(const PlanSource& planned,
                                std::vector<planner::Candidate>& candidates, PlanReport& report) {
   std::set<std::vector<std::size_t>> named;

@@ -87,9 +87,9 @@ Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, cons
   return offers;
 }
 
-/// Of a step of `job`, by the measurements of the file: of workers of its first offer's type, which
-/// need not be one of the job. The speed of one of them may follow from what the job says of its
-/// own offers, whose speeds are complete. 0 if it is not known.
+/// AllReduceJob::exchange_s for a step of `job`, fitted to the measurements of the file.
+/// They are of workers of the type of its first offer, which need not be an offer of the job; its
+/// speed may follow from those of the job's offers, which are complete. 0 if it is not known.
 double exchange_of(const MarketFile& file, const std::vector<MarketOffer>& of_job,
                    double of_speed_one, planner::AllReduceJob job) {
   std::vector<MarketOffer> offers = file.offers;

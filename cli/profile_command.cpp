@@ -29,8 +29,8 @@ double ms(double seconds, std::uint64_t steps) {
   return engine::rounded(1000 * seconds / static_cast<double>(steps), 3);
 }
 
-/// Of the last member with this id in the part of the job whose steps are shown: that of another
-/// part may be another one.
+/// The host of the last member with this id in the part of the job whose steps are shown; in
+/// another part the same id may belong to another worker.
 std::string host_of(const observe::RunFold& run, std::uint64_t member) {
   std::string host;
   for (const observe::MemberLane& lane : run.members().lanes()) {

@@ -46,7 +46,7 @@ using EncodedImages = std::vector<EncodedImage>;
 /// Whether a link of that name may stand for images: train or test, a class folder in one of them,
 /// or an image. A name as above.
 [[nodiscard]] bool may_stand_for_images(const std::string& name);
-/// Of such a link in a folder, if its target is not there. kNotFound.
+/// The error (kNotFound) for such a link in a folder whose target does not exist.
 [[nodiscard]] Error lost_link(const std::string& path);
 
 /// Sorts the images. kInvalidInput if there is no training or no test image, if a name occurs

@@ -220,7 +220,8 @@ Result<DatasetPair> open_listed(const Request& request) {
                                                    : keep_encoded(request, std::move(measured));
 }
 
-/// Of processes that were killed while they wrote: gigabytes, under a name that nobody uses again.
+/// Removes files of processes that were killed while they wrote: gigabytes, under names that no
+/// process uses again.
 void remove_torn(const std::string& stem) {
   const std::filesystem::path folder = std::filesystem::path(stem).parent_path();
   std::error_code ignored;

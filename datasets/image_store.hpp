@@ -83,7 +83,7 @@ class ImageStore {
   /// processes. Any thread.
   void allow_giving_up(bool is_allowed);
 
-  /// Of all processes together. Any thread.
+  /// These count for all processes together. Any thread.
   [[nodiscard]] std::uint64_t bytes_kept() const;
   [[nodiscard]] std::uint64_t bytes_max() const;
   [[nodiscard]] std::uint64_t images() const;

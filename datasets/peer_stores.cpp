@@ -137,7 +137,7 @@ void PeerStores::end_view(std::uint64_t view) {
   }
 }
 
-/// Of the present view, or of one that begins soon; null: there is none.
+/// The peers of the present view, or of one that begins soon; null: there is none.
 std::shared_ptr<StorePeers> PeerStores::current_peers() {
   std::unique_lock lock(mutex_);
   (void)begun_.wait_for(lock, kBetweenViews,

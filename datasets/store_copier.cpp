@@ -14,10 +14,10 @@
 namespace mayfly::datasets {
 namespace {
 
-// Of one request: it arrives long before anybody stops waiting for it, also on a slow network.
+// Limits of one request; its answer arrives long before a time-out, even on a slow network.
 constexpr std::uint64_t kRequestBytes = std::uint64_t{1} << 20;
 constexpr std::size_t kRequestImages = 256;
-// Of one plan: after that what hosts keep is asked again.
+// Limit of one plan; after so many bytes all hosts are asked again for their contents.
 constexpr std::uint64_t kPlanBytes = std::uint64_t{64} << 20;
 // The time that is rested for each time that is used.
 constexpr int kRest = 7;

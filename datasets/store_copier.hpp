@@ -39,7 +39,7 @@ class StoreCopier {
 
  private:
   struct Round {
-    /// Of the view, in the order that all share; null: this host.
+    /// The hosts of the view, in the order that all of them share; null: this host.
     std::vector<std::shared_ptr<StorePeer>> hosts;
     std::vector<std::shared_ptr<StorePeer>> leavers;
     StorePlan plan;

@@ -65,10 +65,10 @@ class StorePeer {
   /// It has left the view, in which it was last with these others, and may still answer for some
   /// time. Counts once, before the host is among the leavers of a view.
   void leave(std::vector<std::uint64_t> was_with);
-  /// Of a host that has left: that other one, by its store, knows it.
+  /// Only for a host that has left: whether the host with this store was in its last view.
   [[nodiscard]] bool is_known_to(std::uint64_t store) const;
   [[nodiscard]] bool is_gone() const { return is_gone_; }
-  /// Of a host that has left: nothing is needed from it any more.
+  /// Only for a host that has left: nothing is needed from it any more.
   void let_go() { is_gone_ = true; }
 
  private:

@@ -54,7 +54,7 @@ class StoreServer::Connection {
     if (asked_.size() < kAskedMax && !receive(store, admitted)) {
       return false;
     }
-    // Of a former view: its reader has gone on, or will connect again with the new key.
+    // A connection of a former view: its reader has closed it, or will connect with the new key.
     return (!has_asked_ || admitted.has(key_)) && send(store);
   }
 
@@ -74,7 +74,7 @@ class StoreServer::Connection {
         return false;
       }
       if (!admitted.has(request.key)) {
-        // Of a later view: it is looked at again when we begin that.
+        // A request of a later view is looked at again when this process begins that view.
         return request.key.view > admitted.now.view && received_.size() <= kWaitingBytesMax &&
                !got.closed;
       }
@@ -95,7 +95,8 @@ class StoreServer::Connection {
     return !got.closed;
   }
 
-  /// Of the message that begins with this request, as far as that is known; 0: it is none.
+  /// The size of the message that begins with this request, as far as it is known; 0: the request
+  /// is not valid.
   [[nodiscard]] std::size_t message_bytes(const StoreRequest& request) const {
     std::size_t bytes = sizeof request;
     if (request.images == kStoreOffer) {

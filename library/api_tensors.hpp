@@ -17,12 +17,12 @@ namespace mayfly::library {
 [[nodiscard]] Result<std::vector<engine::ProgramTensor>> tensors_of(const mf_tensor* given,
                                                                     std::size_t count);
 
-/// Of metrics or sums. kInvalidInput with one that the files of a run could not have, or that is
-/// there twice.
+/// The names of metrics or sums. kInvalidInput if the files of a run could not contain one of them,
+/// or if one occurs twice.
 [[nodiscard]] Result<std::vector<std::string>> names_of(const char* const* given,
                                                         std::size_t count);
 
-/// Of a name as in safetensors.
+/// The type with this name, as in safetensors.
 [[nodiscard]] mf_type type_named(std::string_view name);
 
 }  // namespace mayfly::library

@@ -27,7 +27,7 @@ struct NamedTensor {
   TensorView tensor;
 };
 
-/// Of the JSON header, which has some 130 bytes for each tensor, and its name.
+/// Upper limit of the JSON header, which has for each tensor some 130 bytes and its name.
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = std::size_t{16} << 20;
 
 /// kInvalidInput, in one line, if no container can hold a tensor of this name and shape: the name

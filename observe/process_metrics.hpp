@@ -8,7 +8,7 @@
 
 namespace mayfly::observe {
 
-/// Of this process, as far as the system tells. Any thread.
+/// The metrics of this process that the system provides. Any thread.
 [[nodiscard]] std::vector<ProcessMetric> process_metrics();
 
 }  // namespace mayfly::observe

@@ -29,7 +29,7 @@ struct Forecast {
   double mean = 0;
   std::string unit;
   std::string because;
-  /// Of the mean, by chance of a simulation; 0 if there was none.
+  /// Standard error of the mean because simulations are random; 0 if nothing was simulated.
   double standard_error = 0;
 
   /// The median and the quantiles at 5 and 95 %.

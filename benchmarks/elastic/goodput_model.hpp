@@ -81,7 +81,7 @@ class Stalls {
   void add(std::optional<double> seconds);
   [[nodiscard]] std::size_t count() const { return measured_.size() + unmeasured_; }
   [[nodiscard]] std::size_t unmeasured() const { return unmeasured_; }
-  /// Of those that were measured; nothing if none was.
+  /// The mean over those that were measured; nothing if none was.
   [[nodiscard]] std::optional<double> mean_seconds() const;
   [[nodiscard]] std::optional<double> p99_seconds() const;
 

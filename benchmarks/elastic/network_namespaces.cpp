@@ -17,7 +17,7 @@ constexpr const char* kHostAddress = "198.18.0.1";
 constexpr const char* kBridgeAddress = "02:00:6d:66:00:01";  // locally administered
 constexpr const char* kNetBits = "/16";
 
-/// Of the calling thread; threads and processes inherit it.
+/// Restricts the calling thread to these cores; threads and processes that it starts inherit that.
 void keep_to(const cpu_set_t& cores) {
   ENSURE(sched_setaffinity(0, sizeof cores, &cores) == 0, "these cores could be used before");
 }

@@ -36,7 +36,7 @@ double gigabytes_of(const PsBenchOptions& options, std::size_t bytes, std::uint6
   return 2.0 * static_cast<double>(bytes) * static_cast<double>(exchanges * options.workers) / 1e9;
 }
 
-/// Of each worker in one round.
+/// The exchanges of each worker in one round.
 std::uint64_t exchanges_for(const PsBenchOptions& options, std::size_t bytes) {
   const double one = gigabytes_of(options, bytes, 1);
   return std::max<std::uint64_t>(kExchangesMin,

@@ -147,7 +147,7 @@ class EagerWorker {
   AlignedBuffer<float> parameters_;
 };
 
-/// Of all bytes of shards that are done, those that went through shared memory. Ends them.
+/// The share of the shards' bytes that went through shared memory. Ends the shards, which are done.
 double shared_of(const std::vector<std::unique_ptr<Shard>>& shards) {
   double shared = 0;
   double all = 0;

@@ -13,7 +13,7 @@
 
 namespace mayfly::bench {
 
-/// Of one compute thread.
+/// The work of one compute thread.
 struct ThreadRate {
   std::uint64_t images = 0;
   double seconds = 0;

@@ -17,7 +17,7 @@
 
 namespace mayfly::bench {
 
-/// Of the measuring time; so long is worked before it begins.
+/// The part of the measuring time for which the worker computes before measuring begins.
 inline constexpr double kWarmUpShare = 0.2;
 
 /// A worker's share of an update: state, one microbatch of random images that is computed again and

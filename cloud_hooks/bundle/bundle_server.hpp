@@ -34,7 +34,7 @@ struct BundleQuery {
   std::string body = {};
 };
 
-/// Of the body of a request.
+/// Upper limit of the body of a request, which reports a failure.
 inline constexpr std::size_t kFailureBytesMax = 4096;
 
 /// The sizes of the available files in bytes.

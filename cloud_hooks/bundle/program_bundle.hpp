@@ -23,7 +23,7 @@ struct BundleContents {
   std::string program_dir = {};
 };
 
-/// Of the files of a user's folder together; training data travels otherwise.
+/// Upper limit of the sizes of all files of a user's folder; training data is sent otherwise.
 inline constexpr std::uint64_t kProgramDirBytesMax = std::uint64_t{256} << 20;
 
 /// Writes a gzipped tar with one folder, `mayfly`, in which the script `mayfly` starts this program

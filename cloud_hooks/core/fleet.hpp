@@ -83,7 +83,7 @@ class Fleet {
   [[nodiscard]] const std::map<std::string, Server>& servers() const { return servers_; }
   /// The server with that id; null if there is none.
   [[nodiscard]] const Server* find(const std::string& id) const;
-  // Of a server: whether its offer is for evaluators, and whether it is on demand. False if the
+  // Whether the offer of a server is for evaluators, and whether it is on demand. False if the
   // offer is unknown.
   [[nodiscard]] bool is_for_evaluator(const Server& server) const;
   [[nodiscard]] bool is_on_demand(const Server& server) const;

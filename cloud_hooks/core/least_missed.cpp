@@ -82,7 +82,7 @@ class Chooser {
     return is_less(b.divisible_speed, a.divisible_speed);
   }
 
-  /// Of all choices, those with newer servers first, so that the first of equal ones is kept.
+  /// Tries all choices, those with newer servers first, so that the first of equal ones is kept.
   [[nodiscard]] Places try_all() const {
     Places best;
     Rest best_rest;

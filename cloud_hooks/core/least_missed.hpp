@@ -22,8 +22,8 @@ struct ServerWorth {
 struct GiveUp {
   std::size_t count = 0;           ///< servers to give up; fewer if not so many may go
   std::size_t on_demand_most = 0;  ///< of these, on demand
-  /// Of a step, which are shared out whole; 0 = unknown. A worker with several threads counts as if
-  /// they computed one microbatch after the other together.
+  /// Microbatches of a step, each of which is given to one worker; 0 = unknown. A worker with
+  /// several threads counts as if they computed one microbatch after the other together.
   std::uint32_t microbatches = 0;
 };
 

@@ -127,7 +127,7 @@ struct ServerStatus {
   std::string detail;                    ///< readable: why it ended, what it waits for
   /// It is gone, or stopped, because its program ended, not because it was taken away.
   bool failed = false;
-  /// Of a list: the provider could not look, and repeats what it has seen before.
+  /// Only in a list: the provider could not look, and repeats what it has seen before.
   bool is_remembered = false;
 
   // Only for processes on this host:
@@ -197,8 +197,8 @@ class Provider {
   /// Every server with this job's label that the provider still knows, in order of start if it
   /// knows the order.
   [[nodiscard]] virtual Answer<std::vector<ServerStatus>> list() = 0;
-  /// Of the servers of the last list(), how many the provider wants back; which ones is for the
-  /// job to choose. Those that are ending already count.
+  /// How many servers of the last list() the provider wants back; the job chooses which ones.
+  /// Those that are ending already count.
   [[nodiscard]] virtual std::uint32_t wanted_back() const { return 0; }
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
 

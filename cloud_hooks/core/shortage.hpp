@@ -40,7 +40,7 @@ class Shortage {
   [[nodiscard]] std::optional<Instant> first_loss() const { return first_loss_; }
   /// The end of the batch, while something is missing.
   [[nodiscard]] std::optional<Instant> gathered_at() const { return gathered_at_; }
-  /// Of the batch: workers that were lost without a notice, by offer.
+  /// The workers of the batch that were lost without a notice, by offer.
   [[nodiscard]] const std::map<std::size_t, std::uint32_t>& lost() const { return lost_; }
 
  private:

@@ -88,8 +88,9 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
   return goes;
 }
 
-/// Of several bad links any may be the first to be noticed, and then the others do not show: views
-/// broke by the dozen while each row began anew whenever it was another one's turn.
+/// If several links are bad, any of them may be the first to break a view, and the others then do
+/// not show. So a row is kept while other links break: when rows began anew each time, dozens of
+/// views broke before one was long enough.
 void BlameRecord::remember(const std::map<Link, Row>& broken) {
   for (auto& [link, row] : rows_) {
     ++row.elsewhere;

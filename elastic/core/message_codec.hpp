@@ -22,7 +22,7 @@
 namespace mayfly::elastic {
 
 inline constexpr std::size_t kReadableBytesMax = 2048;  // reasons, details, host names
-/// Of the encoding of one number below 2^32.
+/// Upper limit of the encoding of one number below 2^32.
 inline constexpr std::size_t kNumberBytesMax = 5;
 
 /// Writes fields; a field beyond its bound is our own mistake.

@@ -11,7 +11,8 @@
 namespace mayfly::elastic {
 namespace {
 
-/// Of everything in it. Not of its encoding: what a delta makes of a wrong base may have none.
+/// Hashes every field rather than the encoding: a view that a delta makes of a wrong base may not
+/// be encodable.
 std::uint64_t hash_of(const View& view) {
   WireWriter writer;
   writer.put(view.id);

@@ -108,7 +108,7 @@ class ControlSessions final : public ConnectionOwner {
 
   /// The connection that waits to be admitted, refused or released.
   Held& unauthenticated(std::uint64_t id);
-  /// Of the member's worker; null if it is not connected.
+  /// The session of the member's worker; null if it is not connected.
   Held* session_of(MemberId worker);
   void greet(UniqueFd fd);
   void say_full(int error);
@@ -117,7 +117,7 @@ class ControlSessions final : public ConnectionOwner {
   void stop_counting(Held& session);
   void handle_hello(Held& session, Message message);
   void leave(Held& session);
-  /// Of all workers that are admitted and connected.
+  /// The places of all workers that are admitted and connected.
   [[nodiscard]] std::vector<MemberPlace> worker_places() const;
 
   boost::asio::io_context& io_;

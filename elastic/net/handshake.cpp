@@ -105,8 +105,8 @@ constexpr Duration kUnansweredMax = seconds(20);
 constexpr auto kRetryDelay = std::chrono::milliseconds(50);
 // Without an answer to the first packet; another attempt is as good as waiting on.
 constexpr Duration kConnectMax = milliseconds(1500);
-// Of a coordinator without others that is connected and does not answer, in an attempt that may be
-// called off.
+// The limit if the only coordinator is connected and does not answer, in an attempt that may be
+// cancelled.
 constexpr Duration kOnlyAttemptTimeout = seconds(5);
 // A worker that is started a moment before its coordinator need not say so.
 constexpr Duration kSayAfter = seconds(1);

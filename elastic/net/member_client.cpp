@@ -51,7 +51,7 @@ Hello worker_hello(const MemberClientOptions& options) {
   return hello;
 }
 
-/// Of its first one as a member: with whose id it comes, if it was evicted.
+/// The Hello of the first connection; a worker that was evicted comes with its former id.
 Hello first_hello(const MemberClientOptions& options) {
   Hello hello = worker_hello(options);
   if (options.former) {

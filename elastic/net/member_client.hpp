@@ -30,7 +30,8 @@ struct MemberClientOptions {
   /// "host:port" of the coordinator, then of its standbys; 1 to kEndpointsMax.
   std::vector<std::string> endpoints;
   Bytes token;
-  /// Of this worker, or null. Armed here, and kept up to date; must outlive the client.
+  /// The sentinel of this worker, or null. The client arms it and keeps its data up to date; it
+  /// must outlive the client.
   Sentinel* sentinel = nullptr;
   /// How long a member that needs a coordinator waits for one before it gives up.
   Duration coordinator_timeout = seconds(600);

@@ -5,7 +5,8 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr unsigned kActivityShift = 56;
-// Of the trainer: activity, bucket, step. Of a compute thread: activity, microbatch, bucket.
+// A word of the trainer contains activity, bucket and step, from the highest bits down; that of a
+// compute thread activity, microbatch and bucket.
 constexpr unsigned kTrainerBucketShift = 40;
 constexpr unsigned kMicrobatchShift = 28;
 constexpr std::uint64_t kStepMax = (std::uint64_t{1} << kTrainerBucketShift) - 1;

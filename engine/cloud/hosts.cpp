@@ -73,7 +73,7 @@ std::string worker_args_on_hosts(const JobConfig& config) {
   add(config.store_peers, "--store-peers", "");
   add(!config.prepared_store.empty(), "--prepared-store", config.prepared_store);
   add(!config.data.starts_with(kProcedural), "--data", shell_quoted(absolute_path(config.data)));
-  // Of the worker's own folder, which goes with the worker.
+  // Outside of the worker's own folder, which is removed together with the worker.
   add(!config.data_from.empty(), "--cache-dir", "../../cache");
   return args;
 }

@@ -131,7 +131,7 @@ struct JobConfig {
   std::uint32_t cloud_on_demand_floor = 0;  ///< so many workers on demand
   double cloud_budget = 0;                  ///< for the job, in the offers' currency; 0 = no limit
   double cloud_budget_per_hour = 0;         ///< for all servers together; 0 = no limit
-  /// Of a worker that no offer prices, in any currency; 0 = unknown.
+  /// The price of a worker for which no offer has one, in any currency; 0 = unknown.
   double price_per_hour = 0;
   double cloud_lifetime_hours = 24;  ///< of a server; 0 = no limit
   double cloud_start_timeout = 600;  ///< seconds from asked for to running, then to joined

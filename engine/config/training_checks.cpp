@@ -94,7 +94,7 @@ Complaint check_dtype(const JobConfig& c) {
                     "; use device cuda, or dtype bf16 or fp32");
 }
 
-/// Of a job whose workers are programs of the user's own.
+/// Checks the settings of a job whose workers are programs of the user's own.
 Complaint check_program(const JobConfig& c) {
   const std::pair<bool, const char*> unfit[] = {
       {uses_parameter_servers(c), "parameter servers"},

@@ -26,7 +26,7 @@ class LastReports {
   /// At the end of a job. `has_begun`: a first view was formed, so that there is a state.
   LastReports(const JobEnd& end, bool has_begun, Instant now);
 
-  /// Of a coordinator on this thread.
+  /// The news of a coordinator on this thread.
   [[nodiscard]] static News look(CoordinatorProcess& process, bool is_interrupted);
 
   /// False when nobody is to be waited for any longer.

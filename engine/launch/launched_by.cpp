@@ -53,7 +53,8 @@ Result<LaunchedBy> place(const Variables& variables, Launcher launcher, const ch
   return found;
 }
 
-/// Of a list like "4(x2),3": four on each of two hosts, three on the third.
+/// The number of tasks on a host, from a list like "4(x2),3": four on each of two hosts, three on
+/// the third.
 std::uint32_t tasks_on_node(std::string_view list, std::uint32_t node) {
   while (!list.empty()) {
     const std::size_t comma = std::min(list.find(','), list.size());

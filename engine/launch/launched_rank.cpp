@@ -74,7 +74,7 @@ int exit_code_of(const ProcessEnd& end) {
   return end.signal != 0 ? kExitFailed : end.exit_code;
 }
 
-/// Of a child, if it has ended.
+/// The exit code of a child, if it has ended.
 std::optional<int> exit_code_of_ended(pid_t child) {
   const std::optional<ProcessEnd> end =
       child > 0 ? end_if_over(child) : std::optional<ProcessEnd>();
@@ -275,7 +275,7 @@ class LaunchedRank {
  private:
   [[nodiscard]] Result<void> check();
   [[nodiscard]] std::unique_ptr<RankChannel> open_channel() const;
-  /// Of rank 0: the coordinator has been started, or an exit code.
+  /// On rank 0: starts the coordinator. Returns an exit code if that is impossible.
   std::optional<int> start_coordinator();
   std::optional<int> refuse_used_directory(LockFile& lock) const;
   void end_coordinator();

@@ -22,18 +22,18 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kLineBytesMax = 4096;
-// Of a value, in hexadecimal digits; every launcher takes 256 and more.
+// Digits (hexadecimal) of one value; every launcher accepts 256 and more.
 constexpr std::size_t kPieceDigits = 200;
-// Of an answer that the launcher gives by itself.
+// For an answer that the launcher gives by itself.
 constexpr Duration kAnswerTimeout = seconds(30);
-// Of one that waits for the other ranks.
+// For an answer that waits for the other ranks.
 constexpr Duration kRanksTimeout = seconds(600);
 
 Error broken(const std::string& what) {
   return {Errc::kIo, "the launcher's PMI connection: " + what};
 }
 
-/// Of "a=1 b=2"; empty if `name` is not among them.
+/// The value of `name` in a line like "a=1 b=2"; empty if it is not there.
 std::string field(const std::string& line, const std::string& name) {
   const std::string words = " " + line;
   const std::size_t at = words.find(" " + name + "=");

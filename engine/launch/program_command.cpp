@@ -108,7 +108,8 @@ std::vector<std::string> command_at(const ProgramPlace& place,
     add(kLibraryVariable, library);
     add(kProgramVariable, own_program());
     const std::filesystem::path folder = library.parent_path();
-    // Of a build or a bundle, for compiled programs. An installed library lies among others.
+    // For compiled programs: the folder of the library in a build or a bundle. The folder of an
+    // installed one, "lib", contains other libraries as well and is not added.
     add("LD_LIBRARY_PATH", folder.filename() == "lib" ? "" : path_with("LD_LIBRARY_PATH", folder));
   }
   add("PYTHONPATH", python_path());

@@ -17,9 +17,10 @@ namespace mayfly::engine {
 class RankChannel {
  public:
   virtual ~RankChannel() = default;
-  /// Of rank 0, once: every other rank will receive `text`, of up to kChannelTextMax bytes.
+  /// Called on rank 0, once: every other rank will receive `text`, of up to kChannelTextMax bytes.
   virtual Result<void> publish(const std::string& text) = 0;
-  /// Of every other rank, once: waits for it. kDeadline; kIo if the launcher breaks off.
+  /// Called on every other rank, once: waits for the text. kDeadline; kIo if the launcher breaks
+  /// off.
   virtual Result<std::string> receive(Instant deadline) = 0;
 };
 

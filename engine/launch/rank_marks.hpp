@@ -11,13 +11,13 @@
 
 namespace mayfly::engine {
 
-/// Of rank 0, which holds the lock of the run directory: until all others have left their marks,
-/// which are removed then, as those of an earlier launch are first. kInvalidInput with what to do
-/// if some are missing.
+/// Called on rank 0, which holds the lock of the run directory. Removes the marks of an earlier
+/// launch, waits until all other ranks have left theirs, and removes these. kInvalidInput, with
+/// advice, if some are missing.
 [[nodiscard]] Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self);
 
-/// Of every other rank: until rank 0 has removed the mark. kInvalidInput with what to do if rank 0
-/// has no such directory.
+/// Called on every other rank. Leaves a mark and waits until rank 0 has removed it. kInvalidInput,
+/// with advice, if rank 0 has no such directory.
 [[nodiscard]] Result<void> leave_mark(const std::string& run_dir, const LaunchedBy& self);
 
 /// Why ranks that share no files cannot meet, and what to do about it. Pure.

@@ -50,10 +50,10 @@ struct JoinFacts {
 /// they are. Pure.
 [[nodiscard]] Error with_advice(const JobConfig& config, const Error& error);
 
-/// Of a process that has not become a member: what join_job() returned.
+/// The exit code of a process that has not become a member, from the error of join_job().
 [[nodiscard]] int exit_code_of(const Error& failure);
 
-/// Of a process whose part is over.
+/// The exit code of a process that has left the job.
 [[nodiscard]] int exit_code_of(const elastic::member_effect::Leave& leave);
 
 /// SIGTERM, SIGUSR1 (what Slurm warns with), Ctrl-C, the notices of a cloud and ask() ask the job
@@ -130,7 +130,8 @@ class RejoinLimit {
 /// while it takes part in a job, so that the lines are there even if this host is lost.
 class LogSender {
  public:
-  /// Of what is logged between two memberships; what a loop of errors writes beyond it is lost.
+  /// Limit of the lines that are kept between two memberships. A loop of errors may write more; the
+  /// rest is lost.
   static constexpr std::size_t kKeptBytes = std::size_t{64} << 10;
 
   /// Sends what log::keep_lines() has kept and will keep, some 4 KiB a second at most, through

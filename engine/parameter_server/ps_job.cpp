@@ -16,7 +16,9 @@ using parameter_server::SyncPlan;
 
 constexpr std::size_t kShardAlignment = 16;  // elements
 
-// Of a mean of the loss, and what a job may fall back by at most, unless it is short.
+// A mean of the loss is taken over kMeanSteps steps, or fewer in a job that would otherwise have
+// less than kMeansPerJob means. A job falls back by at most one of kCutsPerJob equal parts, unless
+// it is short.
 constexpr std::uint64_t kMeanSteps = 4;
 constexpr std::uint64_t kMeansPerJob = 100;
 constexpr std::uint64_t kCutsPerJob = 20;

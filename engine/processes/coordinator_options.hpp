@@ -8,7 +8,7 @@
 
 namespace mayfly::engine {
 
-/// Of a complete job. `first_step`: that of the checkpoint that it is resumed from, else 0.
+/// `job` is complete. `first_step`: that of the checkpoint that it is resumed from, else 0.
 /// `is_standby`: the coordinator waits until the one in charge is gone. Each call makes another
 /// identity and another seed.
 [[nodiscard]] elastic::CoordinatorOptions core_options(const Job& job, Step first_step,

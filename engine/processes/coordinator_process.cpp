@@ -428,7 +428,8 @@ std::optional<Step> CoordinatorProcess::step_without_holder() const {
       {status.committed, Step{starting_point_.step}, Step{recorder_->progress().last_step()}});
 }
 
-/// Of members that this coordinator has heard of itself: what its predecessor knew may be old.
+/// Considers only members that this coordinator has heard of itself: the records of its predecessor
+/// may be out of date.
 std::optional<Step> CoordinatorProcess::step_of_holders() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held =

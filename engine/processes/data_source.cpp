@@ -330,7 +330,8 @@ Result<void> copy_data(const std::string& from, const std::string& folder,
   return {};
 }
 
-/// Of what an archive or a command has put there: the data set is the only entry, if there is one.
+/// The data set in a folder that an archive or a command has filled: the only entry, if there is
+/// just one, else the folder itself.
 std::string only_entry_of(const std::string& folder) {
   const std::vector<std::string> inside = names_in(folder);
   return inside.size() == 1 ? (fs::path(folder) / inside.front()).string() : folder;

@@ -54,7 +54,8 @@ std::uint64_t ProgramComputer::seed_of(const ProgramTask& task) const {
   return random.bits();
 }
 
-/// Of the microbatch at hand. A training that diverges is for the trainer to name, by its loss.
+/// Checks the statistics of the present microbatch. Divergence of the training itself is reported
+/// by the trainer, which sees it in the loss.
 Result<void> ProgramComputer::check_statistics(std::span<const float> statistics) const {
   const auto found = std::ranges::find_if_not(statistics, [](float x) { return std::isfinite(x); });
   auto place = static_cast<std::size_t>(found - statistics.begin());

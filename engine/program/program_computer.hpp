@@ -24,7 +24,7 @@ namespace mayfly::engine {
 
 /// What the program says of a microbatch.
 struct MicrobatchResult {
-  /// Of each parameter, in the order in which they were registered; null = all zeros.
+  /// One for each parameter, in the order in which they were registered; null = all zeros.
   std::span<const float* const> gradients;
   std::span<const double> metrics;  ///< in the order in which they were registered
   float loss = 0;                   ///< mean over the microbatch

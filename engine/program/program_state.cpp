@@ -361,7 +361,7 @@ Result<void> ProgramState::was_taken() const {
   if (!incoming_.is_of_member) {
     return {};
   }
-  // Of tensors without elements a file does not keep the order.
+  // A file does not keep the order of tensors without elements.
   std::vector<nn::NamedTensor> loaded;
   std::ranges::copy_if(incoming_.rest.tensors, std::back_inserter(loaded),
                        [](const nn::NamedTensor& named) { return !named.tensor.bytes.empty(); });

@@ -28,9 +28,9 @@
 
 namespace mayfly::engine {
 
-/// Of a state that has come, what the program takes itself: the optimizer's tensors, in the order
-/// in which the program that had the state gave them (set_optimizer_state()), and the blob. Valid
-/// until its next task.
+/// The part of a received state that the program itself takes over: the optimizer's tensors, in the
+/// order in which the program that had the state gave them (set_optimizer_state()), and the blob.
+/// Valid until the program's next task.
 struct LoadedState {
   std::vector<nn::NamedTensor> tensors;
   ByteSpan blob;

@@ -43,9 +43,9 @@ struct ProgramTensors {
   [[nodiscard]] SummedTensors summed() const;
   /// Names of the parts of ProgramState::part_hashes().
   [[nodiscard]] std::vector<std::string> part_names() const;
-  /// Of names, types and shapes.
+  /// The digest of names, types and shapes.
   [[nodiscard]] Digest layout_digest() const;
-  /// Of the content.
+  /// The digest of the content.
   [[nodiscard]] Digest content_digest() const;
 };
 

@@ -53,7 +53,8 @@ Result<JobConfig> told_settings(const JobConfig& own, const std::string& job_fil
   return config;
 }
 
-/// Of the coordinator that `environment` names, with the worker's own in place of them.
+/// The settings of the job whose coordinator `environment` names, with the worker's own settings in
+/// place of the same ones.
 Result<JobConfig> settings_of(const std::map<std::string, std::string>& environment) {
   JobConfig own;
   TRY(apply_environment(own, environment));
@@ -112,7 +113,8 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
   return facts;
 }
 
-/// Of which a member that disagrees with others sends the hashes, and a checkpoint has a header.
+/// A limit because a member whose state differs from that of others sends a hash of each tensor,
+/// and because the header of a checkpoint lists them all.
 constexpr std::size_t kTensorsMax = 60'000;
 
 constexpr std::uint64_t kTestChunksMax = std::uint64_t{1} << 32;  // their numbers have 32 bits

@@ -25,7 +25,8 @@ namespace mayfly::engine {
 struct SlowestMember {
   Rank rank{};
   std::uint32_t ready_us = 0;  ///< from the commit before until it was ready
-  // Of it, its compute threads waited for data, in the mean (datasets/feed.hpp, LoaderWait):
+  // The part of that time in which its compute threads waited for data, in the mean
+  // (datasets/feed.hpp, LoaderWait):
   std::uint32_t fetch_us = 0;
   std::uint32_t prep_us = 0;
 };
@@ -38,7 +39,7 @@ struct ExchangeWaits {
   std::uint32_t most_us = 0;  ///< of any member
 };
 
-/// Of one member in its signals, and of all in the result: their maxima.
+/// In the signals of a member its own values, in the result the maxima over all members.
 struct ReadySignals {
   std::uint32_t ready_us = 0;  ///< as in SlowestMember, in this step; 0 = first of the view
   /// If this member was the slowest of the step before. Members that were equally slow to the

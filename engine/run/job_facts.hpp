@@ -12,7 +12,7 @@
 
 namespace mayfly::engine {
 
-/// Of their text: room for the names of tens of thousands of tensors.
+/// Upper limit of their text: room for the names of tens of thousands of tensors.
 inline constexpr std::size_t kFactsBytesMax = std::size_t{1} << 20;
 
 /// One line of JSON.
@@ -31,10 +31,11 @@ inline constexpr std::size_t kFactsBytesMax = std::size_t{1} << 20;
 
 [[nodiscard]] std::string facts_path(const std::string& run_dir);
 
-/// Of a run directory. kNotFound if it has none.
+/// Reads the facts of a run directory. kNotFound if it has none.
 [[nodiscard]] Result<JobFacts> read_facts(const std::string& run_dir);
 
-/// The same, or of the run directory or checkpoint that the job is resumed from, if it is.
+/// The same, or, for a resumed job, the facts of the run directory or checkpoint that it is resumed
+/// from.
 [[nodiscard]] Result<JobFacts> facts_on_record(const std::string& run_dir,
                                                const std::string& resume);
 

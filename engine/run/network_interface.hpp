@@ -27,9 +27,9 @@ inline constexpr const char* kAutoHost = "auto";
 /// to the coordinators that `config` names.
 [[nodiscard]] std::string worker_host(const JobConfig& config);
 
-/// Of a process that tells others where it listens, which is every one but a coordinator whose
+/// For a process that tells others where it listens, which is every one but a coordinator whose
 /// workers are given its address by hand. kInvalidInput if `host` stands for all addresses of this
-/// machine (0.0.0.0 or ::): nobody can connect to that.
+/// machine (0.0.0.0 or ::), to which no process can connect.
 [[nodiscard]] Result<void> check_reachable_host(const std::string& host);
 
 }  // namespace mayfly::engine

@@ -44,7 +44,7 @@ struct HeldUp {
 struct StepTimes {
   std::uint64_t slowest = 0;  ///< the member that was ready for the reduction last
   double compute_ms = 0;      ///< until then, of that member, without what follows
-  // Of that time, its compute threads waited for data, in the mean:
+  // The part of that time in which its compute threads waited for data, in the mean:
   double fetch_ms = 0;            ///< because images were read
   double prep_ms = 0;             ///< because images were decoded and augmented
   double exchange_ms = 0;         ///< from then until the sums were there

@@ -27,8 +27,8 @@ struct RunHistory {
   StartingPoint start;           ///< runs of older versions do not have it on record
   std::uint64_t first_step = 0;  ///< 0 = no step is on record
   std::uint64_t last_step = 0;
-  /// Of the state that the job has: less than last_step after the loss of all who had that, until
-  /// the steps are computed again. They are on record once.
+  /// The step of the job's present state: less than last_step after the loss of all members that
+  /// had that step, until the steps are computed again. They are on record once.
   std::uint64_t current_step = 0;
   std::set<std::uint64_t> missing;   ///< between them, without a record
   std::uint64_t samples = 0;         ///< of the steps up to last_step, each once
@@ -57,7 +57,7 @@ struct RunHistory {
   std::vector<std::uint64_t> view_members;  ///< of the last one
   std::vector<WorkerStay> workers;
   std::set<std::uint64_t> present;  ///< members of the last view whose hosts are on record
-  // Of the last restart: what views up to this one committed after this step is undone.
+  // The last restart undid the steps after `undone_after` of views up to `undone_views`.
   std::uint64_t undone_views = 0;
   std::uint64_t undone_after = 0;
 
@@ -107,7 +107,7 @@ struct RunHistory {
 /// for any other that is not ours.
 [[nodiscard]] Result<RunHistory> read_run_history(const std::string& run_dir);
 
-/// Of a part that has just begun in the directory: nothing but what earlier parts have cost.
+/// The history of a part that has just begun in the directory: only the costs of earlier parts.
 [[nodiscard]] RunHistory history_of_new_part(const std::string& run_dir);
 
 /// How far the time axis of a directory's records has come at `wall_clock` (seconds since 1970),

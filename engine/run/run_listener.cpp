@@ -70,7 +70,7 @@ std::string lost_time_line(const Summary::LostTime& lost) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-/// Of a job on several hosts: "3 on node-a, 1 on node-b".
+/// For a job on several hosts: "3 on node-a, 1 on node-b".
 std::string hosts_line(const std::vector<WorkerStay>& workers) {
   std::vector<std::pair<std::string, int>> hosts;
   for (const WorkerStay& stay : workers) {

@@ -34,15 +34,15 @@ std::optional<Summary::Evaluations> evaluations_of(const std::string& run_dir,
   return has_last ? std::optional(std::move(all)) : std::nullopt;
 }
 
-/// Of the steps up to this one, each once, whether or not its record came.
+/// The samples of the steps up to this one, each step once, whether or not its record arrived.
 std::uint64_t samples_until(std::uint64_t step, const RunHistory& history, std::uint64_t batch) {
   const std::uint64_t all = history.samples + history.missing.size() * batch;
   const std::uint64_t later = history.last_step - std::min(step, history.last_step);
   return all - std::min(all, later * batch);
 }
 
-/// Of the state after this step, empty if nobody has said it. Who had it may be gone, but not its
-/// checkpoint.
+/// The digest of the state after this step; empty if no member has reported it. It is also read
+/// from the step's checkpoint, which may outlive the members that had the state.
 std::string digest_after(std::uint64_t step, const RunHistory& history,
                          const std::string& run_dir) {
   if (history.digest_step == step && !history.last_digest.empty()) {

@@ -43,7 +43,7 @@ struct StartingState {
 /// worker that joins a running job never needs them.
 [[nodiscard]] Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout);
 
-/// Of a worker that gets all from others: no step, and no weights yet.
+/// The state of a worker that will receive everything from others: no step, and no weights yet.
 [[nodiscard]] StartingState undrawn_state(const Job& job, const ReductionLayout& layout);
 
 /// What a process that would start with this asks the coordinator before it takes part.

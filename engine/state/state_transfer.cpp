@@ -24,7 +24,8 @@ namespace {
 // Connections that have asked for nothing yet: of members whose requests are under way, or of
 // others.
 constexpr std::size_t kStrangersMax = 256;
-// Of what is copied, sent, received or hashed at a time: it stays in a core's cache in between.
+// Bytes that are copied, sent, received or hashed at a time; they stay in a core's cache between
+// two of these operations.
 constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
 // A client sends its request at once, and keeps receiving what it is sent.
 constexpr Duration kRequestTimeout = seconds(2);

@@ -53,11 +53,11 @@ class StateKeeper {
   // What the next step begins with:
   /// The last step in the state.
   [[nodiscard]] virtual Step committed() const = 0;
-  /// Of the exact sum's blocks; empty in fp32 reduction.
+  /// The exponents of the exact sum's blocks; empty in fp32 reduction.
   [[nodiscard]] virtual const std::vector<std::int32_t>& exponents() const = 0;
   /// Nothing if gradients are not scaled; then a step whose gradients are not finite ends the job.
   [[nodiscard]] virtual std::optional<nn::LossScale> loss_scale() const = 0;
-  /// With which the step committed() was made, for records; 0 = none that the engine knows.
+  /// The learning rate of the step committed(), for records; 0 = the engine does not know it.
   [[nodiscard]] virtual double learning_rate() const = 0;
   /// Figures of the user's own for the step committed(), for records.
   [[nodiscard]] virtual std::vector<OwnMetric> own_metrics() const { return {}; }
@@ -100,7 +100,7 @@ class StateKeeper {
   /// Bits of the hash that this step compares, of which the low 31 count: of all that determines
   /// the step's gradients, at least. With `rest` it covers the whole state.
   [[nodiscard]] virtual std::uint32_t check(std::optional<std::uint64_t> rest) = 0;
-  /// Of the whole state; goes on record.
+  /// The digest of the whole state, for records.
   [[nodiscard]] virtual Digest digest() = 0;
   /// The hash of each part, to find out where states differ.
   [[nodiscard]] virtual std::vector<std::uint64_t> part_hashes() = 0;

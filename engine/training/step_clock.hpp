@@ -51,9 +51,9 @@ class StepClock {
 
   /// Between the last two commits; 0 before the second.
   [[nodiscard]] Duration last_step() const { return last_step_; }
-  /// Of it, the time in which compute threads waited for data, in the mean.
+  /// The part of last_step() in which compute threads waited for data, in the mean.
   [[nodiscard]] Duration last_wait() const { return last_wait_; }
-  /// Of it, the time in which the state was copied for a checkpoint.
+  /// The part of last_step() in which the state was copied for a checkpoint.
   [[nodiscard]] Duration last_copy() const { return last_copy_; }
 
  private:
@@ -74,13 +74,13 @@ class StepClock {
   Duration last_step_{};
   Duration last_wait_{};
   Duration last_copy_{};
-  // Of the present step:
+  // For the present step:
   std::optional<SlowestMember> self_;  // as it will tell it if it is the slowest
   bool is_slowest_ = false;
   std::optional<SlowestMember> slowest_before_;  // of all members
   std::optional<ExchangeWaits> waits_before_;    // of all members
   std::optional<Duration> members_at_ready_;     // as in MemberWaits
-  // Of the step before:
+  // For the step before:
   std::optional<SlowestMember> self_before_;  // if it was the slowest
   std::optional<ExchangeWaits> own_waits_;    // this member's alone
   std::optional<Own> before_;

@@ -21,7 +21,7 @@ std::string hex_of(const std::array<std::uint32_t, 4>& lanes) {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", lanes[3], lanes[2], lanes[1], lanes[0]);
 }
 
-/// Of this process, by getrusage(2), whose memory is in KiB.
+/// The resources that this process has used, by getrusage(2), whose memory is in KiB.
 elastic::ProcessUse use_so_far() {
   rusage use{};
   if (::getrusage(RUSAGE_SELF, &use) != 0) {

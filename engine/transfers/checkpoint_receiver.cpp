@@ -161,8 +161,8 @@ bool CheckpointReceiver::has(const TransferOffer& offer) const {
   return true;
 }
 
-/// Of a worker that was cut off for a while. Parameter servers may fall back, and then an earlier
-/// step is the newest.
+/// Whether the offer is of a worker that was disconnected for a while and is older than what is
+/// here. Parameter servers may fall back, and then an earlier step is the newest.
 bool CheckpointReceiver::comes_too_late(const TransferOffer& offer) const {
   const std::optional<Step> here = newest();
   return here && offer.step < *here && !uses_parameter_servers(job_.config);

@@ -155,7 +155,7 @@ struct TransferReceipt {
 [[nodiscard]] Result<TransferAnswer> decode_transfer_answer(ByteSpan bytes);
 [[nodiscard]] Result<TransferReceipt> decode_transfer_receipt(ByteSpan bytes);
 
-/// Of one message, and of a request, which may have the facts of a job.
+/// Upper limits of one message, and of a request, which may contain the facts of a job.
 inline constexpr std::size_t kFrameBytesMax = 64U << 10;
 inline constexpr std::size_t kRequestBytesMax = kFactsBytesMax + kFrameBytesMax;
 

@@ -25,7 +25,7 @@ CudnnFacts read_cudnn_facts(int device) {
   return {.gpu = read_gpu_facts(device), .found_cudnn = cudnnGetVersion()};
 }
 
-/// Of all visible GPUs, or of the first if there is none.
+/// The facts of all visible GPUs, or those read for the first if there is none.
 std::vector<CudnnFacts> read_all_facts() {
   std::vector<CudnnFacts> all{read_cudnn_facts(0)};
   for (int device = 1; device < all.front().gpu.devices; ++device) {

@@ -427,7 +427,7 @@ class StepPlanner {
   TensorList tensors_;
   std::vector<std::string> names_;  ///< of the layers
 
-  // Of the pass that is being planned.
+  // For the pass that is being planned.
   bool training_ = true;
   Unit stem_;
   std::vector<Block> blocks_;
@@ -435,7 +435,7 @@ class StepPlanner {
   std::uint64_t pooled_elements_ = 0;
   TensorId classifier_memory_ = kNoTensor;
 
-  // Of the segment that is being planned.
+  // For the segment that is being planned.
   std::size_t segment_first_ = 0;
   std::size_t packed_end_ = 0;  ///< layers from here on are unpacked
   std::size_t ready_from_ = 0;

@@ -75,7 +75,7 @@ class Members {
   void measured(std::uint64_t member, const MemberMeasure& measure);
 
   [[nodiscard]] const std::vector<MemberLane>& lanes() const { return lanes_; }
-  /// Of this lane, in the order of the file.
+  /// The measures of this lane, in the order of the file.
   [[nodiscard]] std::vector<MemberMeasure> measures_of(const MemberLane& lane) const;
   [[nodiscard]] std::size_t active() const { return active_.size(); }
 

@@ -147,7 +147,8 @@ class MetricsReader {
     }
     return curves.value(value, curves.rows() - 1);
   }
-  /// Of the highest step that counts: evaluators may finish in another order. Null without one.
+  /// The evaluation of the highest step that counts: evaluators may finish in another order. Null
+  /// without one.
   [[nodiscard]] const EvaluationFact* newest_evaluation() const {
     const EvaluationFact* newest = nullptr;
     for (const EvaluationFact& one : fold_.evaluations_) {

@@ -146,7 +146,7 @@ class RunFold {
 
   [[nodiscard]] const Members& members() const { return members_; }
   [[nodiscard]] const Servers& servers() const { return servers_; }
-  /// Of the part of the job that recorded steps last.
+  /// The profile of the part of the job that recorded steps last.
   [[nodiscard]] const StepProfile& step_profile() const { return step_profile_; }
   /// Whether `t` is in that part.
   [[nodiscard]] bool is_profiled(double t) const;

@@ -30,8 +30,8 @@ using CellRound = std::map<Cell, double>;
 
 /// Part of a step.
 struct StepDifference {
-  /// Of A, B - A, C - B, D - C and E - D: compute, contention, interconnect, prep, fetch. Of N - C:
-  /// network. Of E - N: data, which is both prep and fetch.
+  /// For A, B - A, C - B, D - C and E - D: compute, contention, interconnect, prep, fetch. For
+  /// N - C: network. For E - N: data, which is both prep and fetch.
   const char* kind = "";
   double ms = 0;  ///< mean over the rounds of cell minus the cell before
   // The interval in which it is with a confidence of 95 % (Student's t of the paired

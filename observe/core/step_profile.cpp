@@ -54,7 +54,7 @@ void StepProfile::add(const boost::json::object& record, bool is_late) {
   for (std::size_t part = 0; part < kStepParts; ++part) {
     add(part, std::string(kStepPartNames[part]) + "_ms");
   }
-  // Of an earlier version, which did not tell reading and preparing apart.
+  // Records of an earlier version, which did not tell reading and preparing apart, have this field.
   add(kPrep, "data_ms");
   const boost::json::value* late = before.if_contains("held_up");
   if (late != nullptr && late->is_object()) {

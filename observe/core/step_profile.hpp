@@ -14,7 +14,7 @@ namespace mayfly::observe {
 
 /// The kinds of a step's time; they add up to it.
 inline constexpr std::size_t kStepParts = 5;
-/// Of these consists the time until the slowest member is ready for the exchange.
+/// The first three make up the time until the slowest member is ready for the exchange.
 inline constexpr std::size_t kReadyParts = 3;
 inline constexpr std::array<const char*, kStepParts> kStepPartNames = {"compute", "fetch", "prep",
                                                                        "exchange", "update"};
@@ -58,7 +58,7 @@ class StepProfile {
 
   /// Steps whose times are known.
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
-  /// Of all these steps together.
+  /// The seconds of all these steps together.
   [[nodiscard]] const StepSeconds& seconds() const { return seconds_; }
   [[nodiscard]] double total() const;
   /// By member.

@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint32_t kFillingSteps = 8;
 constexpr std::uint32_t kCountedSteps = 24;
 constexpr int kCalibrations = 12;
-/// Of a thread of niceness 10 beside one of 0 (the kernel's table sched_prio_to_weight).
+/// The scheduler's weight of a thread of niceness 10 beside one of 0 (the kernel's table
+/// sched_prio_to_weight).
 constexpr double kYieldingWeight = 110.0 / 1024;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 

@@ -104,7 +104,7 @@ void share_out(std::vector<PipelineWorker>& workers, std::uint32_t microbatches)
   }
 }
 
-/// Of a worker's share of a step, in milliseconds.
+/// The time for a worker's share of a step, in milliseconds.
 double time_to_compute(const PipelineWorker& worker) {
   return (worker.compute_ms + worker.wait_ms) * worker.microbatches / worker.compute_threads;
 }

@@ -352,7 +352,8 @@ class Board {
     if (this.run && this.ageBox) this.ageBox.lastChild.textContent = this.source.age(this.run);
   }
 
-  // Of a long run, of the buckets that have 50 steps; the last one may be nearly empty.
+  // Images per second over the last 50 steps, in a long run over the buckets that contain them; the
+  // last bucket may be nearly empty.
   recentRate() {
     const kept = this.run.kept, rate = kept.values.images_per_second.mean;
     const buckets = Math.max(2, Math.ceil(50 / 4 ** kept.level));

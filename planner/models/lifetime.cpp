@@ -255,7 +255,7 @@ double Lifetimes::variance_between_regions(const Numbers& parts_of_hours) const 
     return 1 / kMostShape;
   }
   const double beyond = (squares * count / (count - 1) - count) / all_expected;
-  // Of a spread that is known from few, a new value lies outside more often.
+  // If a spread is estimated from few values, a new value is outside of it more often.
   const double wider = student_quantile(0.95, count - 1) / kHalfOf90;
   return std::clamp(beyond, 1 / kMostShape, 1 / kLeastShape) * (1 + 1 / count) * wider * wider +
          1 / std::max(losses, 1.0);

@@ -43,7 +43,8 @@ PlannedOffer planned_offer(const Market& market, const JobModel& job, std::size_
   return offer;
 }
 
-/// Of 1, 2, ... workers on this offer; with a composition, of so many together in its proportions.
+/// The speeds of 1, 2, ... workers on this offer; with a composition, of so many workers in its
+/// proportions.
 PlannedSpeeds planned_speeds(const Market& market, const JobModel& job, std::size_t index,
                              const Candidate& candidate, double work_per_step) {
   PlannedSpeeds speeds;

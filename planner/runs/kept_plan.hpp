@@ -50,7 +50,7 @@ struct PlannedOffer {
   }
 };
 
-/// Of workers on one machine type; of a composition, together in its proportions.
+/// The speeds of workers on one machine type; of a composition, of workers in its proportions.
 struct PlannedSpeeds {
   std::string machine;
   std::vector<double> steps_per_s;  ///< of 1, 2, ... workers
@@ -80,8 +80,8 @@ struct KeptPlan {
   double starting_s = 0, missing_s = 0,
          stopped_s = 0;  ///< mean lost times, as PathOutcome has them
 
-  /// Of so many workers on that machine type, in steps per second; of another type, and of more
-  /// workers than planned, in proportion to what is known. 0 for no workers.
+  /// The speed of so many workers on that machine type, in steps per second. For another type, or
+  /// more workers than planned, it is extrapolated in proportion. 0 for no workers.
   [[nodiscard]] double speed(const std::string& machine, int count) const;
   /// The central 90 % of such a speed.
   [[nodiscard]] PlannedRange speed_range(const std::string& machine, int count) const;

@@ -39,7 +39,7 @@ struct PlanCheck {
   double actual_s = 0;
   /// They add up to the difference; the largest first, but other workers than planned before all.
   std::vector<TimeCause> causes;
-  // Of a plan that was kept:
+  // Only for a plan that was kept:
   std::string plan, rests_on;  ///< as KeptPlan has them
   std::string composition;     ///< planned and actual workers if they differ
 };

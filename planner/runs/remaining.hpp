@@ -21,8 +21,8 @@ struct PresentServer {
 
 struct RestOfJob {
   double steps_left = 0;
-  /// Of parts of the run so far with equally many steps: steps per second, with all stops, of
-  /// `members`.
+  /// The run so far, cut into parts of equally many steps: the speed of each part, stops included,
+  /// in steps per second of `members`.
   std::vector<double> window_speeds;
   double window_steps = 0;  ///< of each of them
   int members = 0;          ///< that compute now

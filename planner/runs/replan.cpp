@@ -190,7 +190,8 @@ std::optional<Replanner::Speed> Replanner::measured_speed(const std::string& com
   return Speed{std::exp(median(logs)), std::max(kMeasuredError, sd)};
 }
 
-/// Of an expected ratio, as a logarithm: as far as it was off between servers that were measured.
+/// The error of an expected ratio, as a logarithm: the largest one between servers that were
+/// measured.
 double Replanner::error_of_ratios(const Speed& known) const {
   double error = kNeighbourError;
   for (const auto& [composition, measured] : measured_) {

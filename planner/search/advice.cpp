@@ -290,7 +290,7 @@ void Adviser::compare_hours(Advice& advice) const {
   }
 }
 
-/// Of the paths of a plan with frequent checkpoints.
+/// Takes the mean time to a loss from the paths of a plan with frequent checkpoints.
 void expect_loss(CheckpointAdvice& advice, const JobModel& job, const Summary& often) {
   constexpr double kUpTo95 = 3;  // events that no sample of none excludes with 95 %
   const double events = often.all_lost * static_cast<double>(often.paths);

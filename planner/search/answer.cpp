@@ -150,7 +150,7 @@ bool dominates(const Row& a, const Row& b) {
   const double accuracy_b = b.accuracy.value_or(0);
   const bool no_worse = a.summary.time_s.mean <= b.summary.time_s.mean &&
                         a.summary.cost.mean <= b.summary.cost.mean && accuracy_a >= accuracy_b;
-  // Of plans that never used their further offers, the one with fewest stands for all.
+  // Plans that never used their further offers are represented by the one with the fewest.
   return no_worse && (a.summary.time_s.mean < b.summary.time_s.mean ||
                       a.summary.cost.mean < b.summary.cost.mean || accuracy_a > accuracy_b ||
                       a.candidate.offers.size() < b.candidate.offers.size());

@@ -28,11 +28,11 @@ class Demand {
   [[nodiscard]] bool has_composition() const { return has_composition_; }
 
   // What is wanted beyond what is present, and what open requests may bring (`coming`).
-  /// Of all servers: cloud_hooks::Demand::workers_missing().
+  /// For all servers: cloud_hooks::Demand::workers_missing().
   [[nodiscard]] std::uint32_t missing(std::uint32_t coming = 0) const;
-  /// Of one offer, by the composition: cloud_hooks::Demand::lacking().
+  /// For one offer, by the composition: cloud_hooks::Demand::lacking().
   [[nodiscard]] std::uint32_t lacking(std::size_t offer, std::uint32_t coming = 0) const;
-  /// Of the servers on demand, by the floor: cloud_hooks::Demand::on_demand_floor().
+  /// For the servers on demand, by the floor: cloud_hooks::Demand::on_demand_floor().
   [[nodiscard]] std::uint32_t lacking_on_demand(std::uint32_t coming = 0) const;
 
   /// Whether servers of that offer are used only for lack of others:

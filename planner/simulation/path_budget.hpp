@@ -27,7 +27,7 @@ class PathBudget {
              const PathServers& servers)
       : rules_(rules), offers_(offers), job_(job), servers_(servers) {}
 
-  /// Of so many servers that are wanted of the offer now, how many may be requested:
+  /// How many of the `wanted` servers of the offer may be requested now:
   /// cloud_hooks::Budget::affordable() and Demand::room().
   [[nodiscard]] std::uint32_t affordable(std::size_t offer, std::uint32_t wanted,
                                          std::span<const OpenRequest> open, double now_s) const;

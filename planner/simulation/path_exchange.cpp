@@ -74,8 +74,8 @@ bool PathExchange::is_better(std::size_t offer, std::size_t than) const {
          price_per_speed_[offer] <= cloud_hooks::kWorthIt * price_per_speed_[than];
 }
 
-/// Of exchanges that are due at once, the cheapest successor first, then the dearest and youngest
-/// of the servers that give way.
+/// Among exchanges that are due at the same time, the one with the cheapest successor comes first,
+/// then the one that replaces the dearest, then the youngest server.
 bool PathExchange::comes_before(const Possible& a, const Possible& b) const {
   const auto rank = [&](const Possible& one) {
     const PathServer& server = servers_[one.server];

@@ -19,7 +19,7 @@ struct Share {
   double error = 0;
 };
 
-/// Of the paths that finish: the mean with its standard error, and the quantiles that bound the
+/// The mean over the paths that finish, with its standard error, and the quantiles that bound the
 /// central 90 %.
 struct Spread {
   double mean = 0;

@@ -24,13 +24,13 @@ class WorkingSet {
   void leave(std::size_t offer);
   void clear();
   [[nodiscard]] std::uint32_t size() const { return size_; }
-  /// Of those that compute: of more than the candidate's workers, the fastest.
+  /// The speed of the workers that compute: if there are more than the candidate's, the fastest.
   [[nodiscard]] double speed();
-  /// Of all the candidate's workers on the offers that the policy asks first.
+  /// The speed of all the candidate's workers, on the offers that the policy asks first.
   [[nodiscard]] double full_speed() const { return full_speed_; }
-  /// Of all the candidate's workers on this one offer.
+  /// The speed of all the candidate's workers on this one offer.
   [[nodiscard]] double speed_on(std::size_t offer) const;
-  /// Of one worker on this offer.
+  /// The speed of one worker on this offer.
   [[nodiscard]] double speed_of_one(std::size_t offer) const { return one_.at(offer); }
 
  private:

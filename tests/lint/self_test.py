@@ -223,6 +223,10 @@ class SelfTest(unittest.TestCase):
         self.write("nn/a.cpp", "// TO" "DO later\n// TO" "DO(#7) later\n")
         self.expect(text.problems(self.root), "nn/a.cpp:1")
 
+    def test_text_refuses_a_comment_that_is_a_fragment(self):
+        self.write("nn/a.cpp", "/// O" "f a layer.\nint a;\nint b;  // of a layer\n")
+        self.expect(text.problems(self.root), "nn/a.cpp:1", "begins")
+
     def test_docs_refuses_a_comment_that_names_a_file_that_is_gone(self):
         self.write("nn/a.cpp", "// See nn/model.hpp.\n")
         self.assertEqual(docs.problems(self.root), [])

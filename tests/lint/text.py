@@ -1,4 +1,5 @@
-"""100 columns, no tabs, no trailing blanks, marks for later only with the number of an issue."""
+"""100 columns, no tabs, no trailing blanks, marks for later only with the number of an issue, and
+no comment in C++ that is a fragment beginning with "Of"."""
 
 import re
 
@@ -6,6 +7,7 @@ from sources import Layers, finish, root_argument
 
 SUFFIXES = {".hpp", ".cpp", ".cuh", ".cu", ".py", ".cmake", ".txt", ".awk", ".sh"}
 COLUMNS_MAX = 100
+FRAGMENT = re.compile(r"//[/<!]* *Of\b")  # "Of this view": the noun that it belongs to is missing
 LATER = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")  # split, so as not to find itself
 
 
@@ -25,6 +27,8 @@ def line_problems(line):
         yield "a tab"
     if line != line.rstrip():
         yield "blanks at the end of the line"
+    if FRAGMENT.search(line):
+        yield 'a comment that begins with "Of"; name what is "of" that'
     if LATER.search(line):
         yield "a mark for later without its issue, as in TO" "DO(#12)"
 

@@ -52,8 +52,8 @@ struct FaultPlan {
   Duration pause_max = milliseconds(400);
   Duration message_delay_max =
       milliseconds(2);  ///< of control messages; order per connection holds
-  /// Of what sentinels say, on connections of their own: it may overtake what the worker said, or
-  /// come long after it.
+  /// Delay of the messages of sentinels, which have connections of their own: such a message may
+  /// overtake those of the worker, or arrive long after them.
   Duration sentinel_delay_max = milliseconds(2);
   Duration break_delay_max = milliseconds(5);  ///< until a member sees that its group broke
   Duration faults_end = seconds(4);            ///< no faults begin after this

@@ -240,7 +240,8 @@ void PsRun::replace_the_last() {
   }
 }
 
-/// Of a job that is stopped; nothing if the shards are not between two steps.
+/// Checks the state in which a stopped job leaves its shards, and from which it could be resumed;
+/// there is none if the shards are not between two steps.
 void PsRun::last_checkpoint() {
   std::vector<parameter_server::StateVersion> versions;
   for (std::uint32_t s = 0; s < options_.shards; ++s) {

@@ -60,7 +60,7 @@ using PsWorkers = std::map<MemberId, std::unique_ptr<PsWorker>>;
 /// The job's plan as this worker knows it.
 [[nodiscard]] parameter_server::SyncPlan plan_for(const parameter_server::SyncPlan& plan,
                                                   const PsWorker& worker);
-/// Of a slice, by the plan that its worker knows.
+/// The loss of a slice, by the plan that its worker knows.
 [[nodiscard]] double loss_of(const PsOptions& options, const parameter_server::SyncPlan& plan,
                              std::uint64_t slice);
 

@@ -463,7 +463,7 @@ void SimWorker::compute_next() {
   });
 }
 
-/// Of another step than the one that is to be computed, or from other weights.
+/// Discards work for another step than the one that is to be computed, or from other weights.
 void SimWorker::discard_work() {
   ++discarded_;
   queue_.clear();

@@ -25,7 +25,8 @@ Instant bound_of(const Scenario& scenario) {
          scenario.microbatch_time * microbatches * slowest;
 }
 
-/// Of the slowest member that computes all of it, with the messages of a planned change.
+/// The time of a step that the slowest member computes alone, and of the messages of a planned
+/// change.
 Duration longest_step(const Scenario& scenario) {
   const FaultPlan& faults = scenario.faults;
   const bool slow = faults.slow_members || faults.speed_change_every > Duration::zero();

@@ -117,7 +117,7 @@ class SimWorld {
   /// A step's sums are complete on some member of the view.
   void on_reduced(ViewId view, std::uint64_t step,
                   const std::vector<elastic::MicrobatchSet>& parts);
-  /// Of one microbatch: its gradient and its samples.
+  /// The sum of one microbatch: its gradient and its samples.
   [[nodiscard]] ToySum sum_of(ToyState state, std::uint64_t step, std::uint32_t microbatch) const;
 
  private:

@@ -73,7 +73,7 @@ class ParameterServerWorld final : public World {
   }
 };
 
-/// Of texts, in order.
+/// A hash of the lines, in order.
 std::uint64_t fingerprint_of(const std::vector<std::string>& lines) {
   std::uint64_t hash = 0;
   for (const std::string& line : lines) {

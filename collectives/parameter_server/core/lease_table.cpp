@@ -31,8 +31,9 @@ Grants LeaseTable::set_workers(const std::set<MemberId>& workers) {
   return serve();
 }
 
-/// Of a worker that has them no more. What a lost one has not confirmed may be missing on a shard,
-/// whatever we have. Returns how many slices that are.
+/// The worker of these leases does not have them any more. Slices that a lost worker has not
+/// confirmed may be missing on some shard, even if this one has them. Returns the number of slices
+/// that have to be computed again.
 std::uint64_t LeaseTable::take_back(const std::vector<Lease>& leases) {
   std::uint64_t count = 0;
   for (const Lease& lease : leases) {

@@ -63,7 +63,7 @@ struct StateVersion {
   friend bool operator==(const StateVersion&, const StateVersion&) = default;
 };
 /// Every shard has whole steps, the same ones, and nothing else: a job can be resumed from there.
-/// Of at least one shard.
+/// `shards` is not empty.
 [[nodiscard]] bool are_whole(const std::vector<StateVersion>& shards, const SyncPlan& plan);
 
 class UpdateOrder {

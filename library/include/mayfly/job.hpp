@@ -76,7 +76,7 @@ class Job;
 /// One step; made by Job::next_step().
 class Step {
  public:
-  /// Of the step that is computed; a state that comes in between may make it a later one.
+  /// The number of the step that is computed; a state that is received meanwhile may raise it.
   [[nodiscard]] std::uint64_t number() const;
   /// This worker's next microbatch; more of them come after a loss. Nothing once the gradients are
   /// the means, if the job has ended meanwhile, or after a failure.

@@ -7,7 +7,7 @@ namespace mayfly::nn::cuda {
 
 enum class HostOrder { kForwards, kBackwards };
 
-/// Of the calling thread.
+/// The order for the calling thread.
 inline HostOrder& host_thread_order() {
   thread_local HostOrder order = HostOrder::kForwards;
   return order;

@@ -143,7 +143,7 @@ struct LossInput {
   float unscale = 1;  ///< 1 / scale
 };
 
-/// Of a training microbatch; `scale` is a power of two.
+/// The loss input of a training microbatch; `scale` is a power of two.
 [[nodiscard]] constexpr LossInput training_input(float smoothing, std::uint32_t images,
                                                  float scale) {
   return {smoothing, images, scale, 1 / scale};

@@ -40,7 +40,7 @@ TEST(TcpTransport, AWildcardIsNoAddressForOthers) {
 
 TEST(TcpTransport, AMemberWithTheWrongKeyIsRefusedAndHarmsNobody) {
   Cluster cluster(Kind::kShared, 3);
-  // Of two members 0 connects to 1. Transport 2 claims to be 0, with another key.
+  // In a group of two, member 0 connects to 1. Transport 2 claims to be 0, with another key.
   GroupSpec wrong = cluster.spec(ViewId{1}, {0, 1}, 0);
   wrong.key += 1;
   std::thread intruder([&] {

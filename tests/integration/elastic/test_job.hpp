@@ -117,7 +117,7 @@ class TestJob {
   [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect(
       Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint = {},
       ReportQueue* reports = nullptr);
-  /// Of members that are added from now on.
+  /// Applies to members that are added from now on.
   void set_coordinator_timeout(Duration timeout) { coordinator_timeout_ = timeout; }
 
   [[nodiscard]] RecordingObserver& observer() { return observer_; }

@@ -78,8 +78,8 @@ TEST(LeastMissed, LeavesWhatMayNotGoAndTheFloorOnDemand) {
 }
 
 TEST(LeastMissed, WholeMicrobatchesDecide) {
-  // Of eight microbatches the server of speed 5 computes five, and each other one. Without the
-  // last microbatch of speed 1.9 a step takes no longer.
+  // The server of speed 5 computes five of eight microbatches, and each other server one. Without
+  // the one of the server of speed 1.9 a step takes no longer.
   const std::vector<ServerWorth> servers = {worth(5, 5, 0), worth(1, 1, 1), worth(1, 1, 2),
                                             worth(1, 1, 3), worth(1.9, 1.8, 4)};
   EXPECT_NE(least_missed(servers, {.count = 1}), Places{4});

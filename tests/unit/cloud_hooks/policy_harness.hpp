@@ -77,7 +77,7 @@ class PolicyHarness {
   [[nodiscard]] PolicyStatus status() const { return policy_.status(now); }
   [[nodiscard]] Composition composition() const { return policy_.composition(now); }
   [[nodiscard]] bool settled() const { return policy_.settled(); }
-  /// Of the last event of this kind; empty = none.
+  /// The text of the last event of this kind; empty = there was none.
   [[nodiscard]] std::string text_of(const std::string& kind) const {
     const auto found = std::find(told.rbegin(), told.rend(), kind);
     return found == told.rend() ? ""

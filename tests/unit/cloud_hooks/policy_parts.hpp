@@ -32,7 +32,7 @@ struct PolicyParts : ReplacementParts {
       fleet.joined(now, MemberId{member}, id);
     }
   }
-  /// Of the effects since the last call of any of these: those of one type.
+  /// The effects of one type since the last call of any of these functions.
   template <typename Effect>
   [[nodiscard]] std::vector<Effect> taken() {
     std::vector<Effect> all;

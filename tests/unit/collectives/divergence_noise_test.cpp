@@ -19,7 +19,7 @@ namespace {
 constexpr double kUniformLoss = 2.3;  // ten classes
 constexpr int kRuns = 100;
 
-/// Of mean 0 and deviation 1.
+/// A random number with mean 0 and deviation 1.
 double bell(RandomStream& random) {
   double sum = 0;
   for (int i = 0; i < 12; ++i) {

@@ -22,7 +22,7 @@ Lease of_any_version(std::uint64_t serial, std::uint64_t slice) {
   return {.serial = serial, .first = slice, .count = 1};
 }
 
-/// Of two shards.
+/// A flow with two shards.
 class WorkerFlowTest : public testing::Test {
  protected:
   Pull pull() {

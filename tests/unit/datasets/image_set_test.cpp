@@ -233,7 +233,7 @@ TEST(ImageSet, ALinkInATarIsNamed) {
       fs::create_symlink(link == "train/ant" ? "dog" : "a.jpg", folder / ("set/" + link));
     }
     const std::string pack = "tar -cf " + (folder / "a.tar") + " -C " + (folder / "set") + " ";
-    // Of two names of one file the first one is packed as a file.
+    // If a file has two names, tar packs the first one as a file and the other one as a link.
     ASSERT_EQ(std::system((pack + "train/cat/a.jpg train/dog test " + link).c_str()), 0);
     const std::string refused = error_of(open_image_tar(folder / "a.tar", {}));
     EXPECT_NE(refused.find(link + " is a link"), std::string::npos) << refused;

@@ -113,7 +113,7 @@ TEST(StorePlan, OfTwoLeaversWithTheSameItemsEachIsAskedForSome) {
 }
 
 TEST(StorePlan, SpareRoomHoldsSecondCopiesEachOnOneHost) {
-  // Of the items up to 5, of which 0 and 1 have two copies, and of the rest.
+  // The hosts of the items up to 5, of which 0 and 1 have two copies, and of the others.
   std::vector<Keeps> hosts = {{from_to(0, 5), 1 << 20}, {{}, 1 << 20, {0, 1}}, {from_to(5, 70), 0}};
   hosts[1].free = 4096 * 40;
   std::vector<int> copies(kPlanned, 0);

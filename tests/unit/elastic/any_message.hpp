@@ -16,7 +16,7 @@ class AnyMessage {
   AnyMessage(RandomStream& random, ViewId view, Step committed, std::uint32_t microbatches)
       : random_(random), view_(view), committed_(committed), microbatches_(microbatches) {}
 
-  /// Of any kind, those that no member should send included.
+  /// A message of any kind, those that no member should send included.
   [[nodiscard]] Message draw() {
     return draw_kind(random_.below(std::variant_size_v<Message>),
                      std::make_index_sequence<std::variant_size_v<Message>>());

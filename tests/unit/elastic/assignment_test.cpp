@@ -241,7 +241,7 @@ TEST(FirstStepSets, CoverTheStepOnceForAnyClaims) {
   }
 }
 
-// Of four members with four microbatches each the last one is lost when two of the others hold two
+// Four members have four microbatches each. The last one is lost when two of the others hold two
 // and one holds one.
 TEST(FirstStepSets, WhoHasUnfinishedWorkKeepsItAndOnlyThatOfTheLostMoves) {
   const std::vector<MicrobatchSet> usual = {MicrobatchSet::range(0, 4), MicrobatchSet::range(4, 4),

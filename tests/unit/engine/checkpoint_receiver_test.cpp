@@ -414,7 +414,7 @@ TEST_F(Receiving, GivesNothingOlderThanWhatTheJobIsResumedFrom) {
   EXPECT_EQ(answer.offer.step, Step{30});
 }
 
-/// Of a parameter server.
+/// The question of a parameter server.
 TransferRequest server_question(std::uint64_t step, bool has_state, Digest digest = {}) {
   TransferRequest request = question(step, has_state, false, digest);
   request.question.needs_state = true;

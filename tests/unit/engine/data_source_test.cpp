@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a worker that has no data set.
+/// The settings of a worker that has no data set.
 JobConfig copying(const std::string& from, const std::string& cache) {
   JobConfig config;
   config.data = "/nowhere/images";

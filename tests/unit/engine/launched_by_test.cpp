@@ -17,7 +17,7 @@ Result<std::optional<LaunchedBy>> ask(const Set& set) {
   });
 }
 
-/// Of a process that is one of several.
+/// The answer for a process that is one of several.
 LaunchedBy found(const Set& set) {
   const Result<std::optional<LaunchedBy>> answer = ask(set);
   EXPECT_TRUE(answer.ok()) << (answer.ok() ? "" : answer.error().detail);

@@ -29,7 +29,7 @@ JobConfig small_job() {
   return config;
 }
 
-/// Of one worker that nothing happens to.
+/// The result of one worker without any fault.
 const WorldEnd& undisturbed() {
   static const WorldEnd end = TrainingWorld(small_job(), {}).run();
   return end;

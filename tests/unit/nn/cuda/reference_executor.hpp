@@ -36,7 +36,7 @@ class ReferenceExecutor final : public StepEngine {
   EvaluationResult evaluate(const Weights& weights, const Batch& batch) override;
   [[nodiscard]] std::uint32_t microbatch() const override { return microbatch_; }
   [[nodiscard]] bool holds_training_set() const { return plan_.set.has_value(); }
-  /// Of a plan with a set, before the first training: brings the images to the "device".
+  /// For a plan with a set, before the first training: copies the images to the "device".
   void take_training_set(const TrainingSet& set);
 
   [[nodiscard]] const StepPlan& plan() const { return plan_; }

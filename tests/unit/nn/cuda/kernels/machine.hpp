@@ -169,7 +169,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// Of results that list their vectors in all().
+/// Compares the bits of results that list their vectors in all().
 template <typename Result>
 bool same_results(const Result& a, const Result& b) {
   const auto of_a = a.all();
