@@ -24,8 +24,8 @@ void mark_as_left_alone(const JobConfig& config) {
 
 }  // namespace
 
-elastic::member_effect::Leave take_part(const MembershipParts& parts, elastic::MemberClient& client,
-                                        bool can_observe) {
+elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
+                                              elastic::MemberClient& client, bool can_observe) {
   const JobConfig& config = parts.job.config;
   WorkerLink link(parts.transport, parts.computer, client);
   CheckpointUploader uploader(coordinator_endpoints(config), parts.token);
@@ -43,7 +43,7 @@ elastic::member_effect::Leave take_part(const MembershipParts& parts, elastic::M
   const std::uint64_t state_bytes = parts.state.packed_size();
   Trainer trainer({parts.job, parts.layout, parts.feed, parts.computer, parts.state,
                    parts.transport, client, link, checkpoints, parts.board, parts.token,
-                   parts.untold.steps, parts.trace, parts.after_commit, parts.device_sums,
+                   parts.unconfirmed.steps, parts.trace, parts.after_commit, parts.device_sums,
                    [&parts] { return parts.signals.asked(); }});
   client.start(link);
   if (client.joins_late() && can_observe) {

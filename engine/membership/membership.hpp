@@ -1,7 +1,7 @@
 #pragma once
 
 // One membership of a worker that trains by all-reduce: from the moment when the coordinator has
-// taken it in until it leaves. What it trains, it knows only through the trainer's ports.
+// admitted it until it leaves. It knows the model and the data only through the trainer's ports.
 
 #include <deque>
 #include <functional>
@@ -23,9 +23,9 @@
 
 namespace mayfly::engine {
 
-/// What this worker knows of the job's steps that the coordinator may not know. It outlives a
-/// membership: the job may go on from steps that only a worker has reported that was cut off.
-struct Untold {
+/// Reports on the job's steps that the coordinator may not have received. They outlive a
+/// membership: the job may go on from steps that only a disconnected worker can report.
+struct UnconfirmedReports {
   elastic::ReportQueue reports;
   std::deque<StepRecord> steps;  ///< the last ones
 };
@@ -45,7 +45,7 @@ struct MembershipParts {
   elastic::ProgressBoard& board;
   PeerReach& reach;  ///< by kWorkerReach; kept over memberships
   const Bytes& token;
-  Untold& untold;
+  UnconfirmedReports& unconfirmed;
   LeaveSignals& signals;
   Trace* trace = nullptr;                ///< null = none
   std::function<void()> after_commit{};  ///< see TrainerParts
@@ -54,8 +54,8 @@ struct MembershipParts {
 
 /// Trains as the member that `client` has become, until the order to leave, which it returns. The
 /// state may be observed while members train (StateKeeper::make_observed) only if `can_observe`.
-[[nodiscard]] elastic::member_effect::Leave take_part(const MembershipParts& parts,
-                                                      elastic::MemberClient& client,
-                                                      bool can_observe = true);
+[[nodiscard]] elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
+                                                            elastic::MemberClient& client,
+                                                            bool can_observe = true);
 
 }  // namespace mayfly::engine

@@ -457,7 +457,7 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
   parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});
   if (is_last) {
     parts_.checkpoints.write_now(state->committed, checkpoint_of(parts_.job, *state));
-    (void)parts_.checkpoints.wait_until_home(kReportTimeout, [this, step] {
+    (void)parts_.checkpoints.wait_until_uploaded(kReportTimeout, [this, step] {
       parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});  // it may travel for minutes
       return is_told_to_leave();
     });

@@ -58,9 +58,10 @@ Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
   return PsServer::start(job, layout, start.state, {*index, true});
 }
 
-elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
-                                           elastic::MemberClient& client,
-                                           const nn::ModelState& initial, LeaveSignals& signals) {
+elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
+                                                 elastic::MemberClient& client,
+                                                 const nn::ModelState& initial,
+                                                 LeaveSignals& signals) {
   const Job& job = parts.job;
   const Result<PsJob> ps = make_ps_job(job, parts.layout, value(initial.committed));
   if (!ps.ok()) {  // every worker says the same, so this is no news to the job

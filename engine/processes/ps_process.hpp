@@ -39,10 +39,10 @@ struct PsWorkerParts {
                                                                      StartingState& start);
 
 /// From the moment this worker is a member until it leaves. The server ends with it.
-[[nodiscard]] elastic::member_effect::Leave take_ps_part(const PsWorkerParts& parts,
-                                                         elastic::MemberClient& client,
-                                                         const nn::ModelState& initial,
-                                                         LeaveSignals& signals);
+[[nodiscard]] elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
+                                                               elastic::MemberClient& client,
+                                                               const nn::ModelState& initial,
+                                                               LeaveSignals& signals);
 
 /// `mayfly ps-server`; returns the exit code. `sentinel` may be null.
 [[nodiscard]] int run_ps_server(const JobConfig& config,

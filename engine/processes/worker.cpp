@@ -238,17 +238,19 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   return plan_faults(config, parts);
 }
 
-/// One membership, and what is left of it.
-struct Part {
+/// The result of one membership.
+struct EndedMembership {
   elastic::member_effect::Leave leave;
   nn::ModelState state;
   bool comes_back = false;  ///< it left only to join again without its parameter server
 };
 
-/// From the moment this worker is a member until it leaves; `server` is what it carries, or null.
-Part be_member(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
-               elastic::MemberClient& client, nn::ModelState initial, Untold& untold,
-               PsServer* server, LeaveSignals& signals) {
+/// Trains from the moment when this worker is a member until it leaves. `server` is the parameter
+/// server in this process, or null.
+EndedMembership run_membership(const JobConfig& config, const WorkerParts& parts,
+                               const Bytes& token, elastic::MemberClient& client,
+                               nn::ModelState initial, UnconfirmedReports& unconfirmed,
+                               PsServer* server, LeaveSignals& signals) {
   std::optional<LogSender> log_sender;  // goes last, and sends the last lines
   if (!config.launched) {
     log_sender.emplace(client);
@@ -257,23 +259,24 @@ Part be_member(const JobConfig& config, const WorkerParts& parts, const Bytes& t
     PsWorkerParts ps{*parts.job,   *parts.layout, *parts.loader,
                      *parts.pool,  *parts.board,  delay_of(config, parts),
                      *parts.reach, token,         server};
-    elastic::member_effect::Leave leave = take_ps_part(ps, client, initial, signals);
+    elastic::member_effect::Leave leave = train_with_servers(ps, client, initial, signals);
     const bool comes_back =
         server != nullptr && server->is_late() && leave.reason == elastic::DismissReason::kDrained;
     return {std::move(leave), std::move(initial), comes_back};
   }
   SgdKeeper state(*parts.job, *parts.layout, *parts.pool, std::move(initial));
-  elastic::member_effect::Leave leave = take_part(
+  elastic::member_effect::Leave leave = train_as_member(
       {*parts.job, *parts.layout, parts.loader.get(), *parts.pool, state, *parts.transport,
-       *parts.board, *parts.reach, token, untold, signals, parts.trace.get(),
+       *parts.board, *parts.reach, token, unconfirmed, signals, parts.trace.get(),
        [&] { state.spoil(*parts.faults); }, parts.device.parts.sums.get()},
       client);
   return {std::move(leave), state.take()};
 }
 
-/// What a worker starts with that has taken no part yet; drawn at once with parameter servers, as
-/// it may carry one. `may_come_late`: a checkpoint that is not there any more may have been
-/// followed by newer ones, which the others or the coordinator have.
+/// The state of a worker that has not trained yet. With parameter servers its weights are generated
+/// at once, because the worker may carry a server. `may_come_late`: the worker may join a running
+/// job, in which a checkpoint that does not exist any more was followed by newer ones; other
+/// members or the coordinator have these.
 Result<StartingState> fresh_state(const WorkerParts& parts, bool may_come_late) {
   Result<StartingState> start = parts.transport == nullptr
                                     ? starting_state(*parts.job, *parts.layout)
@@ -282,28 +285,28 @@ Result<StartingState> fresh_state(const WorkerParts& parts, bool may_come_late) 
   return is_gone && may_come_late ? undrawn_state(*parts.job, *parts.layout) : std::move(start);
 }
 
-/// What an evicted worker joins again with. In exact reduction its state is one that the job has
-/// had, or is about to have, to the bit, unless it was evicted for that. With rounded sums the
-/// others may compute the step that only it has committed to other bits. Then it starts like any
-/// new worker.
+/// The state with which an evicted worker joins again. In exact reduction its own state has the
+/// same bits as one that the job has had or will have, unless it was evicted for a wrong state.
+/// With rounded sums the other members may compute other bits in a step that only this worker has
+/// committed; then it starts like any new worker.
 Result<StartingState> state_to_rejoin_with(const WorkerParts& parts, StartingState before,
-                                           Part part) {
-  if (parts.job->exact() && part.leave.reason != elastic::DismissReason::kCorrupted) {
-    before.state = std::move(part.state);
+                                           EndedMembership ended) {
+  if (parts.job->exact() && ended.leave.reason != elastic::DismissReason::kCorrupted) {
+    before.state = std::move(ended.state);
     return before;
   }
   return fresh_state(parts, true);
 }
 
-/// What a worker takes part with that has computed nothing of the job yet: what it has, or the
-/// newest checkpoint of the job, or that which the job is resumed from, if its coordinator has that
-/// and no member has the state. kRefused if what it has is of another job.
+/// Decides with which state a worker begins that has computed nothing of the job yet: its own, or,
+/// if no member has the state, the newest checkpoint of the job or the one that the job is resumed
+/// from, if the coordinator has it. kRefused if the worker's own state is of another job.
 Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, const Bytes& token,
                           const elastic::MemberClient& client, bool joins_again,
                           const LeaveSignals& signals, StartingState& start) {
   const bool has_state = start.checkpoint.has_value();
-  // One that joins again may have been given what it has, and if it does so under its id, as with
-  // standbys, it is not told whether members are at work.
+  // The state of a worker that joins again may be one that it was sent. If the worker keeps its id,
+  // as in jobs with standbys, the coordinator does not tell it whether members are at work.
   const bool may_lack_state = client.joins_late() || !config.launched || joins_again;
   if (!has_state && !may_lack_state && !config.resume.empty()) {
     return Error{Errc::kNotFound, fmt::format("checkpoint {} does not exist", config.resume)};
@@ -350,16 +353,16 @@ int code_without_data(const Error& why) {
   return fail(why, why.code == Errc::kPeerLost ? kExitFailed : kExitUsage);
 }
 
-/// Member after member, as long as the job wants this worker; data, kernels and connections to
-/// other workers are kept in between.
-int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
-               StartingState start, LeaveSignals& signals) {
+/// Joins the job again and again, as a new member each time, until it does not want this worker any
+/// more. Data, kernels and the transport are kept from one membership to the next.
+int run_memberships(const JobConfig& config, const WorkerParts& parts, elastic::Sentinel* sentinel,
+                    StartingState start, LeaveSignals& signals) {
   const Result<Bytes> token = read_job_token(config);
   if (!token.ok()) {
     return fail(token.error(), kExitUsage);
   }
   RejoinLimit limit;
-  Untold untold;
+  UnconfirmedReports unconfirmed;
   bool joins_again = false;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
@@ -373,7 +376,7 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
     Result<std::unique_ptr<elastic::MemberClient>> joined =
         join_job(config,
                  {address_of(parts, server.value().get()), parts.job->fingerprint, token.value(),
-                  sentinel, std::move(former), &untold.reports, &signals},
+                  sentinel, std::move(former), &unconfirmed.reports, &signals},
                  timeout);
     if (!joined.ok()) {
       return fail(with_advice(config, joined.error()), exit_code_of(joined.error()));
@@ -386,26 +389,27 @@ int take_parts(const JobConfig& config, const WorkerParts& parts, elastic::Senti
       }
       untrained = start.state.committed;
     }
-    Part part = be_member(config, parts, token.value(), *joined.value(), std::move(start.state),
-                          untold, server.value().get(), signals);
+    EndedMembership ended =
+        run_membership(config, parts, token.value(), *joined.value(), std::move(start.state),
+                       unconfirmed, server.value().get(), signals);
     joined.value().reset();  // sends the last messages
     server.value().reset();  // what it held is of no use to the job any more
-    if (part.comes_back) {
+    if (ended.comes_back) {
       log::info("joining again without the parameter server");
     }
-    if (part.comes_back ? signals.asked() : !may_rejoin(part.leave, limit, signals)) {
-      if (part.leave.reason == elastic::DismissReason::kDrained &&
+    if (ended.comes_back ? signals.asked() : !may_rejoin(ended.leave, limit, signals)) {
+      if (ended.leave.reason == elastic::DismissReason::kDrained &&
           parts.job->data.peers != nullptr) {
         parts.job->data.peers->serve_after_leaving();
       }
-      return exit_code_of(part.leave);
+      return exit_code_of(ended.leave);
     }
-    former = std::move(part.leave.former);
-    if (part.leave.reason == elastic::DismissReason::kCorrupted) {
-      untold.reports.clear();
-      untold.steps.clear();
+    former = std::move(ended.leave.former);
+    if (ended.leave.reason == elastic::DismissReason::kCorrupted) {
+      unconfirmed.reports.clear();
+      unconfirmed.steps.clear();
     }
-    Result<StartingState> kept = state_to_rejoin_with(parts, std::move(start), std::move(part));
+    Result<StartingState> kept = state_to_rejoin_with(parts, std::move(start), std::move(ended));
     if (!kept.ok()) {
       return fail(kept.error(), kExitFailed);
     }
@@ -469,7 +473,8 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
       return fail(told.error(), kExitUsage);
     }
   }
-  const int code = take_parts(config, parts, sentinel.get(), std::move(start).value(), signals);
+  const int code =
+      run_memberships(config, parts, sentinel.get(), std::move(start).value(), signals);
   signals.has_left();
   return code;
 }

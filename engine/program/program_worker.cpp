@@ -241,7 +241,7 @@ Result<std::unique_ptr<elastic::MemberClient>> ProgramWorker::join(
   Result<std::unique_ptr<elastic::MemberClient>> joined =
       join_job(config_,
                {transport_->address(), job_->fingerprint, token_, sentinel, std::move(former),
-                &untold_.reports, signals_.get()},
+                &unconfirmed_.reports, signals_.get()},
                timeout);
   return joined.ok()
              ? std::move(joined)
@@ -310,9 +310,9 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
       untrained = state_->committed();
     }
     elastic::member_effect::Leave order =
-        take_part({*job_, *layout_, &feed_, *computer_, *state_, *transport_,
-                   sentinel.value()->board(), reach_, token_, untold_, *signals_},
-                  *client.value(), false);
+        train_as_member({*job_, *layout_, &feed_, *computer_, *state_, *transport_,
+                         sentinel.value()->board(), reach_, token_, unconfirmed_, *signals_},
+                        *client.value(), false);
     use(nullptr);
     log_sender.reset();
     client.value().reset();  // sends the last messages

@@ -130,7 +130,7 @@ class ProgramWorker {
   std::unique_ptr<LeaveSignals> signals_;    // made under leave_mutex_
   std::optional<std::string> early_reason_;  // before there are signals_; guarded by leave_mutex_
   PeerReach reach_{kWorkerReach};
-  Untold untold_;
+  UnconfirmedReports unconfirmed_;
   std::mutex client_mutex_;
   elastic::MemberClient* client_ = nullptr;                      // guarded by client_mutex_
   std::vector<std::pair<std::string, std::string>> kept_notes_;  // the same

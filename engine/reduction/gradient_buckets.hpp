@@ -21,7 +21,7 @@
 
 namespace mayfly::engine {
 
-/// What the member that was ready for a step's reduction last tells of itself in the step after.
+/// Facts that the member that was last to be ready for a step's reduction sends in the next step.
 struct SlowestMember {
   Rank rank{};
   std::uint32_t ready_us = 0;  ///< from the commit before until it was ready
@@ -32,7 +32,8 @@ struct SlowestMember {
 };
 
 /// How long members waited for others in the exchange of a step, from the moment when the last of
-/// them was ready for it. Whoever is late makes all others wait, and waits least itself.
+/// them was ready for it. A member that is slow in the exchange makes all others wait, and waits
+/// least itself.
 struct ExchangeWaits {
   Rank least{};  ///< the member that waited least; of several the one with the highest rank
   std::uint32_t least_us = 0;

@@ -1,9 +1,9 @@
 #pragma once
 
-// The port of whatever computes a worker's microbatches: it adds their gradients to the step's
-// GradientSums, bucket by bucket. The trainer distributes microbatches and waits for buckets; it
-// never computes itself, and knows neither the network nor the samples. ComputePool implements it
-// for the built-in networks.
+// The port for the computation of a worker's microbatches: an implementation adds their gradients
+// to the step's GradientSums, bucket by bucket. The trainer distributes microbatches and waits for
+// buckets; it never computes itself, and knows neither the network nor the samples. ComputePool
+// implements the port for the built-in networks.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +35,8 @@ struct ComputeSpeed {
   std::uint32_t microbatches = 0;
 };
 
-/// What the threads have computed since the start: from when a microbatch is prepared until all of
-/// it is in the sums.
+/// The work of the threads since the start. A microbatch counts from the moment when its samples
+/// are prepared until all of it is in the sums.
 struct ComputeWork {
   std::uint64_t microbatches = 0;
   Duration time{};       ///< of all threads together
@@ -46,9 +46,9 @@ struct ComputeWork {
 /// One of `parts` parts of some work that can be divided into any number of parts.
 using PartFunction = std::function<void(std::uint32_t part, std::uint32_t parts)>;
 
-/// What a microbatch adds is a function of the state and of its number in the step alone, to the
-/// bit, on every worker of the job: whichever of them computes it. A computer reads the state that
-/// its worker's StateKeeper has. Trainer thread only, except interrupt().
+/// The gradient of a microbatch is a function of only the state and the microbatch's number in the
+/// step, with the same bits on every worker of the job. A computer reads the state that its
+/// worker's StateKeeper has. Trainer thread only, except interrupt().
 class Computer {
  public:
   virtual ~Computer() = default;
@@ -95,7 +95,7 @@ class Computer {
   /// or discarded. The sums are meaningless after a failure, or if interrupted.
   [[nodiscard]] virtual EvaluationSums evaluate(std::span<const std::uint32_t> chunks) = 0;
 
-  /// What evaluate() has found on all members together, for those who want to know.
+  /// Informs the implementation of the sums of evaluate() over all members.
   virtual void evaluated_by_all(const EvaluationSums& /*sums*/) {}
 
   /// Lets the threads that compute each call `function` for a part and waits for all. The step must

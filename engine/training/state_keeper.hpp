@@ -1,9 +1,9 @@
 #pragma once
 
-// The port of a worker's state: what a committed step changes, and what members are equal in after
-// it. The trainer commits steps, compares states, and sends and receives them through this port,
-// and knows neither tensors nor the optimizer. SgdKeeper implements it for the built-in networks. A
-// keeper and the Computer that computes with its state are made together.
+// The port of a worker's state, which each committed step changes, and which is equal on all
+// members after it. The trainer commits steps, compares states, and sends and receives them through
+// this port, and knows neither tensors nor the optimizer. SgdKeeper implements it for the built-in
+// networks. A keeper and the Computer that computes with its state are made together.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ class ObservedState {
  public:
   virtual ~ObservedState() = default;
 
-  /// Fills it with what another keeper has packed. kCorrupt, and then it must not be used.
+  /// Fills it with the packed state of another keeper. After kCorrupt it must not be used.
   [[nodiscard]] virtual Result<void> unpack(ByteSpan packed) = 0;
   /// The last step in it.
   [[nodiscard]] virtual Step committed() const = 0;
@@ -50,7 +50,7 @@ class StateKeeper {
  public:
   virtual ~StateKeeper() = default;
 
-  // What the next step begins with:
+  // The state that the next step begins with:
   /// The last step in the state.
   [[nodiscard]] virtual Step committed() const = 0;
   /// The exponents of the exact sum's blocks; empty in fp32 reduction.
@@ -78,7 +78,7 @@ class StateKeeper {
   // For members that lack the state:
   /// Bytes of the packed state, the same on all members and after every step.
   [[nodiscard]] virtual std::size_t packed_size() const = 0;
-  /// Before pack(): fetches what is on a device.
+  /// To be called before pack(): fetches the parts of the state that are on a device.
   virtual void prepare_to_pack() = 0;
   /// Copies the bytes of the packed state from `first` on, as many as `out` has room for. Any
   /// thread, while the state does not change.
@@ -97,8 +97,8 @@ class StateKeeper {
   // For comparison with the states of other members (ADR 18):
   /// The hash of everything that check() leaves out in most steps. Takes long for a large state.
   [[nodiscard]] virtual std::uint64_t rest_hash() = 0;
-  /// Bits of the hash that this step compares, of which the low 31 count: of all that determines
-  /// the step's gradients, at least. With `rest` it covers the whole state.
+  /// The hash that members compare in this step; only its low 31 bits count. It covers at least
+  /// everything that determines the step's gradients; with `rest` it covers the whole state.
   [[nodiscard]] virtual std::uint32_t check(std::optional<std::uint64_t> rest) = 0;
   /// The digest of the whole state, for records.
   [[nodiscard]] virtual Digest digest() = 0;

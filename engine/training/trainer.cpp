@@ -16,11 +16,11 @@
 namespace mayfly::engine {
 namespace {
 
-// A backstop, as kStepTimeout.
+// A last resort, like kStepTimeout.
 constexpr Duration kFormTimeout = seconds(30);
 constexpr Duration kReportTimeout = seconds(60);
-// The others wait so long for the last state, which may travel for longer than any step takes: the
-// reporter shows that it goes on, and the coordinator ends the view if it does not.
+// The members wait so long for the reporter's upload of the last state, which may take longer than
+// any step: the reporter's activity shows progress, and the coordinator ends the view without it.
 constexpr Duration kLastBarrierTimeout = seconds(24 * 3600);
 // Buckets of 128 KiB to 32 MiB.
 constexpr std::size_t kTunedElementsMin = std::size_t{32} << 10;
@@ -35,13 +35,13 @@ Rank rank_of(MemberId self, const elastic::View& view) {
   UNREACHABLE("a member is only ordered into views it belongs to");
 }
 
-/// Sizes worth trying, the usual one first: those that cut the network differently.
+/// Bucket sizes, in elements, that cut the network differently; the configured one first.
 std::vector<std::size_t> candidate_sizes(const BucketSize& size, const ReductionLayout& layout) {
   std::vector<std::size_t> sizes = {size.elements};
   if (!size.tuned) {
     return sizes;
   }
-  ReductionLayout cut = layout;  // which a membership before this one may have cut otherwise
+  ReductionLayout cut = layout;  // a copy: an earlier membership may have cut `layout` otherwise
   cut.cut_buckets(size.elements);
   std::vector<std::size_t> counts = {cut.buckets().size()};
   for (std::size_t elements = kTunedElementsMin; elements <= kTunedElementsMax; elements *= 4) {
@@ -108,7 +108,7 @@ void Trainer::save_before_leaving() {
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   parts_.computer.clear_interrupt();
   exchange_.wait_until_copied();
-  checks_.begin_view();  // the report of a view that is over already has no dispute of the last one
+  checks_.begin_view();  // first: a report of this view must not contain disputes of earlier views
   if (parts_.link.is_over(view.id)) {
     return {false, Error{Errc::kAborted, "the view was over before it began"}};
   }
@@ -164,16 +164,16 @@ collectives::GroupSpec Trainer::begin_view(const elastic::View& view) {
   has_shared_state_ = has_shared_state_ || holders > 1;
   part_.is_last_holder = has_shared_state_ && holders == 1 && !part_.observes;
   if (part_.observes) {
-    reports_.forget_recent();  // they will have come from others
+    reports_.forget_recent();  // members with the state report these steps
   } else if (state_.committed() == view.committed) {
     state_.draw_weights();
   }
   return spec;
 }
 
-/// The compute threads begin with the view's first step while this thread forms the group, which
-/// they do not need, and compares states. Whatever else they still have in hand is of no use if it
-/// is not of this step; then it is only taken from them.
+/// Lets the compute threads begin with the view's first step while this thread forms the group,
+/// which they do not need, and compares states. Microbatches of another step that are still queued
+/// are dropped.
 void Trainer::work_ahead(const elastic::View& view) {
   if (part_.observes || state_.committed() != view.committed) {
     work_.drop_queued();  // of a step that others have committed
@@ -189,8 +189,8 @@ void Trainer::work_ahead(const elastic::View& view) {
   }
 }
 
-/// The view has ended at a boundary. Until the next one is announced the compute threads go on with
-/// what they would have begun with.
+/// The view has ended at a boundary. Until the next one is announced, the compute threads work on
+/// the microbatches that they would have begun with in another step of this view.
 void Trainer::work_on(const elastic::View& ended) {
   const elastic::MicrobatchSet share = elastic::work_at_boundary(
       ended.members[value(part_.rank)], !part_.observes && parts_.link.stays_after(ended.id),
@@ -263,7 +263,7 @@ Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Grou
       parts_.trace->at_step(part_.steps);
     }
     if (boundary.value() && value(part_.position) < parts_.job.total_steps) {
-      return {};  // after the last step nothing is left but its end, whatever was asked for
+      return {};  // not after the last step: then the job ends, whatever was requested
     }
   }
   if (Result<void> done = finish_job(view, group); !done.ok()) {
@@ -319,7 +319,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
       const TraceSpan traced = activity_.span("check state");
       check = checks_.state_check(rest);
     }
-    if (!computed(b)) {
+    if (!wait_until_computed(b)) {
       group.abort();
       (void)buckets_.finish(work_.exponents(), monotonic_now());
       TRY(check_computer());
@@ -345,7 +345,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   return reduced;
 }
 
-bool Trainer::computed(std::size_t bucket) {
+bool Trainer::wait_until_computed(std::size_t bucket) {
   const TraceSpan traced =
       activity_.span("wait for compute", {"bucket", static_cast<std::int64_t>(bucket)});
   activity_.turn_to(elastic::Activity::kCompute, static_cast<std::uint32_t>(bucket));
@@ -363,7 +363,7 @@ void Trainer::write_checkpoint_if_due() {
   const Instant begun = monotonic_now();
   if (!part_.observes && schedule_.take(state_.committed(), part_, begun, is_leaving) &&
       part_.is_reporter) {
-    parts_.checkpoints.hurry(is_leaving || part_.is_last_holder);
+    parts_.checkpoints.set_urgent(is_leaving || part_.is_last_holder);
     parts_.checkpoints.write_later(state_.committed(), state_.checkpoint());
     clock_.copied_state(monotonic_now() - begun);
   }
@@ -439,7 +439,7 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   if (part_.is_reporter) {
     activity_.turn_to(elastic::Activity::kCheckpoint);
     parts_.checkpoints.write_now(state_.committed(), state_.checkpoint());
-    TRY(bring_home(view));
+    TRY(wait_for_upload(view));
     TRY(wait_for_reports(view));
   }
   activity_.turn_to(elastic::Activity::kExchange);
@@ -448,19 +448,20 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
   return group.wait_or_abort(*group.barrier(), monotonic_now() + kLastBarrierTimeout);
 }
 
-/// A worker may be taken away as soon as it has finished, with all that is on its disk. What the
-/// coordinator cannot take it says itself.
-Result<void> Trainer::bring_home(const elastic::View& view) {
-  const Result<void> home = parts_.checkpoints.wait_until_home(kReportTimeout, [&] {
+/// Waits until the coordinator has the last checkpoint: the worker's machine may be taken away with
+/// its disk as soon as the worker has finished. If the coordinator cannot store the checkpoint, it
+/// reports that itself, and this is not a failure.
+Result<void> Trainer::wait_for_upload(const elastic::View& view) {
+  const Result<void> uploaded = parts_.checkpoints.wait_until_uploaded(kReportTimeout, [&] {
     // A large state may travel for minutes, while the others wait. The wait has its own limit.
     activity_.turn_to(elastic::Activity::kCheckpoint);
     return parts_.link.is_over(view.id);
   });
-  return !home.ok() && home.error().code == Errc::kAborted ? home : Result<void>();
+  return !uploaded.ok() && uploaded.error().code == Errc::kAborted ? uploaded : Result<void>();
 }
 
-/// The others wait in a barrier meanwhile. Without a coordinator not for ever: the reports are
-/// kept.
+/// Waits until the coordinator has all reports of this member, while the other members wait in a
+/// barrier. Without a coordinator the wait ends after a while, because the reports are kept.
 Result<void> Trainer::wait_for_reports(const elastic::View& view) {
   activity_.turn_to(elastic::Activity::kIdle);
   const std::chrono::duration<double> configured(parts_.job.config.coordinator_timeout);

@@ -2,8 +2,8 @@
 
 // The training loop of one worker. It runs one view at a time: it forms the group, brings all
 // members to the same state, and computes step after step until the view ends; then it reports and
-// waits for the next order. The parts of this have classes of their own. What is trained, it
-// reaches only through the ports Feed, Computer and StateKeeper.
+// waits for the next order. Each of these tasks has a class of its own. The trainer reaches the
+// samples, the network and the optimizer only through the ports Feed, Computer and StateKeeper.
 //
 // The flow of a step:
 //   StepWork        the step that is being computed, from one view to the next
@@ -55,7 +55,7 @@ namespace mayfly::engine {
 struct TrainerParts {
   const Job& job;
   ReductionLayout& layout;  ///< only the trainer's StepWork cuts it, between steps
-  datasets::Feed* feed;     ///< null = whoever computes needs no samples ahead
+  datasets::Feed* feed;     ///< null = the computer needs no samples prepared ahead
   Computer& computer;
   StateKeeper& state;  ///< with which `computer` computes
   collectives::Transport& transport;
@@ -71,15 +71,15 @@ struct TrainerParts {
   /// is done. For scripted faults.
   std::function<void()> after_commit{};
   collectives::DeviceSums* device_sums = nullptr;  ///< those of `computer`; null = in host memory
-  /// Whether this process was told to go; empty = it never is.
+  /// Whether this process was told to leave the job; empty = it never is.
   std::function<bool()> is_leaving{};
 };
 
-/// A backstop only: the coordinator ends a view long before it passes, because it hears of a lost
-/// member from the member's sentinel, and sees which one makes no progress. It must outlast what
-/// healthy members may wait for one of them: its part of an evaluation, which is as large for a
-/// slow worker as for a fast one; gigabytes of state that it receives; or a program that validates
-/// between its steps.
+/// A last resort: the coordinator ends a view long before this time-out, because a lost member's
+/// sentinel reports the loss, and because the coordinator sees which member makes no progress. The
+/// time-out must be longer than healthy members may wait for one of them: for its part of an
+/// evaluation, which is as large for a slow worker as for a fast one; for gigabytes of state that
+/// it receives; or for a program that validates between its steps.
 inline constexpr Duration kStepTimeout = seconds(3600);
 
 class Trainer {
@@ -131,7 +131,7 @@ class Trainer {
   void compute(const elastic::MicrobatchSet& share);
   Result<ReducedStep> reduce(const elastic::View& view, collectives::Group& group);
   /// Waits until every microbatch of this member is in the bucket; false if interrupted.
-  [[nodiscard]] bool computed(std::size_t bucket);
+  [[nodiscard]] bool wait_until_computed(std::size_t bucket);
   /// Whether all gradients are finite, or a smaller loss scale may make them finite.
   [[nodiscard]] bool goes_on_after(const ReducedStep& reduced) const;
   void write_checkpoint_if_due();
@@ -144,12 +144,12 @@ class Trainer {
   Result<void> evaluate(const elastic::View& view, collectives::Group& group);
   /// After the last step: evaluation, last checkpoint, and a barrier of all members.
   Result<void> finish_job(const elastic::View& view, collectives::Group& group);
-  Result<void> bring_home(const elastic::View& view);
+  Result<void> wait_for_upload(const elastic::View& view);
   Result<void> wait_for_reports(const elastic::View& view);
 
   TrainerParts parts_;
   ViewPart part_;
-  std::vector<std::string> peers_;  // the others of this view
+  std::vector<std::string> peers_;  // addresses of the other members of this view
   std::optional<Step> evaluated_;   // last step evaluated in this view
   StateKeeper& state_;
   TrainerActivity activity_;
@@ -158,7 +158,7 @@ class Trainer {
   StepWork work_;
   MemberChecks checks_;
   CheckpointSchedule schedule_;
-  bool has_shared_state_ = false;  // with another member, in any view
+  bool has_shared_state_ = false;  // another member of some view has had the state as well
   StepClock clock_;
   StepReports reports_;
   std::optional<AbortSignal> over_;  // raised when the present view is over

@@ -17,7 +17,7 @@ struct ViewPart {
   Rank rank{};
   bool is_reporter = false;  ///< it sends the step records of the view
   bool observes = false;     ///< it does not have the state yet
-  /// Nobody else has the state, as others had in an earlier view.
+  /// No other member has the state, but in an earlier view others had it.
   bool is_last_holder = false;
   std::uint64_t steps = 0;  ///< committed in this view
   Step position{};  ///< the last committed step of the view; that of the state, unless it observes

@@ -35,17 +35,17 @@ class CheckpointUploader {
  public:
   /// `endpoints`: of the coordinator and its standbys, all of which get every checkpoint.
   CheckpointUploader(std::vector<std::string> endpoints, Bytes token);
-  /// Goes on while what was given still makes its way; gives up soon where nobody listens.
+  /// Finishes a transfer in progress; gives up soon if no coordinator can be reached.
   ~CheckpointUploader();
 
   /// Sends it in the background; replaces one that has not begun to travel. Any thread.
   void upload(Step step, nn::CheckpointFiles files);
-  /// Whether it goes on without regard to the pace from now on. Any thread.
-  void hurry(bool is_urgent) { is_urgent_ = is_urgent; }
+  /// From now on checkpoints are sent at full speed, or at the usual pace. Any thread.
+  void set_urgent(bool is_urgent) { is_urgent_ = is_urgent; }
 
-  /// Waits until a coordinator has what was given last, from now on without regard to the pace.
-  /// kRefused with the coordinator's reason; kAborted once `is_over` says so; kDeadline if nothing
-  /// has moved for `patience`.
+  /// Waits until a coordinator has the checkpoint that was given last, which is sent at full speed
+  /// from now on. kRefused with the coordinator's reason; kAborted once `is_over` is true;
+  /// kDeadline if no byte was sent for `patience`.
   [[nodiscard]] Result<void> wait(Duration patience, const std::function<bool()>& is_over);
 
  private:

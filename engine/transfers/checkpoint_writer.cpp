@@ -34,9 +34,9 @@ void CheckpointWriter::write_later(Step committed, nn::CheckpointFiles files) {
   changed_.notify_all();
 }
 
-void CheckpointWriter::hurry(bool is_urgent) {
+void CheckpointWriter::set_urgent(bool is_urgent) {
   if (uploader_ != nullptr) {
-    uploader_->hurry(is_urgent);
+    uploader_->set_urgent(is_urgent);
   }
 }
 
@@ -64,8 +64,8 @@ void CheckpointWriter::run() {
   }
 }
 
-Result<void> CheckpointWriter::wait_until_home(Duration patience,
-                                               const std::function<bool()>& is_over) {
+Result<void> CheckpointWriter::wait_until_uploaded(Duration patience,
+                                                   const std::function<bool()>& is_over) {
   return uploader_ == nullptr ? Result<void>() : uploader_->wait(patience, is_over);
 }
 

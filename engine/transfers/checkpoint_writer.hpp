@@ -38,15 +38,16 @@ class CheckpointWriter {
 
   /// Writes the checkpoint of this step in the background; replaces an older one that still waits.
   void write_later(Step committed, nn::CheckpointFiles files);
-  /// Whether what is written travels to the coordinator at full speed from now on.
-  void hurry(bool is_urgent);
+  /// From now on checkpoints are sent to the coordinator at full speed, or at the usual pace.
+  void set_urgent(bool is_urgent);
   /// Writes it before returning, after any write in progress; not again if it is on disk already.
   /// Whether it is there now.
   bool write_now(Step committed, nn::CheckpointFiles files);
-  /// Waits until the coordinator has what was written last, for `patience` after the last byte that
-  /// moved. kAborted once `is_over` (asked several times a second) says so, kDeadline, kRefused.
-  [[nodiscard]] Result<void> wait_until_home(Duration patience,
-                                             const std::function<bool()>& is_over);
+  /// Waits until the coordinator has the checkpoint that was written last. kDeadline if no byte was
+  /// sent for `patience`; kAborted once `is_over`, which is called several times a second, is true;
+  /// kRefused by the coordinator.
+  [[nodiscard]] Result<void> wait_until_uploaded(Duration patience,
+                                                 const std::function<bool()>& is_over);
 
  private:
   struct Pending {
