@@ -160,7 +160,7 @@ bool ReturnWatch::is_over(const Membership& membership, Instant now) const {
   return is_complete(membership) || now - first_return_.value_or(*since_) >= resume_timeout_;
 }
 
-void ReturnWatch::excuse(Duration pause, Instant now) {
+void ReturnWatch::extend_deadlines(Duration pause, Instant now) {
   for (std::optional<Instant>* since : {&since_, &first_return_}) {
     if (*since) {
       *since = std::min(**since + pause, now);

@@ -69,7 +69,7 @@ class ReturnWatch {
   /// The same for members that only have to be told that the job has ended.
   [[nodiscard]] bool is_over(const Membership& membership, Instant now) const;
   /// This process was itself suspended for `pause` and could not receive anything: waits longer.
-  void excuse(Duration pause, Instant now);
+  void extend_deadlines(Duration pause, Instant now);
 
  private:
   Duration resume_timeout_;

@@ -238,9 +238,9 @@ void Coordinator::on_received(MemberId id, const Message& message) {
   }
   detector_.heard(id, now_);
   if (peer->phase() == Peer::Phase::kReturning) {
-    on_said_while_returning(id, *peer, message);
+    on_message_of_returning(id, *peer, message);
   } else {
-    on_said(id, *peer, message);
+    on_message_of_member(id, *peer, message);
   }
 }
 
@@ -278,10 +278,10 @@ void Coordinator::on_drain_asked(MemberId id, const std::string& reason) {
 /// before takes its sums and its commit with it. Therefore every deadline is excused.
 void Coordinator::on_tick() {
   const std::vector<MemberId> suspects = detector_.suspects(now_);
-  change_.excuse(detector_.own_pause(), now_);
-  quota_.excuse(detector_.own_pause(), now_);
-  returns_.excuse(detector_.own_pause(), now_);
-  quorum_.excuse(detector_.own_pause(), now_);
+  change_.extend_deadlines(detector_.own_pause(), now_);
+  quota_.extend_deadlines(detector_.own_pause(), now_);
+  returns_.extend_deadlines(detector_.own_pause(), now_);
+  quorum_.extend_deadlines(detector_.own_pause(), now_);
   for (const MemberId silent : suspects) {
     if (!somebody_else_works(membership_.peers(), silent) &&
         detector_.silence(silent, now_) < options_.stop_timeout) {
@@ -307,7 +307,7 @@ void Coordinator::on_tick() {
 // view are back and still run it, nothing changes at all.
 
 /// Before its Resume nothing that it says means anything.
-void Coordinator::on_said_while_returning(MemberId id, const Peer& peer, const Message& message) {
+void Coordinator::on_message_of_returning(MemberId id, const Peer& peer, const Message& message) {
   if (const auto* resume = std::get_if<Resume>(&message)) {
     on_resume(id, peer, *resume);
   } else if (!peer.resume) {
@@ -349,7 +349,7 @@ void Coordinator::on_resume(MemberId id, const Peer& peer, const Resume& resume)
 
 // What members say.
 
-void Coordinator::on_said(MemberId id, const Peer& peer, const Message& message) {
+void Coordinator::on_message_of_member(MemberId id, const Peer& peer, const Message& message) {
   std::visit(Overloaded{
                  [&](const Ready& m) { membership_.become_ready(id, m, now_); },
                  [&](const Stopped& m) { on_stopped(id, m); },

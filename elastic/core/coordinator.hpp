@@ -83,20 +83,20 @@ class Coordinator {
   // Before this coordinator is in charge: members come back and say what they do.
   void begin();
   void collect();
-  void on_said_while_returning(MemberId id, const Peer& peer, const Message& message);
+  void on_message_of_returning(MemberId id, const Peer& peer, const Message& message);
   void on_resume(MemberId id, const Peer& peer, const Resume& resume);
   void take_charge_if_due();
   void take_charge();
   void place_all();
   void place(MemberId id);
   void place_late(MemberId id, const Peer& peer);
-  void turn_out(MemberId id);
+  void dismiss_outdated(MemberId id);
   void wait_for_quorum(const std::string& lack);
   void check_quorum_time();
-  void send_away(const std::string& detail);
+  void send_members_elsewhere(const std::string& detail);
 
   // What members say.
-  void on_said(MemberId id, const Peer& peer, const Message& message);
+  void on_message_of_member(MemberId id, const Peer& peer, const Message& message);
   void on_stopped(MemberId id, const Stopped& stopped);
   void on_progress(MemberId id, const Progress& progress);
   void on_leave_request(MemberId id, const Peer& peer, const std::string& reason);

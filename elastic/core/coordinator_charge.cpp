@@ -102,14 +102,14 @@ void Coordinator::place_all() {
 /// A returned member takes the place that its report gives it.
 void Coordinator::place(MemberId id) {
   if (!membership_.place(id, now_)) {
-    turn_out(id);
+    dismiss_outdated(id);
   }
 }
 
 /// It comes when we are in charge: it was lost, and its view is not replaced yet.
 void Coordinator::place_late(MemberId id, const Peer& peer) {
   if (has_part(*peer.resume) && phase_ == JobPhase::kRunning) {
-    turn_out(id);
+    dismiss_outdated(id);
     return;
   }
   place(id);
@@ -125,7 +125,7 @@ void Coordinator::place_late(MemberId id, const Peer& peer) {
 }
 
 /// The job has gone on without it. It may join as a new member.
-void Coordinator::turn_out(MemberId id) {
+void Coordinator::dismiss_outdated(MemberId id) {
   outbox_.note("evicted", id, "the job went on without it");
   dismiss(id, {DismissReason::kEvicted, false, "the job went on without this member", true});
 }
@@ -143,7 +143,7 @@ void Coordinator::check_quorum_time() {
     return;
   }
   if (quorum_.is_out_of_patience(now_)) {
-    send_away(quorum_.reason_to_wait(membership_).value_or("no majority came here"));
+    send_members_elsewhere(quorum_.reason_to_wait(membership_).value_or("no majority came here"));
   }
   if (!options_.standby && quorum_.has_idled(options_.min_workers_timeout, now_)) {
     end({Outcome::kTooFewWorkers, "no majority of the members came back", false});
@@ -151,7 +151,7 @@ void Coordinator::check_quorum_time() {
 }
 
 /// Perhaps there are enough members elsewhere. Those that come back must say again whom they obey.
-void Coordinator::send_away(const std::string& detail) {
+void Coordinator::send_members_elsewhere(const std::string& detail) {
   outbox_.note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
   const std::uint32_t skip = quorum_.places_to_skip(now_);
   for (const auto& [id, peer] : membership_.peers()) {

@@ -91,7 +91,7 @@ std::string WorkerQuota::reason_to_end(const Membership& membership) const {
          std::to_string(least_) + " are needed";
 }
 
-void WorkerQuota::excuse(Duration pause, Instant now) {
+void WorkerQuota::extend_deadlines(Duration pause, Instant now) {
   if (since_) {
     since_ = std::min(*since_ + pause, now);
   }

@@ -34,7 +34,7 @@ class WorkerQuota {
   /// Why it ends then.
   [[nodiscard]] std::string reason_to_end(const Membership& membership) const;
   /// This process was itself suspended for `pause` and could not receive anything: waits longer.
-  void excuse(Duration pause, Instant now);
+  void extend_deadlines(Duration pause, Instant now);
 
  private:
   [[nodiscard]] std::size_t ready_servers(const Membership& membership) const;

@@ -160,7 +160,7 @@ bool Quorum::wait(std::optional<Instant> since, Instant now) {
   return true;
 }
 
-void Quorum::excuse(Duration pause, Instant now) {
+void Quorum::extend_deadlines(Duration pause, Instant now) {
   for (std::optional<Instant>* since : {&waiting_since_, &idle_since_}) {
     if (*since) {
       *since = std::min(**since + pause, now);

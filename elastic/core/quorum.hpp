@@ -61,7 +61,7 @@ class Quorum {
   /// charge.
   void asked_again() { waiting_since_.reset(); }
   /// This process was itself suspended for `pause` and could not receive anything: waits longer.
-  void excuse(Duration pause, Instant now);
+  void extend_deadlines(Duration pause, Instant now);
   [[nodiscard]] bool is_waiting() const { return waiting_since_.has_value(); }
   /// The members have waited long enough and must try another coordinator.
   [[nodiscard]] bool is_out_of_patience(Instant now) const;

@@ -135,7 +135,7 @@ void ViewChange::found_corruption() {
   change_->cause = ChangeCause::kCorrupted;
 }
 
-void ViewChange::excuse(Duration pause, Instant now) {
+void ViewChange::extend_deadlines(Duration pause, Instant now) {
   if (stop_deadline_) {
     const Instant latest = std::max(*stop_deadline_, now + stop_timeout_);
     stop_deadline_ = std::min(*stop_deadline_ + pause, latest);

@@ -59,7 +59,7 @@ class ViewChange {
   /// This process was itself suspended for `pause` and could not receive anything. Moves the
   /// deadline, because an evicted member would take its sums and its commit with it; members that
   /// were told to stop since then get no more than stop_timeout.
-  void excuse(Duration pause, Instant now);
+  void extend_deadlines(Duration pause, Instant now);
   /// The next view is not made for now.
   void forget() { change_.reset(); }
   /// Forgets earlier views, too: another coordinator may have led the job meanwhile.

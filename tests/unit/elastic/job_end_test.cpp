@@ -173,7 +173,7 @@ TEST(WorkerQuota, TheWaitingEndsInTime) {
   EXPECT_TRUE(quota.is_hopeless(kSoon + options.min_workers_timeout));
   EXPECT_FALSE(quota.lack(membership, kSoon + options.min_workers_timeout))
       << "the job begins with those that are there";
-  quota.excuse(seconds(5), kSoon + seconds(5));
+  quota.extend_deadlines(seconds(5), kSoon + seconds(5));
   EXPECT_FALSE(quota.is_hopeless(kSoon + options.min_workers_timeout));
   quota.met();
   EXPECT_FALSE(quota.is_hopeless(kSoon + 2 * options.min_workers_timeout));

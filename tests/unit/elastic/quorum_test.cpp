@@ -112,11 +112,11 @@ TEST(Quorum, ItsPatienceLastsLongerIfItStoodStillItself) {
   Quorum quorum(options);
   ASSERT_TRUE(quorum.wait(kSoon, kSoon));
   const Duration pause = seconds(700);
-  quorum.excuse(pause, kSoon + pause);
+  quorum.extend_deadlines(pause, kSoon + pause);
   EXPECT_FALSE(quorum.is_out_of_patience(kSoon + pause));
   EXPECT_FALSE(quorum.has_idled(options.min_workers_timeout, kSoon + pause));
   EXPECT_TRUE(quorum.is_out_of_patience(kSoon + pause + 2 * options.quorum_timeout));
-  quorum.excuse(pause, kSoon + seconds(1));
+  quorum.extend_deadlines(pause, kSoon + seconds(1));
   EXPECT_FALSE(quorum.has_idled(seconds(1), kSoon + seconds(1))) << "never longer than since now";
 }
 

@@ -126,7 +126,7 @@ TEST(ReturnWatch, IsDueWhenEverybodyIsBackOrTheOthersAreLate) {
   EXPECT_FALSE(all_run_on(membership));
   EXPECT_FALSE(watch.is_due(membership, false, kSoon + options.resume_timeout - milliseconds(1)));
   EXPECT_TRUE(watch.is_due(membership, false, kSoon + options.resume_timeout));
-  watch.excuse(seconds(1), kSoon + seconds(1));
+  watch.extend_deadlines(seconds(1), kSoon + seconds(1));
   EXPECT_FALSE(watch.is_due(membership, false, kSoon + options.resume_timeout));
 }
 

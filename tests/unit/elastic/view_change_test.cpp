@@ -152,10 +152,10 @@ TEST(ViewChange, OthersFindADisputeBySoonerThanABoundary) {
 TEST(ViewChange, OurOwnPauseIsExcusedUpToTheUsualTime) {
   ViewChange change = change_with_limits();
   (void)change.begin(kSoon, ViewId{1}, true, ChangeCause::kLost, {k1});
-  change.excuse(seconds(3), kSoon + seconds(4));
+  change.extend_deadlines(seconds(3), kSoon + seconds(4));
   EXPECT_FALSE(change.is_overdue(kSoon + seconds(12)));
   EXPECT_TRUE(change.is_overdue(kSoon + seconds(13)));
-  change.excuse(seconds(1000), kSoon + seconds(12));
+  change.extend_deadlines(seconds(1000), kSoon + seconds(12));
   EXPECT_TRUE(change.is_overdue(kSoon + seconds(22)));
 }
 
