@@ -12,14 +12,14 @@
 namespace mayfly::elastic {
 namespace {
 
-/// The microbatches of a step that have no owner yet. One look per microbatch, however they lie: in
-/// a large job everybody may hold some.
+/// The microbatches of a step that have no owner yet. Takes constant time for each microbatch,
+/// however they are distributed: in a large job every member may hold some.
 class Unowned {
  public:
   explicit Unowned(std::uint32_t microbatches)
       : is_free_(microbatches, true), count_(microbatches) {}
 
-  /// Those of `wanted` that nobody has, in ascending order, at most so many; they are owned now.
+  /// Takes those of `wanted` that have no owner, in ascending order, at most `count_max`.
   MicrobatchSet take(const MicrobatchSet& wanted, std::uint32_t count_max) {
     MicrobatchSet taken;
     for (const MicrobatchSet::Run& run : wanted.runs()) {
@@ -54,7 +54,7 @@ class Unowned {
 
 constexpr float kEqualWithin = 1.2F;
 
-/// What a member counts as whose speed nobody has measured yet.
+/// The speed that is assumed for a member whose speed has not been measured yet.
 enum class Unknown { kMedian, kFastest };
 
 /// Times by rank with the unknown ones filled in; all 1 if they are about equal.
@@ -79,8 +79,8 @@ std::vector<float> comparable_times(std::vector<float> times, Unknown unknown) {
 }
 
 /// Gives out microbatches one by one to the rank that would be done first with one more; if equal,
-/// to the one that held fewer before, then to the lower rank. `held` is by rank, or empty: nobody
-/// held anything. A large job has so many that most are given at once; the result is the same.
+/// to the one that held fewer before, then to the lower rank. `held` is by rank, or empty: no
+/// member held any. In a large job most of them are given in one go, with the same result.
 class Queue {
  public:
   Queue(const std::vector<float>& times, std::uint32_t given_each,

@@ -15,7 +15,7 @@
 
 namespace mayfly::elastic {
 
-/// What one member reported when the view's group broke.
+/// The report of one member when the view's group broke.
 struct BreakReport {
   MemberId member{};
   bool failed = false;              ///< its group broke; otherwise it was told to stop
@@ -32,8 +32,8 @@ class BlameRecord {
   /// - `first`, if it blames itself;
   /// - a member that two members blame, or one member in three such views. Two views are enough if
   ///   packets stayed unacknowledged: a connection that broke may have broken because another one
-  ///   did. Views in between may have broken elsewhere, because of several bad links only the one
-  ///   that is noticed first shows;
+  ///   did. Views in between may have broken elsewhere: if several links are bad, only the one that
+  ///   is noticed first shows;
   /// - of two members that blame only each other, at once or in turns, the one with the larger id;
   /// - a member that blames none and whose group alone broke in three such views in a row.
   [[nodiscard]] std::optional<MemberId> group_broke(MemberId first,

@@ -9,22 +9,23 @@
 namespace mayfly::elastic {
 namespace {
 
-// Where links break again and again at the end of a job, honest members have needed four.
+// If links break again and again at the end of a job, honest members have needed up to four views.
 constexpr std::uint32_t kUnfinishedViewsMax = 8;
 
 std::string step_text(Step step) {
   return "step " + std::to_string(value(step));
 }
 
-/// A member of the ended view may not have got its state yet; then it is at the view's step.
+/// A member of the ended view that has not received the state yet counts as being at the view's
+/// step.
 Step claim_of(const Peer& peer, const View& view) {
   return std::max(peer.committed, view.committed);
 }
 
-/// A step needs all members of the view, so what they committed differs by one step at most. If
-/// not, those outside the pair of steps that most are in are wrong, the higher ones if equally
-/// many: going on from an earlier step costs time, never correctness. Returns the lower of the
-/// pair; nothing if nobody claims anything.
+/// A step needs all members of the view, so their committed steps differ by at most one. If they
+/// differ by more, the pair of successive steps that most members report is right, the lower pair
+/// if two have equally many: continuing from an earlier step costs time, never correctness. Returns
+/// the lower step of the pair; nothing if no member reports a step.
 std::optional<Step> credible_step(const Membership& membership) {
   std::map<Step, std::size_t> claims;
   for (const auto& [id, peer] : membership.peers()) {
@@ -67,7 +68,8 @@ std::vector<Witness> witnesses_of(Dispute dispute, const Membership& membership)
     if (!peer.is_claimant() || peer.stopped.dispute != dispute) {
       continue;
     }
-    // Until the first step of a view is agreed on, who copied its state only repeats the source.
+    // Until the first step of a view is agreed on, a member that copied its state only repeats the
+    // hashes of the source.
     const bool nothing_committed = peer.stopped.committed == membership.view()->committed;
     const bool is_copy = dispute == Dispute::kState && peer.copied_state && nothing_committed;
     witnesses.push_back({id, peer.stopped.hashes, !is_copy, peer.stopped.contradicts_itself});
@@ -77,8 +79,8 @@ std::vector<Witness> witnesses_of(Dispute dispute, const Membership& membership)
 
 using Hashes = std::vector<std::uint64_t>;
 
-/// What most independent witnesses report; null if no two report the same, or several things are
-/// reported equally often. One report is enough if those that differ contradict themselves.
+/// The hashes that most independent witnesses report; null if no two agree, or if several hashes
+/// are reported equally often. One report is enough if those that differ contradict themselves.
 const Hashes* most_common(const std::vector<Witness>& witnesses) {
   std::map<Hashes, std::size_t> votes;
   for (const Witness& witness : witnesses) {
@@ -160,8 +162,8 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
   for (const auto& [id, peer] : membership.peers()) {
     const Step claim = claim_of(peer, *membership.view());
     const bool is_outside = peer.is_claimant() && (claim < *lower || claim > upper);
-    // A worker that comes new may have the checkpoint of one that was lost just after its commit,
-    // or from before everybody was lost.
+    // A new worker may have the checkpoint of a member that was lost just after its commit, or one
+    // from before all members were lost.
     const bool is_ahead =
         peer.phase() == Peer::Phase::kReady && peer.committed > next(highest_known);
     // One that observed may have caught up, and even have been the only one to commit.
@@ -177,11 +179,11 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
   return accused;
 }
 
-/// Before they say that they have finished, the members of a view do what follows the last step
-/// together. A member that is kept from it, because a member died or a group broke in the middle,
-/// says truly that it has not finished, beside others that have; the next view brings them together
-/// again. So a member is wrong for sure only if it says that the job is over before its last step,
-/// or if it never gets there although most of the others do, view after view.
+/// After the last step the members of a view evaluate and save the state together, and then report
+/// that they have finished. If a member dies or the group breaks in between, some members
+/// truthfully report that they have not finished while others have, and the next view repeats this
+/// part. So a member is certainly wrong only if it reports the end of the job before its last step,
+/// or if it never finishes although most of the others do, in one view after the other.
 std::vector<Accusation> ClaimJudge::false_ends(const Membership& membership) {
   if (!steps_need_everybody_ || !last_step_) {
     return {};

@@ -5,8 +5,8 @@
 
 #include "base/check.hpp"
 
-// What happens: events from outside, and the words of members. coordinator_decisions.cpp has what
-// follows from it.
+// Part one of the coordinator: events from outside and messages of members, which it records.
+// coordinator_decisions.cpp decides what follows from them.
 
 namespace mayfly::elastic {
 namespace {
@@ -57,9 +57,9 @@ Coordinator::Coordinator(CoordinatorOptions options)
 
 Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents)
     : Coordinator(std::move(options)) {
-  ENSURE(!options_.standby || !contents.view, "who has led a view is no standby any more");
+  ENSURE(!options_.standby || !contents.view, "a coordinator that has led is no standby");
   if (contents.job == 0) {
-    return;  // the coordinator before died before it had begun
+    return;  // the earlier coordinator died before it had begun a job
   }
   term_.restore(contents);
   end_.restore(contents);
@@ -140,9 +140,9 @@ void Coordinator::dispatch(const CoordinatorEvent& event) {
              event);
 }
 
-/// Events that come by the thousand and decide nothing by themselves: what they may allow is done
-/// at the next tick at the latest, so that a large job does not look at every member for each of
-/// them.
+/// Whether advance() is skipped after this event. Such events are very frequent, and decisions that
+/// they make possible may wait until the next tick: otherwise a large job would look at every
+/// member for each event.
 bool Coordinator::decides_nothing(const CoordinatorEvent& event) {
   if (std::holds_alternative<coordinator_event::SentinelBeat>(event)) {
     return true;
@@ -190,7 +190,7 @@ void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& 
 void Coordinator::on_member_connected_again(const coordinator_event::WorkerConnected& event) {
   const Hello& hello = event.hello;
   const MemberId id = hello.member;
-  if (membership_.find(id) != nullptr) {  // what was under way on its old connection is lost
+  if (membership_.find(id) != nullptr) {  // messages on its old connection may be lost
     lose(id, "it has connected again", false);
   }
   if (const auto refused =
@@ -220,8 +220,9 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
 /// A message of a dismissed member changes nothing any more, except that its reports (of the
 /// checkpoint it was asked for) still reach the engine.
 void Coordinator::on_received(MemberId id, const Message& message) {
-  if (const auto* left = std::get_if<Left>(&message)) {  // also of one that is evicted
-    on_gone(id, left->incarnation, options_.identity);   // it says so to the one that it obeys
+  if (const auto* left = std::get_if<Left>(&message)) {  // even if this member is evicted
+    // The member sends this only to the coordinator that it obeys.
+    on_gone(id, left->incarnation, options_.identity);
     return;
   }
   const Peer* peer = membership_.find(id);
@@ -273,9 +274,9 @@ void Coordinator::on_drain_asked(MemberId id, const std::string& reason) {
   membership_.wants_to_leave(id, reason);
 }
 
-/// While this process stood still itself nobody could be heard: what members said in time, or that
-/// they came back, may be read only after this tick, and a member that is evicted or given up
-/// before takes its sums and its commit with it. Therefore every deadline is excused.
+/// While this process was suspended, it could not receive anything: messages that members sent in
+/// time, and returning members, may be read only after this tick. A member that is evicted before
+/// that takes its sums and its commit with it. Therefore every deadline is extended by the pause.
 void Coordinator::on_tick() {
   const std::vector<MemberId> suspects = detector_.suspects(now_);
   change_.extend_deadlines(detector_.own_pause(), now_);
@@ -285,7 +286,7 @@ void Coordinator::on_tick() {
   for (const MemberId silent : suspects) {
     if (!somebody_else_works(membership_.peers(), silent) &&
         detector_.silence(silent, now_) < options_.stop_timeout) {
-      continue;  // a suspicion may be wrong, and without the last one nothing goes on
+      continue;  // the suspicion may be wrong, and without its last member the job cannot go on
     }
     lose(silent, detector_.reason(silent, now_), true);
   }
@@ -302,11 +303,11 @@ void Coordinator::on_tick() {
   check_quorum_time();
 }
 
-// Before this coordinator is in charge: members have outlived their connection to it or to another
-// one. While they come back nothing is decided and nobody is disturbed; if all members of the last
-// view are back and still run it, nothing changes at all.
+// Before this coordinator is in charge: members return that have lost their connection to it or to
+// another coordinator. Until then it decides nothing and disturbs no member; if all members of the
+// last view return and still run it, nothing changes at all.
 
-/// Before its Resume nothing that it says means anything.
+/// The messages of a returning member are ignored until its Resume has arrived.
 void Coordinator::on_message_of_returning(MemberId id, const Peer& peer, const Message& message) {
   if (const auto* resume = std::get_if<Resume>(&message)) {
     on_resume(id, peer, *resume);
@@ -331,7 +332,7 @@ void Coordinator::on_resume(MemberId id, const Peer& peer, const Resume& resume)
     membership_.adopt(*resume.view);
     store_.clear();
     quorum_.view_changed();
-    if (phase_ != JobPhase::kResuming) {  // we lead a job that has gone on elsewhere
+    if (phase_ != JobPhase::kResuming) {  // another coordinator has continued this job
       collect();
       return;
     }
@@ -347,7 +348,7 @@ void Coordinator::on_resume(MemberId id, const Peer& peer, const Resume& resume)
   }
 }
 
-// What members say.
+// Messages of members.
 
 void Coordinator::on_message_of_member(MemberId id, const Peer& peer, const Message& message) {
   std::visit(Overloaded{
@@ -430,7 +431,7 @@ void Coordinator::on_progress(MemberId id, const Progress& progress) {
 
 void Coordinator::settle_if_complete() {
   if (!options_.steps_need_everybody && membership_.everybody_has_started()) {
-    quorum_.view_is_active();  // members do not tell which steps the servers have committed
+    quorum_.view_is_active();  // members do not report which steps the servers have committed
   }
   if (const auto done = change_.take_settled(membership_.everybody_has_started())) {
     if (done->cause == ChangeCause::kRebalance) {
@@ -480,15 +481,15 @@ void Coordinator::on_store_get(MemberId id, const StoreGet& get) {
 void Coordinator::on_view_wanted(MemberId id, const Peer& peer, ViewId view) {
   if (membership_.is_active_in(id, view) && !peer.formed) {
     outbox_.send(id, NewView{*membership_.view()});
-    if (phase_ == JobPhase::kStopping) {  // what it was told before it had the view was lost on it
+    if (phase_ == JobPhase::kStopping) {  // it ignored the Stop of a view that it did not have yet
       tell_to_stop({id}, !change_.is_immediate());
     }
   }
 }
 
-/// It is dead, or will follow nobody any more. If it obeyed another coordinator last, that one may
-/// count it, too. That one may have our incarnation: two that know of the same one before both
-/// take the next number.
+/// The member is dead or will obey no coordinator any more, which counts as its consent. Only the
+/// coordinator that it obeyed last may count it, or two would. Incarnation numbers do not tell them
+/// apart: two coordinators that know the same earlier one both take the next number.
 void Coordinator::on_gone(MemberId id, Incarnation accepted, std::uint64_t author) {
   if (term_.is_ours(accepted, author)) {
     quorum_.is_gone(id, membership_);

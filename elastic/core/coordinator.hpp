@@ -4,6 +4,26 @@
 // effects; it has no clock, socket or thread, and must be used by one thread at a time.
 // elastic/net/coordinator_server drives it, and so does the simulator. It asks the smaller machines
 // that are its members in a fixed order; the rules of each are in its own file.
+//
+// Phases of the job (JobPhase), and what leads from one to the next:
+//
+//   waiting  -> running   enough workers are ready, with standbys also a majority of the last
+//                         view: the next view is published
+//   running  -> stopping  a member is lost, the group broke, or a change is planned: all members
+//                         are told to stop, at once or at the next boundary
+//   stopping -> running   every member has stopped or was evicted: the next view is published
+//            -> waiting   the same, but workers, a majority or the job's state are missing
+//            -> paused    the same, and an operator has asked for a pause
+//   paused   -> running, waiting    the operator ends the pause
+//   resuming -> running, waiting    the members of the last view have returned, or their time is
+//                         over: this coordinator takes charge of that view if there was one
+//   waiting, paused -> stopping     a lost member of the last view returns and still runs it
+//   any      -> resuming  a member obeys another coordinator or knows a later view, or the members
+//                         are sent to another coordinator because they are no majority here
+//   any      -> ended     the last step is committed, the job is stopped, or it cannot go on
+//
+// A coordinator begins in "waiting", and in "resuming" if its log contains a view or if it is a
+// standby. A standby that has not heard of a view shows the phase "standby".
 
 #include <cstdint>
 #include <optional>
@@ -80,7 +100,7 @@ class Coordinator {
   void advance();
   void check_invariants();
 
-  // Before this coordinator is in charge: members come back and say what they do.
+  // Before this coordinator is in charge: members return and report what they do.
   void begin();
   void collect();
   void on_message_of_returning(MemberId id, const Peer& peer, const Message& message);
@@ -95,7 +115,7 @@ class Coordinator {
   void check_quorum_time();
   void send_members_elsewhere(const std::string& detail);
 
-  // What members say.
+  // Messages of members.
   void on_message_of_member(MemberId id, const Peer& peer, const Message& message);
   void on_stopped(MemberId id, const Stopped& stopped);
   void on_progress(MemberId id, const Progress& progress);
@@ -106,7 +126,7 @@ class Coordinator {
   void on_gone(MemberId id, Incarnation accepted, std::uint64_t author);
   void settle_if_complete();
 
-  // Members go: lost, evicted or dismissed.
+  // Removal of members: lost, evicted or dismissed.
   void lose(MemberId id, const std::string& detail, bool still_connected);
   void evict(const Accusation& accused, const std::string& kind = "evicted");
   void evict_all(const std::vector<Accusation>& accused);
@@ -125,7 +145,7 @@ class Coordinator {
   void publish();
   void end(const JobEnd::Ending& ending);
 
-  // The judges: which members have to go.
+  // Judgement of members: which of them must be evicted.
   [[nodiscard]] std::optional<JobEnd::Ending> judge_ended_view();
   void judge_stalls();
   void judge_speeds();

@@ -1,13 +1,14 @@
 #include "elastic/core/coordinator.hpp"
 
-// Whether this coordinator is in charge: it asks the members that come back what they do, then
-// gives them their places or sends them away. coordinator_decisions.cpp has what it decides then.
+// Part two of the coordinator: whether it is in charge of the job. It asks returning members what
+// they do, and then gives them their places again or dismisses them. coordinator_decisions.cpp has
+// the decisions of a coordinator that is in charge.
 
 namespace mayfly::elastic {
 
 void Coordinator::begin() {
   if (options_.standby) {
-    if (term_.job() != 0) {  // the one before us has led in the incarnation on record
+    if (term_.job() != 0) {  // an earlier coordinator has led in the incarnation on record
       term_.start(outbox_);
     }
     collect();
@@ -19,8 +20,8 @@ void Coordinator::begin() {
   }
 }
 
-/// From now on members are awaited and asked what they do, also those that are here already. A job
-/// without a view yet is led by the coordinator that started it, and needs nobody's consent.
+/// From now on all members must report (again) what they do, those that are connected as well. A
+/// job without a view yet is led by the coordinator that started it, without any member's consent.
 void Coordinator::collect() {
   const bool waits = membership_.view() || options_.standby || end_.has_ended_before();
   phase_ = waits ? JobPhase::kResuming : JobPhase::kWaiting;
@@ -38,8 +39,8 @@ void Coordinator::collect() {
 
 void Coordinator::take_charge_if_due() {
   if (end_.has_ended_before()) {
-    // Members that come back were not told of the end; those that do not come were, or are lost.
-    // Nothing is left to agree on, so no majority is needed.
+    // Members that return were not told that the job has ended; the others were told, or are lost.
+    // Nothing is left to decide, so no majority is needed.
     if (returns_.is_over(membership_, now_)) {
       place_all();
       end(end_.once_more(membership_));
@@ -48,8 +49,8 @@ void Coordinator::take_charge_if_due() {
   }
   const bool is_alone = membership_.peers().empty() && returns_.is_over(membership_, now_);
   if (options_.quorum && end_.is_stop_asked() && is_alone) {
-    // Nobody is here to be stopped. The job may go on elsewhere, but not here: the stop would
-    // otherwise end it whenever it comes to this coordinator.
+    // There is no member to be stopped. The job may go on under another coordinator. If this one
+    // continued to wait, it would end the job as soon as the members came here.
     end(*end_.decide(membership_, false));
     return;
   }
@@ -74,7 +75,8 @@ void Coordinator::take_charge() {
   phase_ = view ? JobPhase::kRunning : JobPhase::kWaiting;
   if (view) {
     if (view_on_record_ != view->id) {
-      // Members alone have told us of it, and who goes on with our log has to know it.
+      // Only members have reported this view, and a coordinator that continues this log must know
+      // it.
       outbox_.append(log_record::ViewPublished{*view});
       view_on_record_ = view->id;
     }
@@ -106,7 +108,8 @@ void Coordinator::place(MemberId id) {
   }
 }
 
-/// It comes when we are in charge: it was lost, and its view is not replaced yet.
+/// A member returns to a coordinator that is in charge: it was lost, and its view has not been
+/// replaced yet.
 void Coordinator::place_late(MemberId id, const Peer& peer) {
   if (has_part(*peer.resume) && phase_ == JobPhase::kRunning) {
     dismiss_outdated(id);
@@ -124,7 +127,7 @@ void Coordinator::place_late(MemberId id, const Peer& peer) {
   }
 }
 
-/// The job has gone on without it. It may join as a new member.
+/// The job has continued without this member, which may join again as a new one.
 void Coordinator::dismiss_outdated(MemberId id) {
   outbox_.note("evicted", id, "the job went on without it");
   dismiss(id, {DismissReason::kEvicted, false, "the job went on without this member", true});
@@ -150,7 +153,8 @@ void Coordinator::check_quorum_time() {
   }
 }
 
-/// Perhaps there are enough members elsewhere. Those that come back must say again whom they obey.
+/// Sends all members to another coordinator, where there may be enough others for a majority. Those
+/// that come back must report again which coordinator they obey.
 void Coordinator::send_members_elsewhere(const std::string& detail) {
   outbox_.note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
   const std::uint32_t skip = quorum_.places_to_skip(now_);

@@ -5,9 +5,9 @@
 #include "elastic/core/coordinator.hpp"
 #include "elastic/core/next_view.hpp"
 
-// What follows from what has happened: which members go, how a view ends and the next one is made,
-// and whether the job waits, pauses or ends. coordinator_charge.cpp has whether this coordinator
-// decides that at all.
+// Part three of the coordinator: its decisions. Which members are removed, how a view ends and the
+// next one is made, and whether the job waits, pauses or ends. coordinator_charge.cpp has whether
+// this coordinator may decide that.
 
 namespace mayfly::elastic {
 
@@ -19,7 +19,7 @@ void Coordinator::advance() {
     return;
   }
   const bool may_end = end_.is_stop_asked() && !membership_.is_anyone_active();
-  if (!may_end) {  // else a member that leaves may have to write the last checkpoint: see go_on()
+  if (!may_end) {  // else a leaving member may have to write the last checkpoint: see go_on()
     dismiss_leavers();
   }
   if (phase_ == JobPhase::kRunning) {
@@ -27,30 +27,31 @@ void Coordinator::advance() {
   } else if (!membership_.is_anyone_active()) {
     go_on();
     if (phase_ == JobPhase::kRunning) {
-      start_planned_change();  // what was asked for meanwhile and could not be granted yet
+      start_planned_change();  // for requests that came while the view was changed
     }
   }
 }
 
-/// What is true between any two events, in whatever order they came. Costs the same for any number
-/// of members, but for is_anyone_active(), which looks first where one was found last.
+/// Invariants between any two events, in any order of events. The cost does not grow with the
+/// number of members, except for is_anyone_active(), which looks first at the member that it found
+/// last.
 void Coordinator::check_invariants() {
   const bool runs = phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping;
-  ENSURE(!runs || membership_.view(), "what runs or ends is a published view");
+  ENSURE(!runs || membership_.view(), "only a published view runs or ends");
   ENSURE(phase_ != JobPhase::kRunning || membership_.is_anyone_active(),
          "a view runs as long as a member of it is at work");
   ENSURE(runs || phase_ == JobPhase::kEnded || !membership_.is_anyone_active(),
-         "a job that waits, pauses or resumes has nobody at work under this coordinator");
+         "a job that waits, pauses or resumes has no active member under this coordinator");
   ENSURE((phase_ == JobPhase::kStopping) <= change_.is_under_way(),
          "a view ends as part of a change");
   ENSURE(phase_ != JobPhase::kRunning || !change_.is_under_way(),
          "a change is over when its view is published");
-  ENSURE(!change_.is_settling() || membership_.view(), "what settles is a published view");
+  ENSURE(!change_.is_settling() || membership_.view(), "only a published view settles");
   ENSURE(options_.standby || value(term_.incarnation()) > 0,
          "a coordinator that is no standby has begun an incarnation");
 }
 
-// Members go.
+// Removal of members.
 
 void Coordinator::lose(MemberId id, const std::string& detail, bool still_connected) {
   const Peer* peer = membership_.find(id);
@@ -58,8 +59,8 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
     return;
   }
   const bool was_dismissed = peer->phase() == Peer::Phase::kDismissed;
-  // It is told, should it still be able to hear. Not with a quorum, as its consent may still be
-  // needed: then it is told when it comes back and the view is over.
+  // A member that can still receive is told. Not with a quorum, because its consent may still be
+  // needed: then it is told when it returns and the view is over.
   if (still_connected && !was_dismissed && !options_.quorum) {
     outbox_.send(id, Dismiss{DismissReason::kEvicted, false, detail, true});
   }
@@ -128,7 +129,7 @@ void Coordinator::dismiss_leavers() {
 
 void Coordinator::start_planned_change() {
   if (end_.is_stop_asked()) {
-    if (!end_.is_finishing()) {  // else the members find by themselves that the job is over
+    if (!end_.is_finishing()) {  // else the members detect by themselves that the job is over
       begin_change(false, ChangeCause::kStop);
     }
   } else if (end_.is_pause_asked()) {
@@ -164,7 +165,7 @@ void Coordinator::check_stop_deadline() {
   if (phase_ != JobPhase::kStopping || !change_.is_overdue(now_)) {
     return;
   }
-  if (!change_.is_immediate()) {  // some left at the boundary, or differ; others do not come so far
+  if (!change_.is_immediate()) {  // some members stopped or differ; the others do not get there
     change_.insist(now_);
     tell_to_stop(membership_.active(), false);
     return;
@@ -175,7 +176,7 @@ void Coordinator::check_stop_deadline() {
   }
 }
 
-/// No member is active any more: what follows the view that has ended, or the waiting.
+/// No member is active any more: publishes the next view, or waits, pauses or ends the job.
 void Coordinator::go_on() {
   ENSURE(!membership_.is_anyone_active(), "a new view needs the report of every living member");
   if (phase_ == JobPhase::kStopping) {
@@ -203,15 +204,15 @@ void Coordinator::go_on() {
   } else if (const auto no_majority = quorum_.lack(membership_)) {
     wait_for_quorum(*no_majority);
   } else if (options_.steps_need_everybody && has_lost_state(membership_)) {
-    quorum_.found();  // who is not in charge offers nothing
+    quorum_.found();  // only a coordinator in charge offers a checkpoint
     offer_checkpoint();
   } else {
     publish();
   }
 }
 
-/// The candidates join again: one that comes when nobody holds the job's state is offered the
-/// newest checkpoint.
+/// No member has the job's state any more. The candidates must join again, because a worker is
+/// offered the newest checkpoint only when it joins.
 void Coordinator::offer_checkpoint() {
   const std::string why = "every holder of step " + std::to_string(value(membership_.committed())) +
                           " is gone; a checkpoint may be newer than what this member has";
@@ -257,9 +258,9 @@ void Coordinator::publish() {
   announce(std::move(view), before, options_.delta_from_members, outbox_);
 }
 
-/// The end goes on record, then all members are told. A coordinator that died in between left
-/// members that wait for the word, and perhaps servers that still run; the next one on its log ends
-/// the job once more.
+/// The end is recorded first, and then all members are told. If the coordinator dies in between,
+/// members still wait and servers may still run; the next coordinator with this log ends the job
+/// once more.
 void Coordinator::end(const JobEnd::Ending& ending) {
   ENSURE(phase_ != JobPhase::kEnded, "a job ends once");
   if (term_.job() != 0) {  // a standby that has led nothing has no record of it
@@ -277,10 +278,10 @@ void Coordinator::end(const JobEnd::Ending& ending) {
   outbox_.add(coordinator_effect::JobEnded{ending.outcome, ending.detail});
 }
 
-// The judges.
+// Judgement of members.
 
-/// Every member of the view that ends has stopped: the judges name those that are not to be in the
-/// next one. Returns how the job ends if nobody can say who is right.
+/// Every member of the view that ends has stopped: evicts those that must not be in the next view.
+/// Returns how the job ends if it cannot be decided which members are right.
 std::optional<JobEnd::Ending> Coordinator::judge_ended_view() {
   evict_all(claims_.false_steps(membership_));
   evict_all(claims_.false_ends(membership_));

@@ -26,7 +26,7 @@ class WorkerQuota {
 
   /// What the next view lacks; nothing if it has enough workers.
   [[nodiscard]] std::optional<std::string> lack(const Membership& membership, Instant now) const;
-  /// The job waits from now on, unless it waits already or nobody is ready for its first view yet.
+  /// The job waits from now on, unless it waits already or no worker is ready for its first view.
   void wait(const Membership& membership, Instant now);
   void met() { since_.reset(); }
   /// The job has waited for min_workers_timeout.

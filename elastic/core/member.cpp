@@ -38,7 +38,7 @@ std::vector<MemberEffect> Member::handle(const MemberEvent& event) {
   return effects;
 }
 
-/// What is true between any two events, in whatever order they came.
+/// Invariants between any two events, in any order of events.
 void Member::check_invariants() const {
   const bool runs = phase_ == Phase::kRunning || phase_ == Phase::kStopping;
   ENSURE(!runs || view_.has_value(), "a trainer that runs has been given a view");
@@ -62,7 +62,8 @@ void Member::introduce(Hello& hello) const {
   hello.joins_again = former_.has_value();
 }
 
-/// What it has promised and seen binds the process, whatever it does next.
+/// What the next machine of this process must remember: incarnations that this member has accepted
+/// bind the process, whether or not it joins again.
 Former Member::former() const {
   Former left = former_.value_or(Former{self_, 0, {}, 0, view_, is_active_, last_});
   left.job = job_;
@@ -79,8 +80,8 @@ bool Member::in_view(ViewId view) const {
   return (phase_ == Phase::kRunning || phase_ == Phase::kStopping) && view == view_->id;
 }
 
-/// Also what earlier views have trained, if the last one has committed nothing yet. An observer at
-/// work tells of the view's steps, not of its own.
+/// Whether this member holds a state that the job has trained, in this view or an earlier one. The
+/// steps that an observer reports are those of the view, and not in a state of its own.
 bool Member::has_trained_state() const {
   if (!view_ || committed_ == Step{} || committed_ < view_->committed) {
     return false;
@@ -259,8 +260,9 @@ Member::Effects Member::dismiss(const Dismiss& dismiss) {
   return effects;
 }
 
-/// Nobody asked us to, or nobody is there to be told. A member that the coordinator has left alone
-/// with what the job has trained saves it where it is.
+/// Leaves without having been dismissed: no coordinator can be reached, or it refuses this member
+/// for good. If none can be reached, and this member has a state that the job has trained, it saves
+/// that state on its own host.
 Member::Effects Member::leave(DismissReason reason, std::string detail) {
   const bool is_alone_with_it =
       is_given_up_ && has_trained_state() && reason != DismissReason::kJobDone;

@@ -133,7 +133,8 @@ bool Membership::everybody_has_started() const {
   return started_ == view_->members.size();
 }
 
-/// Somebody holds a state of the job, or is about to. One look at the counts while a view is run.
+/// Some member has a state of the job, or is about to have one. Takes constant time while a view
+/// runs.
 bool Membership::may_hold_state() const {
   using enum Peer::Phase;
   if (!view_) {
@@ -269,8 +270,8 @@ void Membership::take_back(MemberId id, const Hello& hello, bool is_in_charge) {
   const bool is_beside_state = may_hold_state();
   Peer& back = add(id, hello, Peer::Phase::kReturning);
   back.joins_again = hello.joins_again;
-  // There may be a newer checkpoint by now. One that joins again asks for that, and is offered it
-  // like a new worker: by who is in charge, if nobody holds the state then.
+  // There may be a newer checkpoint by now. A member that joins again asks for it, and is offered
+  // it like a new worker: by the coordinator in charge, if no member has the state then.
   const bool is_offered = hello.joins_again && (is_in_charge || hello.view != ViewId{});
   back.came_beside_state = is_offered ? is_beside_state : hello.view == ViewId{};
 }

@@ -21,7 +21,8 @@ std::string line_about(const View& view) {
   return text;
 }
 
-/// It has every sum since its snapshot, and everybody who sends the snapshot is still there.
+/// Whether an observer can continue in the next view: it has every sum since its snapshot, and all
+/// members that send the snapshot are still there.
 bool goes_on_observing(const Peer& peer, const View& view, const Membership& membership) {
   return peer.observes != ViewId{} && peer.stopped.observed >= view.committed &&
          !peer.donors.empty() && std::ranges::all_of(peer.donors, [&membership](MemberId donor) {
@@ -30,21 +31,22 @@ bool goes_on_observing(const Peer& peer, const View& view, const Membership& mem
          });
 }
 
-/// What it would compute in the step after `committed` if the last view went on.
+/// The microbatches that the member would compute in the step after `committed` if the last view
+/// continued.
 MicrobatchSet usual_work(MemberId id, const Membership& membership, Step committed) {
   const std::optional<View>& before = membership.view();
   const ViewMember* member = before ? member_of(*before, id) : nullptr;
   return member == nullptr ? MicrobatchSet{} : due_after(*before, *member, committed);
 }
 
-/// By candidate: the state that it takes in the background; zero for those that are to work. They
-/// have the view's state, or it is small enough to be sent while all wait.
+/// For each candidate the view whose state it observes, zero if it is to work: it has the state of
+/// the next view, or the state is small enough to be sent while all members wait.
 std::vector<ViewId> observed_states(const Candidates& candidates, const View& view,
                                     const Membership& membership,
                                     std::uint64_t observe_from_bytes) {
   std::vector<ViewId> observed(candidates.size());
-  // A small state, or a member that missed the end of the last step and has work to do at once: all
-  // wait until it has the state, and so everybody else may have it, too.
+  // If a state is small, or a member that has missed the last commit has work to do at once, all
+  // wait until it has received the state. Then the others that lack it can receive it as well.
   const bool all_wait = std::ranges::any_of(candidates, [&](const auto& entry) {
     const Peer& peer = *entry.second;
     const bool worked = peer.phase() == Peer::Phase::kStopped && peer.observes == ViewId{};
@@ -166,7 +168,7 @@ std::uint32_t count_redone(const View& next, const Membership& membership) {
     }
   }
   if (held.empty() || !before) {
-    return 0;  // nobody had begun the step
+    return 0;  // no member had begun the step
   }
   MicrobatchSet of_lost;
   for (const ViewMember& member : before->members) {
@@ -207,9 +209,9 @@ std::optional<PlannedChange> planned_change(const Membership& membership, Instan
   return std::nullopt;
 }
 
-/// A coordinator that finds no view in its log begins the job, with the workers that come first:
-/// the first view must not be missing there while its members run it. Of later ones the log may
-/// lack the last, as then the next coordinator waits for members, and they know it.
+/// The first view must be in the log before its members run it: a coordinator that finds no view in
+/// its log begins the job anew, with the workers that come first. The last of several views may be
+/// missing there, because then the next coordinator waits for members, which know that view.
 void announce(View view, const std::optional<View>& before, std::uint32_t delta_from_members,
               Outbox& outbox) {
   outbox.append(log_record::ViewPublished{view}, !before);

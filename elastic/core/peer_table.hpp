@@ -20,15 +20,16 @@
 
 namespace mayfly::elastic {
 
-/// What the coordinator knows of one worker. Only Membership changes it, and only PeerTable what is
-/// counted. Phases: loading -> ready -> active <-> stopped, and dismissed from any of them. Ready
-/// and stopped peers are the candidates for the next view. Returning: the worker has outlived its
-/// connection to this or another coordinator; `resume` has its report once that has come.
+/// Everything that the coordinator knows about one worker. Only Membership changes it, and the
+/// fields that are counted only through PeerTable. Phases: loading -> ready -> active <-> stopped,
+/// and dismissed from any of them. Ready and stopped peers are the candidates for the next view.
+/// Returning: the worker had lost its connection to this or another coordinator and is connected
+/// again; `resume` is its report, once that has arrived.
 struct Peer {
   enum class Phase { kLoading, kReady, kActive, kStopped, kDismissed, kReturning };
   static constexpr std::size_t kPhases = 6;
   std::optional<Resume> resume;  ///< kReturning
-  bool joins_again = false;      ///< kReturning: as Hello::joins_again, a new worker but for its id
+  bool joins_again = false;      ///< kReturning: Hello::joins_again; a new worker with an old id
   std::string host;
   std::uint32_t pid = 0;
   std::string address;
@@ -54,8 +55,8 @@ struct Peer {
   /// in or for whose state it had to wait, or it had an id before its connection broke and has
   /// received no state since, or it joined again under its id when nobody was in charge.
   bool came_beside_state = false;
-  /// When its connection or its coordinator came back it did not have the state of its view, and it
-  /// has not reported one since: what it has may be what it once loaded, which is not known any
+  /// When it was connected again, it did not have the state of its view, and it has not reported a
+  /// state since: it may have the state that it loaded at its start, whose step is not known any
   /// more.
   bool returned_behind = false;
 

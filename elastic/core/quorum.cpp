@@ -40,8 +40,8 @@ Quorum::Consent Quorum::consent(const Membership& membership) const {
     return given;
   }
   given.members = gone_;
-  // It obeys us, so it will not enter or go on with the last view: one that had no part in that
-  // view's first step never will, and a step needs the part of every member.
+  // A member that obeys this coordinator will not enter or continue the last view. If it has not
+  // contributed to that view's first step, it never will; and a step needs every member.
   const auto obeys = [&](MemberId id, ViewId entered, bool contributed) {
     const bool had_a_part = entered == membership.view()->id && contributed;
     given.last_view_died = given.last_view_died || !had_a_part;
@@ -91,7 +91,7 @@ std::optional<std::string> Quorum::lack(const Membership& membership) const {
   const Consent given = consent(membership);
   const auto bases = bases_with(given, membership);
   if (!bases) {
-    return "of too many views in a row nobody knows whether they committed a step";
+    return "it is unknown of too many views in a row whether they committed a step";
   }
   for (const ViewBase& base : *bases) {
     if (!has_majority(base, given.members)) {
@@ -168,7 +168,8 @@ void Quorum::extend_deadlines(Duration pause, Instant now) {
   }
 }
 
-/// Never the same twice: two groups of members that changed places in step would never meet.
+/// The time-out is random: two groups of members that change coordinators at the same moments would
+/// never meet.
 bool Quorum::is_out_of_patience(Instant now) const {
   if (!waiting_since_) {
     return false;

@@ -32,9 +32,9 @@ class Quorum {
   [[nodiscard]] std::optional<std::string> reason_to_wait(const Membership& membership) const;
   /// View::bases of the next view. lack() must have returned nothing.
   [[nodiscard]] std::vector<ViewBase> bases(const Membership& membership) const;
-  /// True if the other present members are a majority without this one. A member without which they
-  /// are none is not evicted for bad links: a majority that counts members that have left is lost
-  /// with this coordinator.
+  /// True if the other present members are a majority without this one. A member that is needed for
+  /// the majority is not evicted for bad links: members that have left count only as long as this
+  /// coordinator lives.
   [[nodiscard]] bool can_spare(MemberId id, const Membership& membership) const;
 
   /// A member that obeyed this coordinator last is dead or will obey none any more. Not for one

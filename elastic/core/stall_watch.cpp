@@ -8,16 +8,15 @@
 namespace mayfly::elastic {
 namespace {
 
-/// A disk or a file server may be slow for everybody at once.
+/// A disk or a file server may be slow for all members at once.
 bool depends_on_storage(Activity activity) {
   return activity == Activity::kLoad || activity == Activity::kEvaluate ||
          activity == Activity::kCheckpoint;
 }
 
-// A pause of the member's machine, or of ours, is nobody's standing still.
+// Without this limit a pause of the member's machine, or of ours, would count as a stall.
 constexpr Duration kGapMax = milliseconds(250);
-// What was seen once is forgotten slowly, so that a slow start does not make a job patient for
-// ever.
+// The longest time seen is forgotten slowly: a slow start must not raise the limits for ever.
 constexpr int kForgetting = 4096;
 
 std::size_t index_of(Activity activity) {

@@ -91,15 +91,15 @@ class StallWatch {
     bool reported = false;
     bool evicted = false;
   };
-  /// What the job's members have taken over one activity so far.
+  /// How long the job's members have taken for one activity so far.
   struct History {
     Duration longest{};        // forgotten slowly
     Instant irregular;         // when one took longer than StallLimits::regular_max
     int times_since_then = 0;  // completed; counted up to StallLimits::regular_times
-    bool is_new = true;        // nobody has completed it
+    bool is_new = true;        // no member has completed it
   };
   void learn(Activity activity, Duration took, Instant now);
-  /// So often and so short that the lower floors hold.
+  /// The activity is so frequent and short that the lower floors apply.
   [[nodiscard]] bool is_regular(Activity activity) const;
   [[nodiscard]] Duration report_limit(Activity activity) const;
   [[nodiscard]] Duration evict_limit(Activity activity) const;

@@ -88,7 +88,8 @@ ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
 }
 
 void ViewChange::insist(Instant now) {
-  ENSURE(change_ && !stop_is_immediate_, "who was told to stop at once is not told again");
+  ENSURE(change_ && !stop_is_immediate_,
+         "members that were told to stop at once are not told again");
   stop_is_immediate_ = true;
   stop_deadline_ = now + stop_timeout_;
 }

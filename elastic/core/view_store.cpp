@@ -30,7 +30,8 @@ std::vector<MemberId> ViewStore::set(const std::string& key, Bytes value, bool& 
   std::vector<MemberId> members = std::move(waiting->second);
   waiting_.erase(waiting);
   for (const MemberId member : members) {
-    ENSURE(waiting_bytes_[member] >= key.size() + kWaitBytes, "who waits for a key was counted");
+    ENSURE(waiting_bytes_[member] >= key.size() + kWaitBytes,
+           "a member that waits for a key was counted");
     waiting_bytes_[member] -= key.size() + kWaitBytes;
   }
   return members;

@@ -135,7 +135,8 @@ Result<void> StateExchange::take_state(const elastic::View& view,
 
 Result<void> StateExchange::agree_with_observers(const elastic::View& view,
                                                  collectives::Group& group, Instant deadline) {
-  ENSURE(part_.observes || state_.committed() == view.committed, "who has work has the state");
+  ENSURE(part_.observes || state_.committed() == view.committed,
+         "a member with work has the state");
   observed_exponents_ = state_.exponents();
   observed_scale_ = state_.loss_scale();
   TRY(sync_observers(group, view, part_.observes, observed_exponents_, observed_scale_, tuner_,

@@ -86,7 +86,7 @@ ELASTIC = [
         ("incarnation-gone", "the dead of an earlier incarnation go on consenting",
          "    quorum_.incarnation_began();\n", ""),
         ("stop-not-repeated", "who asks for a view that has to end is not told so",
-         "    if (phase_ == JobPhase::kStopping) {  // what", "    if (false) {  // what"),
+         "    if (phase_ == JobPhase::kStopping) {  // it", "    if (false) {  // it"),
     ),
     *_in(
         "elastic/core/coordinator_charge.cpp",
