@@ -19,18 +19,18 @@
 namespace mayfly::collectives {
 namespace {
 
-// After an operation of an engine that settles, the queue's thread looks by itself whether there is
-// something to do: soon after there was, and less often while the threads that wait do everything.
-// Waking it for each operation would cost more than the operation. It sleeps after so many naps in
-// which nothing was started.
+// After an operation of an engine that settles, the queue's thread does not sleep at once but takes
+// kIdleNaps naps and checks for work after each: the first is short, and each is twice as long as
+// the one before. Waking the thread for each operation would cost more than the operation, which
+// the waiting thread usually carries out itself.
 constexpr Duration kNapMin = std::chrono::microseconds(100);
 constexpr Duration kNapMax = std::chrono::microseconds(1600);
 constexpr int kIdleNaps = 5;
 
-/// An operation that was started: in the queue and in its Work, either of which may be gone first.
+/// An operation that was started. The queue and its Work share it; either may be destroyed first.
 struct Started {
   Operation operation;
-  std::int32_t scratch = 0;            // what a barrier sums
+  std::int32_t scratch = 0;            // the vector of a barrier
   std::optional<Result<void>> result;  // guarded by the queue
   Instant finished_at;                 // guarded by the queue
 };

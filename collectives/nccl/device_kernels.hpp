@@ -13,7 +13,7 @@ namespace mayfly::collectives::device_kernels {
 /// Loads all kernels, which would otherwise wait for whatever runs when one is launched first.
 [[nodiscard]] int load();
 
-/// What a step's quantisation found out; zero it before the step.
+/// Facts that a step's quantisation finds; set to zero before the step.
 struct QuantizeFlags {
   std::uint32_t overflows = 0;  ///< blocks that did not fit their exponent
   std::uint32_t nonfinite = 0;  ///< blocks with an infinity or NaN

@@ -67,7 +67,7 @@ Result<void> DeviceSums::allocate() {
 }
 
 DeviceSums::~DeviceSums() {
-  // After a failure there is nothing to wait for, and nobody to tell.
+  // After a failure there is nothing to wait for, and a destructor cannot report it.
   (void)calls_.bind_thread();
   (void)calls_.wait_for(place_.stream);
   if (staging_ != nullptr) {

@@ -23,7 +23,7 @@
 
 namespace mayfly::collectives {
 
-/// What is summed: tensors cut into blocks.
+/// The layout of the sums: tensors cut into blocks.
 struct DeviceSumsShape {
   std::vector<std::uint32_t> offsets;  ///< of the blocks, from 0, and the end, in elements
   bool exact = true;                   ///< integers, else floats
@@ -36,7 +36,7 @@ struct GradientPlace {
   DeviceStream stream = nullptr;  ///< what it is given later sees what it was given before
 };
 
-/// What adding found out in this step.
+/// Facts about the gradients that were added in this step.
 struct SumFindings {
   std::uint32_t overflows = 0;             ///< blocks that did not fit their exponent
   std::uint32_t nonfinite = 0;             ///< blocks with an infinity or NaN
@@ -45,7 +45,7 @@ struct SumFindings {
 
 class DeviceSums {
  public:
-  /// What sums of this shape allocate in the device's memory, in bytes. Pure.
+  /// The bytes that sums of this shape allocate in the device's memory. Pure.
   [[nodiscard]] static std::size_t device_bytes(const DeviceSumsShape& shape);
   /// Allocates device_bytes() on the device, among them the vector twice, and the vector on the
   /// host. kUnsupported, in one line, if the device refuses. `calls` must outlive it; so must the

@@ -19,26 +19,26 @@
 
 namespace mayfly::collectives {
 
-/// How other threads reach the one that drives a communicator: to stop it, or to make it look
-/// again. Any thread.
+/// Signals to the thread that drives a communicator: to abort, or to check for new work. Any
+/// thread.
 class CommSignal {
  public:
-  /// Stays in force.
+  /// Cannot be withdrawn.
   void abort() noexcept {
     aborted_.store(true, std::memory_order_release);
     notify();
   }
   [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
-  /// Ends a sleep, or the next one if nobody sleeps.
+  /// Ends a sleep, or the next one if no thread sleeps.
   void notify() noexcept {
     const std::lock_guard lock(mutex_);
     news_ = true;
     changed_.notify_all();
   }
-  /// Until there is news, or for `at_most`. Zero: just lets other threads run.
+  /// Sleeps until notify() is called, or for `at_most`. Zero: only lets other threads run.
   void sleep(Duration at_most);
-  /// Until there is news.
+  /// Sleeps until notify() is called.
   void sleep();
 
  private:
@@ -68,9 +68,9 @@ class DeviceOperation {
   /// The communication thread, once: the operation is over and its buffers are free.
   void finish(Result<void> outcome);
 
-  /// Until it is over; kDeadline otherwise.
+  /// Blocks until the operation is over; kDeadline otherwise.
   Result<void> wait_finished(Instant deadline);
-  /// Until it is over.
+  /// Blocks until the operation is over.
   void wait_finished();
   /// When finish() was called; zero before.
   [[nodiscard]] Instant finished_at();
@@ -98,25 +98,25 @@ class LiveComm {
   LiveComm(const LiveComm&) = delete;
   LiveComm& operator=(const LiveComm&) = delete;
 
-  /// Blocks until the communicator is there. Runs nothing on the device, so that it does not get
-  /// between the operations of another one. kAborted (by the signal), kDeadline, kPeerLost, kIo,
-  /// kInvalidInput; then the communicator is over.
+  /// Blocks until the communicator is formed. Runs nothing on the device, where it could get
+  /// between the operations of another communicator. kAborted (by the signal), kDeadline,
+  /// kPeerLost, kIo, kInvalidInput; then the communicator is over.
   [[nodiscard]] Result<void> connect(Instant deadline);
-  /// After connect(): blocks until every member is here, by a first barrier, which also makes what
-  /// operations need on the device. Fails as connect() does.
+  /// After connect(): runs a first barrier, which also allocates the memory that operations need on
+  /// the device. Fails as connect() does.
   [[nodiscard]] Result<void> meet(Instant deadline);
 
   /// Queues an operation, to be started by a later turn().
   void submit(std::shared_ptr<DeviceOperation> operation);
-  /// No more operations will be submitted: goes on to the end in good order if nothing is left to
-  /// do, else by an abort.
+  /// No more operations will be submitted: finalizes the communicator if none is unfinished, and
+  /// aborts it otherwise.
   void close(Instant deadline);
-  /// Makes at most one call. Returns how long to sleep before the next turn: zero for not at all,
-  /// nothing for until there is news.
+  /// Makes at most one call of NCCL. Returns how long to sleep before the next turn: zero = not at
+  /// all, nothing = until the signal is notified.
   [[nodiscard]] std::optional<Duration> turn();
   [[nodiscard]] bool over() const { return lifecycle_->over(); }
 
-  /// Any thread. Outlives nobody: the owner of the communicator shares it with who may abort.
+  /// Any thread. Shared by the owner of the communicator and those who may abort it.
   [[nodiscard]] const std::shared_ptr<CommSignal>& signal() const { return signal_; }
 
  private:
@@ -136,7 +136,7 @@ class LiveComm {
   std::unique_ptr<CommLifecycle> lifecycle_;
   NcclComm comm_ = nullptr;
   LentEvent fence_;
-  bool rested_ = false;  // the pause before the next call was waited already
+  bool rested_ = false;  // the pause before the next call is over
   std::deque<std::shared_ptr<DeviceOperation>> operations_;  // unfinished, by ticket
   CommLifecycle::Ticket first_ticket_ = 0;                   // that of operations_.front()
   std::string explanation_;                                  // NCCL's words on the failure

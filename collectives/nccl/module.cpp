@@ -17,7 +17,7 @@
 namespace mayfly::collectives {
 namespace {
 
-/// What driver and library report about `device`. Cheap; makes no context on a device.
+/// The facts that driver and library report about `device`. Cheap; creates no context on a device.
 NcclFacts read_nccl_facts(int device) {
   NcclFacts facts{.gpu = read_gpu_facts(device), .built_nccl = NCCL_VERSION_CODE};
   (void)ncclGetVersion(&facts.found_nccl);

@@ -48,7 +48,7 @@ struct DeviceTask {
   std::uint32_t size = 1;            ///< of the group
 };
 
-/// A communicator, as the adapter sees fit. Null: none.
+/// A communicator, whose type only the implementation knows. Null: none.
 using NcclComm = void*;
 
 /// One device, one stream for communication. Calls with a communicator: one thread at a time for
@@ -59,9 +59,10 @@ class NcclApi {
 
   /// A readable name: "gpu 0 (NVIDIA H200)".
   [[nodiscard]] virtual std::string device_name() const = 0;
-  /// Makes the device that of the calling thread. Each thread, before any other call.
+  /// Makes this device the current one of the calling thread. Each thread calls it before any other
+  /// function.
   virtual NcclStatus bind_thread() = 0;
-  /// What went wrong last, in the library's own words; may be empty.
+  /// The last error in the library's own words; may be empty.
   [[nodiscard]] virtual std::string explain(NcclComm comm) = 0;
 
   virtual NcclStatus make_unique_id(NcclUniqueId& id) = 0;
@@ -69,11 +70,12 @@ class NcclApi {
   /// ask state() until it says otherwise.
   virtual NcclStatus init(NcclComm& comm, const NcclUniqueId& id, std::uint32_t size,
                           std::uint32_t rank) = 0;
-  /// How the last call with this communicator, and everything that runs in it, is doing.
+  /// The status of the last call with this communicator, and of everything that runs in it.
   virtual NcclStatus state(NcclComm comm) = 0;
   /// Gives an operation to the communication stream. It is there once state() has said kSuccess.
   virtual NcclStatus enqueue(NcclComm comm, const DeviceTask& task) = 0;
-  /// Called once `task` is on the stream: what has to be done to its result, then `done`.
+  /// Called once `task` is on the stream: submits the work that completes its result, and records
+  /// `done` behind it.
   virtual NcclStatus conclude(const DeviceTask& task, DeviceEvent done) = 0;
   /// Begins to flush a communicator that is not used any more; kInProgress as above.
   virtual NcclStatus finalize(NcclComm comm) = 0;
@@ -91,7 +93,8 @@ class NcclApi {
   virtual NcclStatus record_on(DeviceStream stream, DeviceEvent event) = 0;
   /// kSuccess: it has happened; kInProgress: not yet.
   virtual NcclStatus query(DeviceEvent event) = 0;
-  /// What the communication stream is given from now on waits for `event`, recorded before.
+  /// Work that is given to the communication stream from now on waits for `event`, which was
+  /// recorded before.
   virtual NcclStatus hold_for(DeviceEvent event) = 0;
 
   /// One int32 of device memory for barriers; what it holds does not matter.
@@ -102,8 +105,9 @@ class NcclApi {
 /// priority, our kernels. kIo if CUDA refuses. The machine has been judged fit (NcclFacts).
 [[nodiscard]] Result<std::unique_ptr<NcclApi>> make_cuda_nccl_api(int device);
 
-/// What outlives a communicator: the library, the device, and events that are used again. Shared
-/// by the transport, its groups and every operation, whichever is gone last. Any thread.
+/// Everything that outlives a communicator: the library, the device, and events that are used
+/// again. Shared by the transport, its groups and every operation; the last of them destroys it.
+/// Any thread.
 class NcclRuntime {
  public:
   explicit NcclRuntime(std::unique_ptr<NcclApi> api) : api_(std::move(api)) {}
@@ -113,9 +117,9 @@ class NcclRuntime {
 
   [[nodiscard]] NcclApi& api() { return *api_; }
 
-  /// An event that nobody else uses, or null if the device refuses one.
+  /// An event that is not in use, or null if the device refuses one.
   [[nodiscard]] DeviceEvent take_event();
-  /// Null is fine. Whoever waits for an earlier record of it on the device goes on doing so.
+  /// `event` may be null. Work on the device that waits for an earlier record of it still does.
   void give_back(DeviceEvent event);
 
  private:

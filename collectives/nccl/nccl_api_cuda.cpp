@@ -181,7 +181,7 @@ class CudaNcclApi final : public NcclApi {
   NcclStatus query(DeviceEvent event) override {
     const cudaError_t happened = cudaEventQuery(cuda_event(event));
     if (happened == cudaErrorNotReady) {
-      (void)cudaGetLastError();  // an answer, not an error for whoever looks next
+      (void)cudaGetLastError();  // "not ready" is an answer; the next check must not see an error
       return NcclStatus::kInProgress;
     }
     return cuda(happened);

@@ -14,7 +14,8 @@
 
 namespace mayfly::collectives {
 
-/// What was found. Versions of NCCL as the library counts them (base/gpu_facts, library_version).
+/// The facts about this machine. Versions of NCCL are numbered as in the library (base/gpu_facts,
+/// library_version).
 struct NcclFacts {
   GpuFacts gpu;
   int built_nccl = 0;            ///< NCCL of this build

@@ -21,7 +21,7 @@ class BothParts {
       host_->abort();
     }
   }
-  /// The group is being destroyed: what fails from now on has nobody to tell.
+  /// The group is being destroyed: failures from now on are not reported.
   void end() noexcept {
     const std::lock_guard lock(mutex_);
     host_ = nullptr;

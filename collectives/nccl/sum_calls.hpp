@@ -31,7 +31,7 @@ struct SumTask {
   int bits = 0;  ///< exact only: magnitude_bits()
 };
 
-/// What the mean of a step's microbatches is made of. All device memory.
+/// The inputs of the mean of a step's microbatches, all in device memory.
 struct MeanTask {
   const std::uint32_t* sums = nullptr;      ///< as in SumTask, summed over all members
   const std::uint32_t* offsets = nullptr;   ///< of all blocks, and the end
@@ -79,7 +79,7 @@ class SumCalls {
 
   /// `event` happens when everything given to `stream` so far has.
   virtual Result<void> record(DeviceEvent event, DeviceStream stream) = 0;
-  /// What `stream` is given from now on waits for the last record of `event`.
+  /// Work that is given to `stream` from now on waits for the last record of `event`.
   virtual Result<void> hold(DeviceStream stream, DeviceEvent event) = 0;
   /// Blocks until everything given to `stream` has happened.
   virtual Result<void> wait_for(DeviceStream stream) = 0;

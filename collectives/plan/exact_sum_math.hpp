@@ -13,8 +13,8 @@
 
 namespace mayfly::collectives::exact_sum_math {
 
-// See kExponentMin, kExponentMax and kUnsetExponent of exact_sum.hpp, which has more than the CUDA
-// compiler needs.
+// exact_sum.hpp, which CUDA sources do not include, publishes these three as kExponentMin,
+// kExponentMax and kUnsetExponent.
 inline constexpr std::int32_t kLowestExponent = -90;
 inline constexpr std::int32_t kHighestExponent = 128;
 inline constexpr std::int32_t kNoExponent = kLowestExponent - 1;
@@ -55,8 +55,8 @@ MAYFLY_HOST_DEVICE inline float sum(float a, float b) {
 #endif
 }
 
-/// The nearest integer, halves to even. What lies outside of int32 (only after an overflow) becomes
-/// some integer.
+/// The nearest integer, halves to even. A value outside of int32 (only after an overflow) becomes
+/// an unspecified integer.
 MAYFLY_HOST_DEVICE inline std::int32_t nearest(float x) {
 #ifdef __CUDA_ARCH__
   return __float2int_rn(x);
@@ -76,7 +76,7 @@ MAYFLY_HOST_DEVICE inline std::uint32_t magnitude(float x) {
   return pattern_of(x) & 0x7fffffffU;
 }
 
-/// What a gradient is multiplied by, given its block's exponent.
+/// The factor from a gradient to units of the grid, given its block's exponent.
 MAYFLY_HOST_DEVICE inline float scale_of(std::int32_t exponent, std::int32_t bits) {
   return power_of_two(bits - (exponent < kLowestExponent ? kLowestExponent : exponent));
 }
@@ -111,8 +111,8 @@ MAYFLY_HOST_DEVICE inline std::int32_t exponent_above(std::uint32_t largest) {
   return raised > kHighestExponent ? kHighestExponent : raised;
 }
 
-/// What a sum is multiplied by; zero instead of a denormal, whose treatment depends on the modes of
-/// the thread.
+/// The factor from a sum in units of the grid to its value times `scale`; zero instead of a
+/// denormal, whose treatment depends on the modes of the thread.
 MAYFLY_HOST_DEVICE inline float factor_of(std::int32_t exponent, std::int32_t bits, float scale) {
   const std::int32_t used = exponent < kLowestExponent ? kLowestExponent : exponent;
   const float factor = product(power_of_two(used - bits), scale);
@@ -138,7 +138,7 @@ MAYFLY_HOST_DEVICE inline std::int32_t ordered(std::int32_t pattern) {
   return pattern < 0 ? pattern ^ 0x7fffffff : pattern;
 }
 
-/// The way back.
+/// The inverse of ordered().
 MAYFLY_HOST_DEVICE inline std::int32_t from_ordered(std::int32_t order) {
   return order < 0 ? order ^ 0x7fffffff : order;
 }

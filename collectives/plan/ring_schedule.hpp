@@ -1,6 +1,7 @@
 #pragma once
 
-// What each member sends when members form a ring and exchange data with their two neighbours only.
+// The schedules of operations in which members form a ring and exchange data with only their two
+// neighbours.
 //
 // For one member a ring operation is two streams of segments: an incoming one from the previous
 // member and an outgoing one to the next. The incoming segment i is sent on, reduced or unchanged,

@@ -2,9 +2,8 @@
 
 // The exact sum in 16 bits on the wire (ADR 12). Every microbatch's gradient is rounded to a
 // coarser grid than in exact_sum.hpp, at random but with draws that belong to (seed, step,
-// microbatch, element): no bias, no residual, and the same integers whoever computes the
-// microbatch. From there on only integers are added, so any number of workers and any order give
-// the same bits.
+// microbatch, element): no bias, no residual, and the same integers on every worker. From there on
+// only integers are added, so any number of workers and any order give the same bits.
 //
 // Integers are added modulo 2^16, and modulo 2^32 on each worker. A partial sum may overflow: the
 // result is still correct as long as the total is in [-2^15, 2^15). So the grid follows the total,

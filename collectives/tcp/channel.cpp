@@ -165,7 +165,7 @@ class ShmChannel final : public Channel {
     if (bytes > 0 && in_.take_writer_alarm()) {
       ring();
     }
-    // What was written before the other side went is still there.
+    // Bytes that the other side wrote before it ended can still be read.
     return {.bytes = bytes, .closed = in_.broken() || (gone_ && bytes == 0)};
   }
 

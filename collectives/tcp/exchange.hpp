@@ -29,7 +29,7 @@ struct TcpPeer {
   }
 };
 
-/// What an exchange still waits for from one peer.
+/// The events of one peer's channel that an exchange still waits for.
 struct Wants {
   /// Bytes to receive before the exchange can continue; 0: none. An exchange that needs the data of
   /// several peers may name one at a time: the data of the others will have arrived when it is
@@ -43,13 +43,18 @@ struct Wants {
   [[nodiscard]] bool anything() const { return data > 0 || room || presence; }
 };
 
+/// One operation in progress on one member.
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
+  /// This member has sent and received everything.
   [[nodiscard]] virtual bool complete() const = 0;
-  /// Moves what can be moved; false: nothing could. Fails with kPeerLost or kCorrupt.
+  /// Sends, receives and reduces as many bytes as is possible now; false: none. Fails with
+  /// kPeerLost or kCorrupt.
   [[nodiscard]] virtual Result<bool> pump() = 0;
+  /// To be asked before a thread sleeps: what pump() needs from the peer of this rank, which is not
+  /// the member itself, to continue.
   [[nodiscard]] virtual Wants wants_of(std::size_t rank) const = 0;
 };
 

@@ -11,11 +11,13 @@ static_assert((kShmRingBytes & kMask) == 0);
 
 // The writer publishes so many bytes at a time, and the reader frees them: the two work at once.
 constexpr std::size_t kStepBytes = 32 * 1024;
-// More is never waited for: the other side must go on meanwhile.
+// A side never waits for more than this, so that the other side can work meanwhile.
 constexpr std::size_t kWantedMax = kShmRingBytes / 2;
 
-// Sleeping needs a total order: "my wish is written" before "is there really not enough", and on
-// the other side "here is something" before "is there a wish". One of the two then sees the other.
+// No wake-up may be lost. The side that wants to sleep writes its flag and then looks again for
+// bytes (or room); the other side publishes bytes (or room) and then looks for the flag. The two
+// fences order each store before the load that follows, so at least one side sees the store of the
+// other (Dekker's algorithm).
 bool take(std::atomic<std::uint32_t>& wish, std::size_t there) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t wanted = wish.load(std::memory_order_relaxed);

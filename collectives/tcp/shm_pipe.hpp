@@ -15,8 +15,8 @@
 
 namespace mayfly::collectives {
 
-/// What lies in shared memory, before the ring's bytes; starts as zeros. Each counter is written by
-/// one side and has a cache line of its own.
+/// The header of the shared memory, before the ring's bytes; all zeros at first. Each counter is
+/// written by one side and has a cache line of its own.
 struct ShmPipeHeader {
   alignas(64) std::atomic<std::uint64_t> written;  ///< bytes, by the writer
   alignas(64) std::atomic<std::uint64_t> read;     ///< bytes, by the reader

@@ -1,5 +1,5 @@
-// Operations of any size, as streams of which every part is passed on as soon as it is there: along
-// the ring, and all-reduces in two shots.
+// Operations of any size, as streams of which every part is sent on as soon as it has arrived:
+// along the ring, and all-reduces in two shots.
 
 #include <algorithm>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 using Piece = RingTask::Piece;
 
-// Fewer bytes are not worth waking a thread for as long as more are to come.
+// A thread is not woken for fewer bytes as long as more are to come.
 constexpr std::size_t kWakeBytes = 64 * 1024;
 // Along the ring, received and reduced in one go: half of a typical second-level cache or less, so
 // that the sum finds the bytes where the kernel has just put them, and early enough for the next
@@ -184,8 +184,9 @@ class RingExchange final : public Exchange {
   std::size_t sendable_;  // bytes of the outgoing stream that are ready and not sent
 };
 
-// The streams to and from one member. Outgoing: its segment as we have it, then the result of ours.
-// Incoming: our segment as it has it, then the result of its.
+// The streams to and from one other member. Outgoing: this member's contribution to the segment of
+// the other, then the result of this member's segment. Incoming: the other's contribution to this
+// member's segment, then the result of the other's.
 struct Streams {
   Streams(const OperationHeader& ours, TcpPeer& to, std::span<std::byte> its_segment)
       : peer(&to), segment(its_segment), header(ours, to) {}
@@ -260,7 +261,7 @@ class TwoShotExchange final : public Exchange {
     return s.header.received() && s.received == stream_bytes(s);
   }
 
-  // Bytes of our own segment that every member has given to.
+  // Bytes of this member's segment to which every member has contributed.
   [[nodiscard]] std::size_t reduced() const {
     std::size_t least = own_.size();
     for (const Streams& s : streams_) {
@@ -274,8 +275,8 @@ class TwoShotExchange final : public Exchange {
     return s.sent < first ? first - s.sent : first + reduced() - s.sent;
   }
 
-  // What may be received from a stream now. Float sums are taken in a fixed order of members, so
-  // that a run can be repeated bit by bit.
+  // Bytes that may be received from a stream now. Float sums are taken in a fixed order of members,
+  // so that a run can be repeated bit by bit.
   [[nodiscard]] std::size_t receivable(std::size_t index) const {
     const Streams& s = streams_[index];
     if (s.received >= own_.size()) {
@@ -288,8 +289,10 @@ class TwoShotExchange final : public Exchange {
     return limit - s.received;
   }
 
-  // Segments to reduce are wanted from all members. Results only from the first member that has not
-  // sent its own: they depend on nothing that we do not watch.
+  // Before a sleep: contributions to this member's segment are awaited from all others, but results
+  // from only one at a time, the first member that has not sent all of its own. That cannot
+  // deadlock: on this side a result depends only on bytes that this member has to send, and it
+  // always waits for room for those (wants_of).
   [[nodiscard]] std::size_t wanted_bytes(std::size_t index) const {
     const Streams& s = streams_[index];
     if (!s.header.received()) {

@@ -173,7 +173,7 @@ class PollingTcpEngine final : public TcpEngine {
     return {};
   }
 
-  // Nothing has come for a while. Neighbours whose hosts answer are waited for, however long.
+  // Nothing has arrived for a while. As long as the hosts of its peers answer, this member waits.
   Result<void> check_reach() {
     for (const TcpPeer& peer : connections_.peers) {
       if (peer.channel && peer.channel->unreachable()) {

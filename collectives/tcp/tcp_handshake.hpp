@@ -76,17 +76,18 @@ class Incoming {
 /// The connecting side, from connect() to the verdict.
 class Outgoing {
  public:
-  /// `share_memory`: offer it (Unix-domain sockets only); where the system gives none, bytes go
-  /// through the socket.
+  /// `share_memory`: offers shared memory (Unix-domain sockets only); if the system provides none,
+  /// bytes go through the socket.
   Outgoing(UniqueFd fd, const Hello& hello, bool share_memory);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// The connection stands; false while the other host has not answered.
+  /// Whether the connection is established; false while the other host has not answered.
   [[nodiscard]] bool is_connected() const { return said_hello_; }
-  /// What to poll for next.
+  /// The events to poll for next.
   [[nodiscard]] short events() const;
-  /// Goes on after poll() said so. True: welcome. Fails with kPeerLost without culprit if the
-  /// connection breaks, kAborted if the view is stale, kRefused if key or rank are wrong.
+  /// Continues after poll() has reported an event. True: welcome. Fails with kPeerLost without
+  /// culprit if the connection breaks, kAborted if the view is stale, kRefused if key or rank are
+  /// wrong.
   [[nodiscard]] Result<bool> advance();
   /// After advance() has failed: the other side took the connection and closed it without an
   /// answer.
@@ -114,20 +115,20 @@ struct PendingConnection {
   Instant since{};
 };
 
-/// The connections to a member that it has not answered: of members that are ahead of it, of former
-/// views, and of anybody else who can reach its sockets. Limited in number and in time, whoever
-/// opened them. While the member forms a group, the forming thread handles them alone (see lock());
-/// otherwise a thread of this class accepts, reads and closes them, so that nobody can fill the
-/// system's queues between two views.
+/// The connections to a member that it has not answered yet: those of members that are ahead of it,
+/// of former views, and of any other process that can reach its sockets. Their number and their
+/// time are limited, whoever opened them. While the member forms a group, the forming thread alone
+/// handles them (see lock()); otherwise a thread of this class accepts, reads and closes them, so
+/// that they cannot fill the system's queues between two views.
 class PendingConnections {
  public:
-  /// Each other member says at most one hello per view; more than these are not authenticated or
-  /// left over.
+  /// Each other member sends at most one hello per view; further connections are not those of
+  /// members, or are left over from earlier views.
   static constexpr std::size_t kPendingMax = 128;
-  /// A member says hello as soon as it is connected.
+  /// A member sends its hello as soon as it is connected.
   static constexpr Duration kHelloTimeout = seconds(5);
-  /// Whether a hello for a view to come is a member's is not known yet; a member whose connection
-  /// is closed connects again.
+  /// A hello for a later view cannot be checked yet, so it is kept only for this time; a member
+  /// whose connection is closed connects again.
   static constexpr Duration kAnswerTimeout = seconds(10);
 
   /// Takes over listening sockets; `unix_domain` may be invalid.
@@ -142,7 +143,7 @@ class PendingConnections {
 
   [[nodiscard]] int tcp_fd() const { return tcp_.get(); }
   [[nodiscard]] int unix_fd() const { return unix_domain_.get(); }
-  /// What to poll the two for: nothing while the process has no descriptor left.
+  /// The events to poll both sockets for: none while the process has no descriptor left.
   [[nodiscard]] short events() const;
   /// Accepts connections, reads what has arrived, and closes those that are not a member's or late.
   void receive(Instant now);

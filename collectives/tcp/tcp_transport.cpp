@@ -27,9 +27,9 @@ constexpr int kRetryMs = 2;
 // The most connections to one member that it closes without an answer although it lives: too many
 // other connections may have come between the request and its answer.
 constexpr int kAttemptsMax = 20;
-// A host that has answered none of several connections for so long does not answer. The system
-// would send the first packet of one again after a second only: too late to tell a lost packet
-// from a cut network while the other members wait.
+// A host that has answered none of several connections for this time is unreachable. Several,
+// because the system repeats the first packet of a connection only after a second: that is too late
+// to tell a lost packet from a cut network while the other members wait.
 constexpr Duration kSilenceMax = milliseconds(1100);
 constexpr Duration kNextConnection = milliseconds(300);
 constexpr std::size_t kConnectionsMax = 3;  // under way to one member
@@ -39,7 +39,7 @@ bool connects(std::size_t from, std::size_t to) {
   return ((from + to) % 2 == 1) == (from < to);
 }
 
-// What a transport has for every formation.
+// The parts of a transport that every formation uses.
 struct TcpListener {
   std::unique_ptr<PendingConnections> pending;  // the other members may be ahead of this one
   std::string host_id;                          // of this host
