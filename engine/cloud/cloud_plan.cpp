@@ -66,9 +66,10 @@ double longest_left_s(const JobConfig& config, const cloud_hooks::ReplacementOpt
                                                             : std::numeric_limits<double>::max();
 }
 
-/// The workers train on while there is no coordinator. If that alone has used up the budget, all
-/// servers would be released at once, under what nobody else has. So the job stops at once, but its
-/// servers have the usual time; only once, as the next process finds that it was used up before.
+/// Workers train while there is no coordinator. If the budget is used up by that, all servers would
+/// be released at once, together with the only copies of the state. So the job stops at once, but
+/// its servers get the usual time to save it; only once, because the next process finds that the
+/// budget was used up before.
 void leave_time_to_stop(const CloudMemory& memory, cloud_hooks::ReplacementOptions& options) {
   const double price = options.per_hour_before * to_seconds(options.stop_margin) / kSecondsPerHour;
   if (options.budget && price > 0 && memory.spent + price < *options.budget) {

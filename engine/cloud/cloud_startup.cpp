@@ -102,7 +102,8 @@ trap 'exit 143' TERM USR1
 )";
 /// A machine without a worker only costs money, so it ends with its worker: EC2 terminates one that
 /// was started with user data of ours, and the coordinator deletes one that Compute Engine has
-/// stopped. What failed goes to the coordinator first, as nobody reads a machine's console.
+/// stopped. The error of a failed worker is sent to the coordinator first, because the console of a
+/// machine is not read.
 constexpr const char* kAtExitOfMachine = R"(
 at_exit() {
   code=$?

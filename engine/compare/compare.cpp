@@ -40,7 +40,7 @@ class Comparison {
       : options_(options), plan_(std::move(plan)), runs_(options.folder) {}
 
   Result<void> open() { return runs_.open("comparison.toml", plan_.fingerprint()); }
-  /// Runs what is missing. kAborted: somebody stopped a run.
+  /// Runs the missing cells. kAborted: a run was stopped by the user.
   Result<void> run();
   Result<void> report() const;
 

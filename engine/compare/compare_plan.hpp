@@ -32,7 +32,7 @@ struct CompareCondition {
   bool kill = false;
 };
 
-/// What an hour of one worker costs; 0 = nobody asked.
+/// The cost of an hour of one worker; 0 = not asked for.
 struct WorkerPrices {
   double spot = 0;
   double on_demand = 0;

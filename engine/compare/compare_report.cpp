@@ -90,7 +90,7 @@ std::string with_spread(const Spread& spread, double scale, int digits) {
                                          spread.deviation * scale, digits);
 }
 
-/// What nobody has measured, as in results of an older version, is 0 hours.
+/// 0 hours were not measured, as in results of an older version.
 std::string with_price(const Spread& hours, double price) {
   return hours.most > 0 ? with_spread(hours, price, 3) : "-";
 }

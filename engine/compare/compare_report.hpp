@@ -37,7 +37,7 @@ struct CompareRow {
   double recovery_ms = 0;  ///< median
 };
 
-/// In the order of the names; what nobody has run is left out.
+/// In the order of the names, without those that have no run.
 [[nodiscard]] std::vector<CompareRow> compare_rows(const std::vector<RunResult>& results,
                                                    const std::vector<std::string>& variants,
                                                    const std::vector<std::string>& conditions);

@@ -72,7 +72,7 @@ struct RunResult {
 };
 
 /// Bytes that `members` together send to all-reduce so many bytes: each sends its part to the
-/// others and then the result. Computed, because nobody counts them.
+/// others and then the result. Computed, because they are not counted during a run.
 [[nodiscard]] double all_reduce_bytes(double bytes, std::uint64_t members);
 
 /// Reads the records of a run that has ended; only the fields that the run itself knows. kNotFound,
@@ -92,7 +92,7 @@ class RunSet {
   [[nodiscard]] Result<void> open(const std::string& name, const std::string& settings);
   /// Null if it has not been run.
   [[nodiscard]] const RunResult* find(const std::string& id) const;
-  /// Runs it and keeps the result, also of a job that failed. kAborted: somebody stopped it.
+  /// Runs it and keeps the result, also of a job that failed. kAborted: the user stopped it.
   [[nodiscard]] Result<void> run(const CompareCell& cell);
   /// A file's path in the folder.
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }

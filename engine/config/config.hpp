@@ -37,7 +37,7 @@ struct JobConfig {
   // How it is optimised.
   double epochs = 10;                ///< passes over the training set; ignored if steps > 0
   std::uint64_t steps = 0;           ///< total optimizer steps of the job
-  std::uint32_t global_batch = 128;  ///< samples per step, whoever is alive
+  std::uint32_t global_batch = 128;  ///< samples per step, with any number of workers
   std::uint32_t microbatch = 16;     ///< samples that one compute thread runs as a whole
   double lr = 0.1;
   std::string lr_schedule = "cosine";  ///< cosine, step or constant

@@ -64,7 +64,7 @@ class Injector {
   const std::vector<InjectionRule> rules_;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<std::int64_t> started_ns_ = 0;  // the first step began; 0 = none has
-  std::unique_ptr<DutyCycle> duty_cycle_;     // null = nobody is stopped
+  std::unique_ptr<DutyCycle> duty_cycle_;     // null = this worker is not stopped
 };
 
 }  // namespace mayfly::engine

@@ -9,15 +9,15 @@ namespace mayfly::engine {
 class CoordinatorProcess;
 struct JobEnd;
 
-/// Dismissed members still send their last reports, and one of them the last checkpoint; they close
-/// their connections when they are done. Of a job that has begun, and is stopped or has too few
-/// workers, one of them writes the state only now, which may take long and is worth more than
-/// anything else that they say.
+/// How long the coordinator waits at the end of a job. Dismissed members still send their last
+/// reports, and one of them the last checkpoint; they close their connections when they are done.
+/// If a job that has begun is stopped or has too few workers, one of them writes the state only
+/// now, which may take long and is more important than all other reports.
 class LastReports {
  public:
   /// What may put off the deadline.
   struct News {
-    bool has_members = false;     // somebody is still connected
+    bool has_members = false;     // some member is still connected
     bool is_state_saved = false;  // a checkpoint of the job's last step is known
     bool is_receiving = false;    // a checkpoint is coming in
     bool is_interrupted = false;  // since the end: the user does not want to wait for a state
@@ -29,7 +29,7 @@ class LastReports {
   /// The news of a coordinator on this thread.
   [[nodiscard]] static News look(CoordinatorProcess& process, bool is_interrupted);
 
-  /// False when nobody is to be waited for any longer.
+  /// False when the coordinator need not wait any longer.
   [[nodiscard]] bool is_time_left(Instant now, const News& news);
 
  private:

@@ -82,7 +82,7 @@ Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self) 
     fs::remove(fs::path(folder) / old, failure);
   }
   const bool are_all = wait_for([&] { return names_in(folder).size() + 1 >= self.size; }, text);
-  const std::string seen = folder + ".seen";  // in which nobody leaves a mark any more
+  const std::string seen = folder + ".seen";  // no rank leaves a mark under this name
   fs::remove_all(seen, failure);
   fs::rename(folder, seen, failure);
   fs::remove_all(failure ? folder : seen, failure);

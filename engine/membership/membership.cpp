@@ -12,8 +12,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// No coordinator came back, so what this worker has just saved is nowhere else. Whoever cleans up
-/// behind it (cloud_hooks/ssh) keeps a folder that has this file.
+/// No coordinator came back, so the checkpoint that this worker has just saved exists only here.
+/// The provider that removes its folder (cloud_hooks/ssh) keeps one with this file.
 void mark_as_left_alone(const JobConfig& config) {
   const Result<void> marked = write_file_atomic(config.run_dir + "/left_alone",
                                                 "No coordinator has the newest checkpoint.\n");

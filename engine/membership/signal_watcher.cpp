@@ -80,7 +80,7 @@ SignalWatcher::SignalWatcher(std::initializer_list<int> signals, std::function<v
     sigemptyset(&wanted.sa_mask);
     struct sigaction before {};
     ::sigaction(signal, nullptr, &before);
-    if (!is_watchers(before)) {  // else somebody has put that of an earlier watcher back
+    if (!is_watchers(before)) {  // else the program has restored the handler of an earlier watcher
       actions_before[static_cast<std::size_t>(signal)] = before;
     }
     ::sigaction(signal, &wanted, nullptr);

@@ -12,7 +12,7 @@ namespace mayfly::engine {
 /// Delivers signals as calls on a thread of their own, so that reactions may lock and allocate. A
 /// handler with a pipe rather than sigwait(): libraries start threads before main, which would take
 /// the signals with their default action. A handler that was there before, as a program of the
-/// user's own may have, is called as well, but for SIGINT's: Ctrl-C is answered by whoever watches.
+/// user's own may have, is called as well, except for SIGINT's: the watcher alone handles Ctrl-C.
 /// At most one at a time per process.
 class SignalWatcher {
  public:

@@ -133,7 +133,7 @@ class ComputePool final : public Computer, public StateOnDevice {
   const ReductionLayout& layout_;
   datasets::Loader& loader_;
   Ledger* ledger_;
-  std::unique_ptr<elastic::ProgressBoard> own_board_;  // if nobody gave one
+  std::unique_ptr<elastic::ProgressBoard> own_board_;  // if none was passed
   elastic::ProgressBoard& board_;
   Injector* injector_ = nullptr;
   GradientSums sums_;
@@ -144,7 +144,7 @@ class ComputePool final : public Computer, public StateOnDevice {
   nn::Weights weights_;                             // set while idle
   std::uint64_t step_ = 0;                          // set while idle
   std::optional<std::uint32_t> audited_;            // set while idle
-  std::optional<std::uint64_t> spoil_from_;         // read by whoever computes audited_
+  std::optional<std::uint64_t> spoil_from_;         // read by the thread that computes audited_
 
   mutable std::mutex mutex_;
   std::condition_variable work_added_;

@@ -29,8 +29,8 @@ class StateOnDevice {
 
 class HostCopy {
  public:
-  /// `state` is complete. Both arguments outlive this object, and whoever else writes parameters or
-  /// momentum of `state` calls replaced().
+  /// `state` is complete. Both arguments outlive this object. Other code that writes parameters or
+  /// momentum of `state` must call replaced().
   HostCopy(nn::ModelState& state, StateOnDevice& device) : state_(state), device_(device) {}
 
   /// The device has made an update: the host's copy is that of the step before.

@@ -46,8 +46,8 @@ class PsLink final : public elastic::MemberHandler {
   // Any thread:
   /// The first shard is held in this view, and all workers are at the end of a step.
   void quiet(ViewId held_in);
-  /// We cannot exchange data with this member, or, if it is nobody, with others; the coordinator
-  /// decides which member leaves.
+  /// This worker cannot exchange data with `culprit`, or, without one, with some other member; the
+  /// coordinator decides which member leaves.
   void broke(std::optional<MemberId> culprit, const std::string& why);
   /// The network between us and others is cut, and we are no use here before that is mended: the
   /// coordinator lets us go at once.

@@ -43,7 +43,7 @@ class PsServer {
   void hold();
   /// After the order to leave, when this process has no connection to any shard any more: serves
   /// until no worker is connected, for ten seconds at most, reports, and ends the shards' threads.
-  /// Nobody is waited for if we were evicted or have come late.
+  /// Does not wait if this process was evicted or has come late.
   void finish(const elastic::member_effect::Leave& leave);
   /// The job was under way with its servers when we came: what we hold is not what it has trained,
   /// and we have asked to leave. After the order to leave.

@@ -35,7 +35,7 @@ class StopAnswers {
     boundary_asked_ = waits_for_quiet_ && runs_;
     return boundary_asked_ ? Answer() : stop();
   }
-  /// The first shard is held in this view, and nobody has anything left to do.
+  /// The first shard is held in this view, and no worker has anything left to do.
   [[nodiscard]] Answer quiet(ViewId held_in) {
     return boundary_asked_ && view_ == held_in ? stop() : Answer();
   }

@@ -52,15 +52,16 @@ int exit_code_of_outcome(elastic::Outcome outcome) {
   UNREACHABLE("every outcome has an exit code");
 }
 
-/// Makes `config` that of the job which the run directory holds.
+/// Replaces `config` by the settings of the job in the run directory, as far as they must not
+/// change.
 Result<void> take_over(JobConfig& config) {
   TRY_ASSIGN(const JobConfig recorded, config_of_run(config.run_dir));
   TRY_ASSIGN(config, config_to_go_on_with(config, recorded));
   return {};
 }
 
-/// Every worker would refuse wrong starting weights; says so before anything is started. Returns
-/// what the user should know about them. Those of a program are checked by it.
+/// Every worker would refuse wrong initial weights; this check reports them before anything is
+/// started. Returns a remark about them for the user. A program checks its own weights itself.
 Result<std::string> try_starting_state(const Job& job) {
   if (is_program(job.config)) {
     return std::string();
@@ -106,7 +107,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
                                    job_->config.resume, starting_point_.step, job_->total_steps));
     return {};
   }
-  if (!goes_on_) {  // the log of a job that goes on must not go back, whatever happens to us
+  if (!goes_on_) {  // the log of a job that goes on must never be restored to an earlier content
     start_files_->keep_contents();
   }
   TRY(open_run_directory());
@@ -130,7 +131,7 @@ void CoordinatorProcess::undo(std::unique_ptr<CoordinatorProcess> process) {
 
 Result<void> CoordinatorProcess::open_view_log(const std::string& run_dir, Unfinished unfinished) {
   const std::string path = view_log_path(run_dir);
-  // One that was killed before it had its run directory has begun nothing.
+  // A coordinator that was killed before it had written config.toml has not begun a job.
   const bool is_new =
       !std::filesystem::exists(path) || !std::filesystem::exists(run_dir + "/config.toml");
   Result<std::unique_ptr<elastic::DurableViewLog>> opened = elastic::DurableViewLog::open(path);
@@ -147,7 +148,7 @@ Result<void> CoordinatorProcess::open_view_log(const std::string& run_dir, Unfin
   return {};
 }
 
-/// What can be known before anything is written: the job, and the state that it starts from.
+/// Determines the job and the state that it starts from, before anything is written.
 Result<void> CoordinatorProcess::prepare(JobConfig config) {
   if (goes_on_) {
     TRY(take_over(config));
@@ -191,8 +192,8 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   return {};
 }
 
-/// With the facts that are on record, or those that the first worker tells. A standby is told
-/// nothing, and a job that was under way must have them on record.
+/// Prepares the job with the facts that are on record, or with those that the first worker will
+/// send. A standby receives no facts, and a job that has begun must have them on record.
 Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, const Error& lack) {
   TRY_ASSIGN(job_, begin_job(config));
   const bool has_begun = goes_on_ && view_log_->contents().job != 0;
@@ -224,7 +225,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   TRY(complete_job(*tried, facts));
   TRY(elastic::check_fingerprint(tried->fingerprint));
   TRY(try_starting_state(*tried));
-  TRY(keep_facts(facts));  // before anybody is taken in
+  TRY(keep_facts(facts));  // before any worker is admitted
   bool is_complete = false;
   auto called = std::make_shared<std::promise<void>>();
   const std::future<void> answer = called->get_future();

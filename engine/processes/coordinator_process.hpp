@@ -1,7 +1,7 @@
 #pragma once
 
-// What every process that runs a coordinator has in common, embedded or alone: the job, the run
-// directory, the token, the server, and the recorder between them.
+// The parts of every process that runs a coordinator, whether or not it also starts workers: the
+// job, the run directory, the token, the server, and the recorder between them.
 
 #include <functional>
 #include <memory>
@@ -33,18 +33,18 @@ class CoordinatorProcess {
   /// with it.
   enum class Unfinished { kRefuse, kGoOn };
 
-  /// Whether the data set and the device have to be here; else the first worker may say what they
-  /// are, and no worker is taken in before.
+  /// kHere: this host must have the data set and the device. kMayCome: the first worker may send
+  /// the facts about them, and no worker is admitted before.
   enum class Facts { kHere, kMayCome };
 
   /// Locks the run directory (unless `lock` does so already) before it looks at it, prepares the
   /// job, creates the directory's config.toml, token and `coordinator` file (our endpoint), and
   /// starts the server. Defaults that depend on the moment or on the machine (run_dir, threads,
   /// token_file, resume) are resolved here. A job that goes on keeps its files, its token and, if
-  /// it is free, its port; so does one that has ended and has no summary, of which only the rest is
-  /// done. Null, and a line for the listener, if nothing is left to do. kRefused if another
-  /// coordinator runs there; then nothing there is touched. Whatever the error, nothing is left of
-  /// what was written.
+  /// it is free, its port; so does a job that has ended without a summary, which is only completed.
+  /// Null, and a line for the listener, if nothing is left to do. kRefused if another coordinator
+  /// runs there; then nothing there is touched. After any error everything that was written is
+  /// removed.
   static Result<std::unique_ptr<CoordinatorProcess>> start(JobConfig config, RunListener& listener,
                                                            Unfinished unfinished,
                                                            ScaleHandler on_scale,
@@ -57,11 +57,12 @@ class CoordinatorProcess {
   [[nodiscard]] RunRecorder& recorder() { return *recorder_; }
   /// The evaluators that are connected to this coordinator.
   [[nodiscard]] EvaluationService& evaluations() { return *evaluations_; }
-  /// A checkpoint is on its way to us.
+  /// A checkpoint is being received.
   [[nodiscard]] bool is_receiving() const { return receiver_ != nullptr && receiver_->is_busy(); }
-  /// The one before us ended the job and died before all that follows was done.
+  /// An earlier coordinator ended the job and died before it had told all members, released servers
+  /// and written the summary; this one only does the rest of that.
   [[nodiscard]] bool only_ends() const { return only_ends_; }
-  /// With the job of an earlier coordinator in the same run directory.
+  /// This process continues the job of an earlier coordinator in the same run directory.
   [[nodiscard]] bool goes_on() const { return goes_on_; }
   ~CoordinatorProcess() { end_transfers(); }
   CoordinatorProcess(const CoordinatorProcess&) = delete;
@@ -69,19 +70,21 @@ class CoordinatorProcess {
 
   /// An event of the launcher itself, for events.jsonl and the terminal.
   void note(const std::string& kind, const std::string& detail) { recorder_->note(kind, detail); }
-  /// A sentence that `mayfly status` shows from now on: what other servers would bring. Any thread.
+  /// Sets a sentence about the benefit of other servers, which `mayfly status` shows from now on.
+  /// Any thread.
   void propose(const std::string& sentence);
 
-  /// What is told to a machine that asks for the job's settings, besides them, as TOML: from now on
-  /// by this function, on any thread; null: nothing. Returns when the one before is not called any
-  /// more.
+  /// Sets the function that makes additional settings, as TOML, for a machine that asks for the
+  /// job's settings; it is called on any thread. Null: there are none. Returns when the earlier
+  /// function is not called any more.
   void tell_machines(std::function<std::string(const std::string& machine)> tell);
-  /// What the command give-up does with its number of servers; null: it is refused. Any thread.
+  /// Sets the function that carries out the command give-up with its number of servers. Null: the
+  /// command is refused. Any thread.
   void give_up_with(ScaleHandler give_up);
 
-  /// As if it had not been started, for a command that is refused after all.
+  /// Removes everything that start() has made, for a command that is refused later.
   static void undo(std::unique_ptr<CoordinatorProcess> process);
-  /// It is not refused any more: what undo() would have given back goes.
+  /// The command is not refused any more: forgets what undo() needs.
   void keep() { start_files_.reset(); }
 
   /// Closes the server, writes the summary and returns the exit code. A job whose last state or
@@ -122,11 +125,11 @@ class CoordinatorProcess {
   ScaleHandler on_scale_;
   const Facts facts_;
   bool is_standby_ = false;
-  bool lacks_facts_ = false;  // until a worker tells them
-  bool goes_on_ = false;      // with the job that the view log holds
-  bool only_ends_ = false;    // and that job has ended
+  bool lacks_facts_ = false;  // until a worker sends them
+  bool goes_on_ = false;      // see goes_on()
+  bool only_ends_ = false;    // see only_ends()
   std::unique_ptr<Job> job_;
-  std::string start_remark_;      // what the user should know of the state it starts from
+  std::string start_remark_;      // for the user, about the state from which the job starts
   StartingPoint starting_point_;  // of a job that is resumed from a checkpoint
   std::unique_ptr<StartFiles> start_files_;
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it
@@ -145,9 +148,8 @@ class CoordinatorProcess {
   std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
 };
 
-/// Whether a job that is resumed from a checkpoint of this step has come to its end, and there is
-/// nothing else to do. A run that died between its last checkpoint and its summary has the rest of
-/// that left.
+/// Whether nothing is left to do for a job that is resumed from a checkpoint of this step. A run
+/// that died between its last checkpoint and its summary still has to write the summary.
 [[nodiscard]] bool is_nothing_left(const Job& job, std::uint64_t step);
 
 }  // namespace mayfly::engine

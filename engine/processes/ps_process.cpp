@@ -20,8 +20,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// Before a server begins with `start`: what the job is resumed from, in place of anything else.
-/// Nobody brings the servers to another state later.
+/// Replaces the state with which a server begins by the one from which the job is resumed, if it
+/// is: a server does not receive a state later.
 Result<void> settle_server_state(const Job& job, const ReductionLayout& layout, const Bytes& token,
                                  const LeaveSignals& signals, StartingState& start) {
   if (job.config.launched && job.config.resume.empty()) {

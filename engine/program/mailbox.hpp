@@ -50,8 +50,8 @@ class Mailbox {
   void interrupt();
   void clear_interrupt();
   [[nodiscard]] bool is_interrupted() const;
-  /// The program will not come again, because it has failed, and its process is about to end. Until
-  /// then whoever waits for it waits on, as for a process that hangs.
+  /// The program has failed and will not ask for tasks any more, and its process is about to end.
+  /// Until then threads that wait for the program still wait, as for a process that hangs.
   void abandon();
 
   // The program's thread:

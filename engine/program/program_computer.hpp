@@ -55,7 +55,7 @@ class ProgramComputer final : public Computer {
     std::vector<std::uint64_t> epochs;
   };
   [[nodiscard]] Samples samples_of(const ProgramTask& task) const;
-  /// A seed of the microbatch alone, whoever computes it.
+  /// A seed that depends on only the job and the microbatch, not on the worker.
   [[nodiscard]] std::uint64_t seed_of(const ProgramTask& task) const;
   /// The program begins with the task at hand.
   void begins() { taken_ = monotonic_now(); }

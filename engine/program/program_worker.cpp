@@ -298,7 +298,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     if (!config_.launched) {
       log_sender.emplace(*client.value());
     }
-    use(client.value().get());  // before the program goes on, whose notes would have nobody else
+    use(client.value().get());  // before the program continues, because its notes need a client
     if (!joins_again) {
       joined.set_value({});
     }

@@ -230,7 +230,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
     sync_folder(checkpoints);
     done = write_latest(checkpoints, target);
     if (!done.ok() && is_new) {
-      remove_tree(target);  // nobody could find it by `latest`, and the disk is full
+      remove_tree(target);  // `latest` does not lead to it, and the disk is full
     }
   }
   if (!done.ok()) {

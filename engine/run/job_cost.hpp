@@ -31,7 +31,7 @@ class JobCost {
   [[nodiscard]] std::optional<Spending> of_workers(Instant when) const;
   /// The same when it has to go on record again; see MemberBill::due().
   [[nodiscard]] std::optional<Spending> due(Instant now);
-  /// The job is over, and nobody is billed any more: the last sum, if workers have a price.
+  /// The job is over, and no worker is billed any more: the last sum, if workers have a price.
   [[nodiscard]] std::optional<Spending> close(Instant now);
   /// What the provider's servers have cost so far.
   void of_servers(const Spending& spending);

@@ -1,7 +1,7 @@
 #pragma once
 
-// How far a job has come, as far as this coordinator knows: what status shows, what the summary
-// says, and which reports are news. It is in memory; reading it waits for no disk.
+// The progress of a job as this coordinator knows it, for `mayfly status` and the summary; also
+// decides which reports are new. It is in memory; reading it waits for no disk.
 
 #include <cstdint>
 #include <mutex>
@@ -26,10 +26,10 @@ class JobProgress {
   /// `history`: what is on record of a job that goes on. `job` outlives the object.
   JobProgress(const Job& job, RunHistory history);
 
-  // What happens, in the order in which it goes on record:
+  // Events, in the order in which they are recorded:
   /// A note of the coordinator of this kind: the job may stand still from now on, or go on.
   void noted(const std::string& kind, double t);
-  /// What a new view means for the steps.
+  /// The effect of a new view on the steps.
   struct ViewChange {
     std::uint64_t committed = 0;  ///< the last step before it
     std::uint64_t undone = 0;     ///< steps that were committed and have to be computed again

@@ -1,8 +1,8 @@
 #pragma once
 
-// What goes on record about the members of a job: the lines of members.jsonl, and the cost of
-// members for whose servers no provider sends a bill. Pure; one thread at a time. Times are seconds
-// on the time axis of the run's records.
+// Records about the members of a job: the lines of members.jsonl, and the cost of members for whose
+// servers no provider sends a bill. Pure; one thread at a time. Times are seconds on the time axis
+// of the run's records.
 
 #include <cstdint>
 #include <map>
@@ -31,8 +31,8 @@ class MemberJournal {
   void restore(const MemberRecord& record);
   /// The steps of this view are computed by these shares.
   void view_published(const elastic::View& view);
-  /// What else is known of these members: their next lines have it, also those of their ends. The
-  /// time between two looks may be longer than a job.
+  /// Keeps further facts about these members for their next lines, the last ones included: between
+  /// two calls of look() a short job may begin and end.
   void introduced(const std::vector<elastic::MemberStatus>& members);
   /// A step of so many samples was committed in this view.
   void committed(std::uint64_t view, std::uint64_t samples);
@@ -86,7 +86,8 @@ class MemberBill {
   /// A note of the coordinator about a member. True if it changes who is billed.
   bool heard(Instant when, const std::string& kind, std::uint64_t member);
   [[nodiscard]] Spending at(Instant now) const;
-  /// The same if somebody is billed and nobody has come, gone or been told of it for kTellInterval.
+  /// The same if members are billed and, for kTellInterval, they have not changed and due() has not
+  /// returned anything.
   [[nodiscard]] std::optional<Spending> due(Instant now);
 
   static constexpr Duration kTellInterval = seconds(60);

@@ -13,7 +13,7 @@ inline constexpr const char* kAutoHost = "auto";
 /// What to listen on for `--bind-host`: the numeric address of the network interface of that name
 /// (IPv4 if it has one, else an IPv6 address that other machines can use), or `host` itself if
 /// there is no such interface, without the brackets that an IPv6 address may stand in. kNotFound if
-/// the interface has no address. kAutoHost is 127.0.0.1 where nobody has found out before.
+/// the interface has no address. kAutoHost is 127.0.0.1 unless it was resolved before.
 [[nodiscard]] Result<std::string> listening_host(const std::string& host);
 
 /// The same for `mayfly coordinator`: with kAutoHost the address of the default route's interface.

@@ -51,7 +51,7 @@ std::string json_text(const json::value& value) {
     return out.empty() ? "[]" : out + "]";
   }
   if (const json::string* text = value.if_string(); text != nullptr && !is_utf8(*text)) {
-    return json::serialize(json::string(printable(std::string(*text))));  // else nobody reads it
+    return json::serialize(json::string(printable(std::string(*text))));  // JSON must be UTF-8
   }
   return value.is_double() ? number_text(value.get_double()) : json::serialize(value);
 }

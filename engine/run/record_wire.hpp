@@ -38,7 +38,7 @@ class RecordWriter {
   void wire(const std::string& text) {
     out_.put_string(std::string_view(text).substr(0, text_bytes_max_));
   }
-  /// A text that means nothing if it is cut off: whoever makes it keeps its bound.
+  /// A text that is useless if it is cut off, so its author must keep the bound.
   void whole(const std::string& text, std::size_t bytes_max) {
     ENSURE(text.size() <= bytes_max, "a text that is not cut off keeps its bound");
     out_.put_string(text);

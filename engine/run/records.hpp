@@ -54,7 +54,7 @@ struct StepTimes {
   static void fields(auto& io, auto& r) {
     io("slowest", r.slowest);
     io("compute_ms", r.compute_ms);
-    io.newer("fetch_ms", r.fetch_ms);  // instead of both: data_ms, which nobody reads back
+    io.newer("fetch_ms", r.fetch_ms);  // earlier versions have data_ms instead, which is not read
     io.newer("prep_ms", r.prep_ms);
     io("exchange_ms", r.exchange_ms);
     io("update_ms", r.update_ms);

@@ -80,7 +80,7 @@ class RunDirectory {
 
 /// Whether the directory's view log says that its job has not ended, or it has and there is no
 /// summary: the coordinator died before it had told all members, released servers and written it.
-/// A log that cannot be read counts: whoever opens it will say what is wrong.
+/// A log that cannot be read counts as unfinished: opening it will report the error.
 [[nodiscard]] bool holds_unfinished_job(const std::string& run_dir);
 [[nodiscard]] bool has_summary(const std::string& run_dir);
 /// And it says that the job was done. False if it cannot be read.

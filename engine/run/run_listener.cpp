@@ -121,7 +121,7 @@ std::string sentence_of(const RecoveryRecord& r) {
     return fmt::format("worker {} left after step {}: next step after {:.0f} ms", who, r.step,
                        r.step_ms);
   }
-  if (r.cause == elastic::ChangeCause::kGroupFailed) {  // nobody has to be lost for that
+  if (r.cause == elastic::ChangeCause::kGroupFailed) {  // perhaps without the loss of a member
     return fmt::format(
         "the workers formed again after step {} ({}): next step after {:.0f} ms, {} microbatches "
         "redone",

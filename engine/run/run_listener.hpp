@@ -1,6 +1,6 @@
 #pragma once
 
-// What people are told of a run: the listener that a terminal implements, and the sentences.
+// Messages about a run for people: the listener that a terminal implements, and the sentences.
 
 #include <cstdint>
 #include <string>
@@ -15,9 +15,9 @@ namespace mayfly::engine {
 class RunListener {
  public:
   virtual ~RunListener() = default;
-  /// On the thread that starts the coordinator, before anything but events: its records begin in
-  /// the run directory, and nobody is let in yet. An error refuses the job. The settings are
-  /// resolved, and the token's file is there.
+  /// Called on the thread that starts the coordinator, before all other functions but on_event().
+  /// The run directory exists, no worker is admitted yet, the settings are resolved, and the
+  /// token's file exists. An error refuses the job.
   [[nodiscard]] virtual Result<void> on_begun(const JobConfig& /*config*/) { return {}; }
   virtual void on_step(const StepRecord& step, std::uint64_t total_steps) = 0;
   /// One readable line, for example "worker 2 lost after step 7: ...".

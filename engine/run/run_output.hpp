@@ -19,8 +19,9 @@ namespace mayfly::engine {
 
 class RunOutput {
  public:
-  /// `directory` and `listener` outlive the output; while several threads use it, nobody else uses
-  /// these two. `members`: the lines that an earlier process of the job wrote to members.jsonl.
+  /// `directory` and `listener` outlive the output; while several threads use the output, these two
+  /// must not be used directly. `members`: the lines that an earlier process of the job wrote to
+  /// members.jsonl.
   RunOutput(RunDirectory& directory, RunListener& listener,
             const std::vector<MemberRecord>& members);
 

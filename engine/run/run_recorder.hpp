@@ -1,7 +1,7 @@
 #pragma once
 
-// Puts a run on record: passes what the coordinator and the workers report to the parts that keep
-// it in memory, and writes it to the run directory, the terminal and, at the end, the summary.
+// Records a run: passes the reports of the coordinator and the workers to the classes that keep
+// them in memory, and writes them to the run directory, the terminal and, at the end, the summary.
 
 #include <cstdint>
 #include <functional>
@@ -33,7 +33,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
  public:
   static constexpr Duration kLookInterval = seconds(1);  ///< see look_at_members()
 
-  /// For what the coordinator passes on and is not recorded; called on its server's thread.
+  /// For requests that are not recorded; called on the thread of the coordinator's server.
   struct Hooks {
     /// elastic::CoordinatorObserver::on_command()
     std::function<elastic::CommandReply(const elastic::CoordinatorServer&, const elastic::Command&)>
@@ -42,8 +42,8 @@ class RunRecorder final : public elastic::CoordinatorObserver {
     std::function<void(UniqueFd socket, std::string host)> on_transfer;
   };
 
-  /// `history` is what the directory holds of a job that goes on. `job`, `directory` and `listener`
-  /// outlive the recorder; while the server runs, nobody else uses the latter two.
+  /// `history`: the records in the directory of a job that goes on. `job`, `directory` and
+  /// `listener` outlive the recorder; while the server runs, only the recorder uses the latter two.
   RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
               Hooks hooks);
 
@@ -65,7 +65,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   void on_news() override { news_.announce(); }
 
   // Any thread:
-  /// The parts that others ask about the job.
+  /// The state of the job in memory, for other threads.
   [[nodiscard]] JobNews& news() { return news_; }
   [[nodiscard]] const JobProgress& progress() const { return progress_; }
   [[nodiscard]] JobCost& cost() { return cost_; }
@@ -74,26 +74,27 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   [[nodiscard]] double seconds_at(Instant when) const { return output_.seconds_at(when); }
   /// A checkpoint is in the run directory now.
   void checkpoint_received(const ReceivedCheckpoint& received);
-  /// A checkpoint does not come to the run directory, or a worker is refused for the state that it
-  /// would start with.
+  /// A checkpoint is not stored in the run directory, or a worker is refused because of the state
+  /// with which it would start.
   void checkpoint_refused(const std::string& why);
-  /// A checkpoint is where --checkpoint-to says.
+  /// A checkpoint was copied to the place of --checkpoint-to.
   void checkpoint_copied(Step step, const std::string& where, Duration took);
   /// A checkpoint could not be copied there.
   void checkpoint_not_copied(const std::string& why);
-  /// An event with this detail, which the listener is told, too.
+  /// Records an event with this detail and passes it to the listener.
   void note(const std::string& kind, const std::string& detail);
-  /// An event with any fields.
+  /// Records an event with any fields.
   void fact(const Fact& fact);
-  /// A line for the listener, without an event.
+  /// Passes a line to the listener without recording an event.
   void tell(const std::string& line);
 
   // One thread:
-  /// Records what has changed of the members, and what those with a price have cost, at most every
-  /// kLookInterval; call it more often.
+  /// Records changes of the members, and the cost of those with a price, at most every
+  /// kLookInterval; to be called more often.
   void look_at_members(const elastic::CoordinatorServer& server);
-  /// Writes summary.json and tells the listener, unless the job was refused. False if it could not
-  /// be written, which the listener is told with it. When the server is gone.
+  /// To be called when the server is destroyed: writes summary.json and passes the summary to the
+  /// listener, unless the job was refused. False if it could not be written; the listener gets that
+  /// error as well.
   [[nodiscard]] bool write_summary(const JobEnd& end);
 
  private:

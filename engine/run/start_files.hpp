@@ -29,9 +29,9 @@ class StartFiles {
   void set_aside(const std::string& folder);
 
   /// Removes those that were not there: files by their names, folders if nothing is left in them.
-  /// Those whose contents were kept have them again. So what was there stays as it is, and so does
-  /// whatever the job's workers or somebody else have put there since, with the folders around it.
-  /// The run directory must still be locked.
+  /// Restores the contents of files that were kept. Files that existed before stay as they were,
+  /// and so do those that workers or other programs have created since, with the folders around
+  /// them. The run directory must still be locked.
   void take_back();
   ~StartFiles();
   StartFiles(const StartFiles&) = delete;

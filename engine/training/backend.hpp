@@ -49,12 +49,12 @@ struct DeviceExchange {
 /// Whether gradients are reduced in the memory of GPUs. Pure.
 [[nodiscard]] bool reduces_on_device(const JobConfig& config);
 
-/// What is summed in the memory of a GPU: parameters' gradients. Pure.
+/// The shape of the sums in the memory of a GPU: parameters' gradients. Pure.
 [[nodiscard]] collectives::DeviceSumsShape device_sums_shape(const ReductionLayout& layout,
                                                              bool exact,
                                                              std::uint32_t microbatches);
 
-/// What make_device_sums() allocates in the memory of the GPU, in bytes. Pure.
+/// The bytes that make_device_sums() allocates in the memory of the GPU. Pure.
 [[nodiscard]] std::size_t device_sums_bytes(const ReductionLayout& layout, bool exact);
 
 /// Sums of parameters' gradients, exact or as floats, of so many microbatches (of a step, all

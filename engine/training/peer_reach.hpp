@@ -15,7 +15,7 @@
 
 namespace mayfly::engine {
 
-/// What the worker waits for, and for how long.
+/// The rule by which the worker waits.
 struct ReachRule {
   /// Whether a host that refuses the connection counts as an answer: the link to it works, but the
   /// process that listened there has ended.
@@ -37,7 +37,7 @@ class PeerReach {
 
   /// Peers have not answered yet, and it is too early to join without their answer.
   [[nodiscard]] bool is_away(Instant now) const { return !silent_.empty() && now < until_; }
-  /// When is_away() is over, if nobody answers.
+  /// When is_away() is over, if no peer answers.
   [[nodiscard]] Instant until() const { return until_; }
   /// Connects to the silent peers until is_away() is over or `is_over` is true, which is asked
   /// whenever `wake` is notified. Clears `wake`.

@@ -16,11 +16,11 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::uint64_t kQueueBytesMax = std::uint64_t{1} << 30;
-// A donor that dies breaks its connection before the coordinator's word is here: a new view then
-// brings a new copy. Only if none comes is the join given up.
+// If a donor dies, its connection breaks before the coordinator's Stop arrives, and the next view
+// brings a new copy. The join is given up only if there is no next view for this time.
 constexpr Duration kPatience = seconds(2);
 
-/// It has been found before: the transport listens there.
+/// The host on which the transport listens already.
 std::string host_of(const JobConfig& config) {
   const Result<std::string> host = listening_host(config.bind_host);
   return host.ok() ? host.value() : config.bind_host;
@@ -87,13 +87,14 @@ Result<void> StateExchange::agree(const elastic::View& view, collectives::Group&
   if (view.anyone_behind() || tuner_.tries()) {
     return catch_up(view, group, stop_fd, deadline);
   }
-  ENSURE(state_.committed() == view.committed, "nobody is behind, so neither are we");
+  ENSURE(state_.committed() == view.committed, "no member is behind, so neither is this one");
   return {};
 }
 
 /// The state is sent to members that lack it. All other members exchange addresses and continue:
-/// they need the members that are behind only in the reduction. And all go on trying sizes of
-/// buckets from the same place, also if nobody is behind: one may have come with the state.
+/// they need the members that are behind only in the reduction. All also continue with the same
+/// size of buckets among those that are tried, even if no member is behind: a joining worker that
+/// has the state already does not know it.
 Result<void> StateExchange::catch_up(const elastic::View& view, collectives::Group& group,
                                      int stop_fd, Instant deadline) {
   const bool is_behind = state_.committed() < view.committed;

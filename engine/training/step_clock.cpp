@@ -53,7 +53,8 @@ void StepClock::reduced(Instant now, const ReadySignals& slowest, std::optional<
   }
 }
 
-/// Who was late in the exchange of the step before, which took so long.
+/// The member for which the others waited in the exchange of the step before, which took
+/// `exchange`.
 std::optional<HeldUp> StepClock::held_up(const elastic::View& view, Duration exchange) const {
   if (!waits_before_ || value(waits_before_->least) >= view.members.size()) {
     return std::nullopt;

@@ -1,13 +1,13 @@
 #pragma once
 
-// Divides the time between two commits among the kinds of work that it was spent on. All members
-// wait for each other in the reduction, so a step takes as long as the member needs that is ready
-// for it last; what is left is the exchange and the update. Which member that is, all members learn
-// from the maximum of one of the reduction's signals; what it spent its time on, it tells in the
-// signals of the next step, and each how long it waited for others in the exchange: the one that
-// waited least is the one that the others waited for. No clocks of hosts are compared: members
-// begin a step together, as the reduction of the one before is complete on all of them at the same
-// time. Pure; trainer thread only.
+// Divides the time between two commits among the kinds of work on which it was spent. All members
+// wait for each other in the reduction, so the slowest member, which is the last to be ready for
+// it, determines how long a step takes; the rest is the exchange and the update. The maximum of one
+// of the reduction's signals tells all members which one was the slowest. In the signals of the
+// next step that member sends how it spent its time, and each member sends how long it waited for
+// others in the exchange: the others waited for the one that waited least. Clocks of different
+// hosts are not compared: members begin a step together, because the reduction of the step before
+// is complete on all of them at the same time. Pure; trainer thread only.
 
 #include <cstdint>
 #include <optional>
@@ -57,7 +57,7 @@ class StepClock {
   [[nodiscard]] Duration last_copy() const { return last_copy_; }
 
  private:
-  /// What this member itself knows of a step.
+  /// The durations of a step that this member itself has measured.
   struct Own {
     Duration step{};
     Duration update{};

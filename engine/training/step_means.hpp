@@ -35,7 +35,7 @@ class StepMeans {
   StepMeans(const ReductionLayout& layout, std::uint32_t microbatches)
       : layout_(layout), scale_(1.0F / static_cast<float>(microbatches)) {}
 
-  /// What a sum is multiplied by.
+  /// The factor from a sum over all microbatches to their mean.
   [[nodiscard]] float scale() const { return scale_; }
   /// The mean loss; a NaN if it was not finite, or too large for its exponent. `exponents` are
   /// those the step was quantised with.

@@ -1,9 +1,9 @@
 #pragma once
 
-// What goes on record about a worker's steps: the reports that the trainer sends to the
-// coordinator's process (records for the run directory, progress, fatal errors), and the schedule
-// of digests and checkpoints. A new reporter repeats the reports of the last steps, also to a
-// coordinator that was restarted, so that no step is missing on record. Trainer thread only.
+// Reports on a worker's steps that the trainer sends to the coordinator's process (records for the
+// run directory, progress, fatal errors), and the schedule of digests and checkpoints. A new
+// reporter repeats the reports of the last steps, also to a coordinator that was restarted, so that
+// no step is missing in the records. Trainer thread only.
 
 #include <cstdint>
 #include <deque>
@@ -110,9 +110,9 @@ class CheckpointSchedule {
   /// is due, if this member is the reporter. The caller then writes it. Checkpoints that are due by
   /// time are decided by the reporter alone, at a step at which the whole state is compared anyway.
   ///
-  /// `is_leaving`: this process was told to go. One that is still there a second and two steps
-  /// later cannot be spared, because all who have the state were told the same. Then a checkpoint
-  /// is due at once and every kRescueInterval, before they are gone.
+  /// `is_leaving`: this process was told to leave. If the coordinator has not released it a second
+  /// and two steps later, all members with the state were told to leave. Then a checkpoint is due
+  /// at once and every kRescueInterval, before they are gone.
   ///
   /// The last member that has the state (ViewPart::is_last_holder) does the same without having
   /// been told: after kAloneWithin and every kAloneInterval, unless none are due by time at all.

@@ -25,7 +25,7 @@ class StepWork {
   StepWork(const Job& job, ReductionLayout& layout, datasets::Feed* feed, Computer& computer)
       : job_(job), layout_(layout), feed_(feed), computer_(computer) {}
 
-  /// Cancels what the feed was asked for in the view before.
+  /// Cancels requests to the feed that were made in the view before.
   void begin_view();
   /// Lets the compute threads work until the sums of `step` contain `share`. Sums that exist
   /// already are kept if they are of this step and contain only microbatches of the share;
@@ -36,7 +36,7 @@ class StepWork {
   /// Whether compute() could begin at once: no microbatch is being computed that has to be
   /// discarded first, which takes as long as computing it.
   [[nodiscard]] bool may_begin(Step step, const elastic::MicrobatchSet& share) const;
-  /// Lets the feed prepare what a later step will need.
+  /// Lets the feed prepare the samples of a later step.
   void prefetch(Step step, const elastic::MicrobatchSet& share);
   /// Gradients were too large for their exponents: computes the same step from the beginning.
   void try_again(std::vector<std::int32_t> exponents);
@@ -73,11 +73,11 @@ class StepWork {
   datasets::Feed* feed_;  // null = none
   Computer& computer_;
   Step step_{};                          // 0 = none
-  std::uint32_t attempt_ = 0;            // how often its exponents were raised
-  elastic::MicrobatchSet held_;          // in the sums, or being computed
-  std::vector<std::int32_t> exponents_;  // with which it is quantised
-  std::size_t bucket_elements_ = 0;      // of its buckets, at most
-  Step prefetched_{};                    // that was last requested from the feed
+  std::uint32_t attempt_ = 0;            // how often the exponents of step_ were raised
+  elastic::MicrobatchSet held_;          // microbatches in the sums, or being computed
+  std::vector<std::int32_t> exponents_;  // with which step_ is quantised
+  std::size_t bucket_elements_ = 0;      // least size of the buckets of step_
+  Step prefetched_{};                    // the last step that was requested from the feed
 };
 
 }  // namespace mayfly::engine

@@ -64,7 +64,7 @@ Result<void> CheckpointReceiver::serve(Transfer& transfer) {
   const bool may_lack_facts = kind == TransferRequest::Kind::kSettings ||
                               kind == TransferRequest::Kind::kFacts ||
                               kind == TransferRequest::Kind::kData;
-  if (lacks_facts_ && !may_lack_facts) {  // nobody can be a worker yet
+  if (lacks_facts_ && !may_lack_facts) {  // no process can become a worker yet
     return Error{Errc::kInvalidInput, "the job is not complete"};
   }
   switch (kind) {
@@ -289,7 +289,7 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::start_for(const TransferQues
   return start.ok() ? std::optional(std::move(start).value()) : std::nullopt;
 }
 
-/// What this worker should start with instead, as nobody holds the job's state.
+/// The checkpoint with which this worker should start instead, as no member has the job's state.
 std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
     const TransferQuestion& asked) const {
   if (uses_parameter_servers(job_.config)) {

@@ -1,10 +1,11 @@
 #pragma once
 
-// The coordinator's side of checkpoints that travel (checkpoint_transfer.hpp): takes what workers
-// have written into its own run directory, and gives the newest, or that which the job is resumed
-// from, to a worker that joins when nobody holds the job's state, and the latter to each parameter
-// server; tells workers the settings of the job. Checkpoints are taken one after the other, and
-// given one after the other, and other requests are answered beside that.
+// The coordinator's side of transfers of checkpoints (checkpoint_transfer.hpp). It receives the
+// checkpoints that workers have written into its own run directory. If no member has the job's
+// state, it sends a joining worker the newest checkpoint or the one that the job is resumed from;
+// it sends the latter to each parameter server. It also tells workers the settings of the job.
+// Checkpoints are received one at a time and sent one at a time; other requests are answered
+// meanwhile.
 
 #include <functional>
 #include <mutex>
@@ -26,12 +27,14 @@ class CheckpointReceiver {
     /// This and what follows is called by threads of the receiver.
     std::function<void(const ReceivedCheckpoint&)> on_received;
     std::function<void(const std::string& why)> on_refused;
-    /// If nobody holds the job's state: the last committed step, or that which the job begins with.
+    /// If no member has the job's state: the last committed step, or the one that the job begins
+    /// with.
     std::function<std::optional<Step>()> step_without_holder;
-    /// If members hold the job's state: the last step that it is known to have committed.
+    /// If members have the job's state: the last step that they are known to have committed.
     std::function<std::optional<Step>()> step_of_holders;
-    /// If the job is not complete: a worker's facts of it. Returns when the job is complete, or why
-    /// it cannot be with these. Null: the job is complete, and nobody is asked for facts.
+    /// If the job is not complete: a worker has sent the facts about it. Returns when the job is
+    /// complete, or why it cannot be with these facts. Null: the job is complete, and no worker is
+    /// asked for facts.
     std::function<Result<void>(const JobFacts&)> on_facts;
     /// Serves a worker that asks for the data set, elsewhere than on the receiver's threads.
     std::function<void(UniqueFd socket, std::string host)> on_data = {};
@@ -89,8 +92,8 @@ class CheckpointReceiver {
   mutable std::mutex mutex_;
   std::optional<Step> newest_;  // guarded by mutex_; here, of this part of the run
 
-  // A checkpoint may travel for minutes. Whoever wants to join does not wait for one that comes,
-  // and whoever is not to be given one does not wait for one that is given to another worker.
+  // A transfer may take minutes. A worker that joins does not wait until a checkpoint has been
+  // received, and one that needs no checkpoint does not wait until another one has been sent.
   ConnectionQueue offers_{"results"};
   ConnectionQueue states_{"states"};
   ConnectionQueue requests_{"requests"};  // the last one: it hands over to the others

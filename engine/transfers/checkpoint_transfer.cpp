@@ -133,7 +133,8 @@ Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request, 
 
 IncomingCheckpoint::IncomingCheckpoint(TransferOffer offer) : offer_(std::move(offer)) {}
 
-/// Room is made as bytes come, so that nobody gets more memory by a word than by sending.
+/// Memory is allocated as bytes arrive, so that a sender cannot make this process allocate more
+/// than it sends.
 Result<void> IncomingCheckpoint::receive(int fd) {
   const std::uint64_t all = offer_.bytes();
   while (received_ < all) {

@@ -36,7 +36,7 @@
 
 namespace mayfly::engine {
 
-/// Longer than this nobody waits for the other side's next bytes.
+/// Neither side waits longer than this for the other side's next bytes.
 inline constexpr Duration kTransferIdleMax = seconds(10);
 /// A peer that sends or takes nothing until then is given up.
 [[nodiscard]] Instant transfer_deadline();
@@ -73,8 +73,8 @@ struct TransferQuestion {
   Digest digest;            ///< of the checkpoint, as it was written
   bool is_foreign = false;  ///< it is from a checkpoint of a job with other settings
   bool has_state = false;   ///< it is from a checkpoint at all, and not one that was given to it
-  /// It is for a parameter server, which gets no state from other members: it begins with what the
-  /// job is resumed from, whoever is there already.
+  /// It is for a parameter server, which gets no state from other members: it begins with the state
+  /// that the job is resumed from, whether or not there are members already.
   bool needs_state = false;
 
   static void fields(auto& io, auto& r) {

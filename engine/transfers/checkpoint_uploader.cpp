@@ -14,7 +14,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kRetryAfter = seconds(1);
-/// With nobody to take it, a process that is to end does not wait for longer.
+/// A process that is about to end waits no longer than this if no coordinator takes the checkpoint.
 constexpr Duration kClosingPatience = seconds(5);
 constexpr Duration kTurn = milliseconds(50);
 constexpr std::size_t kUploadChunkBytes = 128U << 10;

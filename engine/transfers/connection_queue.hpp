@@ -21,7 +21,8 @@ class ConnectionQueue {
     UniqueFd socket;
     std::string host;  ///< for logs
   };
-  /// On the thread of the queue. May take the socket away, for somebody else to serve it.
+  /// Called on the queue's thread. May move the socket out of the connection, to have it served
+  /// elsewhere.
   using Serve = std::function<Result<void>(Connection&)>;
 
   /// `thread`: its name, at most 15 characters.
@@ -30,7 +31,7 @@ class ConnectionQueue {
   ~ConnectionQueue();
 
   /// Serves this connection in its turn. If too many wait, the one that has waited longest is
-  /// closed: whoever it belongs to tries again. Any thread.
+  /// closed, and its owner tries again. Any thread.
   void add(Connection connection, Serve serve);
   /// Whether a connection is being served or waits for it. Any thread.
   [[nodiscard]] bool is_busy() const { return pending_ > 0; }

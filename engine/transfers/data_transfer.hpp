@@ -57,9 +57,9 @@ struct DataPosition {
 /// Sends the coordinator's data set, to a few workers at once, with low priority. Any thread.
 class DataSender {
  public:
-  /// Looks at the files when somebody asks first. `digest` is that of the opened data set.
+  /// Looks at the files at the first request. `digest` is that of the opened data set.
   DataSender(std::string data, const Digest& digest);
-  /// Breaks off what is under way.
+  /// Cancels transfers in progress.
   ~DataSender();
 
   /// Answers a request of kind kData that came on this connection.
@@ -80,7 +80,7 @@ class DataSender {
 
   const std::string data_;
   const Digest digest_;
-  std::once_flag looked_;  // by whoever is asked first; what it finds stays, in these two
+  std::once_flag looked_;  // the first request fills these two:
   std::optional<Result<datasets::DatasetFiles>> files_;
   DataHead head_;
   std::mutex mutex_;

@@ -38,7 +38,8 @@ Result<Evaluation> receive_evaluation(int fd) {
   }
 }
 
-/// Sends an empty frame every few seconds, as long as it exists. Nobody else may send meanwhile.
+/// Sends an empty frame every few seconds, as long as it exists. Nothing else may be sent
+/// meanwhile.
 class AliveFrames {
  public:
   explicit AliveFrames(int fd) : thread_([this, fd] { run(fd); }) {}
@@ -223,7 +224,7 @@ Result<void> EvaluationService::measure_all(Connection& connection) {
   return Error{Errc::kAborted, "this coordinator is not in charge"};
 }
 
-/// The oldest checkpoint that nobody has measured or measures.
+/// The oldest checkpoint that was not measured and is not being measured.
 std::optional<FoundCheckpoint> EvaluationService::claim(Connection& connection) {
   const std::lock_guard lock(mutex_);
   if (!seen_) {

@@ -82,7 +82,7 @@ class EvaluationService {
   /// From now on each evaluator is let go when no checkpoint is left for it. Returns false when the
   /// last one has left.
   [[nodiscard]] bool drain();
-  /// Breaks off what is under way; afterwards no hook is called and nobody is served.
+  /// Cancels evaluations in progress; afterwards no hook is called and no evaluator is served.
   void close();
 
  private:
