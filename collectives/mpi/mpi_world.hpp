@@ -25,7 +25,7 @@
 
 namespace mayfly::collectives {
 
-/// A message that nobody waits for any more, with the memory it may still use.
+/// A message of an aborted operation, with the memory that MPI may still use for it.
 struct AbandonedMessage {
   MPI_Request request = MPI_REQUEST_NULL;
   AlignedBuffer<std::byte> memory;

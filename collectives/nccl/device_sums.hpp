@@ -58,7 +58,7 @@ class DeviceSums {
   DeviceSums& operator=(const DeviceSums&) = delete;
 
   /// Begins a step of so many buckets: nothing is in the sums, exponents as given (one per block;
-  /// none if not exact). Nobody else uses the sums meanwhile, and no group their copies.
+  /// none if not exact). Meanwhile nothing else uses the sums, and no group uses their copies.
   void clear(std::span<const std::int32_t> exponents, std::size_t buckets);
   /// Adds the present gradient's part of a bucket, once the compute stream gets there. `first`: the
   /// bucket's first. Whatever stream it came from, one bucket's calls are in order. Any thread.

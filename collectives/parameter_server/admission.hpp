@@ -21,7 +21,7 @@ enum class AdmissionVerdict : std::uint8_t {
 
 class Admission {
  public:
-  /// `shard`: its number. Before the first view nobody is admitted.
+  /// `shard`: its number. Before the first view no worker is admitted.
   explicit Admission(std::uint32_t shard) : shard_(shard) {}
 
   /// A new view has begun. `role` is that of this server from now on, whatever the view says: a

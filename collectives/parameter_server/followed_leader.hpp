@@ -28,7 +28,7 @@ class FollowedLeader {
   /// `gradients`. kCorrupt.
   [[nodiscard]] Result<PayloadTarget> expect(const Header& header, PushedGradients& gradients);
 
-  /// What the leader has received, and this server is to carry out now.
+  /// An event that the leader has received, and that this server must carry out now.
   struct Entry {
     ShardEvent event;
     PushedSum gradient;  ///< of a push that changes the leader's parameters; otherwise empty

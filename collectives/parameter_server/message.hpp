@@ -25,14 +25,15 @@ enum class MessageType : std::uint8_t {
   kLease,       ///< first shard: work
   kStatePull,   ///< worker: asks for parameters and momentum, for a snapshot
   kState,       ///< shard: both
-  kBye,         ///< worker: it was told that the job is over
-  // Between the leader of a shard and its follower (core/replicas.hpp). What the leader was told
-  // travels as it came, with a number in `entry`: kHello, kPush, kPull, kRest, and
+  kBye,         ///< worker: it has received the end of the job
+  // Between the leader of a shard and its follower (core/replicas.hpp). Messages that the leader
+  // has received are forwarded unchanged, with a number in `entry`: kHello, kPush, kPull, kRest.
+  // And:
   kRoster,      ///< leader: the workers of the present view; the payload is their ids
   kStragglers,  ///< leader: slow workers; the payload is their ids, each with its ratio
   kHold,        ///< leader: no new step is begun
   kFollow,      ///< leader: its shard, with the view's key
-  kFollowing,   ///< follower: go ahead; it has all entries up to `entry`
+  kFollowing,   ///< follower: accepts; it has all entries up to `entry`
   kTaken,       ///< follower: it has all entries up to `entry`
 };
 

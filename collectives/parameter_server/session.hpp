@@ -21,7 +21,7 @@
 
 namespace mayfly::parameter_server {
 
-/// What the sessions of one shard have in common.
+/// The parts that the sessions of one shard share.
 struct SessionContext {
   std::uint32_t shard = 0;          ///< its number
   std::uint64_t payload_bytes = 0;  ///< of a gradient, and of the parameters

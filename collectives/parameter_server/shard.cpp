@@ -169,7 +169,8 @@ void ShardLoop::run() {
     acknowledge();
     release();
     sessions_.flush();
-    // A leader of ours waits for nobody here: two servers that follow each other would never end.
+    // The connection to a leader that this shard follows does not count: two servers that follow
+    // each other would wait for each other and never end.
     connections_ = sessions_.except_leader();
     replica_.report_rest(sessions_.view());
     publish_facts();
@@ -254,14 +255,14 @@ void ShardLoop::begin_view(const ShardView& view) {
   admit();
 }
 
-/// From here on the old leader hears nothing from us, so it can tell nobody anything: what it was
-/// told and we were not has never happened.
+/// From here on the old leader gets no acknowledgement from this server, so it cannot send anything
+/// that depends on entries which this server lacks: those have no effect any more.
 void ShardLoop::begin_to_lead() {
   sessions_.end_leader();
   leader_.reset();
   replica_.begin_to_lead();
   if (replica_.is_first()) {
-    take_order({.kind = ShardEventKind::kStragglers});  // it has measured nobody yet
+    take_order({.kind = ShardEventKind::kStragglers});  // none: it has not measured any worker yet
   }
   listener_.on_lead(replica_.version().version);
 }

@@ -62,21 +62,21 @@ class ShardReplica {
   /// follower measures nothing, it is sent this order.
   [[nodiscard]] std::optional<ShardEvent> straggler_order();
 
-  // What a leader and its follower owe each other:
-  /// What leaves the leader from now on must not do so before the follower has this entry; 0: there
-  /// is no follower.
+  // Replication (core/replicas.hpp):
+  /// The entry on which outputs of the leader depend from now on: they must be held back until the
+  /// follower has taken it. 0: there is no follower.
   [[nodiscard]] std::uint64_t gate() const { return log_.has_follower() ? log_.last() : 0; }
-  /// What waits for entries up to this one may leave.
+  /// Outputs that depend on entries up to this one may be sent.
   [[nodiscard]] std::uint64_t safe() const { return log_.safe(); }
   /// The follower has all entries up to this one; release() may follow. kCorrupt if it cannot have
   /// them.
   [[nodiscard]] Result<void> taken(std::uint64_t entry) { return log_.taken(entry); }
   /// There is no follower any more, for good; release() is to follow.
-  void lose_follower() { log_.alone(); }
+  void lose_follower() { log_.lose_follower(); }
   /// This follower leads from now on, for good and alone.
   void begin_to_lead() { role_ = ShardRole::kLeads; }
 
-  /// Reports what the follower has, and recycles gradients.
+  /// Makes the reports that were held back for the follower, and recycles gradients.
   void release();
   /// Tells the listener, once each, that the job is over or that workers are at rest after an order
   /// to hold. `view` is the newest.

@@ -10,7 +10,7 @@ void ShardSessions::add(UniqueFd socket) {
   sessions_.push_back(std::make_unique<Session>(std::move(socket), context_));
 }
 
-/// Connections that nobody has authenticated must not keep a worker out.
+/// Connections that are not authenticated must not keep a worker out.
 void ShardSessions::make_room() {
   std::vector<Session*> strangers;
   for (const auto& session : sessions_) {

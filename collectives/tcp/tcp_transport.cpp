@@ -279,7 +279,7 @@ class TcpFormation {
     }
     const Result<bool> welcome = place->advance();
     if (!welcome.ok() && place->was_left_unanswered() && ++unanswered_[rank] < kAttemptsMax) {
-      under_way.clear();  // if it is gone, nobody will listen there
+      under_way.clear();  // to connect again: if the member is gone, that will fail
       return {};
     }
     if (!welcome.ok()) {

@@ -165,7 +165,7 @@ void fields(auto& io, Is<ViewBase> auto& m) {
   io.list(m.members, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
 }
 
-/// Ranks of members with work, each once, and never the source; nobody beside observers.
+/// Ranks of members with work, each once, and never the source; empty in a view with observers.
 bool may_be_behind(const std::vector<Rank>& behind, Rank source, std::size_t members,
                    bool has_observers) {
   const auto can_lack = [&](Rank rank) { return value(rank) < members && rank != source; };

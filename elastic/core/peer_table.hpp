@@ -53,7 +53,7 @@ struct Peer {
   /// It was not offered the newest checkpoint, or a newer one may have been written since: other
   /// members held a state of the job when it connected, or have trained in a view that it was not
   /// in or for whose state it had to wait, or it had an id before its connection broke and has
-  /// received no state since, or it joined again under its id when nobody was in charge.
+  /// received no state since, or it joined again under its id when no coordinator was in charge.
   bool came_beside_state = false;
   /// When it was connected again, it did not have the state of its view, and it has not reported a
   /// state since: it may have the state that it loaded at its start, whose step is not known any

@@ -42,7 +42,7 @@ class ViewChange {
   /// No member has reported a failure, but some do not reach the boundary in time: all must be told
   /// to abort their group. The cause stays, unless a member is lost.
   void insist(Instant now);
-  /// This member was the first to report a broken group, before anybody was told to stop.
+  /// This member was the first to report a broken group, before any member was told to stop.
   void broke_first(MemberId member, const std::string& detail);
   /// A member has stopped because states or results differ. The others detect that in the same
   /// reduction and must complete it, because their hashes are needed to decide which member is

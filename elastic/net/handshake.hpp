@@ -30,7 +30,7 @@ struct Answer {
 };
 
 /// Connects once and goes through the handshake. Fills in protocol, nonce, proof, host and pid of
-/// `hello`. kPeerLost if nobody listens or the connection broke; kDeadline, also if there is no
+/// `hello`. kPeerLost if no process listens or the connection broke; kDeadline, also if there is no
 /// connection after `connect_max`; kCorrupt if something else answers there.
 [[nodiscard]] Result<Answer> ask_for_admission(const std::string& endpoint, ByteSpan token,
                                                Hello hello, Instant deadline,

@@ -50,7 +50,7 @@ Fate watch(SentinelShared& shared, Duration patience) {
 }
 
 /// If we may: a report must not wait behind the computing. We sleep nearly always, so a real-time
-/// class takes nothing away from anybody.
+/// class slows nothing else down.
 void prefer_this_process() {
   sched_param least{};
   least.sched_priority = ::sched_get_priority_min(SCHED_RR);

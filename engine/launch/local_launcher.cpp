@@ -289,7 +289,7 @@ void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
         worker.is_leaving || (is_member && member->phase == elastic::MemberPhase::kLeaving);
     worker.was_member = worker.was_member || is_member;
     worker.pid = is_member ? static_cast<int>(member->pid) : worker.pid;
-    if (!is_over) {  // then nobody is a member
+    if (!is_over) {  // at the end of the job no worker is a member any more
       worker.is_lost = worker.running && worker.was_member && !is_member;
     }
   }

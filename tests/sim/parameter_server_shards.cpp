@@ -103,7 +103,7 @@ void PsShards::meet(std::uint32_t shard, std::uint32_t place) {
     return;
   }
   if (!placement_.follower_of(shard) && replica.sent.has_follower()) {
-    replica.sent.alone();
+    replica.sent.lose_follower();
     release(replica);
   }
   if (!forgets(replica)) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the first shard gives a worker to do. Values; no thread matters.
+// The work that the first shard grants to a worker. Values.
 
 #include <cstdint>
 #include <optional>
@@ -23,15 +23,15 @@ struct Lease {
   LeaseKind kind = LeaseKind::kCompute;
   std::uint64_t first = 0;
   std::uint32_t count = 0;
-  /// With parameters of exactly this version on every shard; nothing: the newest. If a shard has
-  /// gone on, all shards have the slices, and the lease is over.
+  /// Compute with parameters of exactly this version of every shard; nothing: of the newest. If
+  /// some shard has a newer version, all shards have the slices already, and the lease is over.
   std::optional<std::uint64_t> version{};
   /// Slices that the worker has computed before, and those that it missed by coming late or having
   /// no work: what SyncKind::kSsp compares.
   std::uint64_t clock = 0;
   /// Each slice is an update of its own, although its phase is one of kBsp.
   bool at_once = false;
-  /// What the plan has become, if training has diverged.
+  /// The change of the plan, if training has diverged.
   std::optional<Rewind> rewind{};
   friend bool operator==(const Lease&, const Lease&) = default;
 };

@@ -22,7 +22,7 @@ class LeaseHolders {
     std::uint64_t order = 0;             ///< of asking
     std::uint64_t serial = 0;            ///< of its newest lease
     std::uint64_t clock = 0;             ///< of its next lease
-    bool rests = true;                   ///< nobody waits for its clock
+    bool rests = true;                   ///< other workers do not wait for its clock
     std::optional<std::uint64_t> round;  ///< the version that its newest lease asked for
     std::vector<Lease> leases;           ///< that it has not confirmed, in the order of serials
   };

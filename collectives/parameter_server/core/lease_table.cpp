@@ -48,8 +48,9 @@ std::uint64_t LeaseTable::take_back(const std::vector<Lease>& leases) {
   return count;
 }
 
-/// Its way to us may be cut, which takes time to find out. At the beginning all come at once, and
-/// one alone would be given all of the first step.
+/// A worker that is not connected is not awaited, because its link may be cut, and that takes long
+/// to detect. At the beginning of the job all are awaited, or the first one that connects would be
+/// given the whole first step.
 bool LeaseTable::is_awaited(const LeaseHolders::Worker& worker) const {
   return worker.is_connected || next_ == plan_.first_slice();
 }
@@ -221,8 +222,8 @@ void LeaseTable::serve_returned(std::uint64_t slice) {
   Lease lease{.first = slice, .count = 1, .version = version_at(plan_.round_of(slice))};
   std::optional<MemberId> worker = workers_.holder_of(*lease.version);
   if (!worker && (options_.one_shard || !misses_earlier_round(slice))) {
-    worker = free_hand();
-    if (worker && !options_.one_shard) {  // a shard may have gone on, and nobody has what it had
+    worker = worker_for_awaited_slice();
+    if (worker && !options_.one_shard) {  // no worker has the parameters of a shard's old version
       lease.version.reset();
       ++mixed_;
     }
@@ -233,9 +234,9 @@ void LeaseTable::serve_returned(std::uint64_t slice) {
   }
 }
 
-/// A worker for something that others wait for: one that has nothing to do. If there is none, all
-/// may be waiting for just this, with leases of the next step.
-std::optional<MemberId> LeaseTable::free_hand() const {
+/// A worker for a slice that others wait for: one without work. If all have leases, they may be
+/// leases of the next step that wait for this very slice; then any connected worker.
+std::optional<MemberId> LeaseTable::worker_for_awaited_slice() const {
   std::vector<MemberId> idle = workers_.asking();
   std::stable_partition(idle.begin(), idle.end(),
                         [slow = left_out()](MemberId id) { return !slow.contains(id); });
@@ -322,8 +323,9 @@ void LeaseTable::serve_round() {
   probe(out, first, std::max<std::uint64_t>(1, slices / count));
 }
 
-/// What was given back first, but rather not to the worker from which it came too late. Held, a
-/// step that was begun is completed.
+/// The next slice for this worker: one that was given back, if possible not by this worker for
+/// being late, otherwise a new one. While the table is held, only the step that was begun is
+/// completed.
 std::optional<std::uint64_t> LeaseTable::take_slice(MemberId id) {
   const bool goes_on = !held_ && !diverged_ && (!streams() || wants_stream());
   const bool is_new = next_ < phase().last && (goes_on || !plan_.is_border(next_));

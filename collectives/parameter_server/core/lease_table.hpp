@@ -1,9 +1,10 @@
 #pragma once
 
-// Which worker computes which slices, as a pure state machine beside the first shard. Workers lease
-// slices; a lease is over when its worker says that every shard has answered, and what a lost
-// worker has not confirmed is leased again. So no slice is ever lost, and because shards forget
-// repeats, none counts twice, even if its worker died between two shards.
+// Decides which worker computes which slices, as a pure state machine beside the first shard.
+// Workers lease slices. A lease is over when its worker reports that every shard has answered; the
+// slices of a lost worker that it has not confirmed are leased again. So no slice is ever lost, and
+// because shards ignore repeated pushes, none counts twice, even if its worker died between two
+// shards.
 
 #include <cstdint>
 #include <map>
@@ -24,14 +25,14 @@ namespace mayfly::parameter_server {
 class LeaseTable {
  public:
   struct Options {
-    bool one_shard = true;  ///< what reached this shard reached all
+    bool one_shard = true;  ///< the job has no other shards
     StragglerPolicy stragglers = StragglerPolicy::kNone;
   };
   /// `plan` outlives it; it is changed only if training diverges.
   LeaseTable(SyncPlan& plan, Options options);
 
-  /// The workers of the present view: others have none of their leases any more. Nobody waits for
-  /// one that has not connected, unless the job is at its beginning.
+  /// The workers of the present view; all others lose their leases. The job does not wait for a
+  /// worker that has not connected, unless it is at its beginning.
   [[nodiscard]] Grants set_workers(const std::set<MemberId>& workers);
   /// No new step is begun until go_on().
   void hold();
@@ -39,34 +40,35 @@ class LeaseTable {
 
   /// A worker has connected, or connected again, and has every lease up to `received`.
   [[nodiscard]] Grants connected(MemberId worker, std::uint64_t received);
-  /// It has pushed all it had, or has nothing.
+  /// It has pushed all its slices, or has none, and wants a lease.
   [[nodiscard]] Grants wants(MemberId worker);
   /// It has nothing to do, and its leases up to this serial are over.
   [[nodiscard]] Grants rested(MemberId worker, std::uint64_t through);
   /// Its leases up to this serial are over.
   [[nodiscard]] Grants confirmed(MemberId worker, std::uint64_t through);
-  /// These slices are in our shard's parameters.
+  /// These slices are in the parameters of the first shard.
   [[nodiscard]] Grants applied(const std::vector<std::uint64_t>& slices);
-  /// This one is kept for a round of our shard.
+  /// The first shard keeps this slice for a round.
   void staged(std::uint64_t slice);
-  /// This one came too late from this worker (SyncKind::kBackup). Another one gets it, if there is
-  /// one: who is slow in this version is likely to be slow in the next.
+  /// This slice came too late from this worker (SyncKind::kBackup). Another worker gets it, if
+  /// there is one: a worker that is slow in this version is likely to be slow in the next.
   [[nodiscard]] Grants dropped(MemberId worker, std::uint64_t slice);
-  /// The workers that are much slower than the others now, and how many times (straggler_watch).
-  /// What has been leased is not touched: the policy takes hold at the end of a step.
+  /// The workers that are much slower than the others now, and by which factor (straggler_watch).
+  /// Present leases are not changed: the policy takes effect at the end of a step.
   [[nodiscard]] Grants set_stragglers(const std::map<MemberId, double>& stragglers);
-  /// Whether the present phase, one without rounds, may be diverging. What is done in doubt is not
-  /// recorded, and not what a job falls back to.
+  /// Whether the present phase, one without rounds, may be diverging. States of such a time are not
+  /// recorded, and the job does not fall back to them.
   void set_doubt(bool doubts) { doubts_ = doubts; }
   /// Training has diverged. No step of the present phase is begun any more; when every shard has
-  /// what was leased, the plan falls back to the newest phase that was begun without doubt.
+  /// all leased slices, the plan falls back to the newest phase that began while no divergence was
+  /// suspected (set_doubt()).
   void set_diverged() { diverged_ = true; }
 
-  /// Held, and nobody has anything left to do.
+  /// The table is held, and no worker has anything left to do.
   [[nodiscard]] bool is_quiet() const;
   [[nodiscard]] bool is_over() const { return phase_ == plan_.phases().size(); }
-  /// Slices are leased while the time that they take says something about their worker: nobody
-  /// waits for another in the middle of one.
+  /// Whether the time between a lease and its slices measures the speed of the worker: in the
+  /// present phase no worker waits for others in between.
   [[nodiscard]] bool shows_speeds() const;
   /// The number of the parameters' version when exactly the slices before this one are in them, as
   /// SyncPlan::version_at, with the updates of steps that were not done as their phase says.
@@ -77,7 +79,8 @@ class LeaseTable {
   /// leased again.
   [[nodiscard]] std::uint64_t reissued() const { return reissued_; }
   [[nodiscard]] std::uint64_t late() const { return late_; }
-  /// Slices that had to be computed with parameters of two versions, as nobody had the old ones.
+  /// Slices that had to be computed with parameters of two versions, because no worker had those of
+  /// the older one.
   [[nodiscard]] std::uint64_t mixed() const { return mixed_; }
 
  private:
@@ -105,7 +108,7 @@ class LeaseTable {
   [[nodiscard]] bool must_restore() const;
   [[nodiscard]] bool all_idle() const;
   [[nodiscard]] bool is_drained() const;
-  [[nodiscard]] std::optional<MemberId> free_hand() const;
+  [[nodiscard]] std::optional<MemberId> worker_for_awaited_slice() const;
   [[nodiscard]] std::optional<std::uint64_t> take_slice(MemberId id);
   [[nodiscard]] bool is_over(const Lease& lease) const;
   void next_phase();
@@ -126,7 +129,7 @@ class LeaseTable {
   bool doubts_ = false;
   bool diverged_ = false;
   std::uint64_t cut_;   // the first slice of the present phase
-  std::uint64_t good_;  // that of this phase or of the one before: what we would fall back to
+  std::uint64_t good_;  // cut_ of this phase or the one before, to which the job would fall back
   std::map<MemberId, double> stragglers_;
   StreamedSteps streamed_;
   std::uint64_t rounds_ = 0;  // begun

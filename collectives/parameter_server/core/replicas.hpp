@@ -1,17 +1,17 @@
 #pragma once
 
-// The leader of a shard and its follower: where they are, and what they owe each other. Pure; no
-// thread matters.
+// Replication of a shard: the servers of its leader and its follower, and when the leader may send.
+// Pure; not thread-safe.
 //
 // Server i of N is the home of shards [i * S, (i + 1) * S). With followers, those of server i are
 // on server i + 1 (server 0 after the last). A server that is lost never comes back: a server that
 // takes its number later does not have its shards.
 //
-// The leader numbers everything that it receives and sends it to the follower. Nothing leaves the
-// leader - no parameters, no lease, no record of a step - before the follower has taken all that
-// it follows from. So whatever any process knows of the leader, the follower knows too, and when
-// the leader is lost nothing has to be undone: what the follower lacks was answered to no worker,
-// and its worker pushes it again.
+// The leader numbers every message that it receives (an *entry*) and sends it to the follower. An
+// output of the leader (parameters, a lease, the record of a step) depends on the entries up to
+// some number. It is held back until the follower has taken these entries. So no process has seen
+// an effect of an entry that the follower lacks. When the leader is lost, nothing has to be undone:
+// an entry that the follower lacks was not answered, and its worker pushes it again.
 
 #include <cstdint>
 #include <deque>
@@ -35,11 +35,11 @@ class Placement {
   [[nodiscard]] const std::set<std::uint32_t>& lost() const { return lost_; }
 
   [[nodiscard]] std::uint32_t home_of(std::uint32_t shard) const { return shard / per_server_; }
-  /// Where its follower began.
+  /// The server of its first follower.
   [[nodiscard]] std::uint32_t second_of(std::uint32_t shard) const {
     return (home_of(shard) + 1) % servers_;
   }
-  /// Nothing: the shard is lost.
+  /// The server of its leader; nothing if the shard is lost.
   [[nodiscard]] std::optional<std::uint32_t> leader_of(std::uint32_t shard) const {
     if (!lost_.contains(home_of(shard))) {
       return home_of(shard);
@@ -47,7 +47,7 @@ class Placement {
     return has_followers_ && !lost_.contains(second_of(shard)) ? std::optional(second_of(shard))
                                                                : std::nullopt;
   }
-  /// Nothing: its leader is alone.
+  /// The server of its follower; nothing if there is none (any more).
   [[nodiscard]] std::optional<std::uint32_t> follower_of(std::uint32_t shard) const {
     const bool both =
         has_followers_ && !lost_.contains(home_of(shard)) && !lost_.contains(second_of(shard));
@@ -87,10 +87,10 @@ class LeaderLog {
     taken_ = through;
     return {};
   }
-  /// What follows from anything up to this number may leave.
+  /// Outputs that depend only on entries up to this number may be sent.
   [[nodiscard]] std::uint64_t safe() const { return has_follower_ ? taken_ : UINT64_MAX; }
-  /// Nobody is waited for any more, for good: the view has no follower.
-  void alone() { has_follower_ = false; }
+  /// The view has no follower: from now on nothing is held back any more.
+  void lose_follower() { has_follower_ = false; }
 
  private:
   bool has_follower_;
@@ -98,14 +98,15 @@ class LeaderLog {
   std::uint64_t taken_ = 0;
 };
 
-/// What a leader keeps back until its follower has the entries that it follows from.
+/// The outputs that a leader holds back until its follower has taken the entries on which they
+/// depend.
 template <typename T>
 class HeldBack {
  public:
-  /// `entry`: the newest entry that the item follows from; not below that of the item before.
+  /// `entry`: the newest entry on which the item depends; not below that of the item before.
   void add(std::uint64_t entry, T item) { items_.emplace_back(entry, std::move(item)); }
   [[nodiscard]] bool empty() const { return items_.empty(); }
-  /// Removes the oldest item and returns it if it may leave: `safe` as LeaderLog::safe().
+  /// Removes the oldest item and returns it if it may be sent: `safe` as LeaderLog::safe().
   [[nodiscard]] std::optional<T> next(std::uint64_t safe) {
     if (items_.empty() || items_.front().first > safe) {
       return std::nullopt;
@@ -124,7 +125,7 @@ enum class EntryVerdict : std::uint8_t { kNew, kRepeat, kGap };
 /// The follower's side.
 class FollowerLog {
  public:
-  /// kNew: it is to be carried out now, and counts as taken.
+  /// kNew: the entry must be carried out now, and counts as taken.
   [[nodiscard]] EntryVerdict judge(std::uint64_t entry) {
     if (entry <= taken_) {
       return EntryVerdict::kRepeat;  // sent again after a connection broke

@@ -18,7 +18,7 @@
 
 namespace mayfly::parameter_server {
 
-/// What becomes of a step of kBsp while a worker is too slow.
+/// How a step of kBsp is computed while a worker is too slow.
 enum class StragglerPolicy : std::uint8_t {
   kNone,
   kGreedy,   ///< its slices are updates of their own, as in kAsp
@@ -46,9 +46,9 @@ class StragglerWatch {
  public:
   explicit StragglerWatch(StragglerOptions options) : options_(options) {}
 
-  /// The others are forgotten.
+  /// Only these workers are in the view; all others are forgotten.
   void set_workers(const std::set<MemberId>& workers);
-  /// What is under way is not measured: the workers wait for each other.
+  /// Present leases are not measured, because the workers wait for each other.
   void forget_leases();
   /// The worker was given so many slices. A lease that is only repeated to it, by its serial, is
   /// no new one.
@@ -59,7 +59,7 @@ class StragglerWatch {
   void probed(Instant now, MemberId worker, std::uint32_t slices);
   void probe_done(Instant now, MemberId worker);
 
-  /// What has changed since the last call.
+  /// The changes since the last call.
   [[nodiscard]] std::vector<StragglerChange> take_changes();
   /// The stragglers, each with how many times slower it is.
   [[nodiscard]] const std::map<MemberId, double>& stragglers() const { return stragglers_; }

@@ -20,7 +20,7 @@ namespace mayfly::parameter_server {
 
 enum class SyncKind : std::uint8_t {
   kBsp,     ///< an update is the mean of all slices of a round; all workers wait for it
-  kAsp,     ///< every slice is an update; nobody waits
+  kAsp,     ///< every slice is an update; no worker waits for others
   kSsp,     ///< as kAsp, but a worker is at most `staleness` slices ahead of the slowest
   kBackup,  ///< an update is the mean of the first `needed` slices; later ones are dropped
 };
@@ -41,19 +41,19 @@ struct SyncPolicy {
   return policy.kind == SyncKind::kAsp || policy.kind == SyncKind::kSsp;
 }
 
-/// What becomes of the learning rate of an update made of less than a global batch.
+/// The factor of the learning rate for an update made of less than a global batch.
 enum class RateRule : std::uint8_t {
-  kLinear,      ///< times the share of the global batch
-  kSqrt,        ///< times its square root
-  kFixed,       ///< nothing
-  kLiveLinear,  ///< divided by the number of workers that live
-  kLiveSqrt,    ///< divided by its square root
+  kLinear,      ///< the share of the global batch
+  kSqrt,        ///< its square root
+  kFixed,       ///< one
+  kLiveLinear,  ///< one divided by the number of live workers
+  kLiveSqrt,    ///< one divided by its square root
 };
 [[nodiscard]] Result<RateRule> parse_rate_rule(std::string_view text);
 /// `share` in (0, 1]; `workers` live, at least 1. A whole global batch has factor 1.
 [[nodiscard]] double rate_factor(RateRule rule, double share, std::uint32_t workers);
 
-/// What holds in one phase only. What is not said is as in the whole job.
+/// Settings of one phase. Those that are not given are as in the whole job.
 struct PhaseSettings {
   double rate = 1;  ///< times the learning rate of the schedule
   std::optional<RateRule> rule{};
@@ -84,19 +84,19 @@ struct SyncPhase {
   friend bool operator==(const SyncPhase&, const SyncPhase&) = default;
 };
 
-/// Training has diverged: what follows the slices before `at` begins with the parameters that there
-/// were after the slices before `to`, with the samples that followed then.
+/// Training has diverged: the slices from `at` on start with the parameters after the slices before
+/// `to`, and use the samples that followed those.
 struct Rewind {
   std::uint64_t at = 0;  ///< above `to`; 0 = none
   std::uint64_t to = 0;
   friend bool operator==(const Rewind&, const Rewind&) = default;
 };
 
-/// What a job is made of; equal on all its processes.
+/// The phases of a job; equal on all its processes.
 class SyncPlan {
  public:
   /// `phases` follow each other without a gap; at least one; none is empty. `slices_per_step` is
-  /// what a step has when the phase does not say something else.
+  /// the number of slices of a step in phases that do not set their own.
   SyncPlan(std::vector<SyncPhase> phases, std::uint32_t slices_per_step);
 
   /// The same with phases cut in two after each of these steps inside them; at `recorded` ones,

@@ -307,7 +307,7 @@ Result<SyncPlan> parse_phases(std::string_view text, const JobLength& length) {
       return wrong("phase " + std::to_string(i + 1) + " '" + to_text(stretch.policy) +
                    "': " + cut.error().detail);
     }
-    // What a resumed job has behind it keeps its numbers.
+    // Steps that a resumed job has done keep their numbers.
     const std::uint64_t begin = std::clamp(length.first_step, stretch.first, stretch.last);
     phase.first = slice + (begin - stretch.first) * phase.slices_per_step;
     phase.last = slice + (stretch.last - stretch.first) * phase.slices_per_step;

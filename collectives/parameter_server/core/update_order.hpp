@@ -77,7 +77,8 @@ class UpdateOrder {
   /// workers that get them now.
   [[nodiscard]] std::vector<MemberId> pulled(MemberId worker, std::uint64_t clock,
                                              std::uint64_t wanted);
-  /// The worker has no work; nobody waits for it, and it gets nothing, until it pulls or pushes.
+  /// The worker has no work. Until it pulls or pushes, no worker waits for it, and it is sent
+  /// nothing.
   [[nodiscard]] std::vector<MemberId> rested(MemberId worker);
   [[nodiscard]] std::vector<MemberId> gone(MemberId worker);
   /// Exactly the slices before the plan's Rewind::at are in, and those after Rewind::to are not in

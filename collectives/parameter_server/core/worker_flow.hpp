@@ -62,28 +62,29 @@ class WorkerFlow {
  public:
   explicit WorkerFlow(std::uint32_t shards);
 
-  /// The first shard has given us work. What has been received before, and what follows a lease
-  /// that was lost, is ignored: the shard repeats it when we connect again.
+  /// The first shard has granted a lease. A lease that was received before is ignored, and so are
+  /// those after a lost one: the shard repeats them when this worker connects again.
   void granted(const Lease& lease);
-  /// The answer to this question is awaited. Others come late, after a connection was lost; they
-  /// must be thrown away.
+  /// The answer to this question is awaited. Other answers are late ones of a lost connection and
+  /// must be ignored.
   [[nodiscard]] bool expects(std::uint32_t shard, std::uint64_t question) const {
     return shards_[shard].asked == question;
   }
-  /// The parameters that this shard was asked for, and that we expect, are there.
+  /// The expected parameters of this shard have arrived.
   void answered(std::uint32_t shard, std::uint64_t version);
-  /// The connection to this shard is new: what was sent or asked for may be lost. Everything that
-  /// is not known to have arrived is done again.
+  /// The connection to this shard is new, so messages of the old one may be lost. Every push or
+  /// question that is not known to have arrived is repeated.
   void reconnected(std::uint32_t shard);
-  /// This shard has let us in.
+  /// This shard has admitted the worker.
   void welcomed(std::uint32_t shard) { shards_[shard].is_known = true; }
-  /// The connection to this shard may be made: to the first one when all others have let us in. It
-  /// gives work, and all wait for a worker that has some: one that cannot reach a shard must have
-  /// none.
+  /// The connection to this shard may be made; that to the first shard only when all others have
+  /// admitted the worker. The first shard grants leases, and others may wait for a worker with a
+  /// lease: a worker that cannot reach some shard must have none.
   [[nodiscard]] bool may_greet(std::uint32_t shard) const;
   void recorded();
 
-  /// Carried out by the caller before the next call; it changes what this machine believes.
+  /// The next action. The machine counts it as done, so the caller must carry it out before the
+  /// next call.
   [[nodiscard]] FlowAction next();
 
   /// Leases up to this serial are over.
@@ -92,7 +93,7 @@ class WorkerFlow {
   [[nodiscard]] std::uint64_t received() const { return received_; }
   /// The version of a shard's parameters that this worker has adopted.
   [[nodiscard]] std::uint64_t version(std::uint32_t shard) const { return shards_[shard].held; }
-  /// What the plan has become, as far as we have heard. Every message says it.
+  /// The newest rewind of the plan that this worker knows; every message of it contains it.
   [[nodiscard]] const std::optional<Rewind>& rewind() const { return rewind_; }
 
  private:

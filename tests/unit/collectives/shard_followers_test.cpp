@@ -48,7 +48,7 @@ TEST(LeaderLog, KeepsBackWhatItsFollowerLacks) {
   EXPECT_EQ(log.safe(), 1U);
   EXPECT_FALSE(log.taken(3).ok()) << "it was not given that";
   EXPECT_FALSE(log.taken(0).ok()) << "it had more before";
-  log.alone();
+  log.lose_follower();
   EXPECT_GE(log.safe(), 2U);
 }
 
