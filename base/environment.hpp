@@ -5,8 +5,8 @@
 
 namespace mayfly {
 
-/// A copy of this process's environment: variables by their names. Any thread, while nobody changes
-/// the environment.
+/// A copy of this process's environment: variables by their names. Any thread, while no thread
+/// changes the environment.
 [[nodiscard]] std::map<std::string, std::string> environment();
 
 }  // namespace mayfly

@@ -58,7 +58,7 @@ std::size_t write_all(int fd, ByteSpan content) {
     const ssize_t n = ::write(fd, content.data() + done, content.size() - done);
     if (n > 0) {
       done += static_cast<std::size_t>(n);
-    } else if (n == 0) {  // nobody says why
+    } else if (n == 0) {  // without an errno
       errno = EIO;
       break;
     } else if (errno != EINTR) {

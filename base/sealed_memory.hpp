@@ -1,9 +1,9 @@
 #pragma once
 
 // Memory that two processes of one host share: one makes it and hands its descriptor over through a
-// Unix-domain socket, both map it. Its size is sealed, so that nobody can take it away under the
-// other's feet, which would end that process by SIGBUS. One thread at a time for each side; what
-// they write to each other is theirs to order.
+// Unix-domain socket, both map it. Its size is sealed, so that neither can shrink it while the
+// other uses it, which would end that process by SIGBUS. One thread at a time for each side; the
+// two sides must synchronise their accesses themselves.
 
 #include <cstddef>
 

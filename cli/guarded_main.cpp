@@ -38,13 +38,13 @@ bool output_arrived() {
   return false;
 }
 
-/// A process inherits which signals are blocked and ignored. A hangup that is ignored stays so, as
-/// nohup wants it; what is undone here nobody means.
+/// A process inherits which signals are blocked and ignored. A hangup that is ignored stays
+/// ignored, for nohup; the other settings that are reset here were not made for this program.
 void prepare_signals() {
   for (const int ignored : kIgnoredByMain) {
     ::signal(ignored, SIG_IGN);
   }
-  ::signal(SIGCHLD, SIG_DFL);  // if it is ignored, nobody learns how a child has ended
+  ::signal(SIGCHLD, SIG_DFL);  // if it is ignored, the exit status of children is lost
   sigset_t none;
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);

@@ -25,7 +25,7 @@ namespace {
 Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& arguments,
                                                      const Context& context,
                                                      SwitchOrder order = SwitchOrder::kSpelledOut) {
-  // Not yet judged: what is given may only fit together with what is recorded.
+  // Not validated yet: the given settings may be valid only together with the recorded ones.
   const Result<engine::JobConfig> given = collect_settings(arguments, context);
   engine::JobConfig start;
   if (given.ok() && engine::is_program(given.value())) {
@@ -67,8 +67,8 @@ JobListener make_listener(const engine::JobConfig& config, Context& context) {
                      monotonic_now);
 }
 
-/// Where others start the workers nobody carries out scripted faults, and a test of them would pass
-/// without any.
+/// If something else starts the workers, scripted faults are not carried out, and a test with such
+/// faults would pass without any.
 constexpr const char* kChaosIsLocal =
     "--chaos is for the workers that `mayfly train` and `mayfly run` start on this machine";
 
@@ -102,7 +102,7 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
   return context.services.launched_rank(config, listener, std::move(sentinel).value(), {});
 }
 
-/// Where the job is that a process joins: the setting, or what its run directory says.
+/// The address of the job that a process joins: its setting, or that in the job's run directory.
 Result<std::string> coordinator_of(const char* what, const engine::JobConfig& own) {
   if (own.coordinator.empty() && !own.run_dir.empty()) {
     return endpoint_of_run(own.run_dir);

@@ -218,7 +218,7 @@ int watch(StatusReader& reader, const ParsedArguments& arguments, Context& conte
     const bool in_place = context.out_is_terminal && !arguments.has("json");
     context.out << (in_place ? "\x1b[H\x1b[2J" : arguments.has("json") ? "" : "\n") << text.value();
   }
-  return kExitFailed;  // nobody reads it any more, or it has no room
+  return kExitFailed;  // standard output is closed or full
 }
 
 }  // namespace

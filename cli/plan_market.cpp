@@ -110,7 +110,7 @@ class Reader {
       complain(key, *node, what);
     }
   }
-  /// The first fault: of what was taken, or a key that nobody took.
+  /// The first fault: of a value that was read, or a key that was not read at all.
   [[nodiscard]] Result<void> finish(const std::string& what) {
     for (auto&& [key, node] : table_) {
       const std::string name(key.str());

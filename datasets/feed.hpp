@@ -30,7 +30,7 @@ struct LoaderWork {
 
 /// How microbatches are prepared; goes on record with the work.
 struct FeedSettings {
-  std::uint32_t threads = 0;       ///< that prepare; 0 = whoever takes a microbatch prepares it
+  std::uint32_t threads = 0;       ///< that prepare; 0 = the thread that takes a microbatch does
   std::uint32_t takers = 1;        ///< threads that take at the same time
   std::uint32_t prefetch_max = 0;  ///< upper bound on microbatches prepared ahead
   bool yield_cores = false;        ///< the preparing threads have low priority
@@ -47,9 +47,10 @@ class Feed {
   virtual void request(std::uint64_t step, std::span<const std::uint32_t> microbatches) = 0;
   /// Cancels all requests that are not taken, because the assignment changed.
   virtual void cancel_requests() = 0;
-  /// Since the start, of all who take microbatches together.
+  /// The time since the start, of all threads that take microbatches together.
   [[nodiscard]] virtual LoaderWait time_waited() const = 0;
-  /// Also of microbatches that whoever took them has prepared.
+  /// The work since the start, including microbatches that were prepared by the threads that took
+  /// them.
   [[nodiscard]] virtual LoaderWork work() const = 0;
   [[nodiscard]] virtual FeedSettings settings() const = 0;
 };

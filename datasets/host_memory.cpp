@@ -73,8 +73,9 @@ void remove_others(std::vector<Holder>& holders, int fd) {
   });
 }
 
-/// A folder that nobody else may write to; others could make us map what is not ours. Schedulers
-/// and containers pass on an XDG_RUNTIME_DIR that is not there, and sudo that of another user.
+/// A folder to which only this user may write: others could make this process map their memory.
+/// Schedulers and containers pass on an XDG_RUNTIME_DIR that does not exist, and sudo that of
+/// another user.
 Result<std::string> own_folder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   struct stat info {};

@@ -53,9 +53,8 @@ class HostMemory {
   /// Open as long as others may want to join by way of this process.
   [[nodiscard]] int fd() const { return mapping_.fd.get(); }
 
-  // What was not refused in the beginning may be gone when it is needed, to whatever else the
-  // machine does, and then the kernel ends processes. So whoever takes memory asks before. Any
-  // thread:
+  // Memory that was granted at the start may be used by other processes when it is needed, and then
+  // the kernel ends processes. So each allocation asks first. Any thread:
   /// So many bytes more are taken; false: they would leave too few for the rest of the machine, or
   /// of the control group.
   [[nodiscard]] bool take(std::uint64_t bytes);
@@ -63,7 +62,7 @@ class HostMemory {
   /// Bytes that take() allows now.
   [[nodiscard]] std::uint64_t left();
 
-  /// Renews the list every hour, so that nobody removes it from /tmp as old. Any thread.
+  /// Renews the list every hour, so that it is not removed from /tmp as old. Any thread.
   void stay_listed(Instant now);
 
  private:

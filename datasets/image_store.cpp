@@ -86,7 +86,7 @@ struct ImageStore::Head {
     return std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(
         reinterpret_cast<std::byte*>(this) + sizeof(Head)));
   }
-  /// Atomic, as an image that was given up may be kept again while somebody still reads.
+  /// Atomic, as an image that was given up may be kept again while another thread still reads it.
   [[nodiscard]] std::atomic<std::uint64_t>* hash_halves(std::uint64_t image) {
     return index() + images + 2 * image;
   }

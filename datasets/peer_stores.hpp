@@ -43,7 +43,7 @@ class PeerStores {
   /// perhaps among them; those of the same store, and texts that are no address, do not count. Any
   /// thread.
   void begin_view(const StoreKey& key, const std::vector<std::string>& addresses);
-  /// Whoever waits for hosts of this view, or of an older one, waits no longer. Any thread.
+  /// Ends the waits for hosts of this view and of older ones. Any thread.
   void end_view(std::uint64_t view);
   /// Fetches those of the images that other hosts keep; the rest is left without bytes. They are
   /// needed at this position of the stream. What a change of view interrupts is asked for again in
@@ -55,7 +55,7 @@ class PeerStores {
   /// another one keeps: sends it to a host that has room, if there is one. Any thread.
   void offer(std::uint64_t image, ByteSpan bytes);
   /// The worker has left the job: the others may still have what its host keeps. Returns when
-  /// nobody has asked for some seconds, at the latest after two minutes, which is the longest
+  /// no host has asked for some seconds, at the latest after two minutes, which is the longest
   /// warning that clouds give.
   void serve_after_leaving();
 

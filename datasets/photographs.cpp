@@ -181,7 +181,7 @@ Result<MadePhotographs> make_photographs(const std::string& folder, const Photog
   if (!made.ok()) {
     fs::remove_all(making, ignored);
   }
-  (void)::unlink(lock_path.c_str());  // whoever waits for the lock makes it again
+  (void)::unlink(lock_path.c_str());  // a process that waits for the lock makes it again
   std::move(lock).value().discard();
   return made;
 }

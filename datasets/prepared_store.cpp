@@ -58,8 +58,9 @@ struct PreparedStore::Head {
   [[nodiscard]] std::uint64_t size() const;
 };
 
-/// The pixels follow. What is not atomic is covered by the hash. Fresh memory is a place without a
-/// sample: nobody has to make one, at a time when others may have begun to use it.
+/// The pixels follow. Data that is not atomic is covered by the hash. A place of zeros has no
+/// sample, so fresh memory needs no initialisation, which could overwrite places already in use by
+/// others.
 struct PreparedStore::Place {
   std::atomic<std::uint64_t> state{0};
   std::atomic<std::int64_t> touched{0};  ///< when, by the monotonic clock
@@ -188,7 +189,7 @@ PreparedStore::Place* PreparedStore::find(std::uint64_t position) const {
   return nullptr;
 }
 
-/// Right only if nobody has written to the place meanwhile, which the hash tells.
+/// The copy is valid only if the place was not written to meanwhile, which the hash tells.
 bool PreparedStore::copy(const Place& place, std::uint64_t state, std::span<std::uint8_t> pixels,
                          Augmentation& draw) const {
   std::memcpy(pixels.data(), place.pixels(), pixels.size());
@@ -221,7 +222,7 @@ PreparedStore::Place* PreparedStore::oldest_of_set(std::uint64_t position, std::
   return oldest;
 }
 
-/// Nothing if somebody else was faster with the same place.
+/// Nothing if another thread or process was faster with the same place.
 std::optional<PreparedStore::Turn> PreparedStore::try_take(std::uint64_t position,
                                                            std::span<std::uint8_t> pixels,
                                                            Augmentation& draw) {
@@ -273,7 +274,7 @@ bool PreparedStore::wait(std::uint64_t position, std::span<std::uint8_t> pixels,
     if (state == position + 1) {
       return copy(*found, state, pixels, draw);
     }
-    if (state == 0 || monotonic_now() >= deadline) {  // nobody prepares it any more, or too slowly
+    if (state == 0 || monotonic_now() >= deadline) {  // it was given up, or takes too long
       return false;
     }
     std::this_thread::sleep_for(kLookEvery);

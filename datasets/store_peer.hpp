@@ -48,7 +48,7 @@ class StorePeer {
 
   /// Asks what it keeps, if that is not known for this epoch.
   void update(std::uint64_t epoch, std::uint64_t images, const AbortSignal& stop);
-  /// Fetches images for somebody who waits, and so waits for them no longer than is usual. After a
+  /// Fetches images that are needed now, and so waits for them no longer than is usual. After a
   /// failure a host that has left is asked whether it is gone.
   void fetch(std::span<WantedImage> wanted, const AbortSignal& stop);
 
@@ -56,10 +56,10 @@ class StorePeer {
   /// longer than is usual. False: it has no room.
   [[nodiscard]] bool offer(std::uint64_t image, ByteSpan bytes, const AbortSignal& stop);
 
-  // For those who have time:
+  // For callers that can wait:
   /// What it keeps now, if it answers. One that has left and does not answer is gone.
   [[nodiscard]] std::optional<StoreIndex> ask(std::uint64_t images, const AbortSignal& stop);
-  /// False: all connections were in use, and nobody was asked.
+  /// False: all connections were in use, and the host was not asked.
   [[nodiscard]] bool fetch_in_background(std::span<WantedImage> wanted, const AbortSignal& stop);
 
   /// It has left the view, in which it was last with these others, and may still answer for some
@@ -90,7 +90,7 @@ class StorePeer {
   StoreIndex index_;
   Instant index_asked_;                                // the question to which that was the answer
   std::condition_variable returned_;                   // to readers_
-  std::vector<std::unique_ptr<StoreReader>> readers_;  // that nobody uses now
+  std::vector<std::unique_ptr<StoreReader>> readers_;  // not in use now
   std::size_t readers_made_ = 0;
   AnswerTimes times_;
   Instant doubted_;  // when a fetch last failed

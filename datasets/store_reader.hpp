@@ -35,9 +35,9 @@ class StoreReader {
   /// Asks for all images at once (or kStoreRequestMax at a time) and waits for them until the
   /// deadline, or until `stop` is raised (any thread). Never fails: what has not arrived whole and
   /// with its hash by then is left without bytes. Returns the number that have arrived. After a
-  /// failure the connection is closed, and nobody is asked for kRetryFirst, and twice as long each
-  /// further time, up to kRetryMost: a host that begins a view later is asked again soon, and one
-  /// that is gone costs one deadline a second.
+  /// failure the connection is closed, and the host is not asked for kRetryFirst, and twice as long
+  /// each further time, up to kRetryMost: a host that begins a view later is asked again soon, and
+  /// one that is gone costs one deadline a second.
   std::size_t fetch(std::span<WantedImage> wanted, Instant deadline, const AbortSignal& stop);
 
   /// What the host keeps, of so many images; nothing if it has not answered by the deadline.

@@ -25,7 +25,7 @@ namespace mayfly::datasets {
 /// priority: training goes first.
 class StoreServer {
  public:
-  /// Listens on a free port of an interface (name or address). Until admit() nobody is answered.
+  /// Listens on a free port of an interface (name or address). Answers no requests before admit().
   /// kIo, kInvalidInput. The store outlives the server.
   [[nodiscard]] static Result<std::unique_ptr<StoreServer>> start(ImageStore& store,
                                                                   const std::string& host);
@@ -38,7 +38,7 @@ class StoreServer {
   /// From now on answers the members of this view, and of the one that was admitted before. Any
   /// thread.
   void admit(const StoreKey& key);
-  /// When somebody was last answered, or the start. Any thread.
+  /// When the last request was answered, or the start. Any thread.
   [[nodiscard]] Instant last_answer() const { return last_answer_; }
   /// Connections now. Any thread.
   [[nodiscard]] std::size_t readers() const { return readers_; }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the library finds out about the process that it is in. Any thread, while nobody changes the
+// Facts that the library finds out about its own process. Any thread, while no thread changes the
 // environment.
 
 #include <string>

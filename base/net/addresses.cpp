@@ -55,8 +55,8 @@ std::vector<InterfaceAddress> interface_addresses() {
   return found;
 }
 
-/// What the system would put as the sender of a packet to `to`, a number; nothing if it has no way
-/// there.
+/// The numeric source address that the system would use for a packet to `to`; nothing if it has no
+/// route there.
 std::optional<std::string> sender_towards(const std::string& to) {
   constexpr std::uint16_t kAnyPort = 9;
   const Result<AddressList> found = resolve({to, kAnyPort}, AI_NUMERICHOST);

@@ -68,8 +68,8 @@ using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 /// The address that this host's end of a connection to one of the coordinators would have: the
 /// first that is not loopback. A name that means 127.0.0.1 or the like is taken for this host, so
 /// its answer is default_address(); a numeric loopback address and `localhost` are answered with a
-/// loopback address. Nothing is sent to anybody, but names are resolved. Those that cannot be
-/// resolved are left out; 127.0.0.1 if none is left.
+/// loopback address. No packet is sent to the coordinators, but names are resolved. Those that
+/// cannot be resolved are left out; 127.0.0.1 if none is left.
 [[nodiscard]] std::string address_towards(const std::vector<Endpoint>& coordinators);
 
 /// Where to try to connect for `host`, as numbers: what it resolves to, and if that is all loopback

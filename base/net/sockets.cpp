@@ -113,7 +113,7 @@ Result<UniqueFd> connect_address(const addrinfo& address, const std::string& nam
                                  Instant deadline) {
   Result<UniqueFd> fd =
       connecting(make_socket(address.ai_family), address.ai_addr, address.ai_addrlen, name);
-  if (!fd.ok()) {  // whoever waits for an answer tries again, whatever the reason
+  if (!fd.ok()) {  // kPeerLost: the caller tries again until its deadline
     const bool is_unreachable = fd.error().code == Errc::kUnreachable;
     return Error{is_unreachable ? Errc::kPeerLost : fd.error().code, fd.error().detail};
   }

@@ -39,7 +39,7 @@ namespace mayfly {
 
 /// A connection that is complete or under way: it becomes writable, and connection_error() then
 /// tells whether it failed. The host is numeric, so that nothing is looked up. An invalid
-/// descriptor: the other side's queue is full, try again soon. kPeerLost: nobody listens there.
+/// descriptor: the other side's queue is full, try again soon. kPeerLost: no process listens there.
 /// kUnreachable: no packet leaves this host for it, for example because there is no route. kIo: no
 /// descriptor is left.
 [[nodiscard]] Result<UniqueFd> start_connect_tcp(const Endpoint& endpoint);
@@ -47,8 +47,8 @@ namespace mayfly {
 /// 0, or the errno with which a connection under way has failed.
 [[nodiscard]] int connection_error(int fd);
 
-/// One attempt to connect, to each of addresses_of() the host in turn. kPeerLost if nobody listens
-/// there, kDeadline, kIo; the text has the addresses.
+/// One attempt to connect, to each of addresses_of() the host in turn. kPeerLost if no process
+/// listens there, kDeadline, kIo; the text has the addresses.
 [[nodiscard]] Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline);
 
 /// Turns off delays for small TCP messages and sizes the send buffers of connections within the

@@ -344,7 +344,7 @@ void Fleet::count_together(Member& member, Server& server) {
   }
 }
 
-/// With the last of them, nobody runs on the servers that were kept for them.
+/// When the last of these workers is gone, none runs on the servers that were kept for them.
 void Fleet::wait_for_unnamed(Instant now) {
   if (has_unnamed()) {
     return;

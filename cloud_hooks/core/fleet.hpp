@@ -145,8 +145,8 @@ class Fleet {
   void looked_for(const std::string& id, Instant asked);
   /// It does not exist any more. Returns what was known of it.
   Server remove(const std::string& id);
-  /// The provider has answered: lost workers could not be expected while nobody reached us, and
-  /// their time begins now.
+  /// Workers could not reach the coordinator for a while; the time for lost ones to come back
+  /// begins now, as the provider has answered.
   void wait_anew_for_silent(Instant now);
   /// is_loss_unlisted() of any server.
   [[nodiscard]] bool has_unlisted_loss() const;

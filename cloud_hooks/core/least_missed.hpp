@@ -1,8 +1,8 @@
 #pragma once
 
 // Which servers a job misses least when it has to give up some of them: the others then do the
-// rest of the job for the least money, and among choices of the same price nobody's speed is given
-// up in vain. Pure; any thread.
+// rest of the job for the least money, and among choices of the same price no speed is lost
+// needlessly. Pure; any thread.
 
 #include <cstddef>
 #include <cstdint>

@@ -65,7 +65,7 @@ class OpenRequests {
   /// An error other than kRate: its other servers will not be started. `quota_is_ours`: servers of
   /// the job draw on the same quota.
   void refused(Instant now, const std::string& id, const ProviderError& error, bool quota_is_ours);
-  /// kRate: nobody knows whether servers were started, so their possible cost stays on the bill.
+  /// kRate: it is unknown whether servers were started, so their possible cost stays on the bill.
   /// The same request is repeated, which starts only those that are missing; after that, or at once
   /// unless it may be repeated, the list of servers settles it.
   void unanswered(Instant now, const std::string& id, const ProviderError& error, bool may_repeat);

@@ -24,7 +24,7 @@ struct GceOptions {
   std::uint32_t disk_gb = 20;
   std::string network = "global/networks/default";
   std::string subnetwork;        ///< instead of the network; "regions/R/subnetworks/S"
-  bool external_address = true;  ///< without one, a new server needs Cloud NAT to reach anybody
+  bool external_address = true;  ///< without one, a new server needs Cloud NAT to reach other hosts
   std::string service_account;   ///< e-mail that servers run as; empty: servers have no rights
   std::string endpoint = "https://compute.googleapis.com";
   std::vector<Offer> offers;  ///< checked by examine(); list() needs to see their zones

@@ -24,7 +24,7 @@ float draw_longer_side(RandomStream& random, float usual) {
                   : usual * (1.0F + (kLargest - 1.0F) * u * u * u);
 }
 
-// The longer side by the shorter one: those of cameras, squares, and what somebody has cut out.
+// The longer side divided by the shorter one: the ratios of cameras, squares, and cut-outs.
 float draw_aspect_ratio(RandomStream& random) {
   const std::uint64_t kind = random.below(10);
   const float u = uniform(random, 1.0F, 2.0F);

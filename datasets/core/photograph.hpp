@@ -1,9 +1,9 @@
 #pragma once
 
-// The images of synthetic photographs: a set that is like ImageNet for whoever reads, decodes and
-// scales it (sizes in pixels and in bytes are spread similarly), made from a seed. The class is a
-// shape among clutter, as in the procedural set (shape_image.hpp), so a network can learn it. An
-// image is a pure function of (seed, part, index) and of the usual size, the same on every machine.
+// The images of synthetic photographs, made from a seed. Reading, decoding and scaling them takes
+// as long as for ImageNet (sizes in pixels and in bytes are spread similarly). The class is a shape
+// among clutter, as in the procedural set (shape_image.hpp), so a network can learn it. An image is
+// a pure function of (seed, part, index) and of the usual size, the same on every machine.
 
 #include <cstdint>
 #include <vector>

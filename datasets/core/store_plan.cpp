@@ -56,7 +56,7 @@ class Planner {
  private:
   using Pulls = std::vector<std::pair<std::uint64_t, StorePull>>;  // with the time of the next use
 
-  /// Nobody who stays keeps it.
+  /// No host that stays keeps the item.
   void take_over(std::uint64_t item) {
     lacks_items_ = true;
     const std::size_t from = keeper_of(now_.leavers, item);

@@ -6,9 +6,9 @@
 // things, an item is copied by two of them or in a later plan. Pure; any thread.
 //
 // A host keeps an item as a first copy, for as long as the host is there, or as a second one, which
-// it gives up when it needs the room for an item that nobody keeps. A plan makes second copies only
-// while the hosts keep all items, and turns a second copy into a first one when no other host has
-// one. So no item is given up that another host does not keep for good.
+// it gives up when it needs the room for an item that no host keeps. A plan makes second copies
+// only while the hosts keep all items, and turns a second copy into a first one when no other host
+// has one. So no item is given up that another host does not keep for good.
 
 #include <cstddef>
 #include <cstdint>

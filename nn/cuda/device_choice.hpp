@@ -60,8 +60,9 @@ struct ChosenDevice {
   bool is_shared = false;  ///< another worker of this machine has claimed it
 };
 
-/// The first of the GPUs that can run the engine and that nobody has claimed. kRefused if all are
-/// claimed, kIo if a claim of those that are not cannot be made. There is one that can.
+/// Claims the first GPU that can run the engine and is not claimed by another process. kRefused if
+/// all are claimed, kIo if the unclaimed ones cannot be claimed. At least one GPU must be able to
+/// run the engine.
 [[nodiscard]] Result<ChosenDevice> claim_free(const std::string& folder,
                                               const std::vector<CudnnFacts>& gpus);
 

@@ -159,7 +159,7 @@ class StepPlanner {
     return tensors_.add(names_[layer] + " sums", norm_sum_bytes(plan_.layers[layer].out));
   }
 
-  /// Somebody writes it before the next operation.
+  /// A tensor that is written from outside before the next operation.
   TensorId add_input(std::string name, std::size_t bytes) {
     const TensorId id = tensors_.add(std::move(name), bytes);
     tensors_.note_use(id, time());

@@ -246,7 +246,7 @@ class Replay {
     }
   }
 
-  // As Loader::take(): what nobody has begun is prepared by the thread that wants it.
+  // As Loader::take(): a microbatch that was not begun is prepared by the thread that takes it.
   void take(Thread& thread) {
     Worker& worker = workers_[thread.worker];
     Entry* const entry = entry_of(worker, thread.number);

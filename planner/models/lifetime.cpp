@@ -251,7 +251,7 @@ double Lifetimes::variance_between_regions(const Numbers& parts_of_hours) const 
       count += 1;
     }
   }
-  if (count < 2) {  // nobody has seen regions that differ
+  if (count < 2) {  // differences between regions have not been observed
     return 1 / kMostShape;
   }
   const double beyond = (squares * count / (count - 1) - count) / all_expected;

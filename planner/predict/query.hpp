@@ -33,7 +33,7 @@ class Query {
   void complain(const std::string& what);
   void take_problem(const Query& part);
   [[nodiscard]] const std::optional<Error>& problem() const { return problem_; }
-  /// The fields that nobody asked for.
+  /// The fields that were not read.
   [[nodiscard]] std::vector<std::string> unused() const;
 
  private:

@@ -1,9 +1,9 @@
 #pragma once
 
 // What the market does to a job on one path: its answers to requests, the fates of the servers that
-// it grants, and the shocks of its zones. It has the same draws for whoever decides on the
-// requests: simulation/path or, in simulation/policy_path, the replacement policy itself. Offers
-// are those of the candidate, times are seconds since the job's begin. Pure; one thread.
+// it grants, and the shocks of its zones. Its random numbers do not depend on which code decides on
+// the requests: simulation/path or, in simulation/policy_path, the replacement policy itself.
+// Offers are those of the candidate, times are seconds since the job's begin. Pure; one thread.
 
 #include <cstdint>
 #include <vector>

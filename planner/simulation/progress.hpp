@@ -21,9 +21,9 @@ class Progress {
   void set_speed(double speed, Shortage why);
   /// All workers stand still until then at least.
   void stop_until(double at_s);
-  /// Nobody is left who has the state: the work since the last checkpoint is lost.
+  /// No worker has the state any more: the work since the last checkpoint is lost.
   void lose_state();
-  /// When the job will be done if nothing changes; kNever if nobody works.
+  /// When the job will be done if nothing changes; kNever if no worker works.
   [[nodiscard]] double finish_s() const;
   [[nodiscard]] double left() const { return work_ - done_; }
   [[nodiscard]] double speed() const { return speed_; }

@@ -24,7 +24,7 @@ class Training {
   void advance(double to_s) { progress_.advance(to_s); }
   /// A worker on that offer has joined: the others stop for it, or it restores a checkpoint.
   void join(std::size_t offer);
-  /// One has left with its server: nobody waits for it.
+  /// A worker has left with its server: the others do not wait for it.
   void leave(std::size_t offer);
   /// One was lost with its server: the others recover, or the state is lost with the last one.
   void lose(std::size_t offer);
@@ -34,7 +34,7 @@ class Training {
   /// When the job begins with the workers that are there, even if they are not all; kNever if it
   /// has begun, or no worker has come.
   [[nodiscard]] double begins_s() const { return has_begun_ ? kNever : begins_s_; }
-  /// When the job will be done if nothing changes; kNever if nobody computes.
+  /// When the job will be done if nothing changes; kNever if no worker computes.
   [[nodiscard]] double finish_s() const { return progress_.finish_s(); }
   /// The work that is left, in the job's unit, and the present speed in that unit per second.
   [[nodiscard]] double left() const { return progress_.left(); }
@@ -56,7 +56,7 @@ class Training {
   double begins_s_ = kNever;  // at the latest
   bool has_begun_ = false;
   bool has_been_full_ = false;
-  bool has_lost_all_ = false;  // and nobody has joined since then
+  bool has_lost_all_ = false;  // and no worker has joined since then
   std::uint32_t losses_ = 0;
   std::uint32_t all_lost_ = 0;
 };

@@ -58,7 +58,7 @@ struct Options {
 struct Microbatch {
   std::uint64_t step = 0;
   std::uint32_t number = 0;
-  std::uint64_t seed = 0;  ///< the same whoever computes it
+  std::uint64_t seed = 0;  ///< the same on every worker
   std::span<const std::uint64_t> samples;
   std::span<const std::uint64_t> epochs;
 };
@@ -176,7 +176,7 @@ class Job {
     return advance() && task_.kind != MF_END ? std::optional(Step(*this)) : std::nullopt;
   }
   /// How this process's part has ended, after the last step. A program whose part is MF_LOST ends
-  /// with another exit code than 0, so that whoever has started it replaces it.
+  /// with another exit code than 0, so that its launcher replaces it.
   [[nodiscard]] mf_outcome outcome() const {
     return task_.kind == MF_END ? task_.outcome : MF_LOST;
   }

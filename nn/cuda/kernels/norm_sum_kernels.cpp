@@ -128,7 +128,7 @@ struct GradientTerms {
       second[k] = fused(g.value[k], value.value[k] - centre.value[k], second[k]);
     }
   }
-  /// As it is stored, so that whoever reads it later has what was summed.
+  /// The value as it is stored, so that later reads give exactly what was summed.
   MAYFLY_HOST_DEVICE Granule total(std::uint64_t at) const {
     Granule g = load_granule(gradient + at);
     if (addend != nullptr) {
