@@ -1,5 +1,5 @@
-// The program. Everything that needs the real process (environment, terminal, signals, fork) is
-// gathered here and handed to run_cli.
+// The program `mayfly`. Everything that needs the real process (environment, terminal, signals,
+// fork) is collected here and passed to run_cli.
 
 #include <unistd.h>
 
@@ -27,9 +27,10 @@ void pause_for(Duration duration) {
   std::this_thread::sleep_for(duration);
 }
 
-/// Becomes the program mayfly-COMMAND, which is built apart from this one.
-int become(const std::string& command, const std::vector<std::string>& words,
-           cli::Context& context) {
+/// Replaces this process by the program mayfly-COMMAND, which is built separately. Returns only if
+/// that fails.
+int exec_companion(const std::string& command, const std::vector<std::string>& words,
+                   cli::Context& context) {
   const std::string program = find_beside_program("mayfly-" + command);
   if (program.empty()) {
     return context.complain(
@@ -47,40 +48,48 @@ int become(const std::string& command, const std::vector<std::string>& words,
 }
 
 int run_bench(const std::vector<std::string>& words, cli::Context& context) {
-  return become("bench", words, context);
+  return exec_companion("bench", words, context);
 }
 
 int run_simulator(const std::vector<std::string>& words, cli::Context& context) {
-  return become("simulate", words, context);
+  return exec_companion("simulate", words, context);
 }
 
 cli::Services real_services() {
-  return {engine::run_train,
-          engine::run_program,
-          engine::run_coordinator,
-          engine::run_worker,
-          engine::run_launched_rank,
-          engine::become_program,
-          engine::inside_launcher,
-          elastic::fork_sentinel,
-          elastic::send_command,
-          pause_for,
-          engine::run_compare,
-          engine::run_tune_switch,
-          engine::run_difference_profile,
-          run_bench,
-          run_simulator,
-          engine::ask_for_job_settings};
+  return {
+      .train = engine::run_train,
+      .program = engine::run_program,
+      .coordinator = engine::run_coordinator,
+      .worker = engine::run_worker,
+      .launched_rank = engine::run_launched_rank,
+      .become_program = engine::become_program,
+      .inside_launcher = engine::inside_launcher,
+      .fork_sentinel = elastic::fork_sentinel,
+      .send_command = elastic::send_command,
+      .pause = pause_for,
+      .compare = engine::run_compare,
+      .tune_switch = engine::run_tune_switch,
+      .profile_differences = engine::run_difference_profile,
+      .bench = run_bench,
+      .simulate = run_simulator,
+      .ask_for_job_settings = engine::ask_for_job_settings,
+  };
 }
 
 int run(const std::vector<std::string>& words) {
   if (words == std::vector<std::string>{elastic::kSentinelCommand}) {
     elastic::run_spawned_sentinel();
   }
-  cli::Context context{std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {},
-                       {},        nullptr,   ::isatty(STDOUT_FILENO) == 1, &std::cin};
+  cli::Context context{.out = std::cout,
+                       .err = std::cerr,
+                       .err_is_terminal = ::isatty(STDERR_FILENO) == 1,
+                       .environment = {},
+                       .services = {},
+                       .sentinel = nullptr,
+                       .out_is_terminal = ::isatty(STDOUT_FILENO) == 1,
+                       .in = &std::cin};
   if (cli::starts_a_worker(words, engine::inside_launcher())) {
-    // First of all: the child must inherit no thread, no connection and next to no memory.
+    // First of all, so that the child inherits no thread, no connection and hardly any memory.
     Result<std::unique_ptr<elastic::Sentinel>> sentinel = elastic::fork_sentinel();
     if (!sentinel.ok()) {
       return context.complain(sentinel.error());
