@@ -41,10 +41,22 @@ elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
   }
   const Step committed = parts.state.committed();
   const std::uint64_t state_bytes = parts.state.packed_size();
-  Trainer trainer({parts.job, parts.layout, parts.feed, parts.computer, parts.state,
-                   parts.transport, client, link, checkpoints, parts.board, parts.token,
-                   parts.unconfirmed.steps, parts.trace, parts.after_commit, parts.device_sums,
-                   [&parts] { return parts.signals.asked(); }});
+  Trainer trainer({.job = parts.job,
+                   .layout = parts.layout,
+                   .feed = parts.feed,
+                   .computer = parts.computer,
+                   .state = parts.state,
+                   .transport = parts.transport,
+                   .client = client,
+                   .link = link,
+                   .checkpoints = checkpoints,
+                   .board = parts.board,
+                   .token = parts.token,
+                   .recent_records = parts.unconfirmed.steps,
+                   .trace = parts.trace,
+                   .after_commit = parts.after_commit,
+                   .device_sums = parts.device_sums,
+                   .is_leaving = [&parts] { return parts.signals.asked(); }});
   client.start(link);
   if (client.joins_late() && can_observe) {
     trainer.prepare_to_observe();

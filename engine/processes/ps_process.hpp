@@ -29,16 +29,17 @@ struct PsWorkerParts {
   PsServer* server = nullptr;  ///< that this process carries; null = none
 };
 
-/// The server that this worker carries, or null. Threads of its own from now on. It begins with
-/// what the job is resumed from, which the coordinator is asked for, and so does the worker:
-/// `start` is changed. kIo, kInvalidInput, and as ask_for_better_state().
+/// Starts the parameter server that this worker carries, on threads of its own; null if it carries
+/// none. Server and worker begin with the state that the job is resumed from, which the coordinator
+/// is asked for: `start` is changed. kIo, kInvalidInput, and as ask_for_better_state().
 [[nodiscard]] Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
                                                                      const ReductionLayout& layout,
                                                                      const Bytes& token,
                                                                      const LeaveSignals& signals,
                                                                      StartingState& start);
 
-/// From the moment this worker is a member until it leaves. The server ends with it.
+/// Trains with parameter servers from the moment when this worker is a member until it leaves. The
+/// server that it carries ends with it.
 [[nodiscard]] elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
                                                                elastic::MemberClient& client,
                                                                const nn::ModelState& initial,

@@ -256,20 +256,37 @@ EndedMembership run_membership(const JobConfig& config, const WorkerParts& parts
     log_sender.emplace(client);
   }
   if (parts.transport == nullptr) {
-    PsWorkerParts ps{*parts.job,   *parts.layout, *parts.loader,
-                     *parts.pool,  *parts.board,  delay_of(config, parts),
-                     *parts.reach, token,         server};
+    const PsWorkerParts ps{.job = *parts.job,
+                           .layout = *parts.layout,
+                           .loader = *parts.loader,
+                           .pool = *parts.pool,
+                           .board = *parts.board,
+                           .delay = delay_of(config, parts),
+                           .reach = *parts.reach,
+                           .token = token,
+                           .server = server};
     elastic::member_effect::Leave leave = train_with_servers(ps, client, initial, signals);
     const bool comes_back =
         server != nullptr && server->is_late() && leave.reason == elastic::DismissReason::kDrained;
     return {std::move(leave), std::move(initial), comes_back};
   }
   SgdKeeper state(*parts.job, *parts.layout, *parts.pool, std::move(initial));
-  elastic::member_effect::Leave leave = train_as_member(
-      {*parts.job, *parts.layout, parts.loader.get(), *parts.pool, state, *parts.transport,
-       *parts.board, *parts.reach, token, unconfirmed, signals, parts.trace.get(),
-       [&] { state.spoil(*parts.faults); }, parts.device.parts.sums.get()},
-      client);
+  elastic::member_effect::Leave leave =
+      train_as_member({.job = *parts.job,
+                       .layout = *parts.layout,
+                       .feed = parts.loader.get(),
+                       .computer = *parts.pool,
+                       .state = state,
+                       .transport = *parts.transport,
+                       .board = *parts.board,
+                       .reach = *parts.reach,
+                       .token = token,
+                       .unconfirmed = unconfirmed,
+                       .signals = signals,
+                       .trace = parts.trace.get(),
+                       .after_commit = [&] { state.spoil(*parts.faults); },
+                       .device_sums = parts.device.parts.sums.get()},
+                      client);
   return {std::move(leave), state.take()};
 }
 

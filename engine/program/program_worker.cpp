@@ -309,10 +309,18 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
       }
       untrained = state_->committed();
     }
-    elastic::member_effect::Leave order =
-        train_as_member({*job_, *layout_, &feed_, *computer_, *state_, *transport_,
-                         sentinel.value()->board(), reach_, token_, unconfirmed_, *signals_},
-                        *client.value(), false);
+    elastic::member_effect::Leave order = train_as_member({.job = *job_,
+                                                           .layout = *layout_,
+                                                           .feed = &feed_,
+                                                           .computer = *computer_,
+                                                           .state = *state_,
+                                                           .transport = *transport_,
+                                                           .board = sentinel.value()->board(),
+                                                           .reach = reach_,
+                                                           .token = token_,
+                                                           .unconfirmed = unconfirmed_,
+                                                           .signals = *signals_},
+                                                          *client.value(), false);
     use(nullptr);
     log_sender.reset();
     client.value().reset();  // sends the last messages
