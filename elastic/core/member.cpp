@@ -288,10 +288,19 @@ Member::Effects Member::on(const member_event::TrainerStopped& event) {
   phase_ = Phase::kWaiting;
   committed_ = event.committed;
   is_active_ = is_active_ || event.committed > view_->committed;
-  last_ = Stopped{event.view,        event.committed, event.held,   event.finished,
-                  event.failed,      event.culprit,   event.detail, event.observed,
-                  event.contributed, event.dispute,   event.hashes, event.contradicts_itself,
-                  event.unanswered};
+  last_ = Stopped{.view = event.view,
+                  .committed = event.committed,
+                  .held = event.held,
+                  .finished = event.finished,
+                  .failed = event.failed,
+                  .culprit = event.culprit,
+                  .detail = event.detail,
+                  .observed = event.observed,
+                  .contributed = event.contributed,
+                  .dispute = event.dispute,
+                  .hashes = event.hashes,
+                  .contradicts_itself = event.contradicts_itself,
+                  .unanswered = event.unanswered};
   if (is_given_up_) {
     return leave(event.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
                  kCoordinatorGone);

@@ -242,9 +242,15 @@ Rank reporter_of(const View& view) {
 }
 
 ViewDelta make_delta(const View& base, const View& view) {
-  ViewDelta delta{base.id,     hash_of(view), view.id, view.key, view.committed,
-                  view.source, view.behind,   {},      {},       {},
-                  view.bases};
+  ViewDelta delta;
+  delta.base = base.id;
+  delta.whole = hash_of(view);
+  delta.id = view.id;
+  delta.key = view.key;
+  delta.committed = view.committed;
+  delta.source = view.source;
+  delta.behind = view.behind;
+  delta.bases = view.bases;
   auto old = base.members.begin();
   for (const ViewMember& member : view.members) {
     for (; old != base.members.end() && old->id < member.id; ++old) {

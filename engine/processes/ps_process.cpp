@@ -76,8 +76,17 @@ elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
       job, job.config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); },
       &uploader);
-  PsTrainer trainer({job, ps.value(), parts.layout, parts.loader, parts.pool, client, checkpoints,
-                     parts.board, parts.delay, parts.reach, parts.server},
+  PsTrainer trainer({.job = job,
+                     .ps = ps.value(),
+                     .layout = parts.layout,
+                     .loader = parts.loader,
+                     .pool = parts.pool,
+                     .client = client,
+                     .checkpoints = checkpoints,
+                     .board = parts.board,
+                     .delay = parts.delay,
+                     .reach = parts.reach,
+                     .server = parts.server},
                     initial);
   if (parts.server != nullptr) {
     parts.server->join(client, trainer.link());

@@ -10,20 +10,20 @@
 namespace mayfly::engine {
 namespace {
 
-double in_microseconds(float ms) {
+double rounded_to_microseconds(float ms) {
   return std::round(double{ms} * 1000) / 1000;
 }
 
 StagesRecord record_of(const elastic::Stages& stages) {
-  return {in_microseconds(stages.fetch_ms),
-          in_microseconds(stages.prep_ms),
-          in_microseconds(stages.compute_ms),
-          in_microseconds(stages.compute_cpu_ms),
-          stages.bytes,
-          stages.load_threads,
-          stages.compute_threads,
-          stages.ahead,
-          stages.yields};
+  return {.fetch_ms = rounded_to_microseconds(stages.fetch_ms),
+          .prep_ms = rounded_to_microseconds(stages.prep_ms),
+          .compute_ms = rounded_to_microseconds(stages.compute_ms),
+          .compute_cpu_ms = rounded_to_microseconds(stages.compute_cpu_ms),
+          .bytes = stages.bytes,
+          .load_threads = stages.load_threads,
+          .compute_threads = stages.compute_threads,
+          .ahead = stages.ahead,
+          .yields = stages.yields};
 }
 
 /// Whether a note with this kind tells that its member is there, for the first time or again.
@@ -137,7 +137,7 @@ std::vector<MemberRecord> MemberJournal::look(double t,
   for (const elastic::MemberStatus& member : members) {
     Known& known = members_[value(member.id)];
     const std::string phase = elastic::name_of(member.phase);
-    const double ms = in_microseconds(member.microbatch_ms);
+    const double ms = rounded_to_microseconds(member.microbatch_ms);
     const double before = known.last.microbatch_ms;
     known.stages = record_of(member.stages);
     known.last.cpu_seconds = static_cast<double>(member.use.cpu_ms) / 1000;

@@ -104,15 +104,15 @@ elastic::Stages StepReports::stages(Instant now) {
     return static_cast<float>(to_ms(all) / static_cast<double>(count));
   };
   const datasets::FeedSettings settings = feed_->settings();
-  return {mean_ms(loaded.fetch, loaded.microbatches),
-          mean_ms(loaded.prep, loaded.microbatches),
-          mean_ms(computed.time, computed.microbatches),
-          mean_ms(computed.processor, computed.microbatches),
-          static_cast<std::uint32_t>(loaded.bytes / loaded.microbatches),
-          static_cast<std::uint16_t>(settings.threads),
-          static_cast<std::uint16_t>(settings.takers),
-          settings.prefetch_max,
-          settings.yield_cores};
+  return {.fetch_ms = mean_ms(loaded.fetch, loaded.microbatches),
+          .prep_ms = mean_ms(loaded.prep, loaded.microbatches),
+          .compute_ms = mean_ms(computed.time, computed.microbatches),
+          .compute_cpu_ms = mean_ms(computed.processor, computed.microbatches),
+          .bytes = static_cast<std::uint32_t>(loaded.bytes / loaded.microbatches),
+          .load_threads = static_cast<std::uint16_t>(settings.threads),
+          .compute_threads = static_cast<std::uint16_t>(settings.takers),
+          .ahead = settings.prefetch_max,
+          .yields = settings.yield_cores};
 }
 
 void StepReports::evaluated(const ViewPart& part, const EvaluationSums& sums, Duration took) {
