@@ -25,11 +25,11 @@
 #include "engine/cloud/cloud_memory.hpp"
 #include "engine/cloud/cloud_provider.hpp"
 #include "engine/cloud/cloud_startup.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/config/cloud_offers.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
-#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

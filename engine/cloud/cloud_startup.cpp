@@ -10,8 +10,8 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/try_assign.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/config/setting_variables.hpp"
-#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/message.hpp"
 #include "engine/cloud/cloud_startup.hpp"
-#include "engine/run/network_interface.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {

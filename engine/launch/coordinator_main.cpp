@@ -14,13 +14,13 @@
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/cloud_plan.hpp"
 #include "engine/cloud/hosts.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/launch/last_reports.hpp"
 #include "engine/launch/launch.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/membership/signal_watcher.hpp"
-#include "engine/run/network_interface.hpp"
 #include "engine/run/run_directory.hpp"
 
 namespace mayfly::engine {

@@ -32,6 +32,7 @@
 #include "base/usable_cores.hpp"
 #include "elastic/net/job_token.hpp"
 #include "elastic/net/sentinel.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/config/derived_settings.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/launch/coordinator_main.hpp"
@@ -45,7 +46,6 @@
 #include "engine/network/prepare_job.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/run/checkpoint_store.hpp"
-#include "engine/run/network_interface.hpp"
 #include "engine/run/run_directory.hpp"
 #include "engine/training/backend.hpp"
 

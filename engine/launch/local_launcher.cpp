@@ -14,6 +14,7 @@
 #include "base/process/ancestors.hpp"
 #include "base/process/child_process.hpp"
 #include "base/try_assign.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/config/setting_variables.hpp"
 #include "engine/launch/last_reports.hpp"
@@ -21,7 +22,6 @@
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/signal_watcher.hpp"
 #include "engine/run/member_logs.hpp"
-#include "engine/run/network_interface.hpp"
 
 namespace mayfly::engine {
 namespace {

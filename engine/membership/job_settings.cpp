@@ -9,10 +9,10 @@
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/net/handshake.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/run_place.hpp"
 #include "engine/run/job_facts.hpp"
-#include "engine/run/network_interface.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
 
 namespace mayfly::engine {

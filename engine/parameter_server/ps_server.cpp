@@ -16,12 +16,12 @@
 
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/parameter_server/ps_job.hpp"
 #include "engine/parameter_server/ps_link.hpp"
 #include "engine/parameter_server/sgd_shard.hpp"
 #include "engine/reduction/model_layout.hpp"
-#include "engine/run/network_interface.hpp"
 #include "engine/run/records.hpp"
 #include "engine/server_roles/ps_servers.hpp"
 

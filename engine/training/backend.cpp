@@ -9,7 +9,7 @@
 #include "collectives/nccl/paired_transport.hpp"
 #include "collectives/tcp/tcp_transport.hpp"
 #include "collectives/transport_module.hpp"
-#include "engine/run/network_interface.hpp"
+#include "engine/config/bind_host.hpp"
 
 namespace mayfly::engine {
 namespace {

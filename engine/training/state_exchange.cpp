@@ -9,7 +9,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
-#include "engine/run/network_interface.hpp"
+#include "engine/config/bind_host.hpp"
 #include "engine/state/state_sync.hpp"
 
 namespace mayfly::engine {

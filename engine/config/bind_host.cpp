@@ -1,4 +1,4 @@
-#include "engine/run/network_interface.hpp"
+#include "engine/config/bind_host.hpp"
 
 #include <fmt/format.h>
 

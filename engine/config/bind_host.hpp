@@ -1,5 +1,8 @@
 #pragma once
 
+// Addresses by which processes of a job reach each other: what `--bind-host` and its default stand
+// for on this machine. Any thread; asks the system, and resolves names.
+
 #include <string>
 
 #include "base/result.hpp"
@@ -7,11 +10,11 @@
 
 namespace mayfly::engine {
 
-/// The default of `--bind-host`: each process finds out (the functions below).
+/// The default of `--bind-host`: each process determines its address by the functions below.
 inline constexpr const char* kAutoHost = "auto";
 
-/// What to listen on for `--bind-host`: the numeric address of the network interface of that name
-/// (IPv4 if it has one, else an IPv6 address that other machines can use), or `host` itself if
+/// The address to listen on for `--bind-host`: the numeric address of the network interface of that
+/// name (IPv4 if it has one, else an IPv6 address that other machines can use), or `host` itself if
 /// there is no such interface, without the brackets that an IPv6 address may stand in. kNotFound if
 /// the interface has no address. kAutoHost is 127.0.0.1 unless it was resolved before.
 [[nodiscard]] Result<std::string> listening_host(const std::string& host);
@@ -19,8 +22,8 @@ inline constexpr const char* kAutoHost = "auto";
 /// The same for `mayfly coordinator`: with kAutoHost the address of the default route's interface.
 [[nodiscard]] Result<std::string> coordinator_host(const JobConfig& config);
 
-/// What workers are told to connect to if the coordinator listens on `host`: that, or the address
-/// of the default route's interface if it stands for all.
+/// The address that workers are given for a coordinator that listens on `host`: `host` itself, or
+/// the address of the default route's interface if `host` stands for all addresses.
 [[nodiscard]] std::string advertised_host(const std::string& host);
 
 /// `config.bind_host` of a worker or a server: with kAutoHost the local address of its connections
