@@ -68,7 +68,7 @@ Result<SealedMemory> SealedMemory::map(int fd, std::size_t bytes, std::size_t un
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (::fstat(fd, &status) != 0 || status.st_size != static_cast<off_t>(bytes + unmapped) ||
       seals < 0 || (seals & kSeals) != kSeals || !has_ordinary_pages(fd)) {
-    return Error{Errc::kCorrupt, "what the other side shares is not what it should be"};
+    return Error{Errc::kCorrupt, "the other side's shared memory has a wrong size, seals or pages"};
   }
   std::byte* const memory = map_shared(fd, bytes);
   if (memory == nullptr) {

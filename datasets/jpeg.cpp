@@ -212,7 +212,7 @@ std::string jpeg_identity() {
     encode_sampled({kWidth, kHeight, pixels}, kQuality, sampling, jpeg);
     for (const int eighths : {1, 2, 4, 8}) {
       const Result<RgbImage> image = decoder.decode(jpeg, eighths);
-      ENSURE(image.ok(), "what libjpeg has made can be decoded");
+      ENSURE(image.ok(), "an image that libjpeg has encoded can be decoded");
       digester.add(std::as_bytes(image.value().pixels));
     }
   }

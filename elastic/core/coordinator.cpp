@@ -200,8 +200,8 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
   }
   const bool obeys_another = term_.obeys_another(hello);
   if (end_.has_ended_before() && obeys_another) {  // the end was ours; the job went on without us
-    outbox_.add(coordinator_effect::Refuse{event.connection, "what this coordinator led has ended",
-                                           Refusal::kElsewhere});
+    outbox_.add(coordinator_effect::Refuse{
+        event.connection, "the job of this coordinator has ended", Refusal::kElsewhere});
     return;
   }
   term_.admit_again(hello, outbox_);

@@ -43,7 +43,7 @@ void Member::check_invariants() const {
   const bool runs = phase_ == Phase::kRunning || phase_ == Phase::kStopping;
   ENSURE(!runs || view_.has_value(), "a trainer that runs has been given a view");
   ENSURE(!runs || !last_, "a view is reported when its trainer has stopped, not before");
-  ENSURE(!runs || !former_, "what a member was before it joined again ends with its first view");
+  ENSURE(!runs || !former_, "a running member has no former membership any more");
   ENSURE(!last_ || last_->view == view_->id, "the report is about the newest view");
   ENSURE(phase_ != Phase::kWaiting || view_.has_value() == last_.has_value(),
          "a member that waits has reported the view it was in, if it was in one");

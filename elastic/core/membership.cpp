@@ -382,7 +382,7 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
     peer.came_beside_state = peer.came_beside_state || peer.phase() != Peer::Phase::kActive;
   }
   ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,
-         "whoever has state or sums is in the next view, and nobody else is active");
+         "exactly the members of the view are active, and every member with sums is among them");
   fenced_.clear();
   is_progress_unknown_ = false;
   std::optional<View> before = std::exchange(view_, std::nullopt);

@@ -39,7 +39,7 @@ class Membership {
  public:
   explicit Membership(const CoordinatorOptions& options);
 
-  // What is known.
+  // Queries.
 
   /// The last published view; nothing before the first.
   [[nodiscard]] const std::optional<View>& view() const { return view_; }

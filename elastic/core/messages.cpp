@@ -310,8 +310,7 @@ Result<void> check_fingerprint(
       return too_much("the bytes of " + shown + " are", value.size(), kFingerprintValueBytesMax);
     }
     if (!names.insert(name).second) {
-      return Error{Errc::kInvalidInput,
-                   "what must be equal on all workers has the name " + shown + " twice"};
+      return Error{Errc::kInvalidInput, "the fingerprint has the name " + shown + " twice"};
     }
   }
   return {};

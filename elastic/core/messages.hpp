@@ -68,7 +68,7 @@ struct WorkerPosition {
 /// A part of a sentence about the worker: "computes microbatch 5 of step 100, bucket 2".
 [[nodiscard]] std::string describe(const WorkerPosition& position);
 
-/// What members disagree about.
+/// The subject of a disagreement between members.
 enum class Dispute : std::uint8_t {
   kNone,
   kState,       ///< the state that a step starts from

@@ -38,8 +38,8 @@ void share_fields(auto& io, auto& share, ShareKind kind) {
   }
 }
 
-/// What encode() can produce: an observer has no work, and no set stands where a rule says the
-/// same.
+/// Whether encode() can produce this share: an observer has no work, and a set is written only if
+/// no rule describes it.
 bool is_proper(const ViewDelta::Share& share) {
   using FirstStep = ViewDelta::FirstStep;
   if (share.observes != ViewId{}) {

@@ -183,8 +183,8 @@ struct ViewDelta {
 /// The view that make_delta() was given; kCorrupt if `base` is not the view that it was given.
 [[nodiscard]] Result<View> apply_delta(const View& base, const ViewDelta& delta);
 
-// What a member may compute while there is no group: between the boundary that ended one view and
-// the formation of the next group. Kept sums do not depend on the view in which a microbatch was
+// The work of a member while there is no group: between the boundary that ended one view and the
+// formation of the next group. Kept sums do not depend on the view in which a microbatch was
 // computed (ADR 8), only on the weights and the step; these functions decide when both are certain.
 
 /// The microbatches of the view's first step that `self` may begin before the group of this view is

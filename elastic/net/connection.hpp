@@ -55,7 +55,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// The peer's machine has acknowledged every byte sent. That says nothing about its processes.
   [[nodiscard]] bool everything_acknowledged();
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
-  /// What becomes of messages that come after finish().
+  /// Whether messages that arrive after finish() are passed to the owner (kHeard).
   enum class Rest { kIgnored, kHeard };
   /// Sends what is queued, then an end of file, and waits up to kFlushTimeout for the peer to close
   /// too: closing at once would reset the connection and could destroy our last messages.
@@ -73,7 +73,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void handle_input(std::size_t count);
   void write_more();
   void end_output();
-  /// What to say of an error of the socket.
+  /// A readable reason for an error of the socket.
   [[nodiscard]] std::string reason_of(const boost::system::error_code& error) const;
 
   boost::asio::ip::tcp::socket socket_;

@@ -25,7 +25,7 @@
 
 namespace mayfly::elastic {
 
-/// What a connection has turned out to be.
+/// The role of the client of a connection, or its state before and after that is known.
 enum class SessionStage { kUnauthenticated, kWorker, kSentinel, kOperator, kLeaving };
 
 /// One connection, as its owner may see it.

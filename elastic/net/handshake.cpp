@@ -112,7 +112,7 @@ constexpr Duration kOnlyAttemptTimeout = seconds(5);
 constexpr Duration kSayAfter = seconds(1);
 constexpr Duration kSayEvery = seconds(15);
 
-/// What came of asking one coordinator.
+/// The result of asking one coordinator for admission.
 struct Attempt {
   std::optional<OpenSession> session;
   std::optional<Error> failure;

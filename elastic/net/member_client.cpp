@@ -41,7 +41,7 @@ Report report_of(const Bytes& payload, Instant happened) {
   return {payload, static_cast<float>(std::max(0.0, to_ms(monotonic_now() - happened)))};
 }
 
-/// What is true of every connection of this worker.
+/// The fields of Hello that are the same on every connection of this worker.
 Hello worker_hello(const MemberClientOptions& options) {
   Hello hello;
   hello.address = options.address;

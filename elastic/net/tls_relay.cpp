@@ -299,7 +299,7 @@ bool TlsRelay::take_from_peer() {
     return false;
   }
   if (ERR_peek_error() != 0) {
-    fail({Errc::kCorrupt, "what came over the encrypted connection was changed on the way"});
+    fail({Errc::kCorrupt, "data of the encrypted connection was changed on the way"});
     return false;
   }
   peer_is_done_ = true;  // it said so, or its process or host is gone

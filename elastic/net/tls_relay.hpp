@@ -32,10 +32,10 @@ class TlsRelay final : public TlsLink {
   [[nodiscard]] bool has_acknowledged(std::uint64_t bytes) const override;
 
   // The thread "tls":
-  /// Moves what can be moved, now that poll() has said this of both sockets. False: the connection
-  /// is over.
+  /// Transfers as many bytes as possible; `ready` are the events that poll() has reported for both
+  /// sockets. False: the connection is over.
   [[nodiscard]] bool advance(Instant now, const std::array<short, 2>& ready);
-  /// What to wait for; a descriptor of -1 where there is nothing.
+  /// The events to poll both sockets for; a descriptor of -1 if there is none.
   [[nodiscard]] std::array<pollfd, 2> polled() const;
   /// It must be looked at by then even if nothing comes.
   [[nodiscard]] Instant look_again_at() const;

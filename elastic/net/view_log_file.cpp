@@ -156,7 +156,8 @@ bool DurableViewLog::append(const LogRecord& record, bool durable) {
   return true;
 }
 
-/// What the file holds decides, not what we remember: a record that did not fit is in neither.
+/// Uses the content of the file rather than a copy in memory: a record that could not be written
+/// must not appear.
 void DurableViewLog::shorten() {
   const Result<LogContents> contents = peek_view_log(file_->path());
   if (!contents.ok()) {

@@ -39,7 +39,7 @@ class ViewLogFile {
   ViewLogFile& operator=(const ViewLogFile&) = delete;
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// What the file held when it was opened.
+  /// The content of the file when it was opened.
   [[nodiscard]] const Bytes& found() const { return found_; }
   /// Size of the file now, for the rule that says when to rewrite it.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }

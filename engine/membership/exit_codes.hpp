@@ -4,7 +4,7 @@
 
 namespace mayfly::engine {
 
-// What a process of Mayfly returns to its caller.
+// Exit codes of Mayfly's processes.
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;          ///< bad usage or configuration; nothing was computed

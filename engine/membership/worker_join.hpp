@@ -1,7 +1,7 @@
 #pragma once
 
-// What every process that joins a job has in common: finding the coordinator, sending its log,
-// leaving when a signal asks for it, coming back after an eviction, and the exit code.
+// The tasks of every process that joins a job: finding the coordinator, sending its log, leaving
+// when a signal asks for it, joining again after an eviction, and the exit code.
 
 #include <signal.h>
 

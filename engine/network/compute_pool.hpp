@@ -56,7 +56,7 @@ class ComputePool final : public Computer, public StateOnDevice {
   [[nodiscard]] const GradientSums& sums() const override { return sums_; }
   [[nodiscard]] std::optional<std::uint64_t> audited_hash() const override;
   [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch) override;
-  /// What the loader was asked for stays: it has been asked for the next step, too.
+  /// Requests to the loader are kept, because some are for the next step.
   void discard() override;
   void drop_queued() override;
   void interrupt() override;

@@ -148,8 +148,8 @@ void ComputePool::Worker::audit(std::uint32_t microbatch) {
   pool_.recomputed_ = digest_of(std::as_bytes(vector_.span())).low;
 }
 
-/// What injected slowness multiplies: the time in which this thread was kept from running, because
-/// its process was stopped or others had the processors, is no work of its own. A GPU computes
+/// The clock whose time injected slowness multiplies. On a CPU it leaves out the time in which this
+/// thread did not run, because its process was stopped or others had the processors. A GPU computes
 /// while its thread waits.
 Instant ComputePool::Worker::compute_clock() const {
   return uses_cuda(pool_.job_.config.device) ? monotonic_now() : thread_cpu_now();

@@ -36,7 +36,8 @@ Result<const CudaModule*> load_cuda() {
   return module;
 }
 
-/// What a GPU may look up itself: images that have the network's size and lie decoded in memory.
+/// The training set, if a GPU may hold it and look up images itself: they must have the network's
+/// size and be decoded in memory.
 /// The job outlives the engine.
 std::optional<nn::cuda::TrainingSet> training_set_of(const Job& job) {
   const datasets::Dataset& train = *job.data.train;
@@ -108,8 +109,7 @@ Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
                  job.config.device, job.model,
                  {.microbatch = job.config.microbatch,
                   .dtype = job.dtype,
-                  // What a launcher has put into our own launcher's environment is all its
-                  // workers' alike.
+                  // A GPU that the environment names would be the same for all local workers.
                   .device = job.config.launched ? nn::cuda::kFreeDevice : nn::cuda::kAnyDevice,
                   .sums_bytes = sums ? device_sums_bytes(layout_of(job.model), job.exact()) : 0,
                   .keeps_state = sums,

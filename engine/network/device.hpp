@@ -14,11 +14,11 @@
 
 namespace mayfly::engine {
 
-/// What the bits depend on, for the fingerprint and the log: "cpu", or "cuda" with the GPU's name,
-/// its architecture and the version of cuDNN. For cuda this loads the module and asks it whether
-/// this machine is able: kUnsupported, in one line, if this build has no such module or something
-/// is missing, or if the machine has several kinds of GPU that may be chosen, unless `may_differ`:
-/// then all are told. kInvalidInput for an unknown device.
+/// The device as far as bits depend on it, for the fingerprint and the log: "cpu", or "cuda" with
+/// the GPU's name, its architecture and the version of cuDNN. For cuda this loads the module and
+/// checks whether this machine is able: kUnsupported, in one line, if this build has no such
+/// module, if something is missing, or if the machine has several kinds of GPU that may be chosen;
+/// with `may_differ` all kinds are listed instead. kInvalidInput for an unknown device.
 [[nodiscard]] Result<std::string> device_identity(const std::string& device,
                                                   bool may_differ = false);
 

@@ -102,7 +102,7 @@ Result<datasets::DatasetPair> open_data(const JobConfig& config, DataUse use) {
   return datasets::open_dataset(config.data, options);
 }
 
-/// What the bits depend on besides the configuration and the data.
+/// Fixes everything else on which bits depend besides the configuration and the data.
 Result<void> fix_arithmetic(Job& job) {
   TRY_ASSIGN(job.facts.device, device_identity(job.config.device, takes_any_device(job)));
   if (uses_cuda(job.config.device)) {  // networks are not computed by CPU instructions, so any do

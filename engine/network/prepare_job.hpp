@@ -12,17 +12,17 @@
 
 namespace mayfly::engine {
 
-/// What a process reads of the data set.
+/// How much of the data set a process opens.
 enum class DataUse { kFacts, kTraining };
 
 /// Opens the data, builds the model for its images, and derives the rest; in `config` of the result
-/// init_from is the folder that "latest" means now. Only who trains joins the host's store of
-/// images. Also fixes the process's instruction set and convolution kernels (nn::cpu::select_isa,
-/// select_conv_kernels). The user can correct all errors: exit code 2.
+/// init_from is the folder that "latest" means now. Only with kTraining the process joins the
+/// host's store of images. Also fixes the process's instruction set and convolution kernels
+/// (nn::cpu::select_isa, select_conv_kernels). The user can correct all errors: exit code 2.
 [[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config,
                                                        DataUse use = DataUse::kFacts);
 
-/// What the job's checkpoints are measured with: the network and the data set.
+/// The network and the data set with which the job's checkpoints are evaluated.
 struct TestSet {
   nn::Model model;
   datasets::DatasetPair data;

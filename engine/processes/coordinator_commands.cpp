@@ -1,4 +1,4 @@
-// What operators ask a coordinator: its status, another number of workers, other servers.
+// Commands of operators to a coordinator: its status, another number of workers, other servers.
 
 #include <fmt/format.h>
 

@@ -38,7 +38,7 @@ elastic::CoordinatorOptions core_options(const Job& job, Step first_step, bool i
                           config.hang_max_ms == JobConfig{}.hang_max_ms);
   if (is_program(config)) {
     core.observe_from_bytes = UINT64_MAX;  // its update is code that works on one state
-    // What it does between two steps is not interrupted when a view ends.
+    // Work of the program between two steps cannot be interrupted when a view ends.
     core.stop_timeout = std::max<Duration>(core.stop_timeout, milliseconds(config.hang_max_ms));
   } else if (!job.bucket_size.tuned) {
     core.bucket_names = layout_of(job.model, job.bucket_size.elements).bucket_names();

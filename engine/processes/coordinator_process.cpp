@@ -353,7 +353,8 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   }
 }
 
-/// What the coordinator before us has taken; an earlier part of the run may have gone further.
+/// The step of the newest checkpoint of this part of the run; an earlier part may have gone
+/// further.
 std::optional<Step> CoordinatorProcess::newest_here() const {
   const Result<LoadedCheckpoint> newest = load_checkpoint(job_->config.run_dir);
   const bool is_of_this_part =

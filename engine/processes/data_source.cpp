@@ -337,7 +337,7 @@ std::string only_entry_of(const std::string& folder) {
   return inside.size() == 1 ? (fs::path(folder) / inside.front()).string() : folder;
 }
 
-/// What fetches and unpacks a tar.
+/// The shell command that fetches and unpacks a tar.
 std::string command_for_url(const std::string& url) {
   return fmt::format(
       "curl -fsSL --retry 5 -o {{}}/archive {} && tar -xf {{}}/archive -C {{}} && rm {{}}/archive",
@@ -363,12 +363,12 @@ Result<void> run_command(std::string command, const std::string& folder,
                          : Error{Errc::kIo, "its command failed: " + ran.summary()};
 }
 
-/// What is no data set does not stay: it would be found instead of a better one for ever.
+/// Files that are no data set must not stay in the cache, where they would be found again.
 Result<void> check_what_came(const std::string& path) {
   const Result<void> checked = datasets::check_dataset(path);
-  return checked.ok()
-             ? checked
-             : Error{checked.error().code, "what came is no data set: " + checked.error().detail};
+  return checked.ok() ? checked
+                      : Error{checked.error().code,
+                              "the fetched files are no data set: " + checked.error().detail};
 }
 
 Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOff& is_called_off) {

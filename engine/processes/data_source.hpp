@@ -1,7 +1,7 @@
 #pragma once
 
-// Where a worker gets the data set from that is not on its host (--data-from). It is kept in the
-// cache folder, complete or not at all, for all workers of the host and for later jobs.
+// Fetches a data set that is not on the worker's host (--data-from). It is kept in the cache
+// folder, complete or not at all, for all workers of the host and for later jobs.
 
 #include <functional>
 
@@ -10,9 +10,9 @@
 
 namespace mayfly::engine {
 
-/// If `config.data` is not there and --data-from says where it comes from: gets it, unless an
-/// earlier worker of this host has or is about to, and puts its path into `config.data`. What it is
-/// gets checked as any data set is, by its digest, when the worker joins the job.
+/// If `config.data` does not exist and --data-from names a source: fetches the data set, unless
+/// another worker of this host has done so or is doing it, and puts its path into `config.data`. As
+/// for any data set, its digest is checked when the worker joins the job.
 ///
 /// --data-from is "coordinator" (each file checked by its hash; a connection that breaks is taken
 /// up again where it broke), the URL of a tar (by the program curl), a folder or a tar (copied), or

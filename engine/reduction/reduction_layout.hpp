@@ -16,8 +16,8 @@ struct SummedTensor {
   std::size_t size = 0;  ///< in elements, at least one
 };
 
-/// What a step's reduction sums besides the loss. Of parameters that is the gradient; those whose
-/// gradients are ready first come last.
+/// The tensors that a step's reduction sums, besides the loss: statistics, and the gradients of
+/// parameters. Parameters whose gradients are ready first come last.
 struct SummedTensors {
   std::vector<SummedTensor> statistics;  ///< may be empty
   std::vector<SummedTensor> parameters;

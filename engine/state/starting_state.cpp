@@ -39,8 +39,8 @@ Result<InitialWeights> from_checkpoint(const std::string& path, const std::strin
   return InitialWeights{checkpoint.path, std::move(checkpoint.files[nn::kModelFile])};
 }
 
-/// What is other in the order of samples than it was for the checkpoint; "" if nothing. The
-/// position in it is the number of steps times their size.
+/// A remark on settings that change the order of samples since the checkpoint; "" if none did. The
+/// position in that order is the number of steps times their size.
 std::string samples_remark(const Job& job, const nn::CheckpointInfo& info, Step committed) {
   if (committed == Step{0}) {
     return {};

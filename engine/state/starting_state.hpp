@@ -46,7 +46,7 @@ struct StartingState {
 /// The state of a worker that will receive everything from others: no step, and no weights yet.
 [[nodiscard]] StartingState undrawn_state(const Job& job, const ReductionLayout& layout);
 
-/// What a process that would start with this asks the coordinator before it takes part.
+/// The question to the coordinator of a process that would start with this state.
 [[nodiscard]] TransferQuestion question_about(const StartingState& start);
 
 /// The weights of a fine-tuning job (the setting init_from).

@@ -91,7 +91,7 @@ struct StepExecutor::Step {
   }
 
   Result<void> operator()(const GatherImages& op) const {
-    ENSURE(plan().set.has_value(), "who looks up images has a set");
+    ENSURE(plan().set.has_value(), "a plan that looks up images has a set");
     const ConvShape& stem = layer(0).conv;
     const ResidentImages images{.pixels = bytes(op.pixels),
                                 .table = self.floats(op.table),

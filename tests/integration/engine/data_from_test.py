@@ -160,7 +160,7 @@ def a_wrong_source_is_repaired():
     source = image_folder()
     shutil.move(os.path.join(source, "train"), os.path.join(source, "elsewhere"))
     job = Job(f"cp -r {source}/. {{}}")
-    expect_refused(job.worker("a"), "what came is no data set", "train/CLASS")
+    expect_refused(job.worker("a"), "the fetched files are no data set", "train/CLASS")
     expect(not job.kept("a"), str(job.kept("a")))
     shutil.move(os.path.join(source, "elsewhere"), os.path.join(source, "train"))
     job.worker("a"), job.worker("a")

@@ -312,7 +312,7 @@ TEST(Messages, AFingerprintThatIsTooLongForAHelloIsRefusedInWords) {
 TEST(Messages, AFingerprintThatNamesOneThingTwiceIsRefusedInWords) {
   EXPECT_TRUE(check_fingerprint({{"a", "1"}, {"b", "1"}}).ok());
   EXPECT_EQ(check_fingerprint({{"a", "1"}, {"b", "1"}, {"a", "1"}}).error().detail,
-            "what must be equal on all workers has the name \"a\" twice");
+            "the fingerprint has the name \"a\" twice");
 }
 
 }  // namespace
