@@ -28,22 +28,19 @@ std::string host_of(const JobConfig& config) {
 
 }  // namespace
 
-StateExchange::StateExchange(const Job& job, const ReductionLayout& layout, const Bytes& token,
-                             elastic::MemberClient& client, Computer& computer, StateKeeper& state,
-                             StepWork& work, GradientBuckets& buckets, BucketTuner& tuner,
-                             ViewPart& part, const TrainerActivity& activity)
-    : token_(token),
-      client_(client),
-      computer_(computer),
-      state_(state),
-      work_(work),
-      buckets_(buckets),
-      tuner_(tuner),
-      part_(part),
-      activity_(activity),
-      means_(layout, job.microbatches),
-      donor_(host_of(job.config), StateDonor::Priority::kLow, token),
-      sender_(host_of(job.config), StateDonor::Priority::kUsual, token) {}
+StateExchange::StateExchange(const StateExchangeParts& parts)
+    : token_(parts.token),
+      client_(parts.client),
+      computer_(parts.computer),
+      state_(parts.state),
+      work_(parts.work),
+      buckets_(parts.buckets),
+      tuner_(parts.tuner),
+      part_(parts.part),
+      activity_(parts.activity),
+      means_(parts.layout, parts.job.microbatches),
+      donor_(host_of(parts.job.config), StateDonor::Priority::kLow, parts.token),
+      sender_(host_of(parts.job.config), StateDonor::Priority::kUsual, parts.token) {}
 
 void StateExchange::wait_until_copied() {
   donor_.wait_until_copied();

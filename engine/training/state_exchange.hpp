@@ -30,14 +30,24 @@
 
 namespace mayfly::engine {
 
+/// The parts of the trainer that the exchange works with; all of them outlive it.
+struct StateExchangeParts {
+  const Job& job;
+  const ReductionLayout& layout;
+  const Bytes& token;  ///< the job's
+  elastic::MemberClient& client;
+  Computer& computer;
+  StateKeeper& state;
+  StepWork& work;
+  GradientBuckets& buckets;
+  BucketTuner& tuner;
+  ViewPart& part;  ///< whose `observes` and `position` are set when the state is received or lost
+  const TrainerActivity& activity;
+};
+
 class StateExchange {
  public:
-  /// All arguments outlive it. It writes `part.observes` and `part.position` when this worker
-  /// receives or loses the state; `token` is the job's.
-  StateExchange(const Job& job, const ReductionLayout& layout, const Bytes& token,
-                elastic::MemberClient& client, Computer& computer, StateKeeper& state,
-                StepWork& work, GradientBuckets& buckets, BucketTuner& tuner, ViewPart& part,
-                const TrainerActivity& activity);
+  explicit StateExchange(const StateExchangeParts& parts);
 
   /// Allocates the memory that a joining worker needs, before members wait for it. Takes a while.
   void prepare_to_observe() { observer_memory_ = make_observer_memory(state_, means_); }

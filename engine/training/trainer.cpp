@@ -68,8 +68,17 @@ Trainer::Trainer(TrainerParts parts)
       schedule_(parts.job, state_.committed()),
       reports_(parts.job, parts.client, parts.feed, parts.computer, state_, clock_,
                parts.recent_records),
-      exchange_(parts.job, parts.layout, parts.token, parts.client, parts.computer, state_, work_,
-                buckets_, tuner_, part_, activity_) {
+      exchange_({.job = parts.job,
+                 .layout = parts.layout,
+                 .token = parts.token,
+                 .client = parts.client,
+                 .computer = parts.computer,
+                 .state = state_,
+                 .work = work_,
+                 .buckets = buckets_,
+                 .tuner = tuner_,
+                 .part = part_,
+                 .activity = activity_}) {
   part_.position = state_.committed();
 }
 
