@@ -1,8 +1,8 @@
 #pragma once
 
-// What goes wrong in one run. Chosen at two levels: first which kinds of trouble exist at all, then
-// how often; so that runs explore combinations instead of a little of everything. Reading these
-// structs is reading the fault model.
+// The fault model of the simulator: the faults of one run. They are chosen at two levels, first
+// which kinds of faults exist at all, then how often they occur, so that runs explore combinations
+// instead of a little of everything.
 
 #include <cstdint>
 #include <string>
@@ -17,34 +17,34 @@ inline constexpr int kSlowestFactor = 10;
 
 /// Mean time between faults of one kind, over the whole job; zero = this kind does not exist.
 struct FaultPlan {
-  Duration crash_every{};     ///< SIGKILL: connections break, the sentinel tells at once or late
-  Duration vanish_every{};    ///< a host drops off the network: only silence tells
-  Duration freeze_every{};    ///< SIGSTOP for freeze_max at most, then it goes on as if nothing was
-  Duration halt_every{};      ///< a machine stands still for freeze_max at most and answers nothing
-  Duration starve_every{};    ///< a worker and its sentinel get no processor for freeze_max at most
-  Duration bad_link_every{};  ///< two members cannot exchange data any more, both still reach us
+  Duration crash_every{};     ///< SIGKILL: connections break, the sentinel reports it, perhaps late
+  Duration vanish_every{};    ///< a host loses its network: nothing but its silence shows it
+  Duration freeze_every{};    ///< SIGSTOP for at most freeze_max; then the process continues
+  Duration halt_every{};      ///< a machine is suspended for at most freeze_max and answers nothing
+  Duration starve_every{};    ///< a worker and its sentinel get no processor for at most freeze_max
+  Duration bad_link_every{};  ///< two members lose their link, but both reach the coordinator
   Duration join_every{};      ///< a new worker connects
   Duration drain_every{};     ///< an operator drains a member
   Duration notice_every{};    ///< a worker is asked to leave
   Duration pause_every{};     ///< an operator pauses the job for pause_max at most
   Duration speed_change_every{};  ///< a worker becomes slower or faster, up to kSlowestFactor
   Duration mass_loss_every{};     ///< a zone is taken away: any number of workers at once, or all
-  Duration
-      coordinator_stall_every{};  ///< the coordinator's host stands still for stall_max at most
-  Duration repeat_every{};   ///< a message that a worker sent before reaches the coordinator again
-  Duration corrupt_every{};  ///< a bit flips in what a worker holds
+  /// The coordinator's host is suspended for at most stall_max.
+  Duration coordinator_stall_every{};
+  Duration repeat_every{};      ///< an earlier message of a worker reaches the coordinator again
+  Duration corrupt_every{};     ///< a bit of a worker's state or result flips
   Duration missed_sum_every{};  ///< a member dies when only an observer lacks the sum
-  Duration fail_alone_every{};  ///< a trainer fails by itself; its process goes on
-  Duration stop_after{};        ///< an operator stops the job then
-  Duration fail_after{};        ///< the engine gives the job up then: a loss is not finite, ...
-  /// What the members do together after the last step, at most; whoever is kept from it is not
-  /// done.
+  Duration fail_alone_every{};  ///< a trainer fails by itself; its process continues
+  Duration stop_after{};        ///< when an operator stops the job
+  Duration fail_after{};  ///< when the engine ends the job as failed: a loss is not finite, ...
+  /// Longest time of the work that members do together after the last step. A member that is
+  /// interrupted in it has not finished.
   Duration end_takes{};
-  bool drains_stragglers = false;  ///< who is far too slow is asked to leave
-  bool restart_at_once = false;    ///< who is killed is replaced within milliseconds
-  bool crash_on_view = false;      ///< whenever a view is published, somebody may crash right then
+  bool drains_stragglers = false;  ///< workers that are far too slow are asked to leave
+  bool restart_at_once = false;    ///< killed workers are replaced within milliseconds
+  bool crash_on_view = false;      ///< workers may crash just when a view is published
   bool slow_members = false;       ///< every worker has its own speed, up to kSlowestFactor slower
-  /// The clock of each process is so much too fast or too slow at most.
+  /// The clock of each process runs too fast or too slow by at most this much.
   std::uint32_t clock_drift_per_mille = 0;
 
   Duration freeze_max = milliseconds(1200);
@@ -59,7 +59,7 @@ struct FaultPlan {
   Duration faults_end = seconds(4);            ///< no faults begin after this
 };
 
-/// Something the trainer or the network does wrong on purpose, which a checker must find.
+/// A defect of the trainer or the network that is planted in a run, and that a checker must detect.
 enum class Sabotage {
   kNone,
   kKeepsStaleSums,         ///< a member that was behind counts its sums of the older step
@@ -70,9 +70,9 @@ enum class Sabotage {
   kLosesViews,             ///< announcements of views after the third do not arrive
   kSkipsAnObservedSum,     ///< an observer leaves out a step while it catches up
   kIgnoresDifferences,     ///< members commit although their states differ
-  kStopsBeforeCancelling,  ///< a member says Stopped while its group still uses its buffers
-  kForgetsToProbe,         ///< nobody asks the machines of silent members
-  kBelievesCopies,         ///< an observer does not compare the state that came
+  kStopsBeforeCancelling,  ///< a member sends Stopped while its group still uses its buffers
+  kForgetsToProbe,         ///< the machines of silent members are not probed
+  kBelievesCopies,         ///< an observer does not check the state that it has received
 };
 
 /// How the members of a group exchange their sums; see collectives/tcp/exchange.hpp.
@@ -103,7 +103,7 @@ struct Scenario {
 
 /// Everything about the run with this seed.
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed);
-/// Without the trouble that was added last: as it was when older seeds found something.
+/// The same without the kinds of faults that were added later, for older seeds that found defects.
 [[nodiscard]] Scenario draw_first_scenario(std::uint64_t seed);
 /// " NAME=MILLISECONDS" for such a line, or nothing if there is no such time.
 [[nodiscard]] std::string ms(const char* name, Duration time);

@@ -12,10 +12,13 @@
 
 namespace mayfly::sim {
 
-/// Committed steps are 1, 2, 3, ... for the job and, with synced states in between, for each
-/// member; and whoever holds the state after a step holds the one of the undisturbed run. A view
-/// never undoes a step that one of its members has committed, nor one that a worker still holds
-/// which no fault has taken from the job; and nobody is let go who alone holds one.
+/// Checks four invariants of commits:
+/// - The committed steps are 1, 2, 3, ... for the job, and for each member except where it receives
+///   a state.
+/// - Every state after a step equals the state of the undisturbed run after that step.
+/// - A view does not undo a step that one of its members has committed, nor one whose state is held
+///   by a worker that no fault has separated from the job.
+/// - A member that alone holds a committed step is not dismissed.
 class CommitChecker {
  public:
   CommitChecker(Violations& violations, std::uint32_t microbatches)

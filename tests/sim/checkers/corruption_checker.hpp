@@ -10,8 +10,9 @@
 
 namespace mayfly::sim {
 
-/// A member whose state is wrong is found within a bound of steps, and no other is expelled for it;
-/// a job fails over it only if no two healthy members could have told.
+/// Checks that a member with a wrong state is detected within a bound of steps, and that no other
+/// member is evicted for it. A job may fail because of it only if there were no two healthy members
+/// that could have shown which state is right.
 class CorruptionChecker {
  public:
   /// A member compares all of its state with the others' once in so many steps.

@@ -9,10 +9,11 @@
 
 namespace mayfly::sim {
 
-/// Who is evicted has deserved it: the reason that the coordinator gives has a cause among the
-/// faults of the run. No worker of these worlds makes false claims, so none that has worked is ever
-/// evicted for a contradiction. One that comes with a later state than the coordinator knows of is,
-/// and should not be: its members report what they commit only now and then.
+/// Checks that every eviction is justified: the coordinator's reason has a cause among the faults
+/// of the run. The workers of these worlds make no false claims, so a worker that has trained must
+/// never be evicted for a contradiction. One exception is tolerated, although it is a weakness: a
+/// worker that joins with a later state than the coordinator knows of, because members report their
+/// commits only from time to time.
 class EvictionChecker {
  public:
   /// What has happened that can explain an eviction.

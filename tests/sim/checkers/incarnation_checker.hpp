@@ -11,10 +11,12 @@
 
 namespace mayfly::sim {
 
-/// What must hold whatever coordinators come and go. There is one view per id, ever, and every view
-/// that anybody runs or remembers was published so. An id belongs to one process. A process never
-/// obeys a lower incarnation than it has accepted. Steps are committed by one side only: once a
-/// view has committed a step no older one does.
+/// Checks the invariants of failover, for any sequence of coordinators:
+/// - All published views with one id are equal, and every view that a process runs or remembers was
+///   published exactly so.
+/// - A member id belongs to one process.
+/// - A process never obeys a lower incarnation than one that it has accepted.
+/// - There is no split brain: once a view has committed a step, no older view commits one.
 class IncarnationChecker {
  public:
   explicit IncarnationChecker(Violations& violations) : violations_(violations) {}

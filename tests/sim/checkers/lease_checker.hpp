@@ -7,9 +7,9 @@
 
 namespace mayfly::sim {
 
-/// A worker's gradient buffers belong to its group from the start of an operation until that is
-/// over or its cancelling is confirmed: nothing moves bytes in or out of them afterwards, and no
-/// operation of another view starts before.
+/// Checks the ownership of gradient buffers: a worker's buffers belong to its group from the start
+/// of an operation until the operation is over or its cancellation is confirmed. After that the
+/// group does not access them, and before that no operation of another view starts.
 class LeaseChecker {
  public:
   explicit LeaseChecker(Violations& violations) : violations_(violations) {}

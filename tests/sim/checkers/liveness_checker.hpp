@@ -10,7 +10,7 @@
 
 namespace mayfly::sim {
 
-/// Once no more faults begin, the job is done within a bound.
+/// Checks liveness: once no more faults begin, the job is done within a bound.
 class LivenessChecker {
  public:
   LivenessChecker(Violations& violations, Instant bound) : violations_(violations), bound_(bound) {}

@@ -9,8 +9,9 @@
 
 namespace mayfly::sim {
 
-/// Who comes or goes as planned holds nobody up for long: while nothing else happens, the next step
-/// follows within what its slowest member could need for all of it alone.
+/// Checks that planned joins and leaves do not delay the others for long: while nothing else
+/// happens, the next step is committed within the time in which the slowest member could compute
+/// all of it.
 class PaceChecker {
  public:
   /// `longest`: of a step, with all that a planned change adds.

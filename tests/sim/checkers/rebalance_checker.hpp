@@ -8,9 +8,9 @@
 
 namespace mayfly::sim {
 
-/// Work is shared out anew only because something changed: a member's speed, or the view for
-/// another reason. Each such disturbance explains a few rebalances, as the measured times follow
-/// it.
+/// Checks that work is redistributed only after a change: of a member's speed, or of the view for
+/// another reason. Each change accounts for a few rebalances, because the measured times follow it
+/// gradually.
 class RebalanceChecker {
  public:
   explicit RebalanceChecker(Violations& violations) : violations_(violations) {}

@@ -11,8 +11,9 @@
 
 namespace mayfly::sim {
 
-/// In every epoch each sample is used exactly once, whoever used it: the ledger of what the
-/// committed sums were made of, and the hash that each sum carries, as the run records have it.
+/// Checks that in every epoch each sample is used exactly once, by whichever member: from a ledger
+/// of the samples in the committed sums, and from the hash that each sum contains, as in the
+/// records of a run.
 class SampleChecker {
  public:
   SampleChecker(Violations& violations, const SampleOrder& order)

@@ -11,15 +11,15 @@
 
 namespace mayfly::sim {
 
-/// Why a worker's process does nothing although it lives.
+/// The reason why a live worker's process does nothing.
 enum class Standstill {
   kStopped,  ///< SIGSTOP; its sentinel lives and says so
   kStarved,  ///< it and its sentinel get no processor; their machine answers
   kFrozen,   ///< the machine stands still, and nothing of it answers
 };
 
-/// Silence is believed only where there is some, and not too early: who merely waits for a
-/// processor is given longer than a machine that does not answer.
+/// Checks that a member is evicted for silence only if it was silent, and not too early: a process
+/// that only waits for a processor gets more time than a machine that does not answer.
 class SuspicionChecker {
  public:
   /// `silence` and `starved`: the shortest times after which these may be believed, as true time

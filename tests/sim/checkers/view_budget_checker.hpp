@@ -7,9 +7,9 @@
 
 namespace mayfly::sim {
 
-/// A view is published because something happened. Each event explains a few: the change itself,
-/// and what those whom it interrupts have to say. The numbers are generous; what is to be found is
-/// a core that publishes view after view for no reason.
+/// Checks that views are published only for a reason. Each event accounts for a few views: for the
+/// change itself, and for the reports of members that it interrupts. The numbers are generous; the
+/// checker must find a coordinator that publishes one view after the other without a reason.
 class ViewBudgetChecker {
  public:
   ViewBudgetChecker(Violations& violations, std::uint64_t each)

@@ -9,8 +9,8 @@
 
 namespace mayfly::sim {
 
-/// Views are numbered 1, 2, 3, ...; members run only published views, each at most once, exactly as
-/// published, and only if they belong to them.
+/// Checks that views are numbered 1, 2, 3, ..., and that members run only published views, each at
+/// most once, exactly as published, and only if they are members of them.
 class ViewChecker {
  public:
   explicit ViewChecker(Violations& violations) : violations_(violations) {}

@@ -6,7 +6,7 @@
 
 namespace mayfly::sim {
 
-/// What the checkers found wrong in one run, first thing first.
+/// The violations that the checkers have found in one run, in order.
 class Violations {
  public:
   void add(std::string text) { texts_.push_back(std::move(text)); }
