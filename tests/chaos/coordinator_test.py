@@ -329,7 +329,7 @@ def standby_takes_over(is_restarted=False):
     code = cluster.wait_for_end(standby, "the job does not end")
     expect(code == 0, f"the standby ended with {code}\n{cluster.logs()}")
     by_step = mayfly_run.digests(cluster.run)
-    other = Run.attach(cluster.folder, standby.process, cluster.timeout)
+    other = Run.attach(cluster.folder, standby.process, cluster.timeout, standby.output_path)
     other.run_dir = cluster.run_dir("standby")
     by_step.update(mayfly_run.digests(other))
     for step, digest in undisturbed().items():

@@ -30,7 +30,8 @@ def status_of(cluster, name, host):
 
 
 def records_of(cluster, name):
-    run = Run.attach(cluster.folder, cluster.coordinators[0].process, cluster.timeout)
+    first = cluster.coordinators[0]
+    run = Run.attach(cluster.folder, first.process, cluster.timeout, first.output_path)
     run.run_dir = cluster.run_dir(name)
     return run
 

@@ -80,7 +80,7 @@ class Cluster:
         process = self.start_process("coordinator-" + name, words, host)
         self.coordinators.append(process)
         if self.run is None:
-            self.run = Run.attach(self.folder, process.process, self.timeout)
+            self.run = Run.attach(self.folder, process.process, self.timeout, process.output_path)
         elif name == "run":
             self.run.process = process.process
         self.ports[name] = int(self.endpoint(name, process).rsplit(":", 1)[1])

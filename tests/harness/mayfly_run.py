@@ -90,12 +90,12 @@ class Run:
         atexit.register(self.stop_hard)  # a failed test leaves no job behind
 
     @classmethod
-    def attach(cls, folder, process, timeout):
-        """A run that somebody else started: output.txt and run/ are in `folder`."""
+    def attach(cls, folder, process, timeout, output="output.txt"):
+        """A run that the caller started: `output` and run/ are in `folder`."""
         run = cls.__new__(cls)
         run.folder, run.process, run.timeout = folder, process, timeout
         run.run_dir = os.path.join(folder, "run")
-        run.output_path = os.path.join(folder, "output.txt")
+        run.output_path = os.path.join(folder, output)
         run.started = time.monotonic()
         atexit.register(run.stop_hard)
         return run
