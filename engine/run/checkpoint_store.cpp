@@ -64,8 +64,46 @@ fs::path folder_of(const fs::path& checkpoints, std::uint64_t step) {
 }
 
 /// A name beside `target` that no reader takes for a checkpoint.
-fs::path hidden(const fs::path& target, const char* suffix) {
+fs::path hidden(const fs::path& target, std::string_view suffix) {
   return target.parent_path() / std::string(".").append(target.filename().string()).append(suffix);
+}
+
+constexpr std::string_view kReplaced = ".old";  // of one that makes room, see publish()
+
+/// Several workers may save into one folder at the same time: on a shared disk, when the
+/// coordinator is gone for good. Held until the descriptor goes; where a file system knows no locks
+/// they have to do without.
+UniqueFd locked(const fs::path& checkpoints) {
+  UniqueFd fd(::open(checkpoints.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (fd.valid() && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return fd;
+}
+
+bool is_replaced(const std::string& name) {
+  return name.starts_with(".step-") && name.ends_with(kReplaced);
+}
+
+/// Gives checkpoints their names again whose writers crashed between the two renames of publish().
+/// With the lock.
+void put_back(const fs::path& checkpoints) {
+  for (const std::string& name : names_in(checkpoints.string())) {
+    if (!is_replaced(name)) {
+      continue;
+    }
+    const fs::path target = checkpoints / name.substr(1, name.size() - 1 - kReplaced.size());
+    if (!is_there(target)) {
+      (void)rename_folder(checkpoints / name, target);
+    }
+  }
+}
+
+/// The same for a reader.
+void put_back_if_crashed(const fs::path& checkpoints) {
+  if (std::ranges::any_of(names_in(checkpoints.string()), is_replaced)) {
+    const UniqueFd lock = locked(checkpoints);  // the writer may live
+    put_back(checkpoints);
+  }
 }
 
 /// The folder that `latest` names; if there is none (after a crash), the newest.
@@ -81,7 +119,7 @@ Result<fs::path> latest_in(const fs::path& checkpoints) {
     }
     if (is_there(checkpoints / name)) {
       return checkpoints / name;
-    }  // else a crash has moved it away while it was replaced
+    }
   }
   const std::vector<std::uint64_t> steps = steps_of_checkpoints(checkpoints.string());
   if (steps.empty()) {
@@ -91,6 +129,9 @@ Result<fs::path> latest_in(const fs::path& checkpoints) {
 }
 
 Result<fs::path> resolve(const fs::path& path) {
+  if (step_of(path.filename().string())) {
+    put_back_if_crashed(path.parent_path());
+  }
   if (!is_there(path)) {
     return Error{Errc::kNotFound, "checkpoint " + path.string() + " does not exist"};
   }
@@ -98,11 +139,13 @@ Result<fs::path> resolve(const fs::path& path) {
     return path;
   }
   if (is_there(path / "checkpoints")) {
+    put_back_if_crashed(path / "checkpoints");
     return latest_in(path / "checkpoints");
   }
   if (step_of(path.filename().string())) {
     return Error{Errc::kCorrupt, "checkpoint " + path.string() + " has no " + nn::kManifestFile};
   }
+  put_back_if_crashed(path);
   return latest_in(path);
 }
 
@@ -126,7 +169,7 @@ Result<void> publish(const fs::path& temporary, const fs::path& target) {
     remove_tree(temporary);
     return {};
   }
-  const fs::path old = hidden(target, ".old");
+  const fs::path old = hidden(target, kReplaced);
   remove_tree(old);
   if (is_there(target)) {
     TRY(rename_folder(target, old));
@@ -140,16 +183,6 @@ Result<void> publish(const fs::path& temporary, const fs::path& target) {
 
 Result<void> write_latest(const fs::path& checkpoints, const fs::path& folder) {
   return write_file_atomic((checkpoints / "latest").string(), folder.filename().string() + "\n");
-}
-
-/// Several workers may save into one folder at the same time: on a shared disk, when the
-/// coordinator is gone for good. Held until the descriptor goes; where a file system knows no locks
-/// they have to do without.
-UniqueFd locked(const fs::path& checkpoints) {
-  UniqueFd fd(::open(checkpoints.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  while (fd.valid() && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
-  }
-  return fd;
 }
 
 /// Removes what is beyond the newest `keep`, and what crashed writers left. Never the one just
@@ -218,6 +251,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
   const fs::path temporary = hidden(target, ".tmp");
   Result<void> done = make_directories(checkpoints.string());
   const UniqueFd lock = locked(checkpoints);
+  put_back(checkpoints);
   const bool is_new = !is_there(target);
   remove_tree(temporary);
   if (done.ok()) {
@@ -246,6 +280,7 @@ Result<void> name_latest(const std::string& checkpoints_dir, Step committed) {
   const fs::path checkpoints = checkpoints_dir;
   const fs::path folder = folder_of(checkpoints, value(committed));
   const UniqueFd lock = locked(checkpoints);
+  put_back(checkpoints);
   const Result<fs::path> named = latest_in(checkpoints);
   if (is_there(checkpoints / "latest") && named.ok() && named.value() == folder) {
     return {};

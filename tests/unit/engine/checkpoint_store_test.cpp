@@ -100,6 +100,25 @@ TEST_F(CheckpointStore, SavesAStepAgain) {
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-6"}));
 }
 
+/// Where folders cannot change places, the first one is moved away before the second one comes.
+TEST_F(CheckpointStore, OneWhoseWriterDiedWhileItWasReplacedIsPutBack) {
+  const auto crash = [this](const char* step) {
+    std::filesystem::rename(folder_ / step, folder_ / "." + step + ".old");
+  };
+  save(5);
+  const std::string path = save(6);
+  crash("step-6");
+  EXPECT_EQ(step_loaded(folder_.path()), 6u);
+  crash("step-6");
+  EXPECT_EQ(step_loaded(path), 6u);
+  crash("step-6");
+  save(7);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-5", "step-6", "step-7"}));
+  crash("step-7");
+  save(7);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-5", "step-6", "step-7"}));
+}
+
 // Method: a limit on file size makes the large file's write fail half-way, as on a full disk.
 TEST_F(CheckpointStore, OnAFullDiskKeepsTheLastGoodOneAndNothingPartial) {
   save(1);
