@@ -64,7 +64,7 @@ bool has_nothing_left(const JobConfig& config) {
   if (config.resume.empty()) {
     return false;
   }
-  const Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
+  const Result<LoadedCheckpoint> loaded = load_intact_checkpoint(config.resume);
   const Result<std::unique_ptr<Job>> job = prepare_job(config);
   return loaded.ok() && job.ok() &&
          is_nothing_left(*job.value(), value(loaded.value().info.committed));

@@ -163,8 +163,12 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   // The checkpoint may be gone once there are newer ones in the same folder.
   const bool may_be_gone = goes_on_ && view_log_->contents().view.has_value();
   if (!config.resume.empty()) {
-    const Result<LoadedCheckpoint> loaded = load_checkpoint(config.resume);
+    const Result<LoadedCheckpoint> loaded = load_intact_checkpoint(config.resume);
     if (loaded.ok()) {
+      passed_over_ = loaded.value().passed_over;
+      if (!passed_over_.empty()) {
+        listener_.on_event(passed_over_);
+      }
       config.resume = goes_on_ ? config.resume : loaded.value().path;  // "latest" means this now
       starting_point_ = {value(loaded.value().info.committed),
                          to_string(loaded.value().info.digest)};
@@ -302,8 +306,9 @@ Result<void> CoordinatorProcess::start_server() {
           },
           [this](const Evaluation& evaluation) { recorder_->fact(fact_of(evaluation)); }});
   TRY_ASSIGN(server_, elastic::start_coordinator(std::move(options), *recorder_));
+  const std::optional<Step> newest = newest_here();
   begin_copies();
-  begin_transfers();
+  begin_transfers(newest);
   TRY(lacks_facts_ ? Result<void>() : keep_facts(job_->facts));
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
 }
@@ -353,20 +358,26 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   }
 }
 
-/// The step of the newest checkpoint of this part of the run; an earlier part may have gone
-/// further.
+/// The step of the newest intact checkpoint of this part of the run; an earlier part may have gone
+/// further. A damaged one is set aside, so that a worker's copy of that step can be stored.
 std::optional<Step> CoordinatorProcess::newest_here() const {
-  const Result<LoadedCheckpoint> newest = load_checkpoint(job_->config.run_dir);
+  if (!goes_on_ && passed_over_.empty()) {
+    return std::nullopt;
+  }
+  const Result<LoadedCheckpoint> newest = set_damaged_aside(job_->config.run_dir + "/checkpoints");
+  if (newest.ok() && !newest.value().passed_over.empty() &&
+      newest.value().passed_over != passed_over_) {
+    recorder_->checkpoint_refused(newest.value().passed_over);
+  }
   const bool is_of_this_part =
       newest.ok() && recorder_->progress().has_checkpoint(newest.value().info.committed);
   return is_of_this_part ? std::optional(newest.value().info.committed) : std::nullopt;
 }
 
-void CoordinatorProcess::begin_transfers() {
+void CoordinatorProcess::begin_transfers(std::optional<Step> newest) {
   data_sender_ = std::make_unique<DataSender>(job_->config.data, job_->facts.data_digest);
   receiver_ = std::make_unique<CheckpointReceiver>(
-      *job_, starting_point_, goes_on_ ? newest_here() : std::nullopt,
-      settings_to_tell(job_->config),
+      *job_, starting_point_, newest, settings_to_tell(job_->config),
       CheckpointReceiver::Hooks{
           [this](const ReceivedCheckpoint& received) {
             recorder_->checkpoint_received(received);

@@ -110,7 +110,7 @@ class CoordinatorProcess {
   void begin_copies();
   void finish_copies(JobEnd& end, bool has_result);
   [[nodiscard]] std::optional<Step> newest_here() const;
-  void begin_transfers();
+  void begin_transfers(std::optional<Step> newest);
   void end_transfers();
   [[nodiscard]] std::optional<Step> step_without_holder() const;
   [[nodiscard]] std::optional<Step> step_of_holders() const;
@@ -131,6 +131,7 @@ class CoordinatorProcess {
   std::unique_ptr<Job> job_;
   std::string start_remark_;      // for the user, about the state from which the job starts
   StartingPoint starting_point_;  // of a job that is resumed from a checkpoint
+  std::string passed_over_;       // and what is said of newer ones that are damaged
   std::unique_ptr<StartFiles> start_files_;
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it
   std::unique_ptr<RunDirectory> directory_;

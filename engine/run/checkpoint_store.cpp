@@ -68,7 +68,8 @@ fs::path hidden(const fs::path& target, std::string_view suffix) {
   return target.parent_path() / std::string(".").append(target.filename().string()).append(suffix);
 }
 
-constexpr std::string_view kReplaced = ".old";  // of one that makes room, see publish()
+constexpr std::string_view kReplaced = ".old";     // of one that makes room, see publish()
+constexpr std::string_view kDamaged = ".damaged";  // of one that is gone with the next save
 
 /// Several workers may save into one folder at the same time: on a shared disk, when the
 /// coordinator is gone for good. Held until the descriptor goes; where a file system knows no locks
@@ -201,10 +202,7 @@ void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep)
   }
 }
 
-}  // namespace
-
-Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
-  TRY_ASSIGN(const fs::path folder, resolve(path));
+Result<LoadedCheckpoint> load_folder(const fs::path& folder) {
   LoadedCheckpoint loaded;
   loaded.path = folder.string();
   for (const char* name : {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile}) {
@@ -222,6 +220,72 @@ Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
   }
   loaded.info = std::move(info).value();
   return loaded;
+}
+
+Result<LoadedCheckpoint> load_and_check(const fs::path& folder) {
+  TRY_ASSIGN(LoadedCheckpoint loaded, load_folder(folder));
+  if (const auto checked = nn::check_files(loaded.files); !checked.ok()) {
+    return Error{checked.error().code, "checkpoint " + loaded.path + ": " + checked.error().detail};
+  }
+  return loaded;
+}
+
+bool is_damage(const Error& error) {
+  return error.code == Errc::kCorrupt || error.code == Errc::kIo;
+}
+
+/// This one, or the newest intact one of an earlier step.
+Result<LoadedCheckpoint> intact_up_to(const fs::path& latest) {
+  Result<LoadedCheckpoint> loaded = load_and_check(latest);
+  if (loaded.ok() || !is_damage(loaded.error())) {
+    return loaded;
+  }
+  const std::uint64_t last = step_of(latest.filename().string()).value_or(0);
+  for (const std::uint64_t step : steps_of_checkpoints(latest.parent_path().string())) {
+    if (step >= last) {
+      continue;
+    }
+    Result<LoadedCheckpoint> earlier = load_and_check(folder_of(latest.parent_path(), step));
+    if (earlier.ok()) {
+      earlier.value().passed_over =
+          fmt::format("{}; that of step {} is taken instead", loaded.error().detail, step);
+      return earlier;
+    }
+  }
+  return loaded;
+}
+
+}  // namespace
+
+Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
+  TRY_ASSIGN(const fs::path folder, resolve(path));
+  return load_folder(folder);
+}
+
+Result<LoadedCheckpoint> load_intact_checkpoint(const std::string& path) {
+  TRY_ASSIGN(const fs::path folder, resolve(path));
+  return folder == fs::path(path) ? load_and_check(folder) : intact_up_to(folder);
+}
+
+Result<LoadedCheckpoint> set_damaged_aside(const std::string& checkpoints_dir) {
+  const fs::path checkpoints = checkpoints_dir;
+  const UniqueFd lock = locked(checkpoints);
+  put_back(checkpoints);
+  TRY_ASSIGN(const fs::path latest, latest_in(checkpoints));
+  TRY_ASSIGN(LoadedCheckpoint intact, intact_up_to(latest));
+  if (intact.path == latest) {
+    return intact;
+  }
+  const std::uint64_t last = step_of(latest.filename().string()).value_or(0);
+  for (const std::uint64_t step : steps_of_checkpoints(checkpoints_dir)) {
+    if (const fs::path folder = folder_of(checkpoints, step);
+        step <= last && step > value(intact.info.committed)) {
+      remove_tree(hidden(folder, kDamaged));
+      TRY(rename_folder(folder, hidden(folder, kDamaged)));
+    }
+  }
+  TRY(write_latest(checkpoints, intact.path));
+  return intact;
 }
 
 std::vector<std::uint64_t> steps_of_checkpoints(const std::string& checkpoints_dir) {

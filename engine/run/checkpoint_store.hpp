@@ -28,12 +28,23 @@ struct LoadedCheckpoint {
   nn::CheckpointInfo info;
   nn::CheckpointFiles files;  ///< restore with nn::decode_checkpoint, which checks every hash
   std::string path;           ///< of the folder
+  /// If load_intact_checkpoint() had to take an earlier one: a line that says so and why.
+  std::string passed_over{};
 };
 
 /// Reads a checkpoint: `path` is its folder, or a run directory or a folder of checkpoints, of
 /// which the one named by `latest` is taken. kNotFound if there is none; kCorrupt if the manifest
 /// is torn or a file is missing, with the name.
 [[nodiscard]] Result<LoadedCheckpoint> load_checkpoint(const std::string& path);
+
+/// The same, and its files have their hashes. If that which `latest` names is damaged, the newest
+/// intact one of an earlier step is taken instead. A checkpoint whose folder is `path` is taken, or
+/// it is an error.
+[[nodiscard]] Result<LoadedCheckpoint> load_intact_checkpoint(const std::string& path);
+
+/// The same in a folder of checkpoints, and makes that the latest. Those that are passed over lose
+/// their names, so that they can be saved again, and go with the next save.
+[[nodiscard]] Result<LoadedCheckpoint> set_damaged_aside(const std::string& checkpoints_dir);
 
 /// The checkpoint of a state of this job. The state is drawn. Pure.
 [[nodiscard]] nn::CheckpointFiles checkpoint_of(const Job& job, const nn::ModelState& state);

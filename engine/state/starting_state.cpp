@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/log.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/plan/exact_sum.hpp"
 #include "engine/run/checkpoint_store.hpp"
@@ -113,9 +114,11 @@ StartingState undrawn_state(const Job& job, const ReductionLayout& layout) {
 
 Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout) {
   if (!job.config.resume.empty()) {
-    const Result<LoadedCheckpoint> loaded = load_checkpoint(job.config.resume);
-    return loaded.ok() ? state_of_checkpoint(job, layout, loaded.value().files, loaded.value().path)
-                       : Result<StartingState>(loaded.error());
+    TRY_ASSIGN(const LoadedCheckpoint loaded, load_intact_checkpoint(job.config.resume));
+    if (!loaded.passed_over.empty()) {
+      log::warning(loaded.passed_over);
+    }
+    return state_of_checkpoint(job, layout, loaded.files, loaded.path);
   }
   StartingState start = undrawn_state(job, layout);
   if (!job.initial_weights.has_value()) {

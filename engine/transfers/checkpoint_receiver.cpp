@@ -285,19 +285,37 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::start_for(const TransferQues
   if (job_.config.resume.empty() || !(is_first || lacks_start(asked))) {
     return std::nullopt;
   }
-  Result<LoadedCheckpoint> start = load_checkpoint(job_.config.resume);
+  Result<LoadedCheckpoint> start = load_intact_checkpoint(job_.config.resume);
   return start.ok() ? std::optional(std::move(start).value()) : std::nullopt;
 }
 
-/// The checkpoint with which this worker should start instead, as no member has the job's state.
-std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
-    const TransferQuestion& asked) const {
+/// The newest intact checkpoint in the coordinator's own folder. A damaged one is set aside, so that
+/// a worker's copy of that step can be stored.
+Result<LoadedCheckpoint> CheckpointReceiver::newest_intact() {
+  Result<LoadedCheckpoint> found = load_intact_checkpoint(job_.config.run_dir);
+  if (!found.ok() || found.value().passed_over.empty()) {
+    return found;
+  }
+  found = set_damaged_aside(folder_);
+  if (found.ok() && !found.value().passed_over.empty()) {
+    hooks_.on_refused(found.value().passed_over);
+    const std::lock_guard lock(mutex_);
+    newest_ = std::min(newest_, std::optional(found.value().info.committed));
+  }
+  return found;
+}
+
+/// The checkpoint with which this worker should start instead, as no member has the job's state. If
+/// all checkpoints are damaged, it is an error, so that the job does not begin again over them.
+Result<std::optional<LoadedCheckpoint>> CheckpointReceiver::better_than(
+    const TransferQuestion& asked) {
+  const std::optional<LoadedCheckpoint> none;
   if (uses_parameter_servers(job_.config)) {
     return start_for(asked);
   }
   const std::optional<Step> last = hooks_.step_without_holder();
   if (!last) {
-    return std::nullopt;
+    return none;
   }
   const auto is_useful = [&](const LoadedCheckpoint& checkpoint) {
     const Step step = checkpoint.info.committed;
@@ -306,17 +324,19 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::better_than(
     return is_of_this_part && step <= std::max(*last, newest().value_or(Step{})) &&
            (step > asked.step || (step == asked.step && !asked.has_state));
   };
-  Result<LoadedCheckpoint> newest = load_checkpoint(job_.config.run_dir);
+  Result<LoadedCheckpoint> newest = newest_intact();
   if (newest.ok() && is_useful(newest.value()) &&
       !difference(job_.fingerprint, newest.value().info.fingerprint)) {
-    return std::move(newest).value();
+    return std::optional(std::move(newest).value());
   }
-  if (job_.config.resume.empty()) {
-    return std::nullopt;
+  if (!job_.config.resume.empty()) {
+    Result<LoadedCheckpoint> start = load_intact_checkpoint(job_.config.resume);
+    if (start.ok() && is_useful(start.value())) {
+      return std::optional(std::move(start).value());
+    }
   }
-  Result<LoadedCheckpoint> start = load_checkpoint(job_.config.resume);
-  return start.ok() && is_useful(start.value()) ? std::optional(std::move(start).value())
-                                                : std::nullopt;
+  const bool is_lost = !newest.ok() && newest.error().code != Errc::kNotFound && !asked.has_state;
+  return is_lost ? Result<std::optional<LoadedCheckpoint>>(newest.error()) : none;
 }
 
 Result<void> CheckpointReceiver::answer(const Transfer& transfer,
@@ -330,7 +350,15 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
   }
   TransferAnswer answer;
   std::optional<std::string> reason = reason_to_refuse(question);
-  const std::optional<LoadedCheckpoint> better = reason ? std::nullopt : better_than(question);
+  std::optional<LoadedCheckpoint> better;
+  if (!reason) {
+    Result<std::optional<LoadedCheckpoint>> found = better_than(question);
+    if (found.ok()) {
+      better = std::move(found).value();
+    } else {
+      reason = "nobody has the job's state, and " + found.error().detail;
+    }
+  }
   // A server that comes to servers at work leaves again, whatever it has.
   const bool may_lack_start = !question.has_state && hooks_.step_of_holders().has_value();
   if (!reason && !better && lacks_start(question) && !may_lack_start) {

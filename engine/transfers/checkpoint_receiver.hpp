@@ -77,7 +77,8 @@ class CheckpointReceiver {
   [[nodiscard]] bool is_the_start(const TransferQuestion& asked) const;
   [[nodiscard]] bool lacks_start(const TransferQuestion& asked) const;
   [[nodiscard]] std::optional<LoadedCheckpoint> start_for(const TransferQuestion& asked) const;
-  [[nodiscard]] std::optional<LoadedCheckpoint> better_than(const TransferQuestion& asked) const;
+  [[nodiscard]] Result<std::optional<LoadedCheckpoint>> better_than(const TransferQuestion& asked);
+  [[nodiscard]] Result<LoadedCheckpoint> newest_intact();
   [[nodiscard]] std::optional<Step> newest() const;
   void is_here(const ReceivedCheckpoint& received);
 
