@@ -299,6 +299,7 @@ class TarReader {
       archive_entry* entry = nullptr;
       const int status = archive_read_next_header(reader_.get(), &entry);
       if (status == ARCHIVE_EOF) {
+        TRY(check_end());
         return images;
       }
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
@@ -325,6 +326,18 @@ class TarReader {
   Error archive_error() {
     const char* why = archive_error_string(reader_.get());
     return {Errc::kCorrupt, path_ + ": " + (why == nullptr ? "unreadable archive" : why)};
+  }
+
+  // libarchive takes the end of the file for the end of the archive, too. So a tar of which only a
+  // part has come, cut between two entries, would be a data set with fewer images.
+  Result<void> check_end() {
+    if (archive_filter_bytes(reader_.get(), 0) > archive_read_header_position(reader_.get())) {
+      return {};
+    }
+    return Error{Errc::kCorrupt,
+                 path_ +
+                     " is cut short: it ends without the blocks of zeros that end a tar. If its "
+                     "writer has left them out, unpack it and pack it with tar"};
   }
 
   static bool is_link(archive_entry* entry) {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/file.hpp"
 #include "datasets/encoded_images.hpp"
 #include "datasets/readers.hpp"
 #include "tests/unit/datasets/image_files.hpp"
@@ -265,6 +266,23 @@ TEST(ImageSet, RefusesATornTar) {
       EXPECT_NE(error_of(open_image_tar(folder / name, {})).find(name), std::string::npos);
       write_tar(good_files(), folder / name);
     }
+  }
+}
+
+// Between two entries, too, where the images that are there are whole.
+TEST(ImageSet, RefusesATarThatIsCutAnywhereBeforeItsEnd) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "set.tar";
+  write_tar(good_files(), path);
+  const auto bytes = read_file(path, std::size_t{1} << 20).value();
+  const auto last = std::find_if(bytes.rbegin(), bytes.rend(),
+                                 [](std::byte byte) { return byte != std::byte{0}; });
+  const auto end = static_cast<std::uintmax_t>(bytes.rend() - last + 511) / 512 * 512;
+  std::filesystem::resize_file(path, end + 512);
+  expect_good(open_image_tar(path, {}));
+  for (std::uintmax_t cut = end; cut > 0; cut -= 512) {
+    std::filesystem::resize_file(path, cut);
+    EXPECT_NE(error_of(open_image_tar(path, {})).find("set.tar"), std::string::npos) << cut;
   }
 }
 
