@@ -242,15 +242,20 @@ std::optional<FoundCheckpoint> EvaluationService::claim(Connection& connection) 
 Result<void> EvaluationService::measure(Connection& connection, const FoundCheckpoint& checkpoint) {
   const int fd = connection.socket.get();
   const std::uint64_t step = checkpoint.step;
-  Result<LoadedCheckpoint> loaded =
-      load_checkpoint(folder_of_checkpoint(run_dir_ + "/checkpoints", Step{step}));
+  Result<LoadedCheckpoint> loaded = Error{Errc::kNotFound, ""};
+  TransferAnswer answer;
+  answer.verdict = TransferAnswer::Verdict::kTransfer;
+  {
+    const AliveFrames alive(fd);  // a large one on a slow disk takes longer than anybody waits
+    loaded = load_checkpoint(folder_of_checkpoint(run_dir_ + "/checkpoints", Step{step}));
+    if (loaded.ok()) {
+      answer.offer = offer_of(Step{step}, loaded.value().files);
+    }
+  }
   Evaluation evaluation;
   std::string manifest = checkpoint.manifest;
   if (loaded.ok()) {
     manifest = manifest_of(loaded.value().files);
-    TransferAnswer answer;
-    answer.verdict = TransferAnswer::Verdict::kTransfer;
-    answer.offer = offer_of(Step{step}, loaded.value().files);
     TRY(send_frame(fd, encode(answer)));
     TRY(send_files(fd, answer.offer, loaded.value().files));
     loaded = Error{Errc::kNotFound, ""};  // large, and not needed while the evaluator computes
@@ -299,6 +304,9 @@ Result<std::string> serve_evaluations(
     const std::function<bool()>& should_leave) {
   while (!should_leave()) {
     TRY_ASSIGN(const Bytes heard, receive_frame(fd));
+    if (heard.empty()) {
+      continue;  // the coordinator reads a checkpoint
+    }
     TRY_ASSIGN(TransferAnswer answer, decode_transfer_answer(heard));
     Evaluation evaluation;
     switch (answer.verdict) {

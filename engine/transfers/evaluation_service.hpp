@@ -6,7 +6,8 @@
 // coordinator, opened like those of checkpoint_transfer.hpp with a request of kind kEvaluate:
 //
 // - The coordinator sends a TransferAnswer: kNothing (no new checkpoint now), kTransfer (a
-//   checkpoint, whose files follow), or kRefused (the evaluator is not needed any more).
+//   checkpoint, whose files follow), or kRefused (the evaluator is not needed any more); before
+//   that empty frames, every few seconds, while it reads the checkpoint.
 // - The evaluator answers the first two with frames: empty ones, every few seconds, while it
 //   computes, and then one with an Evaluation, or none's step 0 after kNothing.
 //

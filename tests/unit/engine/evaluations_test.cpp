@@ -248,6 +248,25 @@ TEST_F(EvaluationsTest, AnEvaluatorThatIsAskedToLeaveClosesItsConnection) {
   EXPECT_EQ(lost_, 1);
 }
 
+// A large checkpoint on a slow disk.
+TEST(ServeEvaluations, WaitsForACoordinatorThatShowsThatItReadsACheckpoint) {
+  std::array<int, 2> ends{-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const UniqueFd coordinator(ends[0]);
+  const UniqueFd evaluator(ends[1]);
+  TransferAnswer answer;
+  answer.verdict = TransferAnswer::Verdict::kRefused;
+  answer.text = "enough";
+  ASSERT_TRUE(send_frame(coordinator.get(), {}).ok());
+  ASSERT_TRUE(send_frame(coordinator.get(), {}).ok());
+  ASSERT_TRUE(send_frame(coordinator.get(), encode(answer)).ok());
+  const Result<std::string> end = serve_evaluations(
+      evaluator.get(), [](Step, const nn::CheckpointFiles&) { return Evaluation(); },
+      [] { return false; });
+  ASSERT_TRUE(end.ok()) << end.error().detail;
+  EXPECT_EQ(end.value(), "enough");
+}
+
 // Its coordinator gives it to an evaluator again, as it is one that nobody has measured.
 TEST(ServeEvaluations, ACheckpointThatArrivesDamagedIsNoFailureToMeasureIt) {
   std::array<int, 2> ends{-1, -1};
