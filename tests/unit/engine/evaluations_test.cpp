@@ -41,6 +41,7 @@ class EvaluationsTest : public ::testing::Test {
     std::array<int, 2> ends{-1, -1};
     std::atomic<bool> leaves = false;
     std::atomic<bool> hangs = false;
+    std::atomic<bool> is_measuring = false;
     std::vector<std::uint64_t> measured;
     Result<std::string> end{std::string()};
     std::thread thread;
@@ -56,6 +57,7 @@ class EvaluationsTest : public ::testing::Test {
           evaluator.ends[1],
           [&evaluator](Step step, const nn::CheckpointFiles& files) {
             EXPECT_EQ(files.size(), 3U);
+            evaluator.is_measuring = true;
             while (evaluator.hangs) {
               std::this_thread::sleep_for(milliseconds(1));
             }
@@ -167,6 +169,25 @@ TEST_F(EvaluationsTest, AnotherStateOfTheSameStepIsMeasuredToo) {
   ASSERT_EQ(checkpoints_to_measure(run_.path(), seen).size(), 1U);
   wait_until([&] { return !service_.drain(); });
   EXPECT_THAT(evaluator.measured, ElementsAre(2, 4, 2, 4));
+}
+
+TEST_F(EvaluationsTest, TheResultIsOfTheStateThatWasRead) {
+  save(2);
+  const std::string read = checkpoints_to_measure(run_.path(), {}).front().manifest;
+  Evaluator& evaluator = start("server-1");
+  evaluator.hangs = true;
+  wait_until([&] {
+    const std::vector<EvaluatorStatus> all = service_.evaluators();
+    return !all.empty() && all.front().measures == 2 && evaluator.is_measuring;
+  });
+  save(2, 8);  // the job has gone back, and has come to the step again
+  const std::string next = checkpoints_to_measure(run_.path(), {}).front().manifest;
+  evaluator.hangs = false;
+  wait_until([&] { return steps_on_record().size() == 2; });
+  const std::vector<Evaluation> results = read_evaluations(run_.path());
+  EXPECT_EQ(results[0].manifest, read);
+  EXPECT_EQ(results[1].manifest, next);
+  EXPECT_NE(read, next);
 }
 
 TEST_F(EvaluationsTest, ACheckpointThatIsBeingRemovedIsNotAnotherOne) {
