@@ -56,6 +56,9 @@ Error called_off() {
   return {Errc::kAborted, "the worker was asked to leave"};
 }
 
+constexpr const char* kFolderPrefix = "data-";  // of a data set in the cache
+constexpr const char* kPartial = ".partial-";
+
 /// A folder of the cache that comes to be complete or not at all.
 class Place {
  public:
@@ -75,8 +78,9 @@ class Place {
       return what_is_there();
     }
     remove_partial_ones();
+    // Each process has a name of its own: the command of one that was killed may still write.
     const std::string partial =
-        fmt::format("{}{}-{}", partial_name(), ::getpid(), monotonic_now().ns);
+        fmt::format("{}{}{}-{}", path_.string(), kPartial, ::getpid(), monotonic_now().ns);
     Result<void> done = make_directories(partial);
     if (done.ok()) {
       done = fill(partial);
@@ -115,13 +119,19 @@ class Place {
     } while (!lock.ok() && lock.error().code == Errc::kRefused);
     return lock;
   }
-  /// Each process has a name of its own: the command of a worker that was killed may still write.
-  [[nodiscard]] std::string partial_name() const { return path_.string() + ".partial-"; }
+  /// Of killed workers; also of other data sets, which nobody may ask for again: of one that has
+  /// changed. Ours are ours to remove, as we hold the lock.
   void remove_partial_ones() const {
     std::error_code ignored;
     const fs::path folder = path_.parent_path();
     for (const std::string& name : names_in(folder.string())) {
-      if ((folder / name).string().starts_with(partial_name())) {
+      const std::size_t end = name.starts_with(kFolderPrefix) ? name.find(kPartial) : name.npos;
+      if (end == name.npos) {
+        continue;
+      }
+      const std::string filled = name.substr(0, end);
+      const std::string lock = (folder / (filled + ".lock")).string();
+      if (filled == path_.filename() || LockFile::take(lock, Duration(0)).ok()) {
         fs::remove_all(folder / name, ignored);
       }
     }
@@ -272,8 +282,9 @@ Result<std::string> fetch_from_coordinator(const JobConfig& config,
   const Asker asker{config, token, is_called_off};
   TRY_ASSIGN(DataConnection connection, keep_asking(asker));
   const DataHead head = connection.head;
-  const Place place(fs::path(config.cache_dir) / ("data-" + to_string(digest_of(encode(head)))),
-                    is_called_off);
+  const Place place(
+      fs::path(config.cache_dir) / (kFolderPrefix + to_string(digest_of(encode(head)))),
+      is_called_off);
   Result<std::string> folder = place.filled([&](const std::string& empty) {
     log::info(fmt::format("fetching the data set from the coordinator: {} files, {} MiB",
                           head.files, head.bytes >> 20));
@@ -377,9 +388,9 @@ Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOf
   const bool is_command = !is_url && said.find("{}") != std::string::npos;
   // A relative path is another folder for each job that is started elsewhere.
   const std::string from = is_url || is_command ? said : absolute_path(said);
-  const Place place(
-      fs::path(config.cache_dir) / ("data-" + to_string(digest_of(std::as_bytes(std::span(from))))),
-      is_called_off);
+  const Place place(fs::path(config.cache_dir) /
+                        (kFolderPrefix + to_string(digest_of(std::as_bytes(std::span(from))))),
+                    is_called_off);
   const Result<std::string> folder = place.filled([&](const std::string& empty) {
     log::info("fetching the data set: " + from);
     Result<void> done = is_url       ? run_command(command_for_url(from), empty, is_called_off)

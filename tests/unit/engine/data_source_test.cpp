@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/lock_file.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
@@ -62,6 +63,34 @@ TEST(FetchData, OneRelativePathIsAnotherFolderElsewhere) {
     fetched[place] = config.data;
   }
   EXPECT_NE(fetched[0], fetched[1]);
+}
+
+/// An image folder.
+std::string small_set(const fs::path& folder) {
+  for (const char* part : {"train", "test"}) {
+    fs::create_directories(folder / part / "cat");
+    std::ofstream(folder / part / "cat/1.jpg") << "an image";
+  }
+  return folder.string();
+}
+
+TEST(FetchData, PartsOfAnotherDataSetGoUnlessSomebodyFetchesIt) {
+  const test_support::TemporaryFolder folder;
+  const fs::path cache = folder / "cache";
+  for (const char* name : {"data-killed.partial-7-1", "data-killed.partial-8-1",
+                           "data-fetched.partial-9-1", "mine.partial-1", "data-complete"}) {
+    fs::create_directories(cache / name / "train");
+  }
+  const Result<LockFile> fetches = LockFile::take((cache / "data-fetched.lock").string());
+  ASSERT_TRUE(fetches.ok());
+  JobConfig config = copying(small_set(folder / "set"), cache.string());
+  const Result<void> copied = fetch_data(config, [] { return false; });
+  ASSERT_TRUE(copied.ok()) << copied.error().detail;
+  EXPECT_FALSE(fs::exists(cache / "data-killed.partial-7-1"));
+  EXPECT_FALSE(fs::exists(cache / "data-killed.partial-8-1"));
+  for (const char* name : {"data-fetched.partial-9-1", "mine.partial-1", "data-complete"}) {
+    EXPECT_TRUE(fs::exists(cache / name)) << name;
+  }
 }
 
 }  // namespace
