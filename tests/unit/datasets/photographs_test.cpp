@@ -10,7 +10,11 @@
 #include "base/digest.hpp"
 #include "base/file.hpp"
 #include "datasets/dataset.hpp"
+#include "datasets/decoded_images.hpp"
+#include "datasets/encoded_images.hpp"
 #include "datasets/jpeg.hpp"
+#include "datasets/readers.hpp"
+#include "tests/unit/datasets/image_files.hpp"
 #include "tests/unit/datasets/temporary_folder.hpp"
 
 namespace mayfly::datasets {
@@ -163,6 +167,32 @@ TEST(Photographs, ALinkToAnEmptyFolderStaysAndTheFolderIsFilled) {
   ASSERT_TRUE(made.ok()) << made.error().detail;
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "set"));
   EXPECT_EQ(contents(folder / "target").size(), 40);
+}
+
+// The file in the cache is named after a key, which it also holds.
+TEST(JpegIdentity, ImagesOfAnotherDecoderAreNotTakenFromTheCache) {
+  const TemporaryFolder folder;
+  const std::string tar = folder / "set.tar";
+  write_tar({{"train/cat/1.jpg", photo(8, 8, 1)}, {"test/cat/1.jpg", photo(8, 8, 2)}}, tar);
+  const auto key_with = [&tar](const std::string& decoder) {
+    const Digest source = tar_key(tar).value();
+    Digester digester;
+    digester.add_value(source.high);
+    digester.add_value(source.low);
+    digester.add_value(std::uint8_t{0});  // skip_corrupt
+    digester.add(std::as_bytes(std::span(decoder)));
+    return digester.finish();
+  };
+  MeasuredImages images = measure_images(tar, read_image_tar(tar).value(), false, "").value();
+  const Bytes made = decode_images(tar, std::move(images), false, key_with("another")).value();
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  ASSERT_TRUE(make_directories(options.cache_dir).ok());
+  const std::string place =
+      options.cache_dir + "/images-" + to_string(key_with(jpeg_identity())) + ".bin";
+  ASSERT_TRUE(write_file_atomic(place, ByteSpan(made)).ok());
+  ASSERT_TRUE(open_image_tar(tar, options).ok());
+  EXPECT_NE(read_file(place, made.size()).value(), made) << "decoded again";
 }
 
 }  // namespace
