@@ -50,6 +50,9 @@ TEST_F(FileTest, ListsNamesInTheirOrder) {
   ASSERT_TRUE(make_directories(path("a")).ok());
   EXPECT_EQ(names_in(folder_.string()), (std::vector<std::string>{".c", "a", "a.txt", "b"}));
   EXPECT_TRUE(names_in(path("b")).empty()) << "a file";
+  std::filesystem::create_directory_symlink(path("loop"), path("loop"));
+  EXPECT_TRUE(names_in(path("loop")).empty());
+  EXPECT_TRUE(names_in(std::string(5000, 'x')).empty()) << "the system refuses the name";
 }
 
 TEST_F(FileTest, ReadsBackWhatWasWritten) {
