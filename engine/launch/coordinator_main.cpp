@@ -140,8 +140,9 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   std::atomic<int> interrupts = 0;
   std::mutex server_mutex;
   elastic::CoordinatorServer* server = nullptr;  // guarded by server_mutex; null when it may go
+  StopRequests requests;
   const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
-    if (++interrupts >= 2) {
+    if (requests.is_another(monotonic_now()) && ++interrupts >= 2) {
       end_at_once(config);
     }
     const std::lock_guard lock(server_mutex);

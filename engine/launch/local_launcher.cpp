@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <thread>
@@ -73,8 +74,10 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
 /// The order matters: signals are caught before there is anything to save, and the address is tried
 /// before the run directory is made, so that a refused command leaves nothing behind.
 int LocalLauncher::run() {
-  const SignalWatcher signals({SIGINT, SIGTERM}, [this](int) {
-    if (++interrupts_ >= interrupts_max_) {
+  StopRequests requests;
+  const SignalWatcher signals({SIGINT, SIGTERM}, [this, &requests](int) {
+    if (requests.is_another(monotonic_now()) && ++interrupts_ >= interrupts_max_) {
+      (void)std::fputs("mayfly: ended at once, without another checkpoint\n", stderr);
       ::_exit(kExitFailed);  // workers are bound to us and end with us
     }
   });

@@ -16,6 +16,8 @@
 namespace mayfly::engine {
 namespace {
 
+constexpr Duration kSameRequest = milliseconds(200);
+
 std::atomic<int> pipe_for_handler = -1;
 std::atomic<pid_t> owner_of_pipe = -1;
 // Before the watcher's; written while it has not taken the signal.
@@ -99,6 +101,14 @@ SignalWatcher::~SignalWatcher() {
   [[maybe_unused]] const ssize_t written = ::write(write_end_.get(), &end, 1);
   thread_.join();
   pipe_for_handler = -1;
+}
+
+bool StopRequests::is_another(Instant now) {
+  if (counted_at_.has_value() && now - *counted_at_ < kSameRequest) {
+    return false;
+  }
+  counted_at_ = now;
+  return true;
 }
 
 }  // namespace mayfly::engine

@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/time.hpp"
 #include "base/unique_fd.hpp"
 
 namespace mayfly::engine {
@@ -26,6 +28,16 @@ class SignalWatcher {
   UniqueFd write_end_;
   std::function<void(int)> on_signal_;
   std::thread thread_;
+};
+
+/// Which signals are requests of their own. `timeout` signals a process and then its group: what
+/// follows at once is the same request, and must not count as the one that does not wait.
+class StopRequests {
+ public:
+  [[nodiscard]] bool is_another(Instant now);
+
+ private:
+  std::optional<Instant> counted_at_;
 };
 
 }  // namespace mayfly::engine

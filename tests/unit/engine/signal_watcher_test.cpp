@@ -75,5 +75,16 @@ TEST(SignalWatcher, HandlersOfBeforeAreToldAndPutBack) {
   }
 }
 
+TEST(StopRequests, ASignalToTheGroupAfterThatToTheProcessIsTheSameRequest) {
+  StopRequests requests;
+  const Instant begin = monotonic_now();
+  EXPECT_TRUE(requests.is_another(begin));
+  EXPECT_FALSE(requests.is_another(begin));
+  EXPECT_FALSE(requests.is_another(begin + milliseconds(100)));
+  EXPECT_TRUE(requests.is_another(begin + milliseconds(300))) << "a key that is held down";
+  EXPECT_FALSE(requests.is_another(begin + milliseconds(400)));
+  EXPECT_TRUE(requests.is_another(begin + seconds(5)));
+}
+
 }  // namespace
 }  // namespace mayfly::engine
