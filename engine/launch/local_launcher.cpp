@@ -243,8 +243,10 @@ void LocalLauncher::poll_workers() {
   }
   const bool others = status.members.size() > servers;
   if (!any_running && !others && !process_->recorder().news().end().has_value()) {
-    process_->server().fail(fmt::format("all workers are gone; the last one ended with {}: {}",
-                                        workers_[last].end, last_line(last)));
+    const char* when = status.view == ViewId{} ? " before the job began" : "";
+    process_->server().fail(
+        fmt::format("all workers are gone{}; the last one ended with {}: {} (log: {})", when,
+                    workers_[last].end, last_line(last), log_path(last)));
   }
 }
 

@@ -174,7 +174,8 @@ std::string to_text(const Summary& s) {
     out += line("test accuracy", fmt::format("{:.2f} %{}", *s.test_top1 * 100, loss));
   }
   const std::string place = s.isa.empty() ? "" : fmt::format(", {} {}", s.device, s.isa);
-  out += line("trained", fmt::format("{} on {}, seed {}, {} sum over {}{}", s.model, s.data, s.seed,
+  const std::string data = s.data.empty() ? "" : " on " + s.data;  // no program has named any
+  out += line("trained", fmt::format("{}{}, seed {}, {} sum over {}{}", s.model, data, s.seed,
                                      s.reduction, s.backend, place));
   if (s.data_wait_seconds > kDataWaitShare * s.train_seconds && s.train_seconds > 0) {
     out +=

@@ -28,5 +28,13 @@ TEST(LastLines, DoNotSpeakOfTheFewStepsThatFindTheRange) {
   EXPECT_THAT(to_text(of_steps(500, 12)), Not(HasSubstr("more than once")));
 }
 
+TEST(LastLines, NameNoDataSetIfNoProgramHasNamedOne) {
+  Summary summary;
+  summary.model = "program";
+  EXPECT_THAT(to_text(summary), HasSubstr("program, seed"));
+  summary.data = "TensorDataset";
+  EXPECT_THAT(to_text(summary), HasSubstr("program on TensorDataset, seed"));
+}
+
 }  // namespace
 }  // namespace mayfly::engine
