@@ -13,6 +13,7 @@
 #include "cli/cli.hpp"
 #include "cli/remaining_time.hpp"
 #include "elastic/net/job_token.hpp"
+#include "engine/config/config.hpp"
 #include "engine/run/record_json.hpp"
 
 namespace mayfly::cli {
@@ -26,6 +27,20 @@ Error usage(const std::string& text) {
 }
 
 namespace json = boost::json;
+
+/// That of the run directory, or the one that its job was started with.
+std::string token_file_of(const std::string& run_dir) {
+  std::string own = run_dir + "/token";
+  const std::string settings = run_dir + "/config.toml";
+  std::error_code failure;
+  engine::JobConfig config;
+  if (std::filesystem::exists(own, failure)) {
+    return own;
+  }
+  const Result<std::string> text = read_text_file(settings, kConfigBytesMax);
+  const bool is_read = text.ok() && engine::apply_toml(config, text.value(), settings).ok();
+  return is_read && !config.token_file.empty() ? config.token_file : own;
+}
 
 std::string shown(const json::value& value) {
   if (value.is_string()) {
@@ -268,7 +283,7 @@ Result<OperatorLink> operator_link(const std::string& command, const ParsedArgum
     return usage(command + ": unexpected argument '" + link.rest[rest_names.size()] + "'");
   }
   const std::string token_file =
-      arguments.option("token-file", run_dir.empty() ? "" : run_dir + "/token");
+      arguments.option("token-file", run_dir.empty() ? "" : token_file_of(run_dir));
   if (token_file.empty()) {
     return usage(link.endpoint.find(':') == std::string::npos
                      ? link.endpoint +
@@ -278,7 +293,10 @@ Result<OperatorLink> operator_link(const std::string& command, const ParsedArgum
   }
   Result<Bytes> token = elastic::read_token_file(token_file);
   if (!token.ok()) {
-    return usage(token.error().detail);
+    std::error_code failure;
+    const bool is_there = std::filesystem::exists(token_file, failure);
+    return usage(token.error().detail +
+                 (is_there ? "" : "; --token-file names the token that the job was started with"));
   }
   link.token = std::move(token).value();
   return link;

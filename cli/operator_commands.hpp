@@ -25,8 +25,9 @@ struct OperatorLink {
 };
 
 /// Endpoint and token from the run directory (the first positional if that is a folder, or
-/// --run-dir), or from the first positional and --token-file. `rest_names` names the positionals
-/// that must follow. kInvalidInput with these names if the number of positionals is wrong.
+/// --run-dir; a job with a --token-file names it there), or from the first positional and
+/// --token-file. `rest_names` names the positionals that must follow. kInvalidInput with these
+/// names if the number of positionals is wrong.
 [[nodiscard]] Result<OperatorLink> operator_link(const std::string& command,
                                                  const ParsedArguments& arguments,
                                                  const std::vector<std::string>& rest_names);

@@ -34,6 +34,16 @@ TEST_F(OperatorTest, EndpointAndTokenComeFromTheRunDirectoryOrTheArguments) {
   EXPECT_EQ(out(), "{\"ok\": true, \"text\": \"fine\"}\n");
 }
 
+TEST_F(OperatorTest, TheTokenMayBeTheOneThatTheJobWasStartedWith) {
+  const std::string elsewhere = folder_ / "copied";
+  std::filesystem::rename(token_file_, elsewhere);
+  EXPECT_EQ(run({"pause", folder_.path()}), 2);
+  EXPECT_THAT(err(), HasSubstr("--token-file names the token"));
+  std::ofstream(folder_ / "config.toml") << "token_file = \"" << elsewhere << "\"\n";
+  EXPECT_EQ(run({"pause", folder_.path()}), 0) << err();
+  EXPECT_EQ(asked_, "127.0.0.1:4242 pause ");
+}
+
 TEST_F(OperatorTest, ScaleAndDrainTakeANumber) {
   EXPECT_EQ(run({"scale", "--run-dir", folder_.path(), "6"}), 0) << err();
   EXPECT_EQ(asked_, "127.0.0.1:4242 scale 6");
