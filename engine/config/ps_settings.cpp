@@ -112,6 +112,10 @@ Result<void> refuse_without_servers(const JobConfig& config) {
   if (carries_servers(config)) {
     return wrong("ps colocated needs --sync or --phases");
   }
+  if (config.ps > 1) {
+    return wrong(fmt::format("ps {} needs --sync or --phases: all-reduce has no parameter servers",
+                             config.ps));
+  }
   return config.lr_rule.starts_with("live-")
              ? Result<void>(wrong("lr_rule " + config.lr_rule +
                                   " needs --sync or --phases: in all-reduce each update is that "

@@ -358,6 +358,14 @@ TEST(Validate, StepsMakeEpochsUnneeded) {
             "(no error)");
 }
 
+TEST(Validate, ANumberOfServersNeedsAPolicy) {
+  JobConfig config;
+  config.ps = 2;
+  EXPECT_THAT(error_of(check_servers(config)), HasSubstr("ps 2 needs --sync or --phases"));
+  config.phases = "bsp:25%,asp";
+  EXPECT_TRUE(check_servers(config).ok());
+}
+
 TEST(Validate, RatesByTheNumberOfWorkersAreForParameterServers) {
   JobConfig config;
   for (const char* rule : {"live-linear", "live-sqrt"}) {
