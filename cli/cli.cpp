@@ -44,6 +44,11 @@ const std::set<std::string> kJoiningSettings = {"coordinator", "token_file", "co
                                                 "bind_host",   "run_dir",    "threads",
                                                 "device",      "data",       "resume"};
 
+std::set<std::string> joining_settings_and(std::set<std::string> others) {
+  others.insert(kJoiningSettings.begin(), kJoiningSettings.end());
+  return others;
+}
+
 /// Those of the networks, and what cannot be combined with a program of the user's own.
 std::set<std::string> settings_not_for_programs() {
   std::set<std::string> names = settings_of_networks();
@@ -384,7 +389,7 @@ const std::vector<Subcommand>& subcommands() {
       run_command(),
       worker_command(),
       launch("ps-server", "run one parameter server of a job with --sync or --phases", ps_server,
-             kJoiningSettings),
+             joining_settings_and({"ps_index"})),
       launch("coordinator", "run the coordinator alone", coordinator,
              common_settings_and({"bind_host", "port", "token_file"})),
       status_command(),

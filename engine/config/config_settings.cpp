@@ -67,7 +67,8 @@ std::vector<Setting> job_settings() {
   using C = JobConfig;
   return {
       make("epochs", &C::epochs, "passes over the training set; see --steps", kCommon),
-      make("steps", &C::steps, "optimizer steps of the job; 0 = as many as --epochs needs"),
+      make("steps", &C::steps, "optimizer steps of the job; 0 = as many as --epochs needs",
+           kCommon),
       make("global_batch", &C::global_batch, "samples per step, of all workers", kCommon),
       make("microbatch", &C::microbatch,
            "samples that one compute thread processes at once; batch norm uses their statistics"),
@@ -84,7 +85,8 @@ std::vector<Setting> job_settings() {
            "fp16 (with fp32) halve the bytes"),
       make("bucket_kib", &C::bucket_kib,
            "least size of an all-reduce bucket in KiB; auto = measured in the first steps"),
-      make("seed", &C::seed, "random seed of initial weights, sample order and augmentation"),
+      make("seed", &C::seed, "random seed of initial weights, sample order and augmentation",
+           kCommon),
       make("data_seed", &C::data_seed, "seed of sample order and augmentation; 0 = --seed"),
       make("resume", &C::resume,
            "continue from a checkpoint folder, or from the latest checkpoint of a run directory",

@@ -260,9 +260,9 @@ TEST_F(CliTest, HelpShowsTheDefaultsOfTheCommand) {
 TEST_F(CliTest, HelpOfACommandShowsUnderHeadingsWhatMostUsersNeed) {
   EXPECT_EQ(run({"train", "--help"}), 0);
   const std::string text = out();
-  for (const char* part :
-       {"\nJob:\n", "\nData:\n", "\nModel:\n", "\nWorkers:\n", "\nElasticity:\n", "\nCloud:\n",
-        "\nParameter servers:\n", "\nOutput:\n", "--help-all", "--epochs ", "--hosts "}) {
+  for (const char* part : {"\nJob:\n", "\nData:\n", "\nModel:\n", "\nWorkers:\n", "\nElasticity:\n",
+                           "\nCloud:\n", "\nParameter servers:\n", "\nOutput:\n", "--help-all",
+                           "--epochs ", "--steps ", "--hosts "}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(text, Not(HasSubstr("--silence-max-ms")));
@@ -272,6 +272,13 @@ TEST_F(CliTest, HelpOfACommandShowsUnderHeadingsWhatMostUsersNeed) {
     longest = std::max(longest, std::min(end, text.size()) - begin);
   }
   EXPECT_LE(longest, 100U);
+}
+
+TEST_F(CliTest, HelpOfAServerNamesWhatItsCommandNeeds) {
+  EXPECT_EQ(run({"ps-server", "--help"}), 0);
+  for (const char* flag : {"--ps-index ", "--coordinator ", "--token-file "}) {
+    EXPECT_THAT(out(), HasSubstr(flag));
+  }
 }
 
 TEST_F(CliTest, WithoutACommandTheHelpIsAnError) {
