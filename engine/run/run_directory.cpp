@@ -12,6 +12,7 @@
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "elastic/core/view_log.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "engine/run/plan_file.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_history.hpp"
@@ -47,11 +48,11 @@ Result<void> refuse_foreign_run(const JobConfig& config, const std::string& path
   if (!config.resume.empty() && is_inside(config.resume, path)) {
     return {};
   }
+  const std::string otherwise = steps_of_checkpoints(path + "/checkpoints").empty()
+                                    ? "remove it: it has no checkpoint to continue from"
+                                    : "continue it with --resume " + path;
   return Error{Errc::kInvalidInput,
-               path +
-                   " already holds a run; choose another --run-dir, or continue it with "
-                   "--resume " +
-                   path};
+               path + " already holds a run; choose another --run-dir, or " + otherwise};
 }
 
 /// The text of the plan that the run is to keep. A run that is resumed keeps the one it has.

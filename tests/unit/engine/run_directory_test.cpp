@@ -159,6 +159,10 @@ TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, Errc::kInvalidInput);
   EXPECT_THAT(again.error().detail, HasSubstr("already holds a run"));
+  EXPECT_THAT(again.error().detail, HasSubstr("it has no checkpoint to continue from"));
+  std::filesystem::create_directories(folder / "run/checkpoints/step-5");
+  EXPECT_THAT(RunDirectory::create(config).error().detail,
+              HasSubstr("continue it with --resume " + config.run_dir));
 
   config.resume = folder / "elsewhere";
   EXPECT_FALSE(RunDirectory::create(config).ok());
