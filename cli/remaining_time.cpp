@@ -174,9 +174,9 @@ Result<RemainingTime> RemainingTime::open(const std::string& run_dir,
 }
 
 void RemainingTime::add_to(json::object& status, bool in_words) {
-  const double steps_left =
-      engine::number_or(status, "total_steps", NAN) - engine::number_or(status, "committed", NAN);
-  if (records_ == nullptr || !(steps_left >= 0)) {
+  const double total = engine::number_or(status, "total_steps", NAN);  // 0: no program has said it
+  const double steps_left = total - engine::number_or(status, "committed", NAN);
+  if (records_ == nullptr || !(total > 0) || !(steps_left >= 0)) {
     return;
   }
   (void)records_->poll();

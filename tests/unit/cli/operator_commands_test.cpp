@@ -12,6 +12,7 @@ namespace mayfly::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class OperatorTest : public CliTest {
  protected:
@@ -103,6 +104,10 @@ TEST_F(OperatorTest, StatusSaysWhatIsLeftByTheRecords) {
   events << R"({"time": 1000, "t": 0, "kind": "started", "metrics_bytes": 0})"
          << "\n";
   events.close();
+  reply_ = elastic::CommandReply{
+      true, R"({"phase":"waiting","committed":0,"total_steps":0,"members":[]})"};
+  EXPECT_EQ(run({"status", folder_.path()}), 0) << err();
+  EXPECT_THAT(out(), Not(HasSubstr("time_left"))) << "no program has said how many steps there are";
   reply_ = elastic::CommandReply{
       true, R"({"phase":"running","committed":40,"total_steps":100,"cost_per_hour":3600,)"
             R"("members":[{"id":1,"phase":"active"},{"id":2,"phase":"active"}]})"};
