@@ -46,18 +46,22 @@ std::string samples_remark(const Job& job, const nn::CheckpointInfo& info, Step 
   if (committed == Step{0}) {
     return {};
   }
-  for (const char* name : {"global_batch", "seed"}) {
-    const auto is_named = [name](const auto& field) { return field.first == name; };
+  std::vector<std::string> others;
+  for (const std::string name : {"data content", "global_batch", "seed"}) {
+    const auto is_named = [&name](const auto& field) { return field.first == name; };
     const auto theirs = std::ranges::find_if(info.fingerprint, is_named);
     const auto ours = std::ranges::find_if(job.fingerprint, is_named);
     if (theirs != info.fingerprint.end() && ours != job.fingerprint.end() && *theirs != *ours) {
-      return fmt::format(
-          "the checkpoint was written with {} {}, this job has {}: some samples are left out or "
-          "repeated in the epoch in which it goes on",
-          name, theirs->second, ours->second);
+      others.push_back(name == "data content" ? "another data set"
+                                              : fmt::format("{} {} (this job has {})", name,
+                                                            theirs->second, ours->second));
     }
   }
-  return {};
+  return others.empty() ? std::string()
+                        : fmt::format(
+                              "the checkpoint was written with {}: some samples are left out or "
+                              "repeated in the epoch in which it goes on",
+                              fmt::join(others, " and "));
 }
 
 }  // namespace

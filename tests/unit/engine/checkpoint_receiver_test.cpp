@@ -194,6 +194,7 @@ TEST_F(Receiving, AnotherBatchOrSeedThanTheCheckpointsIsRemarked) {
   };
   EXPECT_NE(remark_of("global_batch", Step{5}).find("global_batch 7"), std::string::npos);
   EXPECT_NE(remark_of("seed", Step{5}).find("seed 7"), std::string::npos);
+  EXPECT_NE(remark_of("data content", Step{5}).find("another data set:"), std::string::npos);
   EXPECT_EQ(remark_of("backend", Step{5}), "");
   EXPECT_EQ(remark_of("global_batch", Step{0}), "");  // no sample was used
 }
