@@ -123,6 +123,21 @@ class Parser {
   }
 
   std::string help(bool all) {
+    hide_settings(all);
+    return app_.help();
+  }
+  [[nodiscard]] std::vector<FlagDescription> describe();
+  Result<ParsedArguments> parse(std::vector<std::string> words);
+
+ private:
+  static void hide(CLI::Option* option, bool is_hidden) {
+    if (is_hidden) {
+      option->group("");
+    }
+  }
+
+  /// What the help does not show, or not even all of it.
+  void hide_settings(bool all) {
     for (const auto* options : {&settings_, &negatives_}) {
       for (const auto& [name, option] : *options) {
         const bool is_short = short_help_.empty() ? engine::find_setting(name)->is_common
@@ -130,16 +145,6 @@ class Parser {
         const bool is_rare = has_groups_ && !all && !is_short;
         hide(option, is_rare || hidden_.contains(name));
       }
-    }
-    return app_.help();
-  }
-  [[nodiscard]] std::vector<FlagDescription> describe() const;
-  Result<ParsedArguments> parse(std::vector<std::string> words);
-
- private:
-  static void hide(CLI::Option* option, bool is_hidden) {
-    if (is_hidden) {
-      option->group("");
     }
   }
 
@@ -209,7 +214,8 @@ class Parser {
   std::map<std::string, CLI::Option*> negatives_;
 };
 
-std::vector<FlagDescription> Parser::describe() const {
+std::vector<FlagDescription> Parser::describe() {
+  hide_settings(true);
   std::vector<FlagDescription> flags;
   for (const CLI::Option* option : app_.get_options()) {
     if (option->get_group().empty()) {

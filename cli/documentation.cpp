@@ -27,7 +27,8 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 /// lower case, perhaps in brackets; a placeholder is in capitals.
 std::vector<std::pair<std::string, std::string>> literal_words(const std::string& positionals) {
   std::vector<std::pair<std::string, std::string>> words;
-  std::istringstream stream(replaced(replaced(positionals, "[", ""), "]", ""));
+  const std::string own = replaced(positionals, "[flags]", "");
+  std::istringstream stream(replaced(replaced(own, "[", ""), "]", ""));
   for (std::string word; stream >> word;) {
     if (std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; })) {
       words.emplace_back(word, "");
@@ -179,7 +180,9 @@ std::string program_manual(const std::vector<DocumentedCommand>& commands) {
 
 std::string command_manual(const DocumentedCommand& command) {
   const std::string usage = command.positionals + (command.positionals.empty() ? "" : " ");
-  std::string text = manual_head("mayfly-" + command.name, command.help, usage + "[flags]");
+  const bool says_flags = usage.find("[flags]") != std::string::npos;
+  std::string text = manual_head("mayfly-" + command.name, command.help,
+                                 says_flags ? command.positionals : usage + "[flags]");
   const bool has_list = std::any_of(command.choices.begin(), command.choices.end(),
                                     [](const auto& choice) { return !choice.second.empty(); });
   if (has_list) {

@@ -55,6 +55,19 @@ TEST(Documentation, EveryFlagOfHelpAllIsInThePageAndInTheCompletions) {
   }
 }
 
+TEST(Documentation, HasNoFlagThatTheCommandRefuses) {
+  const std::vector<DocumentedCommand> commands = documented_commands();
+  const auto run = std::find_if(commands.begin(), commands.end(),
+                                [](const DocumentedCommand& each) { return each.name == "run"; });
+  ASSERT_NE(run, commands.end());
+  EXPECT_TRUE(run->choices.empty()) << run->choices.front().first;
+  for (const FlagDescription& flag : run->flags) {
+    EXPECT_NE(flag.name, "--epochs") << "a program says that itself";
+  }
+  EXPECT_THAT(command_manual(*run),
+              HasSubstr("mayfly run\\fR [flags] \\-\\- PROGRAM [ARGUMENTS]\n"));
+}
+
 TEST_F(CliTest, TheProgramsManualAndTheCompletionsHaveEveryCommandOfHelp) {
   ASSERT_EQ(run({"--help"}), 0);
   const std::vector<DocumentedCommand> commands = documented_commands();
