@@ -27,8 +27,10 @@ std::string temporary_beside(const std::string& path) {
          std::to_string(count++);
 }
 
-Result<void> write_and_sync(const std::string& path, ByteSpan content) {
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+/// Errors name `path`, which the caller knows.
+Result<void> write_and_sync(const std::string& temporary, const std::string& path,
+                            ByteSpan content) {
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) {
     return file_error("cannot create", path);
   }
@@ -124,7 +126,7 @@ Result<std::string> read_text_file(const std::string& path, std::size_t size_max
 
 Result<void> write_file_atomic(const std::string& path, ByteSpan content) {
   const std::string temporary = temporary_beside(path);
-  Result<void> written = write_and_sync(temporary, content);
+  Result<void> written = write_and_sync(temporary, path, content);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
     written = file_error("cannot rename to", path);
   }

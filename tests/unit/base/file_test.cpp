@@ -95,6 +95,14 @@ TEST_F(FileTest, KeepsTheOldContentWhenWritingFails) {
   EXPECT_EQ(entry_count(), 1u) << "the temporary file is gone";
 }
 
+TEST_F(FileTest, ErrorsNameTheFileAndNotTheTemporaryOne) {
+  const Result<void> written = write_file_atomic(path("missing/a"), std::string_view("new"));
+  ASSERT_FALSE(written.ok());
+  EXPECT_NE(written.error().detail.find("cannot create " + path("missing/a") + ": "),
+            std::string::npos)
+      << written.error().detail;
+}
+
 TEST_F(FileTest, NamesTheMissingFile) {
   const Result<Bytes> content = read_file(path("missing"), 100);
   ASSERT_FALSE(content.ok());
