@@ -267,9 +267,10 @@ void add_advice(const planner::Market& market, const PlanReport& report, json::o
 }  // namespace
 
 std::string plan_text(const planner::Market& market, const PlanReport& report, std::size_t rows) {
-  std::string out = fmt::format(
-      "{}; {} offers, prices of {}, calibration of {}; {} paths, seed {}\n", report.job,
-      report.offers, report.priced, report.calibrated, report.answer.paths, report.question.seed);
+  std::string out =
+      fmt::format("{}; {} offer{}, prices of {}, calibration of {}; {} paths, seed {}\n",
+                  report.job, report.offers, report.offers == 1 ? "" : "s", report.priced,
+                  report.calibrated, report.answer.paths, report.question.seed);
   for (const LeftOut& one : report.left_out) {
     out += fmt::format("not planned with: {}: {}\n", one.offer, one.reason);
   }

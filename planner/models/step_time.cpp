@@ -361,7 +361,11 @@ Result<Forecast> StepTimes::step(const std::string& gpu, const Network& network,
                                  const std::string& kind) const {
   const auto rows = measured_.find(gpu);
   if (rows == measured_.end()) {
-    return Error{Errc::kNotFound, "step_time.csv has no machine type " + gpu};
+    std::string known;
+    for (const auto& [name, of_type] : measured_) {
+      known += (known.empty() ? "; it has " : ", ") + name;
+    }
+    return Error{Errc::kNotFound, "step_time.csv has no machine type " + gpu + known};
   }
   Numbers all, of_kind;
   for (const StepTimeRow& row : rows->second) {
