@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -108,6 +109,8 @@ constexpr Duration kConnectMax = milliseconds(1500);
 // The limit if the only coordinator is connected and does not answer, in an attempt that may be
 // cancelled.
 constexpr Duration kOnlyAttemptTimeout = seconds(5);
+// Of each of several that were all asked before: one that speaks only TLS says so after a while.
+constexpr Duration kLaterAttemptTimeout = kSilenceMax + seconds(1);
 // A worker that is started a moment before its coordinator need not say so.
 constexpr Duration kSayAfter = seconds(1);
 constexpr Duration kSayEvery = seconds(15);
@@ -199,9 +202,9 @@ Result<FirstSession> open_first_session(const std::vector<std::string>& endpoint
                                         const Hello& hello, Instant deadline,
                                         const std::function<bool()>& is_called_off) {
   WaitLog wait_log(deadline);
-  const Duration attempt_max = endpoints.size() > 1 ? kAttemptTimeout
-                               : is_called_off      ? kOnlyAttemptTimeout
-                                                    : Duration::max();
+  Duration attempt_max = endpoints.size() > 1 ? kAttemptTimeout
+                         : is_called_off      ? kOnlyAttemptTimeout
+                                              : Duration::max();
   while (true) {
     std::optional<Error> failure;
     for (std::size_t i = 0; i < endpoints.size(); ++i) {
@@ -223,6 +226,7 @@ Result<FirstSession> open_first_session(const std::vector<std::string>& endpoint
       return failure.value_or(Error{Errc::kInvalidInput, "no coordinator is named"});
     }
     wait_log.failed(*failure);
+    attempt_max = std::max(attempt_max, kLaterAttemptTimeout);
     std::this_thread::sleep_for(kRetryDelay);
   }
 }

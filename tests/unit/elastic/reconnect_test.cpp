@@ -1,13 +1,21 @@
 // What a member does while it has no coordinator: where it looks, and what it keeps.
 
 #include <gmock/gmock.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <set>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "base/net/sockets.hpp"
+#include "elastic/net/frame.hpp"
 #include "elastic/net/handshake.hpp"
+#include "elastic/net/job_token.hpp"
 #include "elastic/net/reconnect.hpp"
+#include "elastic/net/tls_link.hpp"
 
 namespace mayfly::elastic {
 namespace {
@@ -174,6 +182,27 @@ TEST(FirstSession, SaysWhatItTriesWhileItWaits) {
   const std::string said = ::testing::internal::GetCapturedStdout();
   EXPECT_FALSE(session.ok());
   EXPECT_THAT(said, ::testing::HasSubstr("Connection refused; trying on for 1 s"));
+}
+
+/// It says so after kSilenceMax, which is longer than a first attempt takes where there are
+/// several.
+TEST(FirstSession, IsRefusedByOneOfSeveralThatSpeaksOnlyTls) {
+  const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
+  std::vector<SecureSocket> served;
+  const std::jthread server([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      pollfd waiting{listener.get(), POLLIN, 0};
+      if (::poll(&waiting, 1, 20) > 0) {
+        served.push_back(secure_server(accept_one(listener.get()), make_token(true),
+                                       to_frame(Refused{"wrong token"})));
+      }
+    }
+  });
+  const std::string endpoint = "127.0.0.1:" + std::to_string(bound_endpoint(listener.get()).port);
+  const auto found = open_first_session({endpoint, "127.0.0.1:1"}, make_token(), Hello{},
+                                        monotonic_now() + seconds(30));
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, Errc::kRefused) << found.error().detail;
 }
 
 TEST(FirstSession, IsLookedForNoLongerByAWorkerThatIsToGo) {
