@@ -54,7 +54,10 @@ def check_one_job(ranks, workers):
 
 
 def srun_on_one_host():
-    check_one_job(Ranks(JOB, [srun(r, 3) for r in range(3)], together=True), 3)
+    ranks = Ranks(JOB + ["--workers", "2"], [srun(r, 3) for r in range(3)], together=True)
+    ranks.wait()
+    expect("srun has started 3 processes" in ranks.output(0), ranks.output(0))
+    check_one_job(ranks, 3)
 
 
 def srun_with_a_shared_folder():
