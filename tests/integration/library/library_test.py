@@ -678,6 +678,17 @@ def other_optimizers():
         expect_same_digests([changed(how, 1)[0], changed(how, 3, args=disturbed)[0]])
 
 
+def empty_parts():
+    """A parameter or a buffer without elements, by which models find their device, changes nothing
+    and is in the checkpoint. Such a model used to be refused."""
+    disturbed = [*WAITING, "--chaos", changes(8)]
+    plain, alone = changed("plain", 1)[0], changed("empty_parts", 1)[0]
+    losses = [[m["loss"] for m in run.metrics()] for run in (plain, alone)]
+    expect(losses[0] == losses[1], losses)
+    expect_same_digests([alone, changed("empty_parts", 3, args=disturbed)[0]])
+    plain.remove()
+
+
 def frozen_layer():
     """A layer that the program has put into eval mode stays in it beyond the evaluations, of which
     one is tried before the loop."""
@@ -762,6 +773,7 @@ def misused():
     for how, code, words in (
             ("thaws", 1, "first.weight was frozen when the job was made, and is to be trained"),
             ("renewed", 1, "the parameter last.weight was replaced by another one"),
+            ("filled", 1, "extremes was float32[0, 2] on cpu when the job was made, and is"),
             ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64"),
             ("stream", 2, "data has no length or no index"),
             ("loader", 2, "data is a DataLoader; give the job its data set"),
@@ -1388,8 +1400,8 @@ if __name__ == "__main__":
         "handlers": handlers, "infinite": infinite, "wrong_arrays": wrong_arrays,
         "replaced_buffer": replaced_buffer, "moved_parameters": moved_parameters,
         "copied_state": copied_state, "other_optimizers": other_optimizers,
-        "frozen_layer": frozen_layer, "random_collate": random_collate,
-        "random_updates": random_updates,
+        "frozen_layer": frozen_layer, "empty_parts": empty_parts,
+        "random_collate": random_collate, "random_updates": random_updates,
         "other_samples": other_samples, "diverged": diverged, "gained_parts": gained_parts,
         "repeated_evaluation": repeated_evaluation, "tried_again": tried_again,
         "many_sums": many_sums, "other_arrays": other_arrays,

@@ -11,6 +11,8 @@ mixed       what makes a batch draws random numbers
 mixed_ahead the same, in processes that read ahead
 noisy       the update draws random numbers
 dictionary  a sample is a dictionary, and the test set is smaller than a chunk
+empty_parts the model has a parameter and a buffer without elements, and its checkpoint is loaded
+filled      a buffer gets elements
 tensor      a sample is one tensor, and the model has a state that is no tensor
 diverges    the loss is no number in step 5
 killed      a worker is lost in the step after an evaluation
@@ -172,6 +174,9 @@ def write(name, line):
 model = Counting() if how == "tensor" else Network()
 if how == "nadam":
     model.double()
+if how in ("empty_parts", "filled"):
+    model.device_of = torch.nn.Parameter(torch.empty(0))
+    model.register_buffer("extremes", torch.empty(0, 2))
 if how == "renorm":
     model.words = torch.nn.Embedding(10, 6, max_norm=1)
 kind = {"copies": Copying, "adagrad": torch.optim.Adagrad, "stateless": torch.optim.SGD,
@@ -245,6 +250,8 @@ for step in job.steps():
             os.kill(os.getpid(), signal.SIGKILL)
         x, y = xy(*batch) if isinstance(batch, (list, tuple)) else xy(batch)
         loss = functional.mse_loss(model(x), y)
+        if how == "empty_parts":
+            loss = loss + model.device_of.sum()
         step.backward(loss * float("nan") if how == "diverges" and step.number == 5 else loss)
     losses.append(float(step.loss))
     if how == "noisy":
@@ -260,7 +267,13 @@ for step in job.steps():
         model.last.weight = torch.nn.Parameter(model.last.weight.detach().clone())
     if how == "converted":
         model.double()
+    if how == "filled":
+        model.extremes = torch.zeros(8, 2)
     assert model.norm.training == (how != "frozen"), step.number
+if how == "empty_parts":
+    found = mayfly.torch.load(os.path.dirname(os.environ["MAYFLY_JOB_FILE"]))["model"]
+    model.load_state_dict(found, strict=True)
+    assert all(torch.equal(value, found[name]) for name, value in model.state_dict().items())
 write("center", model.center.tolist())
 write("evaluations", job.evaluations)
 write("steps", [one.step for one in job.evaluations])

@@ -37,10 +37,11 @@ def _describe(name, tensor):
 
 
 def _owned(items):
-    """Tensors that are registered, those with two names once."""
+    """Tensors that are registered, those with two names once. One without elements, such as models
+    find their device by, has nothing to train."""
     seen = set()
     for name, tensor in items:
-        if id(tensor) not in seen:
+        if id(tensor) not in seen and tensor.numel() > 0:
             seen.add(id(tensor))
             yield name, tensor
 
@@ -138,8 +139,11 @@ class Job(BaseJob):
         self._tied = {name: first_names[id(tensor)]
                       for name, tensor in model.state_dict(keep_vars=True).items()
                       if first_names.get(id(tensor), name) != name}
+        self._empty = [(name, tensor) for name, tensor in [*model.named_parameters(),
+                                                           *model.named_buffers()]
+                       if name in kept and tensor.numel() == 0]
         self._check_ids()
-        self._held = Held(model, self._parameters + buffers)
+        self._held = Held(model, self._parameters + buffers + self._empty)
         self._parameter_mirrors, self._buffer_mirrors = Mirrors(), Mirrors()
         self._optimizer_mirrors = Mirrors()
         self._gradients = Gradients(self._parameters)
@@ -277,6 +281,7 @@ class Job(BaseJob):
                  if is_of_parameter(index, entries) else entries
                  for index, entries in held["state"].items()}
         return {"groups": held["param_groups"], "state": plain, "tied": self._tied,
+                "empty": {name: tensor.detach() for name, tensor in self._empty},
                 "scheduler": without_functions(self.scheduler.state_dict())
                 if self.scheduler else None,
                 "extra": {name: thing.state_dict() for name, thing in self._extra.items()}}
@@ -451,6 +456,8 @@ class Step(BaseStep):
         for i, (_, p) in enumerate(self._job._parameters):
             flat = numpy.ctypeslib.as_array(task.gradients[i], (p.numel(),))
             p.grad = torch.from_numpy(flat).view(p.shape).to(p.device, p.dtype, copy=True)
+        for _, tensor in self._job._empty:
+            tensor.grad = None  # only a worker that has computed would have one
         seed(seed_of(self._job.seed, task.step))  # an update may draw: the same on all workers
 
     def _left(self):
