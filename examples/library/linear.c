@@ -35,6 +35,12 @@ static double compute(const mf_task* task, float* gradient) {
   return loss;
 }
 
+/* A checkpoint may be that of a version of this program with another optimizer. */
+static int has_velocity(const mf_loaded_state* state) {
+  return state->tensor_count == 1 && state->tensors[0].type == MF_F32 &&
+         state->tensors[0].dimensions == 1 && state->tensors[0].shape[0] == kInputs + 1;
+}
+
 static int fail(const char* text) {
   fprintf(stderr, "linear: %s\n", text);
   return 2;
@@ -80,6 +86,7 @@ int main(int argc, char** argv) {
       mf_loaded_state state = {0};
       state.size = sizeof state;
       if (mf_loaded(job, &state) != MF_OK) return fail(mf_error(job));
+      if (!has_velocity(&state)) return fail("the state that has come has another optimizer");
       for (int k = 0; k <= kInputs; ++k) velocity[k] = ((const float*)state.tensors[0].data)[k];
     }
   }

@@ -41,6 +41,12 @@ double compute(const Vector& parameters, std::span<const std::uint64_t> samples,
   return loss;
 }
 
+/// A checkpoint may be that of a version of this program with another optimizer.
+bool has_velocity(const mf_loaded_state& state) {
+  return state.tensor_count == 1 && state.tensors[0].type == MF_F32 &&
+         state.tensors[0].dimensions == 1 && state.tensors[0].shape[0] == kInputs + 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,6 +61,10 @@ int main(int argc, char** argv) {
   options.microbatch = 4;
   mayfly::Job job;
   job.on_load([&](const mf_loaded_state& state) {
+    if (!has_velocity(state)) {
+      std::fprintf(stderr, "linear: the state that has come has another optimizer\n");
+      std::exit(2);
+    }
     std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);
   });
   const mayfly::Tensor model{"parameters", MF_F32, {kInputs + 1}, parameters.data()};

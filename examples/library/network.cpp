@@ -4,6 +4,7 @@
 //   target_link_libraries(network PRIVATE ${TORCH_LIBRARIES} Mayfly::mayfly)
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -62,8 +63,15 @@ struct Optimizer {
       weights[i].sub_(velocities[i], 0.05);
     }
   }
+  /// A checkpoint may be that of a version of this program with another optimizer.
   void load(const mf_loaded_state& state) {
     for (std::size_t i = 0; i < velocities.size(); ++i) {
+      if (state.tensor_count != velocities.size() || state.tensors[i].type != MF_F32 ||
+          !std::ranges::equal(std::span(state.tensors[i].shape, state.tensors[i].dimensions),
+                              velocities[i].sizes())) {
+        std::fprintf(stderr, "network: the state that has come has another optimizer\n");
+        std::exit(2);
+      }
       std::memcpy(velocities[i].data_ptr(), state.tensors[i].data, velocities[i].nbytes());
     }
   }

@@ -1322,6 +1322,22 @@ def untaken():
     shutil.rmtree(folder)
 
 
+def other_optimizer():
+    """The examples refuse a checkpoint of another optimizer. They read beyond its tensors."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    momentum = 'momentum{"velocity", MF_F32, {kInputs'
+    run = trained([changed_example(folder, "narrow", momentum + " + 1}", momentum + "}"), "20"],
+                  1)[3]
+    for program in (LINEAR, LINEAR + "-cpp"):
+        again = Run(QUIET + ["--workers", "1", "--resume", run.run_dir], program=[program, "40"])
+        code = again.wait()
+        expect(code != 0 and "the state that has come has another optimizer" in again.logs(),
+               f"{program}: {code}\n{again.logs()}")
+        again.remove()
+    run.remove()
+    shutil.rmtree(folder)
+
+
 def interface():
     """What programs that were built before rely on: symbols, and the sizes of structures."""
     with open(os.path.join(HERE, "interface.txt"), encoding="utf-8") as file:
@@ -1394,6 +1410,7 @@ if __name__ == "__main__":
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state,
         "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
+        "other_optimizer": other_optimizer,
         "failed_calls": failed_calls,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
         "killed_reader": killed_reader, "abandoned_readers": abandoned_readers, "normed": normed,
