@@ -22,6 +22,7 @@ stateless   the optimizer has no state
 nadam       the optimizer keeps tensors of another type than its parameters have
 nested      the optimizer keeps tensors in lists and dictionaries, more than 64 KiB, some without
             elements, and a number for all parameters together
+large       what else is kept has 32 MiB
 gains       a scheduler and what else is kept, which plain has not
 stream, loader, empty, endless, short, fraction, batch, readers: data and lengths that are refused
 again       a second evaluation is refused
@@ -113,7 +114,7 @@ class Counting(Network):
 
 class Kept:
     """Something with a state."""
-    value = 7
+    value = torch.zeros(8 << 20) if how == "large" else 7
 
     def state_dict(self):
         return {"value": self.value}
@@ -205,7 +206,7 @@ job = mayfly.torch.Job(model, optimizer, scheduler, batch=16.0 if how == "batch"
                        microbatch=None if how == "batch" else 4, **lengths,
                        data={"stream": Stream(), "loader": DataLoader(Data(), batch_size=16)}.get(
                            how, Data()),
-                       extra={"kept": Kept()} if how == "gains" else None,
+                       extra={"kept": Kept()} if how in ("gains", "large") else None,
                        collate=mixed if how.startswith("mixed") else None,
                        metrics=("norm") if how == "metric" else (),
                        num_workers={"mixed_ahead": 2, "readers": -1}.get(how, 0))
@@ -237,6 +238,8 @@ def measure(*batch):
 
 if how == "again":
     job.evaluation(Data())(measure)
+if how == "large":
+    assert 96 << 20 < job._options["optimizer_bytes"] < 97 << 20, job._options
 losses = []
 for step in job.steps():
     if how == "surrogate":

@@ -24,6 +24,7 @@ TYPES = {torch.float32: _abi.F32, torch.float64: _abi.F64, torch.float16: _abi.F
          torch.int16: _abi.I16, torch.int8: _abi.I8, torch.uint8: _abi.U8, torch.bool: _abi.BOOL}
 OF_TYPE = {number: kind for kind, number in TYPES.items()}
 BLOB_BYTES = 64 << 10  # at least, for what is no tensor
+EXTRA_GROWTH_MAX = 64 << 20  # large parts, such as mean weights, have their size from the beginning
 # Before the name of each part that is no tensor of the optimizer: members compare the part's hash.
 HASH_NAME = "mayfly.hash"
 
@@ -329,8 +330,11 @@ class Job(BaseJob):
                          if tensor.stride() == torch.empty_like(tensor).stride()
                          and not tensor.is_contiguous()}
         size = sum(t.numel() * t.element_size() + len(n) + 256 for n, t in tensors)
-        return size + max(BLOB_BYTES, 4 * len(saved(self._rest())),
-                          2 * len(saved(self._rest(probe))))
+        now, after = self._rest(), self._rest(probe)
+        extra = len(saved(now.pop("extra")))
+        del after["extra"]
+        return size + max(BLOB_BYTES, extra + min(3 * extra, EXTRA_GROWTH_MAX)
+                          + max(4 * len(saved(now)), 2 * len(saved(after))))
 
     def _load(self):
         """The optimizer's state, the scheduler's and the extra ones have come. What the program has
