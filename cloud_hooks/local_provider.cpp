@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -190,6 +191,7 @@ class LocalProvider::Impl {
   [[nodiscard]] const LocalProviderOptions& options() const { return options_; }
 
  private:
+  [[nodiscard]] std::uint32_t free_slot() const;
   [[nodiscard]] std::string next_id() const {
     return "local-" + std::to_string(servers_.size() + 1);
   }
@@ -197,6 +199,7 @@ class LocalProvider::Impl {
   LocalProviderOptions options_;
   std::vector<ServerStatus> servers_;  // in order of start; never shrinks
   std::vector<Instant> started_;       // of each of servers_
+  std::vector<std::uint32_t> slots_;   // of each of servers_
   Strings log_paths_;                  // of each of servers_; empty: has none
   EndedLogs ended_logs_;
   std::map<std::string, Strings> ids_of_request_;
@@ -216,6 +219,20 @@ LocalProvider::Impl::~Impl() {
   }
 }
 
+std::uint32_t LocalProvider::Impl::free_slot() const {
+  std::set<std::uint32_t> taken;
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    if (servers_[i].alive()) {
+      taken.insert(slots_[i]);
+    }
+  }
+  std::uint32_t slot = 0;
+  while (taken.contains(slot)) {
+    ++slot;
+  }
+  return slot;
+}
+
 Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::string& log_path) {
   if (argv.empty() || argv[0].empty()) {
     return Error{Errc::kInvalidInput, "no program to start"};
@@ -226,7 +243,9 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
   SpawnPlan plan;
   plan_output(plan, log_path);
   auto additions = options_.environment;
+  const std::uint32_t slot = free_slot();
   additions.emplace_back(kLauncherPidVariable, std::to_string(::getpid()));
+  additions.emplace_back(kSlotVariable, std::to_string(slot));
   pid_t pid = 0;
   int failure = 0;
   spawner_.run_and_wait(
@@ -241,6 +260,7 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
   server.state = ServerState::kRunning;
   server.pid = pid;
   started_.push_back(monotonic_now());
+  slots_.push_back(slot);
   log_paths_.push_back(log_path);
   return server.id;
 }

@@ -68,6 +68,10 @@ class LocalProvider final : public Provider {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Environment variable that carries the number of a worker's slot on its host to it: the lowest
+/// one that no other server of the same job has there.
+inline constexpr const char* kSlotVariable = "MAYFLY_SLOT";
+
 // Workers that a launcher has started on this host must not outlive it, however it dies.
 
 /// Environment variable that carries the launcher's process id to a worker.

@@ -124,19 +124,23 @@ esac
 take_lock .
 server=servers/$label.$id
 if [ -d "$server" ]; then echo mayfly-done; exit 0; fi
-taken=0
+taken=0 used=' '
 for other in "servers/$label".*; do
   [ -d "$other" ] || continue
-  if runs "$other"; then taken=$((taken + 1)); else keep_left_alone . "$other"; fi
+  if ! runs "$other"; then keep_left_alone . "$other"; continue; fi
+  taken=$((taken + 1)) used="$used$(cat "$other/slot" 2>/dev/null) "
 done
 if [ "$taken" -ge "$slots" ]; then echo mayfly-full; exit 0; fi
+slot=0
+while [ "$used" != "${used#* $slot }" ]; do slot=$((slot + 1)); done
 [ -x "$program" ] || fail "there is no program $program"
 [ ! -d "programs/$sha256" ] || touch "programs/$sha256"
 mkdir "$server" && printf '%s' "$startup" >"$server/start" && echo "$request" >"$server/request" &&
-  echo "$sha256" >"$server/program" ||
+  echo "$sha256" >"$server/program" && echo "$slot" >"$server/slot" ||
   { rm -rf "$server"; fail "cannot write into $folder"; }
 cd "$server" || fail "cannot use $folder"
-MAYFLY_SERVER=$id setsid nohup sh ./start "$program" "$slots" >log 2>&1 </dev/null 9>&- &
+MAYFLY_SERVER=$id MAYFLY_SLOT=$slot \
+  setsid nohup sh ./start "$program" "$slots" >log 2>&1 </dev/null 9>&- &
 pid=$!
 born=$(birth "$pid")
 born=${born:-Z 0} # it has ended, and the shell has noticed

@@ -48,7 +48,8 @@ struct Places {
 /// Unpacks the file `name` in the folder as the program, after checking its hash and that it runs.
 [[nodiscard]] std::string install_script(const Places& places, const std::string& name);
 /// Starts the script `startup` as the server `id`, unless the host has it, or has no free slot.
-/// Its arguments are the program's path and the host's slots; MAYFLY_SERVER is in its environment.
+/// Its arguments are the program's path and the host's slots; MAYFLY_SERVER is in its environment,
+/// and in MAYFLY_SLOT the lowest number that no running server of the job has there.
 [[nodiscard]] std::string start_script(const Places& places, const Host& host,
                                        const std::string& id, const std::string& request_id,
                                        const std::string& startup);

@@ -229,8 +229,9 @@ struct Setting {
 [[nodiscard]] Result<void> apply_toml(JobConfig& config, const std::string& text,
                                       const std::string& file_name);
 /// Applies MAYFLY_... variables from a copy of the environment; unknown MAYFLY_ names are errors
-/// except those of launchers, scripts and tests (MAYFLY_LAUNCHER_PID, MAYFLY_CIFAR10_DIR,
-/// MAYFLY_SIM_SEEDS, MAYFLY_TEST_...), programs of the user's own, and services of Kubernetes.
+/// except those of launchers, scripts and tests (MAYFLY_LAUNCHER_PID, MAYFLY_SLOT,
+/// MAYFLY_CIFAR10_DIR, MAYFLY_SIM_SEEDS, MAYFLY_TEST_...), programs of the user's own, and services
+/// of Kubernetes.
 [[nodiscard]] Result<void> apply_environment(JobConfig& config,
                                              const std::map<std::string, std::string>& environment);
 /// One setting by name, with the source for the error text.

@@ -92,6 +92,7 @@ Result<LaunchedBy> from_slurm(const Variables& variables) {
                         ? task.size
                         : tasks_on_node(text_of(variables, per_node),
                                         number_of(variables, "SLURM_NODEID").value_or(0));
+  task.local_rank = number_of(variables, "SLURM_LOCALID");
   task.hosts =
       text_of(variables, first_set(variables, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}));
   task.job = fmt::format(
@@ -103,6 +104,7 @@ Result<LaunchedBy> from_slurm(const Variables& variables) {
 Result<LaunchedBy> from_pmi(const Variables& variables) {
   TRY_ASSIGN(LaunchedBy found, place(variables, Launcher::kPmi, "PMI_RANK", "PMI_SIZE"));
   found.local_size = number_of(variables, "MPI_LOCALNRANKS").value_or(0);
+  found.local_rank = number_of(variables, "MPI_LOCALRANKID");
   return found;
 }
 
@@ -110,6 +112,7 @@ Result<LaunchedBy> from_open_mpi(const Variables& variables) {
   TRY_ASSIGN(LaunchedBy found,
              place(variables, Launcher::kOpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"));
   found.local_size = number_of(variables, "OMPI_COMM_WORLD_LOCAL_SIZE").value_or(0);
+  found.local_rank = number_of(variables, "OMPI_COMM_WORLD_LOCAL_RANK");
   const char* job = first_set(variables, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
   found.job = "mpi-" + (variables(job) == nullptr ? "unnamed" : text_of(variables, job));
   return found;

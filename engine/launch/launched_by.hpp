@@ -22,9 +22,10 @@ struct LaunchedBy {
   Launcher launcher = Launcher::kOpenMpi;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
-  std::uint32_t local_size = 0;  ///< ranks on this host; 0 = unknown
-  std::string job;               ///< equal on all ranks, another one each time; empty = unknown
-  std::string hosts;             ///< of the ranks, as the launcher writes them; empty = unknown
+  std::uint32_t local_size = 0;               ///< ranks on this host; 0 = unknown
+  std::optional<std::uint32_t> local_rank{};  ///< which one of those; empty = unknown
+  std::string job;    ///< equal on all ranks, another one each time; empty = unknown
+  std::string hosts;  ///< of the ranks, as the launcher writes them; empty = unknown
 
   [[nodiscard]] bool is_on_one_host() const { return local_size >= size; }
 };

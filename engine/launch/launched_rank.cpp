@@ -433,7 +433,8 @@ int LaunchedRank::run_program() const {
                                  .job_file = {},
                                  .run_dir = run_dir,
                                  .token_file = config_.token_file,
-                                 .bind_host = config_.bind_host},
+                                 .bind_host = config_.bind_host,
+                                 .slot = self_.local_rank},
                                 command_));
 }
 

@@ -96,6 +96,7 @@ std::vector<std::string> command_at(const ProgramPlace& place,
     add("MAYFLY_LAUNCHED", "true");
     add("MAYFLY_WORKER_NUMBER", std::to_string(place.number));
   }
+  add(cloud_hooks::kSlotVariable, place.slot ? std::to_string(*place.slot) : "");
   add("MAYFLY_COORDINATOR", place.coordinator);
   add(kJobFileVariable, place.job_file);
   add("MAYFLY_RUN_DIR", place.run_dir);

@@ -4,6 +4,7 @@
 // where the job is.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,13 +15,14 @@ namespace mayfly::engine {
 
 /// What the program's library is told. Empty texts are left out.
 struct ProgramPlace {
-  std::string coordinator;   ///< HOST:PORT
-  std::uint32_t number = 0;  ///< of the worker
-  std::string job_file;      ///< the job's settings, on the coordinator's host
-  std::string run_dir;       ///< where there is no job file
-  std::string token_file;    ///< the same
-  std::string bind_host;     ///< the same
-  bool is_launched = true;   ///< by this host's launcher, with which it ends
+  std::string coordinator;              ///< HOST:PORT
+  std::uint32_t number = 0;             ///< of the worker
+  std::string job_file;                 ///< the job's settings, on the coordinator's host
+  std::string run_dir;                  ///< where there is no job file
+  std::string token_file;               ///< the same
+  std::string bind_host;                ///< the same
+  bool is_launched = true;              ///< by this host's launcher, with which it ends
+  std::optional<std::uint32_t> slot{};  ///< as kSlotVariable, if its environment has none
   /// Further settings of the worker's own, by name.
   std::vector<std::pair<std::string, std::string>> settings{};
   std::string folder{};  ///< in which it is started; empty = this process's

@@ -7,7 +7,8 @@
  * failures, and no ranks. After each step all workers have the same bits, for any number of them,
  * if a microbatch computes the same bits wherever it is computed.
  *
- * How to start it, the promises and the conditions: docs/library.md.
+ * How to start it, the promises and the conditions: docs/library.md. MAYFLY_SLOT in the
+ * environment is the number of the worker on its host, from 0, for the choice of a device.
  *
  * Rules. One job per process: mf_open() is refused until the one before has ended and was closed,
  * and in processes that were forked meanwhile. All functions are called by the thread that called

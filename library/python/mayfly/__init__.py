@@ -10,6 +10,6 @@ if sys.version_info < (3, 9):
 
 from ._abi import MayflyError, Refused  # noqa: E402
 from ._arrays import ArrayJob  # noqa: E402
-from ._core import Evaluation, Outcome  # noqa: E402
+from ._core import Evaluation, Outcome, slot  # noqa: E402
 
-__all__ = ["ArrayJob", "Evaluation", "MayflyError", "Outcome", "Refused"]
+__all__ = ["ArrayJob", "Evaluation", "MayflyError", "Outcome", "Refused", "slot"]

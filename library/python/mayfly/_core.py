@@ -78,6 +78,13 @@ def right_of(correct):
     return number
 
 
+def slot():
+    """Which of the workers on its host this one is, from 0: the lowest number that no other one of
+    the job had there when it was started. For the choice of a GPU, also before there is a job. 0
+    if nobody has said it, as for a program that is started alone."""
+    return int(os.environ.get("MAYFLY_SLOT") or 0)
+
+
 class Core:
     """The library's job. One in a process."""
 

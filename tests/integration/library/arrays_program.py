@@ -1,7 +1,7 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
-replaces_state | handlers | stays | retries | wide | huge | listed | number | scalar]."""
+replaces_state | handlers | stays | retries | wide | huge | listed | number | scalar | slots]."""
 import ctypes
 import os
 import signal
@@ -40,6 +40,8 @@ if how == "listed":
     parameters["bias"] = [0.0]
 if how == "swapped":
     parameters["bias"] = numpy.zeros(1, ">f4")
+if how == "slots":
+    print("slot", mayfly.slot(), flush=True)
 if how == "retries":
     try:
         mayfly.ArrayJob({"bias": numpy.zeros(1, ">f4")}, samples=SAMPLES, batch=32, steps=1)

@@ -899,6 +899,20 @@ def leaves_early():
     run.remove()
 
 
+def slots():
+    """Each worker on a host has a number of its own there, and one that joins gets that of one that
+    was lost. Programs could not choose a GPU by what they were told."""
+    python_with("numpy")
+    run = trained([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "400", "slots"], 2,
+                  chaos="kill@step=20:worker=0,join@step=60")[3]
+    found = []
+    for number in range(3):
+        with open(run.path("logs", f"worker-{number}.log"), encoding="utf-8") as file:
+            found += re.findall("slot (.*)", file.read())
+    expect(found == ["0", "1", "0"], f"{found}\n{run.logs()}")
+    run.remove()
+
+
 def raises():
     """An exception of the program is on record, and the others take over."""
     python_with("numpy")
@@ -1407,7 +1421,7 @@ if __name__ == "__main__":
         "alone_refused": alone_refused, "alone_ends_early": alone_ends_early,
         "alone_again": alone_again, "alone_elsewhere": alone_elsewhere,
         "alone_resumed": alone_resumed, "absent_token": absent_token,
-        "refused": refused,
+        "refused": refused, "slots": slots,
         "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
         "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
         "torch_transformer": torch_transformer,

@@ -125,6 +125,22 @@ TEST(LocalProvider, OutputGoesToTheLogFileAndTheEnvironmentIsExtended) {
   std::filesystem::remove(log);
 }
 
+TEST(LocalProvider, AServerHasTheLowestSlotThatIsFree) {
+  LocalProvider provider;
+  const auto has = [&](const std::string& slot) {
+    const std::string test = "test \"$MAYFLY_SLOT\" = " + slot;
+    return wait_for_end(provider, start(provider, {"/bin/sh", "-c", test})).exit_code == 0;
+  };
+  const std::string first = start(provider, {"/bin/sleep", "1000"});
+  EXPECT_TRUE(has("1"));
+  EXPECT_TRUE(has("1")) << "the one before has ended";
+  start(provider, {"/bin/sleep", "1000"});
+  EXPECT_TRUE(has("2"));
+  ASSERT_TRUE(provider.signal(first, SIGKILL).ok());
+  wait_for_end(provider, first);
+  EXPECT_TRUE(has("0"));
+}
+
 TEST(LocalProvider, InheritsNoDescriptor) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);  // without close-on-exec, as a careless library would

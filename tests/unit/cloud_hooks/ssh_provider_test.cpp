@@ -153,6 +153,28 @@ TEST_F(SshProviderTest, EachHostHasAsManyAsItHasRoomFor) {
   EXPECT_EQ(third.error->detail, "a: has no room; b: has no room");
 }
 
+TEST_F(SshProviderTest, AServerHasTheLowestSlotThatIsFreeOnItsHost) {
+  options_.hosts = {{"a", 3}};
+  request_.startup_text = "echo $MAYFLY_SLOT; exec sleep 60\n";
+  const auto slot_of = [&](const std::string& request_id) {
+    request_.request_id = request_id;
+    const RequestOutcome begun = provider()->request(request_);
+    EXPECT_EQ(begun.servers.size(), 1u);
+    const fs::path server = folder_ / "a/mf/servers" / ("job." + ssh::server_id("a", request_id));
+    std::string said;
+    for (int tries = 0; tries < 200 && said.empty(); ++tries) {
+      std::this_thread::sleep_for(milliseconds(50));
+      said = read_text_file(server / "log", 100).value();
+    }
+    return said;
+  };
+  EXPECT_EQ(slot_of(kSshId), "0\n");
+  EXPECT_EQ(slot_of(kOther), "1\n");
+  EXPECT_FALSE(provider()->release(ssh::server_id("a", kSshId)));
+  EXPECT_EQ(slot_of("8a2f3c1e-0000-4000-8000-000000000003"), "0\n");
+  EXPECT_EQ(slot_of("8a2f3c1e-0000-4000-8000-000000000004"), "2\n");
+}
+
 TEST_F(SshProviderTest, ReleaseEndsTheWholeGroupBringsTheLogAndLeavesNothing) {
   request_.startup_text = "echo began; sleep 61 & sleep 62; echo never\n";
   const RequestOutcome begun = provider()->request(request_);

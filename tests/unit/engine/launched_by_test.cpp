@@ -46,6 +46,7 @@ Set with(Set set, const Set& more) {
 const Set kOpenMpi = {{"OMPI_COMM_WORLD_SIZE", "4"},
                       {"OMPI_COMM_WORLD_RANK", "3"},
                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                      {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                       {"PMIX_NAMESPACE", "77"},
                       {"PMIX_RANK", "3"}};
 const Set kMpich = {{"PMI_RANK", "1"},
@@ -57,7 +58,8 @@ const Set kSrun = {{"SLURM_JOB_ID", "12"},        {"SLURM_STEP_ID", "0"},
                    {"SLURM_STEPID", "0"},         {"SLURM_PROCID", "2"},
                    {"SLURM_NTASKS", "3"},         {"SLURM_STEP_NUM_TASKS", "3"},
                    {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
-                   {"SLURM_NODEID", "1"},         {"SLURM_STEP_NODELIST", "node[1-2]"}};
+                   {"SLURM_NODEID", "1"},         {"SLURM_STEP_NODELIST", "node[1-2]"},
+                   {"SLURM_LOCALID", "0"}};
 // What a batch script sees, and the shell of an salloc.
 const Set kBatch = {{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "3"}, {"SLURM_NPROCS", "3"},
                     {"SLURM_PROCID", "0"},  {"SLURM_NODEID", "0"}, {"SLURM_TASKS_PER_NODE", "2,1"}};
@@ -72,6 +74,7 @@ TEST(LaunchedBy, MpirunOfOpenMpi) {
   EXPECT_EQ(rank.rank, 3U);
   EXPECT_EQ(rank.size, 4U);
   EXPECT_EQ(rank.local_size, 2U);
+  EXPECT_EQ(rank.local_rank, 1U);
   EXPECT_EQ(rank.job, "mpi-77");
   EXPECT_FALSE(rank.is_on_one_host());
 }
@@ -88,6 +91,7 @@ TEST(LaunchedBy, MpiexecOfMpich) {
   EXPECT_EQ(rank.launcher, Launcher::kPmi);
   EXPECT_EQ(rank.rank, 1U);
   EXPECT_EQ(rank.size, 3U);
+  EXPECT_EQ(rank.local_rank, 1U);
   EXPECT_TRUE(rank.is_on_one_host());
   EXPECT_FALSE(found({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}).is_on_one_host());
 }
@@ -98,6 +102,7 @@ TEST(LaunchedBy, Srun) {
   EXPECT_EQ(task.rank, 2U);
   EXPECT_EQ(task.size, 3U);
   EXPECT_EQ(task.local_size, 1U);
+  EXPECT_EQ(task.local_rank, 0U);
   EXPECT_EQ(task.job, "slurm-12.0");
   EXPECT_EQ(task.hosts, "node[1-2]");
   EXPECT_TRUE(found(with(kSrun, {{"SLURM_STEP_NUM_NODES", "1"}})).is_on_one_host());

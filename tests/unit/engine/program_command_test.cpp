@@ -1,6 +1,6 @@
 #include "engine/launch/program_command.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -9,6 +9,10 @@
 
 namespace mayfly::engine {
 namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RunCommand : public testing::Test {
  protected:
@@ -24,6 +28,13 @@ TEST_F(RunCommand, WhatOnlyThisProgramIgnoresIsNotIgnoredByTheCommand) {
   const auto before = ::signal(SIGPIPE, SIG_IGN);  // as our main functions do
   EXPECT_EQ(run_command({"sh", "-c", "kill -PIPE $$; exit 5"}), kExitFailed);
   ::signal(SIGPIPE, before);
+}
+
+TEST(CommandAt, NamesTheSlotIfItIsKnown) {
+  ProgramPlace place;
+  EXPECT_THAT(command_at(place, {"train"}), Not(Contains(HasSubstr("MAYFLY_SLOT"))));
+  place.slot = 0;
+  EXPECT_THAT(command_at(place, {"train"}), Contains("MAYFLY_SLOT=0"));
 }
 
 }  // namespace
