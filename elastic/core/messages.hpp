@@ -279,7 +279,7 @@ struct StoreGet {
 
 // --- sentinel to coordinator (besides Heartbeat)
 
-/// The sentinel's worker has died, or hangs.
+/// The sentinel's worker has died, or takes part no longer.
 struct WorkerDied {
   std::string detail;
   bool is_dead = false;       ///< its process has certainly ended

@@ -68,6 +68,7 @@ class ForkedSentinel final : public Sentinel {
     shared_->author.store(author);
     shared_->incarnation.store(value(incarnation));
   }
+  void give_up() override { shared_->gave_up.store(true); }
   [[nodiscard]] ProgressBoard& board() override { return shared_->board; }
   [[nodiscard]] int pid() const override { return child_; }
 

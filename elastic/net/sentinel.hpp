@@ -38,6 +38,9 @@ class Sentinel {
   /// The member has accepted this incarnation of this coordinator. It is stored outside the
   /// worker's process, because the report of the worker's death must name the highest one.
   virtual void adopt(Incarnation incarnation, std::uint64_t author) = 0;
+  /// The worker lives, but takes part no longer: the job is to lose it now, and not when its
+  /// process ends, which may have more to do. Any thread.
+  virtual void give_up() = 0;
   /// Where the worker writes its position, which the heartbeats contain, so that the coordinator
   /// can distinguish a worker that hangs from one that computes. Valid as long as this object.
   [[nodiscard]] virtual ProgressBoard& board() = 0;

@@ -31,6 +31,7 @@ constexpr Duration kConnectTimeout = milliseconds(500);
 constexpr Duration kSendTimeout = milliseconds(500);
 constexpr Duration kRetryDelay = milliseconds(200);
 constexpr Duration kHangMax = seconds(10);           // of a worker that is no member any more
+constexpr Duration kCleanUpMax = seconds(70);        // of one that has given up
 constexpr Duration kRefusedRetryDelay = seconds(1);  // until the worker is connected again
 constexpr Duration kReportTimeout = seconds(10);     // for the worker's death
 
@@ -179,12 +180,12 @@ class StopWatch {
 /// would hold its device and its memory until a user finds it.
 class HangWatch {
  public:
-  [[nodiscard]] bool hangs(const WorkerPosition& position, Instant now) {
+  [[nodiscard]] bool hangs(const WorkerPosition& position, Duration most, Instant now) {
     if (position.moves != moves_ || waits_for_others(position.activity)) {
       moves_ = position.moves;
       since_ = now;
     }
-    return now - since_ > kHangMax;
+    return now - since_ > most;
   }
 
  private:
@@ -226,6 +227,7 @@ void run_sentinel(SentinelShared& shared) {
   const StopWatch stop_watch(worker);
   Link link(shared);
   HangWatch hang_watch;
+  bool is_told = false;  // that the worker has given up
   while (true) {
     const bool armed = shared.armed.load();
     const Fate fate = watch(shared, armed ? kInterval : kIntervalUnarmed);
@@ -236,12 +238,17 @@ void run_sentinel(SentinelShared& shared) {
       report_and_exit(shared, link);
     }
     // A heartbeat says that the worker is alive even if it is too busy to say so itself.
-    if (armed && stop_watch.is_stopped()) {
+    const bool has_given_up = shared.gave_up.load();
+    if (armed && has_given_up && !is_told) {
+      is_told = link.send(WorkerDied{"the worker has given up", false, {}, 0});
+      hang_watch = HangWatch();  // its time to clean up begins
+    } else if (armed && stop_watch.is_stopped()) {
       (void)link.send(Heartbeat{std::nullopt, true});
     } else if (armed) {
       const WorkerPosition position = shared.board.position();
       (void)link.send(Heartbeat{position});
-      if (hang_watch.hangs(position, monotonic_now()) && link.refused()) {
+      const Duration most = has_given_up ? kCleanUpMax : kHangMax;
+      if (hang_watch.hangs(position, most, monotonic_now()) && link.refused()) {
         ::kill(worker, SIGKILL);
       }
     }

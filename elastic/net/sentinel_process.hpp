@@ -22,6 +22,7 @@ struct SentinelShared {
   pthread_mutex_t alive;                       ///< robust; held by the worker as long as it lives
   std::atomic<bool> armed{false};
   std::atomic<bool> ended_well{false};  ///< the worker's end is not a death
+  std::atomic<bool> gave_up{false};     ///< it takes part no longer, and has not ended
   ProgressBoard board;
   std::atomic<std::uint64_t> self{0};         ///< MemberId
   std::atomic<std::uint64_t> incarnation{0};  ///< the highest that the member has accepted

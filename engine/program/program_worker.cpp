@@ -298,13 +298,14 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     if (!config_.launched) {
       log_sender.emplace(*client.value());
     }
-    use(client.value().get());  // before the program continues, because its notes need a client
+    // Before the program continues, because its notes need a client.
+    use(client.value().get(), sentinel.value().get());
     if (!joins_again) {
       joined.set_value({});
     }
     if (!joins_again || state_->committed() <= untrained) {  // all others may be gone meanwhile
       if (Result<void> settled = settle_state(*client.value(), joins_again); !settled.ok()) {
-        use(nullptr);
+        use(nullptr, nullptr);
         return finish({elastic::DismissReason::kJobFailed, settled.error().detail});
       }
       untrained = state_->committed();
@@ -321,14 +322,14 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
                                                            .unconfirmed = unconfirmed_,
                                                            .signals = *signals_},
                                                           *client.value(), false);
-    use(nullptr);
+    use(nullptr, nullptr);
     log_sender.reset();
     client.value().reset();  // sends the last messages
     // Another state cannot be made here but by starting the program again: its first values are
     // gone, unless it has committed nothing, as a spare that is to be offered a checkpoint.
     const bool may_keep_state = job_->exact() || state_->committed() <= untrained;
     const bool keeps_state = may_keep_state && order.reason != elastic::DismissReason::kCorrupted;
-    if (!keeps_state || !may_rejoin(order, limit, *signals_)) {
+    if (!keeps_state || is_abandoned() || !may_rejoin(order, limit, *signals_)) {
       return finish({order.reason, order.detail});
     }
     former = std::move(order.former);
@@ -357,9 +358,13 @@ std::optional<ProgramTask> ProgramWorker::next(Duration patience) {
   return task;
 }
 
-void ProgramWorker::use(elastic::MemberClient* client) {
+void ProgramWorker::use(elastic::MemberClient* client, elastic::Sentinel* sentinel) {
   const std::lock_guard lock(client_mutex_);
   client_ = client;
+  sentinel_ = sentinel;
+  if (sentinel_ != nullptr && is_abandoned_) {
+    sentinel_->give_up();
+  }
   if (client_ != nullptr) {
     for (const auto& [kind, text] : std::exchange(kept_notes_, {})) {
       send_note(kind, text);
@@ -424,6 +429,12 @@ void ProgramWorker::abandon(const std::string& why) {
   client_->send_report(encode_record(failure));
   // The process is about to end, and with it what has not been sent.
   (void)elastic::wait_for_reports(*client_, client_->view(), monotonic_now() + kReportTimeout);
+  sentinel_->give_up();
+}
+
+bool ProgramWorker::is_abandoned() {
+  const std::lock_guard lock(client_mutex_);
+  return is_abandoned_;
 }
 
 }  // namespace mayfly::engine

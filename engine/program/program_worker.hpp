@@ -98,8 +98,8 @@ class ProgramWorker {
   /// An event on record (events.jsonl), see NoteRecord::kOfProgram. While this worker is no member
   /// it is kept until it is one, if there are not too many.
   void note(const std::string& kind, const std::string& text);
-  /// The program cannot go on: its worker is lost to the job when its process ends. The first
-  /// reason goes on record; waits for up to a second until it is.
+  /// The program cannot go on: its worker is lost to the job now, also if its process lives on. The
+  /// first reason goes on record; waits for up to a second until it is.
   void abandon(const std::string& why);
 
  private:
@@ -112,7 +112,8 @@ class ProgramWorker {
       elastic::Sentinel* sentinel, std::optional<elastic::Former> former, Duration timeout);
   [[nodiscard]] Result<void> settle_state(const elastic::MemberClient& client, bool joins_again);
   void finish(ProgramEnd end);
-  void use(elastic::MemberClient* client);
+  void use(elastic::MemberClient* client, elastic::Sentinel* sentinel);
+  [[nodiscard]] bool is_abandoned();
   void send_note(const std::string& kind, const std::string& text);
 
   JobConfig config_;
@@ -133,10 +134,11 @@ class ProgramWorker {
   UnconfirmedReports unconfirmed_;
   std::mutex client_mutex_;
   elastic::MemberClient* client_ = nullptr;                      // guarded by client_mutex_
+  elastic::Sentinel* sentinel_ = nullptr;                        // the same; lives as client_ does
   std::vector<std::pair<std::string, std::string>> kept_notes_;  // the same
   ProgramEnd end_;                                               // before the task kEnd
   bool is_over_ = false;                                         // the program's thread only
-  bool is_abandoned_ = false;                                    // the program's thread only
+  bool is_abandoned_ = false;                                    // the same
   std::thread thread_;
 };
 

@@ -224,8 +224,8 @@ MF_API mf_code mf_stop(mf_job* job);
  * and `text` as its `detail`. `kind`: 1 to 100 letters (a to z), digits and underscores. At any
  * time from mf_open() on: while this worker is no member, up to 1000 are kept until it is one. */
 MF_API mf_code mf_note(mf_job* job, const char* kind, const char* text);
-/** The program cannot go on and is about to end: `why` goes on record, and the others take over
- * when the process ends. */
+/** The program cannot go on and is about to end: `why` goes on record, and the others take over,
+ * also if the process has more to do before its end. */
 MF_API mf_code mf_fail(mf_job* job, const char* why);
 /** Frees the job. Before MF_END that is mf_fail(). */
 MF_API void mf_close(mf_job* job);

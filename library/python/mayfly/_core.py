@@ -257,8 +257,8 @@ class Core:
         self._check(self.library.mf_note(self._handle, _said(kind), _said(text)))
 
     def failed(self, why):
-        """The program cannot go on; the others take over when its process ends. False if that is
-        known already, or the job has ended."""
+        """The program cannot go on, and the others take over. False if that is known already, or
+        the job has ended."""
         if not self._handle or self._has_failed:
             return False
         self._has_failed = True

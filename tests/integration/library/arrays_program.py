@@ -1,7 +1,9 @@
 """Linear regression with momentum in NumPy: STEPS [unseeded | raises | poisoned | forks | sizes |
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
-replaces_state | handlers | stays | retries | wide | huge | listed | number | scalar | slots]."""
+replaces_state | handlers | stays | retries | wide | huge | listed | number | scalar | slots |
+lingers]."""
+import atexit
 import ctypes
 import os
 import signal
@@ -71,6 +73,9 @@ if how == "leaves_early" and os.environ["MAYFLY_WORKER_NUMBER"] == "2":
 if how == "waits":
     print("the program waits before its loop", flush=True)
     time.sleep(60)
+if how == "lingers":
+    atexit.register(print, "its last words", flush=True)
+    atexit.register(time.sleep, 8)
 told = []
 if how == "handlers":
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
@@ -85,7 +90,8 @@ for step in job.steps():
             break
         x, y = inputs[microbatch.samples], targets[microbatch.samples]
         error = x @ parameters["weight"] + parameters["bias"] - y
-        if how == "raises" and step.number == 40 and os.environ["MAYFLY_WORKER_NUMBER"] == "1":
+        if how in ("raises", "lingers") and (
+                step.number == 40 and os.environ["MAYFLY_WORKER_NUMBER"] == "1"):
             print(1 // 0)
         if how == "poisoned" and step.number > 20 and 17 in microbatch.samples:
             raise ValueError("sample 17 cannot be read")

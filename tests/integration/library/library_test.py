@@ -930,6 +930,21 @@ def raises():
     run.remove()
 
 
+def lingers():
+    """A worker whose program fails is lost at once, also if the program has more to do before it
+    ends. The others used to wait for that."""
+    python_with("numpy")
+    run = Run(QUIET + ["--workers", "2"],
+              program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100", "lingers"])
+    summary = run.finish()
+    expect(summary["outcome"] == "done" and summary["steps"] == 100, f"{summary}\n{run.logs()}")
+    [failed], [lost] = run.events("program_failed"), run.events("lost")
+    expect(failed["member"] == lost["member"] and "ZeroDivisionError" in failed["detail"], failed)
+    expect(lost["time"] - failed["time"] < 4, f"{failed} {lost}")
+    expect("its last words" in run.logs(), run.logs())
+    run.remove()
+
+
 def poisoned():
     """A microbatch that fails on two workers ends the job, and its samples are named."""
     python_with("numpy")
@@ -1422,7 +1437,8 @@ if __name__ == "__main__":
         "alone_again": alone_again, "alone_elsewhere": alone_elsewhere,
         "alone_resumed": alone_resumed, "absent_token": absent_token,
         "refused": refused, "slots": slots,
-        "other_weights": other_weights, "raises": raises, "ctrl_c": ctrl_c, "forks": forks,
+        "other_weights": other_weights, "raises": raises, "lingers": lingers, "ctrl_c": ctrl_c,
+        "forks": forks,
         "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
         "torch_transformer": torch_transformer,
         "weighted": weighted, "speaks": speaks, "stops_early": stops_early, "misused": misused,

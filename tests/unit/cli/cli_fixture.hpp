@@ -16,6 +16,7 @@ class NoSentinel final : public elastic::Sentinel {
   void arm(const std::vector<std::string>&, std::size_t, ByteSpan, MemberId) override {}
   void follow(std::size_t) override {}
   void adopt(Incarnation, std::uint64_t) override {}
+  void give_up() override {}
   elastic::ProgressBoard& board() override { return board_; }
   [[nodiscard]] int pid() const override { return 0; }
 
