@@ -89,10 +89,12 @@ class Core:
     """The library's job. One in a process."""
 
     _open = None
+    _was_left = False  # the library keeps a job that has begun until it has ended
 
     def __init__(self):
-        if Core._open is not None:
-            raise Refused("a process can have one job; start another process for the second")
+        if Core._open is not None or Core._was_left:
+            raise Refused("a process can have one job: call its close() if its loop has not begun, "
+                          "or start another process for the second (in a notebook another kernel)")
         self.library = _abi.load()
         self._handle = ctypes.c_void_p()
         self._open_while_used = threading.RLock()  # by leave(), which any thread may call
@@ -285,6 +287,15 @@ class Core:
         when it has seen its member go. Nobody would ever end it otherwise."""
         if self._coordinator is not None:
             self._coordinator.terminate()
+
+    def close_early(self, why):
+        """Before the end of the job: this worker's part is over, and so is a coordinator of ours.
+        The process can have another job if the loop has not begun."""
+        if self._handle:
+            Core._was_left = self._stops is not None
+            self.failed(why)
+            self.abandon()
+            self.close(ABANDONED_SECONDS)
 
     @contextlib.contextmanager
     def closed_on_failure(self):

@@ -1,6 +1,7 @@
 """What every job has, whatever computes: the loop over its steps, and how long it is."""
 
 import math
+import sys
 
 from . import _abi
 from ._abi import Refused
@@ -40,6 +41,11 @@ class BaseJob:
         stopping. The loop then ends by itself, and `outcome` is STOPPED."""
         self._core.stop()
 
+    def close(self):
+        """Ends this worker's part before the end of the job, and a coordinator of its own; others
+        go on. For a notebook: a job whose loop has not begun can then be made anew."""
+        self._core.close_early("the program has closed its job before its end")
+
     def note(self, kind, text):
         """An event for events.jsonl of the run directory."""
         self._core.note(kind, text)
@@ -66,6 +72,9 @@ class BaseJob:
             except GeneratorExit:
                 if step.is_over and not step.updates:  # the loop may break then
                     self._end(self._core.next())
+                elif hasattr(sys, "ps1"):  # in a notebook the process goes on, and nobody else
+                    self._core.close_early(  # hears of its exception
+                        f"the loop over job.steps() was left in step {step.number}")
                 raise
             if not step.is_over:
                 raise Refused(f"the loop has left step {step.number} before all of its "

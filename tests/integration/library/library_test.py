@@ -417,6 +417,53 @@ def alone_again():
     shutil.rmtree(folder)
 
 
+def notebook():
+    """A job whose loop has not begun can be closed and made anew. One whose loop is left by an
+    exception, which nobody but the notebook sees, is over: its coordinator ends although the
+    process goes on. It used to wait for the worker."""
+    python_with("numpy")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    cells = """if True:
+        import os, sys, time
+        import mayfly, numpy
+        sys.ps1, sys.argv[0] = "In : ", os.environ["NAME_OF_RUN"]
+        weight = numpy.zeros(4, numpy.float32)
+        def made():
+            return mayfly.ArrayJob({"weight": weight}, samples=64, batch=16, steps=1000)
+        job = made()
+        try:
+            made()
+        except mayfly.Refused as error:
+            print("refused:", error)
+        job.close()
+        job = made()
+        try:
+            for step in job.steps():
+                for microbatch in step:
+                    step.add({"weight": weight}, 1 / (step.number < 20))
+        except ZeroDivisionError:
+            print("failed", job.outcome, flush=True)
+        job.close()
+        try:
+            made()
+        except mayfly.Refused as error:
+            print("refused:", error, flush=True)
+        time.sleep(60)"""
+    name = os.path.basename(folder)
+    process = subprocess.Popen([PYTHON, "-B", "-c", cells], cwd=folder, text=True,
+                               env=environment_alone(NAME_OF_RUN=name), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = ""
+    while said.count("refused:") < 2 and process.poll() is None:
+        said += process.stdout.readline()
+    expect_gone(f"runs/{name}", 10, said)
+    process.kill()
+    process.wait()
+    expect(said.count("call its close() if its loop has not begun") == 2, said)
+    expect(said.index("refused") < said.index("failed None") < said.rindex("refused"), said)
+    shutil.rmtree(folder)
+
+
 def joined_in(run_dir):
     """How many workers the job of this run directory has had."""
     with open(os.path.join(run_dir, "events.jsonl"), encoding="utf-8") as file:
@@ -1434,7 +1481,7 @@ if __name__ == "__main__":
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
         "alone_refused": alone_refused, "alone_ends_early": alone_ends_early,
-        "alone_again": alone_again, "alone_elsewhere": alone_elsewhere,
+        "alone_again": alone_again, "notebook": notebook, "alone_elsewhere": alone_elsewhere,
         "alone_resumed": alone_resumed, "absent_token": absent_token,
         "refused": refused, "slots": slots,
         "other_weights": other_weights, "raises": raises, "lingers": lingers, "ctrl_c": ctrl_c,
