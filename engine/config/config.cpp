@@ -27,11 +27,12 @@ std::vector<std::string> setting_names() {
 
 /// MAYFLY_ names that are no settings: what scripts, tests and programs of the user's own read.
 bool is_reserved(const std::string& variable) {
-  return variable == "MAYFLY_LAUNCHER_PID" || variable == "MAYFLY_SLOT" ||
-         variable == "MAYFLY_CIFAR10_DIR" || variable == "MAYFLY_CIFAR100_DIR" ||
-         variable.starts_with("MAYFLY_SIM_") || variable.starts_with("MAYFLY_TEST_") ||
-         variable == kJobFileVariable || variable == kLibraryVariable ||
-         variable == kProgramVariable || variable == kProgramDirVariable;
+  return variable == "MAYFLY_LAUNCHER_PID" || variable == "MAYFLY_OWNER_PID" ||
+         variable == "MAYFLY_SLOT" || variable == "MAYFLY_CIFAR10_DIR" ||
+         variable == "MAYFLY_CIFAR100_DIR" || variable.starts_with("MAYFLY_SIM_") ||
+         variable.starts_with("MAYFLY_TEST_") || variable == kJobFileVariable ||
+         variable == kLibraryVariable || variable == kProgramVariable ||
+         variable == kProgramDirVariable;
 }
 
 /// What Kubernetes sets in each pod for a service named "mayfly": MAYFLY_SERVICE_HOST,

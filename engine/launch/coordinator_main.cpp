@@ -1,16 +1,22 @@
 #include "engine/launch/coordinator_main.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/parse.hpp"
 #include "base/thread_priority.hpp"
+#include "base/unique_fd.hpp"
 #include "engine/cloud/cloud.hpp"
 #include "engine/cloud/cloud_plan.hpp"
 #include "engine/cloud/hosts.hpp"
@@ -30,14 +36,38 @@ constexpr Duration kLookInterval = milliseconds(5);
 constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
 constexpr Duration kEvaluationTimeout = seconds(600);       // of one checkpoint
 
-/// Returns when the job has ended.
+/// The program that has started this coordinator for a job of its own (library/python), if one has.
+class Owner {
+ public:
+  Owner() {
+    const char* const text = std::getenv("MAYFLY_OWNER_PID");
+    if (const int pid = text == nullptr ? 0 : number_in<int>(text).value_or(0); pid > 0) {
+      end_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+      is_gone_ = !end_.valid() && errno == ESRCH;
+    }
+  }
+  [[nodiscard]] bool has_ended() const {
+    pollfd end{.fd = end_.get(), .events = POLLIN, .revents = 0};
+    return is_gone_ || (end_.valid() && ::poll(&end, 1, 0) == 1);
+  }
+
+ private:
+  UniqueFd end_;  // readable then; invalid on a system that has no such descriptors
+  bool is_gone_ = false;
+};
+
+/// Returns when the job has ended. Once its owner was killed nobody ends a job without members.
 JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
+  const Owner owner;
   while (true) {
     const Duration patience = cloud != nullptr ? kCloudPollInterval : seconds(1);
     if (auto end = process.recorder().news().wait(monotonic_now() + patience)) {
       return *end;
     }
     process.recorder().look_at_members(process.server());
+    if (owner.has_ended() && process.server().status().members.empty()) {
+      process.server().stop("its program has ended");
+    }
     if (cloud != nullptr) {
       cloud->look();
     }

@@ -96,6 +96,7 @@ def start_coordinator():
     command = [program, "coordinator", "--model", "program", "--run-dir", run_dir, "--workers", "1",
                "--bind-host", "127.0.0.1"]
     own = {name: value for name, value in os.environ.items() if name != "MAYFLY_RUN_DIR"}
+    own["MAYFLY_OWNER_PID"] = str(os.getpid())  # with which it ends, also if this one is killed
     place = os.path.join(run_dir, "coordinator")
     before = _mark(place)
     process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, start_new_session=True)

@@ -417,6 +417,39 @@ def alone_again():
     shutil.rmtree(folder)
 
 
+def alone_killed():
+    """The coordinator of a program that is alone ends when that is killed, in its loop or before,
+    unless it has other workers. It used to wait for one for ten minutes, or for ever."""
+    python_with("numpy")
+    for how, seen in (("", "step 1/"), ("waits", "the program waits before its loop")):
+        folder = tempfile.mkdtemp(prefix="mayfly-test-")
+        process = begin_alone(folder, "100000", how, MAYFLY_RUN_DIR=os.path.join(folder, "run"))
+        said = ""
+        while seen not in said and process.poll() is None:
+            said += process.stdout.readline()
+        process.kill()
+        process.wait()
+        expect_gone(folder, 5, said)
+        expect(os.path.exists(os.path.join(folder, "run", "summary.json")), said)
+        shutil.rmtree(folder)
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    run_dir = os.path.join(folder, "run")
+    first = begin_alone(folder, "600", MAYFLY_RUN_DIR=run_dir)
+    Run.attach(folder, first, 60).wait_for_step(5)
+    with open(os.path.join(run_dir, "coordinator"), encoding="utf-8") as file:
+        place = file.read().strip()
+    second = begin_alone(folder, "600", MAYFLY_COORDINATOR=place,
+                         MAYFLY_TOKEN_FILE=os.path.join(run_dir, "token"))
+    said = second.stdout.readline()
+    while joined_in(run_dir) < 2 and second.poll() is None:
+        time.sleep(0.05)
+    first.kill()
+    said += second.communicate(timeout=60)[0]
+    expect(second.returncode == 0 and "Outcome.DONE" in said, said)
+    expect_gone(folder, 10, said)
+    shutil.rmtree(folder)
+
+
 def notebook():
     """A job whose loop has not begun can be closed and made anew. One whose loop is left by an
     exception, which nobody but the notebook sees, is over: its coordinator ends although the
@@ -1481,7 +1514,8 @@ if __name__ == "__main__":
         "same_interface": same_interface, "coordinator_restarted": coordinator_restarted,
         "under_mpirun": under_mpirun, "alone": alone, "alone_twice": alone_twice,
         "alone_refused": alone_refused, "alone_ends_early": alone_ends_early,
-        "alone_again": alone_again, "notebook": notebook, "alone_elsewhere": alone_elsewhere,
+        "alone_again": alone_again, "alone_killed": alone_killed,
+        "notebook": notebook, "alone_elsewhere": alone_elsewhere,
         "alone_resumed": alone_resumed, "absent_token": absent_token,
         "refused": refused, "slots": slots,
         "other_weights": other_weights, "raises": raises, "lingers": lingers, "ctrl_c": ctrl_c,
