@@ -112,7 +112,14 @@ Result<std::string> ask(const std::string& verb, const std::string& argument,
   const Result<elastic::CommandReply> reply = context.services.send_command(
       link.endpoint, link.token, elastic::Command{verb, argument}, timeout);
   if (!reply.ok()) {
-    return Error{Errc::kRefused, verb + ": " + reply.error().detail};
+    const std::string& run = link.run_dir;
+    const std::string advice =
+        run.empty() ? ""
+                    : fmt::format(
+                          "; if the coordinator of {0} was killed, `mayfly train --config "
+                          "{0}/config.toml --run-dir {0} --resume {0}` continues the run",
+                          run);
+    return Error{Errc::kRefused, verb + ": " + reply.error().detail + advice};
   }
   if (!reply.value().ok) {
     return Error{Errc::kRefused, verb + ": " + reply.value().text};

@@ -72,7 +72,9 @@ TEST_F(OperatorTest, ARefusalAndAnUnreachableJobAreExitCode1) {
   EXPECT_THAT(err(), HasSubstr("drain: no such member"));
   reply_ = Error{Errc::kDeadline, "127.0.0.1:4242 does not answer"};
   EXPECT_EQ(run({"status", "--run-dir", folder_.path()}), 1);
-  EXPECT_THAT(err(), HasSubstr("does not answer"));
+  EXPECT_THAT(err(), HasSubstr("does not answer; if the coordinator of " + folder_.path()));
+  EXPECT_EQ(run({"status", "host:7", "--token-file", token_file_}), 1);
+  EXPECT_THAT(err(), Not(HasSubstr("coordinator of")));
 }
 
 TEST_F(OperatorTest, AJobThatIsNotThereIsExitCode2) {
