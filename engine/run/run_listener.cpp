@@ -175,8 +175,11 @@ std::string to_text(const Summary& s) {
   }
   const std::string place = s.isa.empty() ? "" : fmt::format(", {} {}", s.device, s.isa);
   const std::string data = s.data.empty() ? "" : " on " + s.data;  // no program has named any
-  out += line("trained", fmt::format("{}{}, seed {}, {} sum over {}{}", s.model, data, s.seed,
-                                     s.reduction, s.backend, place));
+  const std::string exchange = s.sync.empty()
+                                   ? fmt::format("{} sum over {}", s.reduction, s.backend)
+                                   : fmt::format("parameter servers, {}", s.sync);
+  out +=
+      line("trained", fmt::format("{}{}, seed {}, {}{}", s.model, data, s.seed, exchange, place));
   if (s.data_wait_seconds > kDataWaitShare * s.train_seconds && s.train_seconds > 0) {
     out +=
         line("data", fmt::format("compute threads waited {:.1f} s for it ({:.0f} %)",

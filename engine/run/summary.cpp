@@ -82,6 +82,7 @@ Summary summary_of(const Job& job, const RunHistory& history, double train_secon
   s.evaluations = evaluations_of(job.config.run_dir, s.steps);
   s.lost_seconds = {history.recovery_seconds(), history.waiting_seconds, history.evaluation_seconds,
                     history.checkpoint_seconds, history.data_wait_seconds};
+  s.sync = job.config.phases.empty() ? job.config.sync : job.config.phases;
   s.reduction = job.config.reduction;
   s.backend = job.config.backend;
   s.device = job.facts.device;

@@ -72,6 +72,7 @@ struct Summary {
   };
   LostTime lost_seconds;
   std::optional<double> cost;  ///< of servers, in the unit of their prices
+  std::string sync{};          ///< of parameter servers, or its phases; empty = all-reduce
   std::string reduction, backend, device, isa, dtype, conv_kernels, model, data;
   datasets::LeftOut left_out;  ///< images of the data
   std::uint64_t seed = 0;
@@ -98,6 +99,7 @@ struct Summary {
     io.unless(std::nullopt, "evaluations", r.evaluations);
     io.newer("lost_seconds", r.lost_seconds);
     io("cost", r.cost);
+    io.unless("", "sync", r.sync);
     io("reduction", r.reduction);
     io("backend", r.backend);
     io("device", r.device);

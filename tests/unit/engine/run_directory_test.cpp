@@ -329,6 +329,13 @@ TEST(Summary, AsJsonHoldsEveryPromisedField) {
   EXPECT_EQ(recovery.at("members").as_array().at(0).as_int64(), 2);
 }
 
+TEST(Summary, OfAJobWithParameterServersNamesTheirPolicy) {
+  Summary summary = full_summary();
+  EXPECT_THAT(to_text(summary), HasSubstr("exact sum over tcp"));
+  summary.sync = "bsp:25%,asp";
+  EXPECT_THAT(to_text(summary), HasSubstr("seed 1, parameter servers, bsp:25%,asp"));
+}
+
 TEST(Summary, AsTextSaysWhatPeopleAskFor) {
   const std::string text = to_text(full_summary());
   for (const char* part : {"Done: 3,910 steps", "932 images/s", "81.62 %", "41.1 ms", "lost",
