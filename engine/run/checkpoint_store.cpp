@@ -71,9 +71,9 @@ fs::path hidden(const fs::path& target, std::string_view suffix) {
 constexpr std::string_view kReplaced = ".old";     // of one that makes room, see publish()
 constexpr std::string_view kDamaged = ".damaged";  // of one that is gone with the next save
 
-/// Several workers may save into one folder at the same time: on a shared disk, when the
-/// coordinator is gone for good. Held until the descriptor goes; where a file system knows no locks
-/// they have to do without.
+/// On a shared disk several workers may save into one folder at the same time, after the
+/// coordinator is permanently lost. The lock is held until the descriptor is closed. On a file
+/// system without locks the workers save without one.
 UniqueFd locked(const fs::path& checkpoints) {
   UniqueFd fd(::open(checkpoints.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   while (fd.valid() && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
@@ -120,7 +120,7 @@ Result<fs::path> latest_in(const fs::path& checkpoints) {
     }
     if (is_there(checkpoints / name)) {
       return checkpoints / name;
-    }
+    }  // else a crash interrupted the replacement of this folder
   }
   const std::vector<std::uint64_t> steps = steps_of_checkpoints(checkpoints.string());
   if (steps.empty()) {
@@ -162,8 +162,9 @@ Result<void> write_files(const fs::path& folder, const nn::CheckpointFiles& file
   return {};
 }
 
-/// Moves a complete folder to its name. One that is already there (the same step, saved again after
-/// a resume) is kept until the new one stands: they change places, where the file system can do it.
+/// Renames a complete folder to its final name. An existing checkpoint of the same step (saved
+/// again after a resume) is kept until the new one is in place: the two folders are exchanged
+/// atomically if the file system supports that.
 Result<void> publish(const fs::path& temporary, const fs::path& target) {
   if (is_there(target) &&
       ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
@@ -186,8 +187,8 @@ Result<void> write_latest(const fs::path& checkpoints, const fs::path& folder) {
   return write_file_atomic((checkpoints / "latest").string(), folder.filename().string() + "\n");
 }
 
-/// Removes what is beyond the newest `keep`, and what crashed writers left. Never the one just
-/// saved.
+/// Removes all checkpoints but the newest `keep`, and the partial folders of crashed writers. Never
+/// removes the checkpoint that was just saved.
 void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep) {
   std::uint32_t kept = 1;
   for (const std::uint64_t step : steps_of_checkpoints(checkpoints.string())) {
@@ -328,7 +329,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
     sync_folder(checkpoints);
     done = write_latest(checkpoints, target);
     if (!done.ok() && is_new) {
-      remove_tree(target);  // `latest` does not lead to it, and the disk is full
+      remove_tree(target);  // `latest` does not name it, and the disk is full
     }
   }
   if (!done.ok()) {

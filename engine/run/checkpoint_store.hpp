@@ -28,55 +28,58 @@ struct LoadedCheckpoint {
   nn::CheckpointInfo info;
   nn::CheckpointFiles files;  ///< restore with nn::decode_checkpoint, which checks every hash
   std::string path;           ///< of the folder
-  /// If load_intact_checkpoint() had to take an earlier one: a line that says so and why.
+  /// A line that names the damaged checkpoint and the reason, if load_intact_checkpoint() had to
+  /// load an earlier one; else empty.
   std::string passed_over{};
 };
 
-/// Reads a checkpoint: `path` is its folder, or a run directory or a folder of checkpoints, of
-/// which the one named by `latest` is taken. kNotFound if there is none; kCorrupt if the manifest
-/// is torn or a file is missing, with the name.
+/// Reads a checkpoint: `path` is its folder, or a run directory or a folder of checkpoints, in
+/// which `latest` names the checkpoint to read. kNotFound if there is none; kCorrupt if the
+/// manifest is torn or a file is missing, with the name.
 [[nodiscard]] Result<LoadedCheckpoint> load_checkpoint(const std::string& path);
 
-/// The same, and its files have their hashes. If that which `latest` names is damaged, the newest
-/// intact one of an earlier step is taken instead. A checkpoint whose folder is `path` is taken, or
-/// it is an error.
+/// Like load_checkpoint(), but also compares the hashes of the files. If `latest` names a damaged
+/// checkpoint, the newest intact checkpoint of an earlier step is loaded instead. If `path` is the
+/// folder of a checkpoint and that one is damaged, it is an error.
 [[nodiscard]] Result<LoadedCheckpoint> load_intact_checkpoint(const std::string& path);
 
-/// The same in a folder of checkpoints, and makes that the latest. Those that are passed over lose
-/// their names, so that they can be saved again, and go with the next save.
+/// Like load_intact_checkpoint() in a folder of checkpoints; the loaded checkpoint becomes the
+/// latest one. The damaged ones are renamed, so that their steps can be saved again, and the next
+/// save removes them.
 [[nodiscard]] Result<LoadedCheckpoint> set_damaged_aside(const std::string& checkpoints_dir);
 
-/// The checkpoint of a state of this job. The state is drawn. Pure.
+/// The files of a checkpoint of this state of the job. The state must be drawn (nn::ModelState).
+/// Pure.
 [[nodiscard]] nn::CheckpointFiles checkpoint_of(const Job& job, const nn::ModelState& state);
 
 /// Writes a checkpoint, makes it the latest and removes all but the `keep` newest (at least 1).
-/// Returns its folder. On failure (a full disk) everything is as it was: the checkpoints before
-/// stay, `latest` names the last good one, and the partial one is gone. One process at a time.
+/// Returns its folder. On failure (a full disk) nothing changes: earlier checkpoints stay, `latest`
+/// names the last good one, and the partial folder is removed. One process at a time.
 [[nodiscard]] Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
                                                   const nn::CheckpointFiles& files, Step committed,
                                                   std::uint32_t keep);
 
-/// Makes the checkpoint of this step, which is there, the latest, if it is not. On failure the one
-/// before stays it.
+/// Makes the existing checkpoint of this step the latest one, if it is not yet. On failure `latest`
+/// names the same checkpoint as before.
 [[nodiscard]] Result<void> name_latest(const std::string& checkpoints_dir, Step committed);
 
-/// All steps that have a checkpoint there, newest first.
+/// The steps of all checkpoints in this folder, newest first.
 [[nodiscard]] std::vector<std::uint64_t> steps_of_checkpoints(const std::string& checkpoints_dir);
 
-/// A checkpoint that is in the run directory of a coordinator now.
+/// A checkpoint that has arrived in the run directory of a coordinator.
 struct ReceivedCheckpoint {
   Step step{};
   std::string path;
   std::string host;         ///< of the worker that had it
-  std::uint64_t bytes = 0;  ///< that travelled; 0: it was there already, as on a shared disk
+  std::uint64_t bytes = 0;  ///< transferred; 0: it existed here already, as on a shared disk
   Duration took{};
 };
 
-/// Where a checkpoint of this step is, or would be.
+/// The path of the folder for a checkpoint of this step, whether or not it exists.
 [[nodiscard]] std::string folder_of_checkpoint(const std::string& checkpoints_dir, Step committed);
 
-/// The first setting in which a checkpoint's job is another one, human-readable; a setting that is
-/// empty in `ours` may be anything.
+/// The first setting that differs between this job and that of a checkpoint, human-readable. A
+/// setting that is empty in `ours` matches any value.
 [[nodiscard]] std::optional<std::string> difference(
     const std::vector<std::pair<std::string, std::string>>& ours,
     const std::vector<std::pair<std::string, std::string>>& theirs);

@@ -23,7 +23,7 @@ std::string manifest_in(const std::string& checkpoint) {
   return manifest.ok() ? to_string(digest_of(manifest.value())) : kNoManifest;
 }
 
-/// An old checkpoint that is being removed has no manifest any more: it is none to measure.
+/// An old checkpoint that is being removed has no manifest any more and must not be measured.
 bool is_another(const std::string& manifest, const std::string& before) {
   return !before.empty() && manifest != before && manifest != kNoManifest;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// RUN/evaluations.jsonl: the test accuracy of a run's checkpoints, as evaluators have measured it
-// beside the training, and which checkpoints are not measured yet.
+// RUN/evaluations.jsonl: the test accuracy of a run's checkpoints, which evaluators measure beside
+// the training, and the list of checkpoints that are not measured yet.
 
 #include <cstdint>
 #include <map>
@@ -20,9 +20,9 @@ struct Evaluation {
   std::uint64_t samples = 0;
   double test_top1 = 0;  ///< 0 to 1
   double test_loss = 0;
-  double seconds = 0;     ///< that it took
+  double seconds = 0;     ///< duration of the measurement
   std::string failure;    ///< not empty: why the checkpoint could not be measured
-  std::string evaluator;  ///< name of the server that measured it; empty: none of a provider's
+  std::string evaluator;  ///< name of the provider's server that measured it; empty: no such server
   std::string
       manifest;  ///< of the checkpoint (FoundCheckpoint); an evaluator elsewhere leaves it out
 
@@ -40,29 +40,29 @@ struct Evaluation {
   friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
 
-/// What events.jsonl gets of a measured checkpoint, or of one that could not be measured.
+/// The event about a checkpoint that was measured, or that could not be, for events.jsonl.
 [[nodiscard]] Fact fact_of(const Evaluation& evaluation);
 
 [[nodiscard]] std::string evaluations_path(const std::string& run_dir);
 /// The line of evaluations.jsonl, with the present time.
 [[nodiscard]] std::string to_json(const Evaluation& evaluation);
-/// What evaluations.jsonl of this run holds, in its order; lines that cannot be read are left out.
+/// The evaluations in this run's evaluations.jsonl, in the file's order, without unreadable lines.
 [[nodiscard]] std::vector<Evaluation> read_evaluations(const std::string& run_dir);
 /// A checkpoint in the run directory.
 struct FoundCheckpoint {
   std::uint64_t step = 0;
-  std::string manifest;  ///< its digest: that of another state of the same step is another one
+  std::string manifest;  ///< its digest; distinguishes states of the same step
 };
-/// The digest of a checkpoint that was read, which may be another one than was found: a job that
-/// goes back replaces it.
+/// The digest of the manifest of a checkpoint that was read. It may differ from the one that was
+/// found before, because a job that goes back to an earlier step replaces checkpoints.
 [[nodiscard]] std::string manifest_of(const nn::CheckpointFiles& files);
-/// Manifests of checkpoints that were measured, or are, by step; empty: any, as older runs say
-/// none.
+/// Manifests of the checkpoints that were measured or are being measured, by step. An empty
+/// manifest matches any, because older runs did not record it.
 using SeenCheckpoints = std::map<std::uint64_t, std::string>;
-/// Those that evaluations.jsonl is about.
+/// The checkpoints that have a line in evaluations.jsonl.
 [[nodiscard]] SeenCheckpoints checkpoints_on_record(const std::string& run_dir);
-/// The run's checkpoints that are not in `seen`, smallest step first. A job that goes back, or is
-/// resumed from an earlier step, writes another checkpoint of a step in the place of the first.
+/// The run's checkpoints that are not in `seen`, smallest step first. A job that goes back to, or
+/// is resumed from, an earlier step writes another checkpoint of a step in the place of the first.
 [[nodiscard]] std::vector<FoundCheckpoint> checkpoints_to_measure(const std::string& run_dir,
                                                                   const SeenCheckpoints& seen);
 

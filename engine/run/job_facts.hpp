@@ -1,7 +1,8 @@
 #pragma once
 
-// The facts of a job (JobFacts) as a text: what a worker tells a coordinator that has no data set,
-// and the file `facts.json` of a run directory, from which a coordinator goes on without asking.
+// The facts of a job (JobFacts) as text. A worker sends them to a coordinator that has no data set.
+// A run directory keeps them in `facts.json`, so that a restarted coordinator need not ask a
+// worker.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,15 +19,16 @@ inline constexpr std::size_t kFactsBytesMax = std::size_t{1} << 20;
 /// One line of JSON.
 [[nodiscard]] std::string to_json(const JobFacts& facts);
 
-/// What is trained on, for the log; that some of the workers will have nothing to compute, if a
-/// program's steps have fewer microbatches; and what is different in the run that is resumed.
+/// For the log: describes the data set or program. Warns if a program's steps have fewer
+/// microbatches than the job has workers, and names the differences from the run that is resumed.
 [[nodiscard]] std::string sentence_of(const JobFacts& facts, const JobConfig& config);
 
-/// What a program now has otherwise than before: "microbatch 4 (was 8), torch 2.6 (was 1.13)". The
-/// number of steps does not count, nor initial values, in whose place the resumed state comes.
+/// The differences between a program's facts before and now: "microbatch 4 (was 8), torch 2.6 (was
+/// 1.13)". The number of steps is not compared, nor are initial values, which the resumed state
+/// replaces.
 [[nodiscard]] std::string changes_of(const JobFacts& before, const JobFacts& now);
 
-/// kCorrupt if the text does not say all of them, or one that cannot be.
+/// kCorrupt if the text lacks a fact or contains an impossible one.
 [[nodiscard]] Result<JobFacts> parse_facts(const std::string& text);
 
 [[nodiscard]] std::string facts_path(const std::string& run_dir);

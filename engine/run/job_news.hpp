@@ -16,8 +16,8 @@ namespace mayfly::engine {
 struct JobEnd {
   elastic::Outcome outcome = elastic::Outcome::kDone;
   std::string detail;
-  /// The job failed before anything was computed, for a reason that the user has to mend and has
-  /// been told.
+  /// The job failed before anything was computed, for a reason that was reported to the user, who
+  /// has to correct it.
   bool was_refused = false;
 };
 
@@ -28,7 +28,7 @@ class JobNews {
   void announce();
   /// The job has ended.
   void end_with(JobEnd end);
-  /// Nothing while the job goes on.
+  /// The end of the job; nothing while it runs.
   [[nodiscard]] std::optional<JobEnd> end() const;
   /// Waits until the job has ended, or there was news since the last call, at most until the
   /// deadline. Returns end(). One thread.

@@ -63,7 +63,7 @@ bool JobProgress::committed(const StepRecord& step, Instant now) {
     history_.reached(step.step, step.digest);
   }
   if (step.step <= history_.last_step && !history_.missing.contains(step.step)) {
-    return false;  // repeated after a change of view, or of the coordinator
+    return false;  // repeated after a change of the view or of the coordinator
   }
   last_commit_ = now;
   first_commit_ = history_.last_step == 0 ? last_commit_ : first_commit_;
@@ -89,7 +89,7 @@ bool JobProgress::checkpointed(const CheckpointRecord& checkpoint) {
     return true;
   }
   if (!history_.checkpoints.insert(checkpoint.step).second) {
-    return false;  // to a coordinator that was started again
+    return false;  // repeated to a coordinator that was started again
   }
   if (!newest_here_ || value(*newest_here_) < checkpoint.step) {
     history_.last_checkpoint = checkpoint.text;
@@ -113,7 +113,7 @@ void JobProgress::has_state(const StateRecord& state) {
 std::optional<FallBackRecord> JobProgress::fell_back(FallBackRecord reported) {
   const std::lock_guard lock(mutex_);
   if (reported.at <= history_.fell_back_at) {
-    return std::nullopt;  // by the follower of a lost shard
+    return std::nullopt;  // repeated by the follower of a lost shard
   }
   history_.fell_back_at = reported.at;
   history_.fell_back_to = reported.step;
@@ -169,7 +169,7 @@ std::optional<std::string> JobProgress::unsaved_state() const {
 
 Summary JobProgress::summary() const {
   const std::lock_guard lock(mutex_);
-  // By the clock of this process, unless another one heard of the first steps.
+  // By the clock of this process, unless the first steps were reported to an earlier one.
   const double train_seconds =
       goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
   return summary_of(job_, history_, train_seconds);

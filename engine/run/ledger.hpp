@@ -16,7 +16,8 @@ namespace mayfly::engine {
 /// once.
 class Ledger {
  public:
-  /// Appends to <folder>/<pid>.txt; a ledger that cannot be opened writes nothing and says so once.
+  /// Appends to <folder>/<pid>.txt; a ledger that cannot be opened writes nothing and logs that
+  /// once.
   explicit Ledger(const std::string& folder);
 
   /// Any thread.

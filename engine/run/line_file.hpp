@@ -10,7 +10,7 @@
 namespace mayfly::engine {
 
 /// A file that grows by whole records (a line, or a framed binary record), one write(2) each, so
-/// that a killed process can only lose the record it was writing. One thread at a time.
+/// that a killed process can lose only the record that it was writing. One thread at a time.
 class LineFile {
  public:
   enum class Content { kLines, kBinary };

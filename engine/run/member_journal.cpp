@@ -26,12 +26,12 @@ StagesRecord record_of(const elastic::Stages& stages) {
           .yields = stages.yields};
 }
 
-/// Whether a note with this kind tells that its member is there, for the first time or again.
+/// Whether a note with this kind means that its member has connected, for the first time or again.
 bool is_arrival(const std::string& kind) {
   return kind == "connected" || kind == "returned" || kind == "joins_again";
 }
 
-/// Whether a time is worth a line after this one.
+/// Whether a time differs enough from the recorded one to be worth a line.
 bool is_news(double ms, double before) {
   return std::abs(ms - before) > MemberJournal::kSpeedChange * before;
 }
@@ -57,7 +57,7 @@ void MemberJournal::view_published(const elastic::View& view) {
   std::vector<Share>& shares = views_[value(view.id)];
   shares.clear();
   for (const elastic::ViewMember& member : view.members) {
-    const bool is_server = is_server_only(member.address);  // views give it a share all the same
+    const bool is_server = is_server_only(member.address);  // views give it a share as well
     shares.push_back({value(member.id), is_server ? 0 : member.count});
   }
   if (views_.size() > kViewsRemembered) {
@@ -114,7 +114,7 @@ std::vector<MemberRecord> MemberJournal::heard(double t, const std::string& kind
   std::optional<MemberRecord> line;
   if (is_arrival(kind)) {
     line = connected(t, member, detail);
-  } else if (kind == "disconnected") {  // after it was dismissed
+  } else if (kind == "disconnected") {  // after its dismissal
     line = ended(t, member, MemberRecord::kEnded, "");
   } else if (is_end_of_member(kind)) {
     line = ended(t, member, kind, detail);

@@ -42,7 +42,7 @@ MemberLogs::Told& MemberLogs::file_of(MemberId member, const std::string& path) 
     keep_newest_logs(run_dir_, "member-", kFilesMax - 1);
     std::error_code absent;
     const std::uintmax_t size = fs::file_size(path, absent);
-    place->second.bytes = absent ? 0 : size;  // of a coordinator before this one
+    place->second.bytes = absent ? 0 : size;  // from an earlier coordinator
     place->second.last_line = last_ended_line(path);
   }
   return place->second;
@@ -54,7 +54,7 @@ void MemberLogs::append(MemberId member, const LogRecord& record) {
   const bool goes_on = told.next > 0;
   const std::uint64_t known = told.next > record.first ? told.next - record.first : 0;
   std::string_view lines = without_lines(record.lines, known);
-  if (!goes_on && !told.last_line.empty()) {  // lines carry their time, so none is there twice
+  if (!goes_on && !told.last_line.empty()) {  // lines contain their time, so none occurs twice
     const std::size_t again = lines.find(told.last_line);
     lines.remove_prefix(again == std::string_view::npos ? 0 : again + told.last_line.size());
   }

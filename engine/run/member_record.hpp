@@ -9,11 +9,11 @@ namespace mayfly::engine {
 
 /// The stages of a member's microbatches, as elastic::Stages.
 struct StagesRecord {
-  double fetch_ms = 0;        ///< reading the images of one from files
-  double prep_ms = 0;         ///< processor time of loading one
-  double compute_ms = 0;      ///< of one thread, from when it is prepared until it is in the sums
+  double fetch_ms = 0;        ///< reading the images of a microbatch from files
+  double prep_ms = 0;         ///< processor time of loading a microbatch
+  double compute_ms = 0;      ///< of one thread, from a prepared microbatch to the sums
   double compute_cpu_ms = 0;  ///< processor time of that
-  std::uint64_t bytes = 0;    ///< of its images that came from where they are stored
+  std::uint64_t bytes = 0;    ///< of its images, read from where they are stored
   std::uint32_t load_threads = 0;
   std::uint32_t compute_threads = 0;
   std::uint32_t ahead = 0;  ///< microbatches that are prepared ahead at most
@@ -33,15 +33,15 @@ struct StagesRecord {
   friend bool operator==(const StagesRecord&, const StagesRecord&) = default;
 };
 
-/// A line of members.jsonl: a member from now on, or at its end.
+/// A line of members.jsonl: the state of a member from `t` on, or at its end.
 struct MemberRecord {
-  static constexpr const char* kEnded = "ended";  ///< with the job
+  static constexpr const char* kEnded = "ended";  ///< at the end of the job
 
   double t = 0;
   std::uint64_t member = 0;
   std::string host;         ///< as it calls itself
-  std::string server;       ///< the provider's name for what it runs on; empty = unknown
-  std::uint32_t cores = 0;  ///< that it may use; 0 = unknown
+  std::string server;       ///< the provider's name for its server; empty = unknown
+  std::uint32_t cores = 0;  ///< cores that it may use; 0 = unknown
   /// As in `mayfly status`: "loading", "active", ...; at its end the kind of the event: "lost", ...
   std::string phase;
   double joined = 0;               ///< when it was first seen
@@ -49,9 +49,9 @@ struct MemberRecord {
   double microbatch_ms = 0;        ///< measured, of all its threads together; 0 = not yet
   StagesRecord stages{};
   std::uint64_t steps = 0;       ///< committed with its work
-  std::uint64_t samples = 0;     ///< its share of theirs
+  std::uint64_t samples = 0;     ///< its share of the samples of these steps
   double cpu_seconds = 0;        ///< processor time that its process has used; 0 = unknown
-  std::uint32_t memory_mib = 0;  ///< the most that was resident of it; 0 = unknown
+  std::uint32_t memory_mib = 0;  ///< its peak resident memory; 0 = unknown
   std::string detail;            ///< why it has ended
 
   static void fields(auto& io, auto& r) {

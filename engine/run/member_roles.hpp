@@ -1,7 +1,7 @@
 #pragma once
 
-// Which part each member has in the newest view of a running job; engine/server_roles/ps_roles
-// decides it.
+// The role of each member in the newest view of a running job; engine/server_roles/ps_roles assigns
+// the roles.
 
 #include <cstdint>
 #include <mutex>
@@ -17,11 +17,11 @@ class MemberRoles {
  public:
   explicit MemberRoles(const JobConfig& config);
 
-  /// Call with every view. What it has changed about the servers; see PsRoles::follow().
+  /// To be called with every view. Returns the changes of the servers; see PsRoles::follow().
   [[nodiscard]] std::optional<PsServersNews> follow(const elastic::View& view);
-  /// Nothing: the member has no part yet, or the job has no parameter servers.
+  /// Nothing if the member has no role yet, or the job has no parameter servers.
   [[nodiscard]] std::optional<PsRole> role_of(MemberId member) const;
-  /// The member is, or carries, a parameter server that the job has.
+  /// Whether the member is, or carries, a parameter server of the job.
   [[nodiscard]] bool is_server(MemberId member) const;
   /// How many parameter servers the job has or waits for; 0 in all-reduce.
   [[nodiscard]] std::uint32_t servers_left() const;

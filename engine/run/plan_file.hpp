@@ -1,8 +1,8 @@
 #pragma once
 
 // The file of the plan that a job was started from (docs/planner.md): `mayfly plan --write` makes
-// it, the job's run directory keeps it. What is in it is for the planner; here only its frame is
-// known: one JSON object with a format and a hash of itself. Any thread.
+// it, the job's run directory keeps it. Only the planner interprets the plan. These functions know
+// the file's frame: one JSON object with a format and a hash of itself. Any thread.
 
 #include <string>
 

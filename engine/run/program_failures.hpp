@@ -1,8 +1,8 @@
 #pragma once
 
 // Programs that fail at the same place. A microbatch whose computation raises on one worker is
-// computed by another one, as after any loss. If it raises there, too, the reason is in its samples
-// or in the program, and each further worker would be lost to it as well.
+// computed by another one, as after any loss. If it raises there, too, its samples or the program
+// are the cause, and each further worker would fail as well.
 
 #include <map>
 #include <optional>
@@ -15,8 +15,9 @@ namespace mayfly::engine {
 /// One thread.
 class ProgramFailures {
  public:
-  /// Why the job has to end, if another worker has failed at the same microbatch, or chunk of an
-  /// evaluation, before: with both workers, the samples, and what was raised.
+  /// The reason to end the job, if another worker has already failed at the same microbatch or at
+  /// the same chunk of an evaluation; nothing otherwise. It names both workers, the samples, and
+  /// the exception.
   [[nodiscard]] std::optional<std::string> reason_to_end(const ProgramFailureRecord& failure);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 // A line per step: some hundred bytes for each of many millions.
 constexpr std::size_t kLinesBytesMax = std::size_t{4} << 30;
 
-/// Boost.JSON itself writes 0.5 as 5E-1, and what is not finite as no JSON.
+/// Boost.JSON itself writes 0.5 as 5E-1, and numbers that are not finite as invalid JSON.
 std::string number_text(double number) {
   return std::isfinite(number) ? shortest_text(number) : "null";
 }
@@ -71,7 +71,7 @@ Result<void> with_object(const std::string& complaint, std::string_view text,
   try {
     use(json::parse(json::string_view(text.data(), text.size())).as_object());
     return {};
-  } catch (const std::exception& failure) {  // what Boost.JSON throws about another text ends here
+  } catch (const std::exception& failure) {  // all exceptions about invalid text end here
     return Error{Errc::kCorrupt, complaint + ": " + reason_of(failure)};
   }
 }

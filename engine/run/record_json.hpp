@@ -21,7 +21,8 @@ namespace json = boost::json;
 /// short as they can be to read back exactly. Numbers that are not finite become null, as JSON has
 /// none.
 [[nodiscard]] std::string json_text(const json::value& value);
-/// A number with so many digits after the point, for measurements that are not read back exactly.
+/// A number with `digits` digits after the point, for measurements that need not be read back
+/// exactly.
 [[nodiscard]] double rounded(double number, int digits);
 /// The number of that name in an object; `otherwise` if it has none.
 [[nodiscard]] double number_or(const json::object& object, json::string_view name,
@@ -35,7 +36,7 @@ namespace json = boost::json;
 [[nodiscard]] Result<void> for_each_line(const std::string& path, std::size_t offset,
                                          const std::function<void(const json::object&)>& use);
 
-/// An event of a kind that no record describes. An empty line is not told to the user.
+/// An event of a kind that no record describes. The user sees `line` unless it is empty.
 struct Fact {
   std::string kind;
   json::object fields;
@@ -50,13 +51,13 @@ concept Described = requires(int& io, T& record) {
 
 template <Described R>
 [[nodiscard]] json::object object_of(const R& record);
-/// Throws what Boost.JSON or the standard library throws if a field is missing or is of another
-/// type.
+/// Throws an exception of Boost.JSON or of the standard library if a field is missing or has
+/// another type.
 template <Described R>
 [[nodiscard]] R record_of(const json::object& object);
 
-// What fields may be: numbers, flags, texts, digests, outcomes, causes, ids, records, pairs, counts
-// by number, and vectors and optional ones of them.
+// Types that fields may have: numbers, flags, texts, digests, outcomes, causes, ids, records,
+// pairs, counts by number, and vectors and optional ones of them.
 
 inline json::value value_of(const std::string& text) {
   return json::value(json::string_view(text));
@@ -137,7 +138,7 @@ void read_value(const json::value& value, std::vector<T>& list) {
   }
 }
 
-/// A field of a line; throws if it is not there.
+/// A field of a line; throws if it is missing.
 template <typename T>
 [[nodiscard]] T field_of(const json::object& object, json::string_view name) {
   T field{};

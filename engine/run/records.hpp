@@ -10,8 +10,8 @@
 //   io.wire(r.member)                    a field that only reports have
 //
 // Workers' reports are opaque to elastic. The reporter sends them; after a change of view the new
-// reporter repeats the last ones, and the receiver drops what it already has, so the loss of a
-// worker loses none.
+// reporter repeats the last ones, and the receiver drops those that it has already. So the loss of
+// a worker loses no report.
 
 #include <cstdint>
 #include <map>
@@ -32,7 +32,7 @@ namespace mayfly::engine {
 /// The member that was late in an exchange.
 struct HeldUp {
   std::uint64_t member = 0;
-  double ms = 0;  ///< so much longer than itself another one waited for others
+  double ms = 0;  ///< another member waited so much longer for others than this one
 
   static void fields(auto& io, auto& r) {
     io("member", r.member);
@@ -40,14 +40,15 @@ struct HeldUp {
   }
 };
 
-/// How the time between two commits divides, without evaluations and checkpoints. The kinds add up.
+/// The parts of the time between two commits, without evaluations and checkpoints; they add up to
+/// it.
 struct StepTimes {
   std::uint64_t slowest = 0;  ///< the member that was ready for the reduction last
-  double compute_ms = 0;      ///< until then, of that member, without what follows
-  // The part of that time in which its compute threads waited for data, in the mean:
+  double compute_ms = 0;      ///< until then, of that member, without the next two
+  // The mean time that its compute threads waited for data before then:
   double fetch_ms = 0;            ///< because images were read
   double prep_ms = 0;             ///< because images were decoded and augmented
-  double exchange_ms = 0;         ///< from then until the sums were there
+  double exchange_ms = 0;         ///< from then until the sums were complete
   double update_ms = 0;           ///< of the state
   std::optional<HeldUp> held_up;  ///< in the exchange, if the transport measures it
 
@@ -82,7 +83,7 @@ struct StepRecord {
   double loss = 0;
   double accuracy = 0;  ///< on the training batch, 0 to 1
   double learning_rate = 0;
-  double images_per_second = 0;  ///< since the reporter's commit before; 0 = it has none
+  double images_per_second = 0;  ///< since the reporter's previous commit; 0 = none
   double data_wait_ms = 0;       ///< waiting for data in this time; mean of its compute threads
   std::uint32_t members = 0;
   std::uint64_t view = 0;
@@ -91,11 +92,11 @@ struct StepRecord {
   std::optional<double> loss_scale;  ///< in this step; fp16 only
   bool skipped = false;              ///< a gradient was not finite, so there was no update
   std::uint32_t attempts = 1;        ///< how often it was computed (ADR 1)
-  /// Since the reporter's commit before: copying the state for a checkpoint, which another thread
-  /// writes.
+  /// The time since the reporter's previous commit in which it copied the state for a checkpoint,
+  /// which another thread writes.
   double checkpoint_ms = 0;
   std::optional<double> t;  ///< when it was committed, on the time axis; filled in by the receiver
-  Instant committed_at;     ///< the same by the reporter's clock; on no record
+  Instant committed_at;     ///< the same by the reporter's clock; not recorded
   std::optional<StepTimes> before;  ///< of the step before, if its slowest member is known
   std::vector<OwnMetric> own;       ///< of a program of the user's own
 
@@ -128,7 +129,7 @@ struct EvaluationRecord {
   std::uint64_t step = 0;
   double top1 = 0;                   ///< 0 to 1
   double loss = 0;                   ///< mean cross entropy
-  double ms = 0;                     ///< that it took, between two steps
+  double ms = 0;                     ///< its duration, between two steps
   std::vector<OwnMetric> sums = {};  ///< of a program of the user's own
 
   static void fields(auto& io, auto& r) {
@@ -163,7 +164,7 @@ struct FatalRecord {
   static void fields(auto& io, auto& r) { io("detail", r.reason); }
 };
 
-/// What one worker used, at the end of its part.
+/// The resources that one worker has used when it leaves.
 struct WorkerRecord {
   static constexpr const char* kKind = "worker_done";
   double loader_wait_ms = 0;
@@ -179,14 +180,14 @@ struct WorkerRecord {
   }
 };
 
-/// A fact for events.jsonl that only the worker knows.
+/// A fact for events.jsonl that only a worker can report.
 struct NoteRecord {
   static constexpr const char* kOfProgram = "note";
   std::string kind;
   std::string detail;
-  std::optional<std::uint64_t> member = {};  ///< whom it is about, if that is one
-  /// With kOfProgram: the kind that a program of the user's own has given its note. It is none of
-  /// ours, whose events have fields that are read back.
+  std::optional<std::uint64_t> member = {};  ///< the member that it is about, if any
+  /// With kOfProgram: the kind that the user's own program gave its note. It is kept apart from
+  /// Mayfly's kinds, whose events have fields that are read back.
   std::string of = {};
 
   static void fields(auto& io, auto& r) {
@@ -197,12 +198,12 @@ struct NoteRecord {
   }
 };
 
-/// A program of the user's own cannot go on.
+/// The user's own program cannot continue.
 struct ProgramFailureRecord {
   static constexpr const char* kKind = "program_failed";
   std::uint64_t member = 0;
   std::string detail;  ///< why, such as a traceback
-  /// What it was computing: "microbatch 3 of step 17"; empty if nothing.
+  /// The work that it was computing: "microbatch 3 of step 17"; empty if none.
   std::string at;
   std::vector<std::uint64_t> samples;  ///< that it was computing, the first 10,000
 
@@ -229,10 +230,10 @@ struct StateRecord {
 /// Training diverged; the steps after `step` are undone and done again (parameter servers).
 struct FallBackRecord {
   static constexpr const char* kKind = "fell_back";
-  std::uint64_t at = 0;  ///< slices that had been done; tells a repeated record from another
+  std::uint64_t at = 0;  ///< slices that had been done; identifies a repeated record
   std::uint64_t step = 0;
   std::string reason{};
-  std::uint64_t undone_steps = 0;    ///< filled in by the receiver, as the next
+  std::uint64_t undone_steps = 0;    ///< filled in by the receiver, like the next field
   std::uint64_t undone_samples = 0;  ///< their samples
 
   static void fields(auto& io, auto& r) {
@@ -244,12 +245,12 @@ struct FallBackRecord {
   }
 };
 
-/// What a shard of a parameter server did, at the end of the job.
+/// The counters of a shard of a parameter server at the end of the job.
 struct ShardRecord {
   static constexpr const char* kKind = "shard_done";
   std::uint32_t shard = 0;
   std::uint64_t updates = 0;
-  std::uint64_t committed = 0;  ///< slices, as the next seven
+  std::uint64_t committed = 0;  ///< slices, like the next seven
   std::uint64_t repeats = 0;
   std::uint64_t late = 0;
   std::uint64_t leased_again = 0;
@@ -259,9 +260,9 @@ struct ShardRecord {
   std::uint64_t probes = 0;
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
-  std::uint64_t bytes_shared = 0;    ///< of both, in shared memory
+  std::uint64_t bytes_shared = 0;    ///< the part of both in shared memory
   std::uint64_t bytes_followed = 0;  ///< sent to its follower
-  /// How many updates used parameters of so many updates before.
+  /// By staleness: the number of updates computed with parameters that were so many updates old.
   std::map<std::uint64_t, std::uint64_t> staleness;
   std::string detail;  ///< the same in words; filled in by the receiver
 
@@ -289,7 +290,7 @@ struct ShardRecord {
 struct LogRecord {
   static constexpr std::size_t kBytesMax = 4096;  ///< of the text; longer ones are cut off
 
-  std::uint64_t first = 0;  ///< number of the first line; tells repeated lines from new ones
+  std::uint64_t first = 0;  ///< number of the first line; identifies repeated lines
   std::string lines;
 
   static void fields(auto& io, auto& r) {
@@ -298,7 +299,7 @@ struct LogRecord {
   }
 };
 
-/// What a worker reports.
+/// A report of a worker.
 using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, FatalRecord,
                             WorkerRecord, NoteRecord, StateRecord, FallBackRecord, ShardRecord,
                             LogRecord, ProgramFailureRecord>;
@@ -308,7 +309,7 @@ using Record = std::variant<StepRecord, EvaluationRecord, CheckpointRecord, Fata
 /// kCorrupt if the bytes are not exactly one record.
 [[nodiscard]] Result<Record> decode_record(ByteSpan bytes);
 
-/// A part of a job begins; the lines before belong to parts that have ended.
+/// A part of a job begins; earlier lines belong to parts that have ended.
 struct StartedEvent {
   static constexpr const char* kKind = "started";
   std::uint64_t metrics_bytes = 0;  ///< the size of metrics.jsonl
@@ -322,7 +323,7 @@ struct StartedEvent {
   }
 };
 
-/// What the job has cost, in the currency of its prices, and what it goes on to cost.
+/// The cost of the job so far, in the currency of its prices, and its cost per hour.
 struct Spending {
   double spent = 0;
   double per_hour = 0;
@@ -353,11 +354,11 @@ struct OptionalSpending {
   }
 };
 
-/// What the coordinator notes, of one member or of the job; see coordinator_effect::Note.
+/// A note of the coordinator about one member or the job; see coordinator_effect::Note.
 struct NoteEvent {
   std::optional<std::uint64_t> member;
   std::string detail;
-  OptionalSpending spending;  ///< if the note changes who is billed
+  OptionalSpending spending;  ///< if the note changes which members are billed
 
   static void fields(auto& io, auto& r) {
     io.unless(std::nullopt, "member", r.member);
@@ -372,7 +373,7 @@ struct ViewEvent {
   std::uint64_t view = 0;
   std::uint64_t committed = 0;
   std::vector<std::uint64_t> members;
-  std::vector<std::string> hosts;  ///< of the members, as far as they have named them
+  std::vector<std::string> hosts;  ///< of the members, as far as they are known
   OptionalSpending spending{};
 
   static void fields(auto& io, auto& r) {
@@ -384,7 +385,7 @@ struct ViewEvent {
   }
 };
 
-/// The job goes on from an earlier step, because all members with later states are lost.
+/// The job continues from an earlier step, because all members with later states are lost.
 struct RestartEvent {
   static constexpr const char* kKind = "restarted";
   std::uint64_t step = 0;
@@ -430,7 +431,7 @@ struct RecoveryRecord {
 /// `detected` is that instant on the run's time axis.
 [[nodiscard]] RecoveryRecord recovery_record(const elastic::Recovery& recovery, double detected);
 
-/// The event that holds one.
+/// The event that contains a RecoveryRecord.
 struct RecoveryEvent {
   static constexpr const char* kKind = "recovery";
   RecoveryRecord recovery;
@@ -438,13 +439,13 @@ struct RecoveryEvent {
   static void fields(auto& io, auto& r) { io("recovery", r.recovery); }
 };
 
-/// A worker came into the running job, with milliseconds since it connected.
+/// A worker joined the running job; the times are milliseconds since it connected.
 struct JoinRecord {
   static constexpr const char* kKind = "join";
   std::uint64_t member = 0;
-  std::uint64_t admitted_after = 0;  ///< the last step before it took part
+  std::uint64_t admitted_after = 0;  ///< the last step before its first view
   std::uint64_t started_after = 0;   ///< the last step before it had work
-  std::uint32_t snapshots = 0;       ///< elastic::Join has the meaning of these
+  std::uint32_t snapshots = 0;       ///< see elastic::Join
   std::optional<double> connected;   ///< on the time axis
   double ready_ms = 0, admitted_ms = 0, caught_up_ms = 0, promoted_ms = 0, step_ms = 0;
 
@@ -465,7 +466,7 @@ struct JoinRecord {
 /// `connected` is that instant on the run's time axis.
 [[nodiscard]] JoinRecord join_record(const elastic::Join& join, double connected);
 
-/// A member's part in a run: the steps that it computed are after `first_step` up to `last_step`.
+/// The steps that a member computed: those after `first_step`, up to `last_step`.
 struct WorkerStay {
   std::uint64_t member = 0;
   std::string host;  ///< as it calls itself
@@ -480,15 +481,15 @@ struct WorkerStay {
   }
 };
 
-/// Tells a failure that comes again from one of another cause: by what follows the last colon of
-/// its text, where errors of the operating system are. One thread.
+/// Recognises a failure that repeats the previous one by its cause: the text after the last colon,
+/// where errors of the operating system are. One thread.
 class SaidFailure {
  public:
   [[nodiscard]] bool is_news(const std::string& text) {
     const std::string cause = text.substr(text.rfind(':') + 1);
     return std::exchange(cause_, cause) != cause;
   }
-  /// It has worked again.
+  /// The operation has succeeded again.
   void is_over() { cause_.reset(); }
 
  private:

@@ -55,7 +55,7 @@ Result<void> refuse_foreign_run(const JobConfig& config, const std::string& path
                path + " already holds a run; choose another --run-dir, or " + otherwise};
 }
 
-/// The text of the plan that the run is to keep. A run that is resumed keeps the one it has.
+/// The text of the plan to write into the run directory. A run that is resumed keeps its own.
 Result<std::string> plan_to_keep(const JobConfig& config, const std::string& path) {
   std::error_code ignored;
   const bool has_one = fs::exists(plan_path(path), ignored);
@@ -92,11 +92,11 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const JobConfig& conf
     TRY(write_file_atomic(plan_path(path), plan));
   }
   std::error_code failure;
-  // As a job file names it: beside itself.
+  // As in a job file, the path of the plan is relative to the file that names it.
   resolved.plan = fs::exists(plan_path(path), failure) ? kPlanName : "";
   TRY(write_file_atomic(path + "/config.toml", to_toml(resolved)));
   TRY_ASSIGN(std::unique_ptr<RunDirectory> directory, open(resolved));
-  // What came before belongs to a part that ended; see engine/run/run_history.
+  // Earlier lines belong to a part that ended; see engine/run/run_history.
   const StartedEvent started{fs::file_size(path + "/metrics.jsonl", failure), start.step,
                              start.digest};
   directory->event(StartedEvent::kKind, object_of(started));
@@ -180,7 +180,7 @@ void RunDirectory::add_curves(std::uint64_t step, std::span<const tensorboard::S
   }
 }
 
-/// Records are worth less than the training that they describe: a full disk is said once.
+/// Records are worth less than the training that they describe: a full disk is logged once.
 void RunDirectory::report(const Result<void>& written) {
   if (!written.ok() && !std::exchange(has_complained_, true)) {
     log::error("run records are incomplete from here on: " + written.error().detail);

@@ -3,8 +3,8 @@
 // The files of one run: config.toml, events.jsonl, metrics.jsonl, members.jsonl, summary.json,
 // logs/, checkpoints/, tb/, and plan.json if the job was started from a plan. Only the
 // coordinator's process writes here (workers write their logs and checkpoints into the
-// sub-folders). Lines are complete: a crash can only lose the last one. If a coordinator has died,
-// the files say how its job continues.
+// sub-folders). Lines are complete: a crash can only lose the last one. If a coordinator dies, its
+// successor continues the job from these files.
 
 #include <boost/json/fwd.hpp>
 #include <cstdint>
@@ -28,19 +28,19 @@ class RunDirectory {
  public:
   /// Creates the folder tree at `config.run_dir` and writes config.toml. kInvalidInput if the
   /// folder already holds a run (events.jsonl exists) and `config.resume` does not point into it,
-  /// or if there is no sound plan at `config.plan`; kIo. A run that is resumed keeps the plan that
-  /// it has. `start`: what the job is resumed from; goes on record.
+  /// or if there is no valid plan at `config.plan`; kIo. A run that is resumed keeps the plan that
+  /// it has. `start`: the state that the job is resumed from; it is recorded.
   static Result<std::unique_ptr<RunDirectory>> create(const JobConfig& config,
                                                       const StartingPoint& start = {});
-  /// Opens the directory of a job that goes on. Nothing is refused, and nothing is written, except
-  /// that a torn last line is cut off.
+  /// Opens the directory of a job that is continued. Refuses nothing, and writes nothing except
+  /// that it cuts off a torn last line.
   static Result<std::unique_ptr<RunDirectory>> reopen(const JobConfig& config);
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
   /// Seconds on the time axis of the directory's records, rounded to microseconds. The axis begins
-  /// with the first record and follows the monotonic clock; for a process that goes on with the
-  /// records of another, the time between the two is that of the wall clock. Any thread.
+  /// with the first record and follows the monotonic clock; if a process continues the records of
+  /// another one, the time between the two is measured by the wall clock. Any thread.
   [[nodiscard]] double seconds_at(Instant when) const;
 
   // One thread at a time. A full disk is logged once and does not stop the job.
@@ -48,11 +48,12 @@ class RunDirectory {
   /// than that of the event before.
   void event(const std::string& kind, const boost::json::object& fields,
              Instant when = monotonic_now());
-  /// Appends to metrics.jsonl and to TensorBoard's curves. A record without `t` gets that of now.
+  /// Appends to metrics.jsonl and to TensorBoard's curves. A record without `t` gets the present
+  /// time.
   void metric(const StepRecord& record);
   /// Appends to members.jsonl.
   void members(const std::vector<MemberRecord>& lines);
-  /// An event, and points of the curves.
+  /// Writes an event and points of the curves.
   void evaluation(const EvaluationRecord& record, Instant when = monotonic_now());
   /// Writes summary.json.
   [[nodiscard]] Result<void> summary(const Summary& summary);
@@ -73,24 +74,26 @@ class RunDirectory {
   bool has_complained_ = false;
 };
 
-/// The view log of a run directory.
+/// The path of a run directory's view log.
 [[nodiscard]] std::string view_log_path(const std::string& run_dir);
-/// Its summary, which is written when all else is done, and removed when a new part begins.
+/// The path of its summary, which is written last, and removed when a new part begins.
 [[nodiscard]] std::string summary_path(const std::string& run_dir);
 
-/// Whether the directory's view log says that its job has not ended, or it has and there is no
-/// summary: the coordinator died before it had told all members, released servers and written it.
-/// A log that cannot be read counts as unfinished: opening it will report the error.
+/// Whether the job has not ended according to the directory's view log, or has ended without a
+/// summary: then the coordinator died before it had dismissed all members, released servers and
+/// written the summary. A log that cannot be read counts as unfinished: opening it will report the
+/// error.
 [[nodiscard]] bool holds_unfinished_job(const std::string& run_dir);
 [[nodiscard]] bool has_summary(const std::string& run_dir);
-/// And it says that the job was done. False if it cannot be read.
+/// Whether there is a summary whose outcome is "done". False if it cannot be read.
 [[nodiscard]] bool says_done(const std::string& run_dir);
 
 /// The configuration that the job was started with.
 [[nodiscard]] Result<JobConfig> config_of_run(const std::string& run_dir);
 
-/// `asked`, with the folders that "latest" meant when the job was started. kInvalidInput, naming
-/// the first setting, if the two describe different jobs or different ways to run it.
+/// `asked`, in which "latest" is replaced by the folders that it meant when the job was started.
+/// kInvalidInput, naming the first different setting, if the two describe different jobs or
+/// different ways to run them.
 [[nodiscard]] Result<JobConfig> config_to_go_on_with(const JobConfig& asked,
                                                      const JobConfig& recorded);
 

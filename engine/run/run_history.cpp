@@ -16,7 +16,7 @@ struct EventReader {
   double began = 0;
   bool has_restarted = false;
   StateRecord state;
-  std::optional<std::uint64_t> received;  // the newest checkpoint that came to this directory
+  std::optional<std::uint64_t> received;  // the newest checkpoint that arrived in this directory
 
   void read(const json::object& event) {
     const auto kind = field_of<std::string>(event, "kind");
@@ -36,7 +36,7 @@ struct EventReader {
       const auto started = record_of<StartedEvent>(event);
       metrics_begin = started.metrics_bytes;
       history.start = {started.resumed_step, started.resumed_digest};
-    } else if (kind == ViewEvent::kKind && event.contains("members")) {  // and not the note of it
+    } else if (kind == ViewEvent::kKind && event.contains("members")) {  // not the note about it
       const auto view = record_of<ViewEvent>(event);
       (void)history.view_published(view);
       history.goes_on(t);
@@ -250,8 +250,8 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
       history.members.push_back(member);
     }
   });  // older runs have none
-  // Steps that are computed again are not recorded again: if the job is among them, the next report
-  // says how far it is.
+  // Steps that are computed again are not recorded again. If the job is computing such steps, the
+  // next report corrects this number.
   history.current_step = history.last_step;
   if (events.has_restarted && since_restart < history.last_step) {
     history.reached(since_restart, "");
@@ -275,7 +275,7 @@ RunHistory history_of_new_part(const std::string& run_dir) {
 
 namespace {
 
-/// The last whole line of a file that is a record, and its first.
+/// The first record of a file, and the last one whose line is complete.
 struct EndLines {
   std::optional<json::object> first;
   std::optional<json::object> last;

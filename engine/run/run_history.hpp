@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run directory says about its job so far, for a coordinator that is started again. Only the
+// The history of a job from its run directory, for a coordinator that is started again. Only the
 // part since the job was last started counts: a directory may hold an earlier part that ended and
 // was resumed from a checkpoint.
 
@@ -28,9 +28,9 @@ struct RunHistory {
   std::uint64_t first_step = 0;  ///< 0 = no step is on record
   std::uint64_t last_step = 0;
   /// The step of the job's present state: less than last_step after the loss of all members that
-  /// had that step, until the steps are computed again. They are on record once.
+  /// had that step, until the steps are computed again. Repeated steps are recorded only once.
   std::uint64_t current_step = 0;
-  std::set<std::uint64_t> missing;   ///< between them, without a record
+  std::set<std::uint64_t> missing;   ///< steps up to last_step without a record
   std::uint64_t samples = 0;         ///< of the steps up to last_step, each once
   std::uint64_t undone_samples = 0;  ///< of steps that were committed and undone again
   std::uint64_t skipped_steps = 0;   ///< that made no update
@@ -49,11 +49,11 @@ struct RunHistory {
   double checkpoint_seconds = 0;  ///< of the reporters, copying the state
   double waiting_seconds = 0;     ///< for members or a majority, or paused; since the first view
   std::optional<double> waiting_since;      ///< on the time axis
-  std::optional<Spending> spending;         ///< the last on record, of earlier parts, too,
-  double spending_t = 0;                    ///< and when
+  std::optional<Spending> spending;         ///< the last one on record, even of an earlier part,
+  double spending_t = 0;                    ///< and its time
   std::vector<MemberRecord> members;        ///< lines of members.jsonl
   std::uint64_t view = 0;                   ///< the last one
-  std::uint32_t views = 0;                  ///< that had other members than the one before
+  std::uint32_t views = 0;                  ///< whose members differ from those of the view before
   std::vector<std::uint64_t> view_members;  ///< of the last one
   std::vector<WorkerStay> workers;
   std::set<std::uint64_t> present;  ///< members of the last view whose hosts are on record
@@ -61,58 +61,62 @@ struct RunHistory {
   std::uint64_t undone_views = 0;
   std::uint64_t undone_after = 0;
 
-  /// The steps after this one are undone; a step has so many samples. How many steps those are.
+  /// Undoes the steps after this one. Returns their number.
   std::uint64_t fall_back(std::uint64_t step, std::uint64_t samples_per_step);
 
-  /// The state after this step is the newest that is left; those after it are computed again, from
-  /// the present view on. How many steps are undone.
+  /// Goes back to the state after this step, the newest that is left. From the present view on the
+  /// later steps are computed again. Returns the number of undone steps.
   std::uint64_t restart(std::uint64_t step, std::uint64_t samples_per_step);
 
-  /// Whether the job has gone back behind this step since that view committed it: its record came
-  /// late, from a worker that was cut off.
+  /// Whether the job went back to an earlier step after that view had committed this one. Its
+  /// record then comes late, from a worker that was disconnected.
   [[nodiscard]] bool is_undone(std::uint64_t step, std::uint64_t in_view) const {
     return step > undone_after && in_view <= undone_views;
   }
 
-  /// The job stands still from `t` on, because of an event of this kind; otherwise nothing happens.
+  /// Handles an event of this kind: some kinds mean that the job computes no steps from `t` on.
   void heard(const std::string& kind, double t);
-  /// It goes on.
+  /// The job computes steps again from `t` on.
   void goes_on(double t);
-  /// The time of all recoveries together, whether or not they overlap; of those with an instant.
+  /// The total time of all recoveries whose instant is known; time in which they overlap counts
+  /// once.
   [[nodiscard]] double recovery_seconds() const;
 
   /// Counts a step whose record has not been counted before.
   void add(const StepRecord& record);
 
-  /// False: the view is on record already. One that only shares out the work anew is no change.
+  /// Returns false if the view is on record already. Does not count a view in `views` that only
+  /// distributes the work anew.
   bool view_published(const ViewEvent& event);
 
-  /// The members of a view that resumes after `committed`, with their hosts, as far as there are.
+  /// Records the members of a view that resumes after `committed`, and their hosts if they are
+  /// known.
   void took_part(std::uint64_t committed, const ViewEvent& event);
 
-  /// `workers`, those who are present with the steps up to now.
+  /// `workers`, where members that are still present have their steps up to now.
   [[nodiscard]] std::vector<WorkerStay> stays() const;
 
-  /// The job has the state after this step; its record is here.
+  /// The job has the state after this step, whose record has arrived.
   void reached(std::uint64_t step, const std::string& digest);
 
-  /// The same of a step whose record, and those before it, may have been lost with who had them.
+  /// The same for a step whose record, and earlier ones, may be lost with the members that had
+  /// them.
   void has_state_of(std::uint64_t step, const std::string& digest);
 
-  /// Checkpoints and evaluation of steps that are undone.
+  /// Forgets checkpoints and the evaluation of later steps, which are undone.
   void forget_after(std::uint64_t step);
 };
 
 /// Reads events.jsonl and metrics.jsonl. A torn last line is ignored; kCorrupt, with file and line,
-/// for any other that is not ours.
+/// if any other line is not a record.
 [[nodiscard]] Result<RunHistory> read_run_history(const std::string& run_dir);
 
 /// The history of a part that has just begun in the directory: only the costs of earlier parts.
 [[nodiscard]] RunHistory history_of_new_part(const std::string& run_dir);
 
-/// How far the time axis of a directory's records has come at `wall_clock` (seconds since 1970),
-/// but not less than its last records say: wall clocks may be set back. 0 without records. Events
-/// of older versions have no `t` and are placed by their time of day.
+/// The position of `wall_clock` (seconds since 1970) on the time axis of a directory's records, but
+/// not before the last records: wall clocks may be set back. 0 without records. Events of older
+/// versions have no `t` and are placed by their time of day.
 [[nodiscard]] double seconds_on_record(const std::string& run_dir, double wall_clock);
 
 }  // namespace mayfly::engine

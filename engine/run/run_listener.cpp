@@ -11,7 +11,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr double kDataWaitShare = 0.05;  // of the training time; less is not worth a line
-constexpr double kRetriedShare = 0.1;    // of the steps; the first steps of a job are always some
+constexpr double kRetriedShare = 0.1;    // of the steps; the first steps of any job are among them
 constexpr std::size_t kHostsShown = 8;
 
 std::string with_thousands(std::uint64_t number) {
@@ -57,7 +57,8 @@ std::string recovery_line(const RecoveryRecord& r) {
       r.synced_ms, r.redone_microbatches);
 }
 
-/// What took no less than a hundredth of a second, without the data, which has a line of its own.
+/// Lists the kinds of lost time that took at least a hundredth of a second, except waiting for
+/// data, which has a line of its own.
 std::string lost_time_line(const Summary::LostTime& lost) {
   std::vector<std::string> parts;
   for (const auto& [kind, seconds] :
@@ -143,7 +144,7 @@ std::string sentence_of_skip(const StepRecord& step) {
 std::string sentence_of(const ProgramFailureRecord& r) {
   return fmt::format("the program of worker {} failed{}: {}", r.member,
                      r.at.empty() ? "" : " in " + r.at,
-                     printable(last_line_of(r.detail)));  // Python says last what was raised
+                     printable(last_line_of(r.detail)));  // of a traceback, the exception
 }
 
 std::string sentence_of(const FallBackRecord& r) {

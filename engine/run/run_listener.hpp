@@ -11,7 +11,7 @@
 
 namespace mayfly::engine {
 
-/// Told about the run while it goes on. Called by several threads, one at a time.
+/// Receives messages about a run while it goes on. Called by several threads, one at a time.
 class RunListener {
  public:
   virtual ~RunListener() = default;

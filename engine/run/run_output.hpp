@@ -1,7 +1,7 @@
 #pragma once
 
-// What a run leaves while it goes on: the files of its directory, and what the listener is told.
-// Several threads have something to write, one at a time.
+// The output of a run while it goes on: the files of its directory and the calls of the listener.
+// Several threads write, one at a time.
 
 #include <boost/json/fwd.hpp>
 #include <map>
@@ -25,19 +25,20 @@ class RunOutput {
   RunOutput(RunDirectory& directory, RunListener& listener,
             const std::vector<MemberRecord>& members);
 
-  /// The right to write, from turn() until the object is destroyed. All that one event brings is
-  /// written in one turn; so is what depends on what was written before.
+  /// The right to write, from turn() until the object is destroyed. All output of one event is
+  /// written in one turn, together with the output that depends on it.
   class Turn {
    public:
     RunDirectory& directory;
     RunListener& listener;
-    MemberJournal& journal;  ///< of what members.jsonl has
+    MemberJournal& journal;  ///< of the lines in members.jsonl
 
-    /// An event about a failure that may come again and again. The listener is told `line`, unless
-    /// the failure of this kind before had the same cause (see SaidFailure). Whether it was told.
+    /// Records an event about a failure that may be repeated. The listener gets `line` unless the
+    /// previous failure of this kind had the same cause (see SaidFailure). Returns whether it did.
     bool failed(const std::string& kind, const boost::json::object& fields,
                 const std::string& cause, const std::string& line);
-    /// What fails with this kind has worked: its next failure is told.
+    /// The operation that fails with this kind has succeeded, so the listener gets its next
+    /// failure.
     void worked(const std::string& kind);
 
    private:

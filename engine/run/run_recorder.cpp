@@ -46,7 +46,7 @@ RunRecorder::RunRecorder(const Job& job, RunDirectory& directory, RunListener& l
 
 void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note& note) {
   if (note.kind == RestartEvent::kKind) {
-    restart_ = note.detail;  // the view that follows says the step
+    restart_ = note.detail;  // the next view contains the step
     return;
   }
   RunOutput::Turn out = output_.turn();
@@ -57,7 +57,7 @@ void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note&
     event.spending.now = cost_.heard(when, note.kind, *event.member);
   }
   out.directory.event(note.kind, object_of(event), when);
-  if (event.member) {  // it may come and go between two looks
+  if (event.member) {  // a member may join and leave between two looks
     out.directory.members(out.journal.heard(t, note.kind, *event.member, note.detail));
   }
   const std::string who =
@@ -98,7 +98,7 @@ void RunRecorder::on_view(Instant when, const elastic::View& view) {
   const std::optional<JobProgress::ViewChange> change =
       progress_.view_published(event, output_.seconds_at(when), restart_.has_value());
   if (!change) {
-    return;  // the coordinator before this one told it
+    return;  // an earlier coordinator has recorded it
   }
   event.committed = change->committed;
   event.spending.now = cost_.of_workers(when);
@@ -272,7 +272,7 @@ void RunRecorder::look_at_members(const elastic::CoordinatorServer& server) {
   }
 }
 
-/// The last lines about members and money; the summary has the same sum.
+/// Writes the last lines about members and cost; the summary contains the same cost.
 void RunRecorder::close_accounts() {
   const Instant now = monotonic_now();
   RunOutput::Turn out = output_.turn();

@@ -42,7 +42,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
     std::function<void(UniqueFd socket, std::string host)> on_transfer;
   };
 
-  /// `history`: the records in the directory of a job that goes on. `job`, `directory` and
+  /// `history`: the records in the directory of a job that is continued. `job`, `directory` and
   /// `listener` outlive the recorder; while the server runs, only the recorder uses the latter two.
   RunRecorder(const Job& job, RunDirectory& directory, RunListener& listener, RunHistory history,
               Hooks hooks);
@@ -126,7 +126,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   elastic::CoordinatorServer* server_ = nullptr;
   MemberLogs member_logs_;
   ProgramFailures program_failures_;
-  std::optional<std::string> restart_;  // why, until the view that follows
+  std::optional<std::string> restart_;  // its reason, until the next view
 };
 
 }  // namespace mayfly::engine

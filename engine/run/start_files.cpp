@@ -32,7 +32,7 @@ std::set<fs::path> event_files(const fs::path& folder) {
   return found;
 }
 
-/// Where a folder is while it may have to come back.
+/// The name of a folder while it may have to be restored.
 fs::path name_aside(const fs::path& folder) {
   return folder.parent_path() /
          std::string(".").append(folder.filename().string()).append(".before");
@@ -89,7 +89,7 @@ void StartFiles::set_aside(const std::string& folder) {
     return;
   }
   aside_ = folder;
-  fs::remove_all(name_aside(aside_), ignored);  // of a process that was killed
+  fs::remove_all(name_aside(aside_), ignored);  // left by a killed process
   fs::rename(aside_, name_aside(aside_), ignored);
 }
 

@@ -12,8 +12,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// The last one is of a step up to `last_step`: a job that is resumed may end before an earlier
-/// part. Nothing if there is none.
+/// `step` and its results are those of the last evaluation of a step up to `last_step`: a resumed
+/// job may end at an earlier step than the part before it. Nothing if there is no such evaluation.
 std::optional<Summary::Evaluations> evaluations_of(const std::string& run_dir,
                                                    std::uint64_t last_step) {
   Summary::Evaluations all;
@@ -112,7 +112,7 @@ std::optional<std::string> unsaved_state(const RunHistory& history, const std::s
   if (last <= history.start.step) {
     return std::nullopt;  // nothing was computed
   }
-  // Who wrote it may have told a coordinator that died.
+  // The writer of a checkpoint may have reported it to a coordinator that died.
   const Result<LoadedCheckpoint> found = load_checkpoint(run_dir);
   if (found.ok() && value(found.value().info.committed) >= last) {
     return std::nullopt;

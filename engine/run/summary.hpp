@@ -36,11 +36,11 @@ struct Summary {
   double data_wait_seconds = 0;  ///< the steps' data_wait_ms together
   std::uint32_t membership_changes = 0;
   std::vector<RecoveryRecord> recoveries;
-  std::vector<WorkerStay> workers;  ///< in the order in which they came
-  /// By evaluators beside the training, if there were any.
+  std::vector<WorkerStay> workers;  ///< in the order in which they joined
+  /// The results of evaluators beside the training, if there were any.
   struct Evaluations {
     std::uint64_t count = 0;  ///< checkpoints that they measured
-    std::uint64_t step = 0;   ///< the last one of them, and what it has
+    std::uint64_t step = 0;   ///< of the last of these checkpoints, and its results
     double test_top1 = 0;
     double test_loss = 0;
     std::vector<std::string> evaluators;  ///< names of their servers
@@ -54,7 +54,7 @@ struct Summary {
     }
   };
   std::optional<Evaluations> evaluations;
-  /// Seconds in which no step was computed, or not by all; as far as they are measured.
+  /// Seconds in which no worker, or not every worker, computed a step; as far as they are measured.
   struct LostTime {
     double recoveries = 0;   ///< from the detection of a change to the first step after it
     double waiting = 0;      ///< for members or a majority, or paused
@@ -115,14 +115,14 @@ struct Summary {
   }
 };
 
-/// What the records of a job come to, but for the outcome, its detail and the cost, which are not
-/// in its history. `train_seconds`: from the first commit to the last. Reads the run directory's
+/// Summarises the records of a job, without the outcome, its detail and the cost, which are not in
+/// its history. `train_seconds`: from the first commit to the last. Reads the run directory's
 /// evaluations, and its checkpoint of the last step where no record has the digest.
 [[nodiscard]] Summary summary_of(const Job& job, const RunHistory& history, double train_seconds);
 
-/// Why no checkpoint has the last committed step, if that is so, in a sentence for the user.
-/// `newest_here`: of the checkpoints in the run directory that were reported; `failed`: the last
-/// one that could not be written. Reads the run directory if these do not answer it.
+/// A sentence for the user that says why no checkpoint contains the last committed step; nothing if
+/// one does. `newest_here`: the newest reported checkpoint in the run directory; `failed`: the last
+/// one that could not be written. Reads the run directory if these do not suffice.
 [[nodiscard]] std::optional<std::string> unsaved_state(
     const RunHistory& history, const std::string& run_dir, const std::optional<Step>& newest_here,
     const std::optional<CheckpointRecord>& failed);

@@ -1,8 +1,8 @@
 #pragma once
 
 // TensorBoard's event files: records framed as TFRecord (length and data each with a masked
-// CRC-32C) that hold a protobuf `Event` with scalar summaries. Only what scalars need, encoded by
-// hand.
+// CRC-32C) that hold a protobuf `Event` with scalar summaries. Only the fields that scalars need
+// are encoded, without a protobuf library.
 
 #include <cstdint>
 #include <memory>

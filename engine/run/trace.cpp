@@ -40,7 +40,7 @@ std::string metadata(const char* kind, std::uint64_t process, std::size_t thread
          "\n";
 }
 
-/// The whole events of a worker's file, each without what separates it from the next.
+/// Appends the complete events of a worker's file, without the separators between them.
 void append_events_of(std::string_view text, std::string& out) {
   while (!text.empty()) {
     const std::size_t end = text.find('\n');

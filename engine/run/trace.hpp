@@ -1,9 +1,9 @@
 #pragma once
 
-// Where a worker's time goes, thread by thread, as Chrome trace events (chrome://tracing,
+// A trace of a worker's time, thread by thread, as Chrome trace events (chrome://tracing,
 // Perfetto). Each thread has a lane of its own: a ring of fixed size that only this thread fills
 // and only the trainer empties, so recording takes no lock and allocates nothing. Without a trace
-// there are no lanes, and a null check per span is all that is left.
+// there are no lanes, and a span costs only a null check.
 
 #include <atomic>
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace mayfly::engine {
 
-/// What a span is about: the value of `key` (a literal), in addition to its step; null = nothing.
+/// A named value of a span in addition to its step; `key` is a literal, null = no value.
 struct TraceArgument {
   const char* key = nullptr;
   std::int64_t value = 0;
@@ -36,8 +36,8 @@ struct TraceEvent {
   TraceArgument argument;
 };
 
-/// One thread's events. The spans of a lane nest or lie apart: what contains must not begin later
-/// or end earlier than what it contains.
+/// One thread's events. The spans of a lane are nested or disjoint: an outer span must not begin
+/// later or end earlier than an inner one.
 class TraceLane {
  public:
   TraceLane(std::string name, const std::atomic<bool>& recording)
@@ -49,7 +49,7 @@ class TraceLane {
             TraceArgument argument = {});
 
   // The thread that writes the trace:
-  /// Moves what has been recorded so far to the end of `events`.
+  /// Moves the recorded events to the end of `events`.
   void drain(std::vector<TraceEvent>& events);
   [[nodiscard]] bool half_full() const;
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
@@ -61,7 +61,7 @@ class TraceLane {
   std::string name_;
   const std::atomic<bool>& recording_;
   std::vector<TraceEvent> ring_;
-  std::atomic<std::size_t> written_{0};  // both only grow; the place is their remainder
+  std::atomic<std::size_t> written_{0};  // both only grow; the index in the ring is the remainder
   std::atomic<std::size_t> drained_{0};
   std::atomic<std::uint64_t> dropped_{0};
 };
@@ -95,25 +95,26 @@ class TraceSpan {
   Instant begin_;
 };
 
-/// The trace of one worker. Lanes may be asked for by any thread; everything else is the trainer's.
+/// The trace of one worker. Any thread may call lane(); only the trainer's thread calls the other
+/// functions.
 class Trace {
  public:
   explicit Trace(TraceWindow window) : window_(window) {}
-  /// Writes what is left and closes the file's JSON array.
+  /// Writes the remaining events and closes the file's JSON array.
   ~Trace();
 
   /// A new lane; lives as long as the trace.
   [[nodiscard]] TraceLane* lane(const std::string& name);
 
-  /// Where flush() writes to from now on: FOLDER/member-ID.json, one event per line. Replaces a
-  /// file of that name, unless it is that of this trace: a member that joins again may keep its id.
-  /// The folder is made.
+  /// Creates the folder and FOLDER/member-ID.json, to which flush() writes from now on, one event
+  /// per line. Replaces a file of that name unless this trace wrote it: a member that joins again
+  /// may keep its id.
   [[nodiscard]] Result<void> open(const std::string& folder, MemberId member);
-  /// A view begins or its step `step_of_view` does: decides whether lanes record. Flushes when the
-  /// window ends, a lane is half full, or the last time was a second ago: a killed worker leaves
-  /// what it had until then.
+  /// To be called when a view or its step `step_of_view` begins: decides whether lanes record.
+  /// Flushes when the window ends, a lane is half full, or the last flush was a second ago, so that
+  /// the trace of a killed worker lacks little.
   void at_step(std::uint64_t step_of_view);
-  /// Appends to the file what the lanes have; a failure is logged once and ends the recording.
+  /// Appends the events of the lanes to the file; a failure is logged once and ends the recording.
   void flush();
 
  private:
@@ -125,7 +126,7 @@ class Trace {
   TraceWindow window_;
   std::atomic<bool> recording_{true};
   std::mutex mutex_;
-  std::deque<TraceLane> lanes_;  // guarded by mutex_; a lane stays where it is
+  std::deque<TraceLane> lanes_;  // guarded by mutex_; addresses of lanes do not change
   std::size_t introduced_ = 0;   // lanes whose names are in the file
   std::unique_ptr<LineFile> file_;
   std::uint64_t member_ = 0;
@@ -138,7 +139,7 @@ class Trace {
   return trace == nullptr ? nullptr : trace->lane(name);
 }
 
-/// The events that the workers of a run left in `folder` as one JSON file that Perfetto opens.
+/// Merges the events that the workers of a run left in `folder` into one JSON file for Perfetto.
 /// Lines torn by a kill are left out. kNotFound if there is none.
 [[nodiscard]] Result<void> merge_traces(const std::string& folder, const std::string& file);
 
