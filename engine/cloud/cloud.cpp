@@ -27,7 +27,7 @@ constexpr std::size_t kRequestsAtOnce = 4;
 constexpr std::size_t kReleasesAtOnce = 4;
 // Evaluators are not members; for the policy they have ids that no member has.
 constexpr std::uint64_t kFirstEvaluatorId = std::uint64_t{1} << 62;
-// Shorter than anything that the policy waits for before it releases a server.
+// Shorter than every time for which the policy waits before it releases a server.
 constexpr Duration kChargePatience = seconds(3);
 
 /// The command line that the local provider starts.
@@ -84,7 +84,7 @@ void Cloud::add_evaluators(std::vector<cloud_hooks::WorkerSeen>& seen) {
     cloud_hooks::WorkerSeen one;
     one.member = MemberId{kFirstEvaluatorId + evaluator.number};
     one.server = evaluator.server;
-    one.is_irreplaceable = true;  // not given up when there are too many workers
+    one.is_irreplaceable = true;  // is not given up when there are too many workers
     seen.push_back(std::move(one));
     parts_.evaluates(evaluator.server);
   }
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Cloud>> Cloud::start(CoordinatorProcess& process) {
   return cloud;
 }
 
-/// Finds everything that may be wrong before the first request to the provider.
+/// Reports all errors in the settings before the first request to the provider.
 Result<void> Cloud::prepare() {
   const JobConfig& config = process_.config();
   coordinators_ = worker_coordinators(config, process_.server().endpoint());
@@ -144,7 +144,7 @@ Result<std::string> Cloud::make_startup_text() {
   return std::move(served.startup_text);
 }
 
-/// What it printed last is the reason, or near it.
+/// The last lines that a failed worker printed contain the reason, or are close to it.
 void Cloud::worker_failed(const std::string& server, const std::string& output) {
   const std::string text = printable(output);
   process_.recorder().fact({"server_output",
@@ -177,8 +177,8 @@ void Cloud::take_charge() {
   driver_ = std::move(driver);
 }
 
-/// Members that this coordinator cannot hear may work for another one, which owns their servers
-/// now.
+/// Members that are not connected to this coordinator may work for another one, which then owns
+/// their servers.
 void Cloud::lose_charge() {
   process_.note("cloud_waits",
                 "this coordinator is not in charge: it asks for no servers and "
@@ -186,7 +186,7 @@ void Cloud::lose_charge() {
   end_driver();
 }
 
-/// Its threads end, with their calls to the provider; they are waited for without the lock.
+/// Ends the driver's threads and their calls to the provider. Waits for them without the lock.
 void Cloud::end_driver() {
   std::unique_ptr<cloud_hooks::ProviderDriver> driver;
   const std::lock_guard lock(driver_mutex_);
@@ -210,7 +210,7 @@ void Cloud::look() {
     take_charge();
   }
   if (status.phase == elastic::JobPhase::kEnded) {
-    return;  // members that go now have done their work
+    return;  // members that leave now have done their work
   }
   std::vector<cloud_hooks::WorkerSeen> seen;
   for (const elastic::MemberStatus& member : status.members) {
@@ -226,8 +226,8 @@ void Cloud::look() {
     seen.push_back(std::move(worker));
   }
   add_evaluators(seen);
-  // In this order: if the policy learned of the smaller target before it learned of the loss, it
-  // would give up another server. It requests nothing meanwhile, since it waits for further losses.
+  // The order matters: if the policy received the smaller target before the loss, it would give up
+  // another server. Between the two calls it requests nothing, because it waits for further losses.
   driver_->workers(std::move(seen), status.news);
   follow_losses(status.members);
   end_if_hopeless(driver_->status());
@@ -247,7 +247,7 @@ void Cloud::follow_losses(const std::vector<elastic::MemberStatus>& members) {
   }
 }
 
-/// Compares the present servers with others, and follows a proposal if it is to be followed.
+/// Compares the present servers with others. Follows a proposal if the settings say so.
 void Cloud::replan(const elastic::JobStatus& status) {
   const Instant now = monotonic_now();
   if (!replanning_->is_due(now, status.phase)) {
@@ -291,7 +291,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   }
   target_.set_workers(workers);
   supply_.reopen();
-  driver_->scale(target_.all());  // and to remember it
+  driver_->scale(target_.all());  // through the driver, so that it is also stored
   return fmt::format("going to {} workers", workers);
 }
 
@@ -320,7 +320,7 @@ bool Cloud::may_release_after_end() const {
 
 void Cloud::finish() {
   if (process_.only_ends() && may_release_after_end()) {
-    take_charge();  // of what the one before us may not have released
+    take_charge();  // of servers that an earlier coordinator may not have released
   }
   if (driver_ == nullptr || not_in_charge_since_) {
     process_.note("cloud_unsettled", "the job's servers are left to the coordinator in charge");
@@ -336,13 +336,14 @@ void Cloud::finish() {
   cloud_hooks::CloudFact last;
   last.kind = "cost";
   last.all = driver_->status();
-  end_driver();  // what it tells uses the server, which goes before the summary is written
+  end_driver();  // its facts use the server, which is destroyed before the summary is written
   on_fact(last);
   remember(*last.all);
 }
 
-/// Ends a job without members when no worker comes. A server that was granted before may still
-/// bring one, so the end may come later than its reason, and without an event.
+/// Ends a job without members when no further worker can join. A worker may still join from a
+/// server that was granted before, so the job may end later than the reason arises, and without an
+/// event.
 void Cloud::end_if_hopeless(const cloud_hooks::PolicyStatus& status) {
   const std::string reason = supply_.why_ended();
   if (!reason.empty() && status.no_worker_comes && process_.server().status().members.empty()) {

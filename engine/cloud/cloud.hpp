@@ -38,8 +38,8 @@ class Cloud final : public cloud_hooks::DriverListener {
   /// Sets the number of workers and returns a sentence for the operator. kRefused above the limit,
   /// or if this coordinator is not in charge. Any thread.
   [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
-  /// Gives up that many servers, those that are missed least, and replaces them like lost ones.
-  /// Returns a sentence for the operator. kRefused if this coordinator is not in charge. Any
+  /// Gives up that many servers, those whose loss costs the job least, and replaces them like lost
+  /// ones. Returns a sentence for the operator. kRefused if this coordinator is not in charge. Any
   /// thread.
   [[nodiscard]] Result<std::string> give_up(std::uint32_t servers);
   /// The job has ended. Its members still report and write a last checkpoint; none of them is
@@ -86,7 +86,7 @@ class Cloud final : public cloud_hooks::DriverListener {
   std::optional<Instant> not_in_charge_since_;
   std::optional<Replanning> replanning_;  // of look(); not before prepare()
   std::mutex driver_mutex_;  // guards the pointer; the thread of look() also uses its object
-  std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before what it uses
+  std::unique_ptr<cloud_hooks::ProviderDriver> driver_;  // destroyed before its dependencies
 };
 
 }  // namespace mayfly::engine

@@ -15,9 +15,10 @@ struct Fact;
 /// Any thread.
 class CloudEvents {
  public:
-  /// The event of a fact. Its line, which the user is told, is empty for what happens to every
-  /// server, and for a request, a refusal or a lack of offers that repeats the last one of its
-  /// kind: requests may be refused again and again. The next server that comes ends the series.
+  /// The event of a fact. Its line, which the user sees, is empty for routine events in the life of
+  /// a server. It is also empty for a request, a refusal or a lack of offers that repeats the last
+  /// one of its kind, because requests may be refused again and again. The next new server ends
+  /// such a series.
   [[nodiscard]] Fact event_of(const cloud_hooks::CloudFact& fact);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// RUN_DIR/cloud.json: what a coordinator leaves to the next one of its job. Any thread.
+// RUN_DIR/cloud.json: the facts that a coordinator stores for the next one of its job. Any thread.
 
 #include <cstdint>
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace mayfly::engine {
 
-/// What later processes of the same job go on from: the cost of servers, and how many workers were
-/// asked for last.
+/// The facts from which a later coordinator of the job continues: the cost of servers, and the
+/// number of workers that was requested last.
 struct CloudMemory {
   double spent = 0;
   double per_hour = 0;
@@ -18,7 +18,7 @@ struct CloudMemory {
 };
 [[nodiscard]] std::string cloud_memory_path(const std::string& run_dir);
 [[nodiscard]] std::string print_cloud_memory(const CloudMemory& memory);
-/// Nothing if there is no such file, or it has another form.
+/// Nothing if there is no such file, or if it is not valid.
 [[nodiscard]] std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir);
 
 }  // namespace mayfly::engine

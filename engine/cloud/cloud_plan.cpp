@@ -39,7 +39,7 @@ namespace {
 Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config) {
   TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> offers, worker_offers(config));
   if (offers.empty()) {
-    offers.emplace_back().price_per_hour = config.price_per_hour;  // whatever the provider has
+    offers.emplace_back().price_per_hour = config.price_per_hour;  // any server of the provider
   }
   TRY_ASSIGN(std::vector<cloud_hooks::OfferTerms> for_evaluators,
              parse_offers(config.evaluator_offers, "evaluator_offers"));
@@ -57,8 +57,8 @@ Result<std::vector<cloud_hooks::OfferTerms>> all_offers(const JobConfig& config)
   return offers;
 }
 
-/// For how many seconds servers that no coordinator releases may be paid for: some providers end
-/// them at the end of their lifetime.
+/// The longest time in seconds for which servers that no coordinator releases are billed: some
+/// providers end them after their lifetime.
 double longest_left_s(const JobConfig& config, const cloud_hooks::ReplacementOptions& options) {
   const std::string& provider = config.cloud_provider;
   const bool ends_servers = provider == "gce" || provider == "ec2" || provider == "slurm";
@@ -66,10 +66,10 @@ double longest_left_s(const JobConfig& config, const cloud_hooks::ReplacementOpt
                                                             : std::numeric_limits<double>::max();
 }
 
-/// Workers train while there is no coordinator. If the budget is used up by that, all servers would
-/// be released at once, together with the only copies of the state. So the job stops at once, but
-/// its servers get the usual time to save it; only once, because the next process finds that the
-/// budget was used up before.
+/// Workers train while there is no coordinator. If that exhausts the budget, all servers would be
+/// released at once, together with the only copies of the state. So the job stops at once, but its
+/// servers get the usual time to save the state. They get it only once, because the next process
+/// finds that the budget was exhausted before.
 void leave_time_to_stop(const CloudMemory& memory, cloud_hooks::ReplacementOptions& options) {
   const double price = options.per_hour_before * to_seconds(options.stop_margin) / kSecondsPerHour;
   if (options.budget && price > 0 && memory.spent + price < *options.budget) {
@@ -77,7 +77,8 @@ void leave_time_to_stop(const CloudMemory& memory, cloud_hooks::ReplacementOptio
   }
 }
 
-/// From what an earlier process of this job has stored, and what its servers have cost since then.
+/// Continues from the facts that an earlier process of this job stored, and adds the cost of its
+/// servers since then.
 void go_on_from(const CloudMemory& memory, const JobConfig& config,
                 cloud_hooks::ReplacementOptions& options) {
   options.restarted = true;
@@ -92,7 +93,7 @@ void go_on_from(const CloudMemory& memory, const JobConfig& config,
   }
 }
 
-/// What kListSecondsVariable says, if anything.
+/// Applies the value of kListSecondsVariable if it is set.
 Result<void> list_as_tests_say(cloud_hooks::ReplacementOptions& options) {
   const char* text = std::getenv(kListSecondsVariable);
   if (text == nullptr) {
@@ -136,19 +137,19 @@ Result<cloud_hooks::ReplacementOptions> replacement_options(
   options.join_timeout = options.start_timeout;
   options.back_to_spot_after = Duration(static_cast<std::int64_t>(config.cloud_back_to_spot * 1e9));
   TRY(list_as_tests_say(options));
-  if (!provider.survives_us) {  // processes on this host: looking costs nothing and is exact
+  if (!provider.survives_us) {  // processes on this host: listing them costs nothing and is exact
     options.list_every = seconds(1);
     options.absence_grace = Duration(0);
     options.rejoin_patience = seconds(5);
   }
-  if (config.cloud_provider == "ssh") {  // a host that returns is used at once; looking is free
+  if (config.cloud_provider == "ssh") {  // a host that returns is used at once; listing is free
     options.list_every = seconds(5);
     options.absence_grace = seconds(5);
     options.rejoin_patience = seconds(5);
     options.backoff.max = seconds(10);
     options.lifetime_max = Duration(0);
   }
-  if (config.standby) {  // the run directory of the coordinator before us knows the cost so far
+  if (config.standby) {  // the cost so far is in the run directory of the earlier coordinator
     options.restarted = true;
     options.spent_is_known = false;
   }

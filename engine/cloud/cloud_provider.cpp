@@ -63,7 +63,7 @@ Made make_slurm(const JobConfig& config, const std::string& label) {
   }
   cloud_hooks::SlurmProviderOptions options;
   options.job = label;
-  options.log_dir = config.cloud_bundle.empty() ? logs_of(config) : "/tmp";  // of the node's own
+  options.log_dir = config.cloud_bundle.empty() ? logs_of(config) : "/tmp";  // on the node itself
   options.sbatch_words = std::move(words).value();
   return cloud_hooks::make_slurm_provider(std::move(options));
 }
@@ -136,7 +136,7 @@ Result<std::vector<cloud_hooks::Offer>> offers_of(const JobConfig& config) {
   return offers;
 }
 
-/// A subnet is in one zone, so it serves no offers of several.
+/// A subnet is in one zone, so offers of several zones cannot use it.
 Result<void> check_zones(const std::vector<cloud_hooks::Offer>& offers, const std::string& subnet) {
   std::set<std::string> zones;
   for (const cloud_hooks::Offer& offer : offers) {
@@ -250,7 +250,7 @@ std::string token_mark(const JobConfig& config) {
   if (!token.ok()) {
     return {};
   }
-  const std::string_view text = trimmed(token.value());  // as the readers of the token take it
+  const std::string_view text = trimmed(token.value());  // as readers of the token file do
   return to_string(digest_of(std::as_bytes(std::span(text)))).substr(0, kDigits);
 }
 
@@ -298,7 +298,7 @@ Made make_cloud_provider(const JobConfig& config, const std::string& label,
 Result<std::vector<std::unique_ptr<Provider>>> make_cloud_providers(
     const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
     std::size_t threads) {
-  // Local servers are child processes of one object, and Slurm's knows what was asked of it.
+  // Local servers are child processes of one object, and Slurm's object knows its own requests.
   const bool is_one = config.cloud_provider == "local" || config.cloud_provider == "slurm";
   const Common common;
   std::vector<std::unique_ptr<Provider>> providers;

@@ -1,7 +1,7 @@
 #pragma once
 
-// From settings to the provider that they name, and what `mayfly cloud doctor` reports of a job's
-// GPUs. It starts nothing and sends no request.
+// Constructs the provider that the settings name, and the report of `mayfly cloud doctor` on a
+// job's GPUs. Starts nothing and sends no request.
 
 #include <cstddef>
 #include <memory>
@@ -14,21 +14,22 @@
 
 namespace mayfly::engine {
 
-/// The label of the job's servers: cloud_job, or else the name of the run directory, as every
-/// provider can write it: [a-z0-9-], at most 40 characters. On hosts over ssh also a mark of the
-/// job's token, where there is one.
+/// The label of the job's servers: cloud_job, or else the name of the run directory, in a form that
+/// every provider accepts: [a-z0-9-], at most 40 characters. On hosts over ssh it also contains
+/// token_mark(), if there is a token.
 [[nodiscard]] std::string cloud_label(const JobConfig& config);
-/// Eight hexadecimal digits of the job's token, which all its processes have; empty without one.
+/// Eight hexadecimal digits of a hash of the job's token, equal in all its processes; empty without
+/// one.
 [[nodiscard]] std::string token_mark(const JobConfig& config);
 
-/// The provider that config.cloud_provider names, for the job of that label. `local_argv` is what
-/// the local provider starts. kInvalidInput if there is none of that name, or its settings are
+/// The provider that config.cloud_provider names, for the job with that label. The local provider
+/// starts the command `local_argv`. kInvalidInput if no provider has that name, or its settings are
 /// wrong.
 [[nodiscard]] Result<std::unique_ptr<cloud_hooks::Provider>> make_cloud_provider(
     const JobConfig& config, const std::string& label, std::vector<std::string> local_argv = {});
 
-/// Provider objects for so many threads of one job: one for each, which share keys and what they
-/// have learned, or a single one that may be called from all of them.
+/// Provider objects for that many threads of one job: either one for each thread, which share keys
+/// and cached facts, or a single one that all threads may call.
 [[nodiscard]] Result<std::vector<std::unique_ptr<cloud_hooks::Provider>>> make_cloud_providers(
     const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
     std::size_t threads);

@@ -53,7 +53,7 @@ fetch start "$sha256" || exit 1
 . ./start
 )";
 
-/// The cloud's name for the machine tells the coordinator which server it is.
+/// The coordinator recognises the server by the cloud's name for the machine.
 constexpr const char* kNameOnGce = R"(
 instance=http://${GCE_METADATA_HOST:-169.254.169.254}/computeMetadata/v1/instance
 ask() { curl -fs --noproxy '*' --max-time 5 --retry 5 -H 'Metadata-Flavor: Google' "$instance/$1"; }
@@ -100,10 +100,10 @@ at_exit() {
 trap at_exit EXIT
 trap 'exit 143' TERM USR1
 )";
-/// A machine without a worker only costs money, so it ends with its worker: EC2 terminates one that
-/// was started with user data of ours, and the coordinator deletes one that Compute Engine has
-/// stopped. The error of a failed worker is sent to the coordinator first, because the console of a
-/// machine is not read.
+/// A machine without a worker only costs money, so it ends with its worker: EC2 terminates a
+/// machine that was started with our user data, and the coordinator deletes one that Compute Engine
+/// has stopped. The error of a failed worker is sent to the coordinator first, because no process
+/// reads the console of a machine.
 constexpr const char* kAtExitOfMachine = R"(
 at_exit() {
   code=$?
@@ -187,12 +187,13 @@ bool is_machine_of_a_cloud(const JobConfig& config) {
   return config.cloud_provider == "gce" || config.cloud_provider == "ec2";
 }
 
-/// A line of a request's script: Slurm, and programs that start servers on this host, pass the
-/// environment of the coordinator that requests them on, which would win over the settings that the
-/// workers are told. A start script that is served must not depend on it: servers that were
-/// requested before the coordinator was started again, in another environment, know its hash.
-/// MAYFLY_SERVER is not for us to unset, because a provider says with it what the worker runs on,
-/// nor is what a script of the user's own finds. A shell has no names with dashes.
+/// A line of a request's script that unsets settings. Slurm, and programs that start servers on
+/// this host, pass on the environment of the coordinator, whose variables would override the
+/// settings that the coordinator sends to workers. A start script that is served must not depend on
+/// this environment: after a restart of the coordinator in another environment, servers that were
+/// requested before still expect the old hash of the script. MAYFLY_SERVER is kept, because a
+/// provider names the worker's server with it, and so is the environment of a script of the user's
+/// own. Shells have no names with dashes.
 std::string unset_settings(const JobConfig& config) {
   if (is_machine_of_a_cloud(config) || !config.cloud_startup.empty()) {
     return {};

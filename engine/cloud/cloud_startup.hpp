@@ -13,8 +13,8 @@ namespace mayfly::engine {
 /// The addresses under which workers on servers find the job: cloud_coordinators, or `own`.
 [[nodiscard]] std::string worker_coordinators(const JobConfig& config, const std::string& own);
 
-/// The arguments of `mayfly worker` on servers, for a shell: with the user's program at their end,
-/// if the job has one (cloud_program).
+/// The arguments of `mayfly worker` on servers, for a shell: with the user's program at the end if
+/// the job has one (cloud_program).
 [[nodiscard]] std::string worker_words(const JobConfig& config);
 
 /// The text of the job's token file, for scripts and for bundle_access(). kIo.

@@ -31,7 +31,7 @@ std::string remote_folder(std::string path) {
   return path;
 }
 
-/// Whether the words contain the flag, with its value behind it or in the same word.
+/// Whether the words contain the flag; its value may be the next word or a part of the same one.
 bool has_flag(const std::string& words, const std::string& flag) {
   std::istringstream rest(words);
   for (std::string word; rest >> word;) {

@@ -16,8 +16,8 @@ namespace mayfly::engine {
 /// The hosts of the settings `hosts` or `hostfile`. kInvalidInput with the part that is wrong.
 [[nodiscard]] Result<std::vector<cloud_hooks::ssh::Host>> hosts_of(const JobConfig& config);
 
-/// The arguments of workers on hosts: cloud_worker_args, and those of our own settings that concern
-/// workers, as far as they are not among them.
+/// The arguments of workers on hosts: cloud_worker_args, and this process's settings that concern
+/// workers unless cloud_worker_args contains them.
 [[nodiscard]] std::string worker_args_on_hosts(const JobConfig& config);
 
 /// The options of the ssh provider for the job with that label. Hashes the program's archive.
@@ -27,8 +27,8 @@ namespace mayfly::engine {
 /// The settings completed for hosts: the number of workers, the program's archive (packed into
 /// `cache_dir` if needed), and the arguments of workers. Copies the program to the hosts and passes
 /// a line about each of them to `tell`. kInvalidInput with the reasons if hosts cannot be used, kIo
-/// if the program cannot be packed; if the job has begun before (`is_begun`), its workers may run,
-/// and these reasons are only passed to `tell`.
+/// if the program cannot be packed; if the job was begun by an earlier process (`is_begun`), its
+/// workers may be running, and the reasons are only passed to `tell`.
 [[nodiscard]] Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cache_dir,
                                               bool is_begun,
                                               const std::function<void(const std::string&)>& tell);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The plan that a job was started from, as the planner knows it; engine/run/plan_file.hpp knows its
-// file. Any thread.
+// The plan that a job was started from, in the planner's form; engine/run/plan_file.hpp describes
+// its file. Any thread.
 
 #include <functional>
 #include <string>
@@ -14,8 +14,7 @@
 
 namespace mayfly::engine {
 
-/// The plan in a file; the errors of read_plan_file(), and kInvalidInput if it is of another
-/// version.
+/// Reads the plan in a file. The errors of read_plan_file(), and kInvalidInput for another version.
 [[nodiscard]] Result<planner::KeptPlan> read_kept_plan(const std::string& path);
 
 /// The share of the next hour in which a server, or its replacement, works, by the lifetimes of the
@@ -23,7 +22,7 @@ namespace mayfly::engine {
 [[nodiscard]] std::function<double(const cloud_hooks::Offer& offer, Duration age)> planned_up_share(
     const std::string& run_dir);
 
-/// How often the job writes checkpoints, and why, if its plan has chosen that; otherwise empty.
+/// A text with the job's checkpoint interval and its reason, if the plan chose it; otherwise empty.
 [[nodiscard]] std::string planned_interval(const JobConfig& config);
 
 }  // namespace mayfly::engine

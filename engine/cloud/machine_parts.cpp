@@ -16,8 +16,8 @@ constexpr Duration kGrantPatience = seconds(5);
 MachineParts::MachineParts(const JobConfig& config)
     : config_(config), servers_(places_of_servers(config)), evaluators_(config.evaluators) {}
 
-/// After the job's first view no machine becomes a parameter server, because it would hold nothing
-/// of what the job has trained.
+/// After the job's first view no machine becomes a parameter server, because it would not hold the
+/// parameters that the job has trained.
 std::string MachineParts::settings_of(const std::string& machine, const elastic::JobStatus& status,
                                       std::uint32_t wanted) {
   if (is_to_evaluate(machine, status, wanted)) {
@@ -63,8 +63,8 @@ bool MachineParts::is_to_evaluate(const std::string& machine, const elastic::Job
   return evaluators_.take(machine).has_value();
 }
 
-/// It may have come to an earlier coordinator; or its server has ended, and the end of its
-/// connection is still to come: then the place is for the next one.
+/// The evaluator may have got its role from an earlier coordinator; then it takes a place now. Or
+/// its server has ended before its connection; then the place stays free for the next one.
 void MachineParts::evaluates(const std::string& machine) {
   const std::lock_guard lock(mutex_);
   if (!evaluators_.has(machine) && !ended_.contains(machine)) {
@@ -81,7 +81,7 @@ void MachineParts::granted(const std::string& machine, bool for_evaluator) {
   {
     const std::lock_guard lock(mutex_);
     granted_[machine] = for_evaluator;
-    ended_.erase(machine);  // a host of a list is granted under the same name again
+    ended_.erase(machine);  // a host is granted again under the same name
   }
   granted_changed_.notify_all();
 }

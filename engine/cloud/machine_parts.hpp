@@ -1,7 +1,7 @@
 #pragma once
 
-// Which part a machine of a provider has in its job: it trains, is a parameter server, or carries
-// one, or measures checkpoints. It asks when it starts. Any thread.
+// The role of a provider's machine in its job: it trains, is or carries a parameter server, or
+// measures checkpoints. A machine asks for its role when it starts. Any thread.
 
 #include <condition_variable>
 #include <cstdint>
@@ -21,18 +21,18 @@ class MachineParts {
   /// `config` outlives it.
   explicit MachineParts(const JobConfig& config);
 
-  /// The settings that tell a machine its part, as TOML; the same ones whenever it asks again
-  /// before the job's first view. `wanted`: how many are to train or to be parameter servers. Waits
-  /// up to five seconds for granted() if the machine's offer decides.
+  /// The settings that assign a machine its role, as TOML; the same ones if it asks again before
+  /// the job's first view. `wanted`: how many machines are to train or to be parameter servers.
+  /// Waits up to five seconds for granted() if the machine's offer decides.
   [[nodiscard]] std::string settings_of(const std::string& machine,
                                         const elastic::JobStatus& status, std::uint32_t wanted);
   /// An evaluator on this machine is connected.
   void evaluates(const std::string& machine);
-  /// Its place is one of a parameter server; true only for those that were told so.
+  /// Whether the machine has the place of a parameter server; false for one that did not ask yet.
   [[nodiscard]] bool is_server(const std::string& machine) const;
-  /// The provider has granted it.
+  /// The provider has granted this machine.
   void granted(const std::string& machine, bool for_evaluator);
-  /// It is no server of the job any more: its place is for another one.
+  /// The machine is no server of the job any more. Its place becomes free for another one.
   void gone(const std::string& machine);
 
  private:

@@ -11,7 +11,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// A change of members is seen within this time.
+/// A change of members is noticed within this time.
 constexpr Duration kReplanLook = milliseconds(250);
 
 const char* name_of(planner::Change change) {

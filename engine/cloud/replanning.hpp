@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether a running job should have other servers than the present ones: planner/runs/replan
-// decides it; here are when it is asked, the facts that it is given, and the event of its proposal.
+// Compares the servers of a running job with others: planner/runs/replan decides; this header
+// decides when to ask it, and provides its input and the event of its proposal.
 
 #include <cstdint>
 #include <optional>
@@ -22,10 +22,10 @@ class Replanning {
   /// Reads the plan that the job was started from, if there is one. `microbatches`: of a step.
   Replanning(const JobConfig& config, std::uint32_t microbatches);
 
-  /// Whether to compare now: a few times a second, so that a change of members is seen, while the
-  /// job runs. Never with --cloud-replan off.
+  /// Whether to compare now: a few times a second while the job runs, so that changes of members
+  /// are noticed. Never with --cloud-replan off.
   [[nodiscard]] bool is_due(Instant now, elastic::JobPhase phase);
-  /// Only when is_due() has just said so; see planner::Replanner::handle().
+  /// To be called only after is_due() has returned true; see planner::Replanner::handle().
   [[nodiscard]] planner::ReplanEffects compare(Instant now, const planner::ReplanFacts& facts);
 
  private:
@@ -33,8 +33,8 @@ class Replanning {
   Instant due_{};
 };
 
-/// The facts about the servers, for a job that wants so many workers; the others are left as they
-/// are.
+/// The facts about the servers of a job that wants this many workers; other fields have their
+/// defaults.
 [[nodiscard]] planner::ReplanFacts replan_facts(const cloud_hooks::Composition& present,
                                                 std::uint32_t wanted);
 /// `acts`: the job follows the proposal.

@@ -17,7 +17,7 @@ std::string bundle_address_path(const std::string& run_dir) {
   return run_dir + "/bundle";
 }
 
-/// A listening socket, on the port of the process before a restart if that is free.
+/// A listening socket, on the port from before a restart if that is free.
 Result<UniqueFd> listen_for_servers(const JobConfig& config, std::uint16_t port_before) {
   TRY_ASSIGN(const std::string host, coordinator_host(config));
   if (config.cloud_bundle_port == 0 && port_before != 0) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The bundle of a job as its new servers get it from the coordinator (docs/cloud.md).
+// The bundle of a job, which new servers download from the coordinator (docs/cloud.md).
 
 #include <functional>
 #include <memory>
@@ -13,13 +13,13 @@
 namespace mayfly::engine {
 
 struct ServedBundle {
-  std::string startup_text;  ///< of a request: the script with which a server gets the bundle
+  std::string startup_text;  ///< of a request: the script that downloads the bundle
   std::unique_ptr<cloud_hooks::BundleServer> server;
 };
 
 /// Serves cloud_bundle under the address `host`, on the port of an earlier process of this job if
-/// that is free, because servers that it requested still ask there. `on_failed`: as in
-/// BundleServerOptions. kInvalidInput if the bundle or the start script is none, kIo without a
+/// that is free, because servers that it requested still connect to it. `on_failed`: as in
+/// BundleServerOptions. kInvalidInput if the bundle or the start script is not valid, kIo without a
 /// port.
 [[nodiscard]] Result<ServedBundle> serve_bundle(
     const JobConfig& config, const std::string& coordinators, const std::string& host,

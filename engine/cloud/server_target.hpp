@@ -16,16 +16,16 @@ namespace mayfly::engine {
 /// Any thread.
 class ServerTarget {
  public:
-  /// `workers`: as many as are wanted at first.
+  /// `workers`: the number that is wanted at first.
   ServerTarget(const JobConfig& config, std::uint32_t workers);
 
-  /// Another number of workers is wanted.
+  /// Changes the number of workers that is wanted.
   void set_workers(std::uint32_t workers);
-  /// A member is a parameter server of the running job.
+  /// To be called for each member that is a parameter server of the running job.
   void saw_parameter_server(MemberId member);
   /// Lowers the target when a parameter server is lost, which cannot be replaced. `members`: all
-  /// that the job has; a lost one is missing among them before a view says so. `left`: the servers
-  /// that the job has by its views. Whether the target is another one now.
+  /// members of the job, from which a lost one disappears before the next view. `left`: the number
+  /// of servers by the job's views. Returns whether the target has changed.
   [[nodiscard]] bool follow_losses(const std::vector<elastic::MemberStatus>& members,
                                    std::uint32_t left);
 
@@ -40,7 +40,7 @@ class ServerTarget {
   const std::uint32_t evaluators_;
   mutable std::mutex mutex_;
   std::uint32_t workers_;
-  std::uint32_t servers_;            // beside workers
+  std::uint32_t servers_;            // in addition to workers
   std::set<MemberId> servers_seen_;  // lost ones, too
 };
 

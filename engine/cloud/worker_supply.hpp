@@ -15,17 +15,17 @@ class WorkerSupply {
  public:
   explicit WorkerSupply(const JobConfig& config);
 
-  /// An event of the driver. The supply ends when the only offer is stopped, or when the servers of
-  /// all offers fail before their workers join; a worker that joins shows that it goes on.
+  /// Handles an event of the driver. The supply ends when the only offer is stopped, or when the
+  /// servers of all offers fail before their workers join. It continues when a worker joins.
   void heard(const cloud_hooks::CloudFact& fact);
-  /// Every offer is used again, because another number of workers is wanted.
+  /// Every offer is used again, because the number of workers was changed.
   void reopen();
-  /// Why no further worker can start; empty if one may. Servers that were granted before may still
-  /// bring one.
+  /// The reason why no further worker can start; empty if one may. Workers may still join from
+  /// servers that were granted before.
   [[nodiscard]] std::string why_ended() const;
 
  private:
-  const bool has_one_offer_;  // that can be stopped for good
+  const bool has_one_offer_;  // which can be stopped for good
   mutable std::mutex mutex_;
   std::string why_;
 };
