@@ -33,7 +33,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kLookInterval = milliseconds(5);
-constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; losses are news
+constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; a loss ends a wait
 constexpr Duration kEvaluationTimeout = seconds(600);       // of one checkpoint
 
 /// The program that has started this coordinator for a job of its own (library/python), if one has.
@@ -85,8 +85,8 @@ void wait_for_last_reports(CoordinatorProcess& process, const JobEnd& end,
   }
 }
 
-/// Evaluators measure the last checkpoints. A broken connection ends the wait for one; an evaluator
-/// that measures nothing for too long is not waited for either.
+/// Waits while evaluators measure the last checkpoints. The wait for an evaluator ends when its
+/// connection breaks, or when it has measured nothing for too long.
 void wait_for_last_evaluations(CoordinatorProcess& process, Cloud* cloud,
                                const std::atomic<int>& interrupts) {
   std::uint64_t measured = 0;
@@ -122,7 +122,7 @@ Result<std::string> scale_with(Cloud* cloud, bool has_provider, std::uint32_t co
                "--coordinator HOST:PORT`, or drain one"};
 }
 
-/// What was asked for twice is not waited for: not for the servers to be released either.
+/// A second request to stop ends the process without any wait, even for the release of servers.
 [[noreturn]] void end_at_once(const JobConfig& config) {
   if (!config.cloud_provider.empty() && config.cloud_provider != "local") {
     (void)std::fputs(
@@ -133,7 +133,7 @@ Result<std::string> scale_with(Cloud* cloud, bool has_provider, std::uint32_t co
   ::_exit(kExitFailed);
 }
 
-/// New servers are told where we are.
+/// New servers connect to this address, so it must be one that they can reach.
 Result<void> check_host_for_cloud(const JobConfig& config) {
   return config.cloud_provider.empty() ? Result<void>() : check_reachable_host(config.bind_host);
 }
@@ -198,7 +198,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     server = lent;
   };
   lend_to_signals(&process.value()->server());
-  if (interrupts > 0) {  // it was asked for while nothing could be stopped yet
+  if (interrupts > 0) {  // the signal came before there was a server to stop
     process.value()->server().stop("stopped by the user");
   }
   process.value()->recorder().tell(fmt::format("coordinator at {}, token file {}",

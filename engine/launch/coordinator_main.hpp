@@ -1,6 +1,6 @@
 #pragma once
 
-// The coordinator alone, as a rank of a launcher starts it, too.
+// Runs only a coordinator in this process; also used by rank 0 under a launcher.
 
 #include <optional>
 
@@ -11,8 +11,8 @@
 
 namespace mayfly::engine {
 
-/// `mayfly coordinator`, with a say in what becomes of an unfinished job and whether it may begin
-/// without the data. `run_lock`: see CoordinatorProcess::start().
+/// `mayfly coordinator`, where the caller decides how to treat an unfinished job and whether the
+/// job may begin without the data. `run_lock`: see CoordinatorProcess::start().
 int run_coordinator(const JobConfig& config, RunListener& listener,
                     CoordinatorProcess::Unfinished unfinished, CoordinatorProcess::Facts facts,
                     std::optional<LockFile> run_lock = {});

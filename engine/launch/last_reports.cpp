@@ -6,7 +6,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kMembersExitTimeout = seconds(20);
-constexpr Duration kLastStateTimeout = seconds(600);  // to be written on a member's disk
+constexpr Duration kLastStateTimeout = seconds(600);  // until a member has written it to its disk
 
 }  // namespace
 

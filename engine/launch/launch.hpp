@@ -19,26 +19,26 @@ class Sentinel;
 
 namespace mayfly::engine {
 
-/// `mayfly train` without a coordinator elsewhere: runs a coordinator in this process and `workers`
-/// child processes (this executable as `mayfly worker`), and carries out scripted chaos. Ctrl-C
-/// stops the job with a checkpoint; a second one ends it at once.
+/// `mayfly train` without an external coordinator: runs a coordinator in this process and `workers`
+/// child processes (this executable as `mayfly worker`), and injects scripted faults. Ctrl-C stops
+/// the job with a checkpoint; a second one ends it at once.
 int run_train(const JobConfig& config, RunListener& listener);
 
-/// `mayfly run`: the same with `command`, a program of the user's own, in place of our workers.
-/// Their environment tells them how to reach the job.
+/// `mayfly run`: the same with processes of `command`, a program of the user's own, as workers.
+/// Their environment contains the address of the coordinator.
 int run_program(const JobConfig& config, const std::vector<std::string>& command,
                 RunListener& listener);
 
-/// `mayfly coordinator`: the coordinator alone; workers come from elsewhere.
+/// `mayfly coordinator`: only the coordinator; the user or a provider starts the workers.
 int run_coordinator(const JobConfig& config, RunListener& listener);
 
 /// `mayfly train` as one of several that mpirun, mpiexec or srun started: rank 0 also starts a
-/// coordinator process; every rank is a worker of one elastic job, or, with a `command`, a program
-/// of the user's own is. Refuses to begin if the launcher does not tell this process its rank.
+/// coordinator process; every rank is a worker of one elastic job, or starts `command`, a program
+/// of the user's own, as one. Fails if the launcher's variables do not contain this process's rank.
 int run_launched_rank(const JobConfig& config, RunListener& listener,
                       std::unique_ptr<elastic::Sentinel> sentinel,
                       const std::vector<std::string>& command);
-/// True if the environment says that a launcher started this process as one of several.
+/// Whether by its environment this process is one of several that a launcher started.
 [[nodiscard]] bool inside_launcher();
 
 }  // namespace mayfly::engine

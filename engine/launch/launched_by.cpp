@@ -12,7 +12,8 @@
 namespace mayfly::engine {
 namespace {
 
-// Slurm's numbers of steps that are no srun's: a batch script, an interactive shell, ....
+// Slurm's step numbers from here on are not of an srun, but of a batch script, an interactive
+// shell, ....
 constexpr std::uint32_t kSpecialStepsFrom = 0xfffffff0;
 
 constexpr const char* kAnotherWay =
@@ -28,14 +29,14 @@ std::optional<std::uint32_t> number_of(const Variables& variables, const char* n
   return number_in<std::uint32_t>(text_of(variables, name));
 }
 
-/// The first of them that is set; the last one if none is.
+/// The first of these variables that is set; the last one if none is.
 const char* first_set(const Variables& variables, std::initializer_list<const char*> names) {
   const auto found = std::find_if(names.begin(), names.end(),
                                   [&](const char* name) { return variables(name) != nullptr; });
   return found == names.end() ? *(names.end() - 1) : *found;
 }
 
-/// Rank and size, as two variables of one launcher have them.
+/// Reads rank and size from two variables of one launcher.
 Result<LaunchedBy> place(const Variables& variables, Launcher launcher, const char* rank_name,
                          const char* size_name) {
   const std::optional<std::uint32_t> rank = number_of(variables, rank_name);
@@ -118,8 +119,8 @@ Result<LaunchedBy> from_open_mpi(const Variables& variables) {
   return found;
 }
 
-/// What each launcher says of us, the innermost first: mpirun and mpiexec start their daemons with
-/// srun, and not the other way round.
+/// The place of this process by the variables of each launcher, the innermost launcher first:
+/// mpirun and mpiexec may start their daemons with srun, but not vice versa.
 struct Claims {
   std::optional<LaunchedBy> open_mpi;
   std::optional<LaunchedBy> pmi;
@@ -141,7 +142,9 @@ Result<Claims> read_claims(const Variables& variables) {
   return claims;
 }
 
-/// One that says "alone" inside one that says "several" may be a leftover of an outer launcher.
+/// If the variables of the presumed inner launcher describe a single process, and those of the
+/// other launcher several, the former may be left over from a launcher that is really the outer
+/// one.
 Result<void> check_agreement(const LaunchedBy& inner, const std::optional<LaunchedBy>& other) {
   if (!other || inner.size > 1 || other->size == 1) {
     return {};
@@ -152,7 +155,7 @@ Result<void> check_agreement(const LaunchedBy& inner, const std::optional<Launch
                            name_of(inner.launcher), name_of(other->launcher), other->size)};
 }
 
-/// PMIx tells the rank but not the size.
+/// PMIx sets a variable for the rank but none for the size.
 Result<void> check_pmix(const Variables& variables, const std::optional<LaunchedBy>& found) {
   const char* rank = variables("PMIX_RANK");
   if (rank == nullptr || (found && found->launcher != Launcher::kSlurm)) {

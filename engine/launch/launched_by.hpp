@@ -1,7 +1,7 @@
 #pragma once
 
-// Which launcher started this process as one of several, and as which of them: what the variables
-// say that mpirun, mpiexec and srun give to what they start. Pure.
+// Finds out which launcher started this process and with which rank, from the environment variables
+// that mpirun, mpiexec and srun set for the processes that they start. Pure.
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +13,7 @@
 namespace mayfly::engine {
 
 enum class Launcher {
-  kOpenMpi,  ///< mpirun of Open MPI, and what sets the same variables (prterun)
+  kOpenMpi,  ///< mpirun of Open MPI, and prterun, which sets the same variables
   kPmi,      ///< mpiexec of MPICH, Intel MPI and others that speak PMI
   kSlurm,    ///< srun
 };
@@ -33,10 +33,10 @@ struct LaunchedBy {
 /// The value of an environment variable, or null.
 using Variables = std::function<const char*(const char*)>;
 
-/// Nothing for a process by itself, which is also the only one of an srun or an mpiexec, the script
-/// of an sbatch and the shell of an salloc. kInvalidInput with what to do if the variables say that
-/// there are several but not which of them this is, or contradict each other: a job for each would
-/// be wrong.
+/// Nothing for a single process: one without a launcher, the only one of an srun or an mpiexec, the
+/// script of an sbatch, or the shell of an salloc. kInvalidInput with advice if by the variables
+/// there are several processes but this one's rank is unknown, or if the variables contradict each
+/// other; otherwise each process would start a job of its own.
 [[nodiscard]] Result<std::optional<LaunchedBy>> launched_by(const Variables& variables);
 
 /// Human-readable.

@@ -1,8 +1,9 @@
-// `mayfly train` under mpirun, mpiexec or srun, which only launch. Rank 0 starts a coordinator
-// process beside itself, under a keeper that starts it again if it is killed; every rank (0
-// included) becomes a worker of the elastic job. No process is special: the coordinator outlives
-// the worker that started it. The others are told of it over the launcher's own connections if it
-// has any that we know, else through the run directory, which they share then.
+// `mayfly train` under mpirun, mpiexec or srun, which only start the processes. Rank 0 starts a
+// coordinator process beside itself, under a keeper that starts it again if it is killed; every
+// rank (0 included) becomes a worker of the elastic job. No worker is special: the coordinator
+// outlives the worker that started it. Rank 0 sends the coordinator's address to the other ranks
+// over the launcher's own connections if Mayfly supports them, otherwise through the run directory,
+// which all ranks must then share.
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -59,7 +60,8 @@ const char* variable(const char* name) {
   return std::getenv(name);
 }
 
-/// What a coordinator would tell this rank if there were one.
+/// Whether the job has no steps left; checked by the rank itself, since there may be no
+/// coordinator.
 bool has_nothing_left(const JobConfig& config) {
   if (config.resume.empty()) {
     return false;
@@ -81,7 +83,7 @@ std::optional<int> exit_code_of_ended(pid_t child) {
   return end ? std::optional(exit_code_of(*end)) : std::nullopt;
 }
 
-/// Where the coordinator is, or the exit code of a rank whose job has ended instead.
+/// The coordinator's address, or the exit code of this rank if its job has ended already.
 struct Meeting {
   std::optional<int> over;
   std::string endpoint;
@@ -104,8 +106,8 @@ Duration coordinator_timeout(const JobConfig& config) {
   return Duration(static_cast<std::int64_t>(config.coordinator_timeout * 1e9));
 }
 
-/// The endpoint that the coordinator has written. `coordinator` is 0 on ranks that start none; the
-/// one that does waits as long as it loads the job.
+/// Waits for the endpoint that the coordinator writes. `coordinator` is its process id, or 0 on
+/// ranks that do not start it. Rank 0, which does, waits until the coordinator has loaded the job.
 Result<Meeting> wait_for_endpoint(const JobConfig& config, pid_t coordinator) {
   const std::string place = config.run_dir + "/coordinator";
   const Instant deadline =
@@ -138,7 +140,7 @@ Result<Meeting> wait_for_endpoint(const JobConfig& config, pid_t coordinator) {
                            place, config.coordinator_timeout)};
 }
 
-// --- what rank 0 says over a launcher's channel
+// --- the text that rank 0 publishes over a launcher's channel
 
 std::string to_text(const Meeting& meeting) {
   return fmt::format("{}\n{}\n{}\n{}", meeting.over.value_or(-1), meeting.endpoint, meeting.token,
@@ -161,7 +163,7 @@ Result<Meeting> meeting_in(const std::string& text) {
                  lines[2]};
 }
 
-/// A file that only this process can open, and that goes with it.
+/// A file in memory that only this process can open, and that disappears with it.
 Result<UniqueFd> keep_in_memory(const std::string& text) {
   UniqueFd fd(::memfd_create("mayfly-token", MFD_CLOEXEC));
   if (!fd.valid() || ::fchmod(fd.get(), 0600) != 0 ||
@@ -171,9 +173,9 @@ Result<UniqueFd> keep_in_memory(const std::string& text) {
   return fd;
 }
 
-/// A coordinator that is killed is started again and goes on from its log. Its keeper has no
-/// threads and hardly any memory; signals are the coordinator's to answer. It holds the run
-/// directory's lock while there is no coordinator.
+/// Restarts a coordinator that is killed; the new one continues from the log. This process, the
+/// keeper, has no threads and hardly any memory, and leaves signals to the coordinator. It holds
+/// the run directory's lock while there is no coordinator.
 int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lock) {
   constexpr int kRestartsMax = 10;
   for (int restarts = 0;; ++restarts) {
@@ -204,7 +206,7 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
   }
 }
 
-/// A lost rank is replaced only if mpirun does not end the others with it.
+/// A spare can replace a lost rank only if mpirun does not end all other ranks after the loss.
 Result<void> check_recovery(const JobConfig& config, const LaunchedBy& self) {
   const char* setting = variable("OMPI_MCA_orte_enable_recovery");
   const std::string_view recovery = setting == nullptr ? "" : setting;
@@ -232,7 +234,8 @@ JobConfig config_of(const LaunchedBy& self, const JobConfig& requested) {
   return config;
 }
 
-/// Says on which host the model is: launchers give rank 0 to a host that the user has not named.
+/// Tells the user on which host the model is stored, because the launcher chooses the host of rank
+/// 0.
 class HostNamer final : public RunListener {
  public:
   explicit HostNamer(RunListener& listener) : listener_(listener) {}
@@ -258,10 +261,10 @@ class HostNamer final : public RunListener {
   RunListener& listener_;
 };
 
-/// One rank on its way into the job.
+/// The work of one rank: it learns the coordinator's address and joins the job as a worker.
 class LaunchedRank {
  public:
-  /// `command`: of a program of the user's own; empty = the worker is this process.
+  /// `command`: a program of the user's own; empty = this process is the worker.
   LaunchedRank(LaunchedBy self, const JobConfig& requested, RunListener& listener,
                std::unique_ptr<elastic::Sentinel> sentinel, std::vector<std::string> command)
       : self_(std::move(self)),
@@ -295,7 +298,7 @@ class LaunchedRank {
   pid_t coordinator_ = 0;
 };
 
-/// What depends on the number of workers.
+/// Checks the settings that depend on the number of workers.
 Result<void> LaunchedRank::check() {
   TRY(spell_out_switch_order(config_));
   TRY(check_spares(config_));
@@ -306,7 +309,7 @@ Result<void> LaunchedRank::check() {
   return check_reachable_host(config_.bind_host);
 }
 
-/// With backend mpi only MPI itself talks to the launcher.
+/// With backend mpi only the MPI library may use the launcher's connection.
 std::unique_ptr<RankChannel> LaunchedRank::open_channel() const {
   const bool needs_one = !self_.is_on_one_host() || config_.run_dir.empty();
   return needs_one && config_.backend != "mpi" ? open_rank_channel(variable) : nullptr;
@@ -343,7 +346,7 @@ std::optional<int> LaunchedRank::start_coordinator() {
     return refuse(system_error("cannot start a coordinator", failure), kExitFailed);
   }
   if (coordinator_ == 0) {
-    sentinel_.release();  // our parent's; its destructor would report the end of the parent
+    sentinel_.release();  // the parent's; its destructor would report the end of the parent
     JobConfig own = config_;
     if (own.bind_host == kAutoHost && self_.is_on_one_host()) {
       own.bind_host = kLoopbackHost;
@@ -355,8 +358,8 @@ std::optional<int> LaunchedRank::start_coordinator() {
   return std::nullopt;
 }
 
-/// If rank 0 cannot go on. The coordinator's keeper answers no signals; the lock of the run
-/// directory says who the coordinator is.
+/// To be called if rank 0 cannot continue. The coordinator's keeper ignores signals, so this
+/// function reads the coordinator's process id from the lock of the run directory.
 void LaunchedRank::end_coordinator() {
   const Result<std::string> holder =
       read_text_file(view_log_path(config_.run_dir) + ".lock", kEndpointBytesMax);
@@ -381,7 +384,7 @@ Result<Meeting> LaunchedRank::meet_as_first() {
     failure = token.ok() ? std::nullopt : std::optional(token.error());
     meeting.token = token.ok() ? elastic::token_to_text(token.value()) : "";
   }
-  if (channel_ != nullptr) {  // whatever it is, the others wait for it
+  if (channel_ != nullptr) {  // the other ranks wait for the text, even after a failure
     const Result<void> said = channel_->publish(to_text(meeting));
     failure = failure || said.ok() ? failure : std::optional(said.error());
   }
@@ -397,7 +400,7 @@ Result<Meeting> LaunchedRank::meet_as_other() {
         channel_->receive(monotonic_now() + coordinator_timeout(config_));
     return text.ok() ? meeting_in(text.value()) : Result<Meeting>(text.error());
   }
-  if (!self_.is_on_one_host()) {  // first: what follows may take longer than rank 0 waits
+  if (!self_.is_on_one_host()) {  // first: the next steps may take longer than rank 0 waits
     TRY(leave_mark(config_.run_dir, self_));
   }
   if (has_nothing_left(config_)) {
@@ -409,7 +412,7 @@ Result<Meeting> LaunchedRank::meet_as_other() {
 int LaunchedRank::join(const Meeting& meeting) {
   config_.run_dir = meeting.run_dir;
   config_.coordinator = meeting.endpoint;
-  UniqueFd token;  // as long as we are a worker
+  UniqueFd token;  // open as long as this process is a worker
   if (!has_own_token_) {
     config_.token_file = config_.run_dir + "/token";
   }
@@ -438,8 +441,8 @@ int LaunchedRank::run_program() const {
                                 command_));
 }
 
-/// srun ends what its tasks leave behind, and the coordinator still writes the summary; it may go
-/// on for long if only this rank's worker has left the job.
+/// srun ends processes that a task leaves behind, and the coordinator still has to write the
+/// summary. It may run for long if only this rank's worker has left the job.
 int LaunchedRank::wait_for_coordinator() const {
   return coordinator_ > 0 ? exit_code_of(wait_for_end(coordinator_)) : kExitDone;
 }

@@ -27,12 +27,12 @@
 namespace mayfly::engine {
 namespace {
 
-// Nothing waits for a poll: the coordinator and the workers find a loss by their connections. A
-// poll decides how soon a dead worker is replaced and a request to scale is followed.
+// No recovery waits for a poll: the coordinator and the workers detect a loss by their connections.
+// A poll decides how soon a dead worker is replaced and a request to scale is followed.
 constexpr Duration kPollInterval = milliseconds(50);
-constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // that are to hit a certain step
-constexpr Duration kProgramsExitTimeout = seconds(20);       // of a program that is told to
-constexpr Duration kLostEndsTimeout = seconds(2);            // one that is stopped may never do
+constexpr Duration kPollIntervalOfFaults = milliseconds(5);  // which must happen in a certain step
+constexpr Duration kProgramsExitTimeout = seconds(20);       // for a program after SIGTERM
+constexpr Duration kLostEndsTimeout = seconds(2);            // a stopped process may never end
 constexpr std::size_t kFlightLogsMax = 64;
 
 std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
@@ -40,12 +40,12 @@ std::string how_it_ended(const cloud_hooks::ServerStatus& status) {
                             : fmt::format("exit code {}", status.exit_code);
 }
 
-/// To the coordinator, of a program that we start.
+/// The name that a program started here has at the coordinator.
 std::string program_name(std::size_t number) {
   return fmt::format("program {}", number);
 }
 
-/// What the last line of a worker that could not start says, without what a log puts before it.
+/// The last log line of a worker that could not start, without the log's prefix.
 std::string reason_in(const std::string& line) {
   for (const std::string_view before : {" worker error ", "mayfly: "}) {
     if (const std::size_t at = line.find(before); at != std::string::npos) {
@@ -134,8 +134,8 @@ Result<void> LocalLauncher::start_all() {
   return {};
 }
 
-/// Each worker reads the run directory's config.toml, not our command line or environment: a worker
-/// that starts an hour later must compute by the settings that the job began with.
+/// Each worker reads the run directory's config.toml, not the launcher's command line or
+/// environment: a worker that starts an hour later must use the settings with which the job began.
 Result<std::size_t> LocalLauncher::start_worker() {
   const auto number = static_cast<std::uint32_t>(workers_.size());
   std::vector<std::string> argv;
@@ -155,7 +155,8 @@ Result<std::size_t> LocalLauncher::start_worker() {
   return std::size_t{number};
 }
 
-/// For every process of the job: where its settings and its coordinator are.
+/// The arguments of every process of the job: the paths of its settings and its coordinator's
+/// address.
 std::vector<std::string> LocalLauncher::command_of(const char* what) const {
   return {program_,        what,
           "--config",      process_->config().run_dir + "/config.toml",
@@ -186,7 +187,8 @@ Result<void> LocalLauncher::start_server(std::uint32_t index) {
   return {};
 }
 
-/// One that carries a parameter server is not replaced: its shards are a part of the job.
+/// A worker that carries a parameter server is not replaced, because its shards were part of the
+/// job.
 bool LocalLauncher::replace(const Worker& dead) {
   const JobConfig& config = process_->config();
   const bool was_wanted =
@@ -206,9 +208,9 @@ bool LocalLauncher::replace(const Worker& dead) {
   return started.ok();
 }
 
-/// Which processes have ended, and what follows: a refusal before the first view ends the command,
-/// a dead worker may be replaced, and a job without any worker left fails with the last one's words
-/// instead of waiting for --min-workers-timeout.
+/// Looks for processes that have ended. A refusal before the first view ends the command, and a
+/// dead worker may be replaced. A job without any worker fails with the last worker's error instead
+/// of waiting for --min-workers-timeout.
 void LocalLauncher::poll_workers() {
   bool any_running = false;
   std::vector<Worker> dead;
@@ -276,9 +278,9 @@ std::string LocalLauncher::log_path(std::size_t worker) const {
   return fmt::format("{}/logs/worker-{}.log", process_->config().run_dir, worker);
 }
 
-/// Ids of members do not tell whose they are: the coordinator hands them out, and one process may
-/// get several in turn. A program has the name that we gave it, because a script may have started
-/// it.
+/// An id does not show which process a member is: the coordinator assigns ids, and one process may
+/// get several in turn. A program is recognised by the name in its environment, because a script
+/// may have started it.
 void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   const bool is_over = process_->recorder().news().end().has_value();
   const std::string here = host_name();
@@ -300,8 +302,8 @@ void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
   }
 }
 
-/// On the coordinator's thread, which may start no process: children are bound to the thread that
-/// starts them. So it only leaves the number for the loop of run().
+/// Called on the coordinator's thread, which must not start processes, because children are bound
+/// to the thread that starts them. So it only stores the number for the loop of run().
 Result<std::string> LocalLauncher::scale(std::uint32_t count) {
   if (carries_servers(requested_) && count < requested_.workers) {
     return Error{Errc::kInvalidInput,
@@ -312,13 +314,13 @@ Result<std::string> LocalLauncher::scale(std::uint32_t count) {
   return fmt::format("going to {} workers", count);
 }
 
-/// Its process may take a while to end: the kernel frees its memory first.
+/// The process of a lost worker may take a while to end, because the kernel frees its memory first.
 bool LocalLauncher::is_anybody_lost() const {
   return std::ranges::any_of(workers_, &Worker::is_lost);
 }
 
-/// The number that is asked for counts workers that stay. One that the job has lost may be about to
-/// join again, and then counts; its end is awaited before others are started in its place.
+/// The requested number counts workers that stay. A lost worker may be about to join again, and
+/// then it counts; so its end is awaited before others are started in its place.
 void LocalLauncher::follow_scale_requests() {
   if (scale_to_ == 0) {
     return;
@@ -327,7 +329,7 @@ void LocalLauncher::follow_scale_requests() {
   const Instant now = monotonic_now();
   scale_waits_since_ = scale_waits_since_.value_or(now);
   if (is_anybody_lost() && now - *scale_waits_since_ < kLostEndsTimeout) {
-    return;  // only one that joins again counts
+    return;  // a lost worker counts only if it joins again
   }
   scale_waits_since_.reset();
   const std::uint32_t wanted = scale_to_.exchange(0);
@@ -359,10 +361,10 @@ void LocalLauncher::follow_signals() {
   }
 }
 
-/// The job has ended and its members were told: they write what they were asked to and end by
-/// themselves. What still runs when no time is left is killed with the provider.
+/// The job has ended and its members were dismissed: they write what was requested and end by
+/// themselves. The provider's destructor kills processes that still run after the deadline.
 void LocalLauncher::wait_for_workers(const JobEnd& end) {
-  // A program of the user's own may have more to do when it has trained, until it is told to end.
+  // A program of the user's own may continue after the training until it receives a signal to end.
   const bool are_programs = !command_.empty();
   Instant programs_end_by{INT64_MAX};
   LastReports reports(end, process_->server().status().view != ViewId{}, monotonic_now());
@@ -372,7 +374,7 @@ void LocalLauncher::wait_for_workers(const JobEnd& end) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
     worker.outlived_job = are_programs && worker.running && worker.was_member && !worker.is_lost;
-    (void)signal_worker(i, SIGCONT);  // a stopped one must receive the next signal
+    (void)signal_worker(i, SIGCONT);  // a stopped process must receive the next signal
   }
   const auto is_time_left = [&](Instant now) {
     const auto news = LastReports::look(*process_, interrupts_ > interrupts_seen_);
@@ -392,7 +394,7 @@ void LocalLauncher::wait_for_workers(const JobEnd& end) {
   }
 }
 
-/// What a program does after its loop, such as saving the model once more, may fail, too.
+/// A program may fail after its training loop, too, for example when it saves the model once more.
 bool LocalLauncher::have_programs_succeeded() {
   bool all_well = true;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -423,8 +425,8 @@ Result<void> LocalLauncher::kill_for_good(std::size_t worker) {
   return signal_worker(worker, SIGKILL);
 }
 
-/// A script passes nothing on, and may only await the end of its program; what follows in it is the
-/// user's.
+/// A script does not pass signals on. SIGTERM goes only to the program in it, because the script
+/// may do more of the user's work after the program's end.
 Result<void> LocalLauncher::signal_worker(std::size_t worker, int signal) {
   const std::string& id = workers_[worker].id;
   const int pid = workers_[worker].pid;

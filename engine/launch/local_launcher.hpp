@@ -31,9 +31,10 @@ class LocalLauncher : private ChaosTargets {
 
   /// Before run().
   void on_start(StartHook hook) { on_start_ = std::move(hook); }
-  /// Before run(): what workers and parameter servers run, if not the program that this is.
+  /// Before run(): the executable of workers and parameter servers; by default the one of this
+  /// process.
   void use_program(std::string program) { program_ = std::move(program); }
-  /// Before run(): the command of a program of the user's own, of which workers are made.
+  /// Before run(): the command of a program of the user's own, whose processes are the workers.
   void use_command(std::vector<std::string> command) { command_ = std::move(command); }
   /// Runs the job to its end and returns the exit code.
   int run();
@@ -47,15 +48,15 @@ class LocalLauncher : private ChaosTargets {
  private:
   struct Worker {
     std::string id;  // of the provider
-    int pid = 0;     // as a member, if it has been one; a script may stand before it
+    int pid = 0;     // of the member, which a script may have started; 0 = was no member yet
     bool running = true;
-    bool is_server = false;   // a parameter server: its number is not one of a worker's
-    bool is_leaving = false;  // was seen as a member on its way out
+    bool is_server = false;   // a parameter server, whose number is not a worker's
+    bool is_leaving = false;  // was a member in the phase "leaving"
     bool told_to_leave = false;
-    bool is_killed_by_plan = false;  // and so is not replaced
+    bool is_killed_by_plan = false;  // so it is not replaced
     bool was_member = false;
-    bool is_lost = false;       // was a member, is none now: its process ends, or joins again
-    bool has_refused = false;   // ended because what it was told cannot be done here
+    bool is_lost = false;       // was a member; its process is ending or will join again
+    bool has_refused = false;   // ended because it cannot carry out the settings here
     bool has_failed = false;    // was killed or ended with an error
     bool outlived_job = false;  // a program of the user's own that was a member to the end
     std::string end;            // how it ended
@@ -73,19 +74,19 @@ class LocalLauncher : private ChaosTargets {
   Result<void> kill_for_good(std::size_t worker) override;
   void note_chaos(const std::string& text) override { process_->note("chaos", text); }
 
-  /// What the job begins with.
+  /// Starts the processes with which the job begins.
   Result<void> start_all();
   Result<void> start_server(std::uint32_t index);
   [[nodiscard]] std::vector<std::string> command_of(const char* what) const;
   [[nodiscard]] std::vector<std::string> command_of_user(std::uint32_t number) const;
   void poll_workers();
-  /// Starts another in place of a worker that has just died, as often as --max-restarts allows.
-  /// True if one was started.
+  /// Starts another worker in place of one that has just died, as often as --max-restarts allows.
+  /// Returns true if it started one.
   bool replace(const Worker& dead);
   void follow_membership(const elastic::JobStatus& status);
   /// Before the first view nothing has been computed yet. If a worker cannot start then (its GPU
-  /// has too little memory), the command is refused with its reason, as it would be if we had known
-  /// it ourselves. True from then on.
+  /// has too little memory), the command is refused with the worker's reason, as if this process
+  /// had found it. Returns true from then on.
   bool heed_refusals(const elastic::JobStatus& status);
   [[nodiscard]] std::string log_path(std::size_t worker) const;
   /// The last line of a worker's log, for error texts.
@@ -95,7 +96,8 @@ class LocalLauncher : private ChaosTargets {
   [[nodiscard]] bool is_anybody_lost() const;
   void follow_signals();
   void wait_for_workers(const JobEnd& end);
-  /// False if a program that was a member to the job's end has failed after it, which is noted.
+  /// Returns false if a program that was a member to the job's end failed after it, and records
+  /// that.
   bool have_programs_succeeded();
 
   JobConfig requested_;
@@ -105,18 +107,18 @@ class LocalLauncher : private ChaosTargets {
   PollHook on_poll_;
   StartHook on_start_;
   std::string program_ = "/proc/self/exe";
-  std::vector<std::string> command_;     // empty: workers are our own
+  std::vector<std::string> command_;     // empty: workers are Mayfly's own
   std::atomic<int> interrupts_ = 0;      // Ctrl-C and SIGTERM so far
-  std::atomic<int> interrupts_max_ = 2;  // as many end us at once
+  std::atomic<int> interrupts_max_ = 2;  // this many end the process at once
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request
   std::optional<Instant> scale_waits_since_;
   std::uint32_t restarts_ = 0;
   std::vector<Worker> workers_;         // in the order of starting
   std::optional<std::string> refusal_;  // why no worker will ever compute
-  std::string refusal_log_;             // of the worker that said so
+  std::string refusal_log_;             // of the worker that reported it
   std::unique_ptr<CoordinatorProcess> process_;
-  cloud_hooks::LocalProvider provider_;  // destroyed first: kills what still runs
+  cloud_hooks::LocalProvider provider_;  // destroyed first: kills processes that still run
 };
 
 }  // namespace mayfly::engine

@@ -1,4 +1,4 @@
-// PMI-1: lines of "cmd=NAME KEY=VALUE ...", a question each and one line in answer.
+// PMI-1: lines of "cmd=NAME KEY=VALUE ...", each request is answered by one line.
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kLineBytesMax = 4096;
 // Digits (hexadecimal) of one value; every launcher accepts 256 and more.
 constexpr std::size_t kPieceDigits = 200;
-// For an answer that the launcher gives by itself.
+// For an answer that depends only on the launcher.
 constexpr Duration kAnswerTimeout = seconds(30);
 // For an answer that waits for the other ranks.
 constexpr Duration kRanksTimeout = seconds(600);
@@ -64,7 +64,7 @@ class PmiChannel final : public RankChannel {
   Result<std::string> read_line(Instant deadline);
 
   UniqueFd launcher_;
-  std::string read_;  // and not used yet
+  std::string read_;  // but not used yet
   std::string space_;
 };
 
@@ -132,7 +132,7 @@ Result<void> PmiChannel::meet(Instant deadline) {
   return {};
 }
 
-/// A rank that leaves without it may be taken for one that died.
+/// Without this call the launcher may treat the rank as dead.
 void PmiChannel::end() {
   (void)ask("finalize", "finalize_ack");
   launcher_.reset();

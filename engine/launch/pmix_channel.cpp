@@ -1,6 +1,6 @@
-// PMIx through its library, loaded at run time: machines whose launcher serves it have it, and
-// others do not need it. Only what the PMIx standard has had since its second version is used, so
-// the few types that it takes are written down here.
+// PMIx through its library, loaded at run time: machines whose launcher supports PMIx have the
+// library, and others do not need it. Mayfly uses only the interface of version 2 of the standard,
+// so its few types are declared here.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ struct Library {
 };
 
 std::optional<Library> load() {
-  // Its components are libraries of their own that look for its symbols.
+  // The library's components are libraries of their own that need its symbols.
   void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
     return std::nullopt;
@@ -64,8 +64,8 @@ std::optional<Library> load() {
   return has_all ? std::optional(library) : std::nullopt;
 }
 
-/// A call that may wait for ever, on a thread of its own that is left behind then. It must share
-/// nothing with its caller but what it keeps alive itself.
+/// Runs a call that may block for ever on a thread of its own, which is then left behind. The call
+/// may share with its caller only objects that it keeps alive itself.
 class Attempt {
  public:
   explicit Attempt(std::function<int()> call) : shared_(std::make_shared<Shared>()) {
@@ -106,7 +106,7 @@ std::array<char, kKeySize> key() {
 class PmixChannel final : public RankChannel {
  public:
   PmixChannel(Library library, const Process& self) : library_(library), self_(self) {}
-  /// The launcher may take a process that leaves without it for one that died.
+  /// Without finalize() the launcher may treat the process as dead.
   ~PmixChannel() override {
     const SignalsBlocked blocked;
     (void)Attempt([library = library_] {

@@ -42,14 +42,14 @@ std::string variable_of(std::string name) {
   return "MAYFLY_" + name;
 }
 
-/// What the user's variable names, and after that `folder`.
+/// The user's value of the variable, followed by `folder`.
 std::string path_with(const char* variable, const std::string& folder) {
   const std::string before = text_of(variable);
   return before.empty() || folder.empty() ? before + folder : before + ":" + folder;
 }
 
-/// Where Python finds the package beside ours: that of a build or a bundle, or an installed one,
-/// because Python does not look in each prefix. Empty = nothing to add.
+/// The folder of the Python package beside this executable: in a build, in a bundle, or installed,
+/// because Python does not search every prefix. Empty = nothing to add.
 std::string python_path() {
   std::filesystem::path package = find_beside_program("python/mayfly/__init__.py");
   if (package.empty()) {
@@ -62,7 +62,8 @@ std::string absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).string();
 }
 
-/// In a script of the user's `yes | head` must end quietly. 0, or an errno.
+/// Restores the signals that main() ignores, so that `yes | head` in a user's script ends quietly.
+/// Returns 0 or an errno.
 int start_command(const std::vector<char*>& words, pid_t& child) {
   sigset_t restored;
   ::sigemptyset(&restored);
@@ -126,7 +127,7 @@ int run_command(const std::vector<std::string>& command) {
     log::error(fmt::format("{}: {}", command.front(), std::strerror(failure)));
     return kExitFailed;
   }
-  // Ctrl-C at mpiexec or srun reaches all ranks: for each it is the time to leave.
+  // Ctrl-C at mpiexec or srun reaches all ranks, and each of them leaves the job.
   const SignalWatcher signals({SIGTERM, SIGUSR1, SIGINT}, [child](int signal) {
     ::kill(child, signal == SIGINT ? SIGTERM : signal);
   });

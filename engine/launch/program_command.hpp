@@ -1,7 +1,7 @@
 #pragma once
 
-// How a program of the user's own (engine/program) is started as a worker: its environment says
-// where the job is.
+// Starts a program of the user's own (engine/program) as a worker, with an environment that
+// contains the location of its job.
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace mayfly::engine {
 
-/// What the program's library is told. Empty texts are left out.
+/// The facts that the program's library reads from the environment. Empty texts are left out.
 struct ProgramPlace {
   std::string coordinator;              ///< HOST:PORT
   std::uint32_t number = 0;             ///< of the worker
@@ -25,11 +25,12 @@ struct ProgramPlace {
   std::optional<std::uint32_t> slot{};  ///< as kSlotVariable, if its environment has none
   /// Further settings of the worker's own, by name.
   std::vector<std::pair<std::string, std::string>> settings{};
-  std::string folder{};  ///< in which it is started; empty = this process's
+  std::string folder{};  ///< the working folder; empty = that of this process
 };
 
-/// The command that runs `command` with that environment. Names the library and the program beside
-/// ours, and has the Python package beside ours on Python's path, if they are there.
+/// The command that runs `command` with that environment. The environment also names the library
+/// and the program beside this executable, and Python's path contains the package beside it, if
+/// they exist.
 [[nodiscard]] std::vector<std::string> command_at(const ProgramPlace& place,
                                                   const std::vector<std::string>& command);
 
@@ -39,10 +40,9 @@ struct ProgramPlace {
 [[nodiscard]] int run_command(const std::vector<std::string>& command);
 
 /// `mayfly worker ... -- COMMAND`: this process becomes the program, which joins as a worker with
-/// the settings `own`; those of `given` by their names, as on our command line, are settled here
-/// and not by the job. `job_file` as in ProgramPlace; empty = none. Starts in the folder that came
-/// with the bundle, if one did. Returns the exit code only if it cannot be started, which is
-/// logged.
+/// the settings `own`. The settings `given`, by name as on the command line, override those of the
+/// job. `job_file` as in ProgramPlace; empty = none. Starts it in the folder from the bundle, if
+/// there is one. Returns an exit code only if the program cannot be started, which is logged.
 [[nodiscard]] int become_program(const JobConfig& own,
                                  const std::vector<std::pair<std::string, std::string>>& given,
                                  const std::string& job_file,

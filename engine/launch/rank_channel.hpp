@@ -1,7 +1,7 @@
 #pragma once
 
-// How rank 0 tells the other ranks of a launcher something when they share no files: over the
-// launcher's own connections, which exist before any of ours.
+// Sends a text from rank 0 to the other ranks when they share no files: over the launcher's own
+// connections, which exist before those of the job.
 
 #include <cstdint>
 #include <memory>
@@ -26,16 +26,17 @@ class RankChannel {
 
 inline constexpr std::size_t kChannelTextMax = 4096;
 
-/// Over the wire protocol of PMI-1 that mpiexec of MPICH and Intel MPI, and srun --mpi=pmi2, speak
-/// with their processes on the connection `launcher`. Rank 0 waits in publish() until every rank
-/// has come to its call.
+/// A channel over the wire protocol of PMI-1 that mpiexec of MPICH and Intel MPI, and srun
+/// --mpi=pmi2, speak with their processes on the connection `launcher`. publish() on rank 0 waits
+/// until every rank has called receive().
 [[nodiscard]] std::unique_ptr<RankChannel> make_pmi_channel(UniqueFd launcher);
 
-/// Over the PMIx library that Open MPI's mpirun and srun --mpi=pmix serve. Loads it; kUnsupported
-/// if there is none, kIo if the launcher does not answer it.
+/// A channel over the PMIx library, which Open MPI's mpirun and srun --mpi=pmix serve. Loads the
+/// library; kUnsupported if there is none, kIo if the launcher does not answer it.
 [[nodiscard]] Result<std::unique_ptr<RankChannel>> open_pmix_channel();
 
-/// What the variables promise: null if this launcher offers none of these, or none that answers.
+/// Opens the channel that the variables announce; null if this launcher offers neither, or does not
+/// answer.
 [[nodiscard]] std::unique_ptr<RankChannel> open_rank_channel(const Variables& variables);
 
 }  // namespace mayfly::engine

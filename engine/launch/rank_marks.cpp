@@ -25,13 +25,13 @@ std::string folder_of_marks(const std::string& run_dir) {
   return run_dir + "/ranks";
 }
 
-/// Opening a folder makes a network file system ask its server; a name alone may be remembered as
-/// missing for half a minute.
+/// Opening a folder makes a network file system ask its server. For a single name it may answer
+/// "missing" from its cache for half a minute.
 bool is_in(const std::string& folder, const std::string& name) {
   return std::ranges::count(names_in(folder), name) > 0;
 }
 
-/// Asks again and again until `is_there` says so; says `text` once on the way.
+/// Polls until `is_there` returns true. Logs `text` once while it waits.
 template <typename Condition>
 bool wait_for(const Condition& is_there, const std::string& text) {
   const Instant begin = monotonic_now();
@@ -78,7 +78,7 @@ Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self) 
   if (failure) {
     return Error{Errc::kIo, fmt::format("{}: {}", folder, failure.message())};
   }
-  for (const std::string& old : names_in(folder)) {  // ranks that were before us leave theirs again
+  for (const std::string& old : names_in(folder)) {  // faster ranks leave theirs again
     fs::remove(fs::path(folder) / old, failure);
   }
   const bool are_all = wait_for([&] { return names_in(folder).size() + 1 >= self.size; }, text);
@@ -101,7 +101,7 @@ Result<void> leave_mark(const std::string& run_dir, const LaunchedBy& self) {
   if (!wait_for(leave, text)) {
     return Error{Errc::kInvalidInput, text};
   }
-  // Rank 0 removes what it finds when it comes, and the folder when it has seen all.
+  // Rank 0 removes earlier marks when it starts, and the folder when all marks are in it.
   (void)wait_for([&] { return !leave(); },
                  fmt::format("waiting for the marks of all ranks in {}", folder_of_marks(run_dir)));
   return {};

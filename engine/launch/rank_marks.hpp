@@ -1,8 +1,9 @@
 #pragma once
 
-// Whether the ranks of a launcher that are on several hosts share a run directory. Each one but
-// rank 0 leaves a mark in it once it finds there what rank 0 has made, and rank 0 looks for the
-// marks. A rank that finds nothing says so after a few seconds, and gives up after twenty.
+// Whether the ranks of a launcher that are on several hosts share a run directory. Each rank but
+// rank 0 leaves a mark in the directory once it finds the folder that rank 0 creates there, and
+// rank 0 waits for the marks. A rank that finds nothing logs a warning after a few seconds and
+// fails after twenty.
 
 #include <string>
 
@@ -12,8 +13,8 @@
 namespace mayfly::engine {
 
 /// Called on rank 0, which holds the lock of the run directory. Removes the marks of an earlier
-/// launch, waits until all other ranks have left theirs, and removes these. kInvalidInput, with
-/// advice, if some are missing.
+/// launch, waits until all other ranks have left their marks, and removes these, too.
+/// kInvalidInput, with advice, if some are missing.
 [[nodiscard]] Result<void> wait_for_marks(const std::string& run_dir, const LaunchedBy& self);
 
 /// Called on every other rank. Leaves a mark and waits until rank 0 has removed it. kInvalidInput,
