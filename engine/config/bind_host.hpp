@@ -1,7 +1,7 @@
 #pragma once
 
-// Addresses by which processes of a job reach each other: what `--bind-host` and its default stand
-// for on this machine. Any thread; asks the system, and resolves names.
+// The addresses by which processes of a job reach each other, from `--bind-host` or its default on
+// this machine. Any thread; queries the system and resolves names.
 
 #include <string>
 
@@ -10,19 +10,19 @@
 
 namespace mayfly::engine {
 
-/// The default of `--bind-host`: each process determines its address by the functions below.
+/// The default of `--bind-host`: each process determines its address with the functions below.
 inline constexpr const char* kAutoHost = "auto";
 
 /// The address to listen on for `--bind-host`: the numeric address of the network interface of that
 /// name (IPv4 if it has one, else an IPv6 address that other machines can use), or `host` itself if
-/// there is no such interface, without the brackets that an IPv6 address may stand in. kNotFound if
-/// the interface has no address. kAutoHost is 127.0.0.1 unless it was resolved before.
+/// there is no such interface, without the brackets of an IPv6 address. kNotFound if the interface
+/// has no address. kAutoHost is 127.0.0.1 unless it was resolved before.
 [[nodiscard]] Result<std::string> listening_host(const std::string& host);
 
 /// The same for `mayfly coordinator`: with kAutoHost the address of the default route's interface.
 [[nodiscard]] Result<std::string> coordinator_host(const JobConfig& config);
 
-/// The address that workers are given for a coordinator that listens on `host`: `host` itself, or
+/// The address at which workers connect to a coordinator that listens on `host`: `host` itself, or
 /// the address of the default route's interface if `host` stands for all addresses.
 [[nodiscard]] std::string advertised_host(const std::string& host);
 
@@ -30,9 +30,9 @@ inline constexpr const char* kAutoHost = "auto";
 /// to the coordinators that `config` names.
 [[nodiscard]] std::string worker_host(const JobConfig& config);
 
-/// For a process that tells others where it listens, which is every one but a coordinator whose
-/// workers are given its address by hand. kInvalidInput if `host` stands for all addresses of this
-/// machine (0.0.0.0 or ::), to which no process can connect.
+/// Checks the address of a process that sends it to other processes. Only a coordinator whose
+/// workers get its address from the user does not. kInvalidInput if `host` stands for all addresses
+/// of this machine (0.0.0.0 or ::), to which no process can connect.
 [[nodiscard]] Result<void> check_reachable_host(const std::string& host);
 
 }  // namespace mayfly::engine

@@ -13,7 +13,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// A server shows by its offer alone what it was requested for.
+/// The purpose of a server is recognised only by its offer, so the two lists must not share an
+/// offer.
 Complaint check_evaluator_offers(const JobConfig& c) {
   const auto own = parse_offers(c.evaluator_offers, "evaluator_offers");
   if (!own.ok()) {
@@ -34,7 +35,7 @@ Complaint check_evaluator_offers(const JobConfig& c) {
   return {};
 }
 
-/// The servers that may be requested, and what they may cost.
+/// The servers that may be requested, and limits on their cost.
 Complaint check_requests(const JobConfig& c) {
   constexpr std::size_t kServerCharactersMax = 128;
   if (c.server.size() > kServerCharactersMax) {
@@ -71,7 +72,7 @@ Complaint check_requests(const JobConfig& c) {
   return check_evaluator_offers(c);
 }
 
-/// A job with standbys that asks for servers says how workers on them find every coordinator.
+/// A job with standbys that requests servers must list the addresses of all coordinators for them.
 Complaint check_coordinators_of_servers(const JobConfig& c) {
   const std::vector<std::string_view> endpoints = split(c.cloud_coordinators, ',');
   const bool has_others = c.quorum || c.standby;

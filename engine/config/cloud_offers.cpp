@@ -18,7 +18,8 @@ namespace {
 constexpr std::size_t kOffersMax = 1000;
 constexpr std::uint32_t kWorkersMost = 1'000'000;
 
-/// Cuts what follows the last `mark` off `text`; none if there is no mark.
+/// Cuts the last `mark` and the text behind it off `text` and returns that text; nothing if there
+/// is no mark.
 std::optional<std::string> cut_behind(std::string& text, char mark) {
   const std::size_t at = text.rfind(mark);
   if (at == std::string::npos) {
@@ -83,7 +84,7 @@ Error bad_composition(const std::string& text) {
   return {Errc::kInvalidInput, "cloud_composition: " + text};
 }
 
-/// One part, "N x TYPE@ZONE:MARKET".
+/// Adds the workers of one part, "N x TYPE@ZONE:MARKET", to its offer.
 Result<void> add_part(const std::string& part, std::vector<cloud_hooks::OfferTerms>& offers) {
   const std::size_t at = part.find('x');
   const auto count = number_in<std::uint32_t>(trimmed(part.substr(0, at)), 1U, kWorkersMost);
@@ -118,8 +119,8 @@ Result<void> add_part(const std::string& part, std::vector<cloud_hooks::OfferTer
   return {};
 }
 
-/// What is between the '+' of a composition. A machine type may contain one itself, as one with an
-/// accelerator does: what follows it does not begin with a number of workers.
+/// The parts between the '+' of a composition. A machine type may contain a '+' itself, for example
+/// before an accelerator; the text behind that one does not begin with a number of workers.
 std::vector<std::string> parts_of(const std::string& composition,
                                   const std::vector<cloud_hooks::OfferTerms>& offers) {
   const bool may_be_in_a_type = std::ranges::any_of(offers, [](const auto& terms) {
@@ -138,7 +139,7 @@ std::vector<std::string> parts_of(const std::string& composition,
   return parts;
 }
 
-/// Empty if it fits the other settings.
+/// The error of a composition that does not fit the other settings; empty if it does.
 std::string fault_of_composition(const JobConfig& config, std::uint32_t workers) {
   if (workers != config.workers) {
     return fmt::format("has {} workers, but workers is {}; give both the same number", workers,

@@ -25,7 +25,8 @@ std::vector<std::string> setting_names() {
   return names;
 }
 
-/// MAYFLY_ names that are no settings: what scripts, tests and programs of the user's own read.
+/// MAYFLY_ names that are no settings, but are read by scripts, tests and programs of the user's
+/// own.
 bool is_reserved(const std::string& variable) {
   return variable == "MAYFLY_LAUNCHER_PID" || variable == "MAYFLY_OWNER_PID" ||
          variable == "MAYFLY_SLOT" || variable == "MAYFLY_CIFAR10_DIR" ||
@@ -35,7 +36,7 @@ bool is_reserved(const std::string& variable) {
          variable == kProgramDirVariable;
 }
 
-/// What Kubernetes sets in each pod for a service named "mayfly": MAYFLY_SERVICE_HOST,
+/// Variables that Kubernetes sets in each pod for a service named "mayfly": MAYFLY_SERVICE_HOST,
 /// MAYFLY_SERVICE_PORT_HTTP, MAYFLY_PORT=tcp://10.0.0.1:80, MAYFLY_PORT_80_TCP_ADDR and so on; the
 /// same with MAYFLY_COORDINATOR for one named "mayfly-coordinator".
 bool is_of_a_service(std::string_view variable, std::string_view value) {

@@ -16,11 +16,11 @@
 namespace mayfly::engine {
 
 struct JobConfig {
-  // What is trained.
+  // The model and the data.
   std::string model = "resnet20";
   std::string data = "procedural";  ///< see datasets/dataset.hpp
-  std::string data_from;  ///< for who has not got it; see engine/processes/data_source.hpp
-  /// Height = width in pixels of what the network sees; 0 = that of the images if all have one
+  std::string data_from;  ///< source of missing data; see engine/processes/data_source.hpp
+  /// Height = width in pixels of the network's input; 0 = that of the images if all have the same
   /// small size, else the model's usual one (32 or 224).
   std::uint32_t image_size = 0;
   bool skip_corrupt = false;
@@ -31,10 +31,10 @@ struct JobConfig {
   std::uint64_t seed = 1;
   std::uint64_t data_seed = 0;  ///< of sample order and augmentation; 0 = seed
   /// Fine-tuning: a weight file (nn/weight_file.hpp), checkpoint folder or run directory whose
-  /// weights and statistics step 0 has; ignored with `resume`, which brings its own.
+  /// weights and statistics the job starts with; ignored with `resume`, which has its own.
   std::string init_from;
 
-  // How it is optimised.
+  // The optimisation.
   double epochs = 10;                ///< passes over the training set; ignored if steps > 0
   std::uint64_t steps = 0;           ///< total optimizer steps of the job
   std::uint32_t global_batch = 128;  ///< samples per step, with any number of workers
@@ -47,7 +47,7 @@ struct JobConfig {
   double label_smoothing = 0;
   bool augment = true;
 
-  // Who computes, and how gradients travel.
+  // The workers, and the exchange of gradients.
   std::uint32_t workers = 1;  ///< local workers to start (train), or to wait for (coordinator)
   std::uint32_t threads = 0;  ///< compute threads per worker; 0 = cores / workers, at least 1
   /// Threads per worker that prepare data; 0 = 1, or as many as compute threads if images are
@@ -55,8 +55,8 @@ struct JobConfig {
   std::uint32_t loader_threads = 0;
   std::string backend = "tcp";      ///< tcp, gloo, mpi or nccl
   std::string reduction = "exact";  ///< exact or fp32
-  /// Gradients on their way: auto (32 bits), int32 or int16 in exact reduction, fp32, bf16 or fp16
-  /// in fp32 reduction.
+  /// The format of gradients on the wire: auto (32 bits), int32 or int16 in exact reduction, fp32,
+  /// bf16 or fp16 in fp32 reduction.
   std::string wire = "auto";
   std::string bucket_kib = "512";  ///< of gradients in one message at least; auto = tuned at start
   std::string device = "cpu";      ///< cpu, cuda, cuda:N
@@ -76,41 +76,43 @@ struct JobConfig {
   std::uint32_t slices = 0;            ///< that a step is cut into; 0 = as many as workers
   std::string lr_rule = "linear";      ///< for updates of less than a global batch
   std::string asp_warm_up;             ///< of phases without rounds: "bsp:2%" or "ramp:2%"
-  std::string on_divergence = "fail";  ///< of such a phase: fail, or bsp from an earlier state
-  double divergence_factor = 2;        ///< a loss so many times its running median ...
-  std::uint32_t divergence_windows = 3;  ///< ... in so many means in a row
-  bool ps_hashes = false;                ///< of gradients and parameters on their way
-  std::uint32_t ps_index = 0;            ///< of `mayfly ps-server`: which one of the servers it is
+  std::string on_divergence = "fail";  ///< in such a phase: fail, or bsp from an earlier state
+  double divergence_factor = 2;        ///< a loss of this many times its running median ...
+  std::uint32_t divergence_windows = 3;  ///< ... in this many means in a row
+  bool ps_hashes = false;                ///< of gradients and parameters on the wire
+  std::uint32_t ps_index = 0;            ///< of `mayfly ps-server`: the number of this server
   bool ps_server = false;                ///< set by `mayfly ps-server`
-  std::string straggler = "none";  ///< what becomes of much slower workers: none, greedy, elastic
-  double straggler_factor = 1.3;   ///< so many times slower than the others' median
-  std::uint32_t straggler_windows = 3;  ///< so many times in a row
+  std::string straggler = "none";        ///< reaction to much slower workers: none, greedy, elastic
+  double straggler_factor = 1.3;         ///< this many times slower than the others' median
+  std::uint32_t straggler_windows = 3;   ///< in this many windows in a row
 
   // Membership.
   /// HOST:PORT of a running coordinator, then of its standbys, with commas; empty = embedded.
   std::string coordinator;
-  double coordinator_timeout = 600;  ///< seconds that a worker waits for one that is away
+  double coordinator_timeout = 600;  ///< seconds that a worker waits for it
   bool standby = false;    ///< of `mayfly coordinator`: takes over a job whose coordinator dies
   bool quorum = false;     ///< the job has standbys; see docs/failover.md
-  std::uint16_t port = 0;  ///< of our own coordinator; 0 = any free
+  std::uint16_t port = 0;  ///< of the coordinator in this process; 0 = any free
   std::string token_file;  ///< empty = <run-dir>/token, made if missing
-  bool tls = false;        ///< connections are encrypted; a token that is made says so to all
+  bool tls = false;        ///< encrypt connections; a generated token contains this choice
   std::uint32_t min_workers = 1;
   std::uint32_t spares = 0;          ///< of `workers`, idle until another is lost or leaves
   double min_workers_timeout = 600;  ///< seconds
-  std::uint32_t max_restarts = 0;    ///< local workers started in place of those that died
+  std::uint32_t max_restarts = 0;    ///< local workers to start in place of dead ones
   double silence_max_ms = 300;       ///< a worker silent for longer is evicted (adaptive upwards)
-  double starved_max_ms = 1000;      ///< the same if its machine answers and it is not stopped
-  /// A worker whose trainer stands still for longer is evicted (adaptive upwards); 0 = only
+  double starved_max_ms = 1000;  ///< the same if its machine answers and its process is not stopped
+  /// A worker whose trainer makes no progress for longer is evicted (adaptive upwards); 0 = only
   /// reported.
   std::uint32_t hang_max_ms = 5000;
-  bool rebalance = true;  ///< share microbatches out anew when measured speeds change
-  /// A worker whose microbatches take so many times the others' median leaves; 0 = never.
+  bool rebalance = true;  ///< distribute microbatches anew when measured speeds change
+  /// A worker leaves if its microbatches take this many times the median of the other workers; 0 =
+  /// never.
   double evict_stragglers = 0;
-  double evict_stragglers_after = 30;  ///< seconds for which it must have been so slow
-  /// MiB of state from which on a joiner takes it in the background (ADR 16); 0 = always.
+  double evict_stragglers_after = 30;  ///< seconds for which it must be so slow
+  /// A joining worker receives a state of at least this size (MiB) in the background (ADR 16); 0 =
+  /// always.
   double observe_from_mib = 8;
-  std::string server;  ///< of a worker: its provider's name for what it runs on; see docs/cloud.md
+  std::string server;  ///< of a worker: its provider's name for its server; see docs/cloud.md
 
   // Workers on hosts that are reached by ssh; see docs/hosts.md.
   std::string hosts;     ///< NAME or NAME:SLOTS, with commas; empty = none
@@ -119,52 +121,53 @@ struct JobConfig {
   std::string remote_dir = ".cache/mayfly";  ///< on the hosts, for the program and the workers
   std::string remote_program;  ///< path of mayfly on the hosts; empty = this one is copied
 
-  // Servers that `mayfly coordinator` asks for; see docs/cloud.md and engine/cloud/cloud.hpp.
+  // Servers that `mayfly coordinator` requests; see docs/cloud.md and engine/cloud/cloud.hpp.
   std::string
-      cloud_provider;        ///< local, exec, slurm, ...; empty = none: workers come by themselves
-  std::string cloud_offers;  ///< what may be asked for; see engine/config/cloud_offers.hpp
-  std::string cloud_composition;            ///< how many of which of them; empty = by their prices
+      cloud_provider;  ///< local, exec, slurm, ...; empty = none: workers are started by users
+  std::string cloud_offers;  ///< servers that may be requested; see engine/config/cloud_offers.hpp
+  std::string cloud_composition;            ///< how many of each offer; empty = by price
   std::uint32_t evaluators = 0;             ///< servers that measure checkpoints, beside workers
-  std::string evaluator_offers;             ///< for them, as cloud_offers; empty = the same
-  bool evaluator = false;                   ///< told to a worker: this process is one of them
+  std::string evaluator_offers;             ///< their offers, as cloud_offers; empty = the same
+  bool evaluator = false;                   ///< set for a worker process that is one of them
   std::uint32_t cloud_max_workers = 0;      ///< 0 = workers
-  std::uint32_t cloud_on_demand_floor = 0;  ///< so many workers on demand
+  std::uint32_t cloud_on_demand_floor = 0;  ///< least number of workers on demand
   double cloud_budget = 0;                  ///< for the job, in the offers' currency; 0 = no limit
   double cloud_budget_per_hour = 0;         ///< for all servers together; 0 = no limit
   /// The price of a worker for which no offer has one, in any currency; 0 = unknown.
   double price_per_hour = 0;
   double cloud_lifetime_hours = 24;  ///< of a server; 0 = no limit
-  double cloud_start_timeout = 600;  ///< seconds from asked for to running, then to joined
-  double cloud_back_to_spot = 900;   ///< seconds of calm before on demand gives way; 0 = never
+  double cloud_start_timeout = 600;  ///< seconds from request to running, then to joined
+  double cloud_back_to_spot = 900;   ///< seconds without a refusal before spot returns; 0 = never
   /// "off", "propose" or "act": whether other servers are compared with the present ones.
   std::string cloud_replan = "off";
-  double cloud_replan_every = 60;  ///< seconds between two comparisons
-  std::string cloud_job;           ///< label of the servers; empty = the run directory's name
-  std::string cloud_command;       ///< of exec: program and arguments
-  std::string cloud_sbatch;        ///< of slurm: more options for sbatch
-  std::string cloud_options;       ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
-  std::string cloud_worker_args;   ///< more arguments for the workers that are started
-  std::string cloud_program;       ///< command that they run (`mayfly run`); empty = ours
-  std::string cloud_startup;       ///< file with the script that a server runs; empty = made by us
-  std::string cloud_bundle;        ///< archive that new servers fetch from us; empty = none
-  std::uint16_t cloud_bundle_port = 0;  ///< on which we serve it; 0 = any free
-  std::string cloud_coordinators;       ///< of a job with standbys: all, for its servers' workers
-  bool cloud_dry_run = false;           ///< print what would be asked for, and end
+  double cloud_replan_every = 60;       ///< seconds between two comparisons
+  std::string cloud_job;                ///< label of the servers; empty = the run directory's name
+  std::string cloud_command;            ///< of exec: program and arguments
+  std::string cloud_sbatch;             ///< of slurm: more options for sbatch
+  std::string cloud_options;            ///< of gce and ec2: words KEY=VALUE, see docs/cloud.md
+  std::string cloud_worker_args;        ///< more arguments for workers on servers
+  std::string cloud_program;            ///< command that they run (`mayfly run`); empty = Mayfly
+  std::string cloud_startup;            ///< file with a server's script; empty = Mayfly's own
+  std::string cloud_bundle;             ///< archive that new servers download; empty = none
+  std::uint16_t cloud_bundle_port = 0;  ///< of the bundle's server; 0 = any free
+  std::string cloud_coordinators;       ///< of a job with standbys: all addresses, for workers
+  bool cloud_dry_run = false;           ///< print the first requests, and end
 
-  bool reuse_images = false;  ///< nothing is read or prepared after the first step; measurements
-  std::uint32_t resident_mib = 0;  ///< memory that each worker holds for nothing, for benchmarks
-  std::string notice;  ///< where a worker hears that its server goes; see cloud_hooks/notice
+  bool reuse_images = false;       ///< for measurements: prepare no images after the first step
+  std::uint32_t resident_mib = 0;  ///< unused memory that each worker allocates, for benchmarks
+  std::string notice;              ///< source of a worker's notices; see cloud_hooks/notice
   std::string chaos;   ///< scripted faults, local launcher only; see engine/faults/chaos_plan.hpp
   std::string inject;  ///< scripted slowness; see engine/faults/injection_plan.hpp
-  std::uint32_t worker_number = 0;  ///< which one it is, to `inject` and `ps colocated`
+  std::uint32_t worker_number = 0;  ///< this worker's number, for `inject` and `ps colocated`
 
   // Records.
   std::string run_dir;                 ///< empty = runs/<model>-<date>-<time>
   std::uint64_t checkpoint_every = 0;  ///< steps; 0 = by time alone, and at the end
-  /// A checkpoint when the last one is so old, at the next step with a digest; 0 = none for that.
+  /// A checkpoint is written when the last one is this old, at the next step with a digest; 0 =
+  /// never for this reason.
   double checkpoint_minutes = 5;
   std::uint32_t keep_checkpoints = 3;
-  std::string checkpoint_to;  ///< where they go as well; see engine/transfers/checkpoint_copier.hpp
+  std::string checkpoint_to;  ///< place for copies; see engine/transfers/checkpoint_copier.hpp
   std::string resume;         ///< a checkpoint folder, or a run directory (its latest)
   std::uint64_t digest_every = 10;  ///< steps between digests in metrics.jsonl
   std::uint64_t audit_every = 0;    ///< steps between audits (ADR 18); 0 = none
@@ -185,23 +188,23 @@ struct JobConfig {
 /// The model of a job whose workers are programs of the user's own, which compute by a model that
 /// the engine does not know (`mayfly run`, engine/program).
 inline constexpr const char* kProgramModel = "program";
-/// Environment of such a program: the file with the job's settings, from who starts it on the
-/// coordinator's host, the library (libmayfly.so) that it should load, and this program, which that
-/// starts its sentinel with.
+/// Environment variables of such a program: the file with the job's settings (set by the launcher
+/// on the coordinator's host), the library (libmayfly.so) to load, and this executable, with which
+/// the library starts the sentinel.
 inline constexpr const char* kJobFileVariable = "MAYFLY_JOB_FILE";
 inline constexpr const char* kLibraryVariable = "MAYFLY_LIBRARY";
 inline constexpr const char* kProgramVariable = "MAYFLY_PROGRAM";
-/// The folder that came with a bundle, in which the program is started.
+/// The folder from a bundle in which the program is started.
 inline constexpr const char* kProgramDirVariable = "MAYFLY_PROGRAM_DIR";
 [[nodiscard]] inline bool is_program(const JobConfig& config) {
   return config.model == kProgramModel;
 }
 
-/// Where a setting's value came from, for error texts ("flag --lr", "environment MAYFLY_LR",
+/// The source of a setting's value, for error texts ("flag --lr", "environment MAYFLY_LR",
 /// "job.toml line 7").
 using SettingSource = std::string;
 
-/// What a setting's text must look like; decides the type of its TOML value.
+/// The form of a setting's text; decides the type of its TOML value.
 enum class SettingKind : std::uint8_t { kText, kWhole, kReal, kSwitch };
 
 /// The settings by name, each with a setter that parses a text and a getter that prints it; the one
@@ -213,12 +216,12 @@ struct Setting {
   bool is_switch = false;  ///< a flag without value; --name true|false also works
   std::function<Result<void>(JobConfig&, std::string_view)> set;
   std::function<std::string(const JobConfig&)> get;
-  bool repeats = false;  ///< a flag given again adds to it, with a semicolon
-  /// It is about one process or its machine. All others are the job's: a worker takes them from its
-  /// coordinator (engine/membership/job_settings.hpp).
+  bool repeats = false;  ///< a repeated flag appends its value, after a semicolon
+  /// The setting concerns one process or its machine. All other settings are the job's, and a
+  /// worker gets them from its coordinator (engine/membership/job_settings.hpp).
   bool is_own = false;
   const char* group = "";  ///< its heading in the help
-  /// One of the few that most users need: in `--help`; the others are in `--help-all`.
+  /// One of the few settings that most users need: listed in `--help`; the rest is in `--help-all`.
   bool is_common = false;
 };
 /// Grouped: settings of one heading are beside each other.
@@ -246,8 +249,8 @@ struct Setting {
 /// Everything that can be checked without opening files: ranges, divisibility, known names.
 [[nodiscard]] Result<void> validate(const JobConfig& config);
 
-/// Whether enough of config.workers are left when config.spares are not counted. Not a part of
-/// validate(): under mpirun the number of workers is known later.
+/// Whether config.workers without config.spares are enough. Not a part of validate(), because under
+/// mpirun the number of workers is known only later.
 [[nodiscard]] Result<void> check_spares(const JobConfig& config);
 
 /// The seed of sample order and augmentation.
@@ -264,8 +267,8 @@ struct Setting {
 
 /// The resolved configuration as TOML that apply_toml reads back to the same values.
 [[nodiscard]] std::string to_toml(const JobConfig& config);
-/// The same without what is one process's own; with those settings `also` that this job's processes
-/// share all the same.
+/// The same without the settings of a single process (Setting::is_own), except those in `also`,
+/// which the processes of this job share.
 [[nodiscard]] std::string job_settings_toml(const JobConfig& config,
                                             const std::vector<std::string>& also = {});
 

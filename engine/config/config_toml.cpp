@@ -15,8 +15,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// Where the string that begins at `begin` is over; one that is never closed ends with its line, or
-/// with the text if it may have several lines. The parser says that it is wrong.
+/// The position behind the string that begins at `begin`. A string that is never closed ends with
+/// its line, or with the text if it may have several lines; the parser reports it as an error.
 std::size_t end_of_string(std::string_view text, std::size_t begin) {
   const char mark = text[begin];
   const std::string three(3, mark);
@@ -200,11 +200,11 @@ Result<void> apply_entry(JobConfig& config, const std::string& name, const toml:
                                             "'; settings are written without tables, but [cloud] "
                                             "and [[phase]]"};
     }
-    return apply_setting(config, name, "", source);  // names the nearest
+    return apply_setting(config, name, "", source);  // the error names the nearest setting
   }
   std::optional<std::string> text = text_of(node, setting->kind);
   if (!text && node.is_string() && setting->kind == SettingKind::kWhole) {
-    JobConfig tried = config;  // a few numbers have a word for one of them
+    JobConfig tried = config;  // some numbers have a word for one value
     const std::string word = node.as_string()->get();
     text = setting->set(tried, word).ok() && !is_number(word) ? std::optional(word) : std::nullopt;
   }
@@ -245,7 +245,7 @@ std::string offer_table(const cloud_hooks::OfferTerms& terms) {
 
 Result<void> check_key_parts(std::string_view toml, const std::string& file_name) {
   std::size_t line = 1;
-  std::size_t parts = 1;  // since the last sign that no key contains
+  std::size_t parts = 1;  // since the last character that no key contains
   for (std::size_t at = 0; at < toml.size();) {
     const char c = toml[at];
     std::size_t next = at + 1;
@@ -279,7 +279,7 @@ Result<void> apply_toml(JobConfig& config, const std::string& text, const std::s
     return Error{Errc::kInvalidInput,
                  place(file_name, failure.source()) + ": " + std::string(failure.description())};
   }
-  JobConfig changed = config;  // all of the file or nothing
+  JobConfig changed = config;  // applies the whole file or nothing
   for (auto&& [key, node] : table) {
     const bool is_cloud = key.str() == "cloud" && node.is_table();
     const bool is_phases = key.str() == "phase" && node.is_array_of_tables();

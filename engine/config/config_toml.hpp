@@ -11,13 +11,13 @@
 
 namespace mayfly::engine {
 
-/// More than any setting's name has, which is two. The parser bounds how deep values are nested
-/// (256), and each level may have a key of its own.
+/// More than the two parts that a setting's name has at most. The parser bounds the depth of nested
+/// values (256), and each level may have a key of its own.
 inline constexpr std::size_t kKeyPartsMax = 16;
 
-/// To be asked before the text is parsed. kInvalidInput, with file and line, for a key of more than
-/// kKeyPartsMax parts: before an equals sign, in the header of a table, or inside an inline table.
-/// Whatever stands in strings and comments is no key.
+/// To be called before the text is parsed. kInvalidInput, with file and line, for a key of more
+/// than kKeyPartsMax parts: before an equals sign, in the header of a table, or inside an inline
+/// table. The contents of strings and comments are no keys.
 [[nodiscard]] Result<void> check_key_parts(std::string_view toml, const std::string& file_name);
 
 }  // namespace mayfly::engine

@@ -9,7 +9,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// Each becomes whole nanoseconds, of which 64 bits hold 292 years: "never" is a number, too.
+/// Times are stored as nanoseconds, of which 64 bits hold 292 years, so a larger number for "never"
+/// must be refused.
 Complaint check_times(const JobConfig& c) {
   struct Time {
     const char* name;

@@ -13,7 +13,7 @@
 
 namespace mayfly::engine {
 
-/// Steps of a view that are traced: counted from the view's first, which is 0; `last` is not.
+/// The traced steps of a view, counted from its first step, which is 0; without the step `last`.
 struct TraceWindow {
   std::uint64_t first = 0;
   std::uint64_t last = 50;
@@ -22,22 +22,22 @@ struct TraceWindow {
 /// "A:B" with A < B; anything else is kInvalidInput.
 [[nodiscard]] Result<TraceWindow> parse_trace_window(std::string_view text);
 
-/// How large the messages are that a step's gradients are cut into.
+/// The size of the messages into which a step's gradients are divided.
 struct BucketSize {
-  bool tuned = false;        ///< tried out in the first steps, starting with `elements`
+  bool tuned = false;        ///< chosen by trials in the first steps, from `elements` on
   std::size_t elements = 0;  ///< of four bytes in memory, at least, whatever the wire carries
 };
 
 /// A number of KiB from 4 to 1048576, or "auto"; anything else is kInvalidInput.
 [[nodiscard]] Result<BucketSize> parse_bucket_kib(std::string_view text);
 
-/// What the gradients of parameters are on their way. Loss and statistics always have 32 bits.
+/// The format of parameters' gradients on the wire. Loss and statistics always have 32 bits.
 enum class Wire : std::uint8_t { kInt32, kInt16, kFp32, kBf16, kFp16 };
 
 /// The wire that --wire names for this --reduction; kInvalidInput if they do not go together.
 [[nodiscard]] Result<Wire> parse_wire(std::string_view wire, std::string_view reduction);
 [[nodiscard]] const char* name_of(Wire wire);
-/// Integer sums, which do not depend on who adds what.
+/// Whether sums are of integers, and so do not depend on the order of additions.
 [[nodiscard]] bool is_exact(Wire wire);
 
 struct DeviceChoice {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A configuration as a file for people. Pure; implemented beside to_toml().
+// A configuration as a file for users to read and edit. Pure; implemented beside to_toml().
 
 #include <string>
 

@@ -18,10 +18,10 @@ using parameter_server::JobLength;
 using parameter_server::SyncPlan;
 
 constexpr std::uint32_t kServersMax = 256;
-// Their addresses, and those of followers, must fit into one of a member.
+// The addresses of the shards and of their followers must fit into the address of a member.
 constexpr std::uint32_t kShardsPerServerMax = 4;
 
-/// As if the job had many steps: for what does not depend on how many it has.
+/// The plan as if the job had many steps, for checks that do not depend on their number.
 Result<SyncPlan> plan_of_any_length(const JobConfig& config, std::uint32_t slices) {
   JobLength length;
   length.last_step = 1'000'000;
@@ -42,7 +42,7 @@ Result<SyncPlan> plan_of_any_length(const JobConfig& config, std::uint32_t slice
                                            plan.error().detail)});
 }
 
-/// Slices that a backup phase takes together; 0 = there is none.
+/// The number of slices in a round of a backup phase; 0 = there is no such phase.
 std::uint32_t backup_round(const JobConfig& config) {
   const std::string& text = phases_text(config);
   const std::size_t at = text.find("backup:");
@@ -107,7 +107,7 @@ Result<void> check_rate_rule(const JobConfig& config) {
   return rule.ok() ? Result<void>() : Result<void>(wrong("lr_rule " + rule.error().detail));
 }
 
-/// What all-reduce has no use for, and would silently do without.
+/// Refuses settings that all-reduce would silently ignore.
 Result<void> refuse_without_servers(const JobConfig& config) {
   if (carries_servers(config)) {
     return wrong("ps colocated needs --sync or --phases");

@@ -12,14 +12,14 @@
 
 namespace mayfly::engine {
 
-/// What is wrong, as one line, or nothing.
+/// An error as one line, or nothing.
 using Complaint = std::optional<std::string>;
 
 [[nodiscard]] Complaint unless(bool fine, const std::string& text);
-/// The setting `name` has the value `text`, which must be one of those that are known.
+/// A complaint unless `text`, the value of the setting `name`, is one of the known values.
 [[nodiscard]] Complaint one_of(const std::string& name, const std::string& text,
                                const std::vector<std::string>& known);
-/// What the first of these checks that has a complaint says.
+/// The complaint of the first of these checks that has one.
 [[nodiscard]] Complaint first_of(const JobConfig& c,
                                  std::initializer_list<Complaint (*)(const JobConfig&)> checks);
 /// "HOST:PORT" that can be connected to.
@@ -27,7 +27,7 @@ using Complaint = std::optional<std::string>;
 
 /// The sizes of batches, which other checks divide by.
 [[nodiscard]] Complaint check_batches(const JobConfig& c);
-/// What is trained and how: the groups Job, Data and Model, and how gradients are exchanged.
+/// The groups Job, Data and Model, and the settings for the exchange of gradients.
 [[nodiscard]] Complaint check_training(const JobConfig& c);
 /// The groups Workers and Elasticity.
 [[nodiscard]] Complaint check_workers(const JobConfig& c);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Processes that a launcher starts are told all settings by a file, in which those of the
-// launcher's environment are already. Their own environment would win over that file, so they get
-// none.
+// Processes that a launcher starts read all settings from a file, which includes the settings of
+// the launcher's environment. Variables in their own environment would override that file, so the
+// launcher removes them.
 
 #include <string>
 #include <vector>

@@ -53,7 +53,7 @@ Result<void> parse_value(std::string& value, std::string_view text) {
   if (std::any_of(text.begin(), text.end(), is_control)) {
     return Error{Errc::kInvalidInput, "contains control characters"};
   }
-  if (!is_utf8(text)) {  // the records of a job could not name it
+  if (!is_utf8(text)) {  // the records of a job could not contain it
     return Error{Errc::kInvalidInput, "is not valid UTF-8"};
   }
   value = text;

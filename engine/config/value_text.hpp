@@ -14,14 +14,15 @@
 
 namespace mayfly::engine {
 
-/// kInvalidInput: what a setting expects, and what it was given.
+/// kInvalidInput with the expected form of a value and the given text.
 [[nodiscard]] Error unexpected_value(const std::string& expected, std::string_view given);
 
-/// The whole number that the text is, from 0 to `most`, and no more than a TOML integer holds.
+/// Parses a whole number from 0 to `most` that also fits into a TOML integer.
 [[nodiscard]] Result<std::uint64_t> parse_whole(std::string_view text, std::uint64_t most);
 
-/// Each sets `value` to what the text says; kInvalidInput, in words that follow the setting's name,
-/// and then `value` keeps what it had. A text must be UTF-8 without control characters.
+/// Each sets `value` to the parsed text. On kInvalidInput, whose text continues a sentence that
+/// begins with the setting's name, `value` is unchanged. A text must be UTF-8 without control
+/// characters.
 [[nodiscard]] Result<void> parse_value(bool& value, std::string_view text);
 [[nodiscard]] Result<void> parse_value(double& value, std::string_view text);
 [[nodiscard]] Result<void> parse_value(std::string& value, std::string_view text);

@@ -69,7 +69,7 @@ Complaint check_stores(const JobConfig& c) {
   return {};
 }
 
-/// What each worker needs of its own machine, and how it finds the coordinator.
+/// The settings of a worker's own machine, and the addresses of coordinators.
 Complaint check_process(const JobConfig& c) {
   if (c.loader_threads > 1024) {
     return "loader_threads " + std::to_string(c.loader_threads) + " is not between 0 and 1024";
