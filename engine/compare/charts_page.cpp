@@ -7,8 +7,8 @@
 
 namespace mayfly::engine {
 
-// Written by observe/page/embed.py when Mayfly is built: the page with its script, its style and
-// uPlot inside, and the sources that its policy allows.
+// Written by observe/page/embed.py when Mayfly is built: the page, which contains its script, its
+// style and uPlot, and the hashes of the sources that its policy allows.
 extern const std::string_view kPage;
 extern const std::string_view kScriptHash;
 extern const std::string_view kStyleHash;

@@ -37,7 +37,7 @@ struct LineChart {
   }
 };
 
-/// A mean with the range of the values that it is made of.
+/// A mean with the range of its values.
 struct ChartBar {
   double value = 0;
   double least = 0;
@@ -74,7 +74,7 @@ struct BarChart {
   }
 };
 
-/// What the page shows, from top to bottom.
+/// The contents of the page, from top to bottom.
 struct ChartsPage {
   std::string title;
   std::string command;  ///< the one that made the comparison

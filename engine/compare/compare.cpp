@@ -20,7 +20,8 @@ Result<void> write_report(const RunSet& runs, std::string_view table, std::strin
   return write_file_atomic(runs.path("report.html"), page);
 }
 
-/// Reports what there is, also after a failure, and returns the exit code of both.
+/// Runs the work and reports the results that exist, also after a failure. Returns the exit code of
+/// both.
 template <typename Work>
 int run_and_report(Work& work) {
   const Result<void> ran = work.run();
@@ -68,7 +69,7 @@ Result<void> Comparison::run() {
   return {};
 }
 
-/// The results of this comparison alone: the folder may have those of other variants and seeds.
+/// Only the results of this comparison: the folder may also contain other variants and seeds.
 std::vector<RunResult> Comparison::results_in_order() const {
   std::vector<RunResult> results;
   for (const CompareCell& cell : plan_.cells) {
@@ -158,7 +159,8 @@ class Tuning {
     facts_.command = shell_line(words_of(options));
   }
 
-  /// `condition` and what follows bsp are in the names of the runs, the rest is in the file.
+  /// The condition and the phases after bsp are parts of the runs' names; the other settings are in
+  /// the file.
   Result<void> open() { return runs_.open("comparison.toml", common_); }
   Result<void> run();
   Result<void> report() const;

@@ -2,7 +2,8 @@
 
 // `mayfly compare` makes the runs of a ComparePlan, and `mayfly tune-switch` searches the earliest
 // switch from bsp that keeps its accuracy: one job after the other, with a report. Finished runs
-// are kept, so an interrupted command continues where it was. For a process with one thread.
+// are kept, so an interrupted command continues with the missing ones. For a process with one
+// thread.
 
 #include <cstdint>
 #include <string>
@@ -16,15 +17,15 @@ namespace mayfly::engine {
 int run_compare(const CompareOptions& options);
 
 struct TuneSwitchOptions {
-  std::string folder;               ///< where everything goes; finished runs in it are kept
-  std::string then = "asp";         ///< the phases after bsp; the last one without an amount
+  std::string folder;               ///< for all results; finished runs in it are kept
+  std::string then = "asp";         ///< the phases after bsp; the last one without a length
   std::string condition = "clean";  ///< see CompareCondition
   double tolerance = 0.01;
   std::uint32_t runs = 5;
   std::uint32_t probes = 5;
   std::uint64_t first_seed = 1;
   std::vector<SettingValue> settings;  ///< of every job
-  bool quick = false;                  ///< a small job, unless said otherwise
+  bool quick = false;                  ///< a small job by default
   bool json = false;                   ///< print the result instead of a table
 };
 

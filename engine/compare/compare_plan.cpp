@@ -25,7 +25,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// Fit for a file's name, and different for different names.
+/// A text that can be a file name, and differs for different names.
 std::string file_name_of(const std::string& name) {
   std::string file;
   for (const char c : name) {
@@ -39,7 +39,7 @@ bool is_given(const std::vector<SettingValue>& settings, const std::string& name
                      [&name](const SettingValue& setting) { return setting.first == name; });
 }
 
-/// The defaults, and the given settings in their places.
+/// The defaults, where given settings replace those of the same name.
 std::vector<SettingValue> common_settings(const CompareOptions& options) {
   std::vector<SettingValue> settings;
   for (const SettingValue& setting : compare_defaults(options.quick)) {
@@ -51,7 +51,7 @@ std::vector<SettingValue> common_settings(const CompareOptions& options) {
   return settings;
 }
 
-/// The configuration with these settings; kInvalidInput if no job can have them.
+/// The configuration with these settings; kInvalidInput if it is not valid.
 Result<JobConfig> config_of(const std::vector<SettingValue>& settings) {
   JobConfig config;
   for (const auto& [name, text] : settings) {
@@ -68,8 +68,8 @@ std::string usual_chaos(const JobConfig& config) {
                      third + std::max<std::uint64_t>(1, config.steps / 10));
 }
 
-/// A worker is slow in every other eighth of the job, from its first sixteenth on: stragglers of
-/// shared machines come and go.
+/// A worker is slow in every other eighth of the job, from its first sixteenth on: a straggler on a
+/// shared machine is slow only for some time.
 std::string usual_inject(const JobConfig& config) {
   constexpr std::uint64_t kParts = 16;
   std::string rules;
@@ -92,7 +92,7 @@ std::string take_setting(std::vector<SettingValue>& settings, const std::string&
   return text;
 }
 
-/// kInvalidInput if no job can be like this.
+/// kInvalidInput if the cell's configuration is not valid.
 Result<void> complete_cell(CompareCell& cell) {
   const Result<JobConfig> config = config_of(cell.settings);
   if (!config.ok()) {
@@ -130,8 +130,8 @@ Result<Parts> parse_parts(const CompareOptions& options) {
 
 }  // namespace
 
-/// The workers share the cores of one machine with each other and with their servers, so one may be
-/// silent for a while without being lost: it gets two seconds. TensorBoard's files would only make
+/// The workers share the cores of one machine with each other and with their servers, so a living
+/// worker may be silent for a while: the limit is two seconds. TensorBoard's files would only make
 /// the many run directories larger.
 std::vector<SettingValue> compare_defaults(bool quick) {
   std::vector<SettingValue> settings = {{"model", "resnet20"},
@@ -221,7 +221,8 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
   for (const CompareCondition& condition : parts.conditions) {
     plan.conditions.push_back(condition.name);
   }
-  // Seed by seed, so that an interrupted comparison has compared everything with some seeds.
+  // The outer loop is over seeds, so that an interrupted comparison has all variants and conditions
+  // for some seeds.
   for (std::uint64_t seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
     for (const CompareCondition& condition : parts.conditions) {
       for (const CompareVariant& variant : parts.variants) {
@@ -229,11 +230,11 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
                          variant.name, condition.name, seed, common};
         cell.settings.insert(cell.settings.end(), variant.settings.begin(), variant.settings.end());
         if (variant.settings.empty()) {
-          for (const char* name : {"ps", "lr_rule"}) {  // of no use to all-reduce, may be refused
+          for (const char* name : {"ps", "lr_rule"}) {  // all-reduce ignores or refuses them
             (void)take_setting(cell.settings, name);
           }
         }
-        // Said although empty, so that nothing in the environment takes its place.
+        // Given even if empty, so that no variable of the environment replaces it.
         cell.settings.emplace_back("inject", condition.straggler ? plan.base.inject : "");
         cell.settings.emplace_back("chaos", condition.kill ? plan.base.chaos : "");
         cell.settings.emplace_back("seed", std::to_string(seed));

@@ -53,7 +53,7 @@ CompareRow row_of(const std::vector<const RunResult*>& runs) {
   std::vector<double> recoveries;
   std::vector<const RunResult*> done;
   for (const RunResult* run : runs) {
-    if (run->outcome != kDone) {  // what it did in its time is no measure of anything
+    if (run->outcome != kDone) {  // the times of a failed run are not comparable
       ++row.failed;
       continue;
     }
@@ -90,7 +90,7 @@ std::string with_spread(const Spread& spread, double scale, int digits) {
                                          spread.deviation * scale, digits);
 }
 
-/// 0 hours were not measured, as in results of an older version.
+/// 0 hours: not measured, as in results of older versions.
 std::string with_price(const Spread& hours, double price) {
   return hours.most > 0 ? with_spread(hours, price, 3) : "-";
 }
@@ -161,7 +161,7 @@ std::vector<Column> columns_for(const WorkerPrices& prices) {
 constexpr const char* kComputedBytes =
     "* computed from sizes; all-reduce does not count its bytes\n";
 
-/// Characters, not bytes: all that we print outside ASCII has two bytes.
+/// Counts characters, not bytes, because the texts contain characters outside ASCII.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));

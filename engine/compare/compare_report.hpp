@@ -9,7 +9,7 @@
 
 namespace mayfly::engine {
 
-/// The mean of some measurements, their spread and how many there were.
+/// The mean, spread and number of some measurements.
 struct Spread {
   double mean = 0;
   double deviation = 0;  ///< of a sample; 0 for one
@@ -24,25 +24,25 @@ struct CompareRow {
   std::string variant;
   std::string condition;
   std::size_t runs = 0;
-  std::size_t failed = 0;  ///< of them; only in `runs`
+  std::size_t failed = 0;  ///< counted in `runs` only
   Spread seconds;
   Spread images_per_second;
   Spread top1;
   double staleness = 0;  ///< mean over updates that have one
   double megabytes = 0;  ///< mean over runs
   bool bytes_counted = false;
-  Spread redone;  ///< samples computed again, or in vain
+  Spread redone;  ///< samples computed again or wasted
   Spread worker_hours;
   std::size_t recoveries = 0;
   double recovery_ms = 0;  ///< median
 };
 
-/// In the order of the names, without those that have no run.
+/// The rows in the order of the names, without rows that have no run.
 [[nodiscard]] std::vector<CompareRow> compare_rows(const std::vector<RunResult>& results,
                                                    const std::vector<std::string>& variants,
                                                    const std::vector<std::string>& conditions);
 
-/// For a terminal. With prices, also what a run cost at each.
+/// The table for a terminal. With prices it contains the cost of a run at each price.
 [[nodiscard]] std::string compare_table(const std::vector<CompareRow>& rows,
                                         const WorkerPrices& prices);
 

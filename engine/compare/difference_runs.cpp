@@ -47,7 +47,7 @@ constexpr Duration kRunPoll = milliseconds(100);
 enum class Left { kAll, kNoStorage, kMemory, kAlone };
 enum class Place { kOfJob, kOneHost };
 
-/// The rules that still hold with parts of the job left out.
+/// The injection rules that still apply when parts of the job are left out.
 std::string injections_left(const std::string& inject, Left left) {
   std::string text;
   const Result<std::vector<InjectionRule>> rules = parse_injections(inject);
@@ -95,7 +95,7 @@ std::vector<SettingValue> cell_settings(const DifferenceOptions& options, Left l
   return settings;
 }
 
-/// What is in the page cache of these files leaves it, without privileges.
+/// Drops the pages of these files from the page cache, which needs no privileges.
 Result<void> drop_from_page_cache(const std::string& data) {
   if (datasets::is_procedural(data)) {
     return {};
@@ -107,7 +107,7 @@ Result<void> drop_from_page_cache(const std::string& data) {
     if (!fd.valid()) {
       return Error{Errc::kIo, "cannot open " + path};
     }
-    (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);  // what is mapped elsewhere stays
+    (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);  // pages mapped elsewhere stay
   }
   return {};
 }
@@ -272,7 +272,7 @@ std::string as_text(const DifferenceOptions& options, const std::vector<CellRoun
   return out;
 }
 
-/// Where the job's workers are, if they are on hosts: the first host, and how many there are.
+/// If the job's workers are on several hosts: sets the first host and the number of workers.
 Result<void> place_on_hosts(DifferenceOptions& options) {
   JobConfig& job = options.job;
   if (job.hosts.empty() && job.hostfile.empty()) {
@@ -284,7 +284,7 @@ Result<void> place_on_hosts(DifferenceOptions& options) {
     for (const auto& host : hosts) {
       job.workers += host.slots;
     }
-    job.workers -= std::min(job.workers, job.evaluators);  // which the runs do without
+    job.workers -= std::min(job.workers, job.evaluators);  // the runs have no evaluators
   }
   options.one_host = hosts.front().name;
   return {};
@@ -337,7 +337,7 @@ int run_difference_profile(const DifferenceOptions& options) {
     return refuse(placed.error(), kExitUsage);
   }
   if (usual.job.threads == 0 && usual.one_host.empty()) {
-    // A lone worker must not take the others' cores.
+    // A lone worker must not use the cores of the other workers.
     usual.job.threads = std::max(1U, usable_cores() / usual.job.workers);
   }
   Result<std::vector<DifferenceCell>> cells = difference_cells(usual);

@@ -1,7 +1,7 @@
 #pragma once
 
-// `mayfly profile --difference`: runs a job with parts of it left out, and prints what each part
-// takes of a step (observe/core/step_differences.hpp). For a process with one thread.
+// `mayfly profile --difference`: runs a job with parts of it left out, and prints the share of each
+// part in a step (observe/core/step_differences.hpp). For a process with one thread.
 
 #include <cstdint>
 #include <string>
@@ -17,8 +17,8 @@ namespace mayfly::engine {
 
 struct DifferenceOptions {
   JobConfig job;  ///< validated; over hosts with the number of workers
-  /// Where the job's workers are on several hosts: the one that computes what one host computes, as
-  /// the setting `hosts` names it. Empty: all workers are on this machine.
+  /// If the job's workers are on several hosts: the host for cells with the work of one host, as in
+  /// the setting `hosts`. Empty: all workers are on this machine.
   std::string one_host;
   std::string folder;  ///< for the runs; must not exist, or be empty
   std::uint32_t rounds = 5;
@@ -29,17 +29,17 @@ struct DifferenceOptions {
 /// Steps of a run that are not measured.
 inline constexpr std::uint64_t kWarmUpSteps = 10;
 
-/// Jobs that run at the same time, and what sets them apart from the job that was asked for.
+/// Jobs that run at the same time, and their differences from the requested job.
 struct DifferenceCell {
   observe::Cell cell = observe::Cell::kAlone;
   std::uint32_t jobs = 1;  ///< equal ones
-  bool is_cold = false;    ///< files of the data set leave the page cache before
+  bool is_cold = false;    ///< files of the data set are dropped from the page cache before
   std::vector<SettingValue> settings;
 };
 
-/// The cells of a round in the order of running: on one host E is before D, which then finds in the
-/// page cache what E has read. kInvalidInput if the work cannot be divided among lone workers, or
-/// if the job has settings that this does not apply to. Pure.
+/// The cells of a round in the order in which they run. On one host E runs before D, so that D
+/// finds the files that E has read in the page cache. kInvalidInput if the work cannot be divided
+/// among lone workers, or if the job has settings that this profile does not support. Pure.
 [[nodiscard]] Result<std::vector<DifferenceCell>> difference_cells(
     const DifferenceOptions& options);
 

@@ -74,7 +74,7 @@ class EventReader {
     }
   }
   [[nodiscard]] std::uint64_t samples_leased_again() const { return slices_again_ * size_.slice; }
-  /// Members that are no workers.
+  /// The members that are parameter servers.
   [[nodiscard]] const std::set<std::uint64_t>& servers() const { return servers_; }
 
  private:
@@ -85,8 +85,8 @@ class EventReader {
   double began_ = 0;
 };
 
-/// The steps of a run: the loss over time, in a few means, and how many there were with how many
-/// members.
+/// The steps of a run: the loss over time as a few means, and the number of steps for each number
+/// of members.
 struct StepReader {
   std::vector<std::pair<double, double>> losses;  // seconds, loss
   std::map<std::uint64_t, std::uint64_t> steps_by_members;
@@ -117,7 +117,7 @@ struct StepReader {
   }
 };
 
-/// From the connections of all workers to their ends, together.
+/// The sum over all workers of the time from the connection to the end.
 Result<double> worker_seconds_of(const std::string& run_dir,
                                  const std::set<std::uint64_t>& servers) {
   std::map<std::uint64_t, MemberRecord> last;
@@ -133,7 +133,7 @@ Result<double> worker_seconds_of(const std::string& run_dir,
 }
 
 /// Bytes that a job of all-reduces exchanges in a step: the gradients of its last checkpoint's
-/// network, and its statistics, which always have 32 bits. 0 without one.
+/// network, and its statistics, which always have 32 bits. 0 without a checkpoint.
 double bytes_per_step(const std::string& run_dir, const WorkSize& size) {
   const Result<LoadedCheckpoint> checkpoint = load_checkpoint(run_dir);
   if (!checkpoint.ok()) {
@@ -205,7 +205,7 @@ Result<RunResult> parse_run_result(const std::string& line) {
   return result;
 }
 
-/// Results of other settings must not be mixed with these.
+/// Ensures that results of different settings are not mixed.
 Result<void> RunSet::check_settings(const std::string& name, const std::string& settings) const {
   const std::string file = path(name);
   if (!fs::exists(file)) {
@@ -234,7 +234,7 @@ Result<void> RunSet::read_results() {
   }
   TRY_ASSIGN(const std::string text, read_text_file(path("results.jsonl"), kResultsBytesMax));
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {  // not a torn last one
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {  // without a torn last line
     Result<RunResult> result = parse_run_result(line);
     if (!result.ok()) {
       return Error{Errc::kCorrupt, path("results.jsonl") + ": " + result.error().detail};
@@ -272,10 +272,12 @@ std::string RunSet::free_run_dir(const std::string& id) const {
 Result<RunResult> RunSet::start(const CompareCell& cell) const {
   const std::string run_dir = free_run_dir(cell.id);
   const std::string log = run_dir + ".log";
-  // This very program, also if it was built anew meanwhile, which would compare two of them.
+  // The same executable, even if the file was rebuilt meanwhile: otherwise two versions would be
+  // compared.
   std::vector<std::string> words = {"/proc/self/exe", "train", "--quiet", "--run-dir", run_dir};
   append_job(words, false, cell.settings);
-  // It has the settings of the comparison alone, today and when that goes on tomorrow.
+  // The job gets no settings from the environment, which may differ when the comparison is
+  // continued.
   TRY_ASSIGN(ChildProcess child, ChildProcess::start(words, {}, log, setting_variables()));
   while (!child.wait_until(monotonic_now() + kPollInterval)) {
   }

@@ -1,8 +1,8 @@
 #pragma once
 
-// The runs of a comparison. Each is a `mayfly train` of its own; its result is read from its run
-// directory and kept as a line of results.jsonl. A run that has a result is not repeated, so an
-// interrupted comparison continues where it was. For a process with one thread.
+// The runs of a comparison. Each run is a process of `mayfly train`. Its result is read from its
+// run directory and kept as a line of results.jsonl. A run that has a result is not repeated, so an
+// interrupted comparison continues with the missing runs. For a process with one thread.
 
 #include <cstdint>
 #include <map>
@@ -34,11 +34,11 @@ struct RunResult {
   std::vector<std::pair<double, double>> accuracy;
   std::vector<std::pair<double, double>> loss;
   std::map<std::uint64_t, std::uint64_t> staleness;  ///< of all shards
-  double bytes = 0;                                  ///< moved between processes
+  double bytes = 0;                                  ///< transferred between processes
   bool bytes_counted = false;         ///< by the shards; otherwise from all_reduce_bytes()
   std::vector<double> recoveries_ms;  ///< from a loss to the next step
-  double worker_seconds = 0;          ///< that workers were there, from their connections on
-  std::uint64_t redone_samples = 0;   ///< computed again, or in vain
+  double worker_seconds = 0;          ///< of all workers, each from its connection to its end
+  std::uint64_t redone_samples = 0;   ///< computed again or wasted
   std::uint64_t leased_again = 0;
   std::uint64_t late = 0;
   std::uint64_t at_once = 0;
@@ -71,12 +71,13 @@ struct RunResult {
   }
 };
 
-/// Bytes that `members` together send to all-reduce so many bytes: each sends its part to the
-/// others and then the result. Computed, because they are not counted during a run.
+/// Bytes that `members` together send to all-reduce `bytes` bytes: each member sends the parts of
+/// its gradients to their owners, and then the sum of its own part to all. Computed, because they
+/// are not counted during a run.
 [[nodiscard]] double all_reduce_bytes(double bytes, std::uint64_t members);
 
-/// Reads the records of a run that has ended; only the fields that the run itself knows. kNotFound,
-/// kCorrupt.
+/// Reads the records of a run that has ended. Sets only the fields that are in these records.
+/// kNotFound, kCorrupt.
 [[nodiscard]] Result<RunResult> read_run_result(const std::string& run_dir, const WorkSize& size);
 
 [[nodiscard]] std::string to_json(const RunResult& result);
@@ -87,12 +88,13 @@ class RunSet {
  public:
   explicit RunSet(std::string folder) : folder_(std::move(folder)) {}
 
-  /// Makes the folder or reads what it holds. `settings` is what all its runs have in common, kept
-  /// in the file `name`: kInvalidInput names the line that was another one before. kIo, kCorrupt.
+  /// Creates the folder or reads its contents. The file `name` keeps `settings`, which all its runs
+  /// share: kInvalidInput names the first line that differs from those of earlier runs. kIo,
+  /// kCorrupt.
   [[nodiscard]] Result<void> open(const std::string& name, const std::string& settings);
-  /// Null if it has not been run.
+  /// The result of a run; null if it has not been run.
   [[nodiscard]] const RunResult* find(const std::string& id) const;
-  /// Runs it and keeps the result, also of a job that failed. kAborted: the user stopped it.
+  /// Runs the cell and keeps the result, also of a job that failed. kAborted: the user stopped it.
   [[nodiscard]] Result<void> run(const CompareCell& cell);
   /// A file's path in the folder.
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
@@ -109,7 +111,7 @@ class RunSet {
   std::map<std::string, RunResult> results_;  // by id
 };
 
-/// The exit code of a program that could not do its runs.
+/// The exit code of a program whose runs could not be completed.
 [[nodiscard]] int run_set_exit_code(const Error& error);
 
 }  // namespace mayfly::engine

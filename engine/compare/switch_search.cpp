@@ -50,7 +50,7 @@ double seconds_spent(const SwitchSearch& search) {
   return sum;
 }
 
-/// What follows from the points.
+/// The conclusion from the points.
 std::string conclusion(const SwitchSearch& search, const SwitchReportFacts& facts) {
   const SwitchPoint& bsp = search.points().front();
   const SwitchPoint& best = search.best();
@@ -141,7 +141,8 @@ std::optional<SwitchRun> SwitchSearch::next() const {
   return SwitchRun{point.bsp_steps, options_.first_seed + point.top1.size() + point.failed};
 }
 
-/// At other points than the first the first failure decides: what may diverge is not as good.
+/// At every point but the first a single failure rejects the point: a switch after which training
+/// may diverge is worse than bsp.
 void SwitchSearch::finished(std::optional<double> top1, double seconds) {
   ENSURE(!over_, "a run was asked for");
   SwitchPoint& point = points_.back();
