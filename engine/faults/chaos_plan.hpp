@@ -4,9 +4,9 @@
 //   kill@step=200:worker=1,join@step=300,stop@step=40:worker=0:for=500,drain@step=60,hang@step=90,
 //   flip_weights@step=20:worker=2,flip_result@step=70
 // An event happens once, as soon as the step is committed. `worker` is the number of a local worker
-// in the order of starting, from 0; the default is the lowest one that still runs, or 0 for what a
-// worker does to itself (is_of_worker). `for` is in milliseconds. Kinds that damage a worker's own
-// state are carried out by StateFaults.
+// in the order of starting, from 0; the default is the lowest one that still runs, or 0 for faults
+// that a worker injects into itself (is_of_worker). `for` is in milliseconds. StateFaults carries
+// out the kinds that damage a worker's own state.
 
 #include <cstdint>
 #include <optional>
@@ -23,12 +23,12 @@ enum class ChaosKind {
   kStop,   ///< SIGSTOP, and SIGCONT after `for` (default 1000 ms)
   kDrain,  ///< SIGTERM: leaves at the next boundary
   kJoin,   ///< one more worker
-  kHang,   ///< its next microbatch is not computed for `for` (default ten minutes)
+  kHang,   ///< its next microbatch is delayed by `for` (default ten minutes)
   // A bit of its own state is flipped right after the step, as failing memory would:
   kFlipWeights,
   kFlipMomentum,
   kFlipStatistics,
-  kFlipResult,  ///< a bit of what it computes for the next audited microbatch is wrong
+  kFlipResult,  ///< a bit of its result for the next audited microbatch is flipped
 };
 
 [[nodiscard]] constexpr bool flips_a_bit(ChaosKind kind) {
@@ -36,7 +36,7 @@ enum class ChaosKind {
          kind == ChaosKind::kFlipStatistics;
 }
 
-/// The worker does it to itself, see chaos_of_worker().
+/// Whether the worker injects the fault into itself, see chaos_of_worker().
 [[nodiscard]] constexpr bool is_of_worker(ChaosKind kind) {
   return flips_a_bit(kind) || kind == ChaosKind::kHang || kind == ChaosKind::kFlipResult;
 }
@@ -48,7 +48,7 @@ struct ChaosEvent {
   std::uint32_t for_ms = 1000;
 };
 
-/// Events in the order of their steps. kInvalidInput names what is wrong and shows a right one.
+/// Events in the order of their steps. kInvalidInput names the error and shows a valid event.
 [[nodiscard]] Result<std::vector<ChaosEvent>> parse_chaos_plan(const std::string& text);
 
 /// The part of a plan that this local worker carries out itself, as a plan (is_of_worker).
@@ -57,12 +57,12 @@ struct ChaosEvent {
 
 class StateFaults {
  public:
-  /// Keeps those of the events that flip a bit.
+  /// Keeps the events that flip a bit.
   explicit StateFaults(const std::vector<ChaosEvent>& events);
 
   /// Whether after_commit() would change the state after this step.
   [[nodiscard]] bool due(Step committed) const;
-  /// A step was committed: flips one bit for each event whose step has come; each once.
+  /// A step was committed: flips one bit for each event up to this step. Each event happens once.
   void after_commit(nn::ModelState& state);
 
  private:

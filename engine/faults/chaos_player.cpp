@@ -6,7 +6,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// What a worker does to itself.
+/// The description of a fault that a worker injects into itself.
 const char* own_fault(ChaosKind kind) {
   return kind == ChaosKind::kHang         ? "hangs"
          : kind == ChaosKind::kFlipResult ? "computes something wrong"
@@ -51,7 +51,7 @@ void ChaosPlayer::start_worker() {
                                    : started.error().detail);
 }
 
-/// The worker may have ended this instant, which is no failure.
+/// Errors are ignored, because the worker may have ended in the meantime.
 void ChaosPlayer::strike(std::size_t worker, const ChaosEvent& event, Instant now) {
   const char* what = "kill -TERM (drain)";
   if (event.kind == ChaosKind::kKill) {
@@ -67,8 +67,8 @@ void ChaosPlayer::strike(std::size_t worker, const ChaosEvent& event, Instant no
   targets_.note_chaos(fmt::format("chaos: {} local worker {}", what, worker));
 }
 
-/// A fault without a number hits the oldest worker that still runs: rank 0, as a rule, which
-/// reports for all and writes the checkpoints, so that its loss tests most.
+/// A fault without a number hits the oldest worker that still runs: usually rank 0, which sends the
+/// reports and writes the checkpoints, so its loss tests the most.
 std::optional<std::size_t> ChaosPlayer::target_of(const ChaosEvent& event) const {
   if (event.worker.has_value()) {
     return targets_.is_running(*event.worker) ? std::optional<std::size_t>(*event.worker)

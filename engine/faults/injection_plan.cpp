@@ -26,7 +26,7 @@ Error bad_rule(std::string_view rule, std::string_view why) {
                       rule, why)};
 }
 
-/// A number before this unit.
+/// Parses a number that is followed by this unit.
 std::optional<double> number_with(std::string_view text, std::string_view unit, double least,
                                   double most) {
   if (!text.ends_with(unit)) {
@@ -70,7 +70,7 @@ std::optional<double> bytes_per_second_of(std::string_view text) {
   return std::nullopt;
 }
 
-/// A time that is not 0.
+/// Parses a time that is not 0.
 std::optional<std::string> set_time(Duration& time, std::string_view name, std::string_view value,
                                     std::string_view example) {
   time = Duration(std::llround(seconds_of(value, kTimeMax).value_or(0) * 1e9));
@@ -102,7 +102,7 @@ std::optional<std::string> set_storage(InjectionRule& rule, std::string_view val
 
 struct Effect {
   std::string_view name;
-  /// Why the value is wrong, or nothing.
+  /// Sets the field. Returns the reason if the value is wrong, or nothing.
   std::optional<std::string> (*set)(InjectionRule& rule, std::string_view value);
 };
 
@@ -136,7 +136,7 @@ bool is_after(const InjectionMoment& a, const InjectionMoment& b) {
   return a.in_seconds ? a.seconds > b.seconds : a.step > b.step;
 }
 
-/// What is wrong with a rule whose fields are right by themselves.
+/// The error of a rule whose single fields are valid; nothing if there is none.
 std::optional<std::string> check_rule(const InjectionRule& rule, int effects) {
   if (effects != 1) {
     return "each rule has one of delay, slow, stop, fetch, storage and prep";

@@ -15,7 +15,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// Instead of a share: the child is to end.
+/// A value in place of a share: the child must end.
 constexpr std::uint32_t kEnd = UINT32_MAX;
 
 void sleep_for(std::int64_t ns) {
@@ -24,12 +24,13 @@ void sleep_for(std::int64_t ns) {
   }
 }
 
-/// In the child: only what is safe between fork and exec, for the parent has threads.
+/// Runs in the child. Calls only functions that are safe between fork and exec, because the parent
+/// has threads.
 [[noreturn]] void stop_again_and_again(const std::atomic<std::uint32_t>& share, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::close_range(0, UINT_MAX, 0);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    ::signal(signal, SIG_IGN);  // must not end between a stop and its continuation
+    ::signal(signal, SIG_IGN);  // the child must not end between a stop and its continuation
   }
   const std::int64_t period = DutyCycle::kPeriod.count();
   while (::getppid() == parent) {
@@ -113,7 +114,7 @@ void DutyCycle::set_share(double share) {
 }
 
 DutyCycle::~DutyCycle() {
-  if (child_ > 0) {  // it ends by itself: killed, it might leave us stopped
+  if (child_ > 0) {  // it ends by itself: if killed, it might leave this process stopped
     share_->store(kEnd, std::memory_order_relaxed);
     ::waitpid(child_, nullptr, 0);
   }
