@@ -36,7 +36,7 @@ constexpr Duration kLookInterval = milliseconds(5);
 constexpr Duration kCloudPollInterval = milliseconds(100);  // for speeds; a loss ends a wait
 constexpr Duration kEvaluationTimeout = seconds(600);       // of one checkpoint
 
-/// The program that has started this coordinator for a job of its own (library/python), if one has.
+/// The program that started this coordinator for a job of its own (library/python), if any.
 class Owner {
  public:
   Owner() {
@@ -52,11 +52,12 @@ class Owner {
   }
 
  private:
-  UniqueFd end_;  // readable then; invalid on a system that has no such descriptors
+  UniqueFd end_;  // readable after the owner's end; invalid on systems without pidfd_open()
   bool is_gone_ = false;
 };
 
-/// Returns when the job has ended. Once its owner was killed nobody ends a job without members.
+/// Returns when the job has ended. If the owner has ended, the coordinator stops a job that has no
+/// members, because no other process would stop it.
 JobEnd watch(CoordinatorProcess& process, Cloud* cloud) {
   const Owner owner;
   while (true) {
