@@ -16,7 +16,7 @@ std::uint64_t steps_for_epochs(double epochs, const Job& job) {
   return static_cast<std::uint64_t>(std::llround(samples / job.config.global_batch));
 }
 
-/// What its bits depend on.
+/// Everything on which the bits of a program's result depend.
 Fingerprint fingerprint_of_program(const Job& job) {
   Fingerprint fingerprint = common_fingerprint(job);
   fingerprint.insert(fingerprint.end(),

@@ -1,7 +1,7 @@
 #pragma once
 
-// What of a job follows from its settings and from what it is told, without a network or a data
-// set. Any thread.
+// Derives the properties of a job that follow from its settings and facts alone, without a network
+// or a data set. Any thread.
 
 #include <memory>
 
@@ -10,19 +10,19 @@
 
 namespace mayfly::engine {
 
-/// The part of the fingerprint that jobs of networks and of programs have alike: settings on which
-/// the bits depend, or that workers must agree on. It begins with the version and the model.
+/// The part of the fingerprint that is the same for jobs of networks and of programs: settings on
+/// which the bits of the result depend, or on which workers must agree. It begins with the version
+/// and the model.
 [[nodiscard]] Fingerprint common_fingerprint(const Job& job);
-/// How gradients travel. kInvalidInput if the settings do not go together.
+/// Sets how members exchange gradients. kInvalidInput if the settings contradict each other.
 [[nodiscard]] Result<void> derive_exchange(Job& job);
-/// The numbers of steps, and the schedule of the learning rate, from the number of samples.
+/// Sets the numbers of steps and the schedule of the learning rate from the number of samples.
 void derive_steps(Job& job);
 
-/// A job whose workers are programs of the user's own, before they have said what it is.
+/// A job whose workers are programs of the user's own, before a program has described it.
 [[nodiscard]] Result<std::unique_ptr<Job>> begin_program(const JobConfig& config);
-/// The rest of such a job, from `job.facts.program`: the program says how long the job is and how
-/// large its batches are, which `job.config` then has, too. kInvalidInput if such a job is
-/// impossible.
+/// Completes such a job from `job.facts.program`: the program sets the number of steps and the
+/// sizes of the batches, which are copied to `job.config`. kInvalidInput if the job is impossible.
 [[nodiscard]] Result<void> derive_program(Job& job);
 
 }  // namespace mayfly::engine

@@ -18,19 +18,19 @@
 
 namespace mayfly::engine {
 
-/// What must be equal on all workers of a job, as (name, value) in a fixed order.
+/// The properties that must be equal on all workers of a job, as (name, value) in a fixed order.
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 
-/// What a job takes from a program of the user's own (is_program()), and what must be equal in all
-/// of its workers.
+/// The facts that a program of the user's own (is_program()) states about its job. They must be
+/// equal in all workers.
 struct ProgramFacts {
   std::uint64_t steps = 0;  ///< of the whole job; 0 = the job is not a program's
   std::uint32_t global_batch = 0;
   std::uint32_t microbatch = 0;
-  std::uint64_t test_samples = 0;                           ///< 0 = nothing is evaluated
-  std::vector<std::string> tensors;                         ///< parts of the state, for people
-  std::vector<std::pair<std::string, std::string>> equals;  ///< (name, text)
-  std::vector<std::string> sums = {};                       ///< of its evaluations, by name
+  std::uint64_t test_samples = 0;    ///< 0 = nothing is evaluated
+  std::vector<std::string> tensors;  ///< names of the state's tensors, for messages
+  std::vector<std::pair<std::string, std::string>> equals;  ///< (name, text) of its own settings
+  std::vector<std::string> sums = {};                       ///< names of its evaluations' sums
 
   /// Their description for JSON; see engine/run/records.hpp.
   static void fields(auto& io, auto& r) {
@@ -45,7 +45,8 @@ struct ProgramFacts {
   friend bool operator==(const ProgramFacts&, const ProgramFacts&) = default;
 };
 
-/// What a job takes from the data set and from the machine that computes it, not from its settings.
+/// The facts that a job takes from its data set and from the machine that computes it, rather than
+/// from its settings.
 struct JobFacts {
   std::string data;  ///< datasets::DatasetPair::name
   Digest data_digest;
@@ -54,7 +55,7 @@ struct JobFacts {
   int image_size = 0;  ///< input resolution in pixels (height = width)
   std::uint64_t train_samples = 0;
   datasets::LeftOut left_out;
-  std::string device;        ///< device_identity() of the one that computes
+  std::string device;        ///< device_identity() of the computing device
   std::string isa;           ///< instruction set the arithmetic is fixed to
   std::string conv_kernels;  ///< nn::cpu::conv_kernels_fingerprint(), or cuDNN's
   std::string jpeg{};        ///< datasets::jpeg_identity() if images are decoded while training
@@ -77,12 +78,12 @@ struct JobFacts {
   }
 };
 
-/// A configuration with everything derived from it and from the data set. Immutable once prepared;
-/// equal on all workers, which is what the fingerprint asserts.
+/// A configuration with everything derived from it and from the data set. Immutable once prepared.
+/// It is equal on all workers; the coordinator verifies this with the fingerprint.
 struct Job {
   JobConfig config;
   nn::Model model;
-  datasets::DatasetPair data;  ///< without images in a process that was told the facts
+  datasets::DatasetPair data;  ///< has no images in a process that received the facts of the job
   JobFacts facts;
   nn::Schedule schedule;
   std::uint64_t total_steps = 0;
@@ -101,7 +102,7 @@ struct Job {
   }
 };
 
-/// Workers of one job must have the same version: bits are promised within one version only.
+/// Workers of one job must have the same version: equal bits are guaranteed within a version only.
 inline constexpr const char* kVersion = "0.1.0";
 
 }  // namespace mayfly::engine
