@@ -18,7 +18,7 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kWaitMax = seconds(60);  // as for being taken in
+constexpr Duration kWaitMax = seconds(60);  // as kJoinTimeout
 constexpr Duration kAskAgainAfter = milliseconds(200);
 
 Result<Bytes> token_of(const JobConfig& own) {
@@ -34,7 +34,7 @@ Result<Bytes> token_of(const JobConfig& own) {
   return read_job_token(with_place);
 }
 
-/// Once, of whichever coordinator answers first.
+/// Sends the request once, to the first coordinator that answers.
 Result<TransferAnswer> ask_once(const std::vector<std::string>& endpoints, ByteSpan token,
                                 const TransferRequest& request, Instant deadline) {
   elastic::Hello hello;
@@ -45,7 +45,8 @@ Result<TransferAnswer> ask_once(const std::vector<std::string>& endpoints, ByteS
                     : Result<TransferAnswer>(std::move(found).error());
 }
 
-/// Again if it goes away meanwhile. kRefused also if it answers that.
+/// Sends the request, and repeats it if the connection to the coordinator is lost. kRefused also if
+/// the coordinator answers with a refusal.
 Result<TransferAnswer> ask(const JobConfig& own, const TransferRequest& request) {
   TRY_ASSIGN(const Bytes token, token_of(own));
   const std::vector<std::string> endpoints = coordinator_endpoints(own);
@@ -68,12 +69,12 @@ Result<TransferAnswer> ask(const JobConfig& own, const TransferRequest& request)
 }  // namespace
 
 std::string settings_to_tell(const JobConfig& job) {
-  std::vector<std::string> also = {"coordinator_timeout"};  // unless a worker has its own
+  std::vector<std::string> also = {"coordinator_timeout"};  // a worker's own setting overrides it
   if (uses_parameter_servers(job)) {  // a step has as many slices as the job has workers at first
     also.emplace_back("workers");
   }
   JobConfig told = job;
-  if (!job.resume.empty()) {  // which brings its own weights; see CheckpointReceiver
+  if (!job.resume.empty()) {  // the checkpoint contains the weights; see CheckpointReceiver
     told.init_from.clear();
   }
   return job_settings_toml(told, also);

@@ -1,7 +1,7 @@
 #pragma once
 
-// A worker on another host is told two things, where the coordinator is and the job's token. All
-// settings of the job come from the coordinator.
+// A worker on another host is started with only the coordinator's address and the job's token. It
+// asks the coordinator for all settings of the job.
 
 #include <string>
 
@@ -11,17 +11,18 @@
 
 namespace mayfly::engine {
 
-/// The answer of a coordinator that is asked for the settings of its job, as TOML.
+/// The coordinator's answer to a worker that asks for the settings of the job, as TOML.
 [[nodiscard]] std::string settings_to_tell(const JobConfig& job);
 
-/// Asks the coordinators that `own` names, with the token of `own`, for the settings of their job:
-/// the defaults with those in place of them, on which a process puts its own. Waits as long as a
-/// worker does for its coordinator, and says what for. kInvalidInput without a token; kRefused with
-/// the coordinator's reason; the failure of the last attempt if none answers.
+/// Asks the coordinators that `own` names, with the token of `own`, for the settings of their job.
+/// Returns the defaults overridden by these settings; the caller then applies its own. Waits as
+/// long as a joining worker waits for its coordinator, and logs that it does. kInvalidInput without
+/// a token; kRefused with the coordinator's reason; the failure of the last attempt if no
+/// coordinator answers.
 [[nodiscard]] Result<JobConfig> ask_for_job_settings(const JobConfig& own);
 
-/// Tells a coordinator without a data set what this worker's job is like, and returns when it takes
-/// workers in. kRefused with the coordinator's reason.
+/// Sends the facts of this worker's job to a coordinator without a data set, and returns when the
+/// coordinator admits workers. kRefused with the coordinator's reason.
 [[nodiscard]] Result<void> tell_facts(const JobConfig& own, const JobFacts& facts);
 
 }  // namespace mayfly::engine

@@ -12,7 +12,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// No coordinator came back, so the checkpoint that this worker has just saved exists only here.
+/// No coordinator returned, so the checkpoint that this worker has just saved exists only here.
 /// The provider that removes its folder (cloud_hooks/ssh) keeps one with this file.
 void mark_as_left_alone(const JobConfig& config) {
   const Result<void> marked = write_file_atomic(config.run_dir + "/left_alone",
@@ -62,7 +62,7 @@ elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
     trainer.prepare_to_observe();
   }
   parts.signals.tell(&client);
-  if (client.joins_late()) {  // else no member is at work that a broken link would stop
+  if (client.joins_late()) {  // before the job begins, a broken link stops no member
     parts.reach.wait(link.order_came(), [&link] { return link.has_order(); });
   }
   client.post(elastic::member_event::Loaded{committed, state_bytes});

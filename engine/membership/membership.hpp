@@ -30,8 +30,8 @@ struct UnconfirmedReports {
   std::deque<StepRecord> steps;  ///< the last ones
 };
 
-/// When a worker that was evicted takes part again: others must be able to exchange data with it,
-/// but some of them may have ended since.
+/// When an evicted worker may train again: other workers must be able to exchange data with it, but
+/// the processes of some of them may have ended since.
 inline constexpr ReachRule kWorkerReach{.takes_refusals = true, .first_wait = seconds(30)};
 
 /// All of it outlives the membership.

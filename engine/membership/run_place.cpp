@@ -56,7 +56,7 @@ Result<Bytes> read_job_token(const JobConfig& config) {
   return token;
 }
 
-/// A coordinator that starts in the same second without --run-dir gets the next name.
+/// If two coordinators start without --run-dir in the same second, one of them takes the next name.
 Result<LockFile> lock_run_directory(JobConfig& config) {
   const bool may_choose = config.run_dir.empty();
   while (true) {

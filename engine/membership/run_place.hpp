@@ -1,6 +1,6 @@
 #pragma once
 
-// Where a run has its files, and which process may write them.
+// The directory of a run's files, and the lock of the process that may write them.
 
 #include "base/bytes.hpp"
 #include "base/lock_file.hpp"
@@ -17,7 +17,7 @@ namespace mayfly::engine {
 /// is not a token for that; otherwise as read_token_file().
 [[nodiscard]] Result<Bytes> read_job_token(const JobConfig& config);
 
-/// Fills in what depends on the machine and the moment; see CoordinatorProcess::start.
+/// Sets the settings that depend on the machine and the time; see CoordinatorProcess::start.
 void resolve_defaults(JobConfig& config);
 
 }  // namespace mayfly::engine

@@ -20,7 +20,8 @@ constexpr Duration kSameRequest = milliseconds(200);
 
 std::atomic<int> pipe_for_handler = -1;
 std::atomic<pid_t> owner_of_pipe = -1;
-// Before the watcher's; written while it has not taken the signal.
+// The actions that the watcher has replaced. An entry is written before the watcher's handler for
+// that signal is installed.
 std::array<struct sigaction, NSIG> actions_before;
 
 void call_handler_before(int signal, siginfo_t* info, void* context) {
@@ -32,12 +33,12 @@ void call_handler_before(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// Async-signal-safe: one write of one byte, and what the handler before does. A forked child that
-// has not put other actions in place must not tell its parent.
+// Async-signal-safe: it writes one byte and calls the previous handler. In a forked child that has
+// not replaced the actions, the signal must not be written to the parent's pipe.
 void on_any_signal(int signal, siginfo_t* info, void* context) {
   if (::getpid() != owner_of_pipe.load()) {
     ::sigaction(signal, &actions_before[static_cast<std::size_t>(signal)], nullptr);
-    ::raise(signal);  // when this returns
+    ::raise(signal);  // delivered when this handler returns
     return;
   }
   const int saved = errno;
@@ -71,7 +72,7 @@ SignalWatcher::SignalWatcher(std::initializer_list<int> signals, std::function<v
       if (n == 1 && byte != 0) {
         on_signal_(byte);
       } else if (n >= 0 || errno != EINTR) {
-        return;  // a zero byte is the destructor's
+        return;  // the destructor writes a zero byte
       }
     }
   });

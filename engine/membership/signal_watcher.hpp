@@ -11,15 +11,15 @@
 
 namespace mayfly::engine {
 
-/// Delivers signals as calls on a thread of their own, so that reactions may lock and allocate. A
-/// handler with a pipe rather than sigwait(): libraries start threads before main, which would take
-/// the signals with their default action. A handler that was there before, as a program of the
-/// user's own may have, is called as well, except for SIGINT's: the watcher alone handles Ctrl-C.
-/// At most one at a time per process.
+/// Delivers signals as calls on a thread of its own, so that reactions may lock and allocate. It
+/// uses a handler with a pipe rather than sigwait(): libraries start threads before main, and
+/// signals delivered to these threads would have their default action. The handler that a program
+/// of the user's own has installed before is called as well, except for SIGINT: the watcher alone
+/// handles Ctrl-C. At most one watcher may exist in a process at a time.
 class SignalWatcher {
  public:
   SignalWatcher(std::initializer_list<int> signals, std::function<void(int)> on_signal);
-  /// Restores the actions of before, unless others have been put in place meanwhile.
+  /// Restores the previous actions, unless the program has replaced the watcher's meanwhile.
   ~SignalWatcher();
 
  private:

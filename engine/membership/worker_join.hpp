@@ -24,30 +24,30 @@
 
 namespace mayfly::engine {
 
-/// For a process that was just started.
+/// The time-out of join_job() for a process that was just started.
 inline constexpr Duration kJoinTimeout = seconds(60);
 
 class LeaveSignals;
 
 struct JoinFacts {
-  std::string address;  ///< where other members find us
+  std::string address;  ///< at which other members reach this process
   const Fingerprint& fingerprint;
   const Bytes& token;
   elastic::Sentinel* sentinel = nullptr;    ///< null = none
-  std::optional<elastic::Former> former{};  ///< the member that we were before, if we join again
+  std::optional<elastic::Former> former{};  ///< the former membership of a process that joins again
   elastic::ReportQueue* reports =
-      nullptr;  ///< those of it that no coordinator has taken; null = none
-  const LeaveSignals* signals = nullptr;  ///< that end the search for a coordinator; null = none do
+      nullptr;  ///< reports of that membership that no coordinator has recorded; null = none
+  const LeaveSignals* signals = nullptr;  ///< they end the search for a coordinator; null = none
 };
 
-/// Connects to the coordinator that `config` names. Errors as of elastic::connect_member():
+/// Connects to the coordinator that `config` names. Fails as elastic::connect_member() does;
 /// kAborted if this process was asked to leave meanwhile.
 [[nodiscard]] Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
                                                                       const JoinFacts& facts,
                                                                       Duration timeout);
 
-/// A refusal with what to do about it, where that is not plain from the reason; other errors as
-/// they are. Pure.
+/// Adds advice to a refusal whose reason does not show what the user can do about it; returns other
+/// errors unchanged. Pure.
 [[nodiscard]] Error with_advice(const JobConfig& config, const Error& error);
 
 /// The exit code of a process that has not become a member, from the error of join_job().
@@ -56,17 +56,19 @@ struct JoinFacts {
 /// The exit code of a process that has left the job.
 [[nodiscard]] int exit_code_of(const elastic::member_effect::Leave& leave);
 
-/// SIGTERM, SIGUSR1 (what Slurm warns with), Ctrl-C, the notices of a cloud and ask() ask the job
-/// for a planned leave; one that comes while there is no client to tell is kept.
+/// Asks the coordinator for a planned leave when this process receives SIGTERM, SIGUSR1 (Slurm's
+/// warning), Ctrl-C, the notice of a cloud, or a call of ask(). A request that arrives while no
+/// client is connected is kept until one is.
 class LeaveSignals {
  public:
-  /// Ctrl-C is among them only in a program of ours: others have a meaning of their own for it.
+  /// A program of the user's own that no launcher has started leaves SIGINT out of `signals`,
+  /// because it gives Ctrl-C a meaning of its own.
   LeaveSignals(bool launched, const cloud_hooks::NoticeSetting& notice,
                std::initializer_list<int> signals = {SIGTERM, SIGINT, SIGUSR1})
       : watcher_(signals,
                  [this, launched](int signal) {
-                   // Ctrl-C reaches the whole terminal group; a launcher decides itself what it
-                   // means.
+                   // Ctrl-C reaches all processes of the terminal; if a launcher has started this
+                   // one, only the launcher reacts.
                    if (signal != SIGINT || !launched) {
                      ask("asked by a signal");
                    }
@@ -78,7 +80,7 @@ class LeaveSignals {
     return why_.has_value();
   }
 
-  /// From now on `client` is told; null = none.
+  /// From now on requests to leave are sent by `client`; null = they are kept.
   void tell(elastic::MemberClient* client) {
     const std::lock_guard lock(mutex_);
     client_ = client;
@@ -87,7 +89,7 @@ class LeaveSignals {
     }
   }
 
-  /// The process has a reason of its own. Any thread.
+  /// Requests the leave for a reason of this process itself. Any thread.
   void ask(const std::string& why) {
     const std::lock_guard lock(mutex_);
     why_ = why;
@@ -96,7 +98,8 @@ class LeaveSignals {
     }
   }
 
-  /// The process needs its machine no longer: a cloud that gave notice and waits for that is told.
+  /// The process does not need its machine any more. Confirms this to a cloud that has given notice
+  /// and waits for the confirmation.
   void has_left() { notices_.has_left(); }
 
  private:
@@ -107,37 +110,39 @@ class LeaveSignals {
   cloud_hooks::NoticeWatcher notices_;
 };
 
-/// How often a worker that was evicted comes back. Pure.
+/// Limits how often an evicted worker joins again. Pure.
 class RejoinLimit {
  public:
   static constexpr std::size_t kEvictionsMax = 5;
   static constexpr Duration kWindow = seconds(60);
 
-  /// The worker was evicted: how long to wait before it joins again (at once the first time, then
-  /// longer and longer); nothing after kEvictionsMax within kWindow: then it would only disturb.
+  /// To be called when the worker was evicted. Returns how long it has to wait before it joins
+  /// again: 0 the first time, then longer and longer. Returns nothing at the eviction number
+  /// kEvictionsMax within kWindow, because the worker would only interrupt the other members.
   [[nodiscard]] std::optional<Duration> evicted(Instant now);
 
  private:
   std::deque<Instant> evictions_;  // within the window
 };
 
-/// After a membership: waits until the worker may join again; false if it should not: no job wants
-/// it, it was asked to go, or it is evicted again and again.
+/// After a membership: waits until the worker may join again. False if it must not: the coordinator
+/// does not want it any more, it was asked to leave, or it is evicted again and again.
 [[nodiscard]] bool may_rejoin(const elastic::member_effect::Leave& leave, RejoinLimit& limit,
                               const LeaveSignals& signals);
 
-/// Sends what this process logs to the coordinator's run directory (engine/run/member_logs.hpp)
-/// while it takes part in a job, so that the lines are there even if this host is lost.
+/// Sends the log lines of this process to the coordinator's run directory
+/// (engine/run/member_logs.hpp) while the process is a member, so that they are available even if
+/// this host is lost.
 class LogSender {
  public:
-  /// Limit of the lines that are kept between two memberships. A loop of errors may write more; the
-  /// rest is lost.
+  /// Limit of the lines that are kept between two memberships. Lines beyond it are lost, as when
+  /// errors repeat in a loop.
   static constexpr std::size_t kKeptBytes = std::size_t{64} << 10;
 
-  /// Sends what log::keep_lines() has kept and will keep, some 4 KiB a second at most, through
-  /// `client`, which must outlive it. Thread "log".
+  /// Sends the lines that log::keep_lines() has kept and will keep through `client`, which must
+  /// outlive it, at about 4 KiB a second at most. Thread "log".
   explicit LogSender(elastic::MemberClient& client);
-  /// Sends all that is left, so that the last lines are not lost.
+  /// Sends the remaining lines first.
   ~LogSender();
 
  private:
