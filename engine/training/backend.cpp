@@ -14,7 +14,7 @@
 namespace mayfly::engine {
 namespace {
 
-// The backends that are modules.
+// Whether the backend is in a module that is loaded at run time.
 bool is_module(const std::string& backend) {
   return backend == "mpi" || backend == "nccl";
 }
@@ -89,7 +89,7 @@ bool reduces_on_device(const JobConfig& config) {
   return config.backend == "nccl";
 }
 
-// The parameters' blocks, counted from the first of them.
+// Offsets are counted from the first block of parameters.
 collectives::DeviceSumsShape device_sums_shape(const ReductionLayout& layout, bool exact,
                                                std::uint32_t microbatches) {
   collectives::DeviceSumsShape shape;

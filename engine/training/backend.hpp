@@ -20,7 +20,7 @@
 namespace mayfly::engine {
 
 /// Checks, before anything is started, whether this process can use the configured backend.
-/// kUnsupported with what is missing and what to do.
+/// kUnsupported with the missing part and what the user can do.
 [[nodiscard]] Result<void> check_backend(const JobConfig& config);
 
 /// The transport of this process. For `mpi` this starts MPI, which waits for all ranks of the
@@ -49,7 +49,7 @@ struct DeviceExchange {
 /// Whether gradients are reduced in the memory of GPUs. Pure.
 [[nodiscard]] bool reduces_on_device(const JobConfig& config);
 
-/// The shape of the sums in the memory of a GPU: parameters' gradients. Pure.
+/// The shape of the sums of parameters' gradients in the memory of a GPU. Pure.
 [[nodiscard]] collectives::DeviceSumsShape device_sums_shape(const ReductionLayout& layout,
                                                              bool exact,
                                                              std::uint32_t microbatches);
@@ -57,9 +57,9 @@ struct DeviceExchange {
 /// The bytes that make_device_sums() allocates in the memory of the GPU. Pure.
 [[nodiscard]] std::size_t device_sums_bytes(const ReductionLayout& layout, bool exact);
 
-/// Sums of parameters' gradients, exact or as floats, of so many microbatches (of a step, all
-/// members together). `gradient` is where the engine leaves gradients. kUnsupported, in one line,
-/// if the module, the library, the device or memory is missing.
+/// Sums of parameters' gradients, exact or as floats. `microbatches` is their number in a step, of
+/// all members together; `gradient` is the memory in which the engine stores gradients.
+/// kUnsupported, in one line, if the module, the library, the device or memory is missing.
 [[nodiscard]] Result<DeviceSumsParts> make_device_sums(const ReductionLayout& layout, bool exact,
                                                        std::uint32_t microbatches,
                                                        const nn::DeviceGradient& gradient);

@@ -45,7 +45,7 @@ std::optional<std::uint32_t> MemberChecks::audit_check(const elastic::View& view
 }
 
 Result<void> MemberChecks::compare_last_state(collectives::Group& group, Instant deadline) {
-  std::array<std::int32_t, 2> lanes = {INT32_MIN, INT32_MIN};  // an observer has nothing to say
+  std::array<std::int32_t, 2> lanes = {INT32_MIN, INT32_MIN};  // an observer has no state to hash
   if (!part_.observes) {
     const auto check = static_cast<std::int32_t>(state_.digest().low & 0x7fffffffU);
     lanes = {check, -check};

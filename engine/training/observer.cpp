@@ -163,7 +163,8 @@ Result<void> Observer::receive() {
   return {};
 }
 
-/// Compares it with the hash on which the members agreed in the first step of the view.
+/// Compares the received state with the hash on which the members agreed in the first step of the
+/// view.
 Result<void> Observer::compare_state() {
   const std::uint32_t check = state_->check() & 0x7fffffffU;
   std::unique_lock lock(mutex_);

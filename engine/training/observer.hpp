@@ -1,12 +1,12 @@
 #pragma once
 
-// The background work of a worker that takes part in a view but does not have its state yet (ADR
+// The background work of a worker that is a member of a view but does not have its state yet (ADR
 // 16). A separate thread receives the state of the step at which the view began, then applies to it
 // the sums of the steps since, which the trainer puts into a queue. When all sums except the newest
 // are applied, the observer has caught up and the trainer takes the state.
 //
 // The newest sum stays in the queue: if the view ends at that moment, perhaps no other member has
-// it, and the step is computed again. Once the next sum is there, all members have the one before.
+// it, and the step is computed again. When the next sum arrives, all members have the one before.
 
 #include <atomic>
 #include <condition_variable>
@@ -52,7 +52,7 @@ class Observer {
   /// Called on the observer's thread when it has caught up with the last step added.
   using CaughtUpFunction = std::function<void(Step committed)>;
 
-  /// `memory` is of the keeper of this worker, which outlives the observer. At most
+  /// `memory` was made by this worker's keeper, which outlives the observer. At most
   /// `queue_bytes_max` bytes of sums are kept, but always four steps.
   Observer(ObserverMemory memory, StateSource source, std::uint64_t queue_bytes_max,
            CaughtUpFunction on_caught_up);
@@ -101,7 +101,7 @@ class Observer {
   // Guarded by mutex_:
   std::deque<ObservedStep> queue_;
   std::vector<ObservedStep> blanks_;
-  Step last_{};  // added and not dropped
+  Step last_{};  // the last step whose sums were added and not dropped
   std::optional<std::uint32_t> expected_;
   std::optional<Failure> failure_;
   bool stopping_ = false;

@@ -1,9 +1,10 @@
 #pragma once
 
-// A worker that could not exchange data with others joins again when its links work. Until then it
-// stays away: it is a member that loads, for which no other waits; in a view with it all would
-// stand still until it is evicted once more. PeerReach lives longer than a membership and remembers
-// which addresses have to answer, and until when the worker waits for that. Trainer thread.
+// A worker that was evicted because it could not exchange data with other members must not enter a
+// view before its links work: all members of that view would wait until it is evicted once more.
+// Until then it does not report that it is ready, so no member waits for it. PeerReach remembers,
+// for longer than a membership, which addresses have to answer, and how long the worker waits for
+// their answers. Trainer thread.
 
 #include <functional>
 #include <string>
@@ -15,12 +16,13 @@
 
 namespace mayfly::engine {
 
-/// The rule by which the worker waits.
+/// Which answers end the wait, and how long it may last.
 struct ReachRule {
   /// Whether a host that refuses the connection counts as an answer: the link to it works, but the
   /// process that listened there has ended.
   bool takes_refusals = false;
-  /// The longest wait of the first time. It doubles with each time in a row, four times at most.
+  /// The longest wait after the first eviction. It doubles with each further one in a row, four
+  /// times at most.
   Duration first_wait = seconds(30);
 };
 
@@ -28,14 +30,15 @@ class PeerReach {
  public:
   explicit PeerReach(ReachRule rule) : rule_(rule) {}
 
-  /// Data could not be exchanged with peers, perhaps not with any of those at `addresses`. Those
-  /// that are addresses of the tcp transport have to answer, or some time has to pass, as the job
-  /// may not need these peers any more. Without any such address it is the same as reached_all().
+  /// To be called when data could not be exchanged with some or all of the peers at `addresses`.
+  /// Those that are addresses of the tcp transport have to answer, or some time has to pass, as the
+  /// job may not need these peers any more. Without any such address it is the same as
+  /// reached_all().
   void cut_off(const std::vector<std::string>& addresses, Instant now);
-  /// Data was exchanged with all peers: the next time that the worker is cut off is a first one.
+  /// To be called when data was exchanged with all peers: the next wait is as short as the first.
   void reached_all();
 
-  /// Peers have not answered yet, and it is too early to join without their answer.
+  /// Whether peers have not answered yet, and it is too early to join without their answer.
   [[nodiscard]] bool is_away(Instant now) const { return !silent_.empty() && now < until_; }
   /// When is_away() is over, if no peer answers.
   [[nodiscard]] Instant until() const { return until_; }
@@ -47,9 +50,9 @@ class PeerReach {
   void probe(const WakeUp& wake);
 
   ReachRule rule_;
-  std::vector<collectives::TcpAddress> silent_;  // that have not answered
+  std::vector<collectives::TcpAddress> silent_;  // peers that have not answered
   Instant until_;
-  int times_ = 0;  // in a row
+  int times_ = 0;  // calls of cut_off() since the last reached_all()
 };
 
 }  // namespace mayfly::engine

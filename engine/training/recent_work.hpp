@@ -1,7 +1,8 @@
 #pragma once
 
-// The part of a worker's work, loading and computing microbatches, that was done of late: what its
-// stages take now, also after it has done other work for hours. Pure; trainer thread only.
+// The work of a worker, loading and computing microbatches, in the last few seconds: it shows how
+// long these stages take now, even if they took a different time for hours before. Pure; trainer
+// thread only.
 
 #include "base/time.hpp"
 #include "datasets/feed.hpp"
@@ -19,9 +20,10 @@ class RecentWork {
  public:
   static constexpr Duration kInterval = milliseconds(2000);
 
-  /// `done` is all the work of this process so far; of it, returns that of the last one or two
-  /// intervals. The period is longer if nothing was loaded or nothing computed in an interval, as
-  /// images are loaded ahead: both have microbatches, except before the first.
+  /// Returns the work of the last one or two intervals; `done` is all the work of this process so
+  /// far. The period is extended if nothing was loaded or nothing computed in an interval, because
+  /// images are loaded ahead: the result contains loaded and computed microbatches, except before
+  /// the first ones.
   [[nodiscard]] WorkDone until(Instant now, const WorkDone& done);
 
  private:

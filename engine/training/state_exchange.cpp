@@ -20,7 +20,7 @@ constexpr std::uint64_t kQueueBytesMax = std::uint64_t{1} << 30;
 // brings a new copy. The join is given up only if there is no next view for this time.
 constexpr Duration kPatience = seconds(2);
 
-/// The host on which the transport listens already.
+/// The host on which the transport of this worker already listens.
 std::string host_of(const JobConfig& config) {
   const Result<std::string> host = listening_host(config.bind_host);
   return host.ok() ? host.value() : config.bind_host;
@@ -88,10 +88,10 @@ Result<void> StateExchange::agree(const elastic::View& view, collectives::Group&
   return {};
 }
 
-/// The state is sent to members that lack it. All other members exchange addresses and continue:
-/// they need the members that are behind only in the reduction. All also continue with the same
-/// size of buckets among those that are tried, even if no member is behind: a joining worker that
-/// has the state already does not know it.
+/// Sends the state to members that lack it. All other members exchange addresses and continue: they
+/// need the members that are behind only in the reduction. The exchange also brings all bucket
+/// tuners to the same content. It is needed even if no member is behind, because a joining worker
+/// that already has the state does not have the content of the tuner.
 Result<void> StateExchange::catch_up(const elastic::View& view, collectives::Group& group,
                                      int stop_fd, Instant deadline) {
   const bool is_behind = state_.committed() < view.committed;
@@ -101,7 +101,7 @@ Result<void> StateExchange::catch_up(const elastic::View& view, collectives::Gro
   return is_behind ? take_state(view, senders, stop_fd) : Result<void>();
 }
 
-/// Nothing that is sent changes before it is copied: the next commit waits for that.
+/// The state does not change before it is copied, because the next commit waits for the copy.
 DonorAddress StateExchange::offer_to_members_behind(const elastic::View& view) {
   const std::size_t bytes = state_.packed_size();
   const std::vector<Rank> senders = senders_of(view, bytes);
@@ -198,7 +198,7 @@ void StateExchange::before_commit() {
   if (donor_.copy_count() + sender_.copy_count() > 0) {
     const TraceSpan waiting = activity_.span("wait for state copy");
     wait_until_copied();
-    sender_.keep_only({});  // members that were behind have taken part in this step
+    sender_.keep_only({});  // this step's reduction is complete, so no member is behind any more
   }
   take_state_if_caught_up();
 }

@@ -55,8 +55,8 @@ class StateExchange {
   /// once.
   void wait_until_copied();
 
-  /// To be called before anything is exchanged: keeps what is still needed of earlier views, and
-  /// finds out whether this member has the state.
+  /// To be called before anything is exchanged: frees the copies of earlier views that no observer
+  /// needs any more, and determines whether this member has the state.
   void begin_view(const elastic::View& view);
   /// Brings this member to the state of the view, or makes it an observer that can take part in
   /// reductions, and offers the state to members that lack it. Blocks for other members; `stop_fd`
@@ -68,8 +68,8 @@ class StateExchange {
   /// To be called before a step is committed: waits for copies of the state, and takes the state of
   /// an observer that has caught up.
   void before_commit();
-  /// The commit of a step by a member that does not have the state. Returns the loss, 0 if it is
-  /// not known.
+  /// Commits a step on a member that does not have the state. Returns the loss, 0 if it is not
+  /// known.
   double observe(const ReducedStep& reduced);
   /// Takes the observer's state if it has arrived and every sum except the present one is applied.
   void take_state_if_caught_up();
@@ -113,7 +113,7 @@ class StateExchange {
 
   // While this member does not have the state:
   std::vector<std::int32_t> observed_exponents_;  // of the next step
-  std::optional<nn::LossScale> observed_scale_;   // the same
+  std::optional<nn::LossScale> observed_scale_;   // of the next step
   bool expects_check_ = false;  // the members have not yet compared the state that is being sent
   bool gave_up_ = false;
   std::atomic<ViewId> observed_view_{};  // the present one; the observer's thread reads it

@@ -24,9 +24,9 @@
 
 namespace mayfly::engine {
 
-/// The state of the job while it comes to a member that observes: received as bytes, brought
-/// forward by the steps since, and last put in the place of the keeper's own. Meanwhile the keeper
-/// is not touched. One thread at a time: the observer's, then the trainer's.
+/// The state of the job that an observer receives: it is filled with the received bytes, updated
+/// with the sums of the steps since, and finally replaces the keeper's own. Until then the keeper
+/// is not changed. One thread at a time: the observer's, then the trainer's.
 class ObservedState {
  public:
   virtual ~ObservedState() = default;
@@ -35,9 +35,9 @@ class ObservedState {
   [[nodiscard]] virtual Result<void> unpack(ByteSpan packed) = 0;
   /// The last step in it.
   [[nodiscard]] virtual Step committed() const = 0;
-  /// StateKeeper::check() of this state when it covers the whole.
+  /// StateKeeper::check() of this state, of the kind that covers the whole state.
   [[nodiscard]] virtual std::uint32_t check() const = 0;
-  /// Applies the step after committed(), to the bits of StateKeeper::apply().
+  /// Applies the step after committed(), with the same bits as StateKeeper::apply().
   virtual void apply(const ObservedStep& step) = 0;
   /// The keeper takes this state in place of its own. Trainer thread, once, as the last call;
   /// nothing may be computed meanwhile.
@@ -55,17 +55,17 @@ class StateKeeper {
   [[nodiscard]] virtual Step committed() const = 0;
   /// The exponents of the exact sum's blocks; empty in fp32 reduction.
   [[nodiscard]] virtual const std::vector<std::int32_t>& exponents() const = 0;
-  /// Nothing if gradients are not scaled; then a step whose gradients are not finite ends the job.
+  /// None if gradients are not scaled; then a step whose gradients are not finite ends the job.
   [[nodiscard]] virtual std::optional<nn::LossScale> loss_scale() const = 0;
   /// The learning rate of the step committed(), for records; 0 = the engine does not know it.
   [[nodiscard]] virtual double learning_rate() const = 0;
-  /// Figures of the user's own for the step committed(), for records.
+  /// The metrics that the user's own program reported for the step committed(), for records.
   [[nodiscard]] virtual std::vector<OwnMetric> own_metrics() const { return {}; }
-  /// Generates the state of step 0 if it has been put off until it is needed. Called before the
-  /// state is first used or packed, and may be called at any time.
+  /// Generates the state of step 0 if this was deferred. The trainer calls it before the state is
+  /// first used or packed; it may be called at any time.
   virtual void draw_weights() = 0;
-  /// Whether a device updates the state and computes with it. Reading it there takes long, but
-  /// microbatches may be running meanwhile.
+  /// Whether a device updates the state and computes with it. Reading the state from the device
+  /// takes long, but may be done while microbatches are computed.
   [[nodiscard]] virtual bool is_on_device() const = 0;
 
   /// Commits the reduced step, which was quantised with `exponents`: an update, or none if its

@@ -53,7 +53,7 @@ void StepClock::reduced(Instant now, const ReadySignals& slowest, std::optional<
   }
 }
 
-/// The member for which the others waited in the exchange of the step before, which took
+/// The member for which all others waited in the exchange of the previous step, which took
 /// `exchange`.
 std::optional<HeldUp> StepClock::held_up(const elastic::View& view, Duration exchange) const {
   if (!waits_before_ || value(waits_before_->least) >= view.members.size()) {

@@ -24,7 +24,7 @@ struct MemberWaits {
   // For data, its compute threads in the mean, since the process began (LoaderWait):
   Duration fetch{};
   Duration prep{};
-  /// In the group, for others (Group::time_waited()).
+  /// For other members, in the group (Group::time_waited()).
   std::optional<Duration> members = std::nullopt;
 
   [[nodiscard]] Duration data() const { return fetch + prep; }
@@ -34,22 +34,24 @@ class StepClock {
  public:
   /// The first step of a view is not divided, as members begin it one after the other.
   void begin_view();
-  // Not part of a step: between the commit before and the step's own work, an evaluation of the
-  // test set; between its reduction and its update, a copy of the state for a checkpoint.
+  // Work that is not part of a step: an evaluation of the test set, between the previous commit and
+  // the step's own work, and a copy of the state for a checkpoint, between the step's reduction and
+  // its update.
   void evaluated(Duration took) { evaluating_ += took; }
   void copied_state(Duration took) { copying_ += took; }
 
-  /// The last sums of this member, which has this rank, are given to the reduction. Returns the
-  /// signals of this member.
+  /// To be called when this member, which has this rank, passes its last sums to the reduction.
+  /// Returns the signals of this member.
   [[nodiscard]] ReadySignals ready(Instant now, const MemberWaits& waits, Rank self,
                                    bool is_first_step);
-  /// The reduction is complete; `members` as in MemberWaits.
+  /// To be called when the reduction is complete; `members` as in MemberWaits.
   void reduced(Instant now, const ReadySignals& slowest, std::optional<Duration> members);
-  /// The state has been updated. Returns the division of the step before this one, if it is known.
+  /// To be called when the state has been updated. Returns how the time of the previous step was
+  /// spent, if it is known.
   [[nodiscard]] std::optional<StepTimes> committed(Instant now, const MemberWaits& waits,
                                                    const elastic::View& view);
 
-  /// Between the last two commits; 0 before the second.
+  /// The time between the last two commits; 0 before the second.
   [[nodiscard]] Duration last_step() const { return last_step_; }
   /// The part of last_step() in which compute threads waited for data, in the mean.
   [[nodiscard]] Duration last_wait() const { return last_wait_; }
@@ -75,7 +77,7 @@ class StepClock {
   Duration last_wait_{};
   Duration last_copy_{};
   // For the present step:
-  std::optional<SlowestMember> self_;  // as it will tell it if it is the slowest
+  std::optional<SlowestMember> self_;  // this member's facts, sent if it is the slowest
   bool is_slowest_ = false;
   std::optional<SlowestMember> slowest_before_;  // of all members
   std::optional<ExchangeWaits> waits_before_;    // of all members

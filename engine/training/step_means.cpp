@@ -6,7 +6,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// Fewer elements than this are updated sooner than another thread has woken up.
+/// Updating fewer elements than this takes less time than waking up another thread.
 constexpr std::size_t kElementsPerThread = std::size_t{256} << 10;
 
 }  // namespace

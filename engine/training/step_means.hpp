@@ -1,8 +1,8 @@
 #pragma once
 
-// The means over all microbatches that the sums of a committed step give: loss, statistics and
-// gradients, in the order of ReductionLayout. An observer keeps those of whole steps until it has
-// the state that they change. Trainer thread only, unless stated otherwise.
+// Converts the sums of a committed step to means over all microbatches: of loss, statistics and
+// gradients, in the order of ReductionLayout. An observer keeps the means of each step until it has
+// the state to which they are applied. Trainer thread only, unless stated otherwise.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +37,8 @@ class StepMeans {
 
   /// The factor from a sum over all microbatches to their mean.
   [[nodiscard]] float scale() const { return scale_; }
-  /// The mean loss; a NaN if it was not finite, or too large for its exponent. `exponents` are
-  /// those the step was quantised with.
+  /// The mean loss; a NaN if it was not finite, or too large for its exponent. The step was
+  /// quantised with `exponents`.
   [[nodiscard]] float loss(const GradientBuckets& reduced,
                            std::span<const std::int32_t> exponents) const;
   /// A step with memory for its means. Any thread.

@@ -64,7 +64,7 @@ void StepReports::committed(const elastic::View& view, const ViewPart& part,
   record.committed_at = now;
   record.sample_hash = hex_of(reduced.totals.sample_hash);
   if (part.observes) {
-    return;  // others report this step, with the digest that we cannot give
+    return;  // other members report this step, with the digest, which this member does not have
   }
   if (is_digest_step(job_, state_.committed())) {
     record.digest = to_string(state_.digest());
@@ -179,7 +179,7 @@ bool is_checkpoint_step(const Job& job, Step step) {
 }
 
 bool is_compared_step(const Job& job, Step step) {
-  constexpr std::uint64_t kAtLeastEvery = 64;  // rare digests do not make checkpoints rare
+  constexpr std::uint64_t kAtLeastEvery = 64;  // so that rare digests do not make checkpoints rare
   return is_digest_step(job, step) || is_checkpoint_step(job, step) ||
          value(step) % kAtLeastEvery == 0;
 }
@@ -195,7 +195,7 @@ bool CheckpointSchedule::take(Step committed, const ViewPart& part, Instant now,
   if (!is_wanted || saved_ == committed) {
     return false;
   }
-  if (part.is_reporter) {  // else, if the reporter is lost before it is written, we write it
+  if (part.is_reporter) {  // other members write it if the reporter is lost before it has
     saved_ = committed;
   }
   saved_at_ = now;
@@ -234,7 +234,8 @@ bool CheckpointSchedule::is_due_alone(const ViewPart& part, Instant now) {
   if (!alone_since_) {
     alone_since_ = now;
   }
-  // A replacement often comes soon, and the first steps after a loss are not to be delayed.
+  // Not at once: a new worker often joins soon, and a checkpoint would delay the first steps after
+  // a loss.
   return job_.config.checkpoint_minutes > 0 && now - *alone_since_ >= kAloneWithin &&
          (saved_at_ < *alone_since_ || now - saved_at_ >= kAloneInterval);
 }

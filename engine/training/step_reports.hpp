@@ -67,7 +67,7 @@ class StepReports {
   /// The same if the coordinator was restarted since the last time, because it may have lost
   /// reports. Returns whether it was.
   bool repeat_to_coordinator_that_was_away(const elastic::View& view, const ViewPart& part);
-  /// Other members report the steps that this member has taken part in.
+  /// Forgets the records of the last steps, because other members report these steps.
   void forget_recent() { recent_.clear(); }
 
   /// The duration of the last step in microseconds; 0 in the first step of a view, because members
@@ -91,7 +91,7 @@ class StepReports {
   std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
 };
 
-/// Whether the digest of the state after this step goes on record.
+/// Whether the digest of the state after this step is recorded.
 [[nodiscard]] bool is_digest_step(const Job& job, Step step);
 /// Whether --checkpoint-every selects this step; not for the last one, whose checkpoint is part of
 /// the end of the job.
@@ -130,9 +130,9 @@ class CheckpointSchedule {
   const Job& job_;
   Step saved_{};
   Instant saved_at_;  // when the last checkpoint was due, or this object was made
-  // Since when this process is known to be told to go, and the last committed step then.
+  // When take() was first called with `is_leaving`, and the last committed step at that time.
   std::optional<std::pair<Instant, Step>> told_to_go_;
-  std::optional<Instant> rescued_at_;  // when the last checkpoint was due for that
+  std::optional<Instant> rescued_at_;  // when the last checkpoint was due for that reason
   std::optional<Instant> alone_since_;
 };
 

@@ -61,7 +61,7 @@ void StepWork::try_again(std::vector<std::int32_t> exponents) {
   ++attempt_;
   begin();
   held_ = {};
-  prefetched_ = {};  // its images are needed again
+  prefetched_ = {};  // the samples of this step are needed again
 }
 
 void StepWork::discard() {

@@ -185,7 +185,7 @@ collectives::GroupSpec Trainer::begin_view(const elastic::View& view) {
 /// are dropped.
 void Trainer::work_ahead(const elastic::View& view) {
   if (part_.observes || state_.committed() != view.committed) {
-    work_.drop_queued();  // of a step that others have committed
+    work_.drop_queued();  // they are of a step that other members have committed
   }
   const elastic::MicrobatchSet share =
       elastic::work_before_group(view, view.members[value(part_.rank)], state_.committed());
@@ -225,7 +225,7 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
     parts_.client.post(elastic::member_event::StateSynced{view.id});
     reports_.repeat(view, part_);
   }
-  // Not agreed on yet: the step starts over.
+  // The members have not agreed on this step's exponents or buckets: it begins again.
   if (work_.has_other_exponents() || work_.has_other_buckets(tuner_.elements())) {
     work_.discard();
   }
@@ -324,7 +324,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   const std::size_t bucket_count = parts_.layout.buckets().size();
   for (std::size_t b = 0; b < bucket_count; ++b) {
     if (on_device && b + 1 == bucket_count) {
-      // The device still computes, and reduces earlier buckets.
+      // Meanwhile the device computes the last bucket and reduces earlier ones.
       const TraceSpan traced = activity_.span("check state");
       check = checks_.state_check(rest);
     }
@@ -366,7 +366,7 @@ bool Trainer::goes_on_after(const ReducedStep& reduced) const {
   return !reduced.skips_update() || (scale.has_value() && scale->after_step(true).has_value());
 }
 
-/// The members agree on the state that the present step starts from.
+/// To be called when the reduction has shown that all members began this step with the same state.
 void Trainer::write_checkpoint_if_due() {
   const bool is_leaving = parts_.is_leaving && parts_.is_leaving();
   const Instant begun = monotonic_now();
@@ -411,7 +411,7 @@ void Trainer::tune_buckets(const ReducedStep& reduced) {
 
 Result<void> Trainer::check_computer() {
   if (const std::optional<Error> failure = parts_.computer.failure()) {
-    reports_.fatal(failure->detail);  // only this member knows
+    reports_.fatal(failure->detail);  // no other member knows the reason
     return *failure;
   }
   return {};
@@ -423,7 +423,7 @@ Result<void> Trainer::evaluate(const elastic::View& view, collectives::Group& gr
   const Instant begun = monotonic_now();
   const std::vector<std::uint32_t> own =
       evaluation_chunks(view, part_.rank, parts_.computer.test_chunks());
-  if (work_.is_under_way() && !parts_.computer.wait_for_step()) {  // sums kept from the view before
+  if (work_.is_under_way() && !parts_.computer.wait_for_step()) {  // the sums of the previous view
     TRY(check_computer());
     return Error{Errc::kAborted, "the view is over"};
   }
@@ -462,7 +462,8 @@ Result<void> Trainer::finish_job(const elastic::View& view, collectives::Group& 
 /// reports that itself, and this is not a failure.
 Result<void> Trainer::wait_for_upload(const elastic::View& view) {
   const Result<void> uploaded = parts_.checkpoints.wait_until_uploaded(kReportTimeout, [&] {
-    // A large state may travel for minutes, while the others wait. The wait has its own limit.
+    // Shows the coordinator that the upload, which may take minutes, makes progress. The wait has a
+    // limit of its own.
     activity_.turn_to(elastic::Activity::kCheckpoint);
     return parts_.link.is_over(view.id);
   });

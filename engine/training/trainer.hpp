@@ -12,7 +12,7 @@
 //   GradientBuckets the all-reduce of their sums
 //   MemberChecks    comparison of states and results between members
 //   StateKeeper     the state, and the commit that changes it
-//   StepClock       what the time of a step was spent on
+//   StepClock       how the time of a step was spent
 //   StepReports     the reports to the coordinator's process
 // The flow of a recovery:
 //   WorkerLink      the end of a view, and the order to run the next one

@@ -35,14 +35,14 @@ class WorkerLink final : public elastic::MemberHandler {
   // Trainer:
   /// Blocks until there is an order.
   [[nodiscard]] Order next_order();
-  /// next_order() would not block.
+  /// Whether next_order() would return at once.
   [[nodiscard]] bool has_order() const;
-  /// Notified when an order comes; next_order() clears it.
+  /// Notified when an order arrives; next_order() clears it.
   [[nodiscard]] const WakeUp& order_came() const { return order_came_; }
-  /// From now on abort_group(group's view) aborts this group and raises `over`. If the view is
-  /// already over, at once.
+  /// From now on abort_group() with the group's view aborts this group and raises `over`. If the
+  /// view is already over, attach() does so itself.
   void attach(collectives::Group& group, AbortSignal& over);
-  /// The group is about to be destroyed.
+  /// To be called before the group is destroyed.
   void detach();
   /// Whether a boundary was requested in this view.
   [[nodiscard]] bool boundary_asked(ViewId view) const;
