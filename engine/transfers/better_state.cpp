@@ -12,12 +12,12 @@
 namespace mayfly::engine {
 namespace {
 
-/// A worker that took silence for an answer might begin from nothing what a checkpoint has.
+/// Long, because a worker that gives up may begin the job anew although a checkpoint exists.
 constexpr Duration kAskTimeout = seconds(60);
-constexpr Duration kStateTimeout = seconds(600);  // the answers to others may be large
+constexpr Duration kStateTimeout = seconds(600);  // other workers' states, sent first, may be large
 constexpr Duration kAskAgainAfter = milliseconds(200);
 
-/// kDeadline: the coordinator is there and has no time; kPeerLost: it is not there.
+/// Asks one coordinator. kDeadline: it is connected but busy; kPeerLost: it cannot be reached.
 Result<std::optional<nn::CheckpointFiles>> ask(const std::string& endpoint, ByteSpan token,
                                                const TransferQuestion& question,
                                                Duration answer_max) {
@@ -51,7 +51,7 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
   while (true) {
     bool is_answered = false;
     bool is_busy = false;
-    for (const std::string& endpoint : endpoints) {  // a standby knows of nothing
+    for (const std::string& endpoint : endpoints) {  // a standby answers without knowing the state
       Result<std::optional<nn::CheckpointFiles>> answer =
           ask(endpoint, token, question, answer_max);
       const bool is_said =

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a worker or a parameter server is to start with, asked before it takes part.
+// Asks the coordinator, before a worker or a parameter server trains, with which state it should
+// start.
 
 #include <functional>
 #include <optional>
@@ -15,13 +16,16 @@
 
 namespace mayfly::engine {
 
-/// Asks these coordinators what a worker should start with: a checkpoint, or nothing if what it has
-/// is right. Again for up to a minute as long as none answers, and `gives_up` (asked in between)
-/// does not say that this worker is to leave; then nothing. For up to ten minutes as long as one is
-/// connected and does not answer within `answer_max`: it gives the state to others first, and what
-/// another one says may be said by a standby that knows of nothing. If the question needs a state,
-/// for up to ten minutes in any case; then kPeerLost, or kAborted if it is to leave. kRefused with
-/// the coordinator's reason if what it has is wrong.
+/// Asks these coordinators with which state a worker should start. Returns a checkpoint, or nothing
+/// if the worker's own state is right. kRefused with the coordinator's reason if it is wrong.
+///
+/// The question is repeated until a coordinator has answered and none is busy, for a minute at
+/// most. A coordinator is busy if it accepts the connection but does not answer within
+/// `answer_max`, because it sends states to other workers first; then the limit is ten minutes, as
+/// the answer of another coordinator may be that of a standby without the state. After the limit,
+/// or if `gives_up` (called between attempts) is true because this worker should leave, returns
+/// nothing. If the question needs a state, the limit is always ten minutes, and the error is
+/// kPeerLost if no coordinator has answered, kAborted if the worker should leave.
 [[nodiscard]] Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
     const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question,
     const std::function<bool()>& gives_up, Duration answer_max = kTransferIdleMax);

@@ -32,10 +32,11 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
   }
 }
 
-/// Files of a checkpoint that stay while the original may be pruned; removed with this.
+/// A second set of a checkpoint's files, which exists while the original may be pruned. The
+/// destructor removes it.
 class Held {
  public:
-  /// Links where that can be, else copies.
+  /// Makes hard links where the file system supports them, otherwise copies.
   static Result<Held> make(const fs::path& folder, const fs::path& place) {
     std::error_code failure;
     fs::remove_all(place, failure);
@@ -199,8 +200,8 @@ Result<std::string> CheckpointCopier::attempt(const Item& item) const {
   return target_.command.empty() ? copy_into_folder(item) : run_command(item);
 }
 
-/// Read back, so that a disk that is not there any more is not believed. Nor is our own: it may be
-/// damaged, or the checkpoint was replaced while it was read.
+/// Reads the copy back, because writes to a disk that is gone may seem to succeed. The original is
+/// verified, too: its disk may be damaged, or the checkpoint was replaced while it was read.
 Result<std::string> CheckpointCopier::copy_into_folder(const Item& item) const {
   TRY_ASSIGN(const LoadedCheckpoint ours, load_checkpoint(item.folder));
   TRY(nn::check_files(ours.files));
@@ -229,7 +230,7 @@ Result<std::string> CheckpointCopier::run_command(const Item& item) const {
   replace_all(line, "{name}", shell_quoted(name));
   replace_all(line, "{}", shell_quoted(place.string()));
   ProgramCall call;
-  call.argv = {"sh", "-c", "exec 1>&2\n" + line};  // some say each file that they copy
+  call.argv = {"sh", "-c", "exec 1>&2\n" + line};  // copy commands may print each file's name
   call.timeout = kCommandMax;
   TRY_ASSIGN(const ProgramResult done, run_program(call));
   return done.succeeded() ? Result<std::string>(line)

@@ -1,8 +1,7 @@
 #pragma once
 
-// Takes the checkpoints of a run directory to another place as well (--checkpoint-to), in the
-// background: into a folder, such as one that is mounted from elsewhere, or by a command of the
-// user's.
+// Copies the checkpoints of a run directory to a second place (--checkpoint-to) in the background:
+// into a folder, for example one on a mounted file system, or with a command of the user's.
 
 #include <condition_variable>
 #include <functional>
@@ -19,45 +18,46 @@
 
 namespace mayfly::engine {
 
-/// What --checkpoint-to says.
+/// The destination that --checkpoint-to names: a folder or a command.
 struct CopyTarget {
   std::string folder;   ///< FOLDER/<name of the run directory>, laid out as in a run directory
-  std::string command;  ///< or this, with {} and {name} in place of a checkpoint's folder and name
+  std::string command;  ///< contains {} and {name} for the folder and the name of a checkpoint
 };
 
-/// A text with {} in it is a command, any other a folder.
+/// A setting that contains {} is a command, any other one a folder.
 [[nodiscard]] CopyTarget copy_target_of(const JobConfig& config);
 
-/// Whether a folder can be made and written, and holds no checkpoint of another job (which is not
-/// looked at if `fingerprint` is empty); a command is believed. kInvalidInput.
+/// Checks that a folder can be created and written, and, unless `fingerprint` is empty, that it
+/// contains no checkpoint of another job. A command is not checked. kInvalidInput.
 [[nodiscard]] Result<void> check_copy_target(const CopyTarget& target,
                                              const Fingerprint& fingerprint);
 
 class CheckpointCopier {
  public:
   struct Hooks {
-    /// `where`: the copy's folder, or the command. On the copier's thread.
+    /// `where`: the copy's folder, or the command. Called on the copier's thread.
     std::function<void(Step, const std::string& where, Duration took)> on_copied;
     std::function<void(const std::string& why)> on_failed;
   };
 
   CheckpointCopier(const JobConfig& config, Hooks hooks);
-  /// Gives up what is under way as soon as it can.
+  /// Does not begin another attempt; waits for the present one.
   ~CheckpointCopier();
 
-  /// Copies the checkpoint in this folder, again and again until it is there; replaces the one of
-  /// the call before if that is not, also one of a later step: a job that has fallen back goes on
-  /// from this one. Any thread.
+  /// Copies the checkpoint in this folder in the background, and tries again until that succeeds.
+  /// Replaces the checkpoint of the previous call if that is not copied yet, even if it is of a
+  /// later step: a job that has fallen back continues from this one. Any thread.
   void copy(Step step, const std::string& folder);
 
-  /// Waits until the newest is there. The failure of the third attempt from now on.
+  /// Waits until the last checkpoint passed to copy() is copied. After three failed attempts from
+  /// now on, returns the failure of the third.
   [[nodiscard]] Result<void> finish();
 
  private:
   struct Item {
     Step step{};
     std::string folder;
-    Digest manifest;  ///< of its content: a job may come to the same step again in another state
+    Digest manifest;  ///< of its content: a job may reach the same step again in another state
     friend bool operator==(const Item&, const Item&) = default;
   };
 
@@ -74,9 +74,9 @@ class CheckpointCopier {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  std::optional<Item> wanted_;  // the newest, until it is there
+  std::optional<Item> wanted_;  // the last checkpoint given, until it is copied
   std::optional<int> attempts_left_;
-  std::optional<Error> failure_;  // the last attempt's
+  std::optional<Error> failure_;  // of the last attempt
   bool is_closing_ = false;
 
   std::thread thread_;

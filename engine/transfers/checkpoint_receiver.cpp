@@ -19,7 +19,7 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kManifestBytesMax = 1U << 20;
-constexpr std::uint64_t kSpareBytes = 16U << 20;  // that the disk keeps for the run's records
+constexpr std::uint64_t kSpareBytes = 16U << 20;  // free space that is left for the run's records
 
 }  // namespace
 
@@ -96,8 +96,9 @@ Result<void> CheckpointReceiver::tell_settings(const Transfer& transfer,
   return send_frame(transfer.socket.get(), encode(answer));
 }
 
-/// To who sends the data set, if that is here: a job may also lack facts for want of a device, and
-/// then its first worker cannot tell them before it has the data set.
+/// Passes a worker that asks for the data set to the hook that serves it, if this host has the data
+/// set. A job may lack facts although it has the data set, because the host has no device; then its
+/// first worker needs the data set before it can send the facts.
 Result<void> CheckpointReceiver::pass_on(Transfer& transfer) {
   std::error_code absent;
   const bool is_absent = lacks_facts_ && !std::filesystem::exists(job_.config.data, absent);
@@ -141,8 +142,9 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(const TransferOf
   return std::nullopt;
 }
 
-/// On the same disk, or because another worker of the same state has sent it. A coordinator that
-/// was lost while it saved it may not have named it the latest.
+/// Whether the offered checkpoint is already in the run directory: the worker writes to the same
+/// disk, or another worker has sent it. The folder may not be named as the latest yet, if an
+/// earlier coordinator process was lost while it saved the checkpoint.
 bool CheckpointReceiver::has(const TransferOffer& offer) const {
   const std::string folder = folder_of_checkpoint(folder_, offer.step);
   for (const TransferOffer::File& file : offer.files) {
@@ -151,7 +153,7 @@ bool CheckpointReceiver::has(const TransferOffer& offer) const {
     if (absent || size != file.bytes) {
       return false;
     }
-    if (file.name == nn::kManifestFile) {  // it holds the hashes of the others
+    if (file.name == nn::kManifestFile) {  // it contains the hashes of the other files
       const Result<Bytes> content = read_file(folder + "/" + file.name, kManifestBytesMax);
       if (!content.ok() || digest_of(ByteSpan(content.value())) != file.digest) {
         return false;
@@ -161,8 +163,9 @@ bool CheckpointReceiver::has(const TransferOffer& offer) const {
   return true;
 }
 
-/// Whether the offer is of a worker that was disconnected for a while and is older than what is
-/// here. Parameter servers may fall back, and then an earlier step is the newest.
+/// Whether the offered checkpoint is older than the newest received one: the worker was
+/// disconnected for a while. Parameter servers may fall back, and then an earlier step is the
+/// newest.
 bool CheckpointReceiver::comes_too_late(const TransferOffer& offer) const {
   const std::optional<Step> here = newest();
   return here && offer.step < *here && !uses_parameter_servers(job_.config);
@@ -199,7 +202,7 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
   answer.first = incoming_->received();
   TRY(send_frame(fd, encode(answer)));
   if (Result<void> received = incoming_->receive(fd); !received.ok()) {
-    return received;  // what has come is kept for the next attempt
+    return received;  // the bytes received so far are kept for the next attempt
   }
   Result<nn::CheckpointFiles> files = incoming_->take();
   incoming_.reset();
@@ -217,7 +220,7 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
   return send_frame(fd, encode(receipt));
 }
 
-/// Nothing is believed that the files do not say themselves.
+/// Verifies the checkpoint by the content of its files alone, and saves it.
 Result<void> CheckpointReceiver::save(const Transfer& transfer, Step step,
                                       const nn::CheckpointFiles& files, Instant began,
                                       std::uint64_t travelled) {
@@ -255,7 +258,7 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(
   if (asked.is_foreign && !is_the_start(asked)) {
     return "its checkpoint (--resume) is of a job with other settings";
   }
-  // The others could not take a step together with it: they would evict it as soon as it joins.
+  // The members could not compute a step together with it: it would be evicted as soon as it joins.
   if (const std::optional<Step> held = hooks_.step_of_holders();
       held && asked.step > std::max(*held, newest().value_or(Step{}))) {
     return fmt::format("its checkpoint (--resume) is of step {}, the job is at step {} only",
@@ -268,8 +271,8 @@ bool CheckpointReceiver::is_the_start(const TransferQuestion& asked) const {
   return value(asked.step) == start_.step && to_string(asked.digest) == start_.digest;
 }
 
-/// It is known not to have what the job with parameter servers is resumed from. A worker without
-/// any state gets the parameters from the servers.
+/// Whether a process of a job with parameter servers certainly lacks the state that the job is
+/// resumed from. A worker without any state is not meant: it gets the parameters from the servers.
 bool CheckpointReceiver::lacks_start(const TransferQuestion& asked) const {
   if (!uses_parameter_servers(job_.config) || job_.config.resume.empty()) {
     return false;
@@ -278,8 +281,8 @@ bool CheckpointReceiver::lacks_start(const TransferQuestion& asked) const {
   return has_another || (asked.needs_state && !asked.has_state);
 }
 
-/// With parameter servers all processes count from the same step, and what is newer than its state
-/// is nowhere but on the servers.
+/// In a job with parameter servers: the checkpoint that the job was resumed from, if the process
+/// needs it. All processes count from its step, and only the servers have a newer state.
 std::optional<LoadedCheckpoint> CheckpointReceiver::start_for(const TransferQuestion& asked) const {
   const bool is_first = !asked.has_state && hooks_.step_without_holder();
   if (job_.config.resume.empty() || !(is_first || lacks_start(asked))) {
@@ -319,8 +322,8 @@ Result<std::optional<LoadedCheckpoint>> CheckpointReceiver::better_than(
   }
   const auto is_useful = [&](const LoadedCheckpoint& checkpoint) {
     const Step step = checkpoint.info.committed;
-    const bool is_of_this_part = step >= Step{start_.step};  // else of what came before --resume
-    // One without a state of its own may have been given one of this step before.
+    const bool is_of_this_part = step >= Step{start_.step};  // written since the job was resumed
+    // A worker without a checkpoint of its own may have received one of this step earlier.
     return is_of_this_part && step <= std::max(*last, newest().value_or(Step{})) &&
            (step > asked.step || (step == asked.step && !asked.has_state));
   };

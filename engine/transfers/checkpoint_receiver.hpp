@@ -3,7 +3,7 @@
 // The coordinator's side of transfers of checkpoints (checkpoint_transfer.hpp). It receives the
 // checkpoints that workers have written into its own run directory. If no member has the job's
 // state, it sends a joining worker the newest checkpoint or the one that the job is resumed from;
-// it sends the latter to each parameter server. It also tells workers the settings of the job.
+// it sends the latter to each parameter server. It also sends workers the settings of the job.
 // Checkpoints are received one at a time and sent one at a time; other requests are answered
 // meanwhile.
 
@@ -24,33 +24,36 @@ namespace mayfly::engine {
 class CheckpointReceiver {
  public:
   struct Hooks {
-    /// This and what follows is called by threads of the receiver.
+    /// All hooks are called on threads of the receiver.
     std::function<void(const ReceivedCheckpoint&)> on_received;
     std::function<void(const std::string& why)> on_refused;
     /// If no member has the job's state: the last committed step, or the one that the job begins
-    /// with.
+    /// with. Otherwise nothing.
     std::function<std::optional<Step>()> step_without_holder;
     /// If members have the job's state: the last step that they are known to have committed.
+    /// Otherwise nothing.
     std::function<std::optional<Step>()> step_of_holders;
-    /// If the job is not complete: a worker has sent the facts about it. Returns when the job is
-    /// complete, or why it cannot be with these facts. Null: the job is complete, and no worker is
-    /// asked for facts.
+    /// Called in a job without facts when a worker has sent them. Returns when the job is complete,
+    /// or the reason why these facts do not complete it. Null: the job is complete, and no worker
+    /// is asked for facts.
     std::function<Result<void>(const JobFacts&)> on_facts;
-    /// Serves a worker that asks for the data set, elsewhere than on the receiver's threads.
+    /// Serves a worker that asks for the data set, on another thread than the receiver's.
     std::function<void(UniqueFd socket, std::string host)> on_data = {};
-    /// Serves an evaluator, elsewhere than on the receiver's threads.
+    /// Serves an evaluator, on another thread than the receiver's.
     std::function<void(UniqueFd socket, std::string host, std::string machine)> on_evaluator = {};
-    /// What a machine of this name is told besides the settings, as TOML. Null: nothing.
+    /// Further settings, as TOML, for the machine of this name. Null: none.
     std::function<std::string(const std::string& machine)> on_settings = {};
-    /// This coordinator decides for the job; else a parameter server asks again. Null: it does.
+    /// Whether this coordinator decides for the job; if not, a parameter server has to ask again.
+    /// Null: it does.
     std::function<bool()> is_in_charge = {};
   };
 
-  /// `start`: what the job was resumed from, if it was. `newest`: what a coordinator before us has
-  /// taken. `settings`: what is told to who asks.
+  /// `start`: the checkpoint that the job was resumed from, if it was. `newest`: the step of the
+  /// newest checkpoint that an earlier coordinator process has received. `settings`: the answer to
+  /// workers that ask for the settings.
   CheckpointReceiver(const Job& job, StartingPoint start, std::optional<Step> newest,
                      std::string settings, Hooks hooks);
-  /// Serves this connection in its turn. Any thread.
+  /// Queues this connection to be served. Any thread.
   void take(UniqueFd socket, std::string host);
   /// Whether a connection is being served or waits for it. Any thread.
   [[nodiscard]] bool is_busy() const {
@@ -86,18 +89,20 @@ class CheckpointReceiver {
   const StartingPoint start_;
   const std::string settings_;
   const Hooks hooks_;
-  const std::string folder_;                    // of checkpoints
-  bool lacks_facts_;                            // of requests_: the job is not complete
-  std::optional<IncomingCheckpoint> incoming_;  // of offers_: what broke off goes on
-  std::optional<TransferOffer> damaged_;        // of offers_: what last came with another hash
+  const std::string folder_;  // of checkpoints
+  bool lacks_facts_;          // the job is not complete; used by the thread of requests_
+  // Used by the thread of offers_: a transfer that may continue after its connection broke, and the
+  // last offer whose files arrived with another hash.
+  std::optional<IncomingCheckpoint> incoming_;
+  std::optional<TransferOffer> damaged_;
   mutable std::mutex mutex_;
-  std::optional<Step> newest_;  // guarded by mutex_; here, of this part of the run
+  std::optional<Step> newest_;  // the newest received since the job was resumed; guarded by mutex_
 
   // A transfer may take minutes. A worker that joins does not wait until a checkpoint has been
   // received, and one that needs no checkpoint does not wait until another one has been sent.
   ConnectionQueue offers_{"results"};
   ConnectionQueue states_{"states"};
-  ConnectionQueue requests_{"requests"};  // the last one: it hands over to the others
+  ConnectionQueue requests_{"requests"};  // last, because it passes connections to the others
 };
 
 }  // namespace mayfly::engine

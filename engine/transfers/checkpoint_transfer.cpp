@@ -17,7 +17,8 @@ constexpr std::size_t kTextBytesMax = 32U << 10;  // settings may have long list
 constexpr std::size_t kChunkBytes = 256U << 10;
 constexpr std::array kNames = {nn::kManifestFile, nn::kModelFile, nn::kOptimizerFile};
 
-/// Exactly the files of a checkpoint, so that no name leads out of its folder.
+/// Whether the offer has exactly the files of a checkpoint, so that no name leads out of its
+/// folder.
 bool is_checkpoint(const TransferOffer& offer) {
   const bool is_bounded = std::all_of(
       offer.files.begin(), offer.files.end(),

@@ -1,24 +1,26 @@
 #pragma once
 
-// How checkpoints travel between a worker and the coordinator's process, on a connection of their
-// own to the coordinator's port (elastic::Role::kTransfer), so that neither the control connection
-// nor a training step waits for them. After the Welcome the worker says what it wants:
+// The protocol by which checkpoints are sent between a worker and the coordinator's process, on
+// separate connections to the coordinator's port (elastic::Role::kTransfer), so that neither the
+// control connection nor a training step waits for them. After the Welcome the worker sends one of
+// these requests:
 //
-// - Offer, "I have this checkpoint": the coordinator answers that it has it, that it refuses it, or
-//   from which byte on it wants it (a transfer that broke goes on where it was); the files follow
-//   one after the other, and the coordinator says whether they are safe on its disk.
-// - Question, "this is what I would start with": the coordinator answers that this is right, that
-//   it is wrong, or sends an Offer of what to start with instead, and then the files. One worker
-//   has its turn after the other.
+// - Offer, "I have this checkpoint": the coordinator answers that it already has the checkpoint,
+//   that it refuses it, or from which byte on the worker should send it (an interrupted transfer
+//   continues). The worker sends the files one after the other, and the coordinator confirms that
+//   they are on its disk, or reports why not.
+// - Question, "I would start with this state": the coordinator answers that the state is right or
+//   wrong, or sends an Offer of the checkpoint to start with instead, followed by its files.
+//   Workers are served one after the other.
 // - Settings, "what is this job?": the coordinator answers with the settings of its job as a text,
-//   and with kTransfer if it has no data set and wants the facts of the job.
-// - Facts, "this is what I have": those of a worker's own job (engine/run/job_facts.hpp). The
-//   coordinator answers when it knows them, from this worker or another.
+//   and with kTransfer if it has no data set and needs the facts of the job.
+// - Facts: the worker sends the facts of its own job (engine/run/job_facts.hpp). The coordinator
+//   answers when it has the facts, from this worker or another one.
 //
-// - Data, "I have no data set": engine/transfers/data_transfer.hpp goes on from there.
-// - Evaluate, "I measure checkpoints": engine/transfers/evaluation_service.hpp goes on from there.
+// - Data, "I have no data set": engine/transfers/data_transfer.hpp describes the rest.
+// - Evaluate, "I measure checkpoints": engine/transfers/evaluation_service.hpp describes the rest.
 //
-// Frames are a 32-bit length and a payload of base/bytes.hpp; the files follow as they are.
+// Frames are a 32-bit length and a payload of base/bytes.hpp; the content of files has no frames.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,10 +40,10 @@ namespace mayfly::engine {
 
 /// Neither side waits longer than this for the other side's next bytes.
 inline constexpr Duration kTransferIdleMax = seconds(10);
-/// A peer that sends or takes nothing until then is given up.
+/// The time until which a peer has to send or receive something, from now on.
 [[nodiscard]] Instant transfer_deadline();
 
-/// What a checkpoint consists of.
+/// The files of a checkpoint.
 struct TransferOffer {
   struct File {
     std::string name;
@@ -56,7 +58,7 @@ struct TransferOffer {
     }
   };
   Step step{};
-  std::vector<File> files;  ///< in the order in which they travel
+  std::vector<File> files;  ///< in the order in which they are sent
 
   [[nodiscard]] std::uint64_t bytes() const;
   friend bool operator==(const TransferOffer&, const TransferOffer&) = default;
@@ -67,14 +69,14 @@ struct TransferOffer {
   }
 };
 
-/// What a worker would start with, before it takes part.
+/// The state with which a process would start, before it joins the job.
 struct TransferQuestion {
   Step step{};
   Digest digest;            ///< of the checkpoint, as it was written
   bool is_foreign = false;  ///< it is from a checkpoint of a job with other settings
-  bool has_state = false;   ///< it is from a checkpoint at all, and not one that was given to it
-  /// It is for a parameter server, which gets no state from other members: it begins with the state
-  /// that the job is resumed from, whether or not there are members already.
+  bool has_state = false;  ///< it is from a checkpoint of its own, not from one that was sent to it
+  /// The process is a parameter server, which gets no state from other members: it begins with the
+  /// state that the job is resumed from, even if the job already has members.
   bool needs_state = false;
 
   static void fields(auto& io, auto& r) {
@@ -99,7 +101,7 @@ struct TransferRequest {
   TransferOffer offer;        ///< kOffer
   TransferQuestion question;  ///< kQuestion
   std::string facts;          ///< kFacts; at most kFactsBytesMax
-  /// kSettings, kEvaluate: the provider's name for where it runs; may be empty
+  /// kSettings, kEvaluate: the provider's name for the sender's machine; may be empty
   std::string machine;
 
   static void fields(auto& io, auto& r) {
@@ -117,14 +119,14 @@ struct TransferRequest {
 
 struct TransferAnswer {
   enum class Verdict : std::uint8_t {
-    kNothing = 0,  ///< nothing needs to travel
+    kNothing = 0,  ///< nothing needs to be sent
     kTransfer = 1,
-    kRefused = 2,  ///< for good, `text` says why
+    kRefused = 2,  ///< permanently; `text` is the reason
   };
   Verdict verdict = Verdict::kNothing;
-  std::string text;         ///< why it is refused, or the settings
-  std::uint64_t first = 0;  ///< of an offer: from this byte on
-  TransferOffer offer;      ///< of a question: what travels
+  std::string text;         ///< the reason of a refusal, or the settings
+  std::uint64_t first = 0;  ///< answers an offer: the first byte to send
+  TransferOffer offer;      ///< answers a question: the checkpoint that follows
 
   static void fields(auto& io, auto& r) {
     io.wire(r.verdict);
@@ -137,7 +139,7 @@ struct TransferAnswer {
 /// The end of an accepted offer.
 struct TransferReceipt {
   bool is_safe = false;
-  std::string text;  ///< where it is, or why not
+  std::string text;  ///< the reason if it is not safe
 
   static void fields(auto& io, auto& r) {
     io.wire(r.is_safe);
@@ -150,7 +152,7 @@ struct TransferReceipt {
 [[nodiscard]] Bytes encode(const TransferRequest& request);
 [[nodiscard]] Bytes encode(const TransferAnswer& answer);
 [[nodiscard]] Bytes encode(const TransferReceipt& receipt);
-/// kCorrupt if the bytes are no such message, or an offer has other files than a checkpoint.
+/// kCorrupt if the bytes are not such a message, or an offer has other files than a checkpoint.
 [[nodiscard]] Result<TransferRequest> decode_transfer_request(ByteSpan bytes);
 [[nodiscard]] Result<TransferAnswer> decode_transfer_answer(ByteSpan bytes);
 [[nodiscard]] Result<TransferReceipt> decode_transfer_receipt(ByteSpan bytes);
@@ -159,19 +161,19 @@ struct TransferReceipt {
 inline constexpr std::size_t kFrameBytesMax = 64U << 10;
 inline constexpr std::size_t kRequestBytesMax = kFactsBytesMax + kFrameBytesMax;
 
-// On a connection; every wait ends after kTransferIdleMax, or `idle_max`. kPeerLost, kDeadline,
-// kCorrupt.
+// Input and output on a connection. Every wait ends after kTransferIdleMax, or `idle_max`. Errors:
+// kPeerLost, kDeadline, kCorrupt.
 [[nodiscard]] Result<void> send_frame(int fd, ByteSpan payload);
 [[nodiscard]] Result<Bytes> receive_frame(int fd, std::size_t bytes_max = kFrameBytesMax,
                                           Duration idle_max = kTransferIdleMax);
 /// Sends the content of the files, in the order of the offer.
 [[nodiscard]] Result<void> send_files(int fd, const TransferOffer& offer,
                                       const nn::CheckpointFiles& files);
-/// Connects to a coordinator, for up to five seconds; errors as of elastic::open_session().
+/// Connects to a coordinator, for up to five seconds. Fails as elastic::open_session() does.
 [[nodiscard]] Result<elastic::OpenSession> open_transfer(const std::string& endpoint,
                                                          ByteSpan token);
-/// Sends what a worker wants, and receives the coordinator's answer. kDeadline: the coordinator is
-/// there, but has not answered for `idle_max`, as while it serves others.
+/// Sends the request of a worker and receives the coordinator's answer. kDeadline: the coordinator
+/// is connected but has not answered for `idle_max`, for example because it serves other workers.
 [[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request,
                                                       Duration idle_max = kTransferIdleMax);
 
@@ -182,14 +184,15 @@ class IncomingCheckpoint {
 
   [[nodiscard]] const TransferOffer& offer() const { return offer_; }
   [[nodiscard]] std::uint64_t received() const { return received_; }
-  /// Receives until all is there. What has come stays if the connection breaks.
+  /// Receives the remaining bytes. If the connection breaks, the bytes received so far are kept.
   [[nodiscard]] Result<void> receive(int fd);
-  /// kCorrupt, with the file, if one is not what was offered. Complete ones only.
+  /// The received files. kCorrupt, with the name, if a file differs from the offer. To be called
+  /// only when all bytes are received.
   [[nodiscard]] Result<nn::CheckpointFiles> take();
 
  private:
   TransferOffer offer_;
-  Bytes bytes_;  // as many as were received, and some more room
+  Bytes bytes_;  // the received bytes, followed by some unused ones
   std::uint64_t received_ = 0;
 };
 

@@ -14,7 +14,8 @@ namespace mayfly::engine {
 namespace {
 
 constexpr Duration kRetryAfter = seconds(1);
-/// A process that is about to end waits no longer than this if no coordinator takes the checkpoint.
+/// A process that is about to end waits no longer than this if no coordinator accepts the
+/// checkpoint.
 constexpr Duration kClosingPatience = seconds(5);
 constexpr Duration kTurn = milliseconds(50);
 constexpr std::size_t kUploadChunkBytes = 128U << 10;
@@ -40,7 +41,7 @@ CheckpointUploader::~CheckpointUploader() {
   is_urgent_ = true;
   moved_ = monotonic_now();
   {
-    const std::lock_guard lock(mutex_);  // else the thread may be about to wait for it
+    const std::lock_guard lock(mutex_);  // else the thread may miss the notification
     is_closing_ = true;
   }
   changed_.notify_all();
@@ -120,7 +121,8 @@ bool CheckpointUploader::is_done(const Item& item) const {
   return std::all_of(item.is_done.begin(), item.is_done.end(), [](bool done) { return done; });
 }
 
-/// One that refuses it may not be in charge, so it counts when all have been asked.
+/// Offers the item to all coordinators that do not have it. A coordinator that refuses it may be a
+/// standby, so a refusal is only an error if no coordinator has accepted the item.
 void CheckpointUploader::try_all(Item& item) {
   std::optional<Error> refusal;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {

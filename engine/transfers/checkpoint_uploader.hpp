@@ -24,21 +24,21 @@
 namespace mayfly::engine {
 
 /// The pace of an upload while a job trains: it takes an eighth of the time between two
-/// checkpoints, so that the newest one at the coordinator is hardly older than at full speed, and
-/// 100 MB every five minutes need 2 % of a network of 1 Gbit/s, which the gradients need too. At
-/// most 64 MiB/s, because a job that writes checkpoints every few seconds would fill the network,
-/// and at least 2 MiB/s, because the coordinator of one that writes them once a day would have none
-/// for hours. Pure; any thread.
+/// checkpoints. The newest one at the coordinator is then hardly older than at full speed, and 100
+/// MB every five minutes need 2 % of a network of 1 Gbit/s, which gradients need too. The pace is
+/// at most 64 MiB/s, because a job that writes checkpoints every few seconds would fill the
+/// network, and at least 2 MiB/s, because otherwise the coordinator of a job that writes them once
+/// a day would have none for hours. Pure; any thread.
 [[nodiscard]] double upload_bytes_per_second(std::uint64_t bytes, Duration interval);
 
 class CheckpointUploader {
  public:
-  /// `endpoints`: of the coordinator and its standbys, all of which get every checkpoint.
+  /// `endpoints`: of the coordinator and its standbys. Every checkpoint is sent to all of them.
   CheckpointUploader(std::vector<std::string> endpoints, Bytes token);
   /// Finishes a transfer in progress; gives up soon if no coordinator can be reached.
   ~CheckpointUploader();
 
-  /// Sends it in the background; replaces one that has not begun to travel. Any thread.
+  /// Sends the checkpoint in the background. Replaces one whose upload has not begun. Any thread.
   void upload(Step step, nn::CheckpointFiles files);
   /// From now on checkpoints are sent at full speed, or at the usual pace. Any thread.
   void set_urgent(bool is_urgent) { is_urgent_ = is_urgent; }
@@ -68,16 +68,17 @@ class CheckpointUploader {
   const Bytes token_;
   std::atomic<bool> is_urgent_{false};
   std::atomic<bool> is_closing_{false};
-  std::atomic<Instant> moved_;  // when bytes were last taken from us
+  std::atomic<Instant> moved_;  // when bytes were last sent
 
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
   std::optional<Item> waiting_;
-  // By their numbers, as a job may come to the same step again in another state; 0 = none:
-  std::uint64_t given_ = 0;  // the last one
-  Instant given_at_;         // or the beginning
-  std::uint64_t home_ = 0;   // the last one that a coordinator has
+  // Items are identified by number, as a job may reach the same step again in another state; 0 =
+  // none:
+  std::uint64_t given_ = 0;  // the last item passed to upload()
+  Instant given_at_;         // the time of that call, or of construction
+  std::uint64_t home_ = 0;   // the last item that a coordinator has
   std::optional<Error> refused_;
 
   std::thread thread_;

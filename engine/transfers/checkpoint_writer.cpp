@@ -71,8 +71,8 @@ Result<void> CheckpointWriter::wait_until_uploaded(Duration patience,
 
 bool CheckpointWriter::write(Pending pending) {
   const std::lock_guard lock(write_mutex_);
-  // A job with parameter servers may fall back and come to this step again in another state.
-  const auto named = pending.files.find(nn::kManifestFile);  // has the hashes of the others
+  // A job with parameter servers may fall back and reach this step again in another state.
+  const auto named = pending.files.find(nn::kManifestFile);  // has the hashes of the other files
   const Digest manifest = named == pending.files.end() ? Digest() : digest_of(named->second);
   const bool is_there = last_written_ == pending.committed && last_manifest_ == manifest;
   if (pending.order < order_written_ || is_there) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A worker's checkpoints: a writer that does not stop the step, with a thread of its own.
+// Writes a worker's checkpoints in the background.
 
 #include <condition_variable>
 #include <cstdint>
@@ -21,16 +21,17 @@
 
 namespace mayfly::engine {
 
-/// Writes checkpoints on a thread of its own, so that a slow disk does not stop the step. A failure
-/// (disk full) is a record, and the first of its cause a warning; training goes on and the last
-/// good checkpoint stays.
+/// Writes checkpoints on a thread of its own, so that a slow disk does not delay a step. Every
+/// failure (such as a full disk) is recorded, and the first one of its cause also logged as a
+/// warning. Training continues, and the last good checkpoint is kept.
 class CheckpointWriter {
  public:
-  /// Told the outcome, on the writer's thread (or the caller's, for write_now).
+  /// Called with the outcome of each write, on the writer's thread or, by write_now(), the
+  /// caller's.
   using Listener = std::function<void(const CheckpointRecord&)>;
 
-  /// `folder` receives step-N folders; `uploader` is given what was written, and what could not be
-  /// written here. Null: it stays here.
+  /// `folder` receives step-N folders. Checkpoints are also passed to `uploader`, even if they
+  /// could not be written to the disk. Null: they are only written.
   CheckpointWriter(const Job& job, std::string folder, Listener listener,
                    CheckpointUploader* uploader);
   /// Waits for a write in progress.
@@ -40,8 +41,8 @@ class CheckpointWriter {
   void write_later(Step committed, nn::CheckpointFiles files);
   /// From now on checkpoints are sent to the coordinator at full speed, or at the usual pace.
   void set_urgent(bool is_urgent);
-  /// Writes it before returning, after any write in progress; not again if it is on disk already.
-  /// Whether it is there now.
+  /// Writes the checkpoint before returning, after any write in progress, unless it is already on
+  /// disk. Returns whether it is on disk.
   bool write_now(Step committed, nn::CheckpointFiles files);
   /// Waits until the coordinator has the checkpoint that was written last. kDeadline if no byte was
   /// sent for `patience`; kAborted once `is_over`, which is called several times a second, is true;
@@ -53,7 +54,7 @@ class CheckpointWriter {
   struct Pending {
     nn::CheckpointFiles files;
     Step committed{};
-    std::uint64_t order = 0;  ///< in which they were given: an earlier one must not be the latest
+    std::uint64_t order = 0;  ///< number of the request: an older one must not become the latest
   };
   void run();
   bool write(Pending pending);

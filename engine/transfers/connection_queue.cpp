@@ -59,7 +59,7 @@ void ConnectionQueue::run() {
     }
     Entry entry = std::move(waiting_.front());
     waiting_.pop_front();
-    // A copy: the destructor never shuts down a number that is another file's by now.
+    // A duplicate, so that the destructor cannot shut down a descriptor that was closed and reused.
     const UniqueFd own(::fcntl(entry.connection.socket.get(), F_DUPFD_CLOEXEC, 0));
     serving_ = own.get();
     lock.unlock();

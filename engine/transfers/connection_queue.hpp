@@ -1,6 +1,6 @@
 #pragma once
 
-// Connections that a thread of their own serves, one after the other.
+// A queue of connections that one thread serves, one after the other.
 
 #include <atomic>
 #include <condition_variable>
@@ -27,11 +27,11 @@ class ConnectionQueue {
 
   /// `thread`: its name, at most 15 characters.
   explicit ConnectionQueue(const char* thread);
-  /// Breaks off what is under way; what waits is not served.
+  /// Shuts down the connection that is being served; the waiting ones are not served.
   ~ConnectionQueue();
 
-  /// Serves this connection in its turn. If too many wait, the one that has waited longest is
-  /// closed, and its owner tries again. Any thread.
+  /// Queues this connection. If too many wait, the one that has waited longest is closed, and its
+  /// client tries again. Any thread.
   void add(Connection connection, Serve serve);
   /// Whether a connection is being served or waits for it. Any thread.
   [[nodiscard]] bool is_busy() const { return pending_ > 0; }
@@ -48,7 +48,7 @@ class ConnectionQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> waiting_;  // guarded by mutex_
-  int serving_ = -1;           // guarded by mutex_; what ~ConnectionQueue() shuts down
+  int serving_ = -1;           // guarded by mutex_; ~ConnectionQueue() shuts it down
   bool is_closing_ = false;    // guarded by mutex_
   std::thread thread_;
 };

@@ -35,7 +35,7 @@ Error changed_error() {
   return {Errc::kCorrupt, "the coordinator's data set is not what it was when this began"};
 }
 
-/// The name and size of what comes, or its hash.
+/// Sends the name and the size of the file that follows.
 Result<void> send_file_head(int fd, const std::string& name, std::uint64_t bytes) {
   WireWriter out;
   out.put_string(name);
@@ -50,8 +50,9 @@ Result<void> send_digest(int fd, const Digest& digest) {
   return send_frame(fd, out.take());
 }
 
-/// The whole file is read, so that its hash is right; what the worker has is not sent. That may
-/// take minutes, in which empty frames say that the coordinator is there.
+/// Sends a file from byte `first` on. The part before it is read, too, for the hash of the whole
+/// file; that may take minutes, in which empty frames show the worker that the coordinator is
+/// alive.
 Result<void> send_file(int fd, const std::string& root, const std::string& name,
                        std::uint64_t first) {
   const std::string path = root + "/" + name;
@@ -171,7 +172,7 @@ void DataSender::look_at_files() {
   Digester listing;
   Digester times;
   for (const std::string& name : files.names) {
-    struct stat info {};  // of a file that is gone nothing is known; sending it fails
+    struct stat info {};  // stays zero if the file does not exist any more; then sending it fails
     (void)::stat((files.root + "/" + name).c_str(), &info);
     head_.bytes += static_cast<std::uint64_t>(info.st_size);
     listing.add(std::as_bytes(std::span(name)));
@@ -213,7 +214,7 @@ Result<void> DataSender::send_to(int fd) {
 Result<void> IncomingData::receive(int fd, const DataHead& head,
                                    const std::function<void(std::uint64_t)>& on_progress) {
   DataHead expected = head;
-  expected.times = head_ ? head_->times : head.times;  // the hash of each file tells what they tell
+  expected.times = head_ ? head_->times : head.times;  // changes show in the hash of each file
   if (head_ && *head_ != expected) {
     return changed_error();
   }
@@ -230,11 +231,11 @@ Result<void> IncomingData::receive(int fd, const DataHead& head,
   }
 }
 
-/// False: there are no more.
+/// Receives the next file; false if the coordinator has sent the last one.
 Result<bool> IncomingData::receive_file(int fd,
                                         const std::function<void(std::uint64_t)>& on_progress) {
   TRY_ASSIGN(Bytes heard, receive_frame(fd));
-  while (heard.empty()) {  // the coordinator reads what is here already
+  while (heard.empty()) {  // the coordinator reads the part that this worker already has
     on_progress(received_);
     TRY_ASSIGN(heard, receive_frame(fd));
   }

@@ -1,14 +1,16 @@
 #pragma once
 
-// How a data set travels from the coordinator to a worker that has none (--data-from coordinator),
-// on a connection as checkpoints have (checkpoint_transfer.hpp), after a request of kind kData and
-// the answer kTransfer; kNothing means that others are served now, and the worker comes again.
+// The protocol by which the coordinator sends a data set to a worker that has none (--data-from
+// coordinator), on a connection like those for checkpoints (checkpoint_transfer.hpp). The worker
+// sends a request of kind kData. The answer is kTransfer, or kNothing if the coordinator is serving
+// other workers and this one has to ask again.
 //
-// The coordinator sends a head: what travels. The worker answers with the position that it has
-// reached before a connection broke, or closes if it finds that the data set is there. Then come
-// the files from that position on, in the order of their names: a frame with name and size, the
-// bytes as they are, a frame with the hash of the whole file. An empty name is the end. Before a
-// file that goes on come empty frames, while the coordinator reads what the worker has of it.
+// After kTransfer the coordinator sends a head, which describes the data set. The worker answers
+// with the position that it had reached before an earlier connection broke, or closes the
+// connection if it already has the data set. The coordinator sends the files from that position on,
+// in the order of their names: a frame with name and size, the content, and a frame with the hash
+// of the whole file. An empty name marks the end. If the position is within a file, the coordinator
+// first reads the part that the worker has, to compute the hash, and sends empty frames meanwhile.
 
 #include <atomic>
 #include <cstdint>
@@ -28,14 +30,14 @@
 
 namespace mayfly::engine {
 
-/// What a data set consists of.
+/// The description of a data set.
 struct DataHead {
   Digest digest;     ///< of the training content
-  std::string file;  ///< the name of the only file, if the data set is that and not its folder
+  std::string file;  ///< the name of the only file, if the data set is one file and not a folder
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   Digest listing{};  ///< of the names and sizes of all files, also those of the test part
-  Digest times{};    ///< of their last changes; a standby that takes over may have others
+  Digest times{};    ///< of their modification times, which may differ in a standby's copy
   friend bool operator==(const DataHead&, const DataHead&) = default;
 
   static void fields(auto& io, auto& r) {
@@ -48,21 +50,21 @@ struct DataHead {
   }
 };
 
-/// So many files are complete, and so many bytes of the next.
+/// The number of complete files, and of bytes of the next one.
 struct DataPosition {
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
 };
 
-/// Sends the coordinator's data set, to a few workers at once, with low priority. Any thread.
+/// Sends the coordinator's data set to a few workers at once, with low priority. Any thread.
 class DataSender {
  public:
-  /// Looks at the files at the first request. `digest` is that of the opened data set.
+  /// The files are listed at the first request. `digest` is that of the opened data set.
   DataSender(std::string data, const Digest& digest);
   /// Cancels transfers in progress.
   ~DataSender();
 
-  /// Answers a request of kind kData that came on this connection.
+  /// Answers a request of kind kData that was received on this connection.
   void take(UniqueFd socket, std::string host);
 
  private:
@@ -88,16 +90,17 @@ class DataSender {
   std::list<Visit> visits_;
 };
 
-/// A data set that is being received into a folder, over as many connections as it takes.
+/// A data set that is being received into a folder, over any number of connections.
 class IncomingData {
  public:
-  /// `folder` is there and empty.
+  /// `folder` exists and is empty.
   explicit IncomingData(std::string folder) : folder_(std::move(folder)) {}
 
-  /// Receives all that is left, after the head; `on_progress` hears of all bytes so far after each
-  /// chunk or empty frame. kPeerLost and kDeadline: call it again with another connection, also for
-  /// a file that did not arrive as it was sent, the first time; kCorrupt the second time, or if the
-  /// coordinator's data set is not what it was; kIo.
+  /// Receives the rest of the data set, after the head. Calls `on_progress` with the number of
+  /// bytes received so far after each chunk or empty frame. After kPeerLost and kDeadline the
+  /// caller should call it again with another connection; kPeerLost is also the error if a file
+  /// arrives with a wrong hash for the first time. kCorrupt if that happens twice, or if the
+  /// coordinator's data set has changed; kIo.
   [[nodiscard]] Result<void> receive(int fd, const DataHead& head,
                                      const std::function<void(std::uint64_t)>& on_progress);
 
@@ -109,17 +112,17 @@ class IncomingData {
   std::optional<DataHead> head_;
   DataPosition position_;
   std::uint64_t received_ = 0;
-  std::optional<std::uint64_t> damaged_;  // the last file that came with another hash
-  std::unique_ptr<Digester> digester_ = std::make_unique<Digester>();  // of the file under way
+  std::optional<std::uint64_t> damaged_;  // number of the last file that arrived with a wrong hash
+  std::unique_ptr<Digester> digester_ = std::make_unique<Digester>();  // of the incomplete file
 };
 
 /// The head that follows the answer kTransfer.
 [[nodiscard]] Result<DataHead> receive_data_head(int fd);
 
-// Their frames.
+// The frame of a head.
 [[nodiscard]] Bytes encode(const DataHead& head);
 [[nodiscard]] Result<DataHead> decode_data_head(ByteSpan bytes);
-/// Whether a file of that name stays in the folder that it is received into.
+/// Whether a file of that name is inside the folder into which it is received.
 [[nodiscard]] bool is_inside(const std::string& name);
 
 }  // namespace mayfly::engine

@@ -38,7 +38,7 @@ Result<Evaluation> receive_evaluation(int fd) {
   }
 }
 
-/// Sends an empty frame every few seconds, as long as it exists. Nothing else may be sent
+/// Sends an empty frame every few seconds while this object exists. Nothing else may be sent
 /// meanwhile.
 class AliveFrames {
  public:
@@ -58,7 +58,7 @@ class AliveFrames {
   void run(int fd) {
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kAliveEvery, [this] { return is_over_; })) {
-      (void)send_frame(fd, {});  // a broken connection shows when the result is sent
+      (void)send_frame(fd, {});  // sending the result will fail if the connection is broken
     }
   }
 
@@ -113,7 +113,7 @@ void EvaluationService::close() {
     }
   }
   changed_.notify_all();
-  for (Connection& connection : connections_) {  // the list changes no more
+  for (Connection& connection : connections_) {  // take() does not add to the list any more
     if (connection.thread.joinable()) {
       connection.thread.join();
     }
@@ -185,7 +185,7 @@ void EvaluationService::serve(Connection& connection) {
   EvaluatorStatus last;
   {
     const std::lock_guard lock(mutex_);
-    if (connection.status.measures) {  // for another evaluator
+    if (connection.status.measures) {  // another evaluator has to measure that checkpoint
       seen_->erase(*connection.status.measures);
     }
     connection.is_over = true;
@@ -194,7 +194,7 @@ void EvaluationService::serve(Connection& connection) {
   hooks_.on_left(last, served.ok() ? std::string() : served.error().detail);
 }
 
-/// Until the evaluator is let go.
+/// Gives the evaluator one checkpoint after the other until it is dismissed.
 Result<void> EvaluationService::measure_all(Connection& connection) {
   const int fd = connection.socket.get();
   while (hooks_.is_in_charge()) {
@@ -209,7 +209,7 @@ Result<void> EvaluationService::measure_all(Connection& connection) {
       const auto is_called = [&] { return is_draining_ || is_closing_ || connection.is_dismissed; };
       changed_.wait_for(lock, kLookForCheckpointsEvery, is_called);
       is_let_go = connection.is_dismissed || is_closing_;
-      if (is_draining_ && !is_let_go) {  // asked before the folder is read: the last one counts
+      if (is_draining_ && !is_let_go) {  // read first, so that the last checkpoint is in the folder
         is_let_go = checkpoints_to_measure(run_dir_, *seen_).empty();
       }
     }
@@ -260,7 +260,7 @@ Result<void> EvaluationService::measure(Connection& connection, const FoundCheck
     TRY(send_files(fd, answer.offer, loaded.value().files));
     loaded = Error{Errc::kNotFound, ""};  // large, and not needed while the evaluator computes
     TRY_ASSIGN(evaluation, receive_evaluation(fd));
-  } else {  // it may have been removed meanwhile: newer ones are there then
+  } else {  // it may have been removed meanwhile, because newer ones exist
     evaluation.failure = loaded.error().detail;
   }
   evaluation.step = step;

@@ -1,18 +1,19 @@
 #pragma once
 
-// Evaluators: processes beside the training that measure the test accuracy of a run's checkpoints.
-// Their results are lines of RUN/evaluations.jsonl (engine/run/evaluations.hpp). One that shares
-// the run directory reads it (cli/evaluate.cpp). One on another machine has a connection to the
-// coordinator, opened like those of checkpoint_transfer.hpp with a request of kind kEvaluate:
+// Evaluators are processes that measure the test accuracy of a run's checkpoints while the job
+// trains. Their results are lines of RUN/evaluations.jsonl (engine/run/evaluations.hpp). An
+// evaluator that shares the run directory reads it itself (cli/evaluate.cpp). One on another
+// machine has a connection to the coordinator, opened like those of checkpoint_transfer.hpp with a
+// request of kind kEvaluate:
 //
 // - The coordinator sends a TransferAnswer: kNothing (no new checkpoint now), kTransfer (a
 //   checkpoint, whose files follow), or kRefused (the evaluator is not needed any more); before
 //   that empty frames, every few seconds, while it reads the checkpoint.
 // - The evaluator answers the first two with frames: empty ones, every few seconds, while it
-//   computes, and then one with an Evaluation, or none's step 0 after kNothing.
+//   computes, and then one with an Evaluation, whose step is 0 after kNothing.
 //
 // So each side notices within kTransferIdleMax that the other one is lost. A lost evaluator's
-// checkpoint is given to another one; training takes no part in any of this.
+// checkpoint is assigned to another one. Training is not affected.
 
 #include <condition_variable>
 #include <cstdint>
@@ -46,7 +47,7 @@ struct EvaluatorStatus {
   std::optional<std::uint64_t> measures;  ///< step of the checkpoint that it measures now
   std::uint64_t measured = 0;             ///< checkpoints so far
 
-  /// What `mayfly status --json` shows; see engine/run/records.hpp.
+  /// The fields that `mayfly status --json` shows; see engine/run/records.hpp.
   static void fields(auto& io, auto& r) {
     io("server", r.server);
     io("host", r.host);
@@ -55,7 +56,8 @@ struct EvaluatorStatus {
   }
 };
 
-/// What events.jsonl gets when it comes, and when it goes; `why` is empty if it was let go.
+/// The lines of events.jsonl about an evaluator that has connected, and one that has left. `why` is
+/// empty if the coordinator has dismissed it.
 [[nodiscard]] Fact fact_of_joined(const EvaluatorStatus& evaluator);
 [[nodiscard]] Fact fact_of_left(const EvaluatorStatus& evaluator, const std::string& why);
 
@@ -64,7 +66,7 @@ class EvaluationService {
  public:
   /// Called on the threads of the connections.
   struct Hooks {
-    std::function<bool()> is_in_charge;  ///< a coordinator that is not lets its evaluators go
+    std::function<bool()> is_in_charge;  ///< if false, this coordinator dismisses its evaluators
     std::function<void(const EvaluatorStatus&)> on_joined;
     std::function<void(const EvaluatorStatus&, const std::string& why)> on_left;
     std::function<void(const Evaluation&)> on_measured;
@@ -78,10 +80,10 @@ class EvaluationService {
   /// Serves the evaluator at the other end; `machine` is its server's name. At most 64 at a time.
   void take(UniqueFd socket, std::string host, std::string machine);
   [[nodiscard]] std::vector<EvaluatorStatus> evaluators() const;
-  /// This evaluator is let go when it has measured its present checkpoint.
+  /// Dismisses this evaluator when it has measured its present checkpoint.
   void dismiss(std::uint64_t number);
-  /// From now on each evaluator is let go when no checkpoint is left for it. Returns false when the
-  /// last one has left.
+  /// From now on each evaluator is dismissed when there is no checkpoint left for it to measure.
+  /// Returns false when the last evaluator has left.
   [[nodiscard]] bool drain();
   /// Cancels evaluations in progress; afterwards no hook is called and no evaluator is served.
   void close();
@@ -114,9 +116,10 @@ class EvaluationService {
   bool is_closing_ = false;
 };
 
-/// The evaluator's side of one connection whose request was sent: measures what comes, until the
-/// coordinator says that the evaluator is not needed any more, or `should_leave`, which is asked
-/// twice a second. Returns why it is over. kPeerLost, kDeadline, kCorrupt: connect again.
+/// The evaluator's side of one connection, after its request: measures the checkpoints that arrive,
+/// until the coordinator dismisses the evaluator or `should_leave`, which is called twice a second,
+/// is true. Returns the reason. After kPeerLost, kDeadline and kCorrupt the caller should connect
+/// again.
 [[nodiscard]] Result<std::string> serve_evaluations(
     int fd, const std::function<Evaluation(Step, const nn::CheckpointFiles&)>& measure,
     const std::function<bool()>& should_leave);
