@@ -40,8 +40,8 @@ Result<InitialWeights> from_checkpoint(const std::string& path, const std::strin
   return InitialWeights{checkpoint.path, std::move(checkpoint.files[nn::kModelFile])};
 }
 
-/// A remark on settings that change the order of samples since the checkpoint; "" if none did. The
-/// position in that order is the number of steps times their size.
+/// A remark on changed settings that determine the order of samples; "" if none was changed since
+/// the checkpoint. The position in that order is the number of steps times the global batch.
 std::string samples_remark(const Job& job, const nn::CheckpointInfo& info, Step committed) {
   if (committed == Step{0}) {
     return {};
@@ -73,7 +73,7 @@ Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout&
   TRY_ASSIGN(auto decoded, nn::decode_checkpoint(job.model, files));
   const std::size_t exponents = exponents_of(job, layout);
   nn::ModelState state = std::move(decoded);
-  if (state.committed == Step{0}) {  // imported weights: no step has chosen a reduction yet
+  if (state.committed == Step{0}) {  // imported weights have no exponents of a reduction yet
     state.exponents.assign(exponents, collectives::kUnsetExponent);
   }
   if (state.exponents.size() != exponents) {
@@ -95,11 +95,11 @@ Result<StartingState> state_of_checkpoint(const Job& job, const ReductionLayout&
   }
   const std::optional<nn::LossScale> scale = first_loss_scale(job.dtype);
   std::optional<nn::LossScale>& kept = start.state.loss_scale;
-  if (!scale.has_value() && kept.has_value()) {  // computed in fp16 until now
+  if (!scale.has_value() && kept.has_value()) {  // the checkpoint's job used fp16
     remarks.push_back(fmt::format("the checkpoint's loss scale of 2^{} is dropped: dtype is {}",
                                   kept->exponent, nn::name_of(job.dtype)));
     kept.reset();
-  } else if (scale.has_value() && !kept.has_value()) {  // and not until now
+  } else if (scale.has_value() && !kept.has_value()) {  // the checkpoint's job did not use fp16
     remarks.push_back(fmt::format("the checkpoint has no loss scale: in fp16 it begins at 2^{}",
                                   scale->exponent));
     kept = scale;
@@ -128,7 +128,7 @@ Result<StartingState> joining_state(const Job& job, const ReductionLayout& layou
   if (!job.initial_weights.has_value()) {
     return start;
   }
-  nn::draw_weights(job.model, job.config.seed, start.state);  // some may not be in the file
+  nn::draw_weights(job.model, job.config.seed, start.state);  // the file may lack the classifier
   TRY_ASSIGN(const auto weights, read_initial_weights(job.config.init_from, job.config.model));
   if (weights.digest() != *job.initial_weights) {
     return Error{Errc::kInvalidInput, weights.path + " was changed while the job was starting"};

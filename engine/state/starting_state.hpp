@@ -32,7 +32,7 @@ struct StartingState {
 /// with it: torn, another model, another reduction, changed since the job was prepared.
 [[nodiscard]] Result<StartingState> starting_state(const Job& job, const ReductionLayout& layout);
 
-/// The state of a checkpoint, with which a worker takes part in this job. `path` is for error
+/// The state of a checkpoint, for a worker that starts with it in this job. `path` is for error
 /// texts.
 [[nodiscard]] Result<StartingState> state_of_checkpoint(const Job& job,
                                                         const ReductionLayout& layout,
@@ -43,10 +43,10 @@ struct StartingState {
 /// worker that joins a running job never needs them.
 [[nodiscard]] Result<StartingState> joining_state(const Job& job, const ReductionLayout& layout);
 
-/// The state of a worker that will receive everything from others: no step, and no weights yet.
+/// The state of a worker that will receive the job's state: step 0, and no weights yet.
 [[nodiscard]] StartingState undrawn_state(const Job& job, const ReductionLayout& layout);
 
-/// The question to the coordinator of a process that would start with this state.
+/// The question that a process that would start with this state sends to the coordinator.
 [[nodiscard]] TransferQuestion question_about(const StartingState& start);
 
 /// The weights of a fine-tuning job (the setting init_from).
@@ -65,8 +65,8 @@ struct InitialWeights {
                                                           const std::string& model);
 
 /// Overwrites the parameters and statistics of a fresh initial state; a classifier of another class
-/// count stays fresh. Returns one line that says what was done. kCorrupt or kInvalidInput with the
-/// path, the tensor, and what was expected and found.
+/// count stays fresh. Returns a line for the user on what was loaded. kCorrupt or kInvalidInput
+/// with the path, the tensor, and its expected and actual properties.
 [[nodiscard]] Result<std::string> apply_initial_weights(const nn::Model& model,
                                                         const InitialWeights& weights,
                                                         nn::ModelState& state);

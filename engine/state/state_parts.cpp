@@ -21,7 +21,7 @@ std::uint64_t hash_of(const nn::LossScale& scale) {
                static_cast<std::uint32_t>(scale.steps));
 }
 
-/// Whose turn it is.
+/// The slice of `all` that is compared after this step.
 std::span<const float> slice(std::span<const float> all, Step committed) {
   const StateParts::Slice turn = StateParts::turn_slice(all.size(), committed);
   return all.subspan(turn.first, turn.count);

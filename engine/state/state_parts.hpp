@@ -32,7 +32,8 @@ class StateParts {
   /// The hash of weights, exponents, loss scale and the slice of the rest that is due after
   /// state.committed steps.
   [[nodiscard]] static std::uint64_t turn_hash(const nn::ModelState& state);
-  /// The slice of `elements` elements of momentum or statistics that is due then.
+  /// The slice of `elements` elements of momentum or statistics that turn_hash() covers after step
+  /// `committed`.
   struct Slice {
     std::size_t first = 0;
     std::size_t count = 0;
@@ -40,7 +41,7 @@ class StateParts {
   [[nodiscard]] static Slice turn_slice(std::size_t elements, Step committed);
   /// The hash of all momentum and all statistics, which turn_hash() covers slice by slice.
   [[nodiscard]] static std::uint64_t rest_hash(const nn::ModelState& state);
-  /// The hash that is compared when the whole state is compared, without reading it twice.
+  /// The hash that is compared when the whole state is compared, computed from the other two.
   [[nodiscard]] static std::uint64_t joined(std::uint64_t rest_hash, std::uint64_t turn_hash);
 
  private:

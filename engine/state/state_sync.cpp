@@ -10,7 +10,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// Fewer bytes come from one member sooner than from two.
+/// Fewer bytes arrive sooner from one member than from two.
 constexpr std::size_t kPartBytesMin = std::size_t{8} << 20;
 
 }  // namespace

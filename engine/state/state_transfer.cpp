@@ -21,13 +21,13 @@
 namespace mayfly::engine {
 namespace {
 
-// Connections that have asked for nothing yet: of members whose requests are under way, or of
-// others.
+// Limit of the connections that have sent no request yet: of members whose requests have not
+// arrived, or of unknown clients.
 constexpr std::size_t kStrangersMax = 256;
 // Bytes that are copied, sent, received or hashed at a time; they stay in a core's cache between
 // two of these operations.
 constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
-// A client sends its request at once, and keeps receiving what it is sent.
+// A client sends its request at once; without one the connection is closed after this time.
 constexpr Duration kRequestTimeout = seconds(2);
 constexpr int kPollMs = 500;
 
@@ -53,7 +53,7 @@ class Incoming {
   [[nodiscard]] pollfd polled() const {
     return {done() ? -1 : fd_.get(), said_ ? short{POLLIN} : short{POLLOUT}, 0};
   }
-  /// Goes on after poll() said so.
+  /// Sends or receives as much as is possible without blocking, after poll() has returned.
   [[nodiscard]] Result<void> advance() {
     if (!said_) {
       return say();
@@ -63,7 +63,7 @@ class Incoming {
     }
     return received_bytes_ < part_.into.size() ? receive_bytes() : receive_digest();
   }
-  /// All is there: checks that the bytes are those that the donor copied.
+  /// To be called when everything is received: compares the digest of the bytes with the donor's.
   [[nodiscard]] Result<void> check() const {
     if (digester_->finish() != std::bit_cast<Digest>(digest_)) {
       return Error{Errc::kCorrupt, "a part of the state arrived with another hash"};
@@ -90,13 +90,13 @@ class Incoming {
     if (elastic::is_encrypted(token_)) {
       fd_ = elastic::secure_client(std::move(fd_), token_).fd;
     }
-    // Always fits into the buffer of a connection that has carried nothing yet.
+    // The request always fits into the empty send buffer of a new connection.
     const Moved sent = send_some(fd_.get(), &request_, sizeof request_);
     said_ = true;
     return sent.bytes == sizeof request_ ? Result<void>() : lost("the connection broke");
   }
 
-  /// Reads on into `out`, of which `received` bytes are there; returns the number of new ones.
+  /// Receives into `out` after its first `received` bytes; returns the number of new bytes.
   Result<std::size_t> receive(std::span<std::byte> out, std::size_t& received) {
     const std::span<std::byte> rest = out.subspan(received);
     const Moved got = receive_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
@@ -140,7 +140,7 @@ class Incoming {
   std::size_t received_digest_ = 0;
 };
 
-/// Waits for the next bytes; kAborted or kPeerLost if there are none to come.
+/// Waits for the next bytes; kAborted if they are not needed any more, kPeerLost after `idle_max`.
 Result<void> wait(std::vector<pollfd>& polled, Duration idle_max) {
   const int ready = ::poll(polled.data(), polled.size(), static_cast<int>(to_ms(idle_max)));
   if ((polled.back().revents & POLLIN) != 0) {
@@ -184,7 +184,7 @@ class StateDonor::Connection {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const std::string& who() const { return who_; }
-  /// It has asked for a copy with the right key.
+  /// Whether the client has requested a copy with the right key.
   [[nodiscard]] bool is_observer() const { return copy_ != nullptr; }
   [[nodiscard]] short events() const {
     if (copy_ == nullptr) {
@@ -193,12 +193,12 @@ class StateDonor::Connection {
     return waits_for_copy() ? short{0} : POLLOUT;
   }
   [[nodiscard]] bool timed_out(Instant now) {
-    if (waits_for_copy()) {  // the other side has nothing to read
+    if (waits_for_copy()) {  // no bytes can be sent, which is not the client's fault
       last_progress_ = now;
     }
     return now - last_progress_ > (copy_ == nullptr ? kRequestTimeout : kStateIdleMax);
   }
-  /// False: this connection is over.
+  /// Receives or sends as much as is possible without blocking. False: the connection has ended.
   [[nodiscard]] bool advance(const StateDonor& donor) {
     return copy_ == nullptr ? receive_request(donor) : send_copy();
   }
@@ -214,13 +214,13 @@ class StateDonor::Connection {
     return copy_ != nullptr;
   }
 
-  /// All that is copied so far has been sent.
+  /// Whether all bytes that are copied so far have been sent, and more will be copied.
   [[nodiscard]] bool waits_for_copy() const {
     return copy_ != nullptr && sent_header_ == sizeof(PartHeader) &&
            sent_bytes_ < copy_->bytes.size() && sent_bytes_ == copy_->copied;
   }
 
-  /// Sends on from `bytes`, of which `sent` are sent; false: the connection is over.
+  /// Sends from `bytes` after the first `sent`, which it updates. False: the connection has ended.
   bool send(ByteSpan bytes, std::size_t& sent) {
     const ByteSpan rest = bytes.subspan(sent);
     const Moved moved = send_some(fd_.get(), rest.data(), std::min(rest.size(), kChunkBytes));
@@ -353,12 +353,12 @@ std::shared_ptr<const StateDonor::Copy> StateDonor::find(const PartRequest& requ
   return knows ? place->second : nullptr;
 }
 
-/// False: there is no descriptor for the connections that wait.
+/// Accepts the waiting connections. False: this process has no descriptors left for them.
 bool StateDonor::accept_connections(Connections& connections) {
   const AcceptEnd end = accept_waiting(listener_.get(), kStrangersMax, [&](UniqueFd fd) {
     auto connection = std::make_unique<Connection>(std::move(fd), token_);
-    // An observer's request is here already, as a rule: it is never closed as one that asks for
-    // nothing.
+    // The request of an observer has usually arrived already. Reading it here ensures that the
+    // observer is not counted among the clients without a request.
     if (!connection->advance(*this)) {
       turn_away(*connection, "it asked for nothing that is offered");
       return;
@@ -371,8 +371,8 @@ bool StateDonor::accept_connections(Connections& connections) {
   return end != AcceptEnd::kNoDescriptors;
 }
 
-/// If too many have asked for nothing yet, the one that has waited longest goes. Observers know the
-/// view's key, and there are at most as many as it has members.
+/// If too many connections have sent no request yet, closes the one that has waited longest.
+/// Observers know the view's key; there are at most as many as the view has members.
 void StateDonor::make_place(Connections& connections) {
   const auto asks_for_nothing = [](const auto& each) { return !each->is_observer(); };
   const auto strangers = std::ranges::count_if(connections, asks_for_nothing);
@@ -410,7 +410,7 @@ void StateDonor::serve() {
   }
   Connections connections;
   std::vector<pollfd> polled;
-  bool may_accept = true;  // else asking again at once would be a busy loop
+  bool may_accept = true;  // false after accept() failed: trying again at once would be a busy loop
   while (!stopping_) {
     polled = {{wake_.fd(), POLLIN, 0}, {listener_.get(), may_accept ? short{POLLIN} : short{0}, 0}};
     for (const auto& connection : connections) {

@@ -5,8 +5,8 @@
 // compute the next step, and send the copies over separate connections.
 //
 //   observer -> donor   PartRequest
-//   donor -> observer   PartHeader, the bytes as they are copied, and their Digest; or the
-//                       connection is closed: there is no such copy, or the key is wrong
+//   donor -> observer   PartHeader, the bytes as they are copied, and their Digest. If there is no
+//                       such copy, or the key is wrong, the donor closes the connection.
 
 #include <poll.h>
 
@@ -102,14 +102,13 @@ class PackedBytes {
 struct WantedPart {
   DonorAddress donor;
   std::span<std::byte> into;
-  MemberId member{};  ///< the donor, to be named as the culprit; 0 = not to be named
+  MemberId member{};  ///< the donor, to be named in the error; 0 = not to be named
 };
 
 /// Receives every part of the copy (since, key) from all donors at once; blocks. Any thread.
-/// kPeerLost if a donor closes its connection (then it is named) or no donor sends anything for
-/// `idle_max`, kCorrupt if the bytes are not those that it copied or are of another size than
-/// `into`, kAborted once `stop_fd` is readable. `token`: the job's, which decides whether the
-/// connections are encrypted.
+/// kPeerLost if a donor closes its connection (the error names it) or no donor sends anything for
+/// `idle_max`; kCorrupt if the bytes do not have the donor's digest or the size of `into`; kAborted
+/// once `stop_fd` is readable. `token` is the job's and decides whether connections are encrypted.
 [[nodiscard]] Result<void> fetch_parts(ViewId since, std::uint64_t key,
                                        const std::vector<WantedPart>& parts, int stop_fd,
                                        Duration idle_max, ByteSpan token = {});
@@ -117,16 +116,16 @@ struct WantedPart {
 /// Copies the bytes of a packed state from `first` on, as many as `out` has room for.
 using PackFunction = std::function<void(std::size_t first, std::span<std::byte> out)>;
 
-/// The sending side. A short-lived thread makes a copy while compute threads only read the weights;
-/// another thread sends what is copied so far to members that know the view's key: with low
-/// priority to observers, which receive it in the background, with usual priority to a member for
-/// which all wait.
+/// The sending side. A short-lived thread makes a copy while compute threads only read the weights.
+/// Another thread sends the bytes copied so far to members that know the view's key: with low
+/// priority to observers, which receive them in the background, with usual priority to a member for
+/// which all others wait.
 class StateDonor {
  public:
   enum class Priority { kLow, kUsual };
 
-  /// Listens on `host` once there is something to send. `token`: the job's, which decides whether
-  /// connections are encrypted.
+  /// The first offer() listens on `host`. `token` is the job's and decides whether connections are
+  /// encrypted.
   explicit StateDonor(std::string host, Priority priority = Priority::kLow, Bytes token = {});
   ~StateDonor();
 
@@ -176,7 +175,7 @@ class StateDonor {
   bool copying_ = false;
   std::map<ViewId, std::shared_ptr<Copy>> copies_;  // shared with connections that send one
 
-  RejectionLog rejection_log_{"state donor"};  // the server thread's
+  RejectionLog rejection_log_{"state donor"};  // used by the server thread
   std::thread copier_;
   std::thread server_;
 };
