@@ -25,7 +25,8 @@ void BucketTuner::step_committed(std::uint32_t previous_step_us) {
   if (decided()) {
     return;
   }
-  // The time is that of the step before: its place among its candidate's samples.
+  // The duration is that of the previous step, so it is stored as a sample of that step's
+  // candidate.
   if (committed_ > 0 && previous_step_us > 0 && (committed_ - 1) % kRun > 0) {
     const std::uint32_t step = committed_ - 1;
     const auto round = static_cast<std::uint32_t>(kRun * candidates_.size());

@@ -18,9 +18,9 @@ namespace mayfly::engine {
 
 class BucketTuner {
  public:
-  /// The number of steps for which a candidate is tried at a time; the first is not counted.
+  /// The number of consecutive steps with one candidate; the time of the first is not used.
   static constexpr std::uint32_t kRun = 4;
-  /// How often each candidate is tried.
+  /// How many such runs each candidate gets.
   static constexpr std::uint32_t kTurns = 3;
 
   /// `candidates`: sizes in elements, at least one; with exactly one there is nothing to try.
@@ -28,23 +28,23 @@ class BucketTuner {
 
   /// The size for the next step.
   [[nodiscard]] std::size_t elements() const { return candidates_[candidate_of(committed_)]; }
-  /// A step was committed; `previous_step_us`: the duration of the step before it, 0 = not known
-  /// (the first of a view).
+  /// To be called when a step was committed. `previous_step_us`: the duration of the step before
+  /// it; 0 = not known, as in the first step of a view.
   void step_committed(std::uint32_t previous_step_us);
   /// Whether every candidate was tried often enough: elements() does not change any more.
   [[nodiscard]] bool decided() const { return committed_ >= steps(); }
   /// Median microseconds of a step with the present size; 0 if not known.
   [[nodiscard]] std::uint32_t typical_us() const { return median(candidate_of(committed_)); }
 
-  /// Whether there is more than one size.
+  /// Whether there is more than one candidate.
   [[nodiscard]] bool tries() const { return candidates_.size() > 1; }
 
-  /// The content for a member that joins, always packed_size() bytes.
+  /// The size of the content that pack() writes for a joining member; always the same.
   [[nodiscard]] std::size_t packed_size() const;
   void pack(std::span<std::byte> out) const;
-  /// The steps in which a tuner with this content has tried sizes.
+  /// The number of steps in which a tuner with this content has tried sizes.
   [[nodiscard]] static std::uint32_t tries_in(ByteSpan packed);
-  /// kCorrupt if the bytes are no such content.
+  /// kCorrupt if pack() cannot have written these bytes.
   [[nodiscard]] Result<void> unpack(ByteSpan packed);
 
  private:

@@ -16,14 +16,15 @@ using collectives::DataType;
 using collectives::ReduceOp;
 
 constexpr std::size_t kBoundaryLane = 0;
-// Members agree on a number exactly if its maximum equals minus the maximum of its negative.
-constexpr std::size_t kStateLanes = 1;  // and the next: the negative
+// All members sent the same number if and only if the maximum equals minus the maximum of the
+// negatives. Therefore a number that is compared has two lanes, one for its negative.
+constexpr std::size_t kStateLanes = 1;
 constexpr std::int32_t kNothing = std::numeric_limits<std::int32_t>::min();
 constexpr std::size_t kStepTimeLane = 3;
-constexpr std::size_t kAuditLanes = 4;  // and the next: the negative
+constexpr std::size_t kAuditLanes = 4;
 constexpr std::size_t kReadyLane = 6;
 constexpr std::size_t kSlowestLanes = 7;  // rank and microseconds as in SlowestMember
-constexpr std::size_t kWaitLanes = 11;    // who waited least, how long (negative), the longest
+constexpr std::size_t kWaitLanes = 11;    // rank with the least wait, minus that wait, longest wait
 constexpr std::size_t kSignalLanes = 14;
 constexpr std::uint32_t kRankBits = 16;
 constexpr std::uint32_t kShortWaitMax = 0x7fff;
@@ -40,14 +41,15 @@ bool is_agreed(Lanes lanes) {
   return lanes[0] == kNothing || -static_cast<std::int64_t>(lanes[1]) == lanes[0];
 }
 
-/// Eleven significant bits of a time below 2^30, in the same order.
+/// The eleven most significant bits of a time below 2^30, encoded so that longer times stay larger.
 std::uint32_t shortened(std::uint32_t us) {
   const int width = std::bit_width(us);
   const auto shift = static_cast<std::uint32_t>(std::max(0, width - 11));
   return (shift << 10U) + (us >> shift);
 }
 
-/// The shorter the wait, the larger; with the rank in it, as the maximum has to tell whose it is.
+/// A number that is the larger the shorter the wait is. It contains the rank, so that the maximum
+/// shows which member waited least.
 std::int32_t order_of(const ExchangeWaits& waits) {
   static_assert(elastic::kMembersMax <= 1U << kRankBits);
   return static_cast<std::int32_t>((kShortWaitMax - shortened(waits.least_us)) << kRankBits |
@@ -145,8 +147,8 @@ void GradientBuckets::push(Started started) {
   works_.push_back(std::move(started));
 }
 
-// The group, and its part on the device, run operations in order, so each one begins when it was
-// started or when the one before ended, whichever is later.
+// The group, and its part on the device, run operations in order. So each operation begins when it
+// was started or when the previous one ended, whichever is later.
 void GradientBuckets::trace_operations(std::uint64_t step) const {
   std::array<Instant, 2> last;
   for (const Started& started : works_) {
@@ -181,7 +183,7 @@ Result<ReducedStep> GradientBuckets::finish(std::span<const std::int32_t> expone
   if (lane_ != nullptr && outcome.ok()) {
     trace_operations(step);
   }
-  works_.clear();  // waits for what is still running, so that no buffer is written to afterwards
+  works_.clear();  // waits for running operations, so that none writes to a buffer afterwards
   if (!outcome.ok()) {
     return std::move(outcome).error();
   }

@@ -21,35 +21,36 @@
 
 namespace mayfly::engine {
 
-/// Facts that the member that was last to be ready for a step's reduction sends in the next step.
+/// Facts about the member that was the last to be ready for a step's reduction, which it sends in
+/// the next step.
 struct SlowestMember {
   Rank rank{};
-  std::uint32_t ready_us = 0;  ///< from the commit before until it was ready
+  std::uint32_t ready_us = 0;  ///< from the previous commit until it was ready
   // The part of that time in which its compute threads waited for data, in the mean
   // (datasets/feed.hpp, LoaderWait):
   std::uint32_t fetch_us = 0;
   std::uint32_t prep_us = 0;
 };
 
-/// How long members waited for others in the exchange of a step, from the moment when the last of
-/// them was ready for it. A member that is slow in the exchange makes all others wait, and waits
-/// least itself.
+/// How long members waited for each other in the exchange of a step, from the moment when the last
+/// of them was ready for it. All other members wait for one that is slow in the exchange, so that
+/// one waits least.
 struct ExchangeWaits {
   Rank least{};  ///< the member that waited least; of several the one with the highest rank
   std::uint32_t least_us = 0;
   std::uint32_t most_us = 0;  ///< of any member
 };
 
-/// In the signals of a member its own values, in the result the maxima over all members.
+/// A member sends its own values; the result has the maxima over all members.
 struct ReadySignals {
   std::uint32_t ready_us = 0;  ///< as in SlowestMember, in this step; 0 = first of the view
-  /// If this member was the slowest of the step before. Members that were equally slow to the
-  /// microsecond are mixed up.
+  /// Set if this member was the slowest of the previous step. If several were equally slow to the
+  /// microsecond, the result mixes their values.
   std::optional<SlowestMember> slowest_before;
   std::optional<ExchangeWaits> waits_before;  ///< in the exchange of the step before
 };
 
-/// The signals of a member to the others inside the reduction, besides its sums.
+/// The signals that a member sends in the reduction, besides its sums.
 struct StepSignals {
   bool ask_for_boundary = false;       ///< this member was told to stop the view at a step boundary
   std::uint32_t previous_step_us = 0;  ///< duration of the step before; 0 = first of the view
@@ -66,13 +67,13 @@ struct StepSignals {
 struct ReducedStep {
   StepTotals totals;
   bool boundary = false;               ///< at least one member asked for a boundary
-  std::uint32_t previous_step_us = 0;  ///< the slowest member's
+  std::uint32_t previous_step_us = 0;  ///< of the slowest member
   bool states_agree = true;            ///< every member started from the same state
   std::uint32_t state_check = 0;       ///< the digest they agree on, 31 bits; 0 if none was sent
   bool results_agree = true;           ///< all results of the audited microbatch are the same
   ReadySignals ready;
 
-  /// Whether some gradient, statistic or loss is not finite, so that there must be no update.
+  /// Whether a gradient, statistic or loss is not finite, so that the step must make no update.
   [[nodiscard]] bool skips_update() const { return totals.nonfinite > 0; }
 };
 
@@ -85,10 +86,10 @@ class GradientBuckets {
                   Trace* trace = nullptr, elastic::ProgressBoard* board = nullptr,
                   collectives::DeviceSums* device = nullptr);
 
-  /// A view of `members` members begins.
+  /// To be called when a view of `members` members begins.
   void begin_view(std::uint32_t members) { wire_->begin_view(members); }
-  /// Starts the all-reduce of a bucket whose sums are complete and settled. In the order of
-  /// ReductionLayout::buckets().
+  /// Starts the all-reduce of a bucket whose sums are complete and settled. To be called for the
+  /// buckets in the order of ReductionLayout::buckets().
   void start(collectives::Group& group, std::size_t bucket, const GradientSums& sums);
   /// After the last bucket: starts the exchange of exponents and signals.
   void start_signals(collectives::Group& group, const GradientSums& sums, StepSignals signals);
@@ -98,7 +99,7 @@ class GradientBuckets {
   [[nodiscard]] Result<ReducedStep> finish(std::span<const std::int32_t> exponents,
                                            Instant deadline, std::uint64_t step = 0);
 
-  // After finish() succeeded:
+  // To be called after finish() has succeeded:
   /// To be called before mean() of blocks of parameters, if their sums are on a device.
   void fetch_sums() { wire_->fetch_sums(); }
   /// The mean gradient (or loss, or statistic) of a block's elements: sum times `scale`.
@@ -110,10 +111,10 @@ class GradientBuckets {
   [[nodiscard]] bool fits(std::size_t block, std::span<const std::int32_t> exponents) const {
     return !exact_ || largest()[block] <= exponents[block];
   }
-  /// The exponents of the step after `step`, which was reduced, or of another attempt at it if
-  /// blocks overflowed.
+  /// The exponents of the step after `step`, which was reduced.
   [[nodiscard]] std::vector<std::int32_t> next_exponents(
       Step step, std::span<const std::int32_t> exponents) const;
+  /// The exponents of another attempt at the reduced step, if blocks overflowed.
   [[nodiscard]] std::vector<std::int32_t> raised_exponents(
       std::span<const std::int32_t> exponents) const;
 
@@ -138,7 +139,7 @@ class GradientBuckets {
   TraceLane* lane_;                    // null without a trace
   elastic::ProgressBoard* board_;      // null = none
   std::vector<Started> works_;
-  collectives::Group* group_ = nullptr;  // that of works_
+  collectives::Group* group_ = nullptr;  // the group of works_
 };
 
 }  // namespace mayfly::engine

@@ -17,12 +17,13 @@ std::span<std::int32_t> as_int32(std::span<std::uint32_t> words) {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000U;
 
-/// All blocks of all microbatches may be meant: in a large step of a large model 2^31 and more.
+/// Limits a count, which may exceed 2^31 if all blocks of all microbatches of a large step are
+/// counted.
 std::int32_t count_of(std::int64_t blocks) {
   return static_cast<std::int32_t>(std::min<std::int64_t>(blocks, StepTotals::kBlocksCounted));
 }
 
-/// Adds and tells whether anything added was infinite or NaN.
+/// Adds, and returns whether an added value was infinite or NaN.
 bool add_floats(std::span<const float> from, float* to) {
   std::uint32_t worst = 0;
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -32,7 +33,7 @@ bool add_floats(std::span<const float> from, float* to) {
   return worst == kInfinityBits;
 }
 
-/// The same into a sum that is still zero.
+/// The same as add_floats() to a sum that is zero, without reading it.
 bool store_floats(std::span<const float> from, float* to) {
   std::uint32_t worst = 0;
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -70,7 +71,7 @@ void GradientSums::keep_on(collectives::DeviceSums& device) {
   device_ = &device;
 }
 
-/// The part of a bucket whose sums are here.
+/// The part of a bucket whose sums are in words_.
 ReductionLayout::Bucket GradientSums::words_of(std::size_t bucket) const {
   return device_ == nullptr ? layout_.buckets()[bucket] : layout_.host_part(bucket);
 }
@@ -133,7 +134,8 @@ void GradientSums::settle(std::size_t bucket) {
   }
 }
 
-/// Covers the whole step so far, so a later call replaces the result of an earlier one.
+/// Reads the counts of the device. They cover the whole step so far, so they replace the result of
+/// an earlier call.
 void GradientSums::find_on_device() {
   const collectives::SumFindings found = device_->find();
   std::ranges::copy(found.observed,

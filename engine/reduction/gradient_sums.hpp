@@ -1,8 +1,8 @@
 #pragma once
 
-// The sums of this worker's own microbatches for one step, before the all-reduce. They are separate
-// from its buffers: if the group fails during a step, these sums are still valid in the next view,
-// and only the microbatches of lost members are computed again.
+// The sums of this worker's own microbatches for one step, before the all-reduce. The all-reduce
+// works in other buffers: if the group fails during a step, these sums are still valid in the next
+// view, and only the microbatches of lost members are computed again.
 
 #include <array>
 #include <atomic>
@@ -21,7 +21,7 @@ namespace mayfly::engine {
 
 /// Integer facts about a step that are summed beside the gradients.
 struct StepTotals {
-  // At most kBlocksCounted of each member: what matters is whether there are any.
+  // Each member counts at most kBlocksCounted, because only zero and non-zero are distinguished.
   std::int32_t overflows = 0;  ///< blocks that did not fit their exponent
   std::int32_t nonfinite = 0;  ///< blocks with an infinity or NaN
   std::int32_t samples = 0;
@@ -32,7 +32,7 @@ struct StepTotals {
 
   void add_sample(std::uint64_t sample_id);
 
-  /// More blocks of one member are not counted, so that the sum over 2^16 members fits.
+  /// The most blocks that one member counts, so that the sum over 2^16 members fits.
   static constexpr std::int32_t kBlocksCounted = 0x7fff;
 };
 static_assert(sizeof(StepTotals) == 8 * sizeof(std::int32_t), "summed as eight 32-bit lanes");
@@ -45,9 +45,9 @@ class GradientSums {
   GradientSums(const ReductionLayout& layout, Wire wire, std::uint32_t microbatches,
                std::uint64_t seed = 0);
 
-  /// From now on the sums of parameters are kept on a device, where the gradients are: the part of
-  /// add_bucket()'s vector that belongs to parameters is not read. Wire::kInt32 and Wire::kFp32
-  /// only; before the first clear(). `device` outlives the sums.
+  /// From now on the sums of parameters are kept on a device, where the gradients are, and
+  /// add_bucket() does not read the part of its vector that belongs to parameters. Wire::kInt32 and
+  /// Wire::kFp32 only; to be called before the first clear(). `device` outlives the sums.
   void keep_on(collectives::DeviceSums& device);
   [[nodiscard]] bool on_device() const { return device_ != nullptr; }
 
@@ -57,15 +57,15 @@ class GradientSums {
   /// Adds one microbatch's part of a bucket. `vector` is the whole flat vector of that microbatch.
   void add_bucket(std::size_t bucket, std::span<const float> vector, std::uint32_t microbatch = 0);
   /// Sets the words of a bucket to zero if no microbatch was added. To be called before they are
-  /// read; any thread. For the last bucket, when every microbatch is in all buckets: reads the
-  /// counts of the device.
+  /// read; any thread. The call for the last bucket also reads the counts of the device; then every
+  /// microbatch must be in all buckets.
   void settle(std::size_t bucket);
   /// Adds the counts of one microbatch.
   void add_totals(const StepTotals& totals);
 
   /// The sums as 32-bit words: int32 if exact, else float. They do not change any more once every
-  /// microbatch was added. Those of a bucket are undefined before its first microbatch or settle(),
-  /// those of parameters if they are on a device.
+  /// microbatch was added. The words of a bucket are undefined before its first microbatch or
+  /// settle(); those of parameters are never defined if their sums are on a device.
   [[nodiscard]] std::span<const std::uint32_t> words() const { return words_.span(); }
   /// The largest exponent that any microbatch needed, per block (exact only).
   [[nodiscard]] std::span<const std::int32_t> observed() const { return observed_; }
@@ -73,7 +73,7 @@ class GradientSums {
   [[nodiscard]] int bits() const { return bits_; }
 
  private:
-  /// What a bucket's mutex guards, besides its words and observed exponents.
+  /// A bucket's mutex, which also guards its words and observed exponents.
   struct BucketState {
     std::mutex mutex;
     bool empty = true;
@@ -101,10 +101,10 @@ class GradientSums {
   std::vector<std::int32_t> exponents_;
   std::vector<std::int32_t> observed_;
   std::vector<BucketState> buckets_;
-  collectives::DeviceSums* device_ = nullptr;  // null: everything is here
+  collectives::DeviceSums* device_ = nullptr;  // null: all sums are in words_
   mutable std::mutex totals_mutex_;
   StepTotals totals_;     // guarded by totals_mutex_
-  StepTotals on_device_;  // what was found there; guarded by totals_mutex_
+  StepTotals on_device_;  // the counts of the device; guarded by totals_mutex_
 };
 
 }  // namespace mayfly::engine

@@ -16,7 +16,7 @@ using collectives::BlockCheck;
 using collectives::DataType;
 using collectives::WrappedTotal;
 
-/// Words in front of the vector that carry StepTotals; eight are used, the rest keeps what follows
+/// Words in front of the vector that carry StepTotals. Eight are used; the others keep the vector
 /// aligned.
 constexpr std::size_t kTotalsWords = 16;
 
@@ -33,8 +33,8 @@ StepTotals get_totals(std::span<const std::uint32_t> words) {
   return std::bit_cast<StepTotals>(found);
 }
 
-/// 32 bits per element, whether the words are reduced in the memory of the host or of a GPU: the
-/// sums travel as they are, integers with the step's exponents or floats.
+/// 32 bits per element, reduced in the memory of the host or of a GPU. The sums are sent unchanged,
+/// as integers with the step's exponents or as floats.
 class FullWire : public GradientWire {
  public:
   void begin_view(std::uint32_t /*members*/) final {}
@@ -82,7 +82,7 @@ class FullWire : public GradientWire {
   int bits_;
 };
 
-/// In the memory of the host.
+/// 32 bits per element, reduced in the memory of the host.
 class WordWire final : public FullWire {
  public:
   WordWire(const ReductionLayout& layout, bool exact, std::uint32_t microbatches)
@@ -99,7 +99,7 @@ class WordWire final : public FullWire {
       return messages;
     }
     put_totals(sums.totals(), buffer_.span());
-    if (exact()) {  // the totals ride in front of the last bucket
+    if (exact()) {  // the totals are in front of the last bucket
       messages.add(buffer_.data(), kTotalsWords + size, DataType::kInt32);
     } else {
       messages.add(buffer_.data(), kTotalsWords, DataType::kInt32);
@@ -124,10 +124,10 @@ class WordWire final : public FullWire {
   AlignedBuffer<std::uint32_t> buffer_;  // totals, then the vector
 };
 
-/// 32 bits per element, in the memory of a GPU: the sums of parameters' gradients are there, and
-/// their copies go through the group's part on the device. They stay there, unless a member without
-/// a state on the device needs them. Totals, loss and statistics are few and known to the host:
-/// they travel in host memory, behind the last bucket.
+/// 32 bits per element, reduced in the memory of a GPU. The sums of parameters' gradients are
+/// there, and the group's part on the device reduces copies of them. The result stays there, unless
+/// a member without a state on the device needs it. Totals, loss and statistics are few and in host
+/// memory: they are reduced there, after the last bucket.
 class DeviceWire final : public FullWire {
  public:
   DeviceWire(const ReductionLayout& layout, bool exact, std::uint32_t microbatches,
@@ -186,14 +186,14 @@ class DeviceWire final : public FullWire {
   AlignedBuffer<std::uint32_t> head_;  // totals, loss, statistics
 };
 
-// Half of fp16's range, so that rounding on the way cannot make a sum infinite either.
+// Half of fp16's range, so that rounding during the all-reduce cannot make a sum infinite either.
 constexpr float kFp16SumMax = 32768.0F;
 constexpr std::size_t kChunk = collectives::kBlockElements;
 
-/// bf16 or fp16 for the gradients of parameters, with error feedback: the part of an element
-/// that rounding removed stays with this worker and is added to the element's sum in the next step.
-/// A change of view drops it, because the step whose sums it was taken from may be packed again.
-/// Loss and statistics travel as floats.
+/// bf16 or fp16 for the gradients of parameters, with error feedback: the worker keeps the part of
+/// an element that rounding removed, and adds it to the element's sum in the next step. A change of
+/// view drops this residual, because the step that it came from may be packed again. Loss and
+/// statistics are sent as floats.
 class HalfWire final : public GradientWire {
  public:
   HalfWire(const ReductionLayout& layout, bool bfloat)
@@ -206,7 +206,8 @@ class HalfWire final : public GradientWire {
 
   void begin_view(std::uint32_t members) override {
     std::ranges::fill(residual_.span(), 0.0F);
-    // A sum of so many members cannot exceed fp16; the part that is cut off stays in the residual.
+    // So the sum over all members cannot exceed fp16. The part that is cut off stays in the
+    // residual.
     limit_ = kFp16SumMax / static_cast<float>(members);
   }
 
@@ -235,7 +236,7 @@ class HalfWire final : public GradientWire {
   StepTotals totals(std::span<const std::int32_t> /*exponents*/,
                     std::span<const std::int32_t> /*largest*/) override {
     const StepTotals found = get_totals(head_.span());
-    if (found.nonfinite > 0) {  // the step makes no update; nothing of it may be left
+    if (found.nonfinite > 0) {  // the step makes no update, so its residual must not be used
       std::ranges::fill(residual_.span(), 0.0F);
     }
     return found;
@@ -299,7 +300,7 @@ class HalfWire final : public GradientWire {
 constexpr std::size_t kCheckWords = sizeof(BlockCheck) / sizeof(std::uint32_t);
 
 /// int16 for the gradients of parameters: sums modulo 2^16 with checks
-/// (collectives/plan/wrapped_sum). Totals, loss, statistics and the checks travel as int32, in
+/// (collectives/plan/wrapped_sum). Totals, loss, statistics and the checks are sent as int32, in
 /// front of the last bucket.
 class WrappedWire final : public GradientWire {
  public:
@@ -344,7 +345,7 @@ class WrappedWire final : public GradientWire {
     }
   }
 
-  // Every member does this with the same numbers, so all agree which blocks overflowed.
+  // Every member computes this from the same numbers, so all agree which blocks overflowed.
   StepTotals totals(std::span<const std::int32_t> exponents,
                     std::span<const std::int32_t> largest) override {
     StepTotals totals = get_totals(head_.span());
@@ -357,7 +358,7 @@ class WrappedWire final : public GradientWire {
           collectives::too_large_to_round(largest[b], exponents[b], bits_) || wrapped(b);
       overflowed_[b - first_block_] = overflowed;
       totals.overflows += overflowed ? 1 : 0;
-      // There is no larger exponent to try: the sum itself is out of a float's range.
+      // There is no larger exponent: the sum itself exceeds the range of a float.
       totals.nonfinite += overflowed && exponents[b] == collectives::kExponentMax ? 1 : 0;
     }
     return totals;
@@ -376,7 +377,7 @@ class WrappedWire final : public GradientWire {
                                     scale, out);
   }
 
-  // With 16 bits a block cannot afford to be coarse for long: its exponent may fall in every step.
+  // The exponent may fall in every step, because 16 bits leave few digits if it is too large.
   std::int32_t next_exponent(Step step, std::size_t block, std::int32_t exponent,
                              std::int32_t largest) const override {
     if (block < first_block_) {
@@ -423,7 +424,7 @@ class WrappedWire final : public GradientWire {
   std::size_t offset_;                  // of the parameters in the vector
   std::size_t first_block_;             // of the parameters
   std::vector<WrappedTotal> found_;     // per block of the parameters
-  std::vector<bool> overflowed_;        // the same
+  std::vector<bool> overflowed_;        // per block of the parameters
   AlignedBuffer<std::uint32_t> head_;   // totals, loss, statistics, checks
   AlignedBuffer<std::int16_t> shorts_;  // parameters
 };

@@ -1,8 +1,8 @@
 #pragma once
 
-// The format of a worker's sums in the all-reduce, and the way back to a mean gradient: one
-// implementation per --wire. The buffers of the all-reduce are here, separate from the worker's own
-// sums. Trainer thread only.
+// Converts a worker's sums to their format in the all-reduce, and the reduced sums to mean
+// gradients: one implementation per --wire. It owns the buffers of the all-reduce, which are
+// separate from the worker's own sums. Trainer thread only.
 
 #include <array>
 #include <cstdint>
@@ -42,27 +42,28 @@ class GradientWire {
  public:
   virtual ~GradientWire() = default;
 
-  /// A view of `members` members begins: forgets what belonged to the one before.
+  /// To be called when a view of `members` members begins. Drops data of the previous view.
   virtual void begin_view(std::uint32_t members) = 0;
   /// Copies the sums of a bucket into messages, and the totals with the last bucket. The memory of
   /// the messages belongs to the all-reduce until it has ended.
   [[nodiscard]] virtual WireMessages pack(std::size_t bucket, const GradientSums& sums) = 0;
-  /// The messages of a bucket have been reduced; those of others may still be running.
+  /// To be called when the messages of a bucket have been reduced; other buckets may still be
+  /// running.
   virtual void arrived(std::size_t bucket) = 0;
 
-  // After every bucket has arrived. `exponents` are those with which the step was quantised, and
-  // `largest` the maxima over all microbatches that the members exchanged; both are empty in fp32.
+  // To be called after arrived() of every bucket. The step was quantised with `exponents`, and
+  // `largest` are the exchanged maxima over all microbatches; both are empty in fp32.
 
   /// The counts of all members, including blocks whose overflow is visible only in the reduced
   /// sums. Once per step, before the functions below.
   [[nodiscard]] virtual StepTotals totals(std::span<const std::int32_t> exponents,
                                           std::span<const std::int32_t> largest) = 0;
-  /// Copies to the host what mean() needs: where sums are on a device, those of the parameters.
+  /// Copies the sums that mean() needs to the host: those of parameters, if they are on a device.
   virtual void fetch_sums() {}
   /// The mean over all microbatches of a block's elements: sum times `scale`.
   virtual void mean(std::size_t block, std::span<const std::int32_t> exponents, float scale,
                     std::span<float> out) const = 0;
-  /// The exponent of a block for the step after `step`, which was summed last.
+  /// The exponent of a block for the step after `step`, which was reduced last.
   [[nodiscard]] virtual std::int32_t next_exponent(Step step, std::size_t block,
                                                    std::int32_t exponent,
                                                    std::int32_t largest) const = 0;

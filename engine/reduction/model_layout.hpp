@@ -9,8 +9,8 @@
 
 namespace mayfly::engine {
 
-/// The statistics and parameters of `model`, in its order. Offsets in the flat arrays of the model
-/// are offsets from statistics_offset() and parameters_offset() of the layout.
+/// The layout of the statistics and parameters of `model`, in the model's order. An offset in a
+/// flat array of the model counts from statistics_offset() or parameters_offset() of the layout.
 [[nodiscard]] ReductionLayout layout_of(
     const nn::Model& model, std::size_t bucket_elements = ReductionLayout::kBucketElements);
 

@@ -12,7 +12,7 @@ constexpr double kLargestTerm = 1LL << 52;  // so that two thousand of them fit
 }  // namespace
 
 void OrderlessSum::add(double term) {
-  if (std::abs(term) <= kLargestTerm) {  // false for what is not a number
+  if (std::abs(term) <= kLargestTerm) {  // false if the term is not a number
     const double below = std::floor(term);
     whole += static_cast<std::int64_t>(below);
     fraction += std::llround(std::ldexp(term - below, kFractionBits));

@@ -4,8 +4,8 @@
 
 namespace mayfly::engine {
 
-/// A sum of some doubles, such as the losses of an evaluation, that is the same in any order of its
-/// terms, each rounded to 2^-20.
+/// A sum of doubles, such as the losses of an evaluation, that does not depend on the order of its
+/// terms. Each term is rounded to a multiple of 2^-20.
 struct OrderlessSum {
   std::int64_t whole = 0;
   std::int64_t fraction = 0;  ///< in units of 2^-20
@@ -13,7 +13,7 @@ struct OrderlessSum {
 
   void add(double term);
   void add(const OrderlessSum& part);
-  /// Not a number if a term had no place in the sum.
+  /// The sum; not a number if there are misfits.
   [[nodiscard]] double total() const;
 };
 

@@ -12,12 +12,12 @@
 namespace mayfly::engine {
 
 struct SummedTensor {
-  std::string name;      ///< for people
+  std::string name;      ///< for messages
   std::size_t size = 0;  ///< in elements, at least one
 };
 
 /// The tensors that a step's reduction sums, besides the loss: statistics, and the gradients of
-/// parameters. Parameters whose gradients are ready first come last.
+/// parameters. The parameters whose gradients become ready first are at the end.
 struct SummedTensors {
   std::vector<SummedTensor> statistics;  ///< may be empty
   std::vector<SummedTensor> parameters;
@@ -52,24 +52,25 @@ class ReductionLayout {
   [[nodiscard]] std::size_t statistics_offset() const { return kLossElements; }
   [[nodiscard]] std::size_t parameters_offset() const { return parameters_offset_; }
   [[nodiscard]] std::size_t element_count() const { return blocks_.element_count(); }
-  /// The exact sum's blocks before it belong to the loss and the statistics.
+  /// The first of the exact sum's blocks that belongs to parameters; those before it belong to the
+  /// loss and the statistics.
   [[nodiscard]] std::size_t first_parameter_block() const {
     return blocks_.first_block_at(parameters_offset_);
   }
-  /// The blocks of a bucket that belong to parameters, counted from the first such block: their
-  /// sums may be on a device.
+  /// The blocks of a bucket that belong to parameters, whose sums may be on a device. They are
+  /// counted from first_parameter_block().
   [[nodiscard]] collectives::BlockRange device_blocks(std::size_t bucket) const;
   /// The part of a bucket that is always summed on the host: the loss and the statistics.
   [[nodiscard]] Bucket host_part(std::size_t bucket) const;
   [[nodiscard]] const collectives::BlockLayout& blocks() const { return blocks_; }
-  /// In the order in which they become ready.
+  /// The buckets in the order in which they become ready.
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
   /// The content of each bucket, human-readable: "layer3.2.conv1.weight to fc.bias".
   [[nodiscard]] std::vector<std::string> bucket_names() const;
 
  private:
   std::size_t parameters_offset_;
-  std::vector<std::size_t> borders_;  // elements where a parameter's tensor starts, rising
+  std::vector<std::size_t> borders_;  // first elements of the parameters' tensors, ascending
   std::vector<std::string> names_;    // of these tensors
   collectives::BlockLayout blocks_;
   std::size_t bucket_elements_ = 0;  // the size for which buckets_ were cut
