@@ -16,8 +16,8 @@ using parameter_server::SyncPlan;
 
 constexpr std::size_t kShardAlignment = 16;  // elements
 
-// A mean of the loss is taken over kMeanSteps steps, or fewer in a job that would otherwise have
-// less than kMeansPerJob means. A job falls back by at most one of kCutsPerJob equal parts, unless
+// A mean of the loss is computed over kMeanSteps steps, or fewer in a job that would otherwise have
+// fewer than kMeansPerJob means. A job falls back by at most 1 / kCutsPerJob of its steps, unless
 // it is short.
 constexpr std::uint64_t kMeanSteps = 4;
 constexpr std::uint64_t kMeansPerJob = 100;
@@ -67,8 +67,8 @@ parameter_server::DivergenceOptions divergence_of(const Job& job, std::uint32_t 
   return options;
 }
 
-/// Where a phase without rounds comes to rest so that there is something to fall back to. Twice as
-/// far apart as a verdict takes.
+/// The steps at which a phase without rounds pauses, so that the shards can keep a common state to
+/// fall back to. They are twice as far apart as the detection of divergence takes.
 std::set<std::uint64_t> resting_places(const Job& job, const SyncPlan& plan,
                                        const parameter_server::DivergenceOptions& options) {
   std::set<std::uint64_t> steps;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What follows from a job's configuration for its parameter servers; equal on all its processes.
-// Pure; no thread matters.
+// The plan of a job with parameter servers, derived from its configuration: phases, shards and
+// slices. Equal on all processes of the job. Pure; any thread.
 
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,8 @@ struct ShardRange {
   std::size_t first = 0;
   std::size_t last = 0;
 };
-/// Equal ranges of everything but the loss, on borders of 16 elements, one per shard.
+/// Divides statistics and parameters into one range per shard, of equal sizes, at multiples of 16
+/// elements.
 [[nodiscard]] std::vector<ShardRange> shard_ranges(const ReductionLayout& layout,
                                                    std::uint32_t shards);
 
@@ -35,7 +36,7 @@ struct MicrobatchSlice {
 
 struct PsJob {
   parameter_server::SyncPlan plan;
-  std::set<std::uint64_t> checkpoints;  ///< steps after which one is written, but for the last
+  std::set<std::uint64_t> checkpoints;  ///< steps after which one is written, except the last step
   parameter_server::RateRule rule = parameter_server::RateRule::kLinear;
   parameter_server::DivergenceOptions divergence{};
   std::uint32_t shards = 1;  ///< of all servers
@@ -43,12 +44,12 @@ struct PsJob {
 
   /// The microbatches of a slice.
   [[nodiscard]] MicrobatchSlice microbatches_of(const Job& job, std::uint64_t slice) const;
-  /// The learning rate of an update of so many microbatches.
+  /// The learning rate of an update with the gradients of so many microbatches.
   [[nodiscard]] double rate_of(const Job& job, const parameter_server::Update& update,
                                std::uint64_t microbatches) const;
 };
 [[nodiscard]] nn::SgdOptions sgd_of(const Job& job, const parameter_server::PhaseSettings& phase);
-/// `first_step` is committed already.
+/// `first_step` is the step that the job's initial state has committed.
 [[nodiscard]] Result<PsJob> make_ps_job(const Job& job, const ReductionLayout& layout,
                                         std::uint64_t first_step);
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Membership of a job with parameter servers, for workers and servers alike. Views decide which
-// members there are; training does not stop for them: a lost worker's slices are leased again, the
-// others go on. So orders to stop are answered here, on the control thread; stop_answers.hpp says
-// when.
+// The connection between the control thread and a worker or server of a job with parameter servers.
+// Training does not stop when the view changes: the slices of a lost worker are leased to other
+// workers, which continue. Therefore orders to stop are answered here, on the control thread;
+// stop_answers.hpp describes when.
 
 #include <condition_variable>
 #include <functional>
@@ -18,19 +18,20 @@ namespace mayfly::engine {
 class PsLink final : public elastic::MemberHandler {
  public:
   struct Hooks {
-    /// A view is there. Control thread; must not block.
+    /// Called with each new view. Control thread; must not block.
     std::function<void(const elastic::View&)> on_view;
-    /// No new step may begin until the next view.
+    /// Called when no new step may begin until the next view.
     std::function<void()> on_hold = [] {};
+    /// Called when leave_order() has been set.
     std::function<void()> on_leave;
   };
 
-  /// `committed`: the step that this process says it has, the same for all of its kind; servers say
-  /// one less than workers, so that a worker is asked for the job's last checkpoint.
+  /// `committed`: the step that this process reports as committed. All workers report the same one,
+  /// and servers one less, so that the coordinator asks a worker for the job's last checkpoint.
   PsLink(elastic::MemberClient& client, Step committed, Step last, Hooks hooks)
       : client_(client), hooks_(std::move(hooks)), answers_(committed, last) {}
-  /// Waits until the control thread has come back from on_leave(), the last that it calls: who has
-  /// seen the order to leave may be done before that.
+  /// Waits until the control thread has returned from on_leave(), the last hook that it calls: the
+  /// thread that reads leave_order() may destroy this object before that.
   ~PsLink() override;
   PsLink(const PsLink&) = delete;
   PsLink& operator=(const PsLink&) = delete;
@@ -40,25 +41,26 @@ class PsLink final : public elastic::MemberHandler {
   void abort_group(ViewId view) override;
   void ask_for_boundary(const elastic::member_effect::AskForBoundary& ask) override;
   void leave(const elastic::member_effect::Leave& leave) override;
-  /// We have the first shard: planned orders are answered by quiet(). Call it in a hook.
+  /// To be called in a hook if this process leads the first shard: planned orders to stop are then
+  /// answered by quiet().
   void wait_for_quiet();
 
   // Any thread:
-  /// The first shard is held in this view, and all workers are at the end of a step.
+  /// To be called when the first shard is held in this view and all workers have finished a step.
   void quiet(ViewId held_in);
-  /// This worker cannot exchange data with `culprit`, or, without one, with some other member; the
-  /// coordinator decides which member leaves.
+  /// Reports that this process cannot exchange data with `culprit`, or, without one, with some
+  /// other member. The coordinator decides which member leaves.
   void broke(std::optional<MemberId> culprit, const std::string& why);
-  /// The network between us and others is cut, and we are no use here before that is mended: the
-  /// coordinator lets us go at once.
+  /// Reports that this process itself is cut off from other members and can do nothing for the job
+  /// before its network works again. The coordinator evicts it at once.
   void cut_off(const std::string& why);
-  /// The job's last step is committed and on record.
+  /// To be called when the job's last step is committed and on record.
   void finished();
   [[nodiscard]] std::optional<elastic::View> view() const;
   [[nodiscard]] std::optional<elastic::member_effect::Leave> leave_order() const;
 
  private:
-  /// Ends the view because of something that the coordinator did not ask for.
+  /// Reports that this process has stopped. `why` is empty if the coordinator has ordered it.
   void stop(elastic::member_event::TrainerStopped why);
   void say(StopAnswers::Answer answer);
 
@@ -69,7 +71,7 @@ class PsLink final : public elastic::MemberHandler {
   StopAnswers answers_;
   std::optional<elastic::View> view_;  // the newest
   std::optional<elastic::member_effect::Leave> leave_;
-  bool is_telling_ = false;  // on_leave() runs
+  bool is_telling_ = false;  // the control thread is in on_leave()
   std::condition_variable told_;
 };
 

@@ -31,17 +31,17 @@ namespace {
 constexpr Duration kLinger = seconds(10);  // for workers that still fetch the state
 constexpr Duration kLingerStep = milliseconds(20);
 
-/// Makes the records of steps of a first shard's updates, sends them and keeps the last ones: a
-/// leader may be lost with what it had not sent, a coordinator with what it had taken. The receiver
-/// drops what it has.
+/// Makes step records from the updates of the first shard. The leader sends them. Leader and
+/// follower keep the last ones to send them again, because the leader may be lost before it has
+/// sent a record, or the coordinator after it has received one. The receiver drops duplicates.
 class StepRecorder {
  public:
   StepRecorder(const Job& job, const PsJob& ps) : job_(job), ps_(ps) {}
 
-  /// The steps after this one are done again.
+  /// Training has fallen back: the steps after record.step will be trained again.
   void fall_back(const FallBackRecord& record) {
     clear();
-    // Sent again after this record they would count as done.
+    // If they were sent again after this record, they would count as committed.
     std::erase_if(recent_, [&](const Record& recent) {
       const auto* step = std::get_if<StepRecord>(&recent);
       return step != nullptr && step->step > record.step;
@@ -49,7 +49,7 @@ class StepRecorder {
     send(record);
   }
 
-  /// The client lives longer than the shards.
+  /// The client outlives the threads of the shards.
   void begin(elastic::MemberClient& client, const PsLink& link) {
     link_ = &link;
     client_ = &client;
@@ -109,7 +109,7 @@ class StepRecorder {
 
   void repeat() {
     if (client_ == nullptr) {
-      return;  // nothing has happened yet
+      return;  // begin() was not called yet, so there are no records
     }
     told_connection_ = client_->connections();
     for (const Record& record : recent_) {
@@ -161,7 +161,7 @@ class ServerListener final : public parameter_server::ShardListener {
     }
   }
 
-  /// Before any worker can have been let in.
+  /// To be called before a shard accepts any worker.
   void begin(elastic::MemberClient& client, PsLink& link) {
     recorder_.begin(client, link);
     client_ = &client;
@@ -225,7 +225,7 @@ class ServerListener final : public parameter_server::ShardListener {
   PsLink* link_ = nullptr;
 };
 
-/// One shard that this process has; its thread uses the rest.
+/// One shard in this process. The thread of `shard` uses the other members.
 struct Hosted {
   std::uint32_t number = 0;
   std::unique_ptr<SgdShard> state;
@@ -260,13 +260,13 @@ struct PsServer::Parts {
   const ReductionLayout layout;
   const ServerPlace place;
   Step committed{};
-  PsServers servers;                        // the control thread's
-  bool has_view = false;                    // the same
-  std::atomic<bool> is_late = false;        // the control thread sets it
-  elastic::MemberClient* client = nullptr;  // once it has joined
+  PsServers servers;                        // used by the control thread
+  bool has_view = false;                    // used by the control thread
+  std::atomic<bool> is_late = false;        // set by the control thread
+  elastic::MemberClient* client = nullptr;  // set by join()
   PsLink* link = nullptr;
-  /// Those it leads from the start first. Any thread reads it, those of the shards included, so it
-  /// is as start() has made it until all of them have ended.
+  /// The shards that this server leads at first, then those that it follows. All threads read it,
+  /// including those of the shards, so it does not change between start() and their end.
   std::vector<Hosted> hosted;
 };
 
@@ -423,20 +423,21 @@ void PsServer::finish(const elastic::member_effect::Leave& leave) {
   if (!elastic::is_eviction(leave.reason) && !parts_->is_late) {
     parts_->wait_for_workers();
   }
-  if (!parts_->is_late) {  // else its shards are none of the job's
+  if (!parts_->is_late) {  // the shards of a late server are not part of the job
     report();
   }
-  parts_->stop();  // no thread tells the link anything any more
+  parts_->stop();  // afterwards no thread of a shard uses the link
 }
 
-/// All threads end before the first shard goes: one that has not ended yet may hold another's.
+/// Ends the threads of all shards. No shard is destroyed before that, because the thread of one
+/// shard may hold another one.
 void PsServer::Parts::stop() const {
   for (const Hosted& own : hosted) {
     own.shard->stop();
   }
 }
 
-/// They may still fetch the state.
+/// Waits until no worker is connected, because workers may still fetch the state.
 void PsServer::Parts::wait_for_workers() const {
   const Instant deadline = monotonic_now() + kLinger;
   const auto is_used = [](const Hosted& own) { return own.shard->has_connections(); };
@@ -445,7 +446,7 @@ void PsServer::Parts::wait_for_workers() const {
   }
 }
 
-/// What each shard did, for events.jsonl.
+/// Sends the record of each shard that this server leads, for events.jsonl.
 void PsServer::report() const {
   for (const Hosted& own : parts_->hosted) {
     const parameter_server::ShardFacts facts = own.shard->facts();

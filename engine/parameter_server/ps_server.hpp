@@ -1,8 +1,8 @@
 #pragma once
 
-// A parameter server: some shards of the parameters, each with a thread of its own, and their part
-// in the job. It has a process of its own (`mayfly ps-server`), or a worker's process carries it;
-// then both are one member, which is lost as a whole.
+// A parameter server: some shards of the parameters, each with a thread of its own, and their
+// membership in the job. It runs in a process of its own (`mayfly ps-server`) or in the process of
+// a worker that carries it; then worker and server are one member, which is lost as a whole.
 
 #include <memory>
 #include <string>
@@ -15,10 +15,10 @@
 
 namespace mayfly::engine {
 
-/// Which server of the job it is.
+/// The place of a server in the job.
 struct ServerPlace {
   std::uint32_t index = 0;
-  bool computes = false;  ///< a worker's process carries it
+  bool computes = false;  ///< it is in the process of a worker
 };
 
 class PsServer {
@@ -28,25 +28,26 @@ class PsServer {
                                                  const nn::ModelState& initial, ServerPlace place);
   ~PsServer();
 
-  /// What to join the job with: where the shards are.
+  /// The address with which the member joins the job. It contains those of the shards.
   [[nodiscard]] std::string address() const;
-  /// Serves until told to leave, then as finish() says; returns that order.
+  /// Serves until the order to leave, then calls finish(); returns that order.
   elastic::member_effect::Leave run(elastic::MemberClient& client);
 
-  // What run() consists of, for a process that does something else meanwhile:
-  /// We are this member, and `link` is what we say about it. Before the client is started; both
+  // The parts of run(), for the process of a worker, which computes meanwhile:
+  /// Sets the member and the link of this process. To be called before the client is started; both
   /// live until the end of finish().
   void join(elastic::MemberClient& client, PsLink& link);
-  /// Call with every view, on the control thread.
+  /// To be called with every view, on the control thread.
   void meet(const elastic::View& view);
-  /// No new step may begin until the next view. Any thread, as long as there is a server.
+  /// Lets the first shard begin no new step until the next view. Any thread.
   void hold();
-  /// After the order to leave, when this process has no connection to any shard any more: serves
-  /// until no worker is connected, for ten seconds at most, reports, and ends the shards' threads.
-  /// Does not wait if this process was evicted or has come late.
+  /// To be called after the order to leave, when this process itself has no connection to a shard
+  /// any more. Serves until no worker is connected, for ten seconds at most, sends the shards'
+  /// records, and ends their threads. If this process was evicted or is late (is_late()), it does
+  /// not wait for workers.
   void finish(const elastic::member_effect::Leave& leave);
-  /// The job was under way with its servers when we came: what we hold is not what it has trained,
-  /// and we have asked to leave. After the order to leave.
+  /// Whether this server joined a running job that already had its servers: its parameters are not
+  /// those that the job has trained, and it has asked to leave. Valid after the order to leave.
   [[nodiscard]] bool is_late() const;
 
  private:

@@ -26,7 +26,7 @@ using parameter_server::PayloadTarget;
 using parameter_server::ShardClients;
 namespace flow = parameter_server::flow;
 
-constexpr Duration kTurn = milliseconds(200);  // a backstop: everything that happens wakes us
+constexpr Duration kTurn = milliseconds(200);  // a last resort: every event wakes this thread
 constexpr Duration kLostCountTimeout = seconds(2);
 constexpr Duration kReportTimeout = seconds(60);
 constexpr Duration kStateTimeout = seconds(60);  // without any part of a state
@@ -35,7 +35,7 @@ std::span<std::byte> bytes_of(std::span<float> floats) {
   return std::as_writable_bytes(floats);
 }
 
-/// Runs that are not empty first.
+/// The first part of a target must not be empty.
 PayloadTarget target_in(const ShardValues& values) {
   if (values.statistics.empty()) {
     return {bytes_of(values.parameters), {}};
@@ -71,7 +71,7 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
   held_ = blank_state();
   fresh_ = blank_state();
   parts_.pool.compute_with(held_);
-  parts_.pool.state_replaced();  // adoptions are counted anew
+  parts_.pool.state_replaced();  // because adoptions_, which numbers states, begins at 0 again
 }
 
 nn::ModelState PsTrainer::blank_state() const {
@@ -104,7 +104,7 @@ elastic::member_effect::Leave PsTrainer::run() {
       parts_.checkpoints.write_now(state->committed, checkpoint_of(parts_.job, *state));
     }
   }
-  clients_.reset();  // no server waits for us any more
+  clients_.reset();  // so that no server waits for this worker any more
   return leave;
 }
 
@@ -153,7 +153,7 @@ void PsTrainer::follow_view() {
   }
 }
 
-/// Training has diverged: slices mean other samples from then on.
+/// If training has diverged and fallen back: the numbers of slices refer to other samples now.
 void PsTrainer::follow_rewind() {
   if (flow_.rewind() && !parts_.ps.plan.rewound()) {
     parts_.ps.plan.fall_back(*flow_.rewind());
@@ -179,9 +179,9 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
   });
 }
 
-/// Every worker says how far it has seen the shards, and which checkpoint it wrote last; the first
-/// one reports the most. An update that no worker was told of was never acknowledged: its slice is
-/// not counted as done either. A lost worker may have written a newer checkpoint; then it is less.
+/// Ends the job, which has lost shards, with a report on the lost updates. Each worker publishes
+/// the newest version of a shard that it knows and its last checkpoint; the first worker reports
+/// the maxima. An update that no worker knows was never acknowledged, so its slice does not count.
 void PsTrainer::report_lost_servers(const elastic::View& view) {
   failed_ = true;
   std::vector<MemberId> workers;
@@ -228,7 +228,7 @@ PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
   return {bytes_of(std::span(states_[shard].data(), states_[shard].size())), {}};
 }
 
-/// Follows views: a server that does not read may be lost.
+/// Follows new views while it waits, because a server that does not read may be lost.
 void PsTrainer::wait_until_sent() {
   while (!clients_->all_sent() && !is_told_to_leave() && !failed_) {
     clients_->wait(monotonic_now() + kTurn);
@@ -259,7 +259,7 @@ void PsTrainer::act(const FlowAction& action) {
 }
 
 void PsTrainer::adopt(const flow::Adopt& adopted) {
-  held_.committed = Step{++adoptions_};  // the engines' sign that the weights have changed
+  held_.committed = Step{++adoptions_};  // the number shows engines that the weights have changed
   if (adopted.shards.size() == parts_.ps.shards) {
     parts_.reach.reached_all();
     std::swap(held_.parameters, fresh_.parameters);
@@ -275,11 +275,11 @@ void PsTrainer::adopt(const flow::Adopt& adopted) {
   }
 }
 
-/// The gradient of the slice is in the pool's sums; false if told to leave, or after a failure.
+/// Adds the gradient of the slice to the pool's sums; false after an order to leave or a failure.
 bool PsTrainer::compute_slice(const MicrobatchSlice& slice) {
   std::vector<std::uint32_t> microbatches(slice.count);
   std::iota(microbatches.begin(), microbatches.end(), slice.first);
-  wait_until_sent();  // the sums of the slice before
+  wait_until_sent();  // the previous slice's sums, which the pool will overwrite
   parts_.loader.request(slice.step, microbatches);
   parts_.board.enter(elastic::Activity::kCompute, Step{slice.step});
   parts_.pool.begin_step(slice.step, {}, {});
@@ -324,7 +324,7 @@ void PsTrainer::compute(const flow::Compute& action) {
   clients_->push(action, facts_of(slice), gradients);
 }
 
-/// The first shard makes of it that training has diverged.
+/// Whether a loss that is not finite means that training has diverged, as the first shard decides.
 bool PsTrainer::may_diverge(std::uint64_t slice) const {
   const PsJob& ps = parts_.ps;
   return ps.divergence.falls_back && parameter_server::is_stream(ps.plan.phase_of(slice).policy);
@@ -366,8 +366,8 @@ bool PsTrainer::wait_for_link() {
   return !is_told_to_leave();
 }
 
-/// Which member has to leave is for the coordinator to decide, unless it is this worker: that harms
-/// no member, and those that wait for it can continue at once.
+/// Reports that a shard cannot be reached. If this worker is cut off, it asks to be evicted: that
+/// harms no member, and the others can continue at once. Otherwise the coordinator decides.
 void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
   const std::optional<elastic::View> view = link_.view();
   const std::optional<std::string> address = servers_.leader_address(shard);
@@ -375,10 +375,10 @@ void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
     return;  // the job ends
   }
   if (view->id != seen_) {
-    return;  // a newer view than the one in which it was seen; perhaps the server is gone
+    return;  // there is a newer view, perhaps without that server
   }
   if (view->id == cut_off_in_) {
-    return;  // it leaves already; other shards are usually behind the same link
+    return;  // already reported; other shards are usually behind the same link
   }
   const std::string what = fmt::format("shard {} on member {} ({}) does not answer", shard,
                                        value(servers_.leader_member(shard)), *address);
@@ -419,7 +419,7 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
   while (!(versions = clients_->states_arrived())) {
     const Duration silence = monotonic_now() - std::max(begun, clients_->state_came());
     if (silence > kStateTimeout || (view_came_ && !is_told_to_leave())) {
-      return std::nullopt;  // a shard may be gone: the view says
+      return std::nullopt;  // a shard may be lost: the next view shows it
     }
     clients_->wait(monotonic_now() + kTurn);
   }
@@ -430,9 +430,8 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
   const parameter_server::StateVersion first = versions->front();
   state.committed = Step{parts_.ps.plan.steps_before(first.slices)};
   fetched_version_ = first.version;
-  // A job that is stopped in the middle of a step - one that takes longer than the coordinator
-  // waits - has no checkpoint of this moment: resumed, it would repeat some slices or leave some
-  // out.
+  // A job that was stopped within a step, because the step took longer than the coordinator waits,
+  // gets no checkpoint of this state: resumed from it, the job would repeat or skip slices.
   return are_whole(*versions, parts_.ps.plan) ? std::optional(std::move(state)) : std::nullopt;
 }
 
@@ -442,7 +441,7 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
   parts_.board.enter(elastic::Activity::kSync, Step{step});
   std::optional<nn::ModelState> state = fetch_state();
   if (!state) {
-    return;  // the flow asks again
+    return;  // the flow will order the snapshot again
   }
   ENSURE(value(state->committed) == step, "a snapshot is taken between two steps");
   const JobConfig& config = parts_.job.config;
@@ -458,7 +457,8 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
   if (is_last) {
     parts_.checkpoints.write_now(state->committed, checkpoint_of(parts_.job, *state));
     (void)parts_.checkpoints.wait_until_uploaded(kReportTimeout, [this, step] {
-      parts_.board.enter(elastic::Activity::kCheckpoint, Step{step});  // it may travel for minutes
+      parts_.board.enter(elastic::Activity::kCheckpoint,
+                         Step{step});  // the upload may take minutes
       return is_told_to_leave();
     });
     if (const std::optional<elastic::View> view = link_.view()) {
@@ -484,7 +484,7 @@ void PsTrainer::evaluate(const nn::ModelState& state) {
   const EvaluationSums sums = parts_.pool.evaluate(chunks);
   parts_.pool.compute_with(held_);
   if (is_told_to_leave()) {
-    return;  // it may be of a part of the test set
+    return;  // the sums may cover only a part of the test set
   }
   if (const std::optional<Error> failure = parts_.pool.failure()) {
     fail(failure->detail);

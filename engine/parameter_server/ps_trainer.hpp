@@ -1,7 +1,8 @@
 #pragma once
 
-// The training loop of one worker of a job with parameter servers: does what WorkerFlow says, with
-// the compute threads, the loader and the records of all-reduce training. Trainer thread.
+// The training loop of one worker of a job with parameter servers: it carries out the actions that
+// WorkerFlow decides, with the compute threads, the loader and the records of all-reduce training.
+// Trainer thread.
 
 #include <atomic>
 #include <memory>
@@ -26,10 +27,11 @@
 
 namespace mayfly::engine {
 
-/// When a worker that was cut off from a server takes part again: the server must listen.
+/// When a worker that was cut off from a server may train again: the server must accept
+/// connections.
 inline constexpr ReachRule kServerReach{.takes_refusals = false, .first_wait = seconds(10)};
 
-/// What the trainer works with; everything outlives it.
+/// The parts that the trainer works with; all of them outlive it.
 struct PsTrainerParts {
   const Job& job;
   PsJob ps;
@@ -39,30 +41,32 @@ struct PsTrainerParts {
   elastic::MemberClient& client;
   CheckpointWriter& checkpoints;
   elastic::ProgressBoard& board;
-  collectives::DelaySource delay;  ///< of what is sent; empty = none
+  collectives::DelaySource delay;  ///< of sent messages; empty = none
   PeerReach& reach;                ///< by kServerReach; kept over memberships
-  PsServer* server = nullptr;      ///< that this process carries; null = none
+  PsServer* server = nullptr;      ///< the server that this process carries; null = none
 };
 
 class PsTrainer {
  public:
-  /// `initial` says from which step the job starts; parameters come from the shards.
+  /// The job starts after the step of `initial`; the parameters are those of the shards.
   PsTrainer(PsTrainerParts parts, const nn::ModelState& initial);
 
-  /// Before this worker says that it is ready: if it was cut off from a server, blocks until that
-  /// answers, or until it is time to try without an answer. False: it was told to leave. Control
-  /// messages come meanwhile, so the client must have been started with link().
+  /// To be called before this worker reports that it is ready. If it was cut off from a server,
+  /// blocks until that server answers, or until ReachRule allows to join without an answer. False
+  /// if the worker was ordered to leave. The client must have been started with link(), because
+  /// orders arrive meanwhile.
   [[nodiscard]] bool wait_for_link();
-  /// Trains until told to leave; returns that order. The client must have been started with link().
+  /// Trains until the order to leave, which it returns. The client must have been started with
+  /// link().
   elastic::member_effect::Leave run();
   [[nodiscard]] PsLink& link() { return link_; }
-  /// Steps that were recorded, for the worker's last words.
+  /// The last step in this worker's records, for the record that it sends at the end.
   [[nodiscard]] Step committed() const { return recorded_; }
 
  private:
   using Clients = parameter_server::ShardClients;
 
-  /// New views and new work, without blocking for long.
+  /// Waits for new views and new work, for a short time.
   void wait();
   void follow_view();
   void follow_rewind();
@@ -78,14 +82,14 @@ class PsTrainer {
   [[nodiscard]] bool compute_slice(const MicrobatchSlice& slice);
   [[nodiscard]] bool may_diverge(std::uint64_t slice) const;
   [[nodiscard]] parameter_server::PushFacts facts_of(const MicrobatchSlice& slice) const;
-  /// The shards' state if it is complete, of one version and between two steps. Nothing also if a
-  /// shard may be gone: another view comes, unless we were told to leave, or no part of a state for
-  /// a minute.
+  /// The state of all shards, if it is of one version and between two steps. Returns nothing also
+  /// if a shard may be lost: a new view has begun while this worker was not ordered to leave, or no
+  /// part of a state has arrived for a minute.
   [[nodiscard]] std::optional<nn::ModelState> fetch_state();
   void snapshot(const parameter_server::flow::Snapshot& action);
   void evaluate(const nn::ModelState& state);
   void finish();
-  /// One line in the log and in events.jsonl.
+  /// Writes a line to the log and to events.jsonl.
   void note(const char* kind, const std::string& text);
   void fail(const std::string& reason);
   [[nodiscard]] bool is_told_to_leave() const { return link_.leave_order().has_value(); }
@@ -96,9 +100,9 @@ class PsTrainer {
   PsLink link_;
   parameter_server::WorkerFlow flow_;
   PsServers servers_;
-  nn::ModelState held_;                       // what gradients are computed with
-  nn::ModelState fresh_;                      // where answers go
-  std::vector<AlignedBuffer<float>> states_;  // where snapshots go: values, then momentum
+  nn::ModelState held_;                       // the state with which gradients are computed
+  nn::ModelState fresh_;                      // receives the shards' answers
+  std::vector<AlignedBuffer<float>> states_;  // receive snapshots: values, then momentum
   std::unique_ptr<Clients> clients_;          // null before the first view
   std::optional<ViewId> seen_;
   std::optional<ViewId> cut_off_in_;  // the view in which it has reported that it is cut off

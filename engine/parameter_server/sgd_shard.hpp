@@ -1,7 +1,7 @@
 #pragma once
 
-// The numbers of one shard: statistics, parameters and momentum of its range, updated with the
-// arithmetic of all-reduce training (nn/optimizer). One thread at a time.
+// The state of one shard: statistics, parameters and momentum of its range, updated with the same
+// arithmetic as in all-reduce training (nn/optimizer). One thread at a time.
 
 #include <array>
 #include <cstdint>
@@ -31,7 +31,7 @@ class SgdShard final : public parameter_server::ShardState {
  private:
   const Job& job_;
   const PsJob& ps_;
-  std::size_t statistics_ = 0;  // so many of the values are statistics, before the parameters
+  std::size_t statistics_ = 0;  // number of statistics, which precede the parameters in values_
   AlignedBuffer<float> values_;
   AlignedBuffer<float> momentum_;  // zero for statistics
 
@@ -44,14 +44,15 @@ class SgdShard final : public parameter_server::ShardState {
   std::size_t newest_ = 0;
 };
 
-/// The parts of a state that a shard's values (or momentum) are: statistics, then parameters.
+/// The parts of a state that a shard's values (or momentum) consist of: statistics, then
+/// parameters.
 struct ShardValues {
   std::span<float> statistics;
   std::span<float> parameters;
 };
 [[nodiscard]] ShardValues values_in(nn::ModelState& state, const ReductionLayout& layout,
                                     ShardRange range);
-/// Puts a shard's whole state, its values and then its momentum, where it belongs.
+/// Copies a shard's whole state, its values and then its momentum, into its range of `state`.
 void put_shard(nn::ModelState& state, const ReductionLayout& layout, ShardRange range,
                std::span<const float> all);
 

@@ -1,10 +1,11 @@
 #pragma once
 
-// What a process of a job with parameter servers answers when its view is to end, as a pure state
-// machine; its caller guards it. Training does not stop for a change of view, so orders are
-// answered at once, except that the process with the first shard answers a planned one when
-// all workers have come to the end of a step. The job's last step may be done before or after that
-// answer; a process that has not said so says it in the next view.
+// Decides when a process of a job with parameter servers reports that it has stopped, when its view
+// is to end. A pure state machine, which its caller guards. Training does not stop when the view
+// changes, so orders to stop are answered at once, with one exception: the process with the first
+// shard answers a planned order when all workers have finished a step. The job's last step may be
+// committed before or after that answer; in the latter case the process reports it in the next
+// view.
 
 #include <optional>
 #include <utility>
@@ -15,36 +16,37 @@ namespace mayfly::engine {
 
 class StopAnswers {
  public:
-  /// What is to be said now, if anything.
+  /// The report to be sent now, if there is one.
   using Answer = std::optional<elastic::member_event::TrainerStopped>;
 
-  /// `committed`: the step that this process says it has before the end; `last`: the job's last.
+  /// `committed`: the step that this process reports before the job's last step, `last`, is done.
   StopAnswers(Step committed, Step last) : committed_(committed), last_(last) {}
 
-  /// A view begins.
+  /// To be called when a view begins.
   [[nodiscard]] Answer begin(ViewId view) {
     view_ = view;
     runs_ = true;
     boundary_asked_ = false;
     return finished_ ? stop() : Answer();
   }
-  /// We have the first shard.
+  /// To be called if this process leads the first shard.
   void wait_for_quiet() { waits_for_quiet_ = true; }
-  /// Told to stop at the end of a step. Before the first shard is held: it may be quiet at once.
+  /// To be called on an order to stop at the end of a step, before the first shard is held, because
+  /// quiet() may follow at once.
   [[nodiscard]] Answer boundary() {
     boundary_asked_ = waits_for_quiet_ && runs_;
     return boundary_asked_ ? Answer() : stop();
   }
-  /// The first shard is held in this view, and no worker has anything left to do.
+  /// To be called when the first shard is held in this view and no worker has work left.
   [[nodiscard]] Answer quiet(ViewId held_in) {
     return boundary_asked_ && view_ == held_in ? stop() : Answer();
   }
-  /// The job's last step is committed and on record.
+  /// To be called when the job's last step is committed and on record.
   [[nodiscard]] Answer finished() {
     finished_ = true;
     return stop();
   }
-  /// `why`: if we were not told to.
+  /// The process stops. `why` has the reason if the coordinator has not ordered it.
   [[nodiscard]] Answer stop(elastic::member_event::TrainerStopped why = {}) {
     if (!std::exchange(runs_, false)) {
       return std::nullopt;
@@ -61,7 +63,7 @@ class StopAnswers {
   const Step committed_;
   const Step last_;
   ViewId view_{};      // the newest
-  bool runs_ = false;  // and we have not said that we stopped
+  bool runs_ = false;  // a view runs, and the process has not reported that it stopped
   bool waits_for_quiet_ = false;
   bool boundary_asked_ = false;
   bool finished_ = false;
