@@ -115,7 +115,8 @@ std::vector<PsServerPart> PsRoles::parts() const {
   return all;
 }
 
-/// What it led and followed, and what becomes of that.
+/// A text on the loss of a server: which shards it led and followed, and which server leads them
+/// now.
 std::string PsRoles::account_of_loss(std::uint32_t index, const Placement& before) const {
   const Placement& now = servers_.placement();
   std::vector<std::uint32_t> moved;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which part each member has in a job with parameter servers, according to its views: which ones
-// compute, are or carry which server, and lead and follow which shard; for status and events.jsonl.
-// Pure; one thread at a time.
+// The role of each member in a job with parameter servers, derived from the job's views: whether it
+// computes, which server it is or carries, and which shards it leads and follows. For status and
+// events.jsonl. Pure; one thread at a time.
 
 #include <cstdint>
 #include <map>
@@ -16,15 +16,15 @@
 
 namespace mayfly::engine {
 
-/// A member's part in the newest view.
+/// A member's role in the newest view.
 struct PsRole {
   bool computes = false;
-  std::optional<std::uint32_t> server{};  ///< that it is, or that it carries
+  std::optional<std::uint32_t> server{};  ///< the server that the member is or carries
   std::vector<std::uint32_t> leads{};     ///< shards
   std::vector<std::uint32_t> follows{};   ///< shards
   friend bool operator==(const PsRole&, const PsRole&) = default;
 };
-/// "worker", "server" or "worker+server"; "none" of a server that the job does not have.
+/// "worker", "server" or "worker+server"; "none" for a server that is not one of the job's.
 [[nodiscard]] std::string name_of(const PsRole& role);
 
 /// One server that the job has.
@@ -43,23 +43,25 @@ struct PsServerPart {
   }
 };
 
-/// What a view has changed about the servers.
+/// The changes of the servers in a view.
 struct PsServersNews {
-  std::vector<std::uint32_t> lost{};    ///< servers; none: all are met for the first time
-  std::vector<PsServerPart> servers{};  ///< that the job has now, by index
-  std::string detail{};                 ///< the same in words
+  std::vector<std::uint32_t> lost{};    ///< lost servers; empty in the job's first view
+  std::vector<PsServerPart> servers{};  ///< the servers that the job has now, by index
+  std::string detail{};                 ///< the same as a text
 };
 
 class PsRoles {
  public:
   explicit PsRoles(const JobConfig& config);
 
-  /// Call with every view; some may be left out. Nothing: the servers and their shards are as they
-  /// were, or not all of them can be found (the workers end such a job).
+  /// To be called with new views; some may be left out. Returns nothing if the servers and their
+  /// shards have not changed, or if some servers were missing in the first view (the workers end
+  /// such a job).
   [[nodiscard]] std::optional<PsServersNews> follow(const elastic::View& view);
-  /// Nothing: it is not in the newest view.
+  /// Nothing if the member is not in the newest view.
   [[nodiscard]] std::optional<PsRole> role_of(MemberId member) const;
-  /// How many servers the job has or waits for: those that were lost do not come back.
+  /// The number of servers that the job has or, before its first view, waits for. Lost servers are
+  /// not replaced.
   [[nodiscard]] std::uint32_t servers_left() const;
 
  private:
@@ -71,9 +73,9 @@ class PsRoles {
   const std::uint32_t count_;
   const std::uint32_t shards_;  // of each
   PsServers servers_;
-  bool are_known_ = false;             // the servers
-  bool are_missing_ = false;           // some of them, in the first view
-  std::map<MemberId, bool> computes_;  // of the newest view
+  bool are_known_ = false;             // all servers were in the first view
+  bool are_missing_ = false;           // some servers were missing in the first view
+  std::map<MemberId, bool> computes_;  // the members of the newest view
 };
 
 }  // namespace mayfly::engine

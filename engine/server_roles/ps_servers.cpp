@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kServerPrefix = "ps-server:";
 constexpr std::string_view kColocatedPrefix = "ps-colocated:";
 
-/// False: members have been at work before this view.
+/// Whether this may be the job's first view; false if members have trained in an earlier one.
 bool may_be_the_first(const elastic::View& view) {
   return value(view.id) == elastic::id_base(elastic::incarnation_of(view.id)) + 1;
 }
@@ -107,7 +107,7 @@ Result<void> PsServers::meet(const elastic::View& view) {
     const bool is_spare = !is_one_of_ours || is_second;
     const bool came_late = !may_be_the_first(view) || (is_second && (has_followers_ || colocated_));
     if (is_spare && came_late) {
-      continue;  // to a job that has its servers, or had lost the one before; it will go
+      continue;  // the job has its servers, or has lost this one before; the newcomer will leave
     }
     if (is_spare) {
       return Error{Errc::kInvalidInput,

@@ -1,8 +1,8 @@
 #pragma once
 
-// The parameter servers of a job as one process has seen them in its views: where each shard is led
-// and followed. The address of a server's member in a view names its shards. Pure; one thread at a
-// time.
+// The parameter servers of a job, derived from the views that a process has received: which server
+// leads and which one follows each shard. In a view the address of a member with a server contains
+// the addresses of its shards. Pure; one thread at a time.
 
 #include <cstdint>
 #include <optional>
@@ -21,48 +21,50 @@ inline constexpr const char* kPsWorkerAddress = "ps-worker";
 struct ServerAddress {
   std::uint32_t index = 0;
   std::vector<std::string> shards;
-  std::vector<std::string> followers;  ///< of the shards of the server before; may be none
+  std::vector<std::string> followers;  ///< followers of the previous server's shards; may be empty
   bool computes = false;               ///< it is a worker, too (ps colocated)
   friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
 };
-/// Where the shards of a server are, as a member's address; and that of a member that is a worker.
+/// The address of a member with a server.
 [[nodiscard]] std::string to_text(const ServerAddress& address);
-/// Nothing if the member is no server. kInvalidInput if it says so and cannot be read.
+/// Nothing if the member has no server. kInvalidInput if an address of a server is malformed.
 [[nodiscard]] Result<std::optional<ServerAddress>> parse_server_address(const std::string& text);
-/// The member with this address computes.
+/// Whether the member with this address computes.
 [[nodiscard]] bool is_worker(const std::string& address);
-/// The member with this address is a server and does not compute. Of any job.
+/// Whether the member with this address is a server and does not compute. For members of any job.
 [[nodiscard]] bool is_server_only(const std::string& address);
 
-/// The member with this address is or carries a server. Of any job.
+/// Whether the member with this address is or carries a server. For members of any job.
 [[nodiscard]] bool has_server(const std::string& address);
 
 class PsServers {
  public:
   explicit PsServers(const JobConfig& config);
 
-  /// Call with every view; some may be left out. In the first one: kInvalidInput if the job begins
-  /// and two servers have one index or one has none of the job's, or if an address cannot be read;
-  /// kNotFound if a shard is nowhere. A server that is gone later, or another one under its index,
-  /// is lost for good; so is one whose member has come back without it.
+  /// To be called with new views; some may be left out. Errors for the first one: kInvalidInput if
+  /// an address is malformed, or if the job begins and two servers have the same index or one has
+  /// an index that the job does not have; kNotFound if no server has a shard. A server that is
+  /// missing in a later view is lost permanently, even if another server has its index or its
+  /// member has returned without it.
   [[nodiscard]] Result<void> follow(const elastic::View& view);
 
   [[nodiscard]] const parameter_server::Placement& placement() const { return placement_; }
-  /// Where workers connect for this shard. Nothing: it is lost.
+  /// The address to which workers connect for this shard. Nothing if the shard is lost.
   [[nodiscard]] std::optional<std::string> leader_address(std::uint32_t shard) const;
-  /// Empty: it has no follower.
+  /// The address of the shard's follower. Empty if it has none.
   [[nodiscard]] std::string follower_address(std::uint32_t shard) const;
-  /// The member that follows it; 0: none.
+  /// The member that follows the shard; 0 = none.
   [[nodiscard]] MemberId follower_member(std::uint32_t shard) const;
-  /// The member is the server with this index, for the job, or was.
+  /// Whether the member is or was the job's server with this index.
   [[nodiscard]] bool is_server(std::uint32_t index, MemberId member) const {
     return servers_[index] && servers_[index]->id == member;
   }
   /// The server that leads this shard. ENSUREs that one does.
   [[nodiscard]] MemberId leader_member(std::uint32_t shard) const;
-  /// A worker cannot reach the leader of a shard although both reach the coordinator. The server
-  /// that has to go for that; nothing: the worker. It is the worker as long as others are in the
-  /// view, who may do better, or if updates would be lost with the server.
+  /// Decides which member has to leave if a worker cannot reach the leader of a shard although both
+  /// reach the coordinator. Returns the leader's member, or nothing if the worker has to leave:
+  /// that is so if the view has other workers, which may reach the leader, or if the shard would be
+  /// lost.
   [[nodiscard]] std::optional<MemberId> server_to_give_up(const elastic::View& view,
                                                           std::uint32_t shard) const;
 
@@ -88,8 +90,9 @@ class PsServers {
 /// Members of the view that compute.
 [[nodiscard]] std::size_t count_workers(const elastic::View& view);
 
-/// This server came when the job was under way: what it holds is not what the job has trained. Not
-/// known of one that comes after the coordinator was started again.
+/// Whether a server, which has `committed` steps, joined a running job: its parameters are not
+/// those that the job has trained. Not detected for a server that joins after the coordinator was
+/// restarted.
 [[nodiscard]] bool is_late_server(const elastic::View& first_view, Step committed);
 
 }  // namespace mayfly::engine
