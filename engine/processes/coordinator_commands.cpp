@@ -49,7 +49,7 @@ namespace {
 
 constexpr std::size_t kRecoveriesShown = 5;
 
-/// The last changes of view, with milliseconds since each was detected.
+/// The last changes of the view; their times are milliseconds since the cause was detected.
 json::array recoveries_json(const std::vector<elastic::Recovery>& all) {
   json::array shown;
   for (std::size_t i = all.size() - std::min(all.size(), kRecoveriesShown); i < all.size(); ++i) {

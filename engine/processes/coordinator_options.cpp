@@ -37,19 +37,19 @@ elastic::CoordinatorOptions core_options(const Job& job, Step first_step, bool i
   core.stalls.evict_after(milliseconds(config.hang_max_ms),
                           config.hang_max_ms == JobConfig{}.hang_max_ms);
   if (is_program(config)) {
-    core.observe_from_bytes = UINT64_MAX;  // its update is code that works on one state
+    core.observe_from_bytes = UINT64_MAX;  // the program can update only one state, its own
     // Work of the program between two steps cannot be interrupted when a view ends.
     core.stop_timeout = std::max<Duration>(core.stop_timeout, milliseconds(config.hang_max_ms));
   } else if (!job.bucket_size.tuned) {
     core.bucket_names = layout_of(job.model, job.bucket_size.elements).bucket_names();
   }
-  if (uses_parameter_servers(config)) {  // servers are members too, and nothing is shared out anew
+  if (uses_parameter_servers(config)) {  // servers are members too; microbatches have no owners
     if (!carries_servers(config)) {
       core.initial_workers += config.ps;
     }
     core.steps_need_everybody = false;
     core.last_step.reset();
-    core.counts_as_worker = is_worker;  // workers say what is lost with a server
+    core.counts_as_worker = is_worker;  // workers report which updates are lost with a server
     core.initial_servers = server_count(config);
     core.counts_as_server = has_server;
     core.rebalance.enabled = false;

@@ -52,8 +52,8 @@ int exit_code_of_outcome(elastic::Outcome outcome) {
   UNREACHABLE("every outcome has an exit code");
 }
 
-/// Replaces `config` by the settings of the job in the run directory, as far as they must not
-/// change.
+/// Replaces the settings of `config` that must not change in a continued job by those recorded in
+/// the run directory.
 Result<void> take_over(JobConfig& config) {
   TRY_ASSIGN(const JobConfig recorded, config_of_run(config.run_dir));
   TRY_ASSIGN(config, config_to_go_on_with(config, recorded));
@@ -96,7 +96,7 @@ Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
                      : Result<std::unique_ptr<CoordinatorProcess>>(opened.error());
 }
 
-/// Without a server if nothing is left to do.
+/// Opens everything in order. Does not start the server if nothing is left to do.
 Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   resolve_defaults(config);
   start_files_ = std::make_unique<StartFiles>(config.run_dir, config.token_file);
@@ -107,7 +107,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
                                    job_->config.resume, starting_point_.step, job_->total_steps));
     return {};
   }
-  if (!goes_on_) {  // the log of a job that goes on must never be restored to an earlier content
+  if (!goes_on_) {  // the log of a continued job must never be restored to earlier contents
     start_files_->keep_contents();
   }
   TRY(open_run_directory());
@@ -115,7 +115,7 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
     note("init", start_remark_);
   }
   if (const datasets::LeftOut& images = job_->facts.left_out; images.count > 0 && !goes_on_) {
-    // Opening the data has said it on the terminal; workers with other data are refused.
+    // Opening the data has printed it on the terminal; workers with other data are refused.
     recorder_->fact({"images_left_out", {{"images", object_of(images)}}, ""});
   }
   return start_server();
@@ -156,11 +156,11 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   TRY(check_spares(config));
   TRY(check_servers(config));
   TRY(check_backups(config));
-  // Its transport needs a GPU, which a coordinator needs only if its workers run on this host.
+  // The nccl transport needs a GPU, which this host must have only if the workers run here.
   if (facts_ == Facts::kHere || !reduces_on_device(config)) {
     TRY(check_backend(config));
   }
-  // The checkpoint may be gone once there are newer ones in the same folder.
+  // The checkpoint may have been removed after newer ones were written to the same folder.
   const bool may_be_gone = goes_on_ && view_log_->contents().view.has_value();
   if (!config.resume.empty()) {
     const Result<LoadedCheckpoint> loaded = load_intact_checkpoint(config.resume);
@@ -196,12 +196,12 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
   return {};
 }
 
-/// Prepares the job with the facts that are on record, or with those that the first worker will
-/// send. A standby receives no facts, and a job that has begun must have them on record.
+/// Prepares the job with the recorded facts, or as far as is possible before the first worker sends
+/// them. A standby receives no facts, and a job that has begun must have recorded them.
 Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, const Error& lack) {
   TRY_ASSIGN(job_, begin_job(config));
   const bool has_begun = goes_on_ && view_log_->contents().job != 0;
-  lacks_facts_ = is_program(config) && !has_begun;  // it may want more steps than when it began
+  lacks_facts_ = is_program(config) && !has_begun;  // a resumed program may set more steps
   if (lacks_facts_) {
     return {};
   }
@@ -222,7 +222,8 @@ Result<void> CoordinatorProcess::keep_facts(const JobFacts& facts) const {
   return write_file_atomic(facts_path(job_->config.run_dir), to_json(facts) + "\n");
 }
 
-/// On the thread of transfers, while no worker is taken in. Others read only `job_->config`.
+/// Called on the thread of transfers before any worker is admitted. Other threads read only
+/// `job_->config` meanwhile.
 Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
   const std::string sentence = sentence_of(facts, job_->config);
   TRY_ASSIGN(std::unique_ptr<Job> tried, begin_job(job_->config));
@@ -237,7 +238,7 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
     is_complete = complete_job(*job_, facts).ok();
     return core_options(*job_, Step{starting_point_.step}, is_standby_);
   });
-  answer.wait();  // until the server is done with it, which goes with it if the job has ended
+  answer.wait();  // until the server has called the function, or dropped it as the job has ended
   if (!is_complete) {
     return Error{Errc::kRefused, "the job is over"};
   }
@@ -251,14 +252,14 @@ Result<void> CoordinatorProcess::open_run_directory() {
                                   : RunDirectory::create(config, starting_point_));
   TRY(goes_on_ ? view_log_->go_on() : view_log_->begin());
   std::error_code absent;
-  std::filesystem::remove(summary_path(config.run_dir), absent);  // an earlier part's
+  std::filesystem::remove(summary_path(config.run_dir), absent);  // of the job before --resume
   TRY_ASSIGN(RunHistory history,
              goes_on_ ? read_run_history(config.run_dir) : history_of_new_part(config.run_dir));
-  if (starting_point_.digest.empty()) {  // or its checkpoint is gone
+  if (starting_point_.digest.empty()) {  // not resumed, or the checkpoint was removed
     starting_point_ = history.start;
   }
   history.start = starting_point_;
-  if (!goes_on_ && !config.trace.empty()) {  // of an earlier part of a resumed run
+  if (!goes_on_ && !config.trace.empty()) {  // the traces are those of the job before --resume
     start_files_->set_aside(config.run_dir + "/trace");
   }
   elastic::FlightRecorder::write_on_fatal_signals();
@@ -313,7 +314,8 @@ Result<void> CoordinatorProcess::start_server() {
   return write_file_atomic(config.run_dir + "/coordinator", server_->endpoint() + "\n");
 }
 
-/// A run that is resumed with other settings goes on in its own copy, too.
+/// Checks the destination of --checkpoint-to. A run that is resumed with other settings may
+/// continue in a destination with checkpoints of its earlier settings.
 Result<void> CoordinatorProcess::check_copies() const {
   const JobConfig& config = job_->config;
   const bool may_hold_others = goes_on_ || lacks_facts_ || !config.resume.empty();
@@ -334,7 +336,7 @@ void CoordinatorProcess::begin_copies() {
                     recorder_->checkpoint_copied(step, where, took);
                   },
                   [this](const std::string& why) { recorder_->checkpoint_not_copied(why); }});
-  if (goes_on_) {  // the coordinator before us may have died over it
+  if (goes_on_) {  // the previous coordinator may have died before it had copied the newest
     const Result<LoadedCheckpoint> newest = load_checkpoint(config.run_dir);
     if (newest.ok()) {
       copier_->copy(newest.value().info.committed, newest.value().path);
@@ -342,7 +344,7 @@ void CoordinatorProcess::begin_copies() {
   }
 }
 
-/// A job whose last checkpoint is not where it should be has failed.
+/// Completes the copies. A job whose last checkpoint could not be copied has failed.
 void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   if (copier_ == nullptr) {
     return;
@@ -358,8 +360,8 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   }
 }
 
-/// The step of the newest intact checkpoint of this part of the run; an earlier part may have gone
-/// further. A damaged one is set aside, so that a worker's copy of that step can be stored.
+/// The step of the newest checkpoint that was written since --resume. The run directory may contain
+/// later steps from before.
 std::optional<Step> CoordinatorProcess::newest_here() const {
   if (!goes_on_ && passed_over_.empty()) {
     return std::nullopt;
@@ -416,9 +418,10 @@ void CoordinatorProcess::end_transfers() {
   }
 }
 
-/// Those that come new have no state before they are members. A job that is resumed begins with
-/// that of its checkpoint. Members that are lost may not have told their last steps' progress. Of
-/// several that have to join again, the first may be here while the others still have to go.
+/// The newest step that a checkpoint may have, if no member has the job's state. A member has the
+/// state if it is or was in a view, or if it has committed steps after the start of the job. Lost
+/// members may not have reported the progress of their last steps. Members that the coordinator has
+/// dismissed do not count: others that must join again may already have done so.
 std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held = std::ranges::any_of(status.members, [this](const auto& member) {
@@ -434,15 +437,15 @@ std::optional<Step> CoordinatorProcess::step_without_holder() const {
   if (status.view == ViewId{}) {
     return job_->config.resume.empty() ? std::nullopt : std::optional(Step{starting_point_.step});
   }
-  if (job_->config.resume.empty()) {  // no other job has written here; records may have been lost
+  if (job_->config.resume.empty()) {  // all checkpoints are this job's; records may have been lost
     return Step{job_->total_steps};
   }
   return std::max(
       {status.committed, Step{starting_point_.step}, Step{recorder_->progress().last_step()}});
 }
 
-/// Considers only members that this coordinator has heard of itself: the records of its predecessor
-/// may be out of date.
+/// Considers only members that are connected to this coordinator, because the records of its
+/// predecessor may be out of date.
 std::optional<Step> CoordinatorProcess::step_of_holders() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held =

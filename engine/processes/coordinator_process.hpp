@@ -29,22 +29,22 @@ class CoordinatorProcess {
   /// Sets `workers` (of a running job) to a new number; returns a sentence for the operator.
   using ScaleHandler = std::function<Result<std::string>(std::uint32_t)>;
 
-  /// Whether a run directory whose coordinator died may be taken over; not if its workers ended
-  /// with it.
+  /// Whether a run directory whose coordinator died may be taken over. It must not be if the
+  /// workers ended with that coordinator.
   enum class Unfinished { kRefuse, kGoOn };
 
   /// kHere: this host must have the data set and the device. kMayCome: the first worker may send
-  /// the facts about them, and no worker is admitted before.
+  /// the facts about them; no worker is admitted before.
   enum class Facts { kHere, kMayCome };
 
-  /// Locks the run directory (unless `lock` does so already) before it looks at it, prepares the
-  /// job, creates the directory's config.toml, token and `coordinator` file (our endpoint), and
-  /// starts the server. Defaults that depend on the moment or on the machine (run_dir, threads,
-  /// token_file, resume) are resolved here. A job that goes on keeps its files, its token and, if
-  /// it is free, its port; so does a job that has ended without a summary, which is only completed.
-  /// Null, and a line for the listener, if nothing is left to do. kRefused if another coordinator
-  /// runs there; then nothing there is touched. After any error everything that was written is
-  /// removed.
+  /// Locks the run directory (unless `lock` does so already) before reading it, prepares the job,
+  /// creates the directory's config.toml, token and `coordinator` file (this process's endpoint),
+  /// and starts the server. Defaults that depend on the time or on the machine (run_dir, threads,
+  /// token_file, resume) are resolved here. A continued job keeps its files, its token and, if it
+  /// is free, its port; so does a job that has ended without a summary, which is only completed.
+  /// Returns null, and sends the listener a line, if nothing is left to do. kRefused if another
+  /// coordinator uses the directory; then its files are not changed. After any other error all
+  /// files that were written are removed.
   static Result<std::unique_ptr<CoordinatorProcess>> start(JobConfig config, RunListener& listener,
                                                            Unfinished unfinished,
                                                            ScaleHandler on_scale,
@@ -57,12 +57,12 @@ class CoordinatorProcess {
   [[nodiscard]] RunRecorder& recorder() { return *recorder_; }
   /// The evaluators that are connected to this coordinator.
   [[nodiscard]] EvaluationService& evaluations() { return *evaluations_; }
-  /// A checkpoint is being received.
+  /// Whether a checkpoint is being received.
   [[nodiscard]] bool is_receiving() const { return receiver_ != nullptr && receiver_->is_busy(); }
-  /// An earlier coordinator ended the job and died before it had told all members, released servers
-  /// and written the summary; this one only does the rest of that.
+  /// Whether an earlier coordinator ended the job and died before it had dismissed all members,
+  /// released servers and written the summary. This one only completes these tasks.
   [[nodiscard]] bool only_ends() const { return only_ends_; }
-  /// This process continues the job of an earlier coordinator in the same run directory.
+  /// Whether this process continues the job of an earlier coordinator in the same run directory.
   [[nodiscard]] bool goes_on() const { return goes_on_; }
   ~CoordinatorProcess() { end_transfers(); }
   CoordinatorProcess(const CoordinatorProcess&) = delete;
@@ -84,7 +84,7 @@ class CoordinatorProcess {
 
   /// Removes everything that start() has made, for a command that is refused later.
   static void undo(std::unique_ptr<CoordinatorProcess> process);
-  /// The command is not refused any more: forgets what undo() needs.
+  /// To be called when the command cannot be refused any more: undo() cannot be used afterwards.
   void keep() { start_files_.reset(); }
 
   /// Closes the server, writes the summary and returns the exit code. A job whose last state or
@@ -120,7 +120,7 @@ class CoordinatorProcess {
   [[nodiscard]] Result<std::string> give_up(std::uint32_t count);
   [[nodiscard]] std::string status_json(const elastic::CoordinatorServer& server) const;
 
-  LockFile lock_;  // of the run directory; goes last
+  LockFile lock_;  // of the run directory; released last
   RunListener& listener_;
   ScaleHandler on_scale_;
   const Facts facts_;
@@ -133,7 +133,7 @@ class CoordinatorProcess {
   StartingPoint starting_point_;  // of a job that is resumed from a checkpoint
   std::string passed_over_;       // and what is said of newer ones that are damaged
   std::unique_ptr<StartFiles> start_files_;
-  std::unique_ptr<elastic::DurableViewLog> view_log_;  // until the server has it
+  std::unique_ptr<elastic::DurableViewLog> view_log_;  // until it is moved to the server
   std::unique_ptr<RunDirectory> directory_;
   // Used by the threads of server_ and receiver_, so they outlive both:
   mutable std::mutex proposal_mutex_;
@@ -142,11 +142,11 @@ class CoordinatorProcess {
   ReplaceableHandler<void(UniqueFd, std::string)> take_transfer_;  // set while there is a receiver_
   ReplaceableHandler<std::string(const std::string& machine)> tell_machine_;
   std::unique_ptr<RunRecorder> recorder_;
-  std::unique_ptr<EvaluationService> evaluations_;  // the server's thread asks it for `status`
+  std::unique_ptr<EvaluationService> evaluations_;  // the server's thread reads it for `status`
   std::unique_ptr<elastic::CoordinatorServer> server_;
   std::unique_ptr<CheckpointCopier> copier_;  // null without --checkpoint-to
   std::unique_ptr<DataSender> data_sender_;
-  std::unique_ptr<CheckpointReceiver> receiver_;  // uses the server; none while there is none
+  std::unique_ptr<CheckpointReceiver> receiver_;  // uses server_; null as long as that is null
 };
 
 /// Whether nothing is left to do for a job that is resumed from a checkpoint of this step. A run

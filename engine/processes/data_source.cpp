@@ -38,9 +38,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kCommandMax = seconds(6L * 3600);
-constexpr Duration kSilenceMax = seconds(60);  // of the coordinator, as for being taken in
+constexpr Duration kSilenceMax = seconds(60);  // of the coordinator; as kJoinTimeout
 constexpr Duration kRetryAfter = seconds(1);
-constexpr int kFruitlessMax = 10;  // connections in a row that break before a byte has come
+constexpr int kFruitlessMax = 10;  // connections in a row that break before a byte is received
 constexpr Duration kSayEvery = seconds(10);
 constexpr std::uint64_t kSpareBytes = 64U << 20;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
@@ -65,9 +65,9 @@ class Place {
   Place(fs::path path, const CalledOff& is_called_off)
       : path_(std::move(path)), is_called_off_(is_called_off) {}
 
-  /// Its path, when it is there: an earlier worker has filled it, or `fill` does, given an empty
-  /// folder; or why not, and then nothing is left. Waits for a worker of this host that is about
-  /// it.
+  /// Returns the path of the folder. If it does not exist yet, calls `fill` with an empty folder
+  /// and renames that when it is complete; after an error nothing is left. If another worker of
+  /// this host is filling the folder, waits for it.
   [[nodiscard]] Result<std::string> filled(
       const std::function<Result<void>(const std::string& empty)>& fill) const {
     if (is_there()) {
@@ -138,7 +138,7 @@ class Place {
   }
   [[nodiscard]] Result<void> take_place(const std::string& partial) const {
     const UniqueFd folder(::open(partial.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    // A complete folder has its bytes, also after a loss of power.
+    // The content of a complete folder must also exist after a loss of power.
     if (!folder.valid() || ::syncfs(folder.get()) != 0) {
       return file_error("cannot flush", partial);
     }
@@ -162,7 +162,7 @@ Result<void> check_room(const std::string& folder, std::uint64_t bytes) {
   return {};
 }
 
-/// Says every few seconds how far it is.
+/// Logs the progress every few seconds.
 class Progress {
  public:
   explicit Progress(std::uint64_t bytes) : bytes_(bytes) {}
@@ -180,14 +180,14 @@ class Progress {
 
 // --- from the coordinator
 
-/// The connection on which the data set comes, after its head.
+/// The connection on which the data set is received, after its head.
 struct DataConnection {
   elastic::FirstSession session;
   DataHead head;
   [[nodiscard]] int fd() const { return session.session.fd.get(); }
 };
 
-/// A worker of the job that has no data set, and what it asks its coordinator with.
+/// What a worker without a data set needs to ask its coordinator for one.
 struct Asker {
   const JobConfig& config;
   const Bytes& token;
@@ -198,7 +198,7 @@ bool has_broken(const Error& error) {
   return error.code == Errc::kPeerLost || error.code == Errc::kDeadline;
 }
 
-/// Nothing if others are served now.
+/// Asks the coordinator for the data set. Nothing if it is serving other workers now.
 Result<std::optional<DataConnection>> ask_for_data(elastic::FirstSession session) {
   DataConnection connection{std::move(session), {}};
   TransferRequest request;
@@ -214,8 +214,8 @@ Result<std::optional<DataConnection>> ask_for_data(elastic::FirstSession session
   return std::optional(std::move(connection));
 }
 
-/// Again if the connection breaks or the coordinator has no time, as long as there is a coordinator
-/// and the worker is to stay.
+/// Repeats the request if the connection breaks or the coordinator is busy, until no coordinator
+/// answers or the worker should leave.
 Result<DataConnection> keep_asking(const Asker& asker) {
   elastic::Hello hello;
   hello.role = elastic::Role::kTransfer;
@@ -296,7 +296,7 @@ Result<std::string> fetch_from_coordinator(const JobConfig& config,
 
 // --- from elsewhere
 
-/// Piece by piece: one file may be the whole data set.
+/// Copies in pieces, between which `is_called_off` is called: one file may be the whole data set.
 Result<void> copy_one_file(const std::string& from, const std::string& to,
                            const CalledOff& is_called_off) {
   TRY_ASSIGN(const ReadableFile source, open_to_read(from));
@@ -326,7 +326,7 @@ Result<void> copy_one_file(const std::string& from, const std::string& to,
   return {};
 }
 
-/// Copies what a data set consists of.
+/// Copies the files of a data set.
 Result<void> copy_data(const std::string& from, const std::string& folder,
                        const CalledOff& is_called_off) {
   TRY_ASSIGN(const datasets::DatasetFiles files, datasets::files_of_dataset(from));
@@ -363,7 +363,7 @@ Result<void> run_command(std::string command, const std::string& folder,
     command.replace(at, 2, quoted);
   }
   ProgramCall call;
-  call.argv = {"sh", "-c", "exec 1>&2\n" + command};  // some say each file that they copy
+  call.argv = {"sh", "-c", "exec 1>&2\n" + command};  // commands may print each file's name
   call.timeout = kCommandMax;
   call.is_called_off = is_called_off;
   TRY_ASSIGN(const ProgramResult ran, run_program(call));
@@ -374,7 +374,7 @@ Result<void> run_command(std::string command, const std::string& folder,
                          : Error{Errc::kIo, "its command failed: " + ran.summary()};
 }
 
-/// Files that are no data set must not stay in the cache, where they would be found again.
+/// Files that are not a data set must not stay in the cache, where later jobs would use them.
 Result<void> check_what_came(const std::string& path) {
   const Result<void> checked = datasets::check_dataset(path);
   return checked.ok() ? checked
@@ -386,7 +386,7 @@ Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOf
   const std::string& said = config.data_from;
   const bool is_url = said.starts_with("http://") || said.starts_with("https://");
   const bool is_command = !is_url && said.find("{}") != std::string::npos;
-  // A relative path is another folder for each job that is started elsewhere.
+  // The cache's key needs an absolute path: a relative one depends on where a job is started.
   const std::string from = is_url || is_command ? said : absolute_path(said);
   const Place place(fs::path(config.cache_dir) /
                         (kFolderPrefix + to_string(digest_of(std::as_bytes(std::span(from))))),

@@ -24,7 +24,8 @@ namespace {
 
 constexpr Duration kConnectTimeout = seconds(5);  // of one attempt; a signal is noticed after it
 constexpr Duration kConnectAgainAfter = seconds(1);
-// One that is not in charge takes a connection, too, and closes it.
+// Shorter connections do not count, because a coordinator that is not in charge also accepts a
+// connection and closes it.
 constexpr Duration kServedAtLeast = seconds(6);
 
 struct Measure {
@@ -54,8 +55,8 @@ struct Measure {
   }
 };
 
-/// One connection, from a coordinator found to the reason why it is over. `connected`: since when,
-/// if one was found.
+/// Serves one connection to a coordinator; returns the reason for its end. Sets `connected` to the
+/// time at which a coordinator was found.
 Result<std::string> serve_once(const JobConfig& config, const std::vector<std::string>& endpoints,
                                ByteSpan token, const Measure& measure, const LeaveSignals& signals,
                                std::optional<Instant>& connected) {
@@ -86,7 +87,7 @@ int run_evaluator(const JobConfig& config, const LeaveSignals& signals) {
   if (!test.ok()) {
     return fail(test.error(), kExitUsage);
   }
-  // A worker with a GPU has one thread; we compute on the CPU all the same, and on all cores.
+  // In a job with GPUs `threads` is meant for workers; an evaluator computes on all cores instead.
   const std::uint32_t threads = uses_cuda(config.device) ? 0 : config.threads;
   const Measure measure{std::move(test).value(), threads};
   std::vector<std::string> endpoints = coordinator_endpoints(config);
@@ -103,7 +104,7 @@ int run_evaluator(const JobConfig& config, const LeaveSignals& signals) {
     if (end.error().code == Errc::kRefused) {
       return fail(end.error(), kExitUsage);
     }
-    // An attempt alone may take long: nothing interrupts the search for the address of a name.
+    // A failed attempt may also take long, because resolving a name cannot be interrupted.
     if (connected && monotonic_now() - *connected > kServedAtLeast) {
       last_heard = monotonic_now();
     } else if (monotonic_now() - last_heard > patience) {

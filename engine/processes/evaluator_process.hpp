@@ -5,9 +5,9 @@
 
 namespace mayfly::engine {
 
-/// A process that measures the job's checkpoints for the coordinators that `config` names, until
-/// they need it no longer or a signal asks it to leave. Opens the data set first, and computes on
-/// the CPU with config.threads threads. Returns the exit code.
+/// Measures the job's checkpoints for the coordinators that `config` names, until they dismiss this
+/// process or a signal asks it to leave. Opens the data set first, and computes on the CPU with
+/// config.threads threads. Returns the exit code.
 [[nodiscard]] int run_evaluator(const JobConfig& config, const LeaveSignals& signals);
 
 }  // namespace mayfly::engine

@@ -25,7 +25,7 @@ namespace {
 Result<void> settle_server_state(const Job& job, const ReductionLayout& layout, const Bytes& token,
                                  const LeaveSignals& signals, StartingState& start) {
   if (job.config.launched && job.config.resume.empty()) {
-    return {};  // with all settings of the job, which is not resumed
+    return {};  // a launched worker has all settings of the job, so the job is not resumed
   }
   TransferQuestion question = question_about(start);
   question.needs_state = true;
@@ -52,7 +52,7 @@ Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
     return std::unique_ptr<PsServer>();
   }
   TRY(settle_server_state(job, layout, token, signals, start));
-  if (!start.state.is_drawn) {  // the checkpoint is gone: the job has had its servers for long
+  if (!start.state.is_drawn) {  // the checkpoint was removed: the job has had servers for long
     return std::unique_ptr<PsServer>();
   }
   return PsServer::start(job, layout, start.state, {*index, true});
@@ -64,7 +64,7 @@ elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
                                                  LeaveSignals& signals) {
   const Job& job = parts.job;
   const Result<PsJob> ps = make_ps_job(job, parts.layout, value(initial.committed));
-  if (!ps.ok()) {  // every worker says the same, so this is no news to the job
+  if (!ps.ok()) {  // this fails on every worker, so the job must end
     client.send_report(encode_record(FatalRecord{ps.error().detail}));
     elastic::member_effect::Leave leave;
     leave.reason = elastic::DismissReason::kJobFailed;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A worker's and a server's part in a job with parameter servers, from joining to leaving.
+// The membership of a worker or a server in a job with parameter servers, from joining to leaving.
 
 #include <memory>
 
@@ -23,15 +23,15 @@ struct PsWorkerParts {
   datasets::Loader& loader;
   ComputePool& pool;
   elastic::ProgressBoard& board;
-  collectives::DelaySource delay;  ///< of what is sent; empty = none
+  collectives::DelaySource delay;  ///< of sent messages; empty = none
   PeerReach& reach;                ///< by kServerReach; kept over memberships
   const Bytes& token;
-  PsServer* server = nullptr;  ///< that this process carries; null = none
+  PsServer* server = nullptr;  ///< the server that this process carries; null = none
 };
 
 /// Starts the parameter server that this worker carries, on threads of its own; null if it carries
-/// none. Server and worker begin with the state that the job is resumed from, which the coordinator
-/// is asked for: `start` is changed. kIo, kInvalidInput, and as ask_for_better_state().
+/// none. Server and worker begin with the state that the job is resumed from: it is requested from
+/// the coordinator and replaces `start`. kIo, kInvalidInput, and as ask_for_better_state().
 [[nodiscard]] Result<std::unique_ptr<PsServer>> start_carried_server(const Job& job,
                                                                      const ReductionLayout& layout,
                                                                      const Bytes& token,

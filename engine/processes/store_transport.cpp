@@ -10,8 +10,8 @@
 namespace mayfly::engine {
 namespace {
 
-// The form of a field of the tcp transport's addresses, which it skips (collectives/tcp). Others
-// never see it.
+// A field that the tcp transport skips in addresses (collectives/tcp). Other transports never get
+// it.
 constexpr std::string_view kField = ";images:";
 
 class StoreTransport final : public collectives::Transport {
@@ -31,7 +31,7 @@ class StoreTransport final : public collectives::Transport {
     std::vector<std::string> stores;
     for (auto& peer : without.peers) {
       const std::size_t field = peer.address.find(kField);
-      if (field != std::string::npos) {  // not every worker need have a store
+      if (field != std::string::npos) {  // some workers may have no store
         stores.push_back(peer.address.substr(field + kField.size()));
         peer.address.resize(field);
       }

@@ -1,9 +1,9 @@
 #pragma once
 
-// Lets the members of a view know where each other's stores of images are (datasets/peer_stores).
-// The address of a store travels with that of the gradient transport, which everybody has of
-// everybody, and the stores are told of views as the transport is; so nothing else of a job knows
-// of them.
+// Gives the image stores of a view's members each other's addresses (datasets/peer_stores). A
+// member's address for the gradient transport, which views contain, also contains the address of
+// its store. Forming a group and giving up on a view notify the stores. Therefore no other part of
+// the engine depends on them.
 
 #include <memory>
 
@@ -12,8 +12,8 @@
 
 namespace mayfly::engine {
 
-/// `inner`, whose address also has that of the store; null: this worker has none, but others may.
-/// Threads as for `inner`.
+/// Wraps `inner`; the address of the result also contains that of `stores`. Null stores: this
+/// worker has none, but other workers may. Threads as for `inner`.
 [[nodiscard]] std::unique_ptr<collectives::Transport> make_store_transport(
     std::unique_ptr<collectives::Transport> inner, std::shared_ptr<datasets::PeerStores> stores);
 

@@ -1,4 +1,4 @@
-// `mayfly worker`: loads everything, joins the job, trains until told to leave.
+// `mayfly worker`: loads everything, joins the job, and trains until the order to leave.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -56,8 +56,8 @@ std::uint32_t compute_threads(const JobConfig& config) {
   return config.threads > 0 ? config.threads : std::max(1U, usable_cores());
 }
 
-/// A GPU leaves the cores of its worker's share to the threads that decode images for it. Workers
-/// of a command on this host have those together that it may use.
+/// A worker with a GPU decodes images on all cores of its share. Workers that a command started on
+/// this host share the cores that the command may use.
 std::uint32_t decoding_threads(const JobConfig& config, std::uint32_t compute_threads) {
   const std::uint32_t usable = usable_cores();
   const std::uint32_t all = config.launched ? usable : cores_of_all();
@@ -71,7 +71,7 @@ Result<std::shared_ptr<datasets::PreparedStore>> prepared_store_of(
     return std::shared_ptr<datasets::PreparedStore>();
   }
   const auto side = static_cast<std::uint64_t>(job.data.train->image_size());
-  Digester key;  // of all that a sample depends on, beside its position
+  Digester key;  // of everything on which a sample depends, besides its position
   for (const Digest& part : {job.data.files, job.data.digest}) {
     key.add_value(part.high);
     key.add_value(part.low);
@@ -114,7 +114,7 @@ datasets::LoaderOptions loader_options(const Job& job, std::uint32_t compute_thr
   return options;
 }
 
-/// Everything of a worker that exists before it is a member. Built in this order, destroyed in
+/// The parts of a worker that exist before it is a member. Built in this order, destroyed in
 /// reverse.
 struct WorkerParts {
   std::unique_ptr<Injector> injector;
@@ -125,23 +125,23 @@ struct WorkerParts {
   std::unique_ptr<Trace> trace;  // null = none
   std::unique_ptr<datasets::Loader> loader;
   std::unique_ptr<ComputePool> pool;
-  DeviceExchange device;  // empty = none; goes before the pool, as it waits for its engine's stream
+  DeviceExchange device;  // empty = none; destroyed before the pool, for whose stream it waits
   std::unique_ptr<StateFaults> faults;
   std::unique_ptr<PeerReach> reach;
   elastic::ProgressBoard own_board;  // not read without a sentinel
   elastic::ProgressBoard* board = &own_board;
 };
 
-/// Memory that this process holds to no purpose until its end, so that benchmarks of recovery kill
-/// processes of a realistic size: the kernel frees a dead process's memory before it closes its
-/// sockets. In pages of 4 KiB, which take the longest to free.
+/// Allocates memory that is not used, so that benchmarks of recovery kill processes of a realistic
+/// size: the kernel frees the memory of a dead process before it closes its sockets. Uses pages of
+/// 4 KiB, which take the longest to free.
 Result<void> occupy_memory(std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return system_error("resident_mib", errno);
   }
-  (void)::madvise(memory, bytes, MADV_NOHUGEPAGE);  // a kernel without huge pages has nothing to do
+  (void)::madvise(memory, bytes, MADV_NOHUGEPAGE);  // fails only on a kernel without huge pages
   for (std::size_t offset = 0; offset < bytes; offset += kPage) {
     static_cast<volatile char*>(memory)[offset] = 1;
   }
@@ -162,7 +162,7 @@ Result<void> plan_faults(const JobConfig& config, WorkerParts& parts) {
   return {};
 }
 
-/// The slowness that is asked of this worker.
+/// Starts the injection of the slowness that --inject asks of this worker.
 Result<void> plan_slowness(const JobConfig& config, WorkerParts& parts) {
   TRY_ASSIGN(const std::vector<InjectionRule> rules, parse_injections(config.inject));
   TRY_ASSIGN(parts.injector, Injector::start(injections_of_worker(rules, config.worker_number)));
@@ -204,7 +204,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
     TRY(occupy_memory(std::size_t{config.resident_mib} << 20));
   }
   if (!uses_parameter_servers(config) && !reduces_on_device(config)) {
-    // First, because MPI starts only when every rank has come to this.
+    // First, because MPI starts only when every rank has called this.
     TRY_ASSIGN(parts.transport, make_transport(config, delay_of(config, parts)));
   }
   parts.reach =
@@ -251,7 +251,7 @@ EndedMembership run_membership(const JobConfig& config, const WorkerParts& parts
                                const Bytes& token, elastic::MemberClient& client,
                                nn::ModelState initial, UnconfirmedReports& unconfirmed,
                                PsServer* server, LeaveSignals& signals) {
-  std::optional<LogSender> log_sender;  // goes last, and sends the last lines
+  std::optional<LogSender> log_sender;  // destroyed last, when it sends the last lines
   if (!config.launched) {
     log_sender.emplace(client);
   }
@@ -349,12 +349,12 @@ Result<void> settle_state(const JobConfig& config, const WorkerParts& parts, con
   log::info(fmt::format("starting with the coordinator's checkpoint of step {}",
                         value(given.state.committed)));
   start.state = std::move(given).state;
-  start.checkpoint.reset();  // what it brought itself is gone, and no reason to refuse it any more
+  start.checkpoint.reset();  // its own checkpoint is replaced, and cannot be refused any more
   start.is_foreign = false;
   return {};
 }
 
-/// Where others find this worker's gradients, or the parameters that it carries.
+/// The address for other members: of this worker's transport, or of the server that it carries.
 std::string address_of(const WorkerParts& parts, const PsServer* server) {
   if (server != nullptr) {
     return server->address();
@@ -388,7 +388,7 @@ int run_memberships(const JobConfig& config, const WorkerParts& parts, elastic::
   if (!server.ok()) {
     return fail(server.error(), exit_code_of(server.error()));
   }
-  Step untrained = start.state.committed;  // of what it has read or was given
+  Step untrained = start.state.committed;  // of the checkpoint that it has read or was sent
   while (true) {
     Result<std::unique_ptr<elastic::MemberClient>> joined =
         join_job(config,
@@ -398,7 +398,7 @@ int run_memberships(const JobConfig& config, const WorkerParts& parts, elastic::
     if (!joined.ok()) {
       return fail(with_advice(config, joined.error()), exit_code_of(joined.error()));
     }
-    if (start.state.committed <= untrained) {  // each time: all others may be gone meanwhile
+    if (start.state.committed <= untrained) {  // each time: all members may be lost meanwhile
       const Result<void> settled =
           settle_state(config, parts, token.value(), *joined.value(), joins_again, signals, start);
       if (!settled.ok()) {
@@ -410,7 +410,7 @@ int run_memberships(const JobConfig& config, const WorkerParts& parts, elastic::
         run_membership(config, parts, token.value(), *joined.value(), std::move(start.state),
                        unconfirmed, server.value().get(), signals);
     joined.value().reset();  // sends the last messages
-    server.value().reset();  // what it held is of no use to the job any more
+    server.value().reset();  // the job cannot use its parameters any more
     if (ended.comes_back) {
       log::info("joining again without the parameter server");
     }
@@ -446,14 +446,14 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     cloud_hooks::die_with_launcher();
   }
   for (const Result<void>& usable :
-       {config.evaluator ? Result<void>() : check_backend(config),  // it is in no group
+       {config.evaluator ? Result<void>() : check_backend(config),  // an evaluator joins no group
         check_servers(config), check_reachable_host(config.bind_host)}) {
     if (!usable.ok()) {
       return refuse(usable.error(), kExitUsage);
     }
   }
   log::open("worker", "", log::Level::kInfo);
-  if (!config.launched) {  // else its launcher has what it writes
+  if (!config.launched) {  // otherwise the launcher receives its output
     log::keep_lines(LogSender::kKeptBytes);
   }
   elastic::FlightRecorder::write_on_fatal_signals();
