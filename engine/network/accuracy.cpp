@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kBatch = 16;
 
-/// Batches are claimed by number; their results are kept apart and summed in order at the end.
+/// Threads claim batches by number. The results are stored by batch and summed in order at the end.
 struct SharedWork {
   const nn::Model& model;
   const nn::ModelState& state;

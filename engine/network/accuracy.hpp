@@ -20,8 +20,8 @@ struct Accuracy {
 };
 
 /// Runs the test part of `data` through the network on `threads` threads (0 = one per core) and
-/// returns when all are done. The result does not depend on their number. Fails with the first
-/// batch that cannot be read. Call nn::cpu::select_isa first.
+/// returns when all are done. The result does not depend on the number of threads. Fails with the
+/// first batch that cannot be read. nn::cpu::select_isa must be called first.
 [[nodiscard]] Result<Accuracy> measure_accuracy(const nn::Model& model, const nn::ModelState& state,
                                                 const datasets::DatasetPair& data,
                                                 std::uint32_t threads);

@@ -14,7 +14,7 @@ float Committer::rate_of(Step step) const {
   return static_cast<float>(nn::learning_rate_at(job_.schedule, value(step)));
 }
 
-// How an array is cut into blocks does not change what sgd_update() computes.
+// The result of sgd_update() does not depend on how an array is divided into blocks.
 void Committer::update_block(std::size_t block, std::span<const float> mean, float rate,
                              nn::ModelState& state) const {
   const std::size_t first = layout_.blocks().offset(block);

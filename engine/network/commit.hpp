@@ -28,14 +28,15 @@ class Committer {
 
   /// Applies the reduced step to the state: gradient mean over all microbatches, SGD, running
   /// statistics, exponents of the next step; state.committed grows by one, and the loss scale may.
-  /// Returns the mean loss. `exponents` are those the step was quantised with; the threads of
-  /// `pool` share large updates. If the pool updates on its device, parameters and momentum are
-  /// updated there, to the same bits, and those of `state` stay as they are (host_copy.hpp).
+  /// Returns the mean loss. The step was quantised with `exponents`; the threads of `pool` share
+  /// large updates. If the pool updates on its device, parameters and momentum are updated there,
+  /// with the same bits, and those of `state` are not changed (host_copy.hpp).
   float commit(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
                ComputePool& pool, nn::ModelState& state) const;
-  /// A step whose gradients are not finite in fp16, with more than the least loss scale: it changes
-  /// nothing but state.committed, which grows by one, and the loss scale, which falls. Returns the
-  /// mean loss, a NaN if that was not finite, or too large for its exponent.
+  /// Commits a step without an update, because its gradients in fp16 are not finite and the loss
+  /// scale can still be lowered. Only state.committed, which grows by one, and the loss scale,
+  /// which falls, are changed. Returns the mean loss; a NaN if it was not finite, or too large for
+  /// its exponent.
   float skip(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
              ComputePool& pool, nn::ModelState& state) const;
   /// Changes the state as commit() or skip() does, with the same bits, on the calling thread only.
@@ -43,8 +44,8 @@ class Committer {
   void apply(const ObservedStep& observed, nn::ModelState& state) const;
 
  private:
-  /// Means and updates of the blocks [first, last); different blocks may be updated at the same
-  /// time.
+  /// Computes the means of the blocks [first, last) and applies them. Threads may update different
+  /// blocks at the same time.
   void update(const GradientBuckets& reduced, std::span<const std::int32_t> exponents,
               std::size_t first, std::size_t last, nn::ModelState& state) const;
   /// Applies the mean of one block in step `step`.

@@ -99,7 +99,7 @@ void ComputePool::fail(const Error& error) {
   work_done_.notify_all();
 }
 
-/// A state is known by its step, and by how often another one has come in between.
+/// Engines identify a state by its step and the number of times that the state was replaced.
 std::uint64_t ComputePool::version_of(Step committed) const {
   constexpr int kStepBits = 48;
   return value(committed) | (replacements_ << kStepBits);
@@ -224,8 +224,8 @@ void ComputePool::hang_if_asked() {
   }
 }
 
-/// A microbatch took so long to compute; as long again as is injected, nothing happens on its
-/// thread.
+/// Lets the calling thread, which has computed a microbatch in the time `took`, wait for the time
+/// that the injector adds.
 void ComputePool::inject_slowdown(Duration took) {
   const Duration longer = injector_ != nullptr ? injector_->slowdown_of(took) : Duration(0);
   if (longer.count() > 0) {

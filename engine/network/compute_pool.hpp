@@ -1,7 +1,7 @@
 #pragma once
 
-// The compute threads of one worker. Each owns a StepEngine and computes whole microbatches; the
-// gradients are added to the step's GradientSums at once.
+// The compute threads of one worker. Each owns a StepEngine and computes whole microbatches, whose
+// gradients it adds to the step's GradientSums immediately.
 
 #include <condition_variable>
 #include <cstdint>
@@ -34,8 +34,8 @@ namespace mayfly::engine {
 
 class ComputePool final : public Computer, public StateOnDevice {
  public:
-  /// Starts the threads; each builds its engine. `ledger`, `trace` and `board` (where the threads
-  /// write what they do) may be null. All references must outlive the pool.
+  /// Starts the threads; each builds its engine. `ledger`, `trace` and `board` (to which the
+  /// threads write their activity) may be null. All references must outlive the pool.
   static Result<std::unique_ptr<ComputePool>> start(const Job& job, const ReductionLayout& layout,
                                                     datasets::Loader& loader, Ledger* ledger,
                                                     std::uint32_t threads, Trace* trace = nullptr,
@@ -56,7 +56,7 @@ class ComputePool final : public Computer, public StateOnDevice {
   [[nodiscard]] const GradientSums& sums() const override { return sums_; }
   [[nodiscard]] std::optional<std::uint64_t> audited_hash() const override;
   [[nodiscard]] std::optional<std::uint64_t> recompute(std::uint32_t microbatch) override;
-  /// Requests to the loader are kept, because some are for the next step.
+  /// Does not cancel requests to the loader, because some are for the next step.
   void discard() override;
   void drop_queued() override;
   void interrupt() override;
@@ -72,21 +72,21 @@ class ComputePool final : public Computer, public StateOnDevice {
   void run_parts(const PartFunction& function) override;
   /// The engine, if there is only one and it computes in a device's memory; else null.
   [[nodiscard]] nn::DeviceEngine* on_device() const;
-  /// Whether images are looked up on devices (nn::DeviceEngine::holds_training_set).
+  /// Whether devices look up the images themselves (nn::DeviceEngine::holds_training_set).
   [[nodiscard]] bool holds_training_set() const;
-  /// The sums of parameters are kept in the memory of on_device(), see GradientSums::keep_on(), and
-  /// parameters and momentum are updated there. The engine is one that keeps the state. Before the
-  /// first step.
+  /// From now on the sums of parameters are kept in the memory of on_device(), see
+  /// GradientSums::keep_on(), and parameters and momentum are updated there. The engine must be one
+  /// that keeps the state. To be called before the first step.
   void keep_sums_on(collectives::DeviceSums& device);
   [[nodiscard]] bool updates_on_device() const { return optimizer_ != nullptr; }
-  /// Lets the device update its parameters and momentum: mean gradient (all-reduced sum times
-  /// `scale`), SGD. `state` is that before the update, but with its new statistics; the device
-  /// reads parameters and momentum of it only if it has another state. The step must be complete;
+  /// Lets the device update its parameters and momentum by SGD with the mean gradient (all-reduced
+  /// sum times `scale`). `state` has the parameters and momentum from before the update, which the
+  /// device reads only if it has another state, and the new statistics. The step must be complete;
   /// does not wait for the device.
   void update_on_device(const nn::SgdOptions& options, float scale, float rate,
                         const nn::ModelState& state);
-  /// A step without an update: the device's part of `state`, which is that before the step, is
-  /// valid after it as well. The step must be complete.
+  /// To be called for a step without an update: the device keeps its part of `state`. The step must
+  /// be complete.
   void keep_on_device(const nn::ModelState& state);
   /// Copies from the result of the last update_on_device().
   void fetch(nn::DevicePart part, std::size_t first, std::span<float> to) override {
@@ -97,11 +97,11 @@ class ComputePool final : public Computer, public StateOnDevice {
   /// A scripted fault: the thread sleeps for `how_long` before the next microbatch of this step, or
   /// of a later one. Any thread.
   void hang_at(std::uint64_t step, Duration how_long);
-  /// Slows microbatches down as `injector` says, which outlives the pool; null = not at all. Before
-  /// the first step.
+  /// Lets `injector`, which outlives the pool, slow microbatches down; null = not at all. To be
+  /// called before the first step.
   void slow_down(Injector* injector) { injector_ = injector; }
-  /// A scripted fault: of this step, or a later one, the first audited microbatch that is computed
-  /// here has a wrong bit. Before the first step.
+  /// A scripted fault: the first audited microbatch that is computed here, in this step or a later
+  /// one, has a wrong bit. To be called before the first step.
   void spoil_audited(std::uint64_t step) { spoil_from_ = step; }
 
  private:
@@ -138,9 +138,9 @@ class ComputePool final : public Computer, public StateOnDevice {
   Injector* injector_ = nullptr;
   GradientSums sums_;
   collectives::DeviceSums* device_sums_ = nullptr;  // null: sums and updates are on the host
-  nn::DeviceOptimizer* optimizer_ = nullptr;        // the engine's; null with it
+  nn::DeviceOptimizer* optimizer_ = nullptr;        // of the engine; null if device_sums_ is null
   std::uint64_t replacements_ = 0;                  // of the state; a part of its version
-  const nn::ModelState* state_ = nullptr;           // that of compute_with()
+  const nn::ModelState* state_ = nullptr;           // set by compute_with()
   nn::Weights weights_;                             // set while idle
   std::uint64_t step_ = 0;                          // set while idle
   std::optional<std::uint32_t> audited_;            // set while idle
@@ -159,7 +159,7 @@ class ComputePool final : public Computer, public StateOnDevice {
   std::optional<std::uint64_t> audited_hash_;
   std::optional<std::uint64_t> recomputed_;
   double thread_ms_ = 0;        // spent in microbatches since the last take_speed()
-  std::uint32_t measured_ = 0;  // so many of them
+  std::uint32_t measured_ = 0;  // number of these microbatches
   ComputeWork computed_;
   std::optional<Error> failure_;
   std::optional<Hang> hang_;

@@ -67,7 +67,7 @@ void ComputePool::Worker::trace_passes(std::uint32_t microbatch, Instant begin) 
     return;
   }
   const Instant middle = passes_.forward_end();
-  if (middle < begin) {  // a GPU does not say when
+  if (middle < begin) {  // a GPU does not report the end of the forward pass
     lane_->span("on the device", begin, monotonic_now(), pool_.step_, {"microbatch", microbatch});
     return;
   }
@@ -84,9 +84,9 @@ std::unique_ptr<datasets::PreparedBatch> ComputePool::Worker::take(std::uint32_t
   return pool_.loader_.take(pool_.step_, microbatch);
 }
 
-/// Before a microbatch is computed: the engine is told of the next one, if that is prepared. One of
-/// a later step is kept while a step is computed again; one that was passed over, as after a change
-/// of the view, goes back.
+/// To be called before a microbatch is computed: lets the device prefetch the next one, if the
+/// loader has prepared it. A prefetched batch of a later step is kept while a step is computed
+/// again. One that was skipped, as after a change of the view, is returned to the loader.
 void ComputePool::Worker::look_ahead() {
   nn::DeviceEngine* const device = engine_->on_device();
   if (device == nullptr || device->holds_training_set()) {
@@ -116,7 +116,7 @@ nn::Batch ComputePool::Worker::as_engine_wants(const datasets::PreparedBatch& ba
   return {.images = batch.images, .labels = batch.labels, .draws = draws_, .id = id};
 }
 
-/// `whole`: the gradient is wanted here, even if its sums are elsewhere.
+/// `whole`: the gradient is copied to this thread's vector even if the sums are on a device.
 nn::TrainResult ComputePool::Worker::compute(const datasets::PreparedBatch& batch, std::uint64_t id,
                                              bool whole, nn::GradientSink& sink) {
   const ReductionLayout& layout = pool_.layout_;
@@ -148,9 +148,9 @@ void ComputePool::Worker::audit(std::uint32_t microbatch) {
   pool_.recomputed_ = digest_of(std::as_bytes(vector_.span())).low;
 }
 
-/// The clock whose time injected slowness multiplies. On a CPU it leaves out the time in which this
-/// thread did not run, because its process was stopped or others had the processors. A GPU computes
-/// while its thread waits.
+/// The clock whose time injected slowness multiplies. With a CPU it does not count the time in
+/// which this thread did not run, because its process was stopped or other processes had the
+/// processors. With a GPU it counts all time, because the GPU computes while the thread waits.
 Instant ComputePool::Worker::compute_clock() const {
   return uses_cuda(pool_.job_.config.device) ? monotonic_now() : thread_cpu_now();
 }

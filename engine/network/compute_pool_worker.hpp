@@ -12,7 +12,7 @@
 
 namespace mayfly::engine {
 
-/// Notes when the engine went from the forward to the backward pass.
+/// Remembers when the engine began the backward pass.
 class PassObserver final : public nn::cpu::StepObserver {
  public:
   void passed(nn::cpu::StepPart part, const nn::ConvSpec* /*layer*/) override {
@@ -74,9 +74,9 @@ class ComputePool::Worker final : public nn::GradientSink {
   AlignedBuffer<float> vector_;   // one microbatch's [loss | statistics | gradients]
   std::uint32_t microbatch_ = 0;  // the present one
   std::size_t next_bucket_ = 0;
-  std::unique_ptr<datasets::PreparedBatch> ahead_;  // prefetched to the device; null: nothing
-  std::uint64_t ahead_id_ = 0;                      // of the batch that it was told of last
-  std::vector<nn::SampleDraw> draws_;  // of the present one, if the engine looks images up
+  std::unique_ptr<datasets::PreparedBatch> ahead_;  // prefetched to the device; null = none
+  std::uint64_t ahead_id_ = 0;                      // of the batch that was prefetched last
+  std::vector<nn::SampleDraw> draws_;  // of the present batch, if the engine looks up images
   std::vector<float> test_images_;
   std::vector<std::uint16_t> test_labels_;
   std::unique_ptr<nn::StepEngine> engine_;  // made and used on thread_

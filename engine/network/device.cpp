@@ -36,9 +36,8 @@ Result<const CudaModule*> load_cuda() {
   return module;
 }
 
-/// The training set, if a GPU may hold it and look up images itself: they must have the network's
-/// size and be decoded in memory.
-/// The job outlives the engine.
+/// The training set, if a GPU may hold it and look up images itself: images must have the network's
+/// size and be decoded in memory. The job outlives the engine.
 std::optional<nn::cuda::TrainingSet> training_set_of(const Job& job) {
   const datasets::Dataset& train = *job.data.train;
   if (job.data.encoded || train.image_size() != job.model.image_size) {
@@ -109,7 +108,7 @@ Result<std::unique_ptr<nn::StepEngine>> make_step_engine(const Job& job,
                  job.config.device, job.model,
                  {.microbatch = job.config.microbatch,
                   .dtype = job.dtype,
-                  // A GPU that the environment names would be the same for all local workers.
+                  // Launched workers share an environment, so it must not choose the GPU.
                   .device = job.config.launched ? nn::cuda::kFreeDevice : nn::cuda::kAnyDevice,
                   .sums_bytes = sums ? device_sums_bytes(layout_of(job.model), job.exact()) : 0,
                   .keeps_state = sums,

@@ -14,21 +14,21 @@
 
 namespace mayfly::engine {
 
-/// The device as far as bits depend on it, for the fingerprint and the log: "cpu", or "cuda" with
-/// the GPU's name, its architecture and the version of cuDNN. For cuda this loads the module and
-/// checks whether this machine is able: kUnsupported, in one line, if this build has no such
+/// Describes the properties of the device on which bits depend, for the fingerprint and the log:
+/// "cpu", or "cuda" with the GPU's name, its architecture and the version of cuDNN. For cuda this
+/// loads the module and checks this machine: kUnsupported, in one line, if this build has no such
 /// module, if something is missing, or if the machine has several kinds of GPU that may be chosen;
 /// with `may_differ` all kinds are listed instead. kInvalidInput for an unknown device.
 [[nodiscard]] Result<std::string> device_identity(const std::string& device,
                                                   bool may_differ = false);
 
-/// Whether the workers of a job may compute on devices, or with kernels, that give other bits:
-/// where sums are rounded anyway, and nothing compares the results of two workers (audits) or
-/// promises bits (parameter servers). Pure.
+/// Whether workers of the job may use devices or kernels that compute different bits. They may if
+/// sums are rounded anyway, if the results of two workers are not compared (audits), and if the job
+/// does not guarantee bits (parameter servers). Pure.
 [[nodiscard]] bool takes_any_device(const Job& job);
 
 /// The engine of a GPU ("cuda", "cuda:N"), to be made and used on one thread; `model` outlives it.
-/// The number in the name replaces the request's. Errors as nn::cuda::CudaModule::make;
+/// The number in the name replaces that of the request. Errors as nn::cuda::CudaModule::make;
 /// kInvalidInput for any other device.
 [[nodiscard]] Result<std::unique_ptr<nn::DeviceEngine>> make_gpu_engine(
     const std::string& device, const nn::Model& model, nn::cuda::EngineRequest request);

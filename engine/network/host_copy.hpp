@@ -1,9 +1,9 @@
 #pragma once
 
-// The host's copy of parameters and momentum where a GPU updates them in its own memory: they are
-// fetched when they are read. Everything else in a state (statistics, exponents, the number of the
-// step) is always up to date on the host. Without a GPU that updates nothing is fetched. Trainer
-// thread only.
+// The host's copy of parameters and momentum that a GPU updates in its own memory: they are fetched
+// when they are read. Everything else in a state (statistics, exponents, the number of the step) is
+// always up to date on the host. If no GPU updates the state, nothing is fetched. Trainer thread
+// only.
 
 #include <cstddef>
 #include <span>
@@ -29,22 +29,23 @@ class StateOnDevice {
 
 class HostCopy {
  public:
-  /// `state` is complete. Both arguments outlive this object. Other code that writes parameters or
+  /// `state` is complete. Both arguments outlive this object. Code that writes parameters or
   /// momentum of `state` must call replaced().
   HostCopy(nn::ModelState& state, StateOnDevice& device) : state_(state), device_(device) {}
 
-  /// The device has made an update: the host's copy is that of the step before.
+  /// To be called when the device has made an update: the host's copy is that of the previous step.
   void leave_behind();
-  /// A step was counted in `state` without an update: the next slice of the momentum is due.
+  /// To be called when a step was committed without an update: turn_hash() reads the next slice of
+  /// the momentum.
   void step_kept() { turn_behind_ = momentum_behind_; }
-  /// The state was replaced by another complete one. Engines load it, even if it has the step
-  /// number of the one that they have.
+  /// To be called when the state was replaced by another complete one. Engines load it even if its
+  /// step number is that of the state that they have.
   void replaced();
 
-  /// Fetches what StateParts::turn_hash() reads, as far as the host's copy is old. Blocks;
-  /// microbatches may be running.
+  /// Fetches the parts that StateParts::turn_hash() reads, unless the host's copy is up to date.
+  /// Blocks; microbatches may be running.
   void bring_turn();
-  /// Fetches everything else as well: all of the momentum in one piece.
+  /// Fetches the whole momentum as well.
   void bring_all();
 
  private:
@@ -53,8 +54,8 @@ class HostCopy {
   nn::ModelState& state_;
   StateOnDevice& device_;
   bool parameters_behind_ = false;
-  bool momentum_behind_ = false;  // all of it except, perhaps, the slice that is due
-  bool turn_behind_ = false;      // the slice that is due
+  bool momentum_behind_ = false;  // except, perhaps, the slice that turn_hash() reads
+  bool turn_behind_ = false;      // the slice that turn_hash() reads
 };
 
 }  // namespace mayfly::engine

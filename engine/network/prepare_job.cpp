@@ -42,7 +42,8 @@ Fingerprint fingerprint_of(const Job& job) {
   };
   const bool evaluates = c.evaluate || job.evaluate_every_steps > 0;
   Fingerprint fingerprint = common_fingerprint(job);
-  // The first difference is told: before the number of steps, which follows from the data.
+  // A refused worker sees only the first difference. The data come before the number of steps,
+  // which follows from them.
   fingerprint.insert(fingerprint.begin() + 2,
                      {{"data", job.facts.data},
                       {"data content", to_string(job.facts.data_digest)},
@@ -73,8 +74,8 @@ Fingerprint fingerprint_of(const Job& job) {
   return fingerprint;
 }
 
-/// Workers that start by themselves must start with the same weights, so the fingerprint has their
-/// digest. A resumed job has no use for them.
+/// Workers that start independently must start with the same weights, so the fingerprint contains
+/// their digest. A resumed job does not use them.
 Result<void> note_initial_weights(Job& job) {
   JobConfig& config = job.config;
   if (config.init_from.empty() || !config.resume.empty()) {
@@ -102,10 +103,10 @@ Result<datasets::DatasetPair> open_data(const JobConfig& config, DataUse use) {
   return datasets::open_dataset(config.data, options);
 }
 
-/// Fixes everything else on which bits depend besides the configuration and the data.
+/// Fixes everything on which bits depend besides the configuration and the data.
 Result<void> fix_arithmetic(Job& job) {
   TRY_ASSIGN(job.facts.device, device_identity(job.config.device, takes_any_device(job)));
-  if (uses_cuda(job.config.device)) {  // networks are not computed by CPU instructions, so any do
+  if (uses_cuda(job.config.device)) {  // the CPU does not compute the network, so any will do
     job.facts.isa = "any";
     job.facts.conv_kernels = "cudnn";
     return {};
@@ -129,7 +130,8 @@ void note_data(Job& job, datasets::DatasetPair data) {
   job.data = std::move(data);
 }
 
-/// Batch norm divides by what the values of a channel are apart, which one value is not.
+/// Batch norm divides by the standard deviation of the values of a channel, which is 0 for one
+/// value.
 Result<void> check_values_per_channel(const Job& job) {
   int least = job.model.image_size;
   for (const nn::ConvSpec* conv : nn::convolutions_of(job.model)) {

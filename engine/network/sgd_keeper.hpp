@@ -1,9 +1,9 @@
 #pragma once
 
 // The state of a worker that trains a network with SGD: parameters, momentum, statistics, exponents
-// of the next step, loss scale, and the number of the step. Where a GPU updates the state,
-// parameters and momentum are fetched when they are read (host_copy.hpp). Trainer thread only, but
-// for what StateKeeper says.
+// of the next step, loss scale, and the number of the step. If a GPU updates the state, parameters
+// and momentum are fetched when they are read (host_copy.hpp). Trainer thread only, except as
+// StateKeeper states.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +28,8 @@ namespace mayfly::engine {
 
 class SgdKeeper final : public StateKeeper {
  public:
-  /// All references outlive it. `initial` is complete; `pool` computes with it from now on, and may
-  /// still have the state of another keeper.
+  /// All references outlive it. `initial` is complete. From now on `pool` computes with it; before,
+  /// it may have had the state of another keeper.
   SgdKeeper(const Job& job, const ReductionLayout& layout, ComputePool& pool,
             nn::ModelState initial);
   SgdKeeper(const SgdKeeper&) = delete;
