@@ -1,8 +1,8 @@
 #pragma once
 
-// What the trainer's thread asks of the program's own thread, which computes: microbatches one
-// after the other, and what the trainer waits for (an update, another state, an evaluation). The
-// program comes for its next task when it has done the one before.
+// The tasks that the trainer's thread gives to the program's own thread, which computes:
+// microbatches, which are queued, and tasks for which the trainer waits (an update, a new state, an
+// evaluation). The program calls next() for each task when the previous one is done.
 
 #include <condition_variable>
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace mayfly::engine {
 struct ProgramTask {
   enum class Kind : std::uint8_t {
     kMicrobatch,  ///< compute it and add its result
-    kUpdate,      ///< the step's means are there: update the parameters
-    kLoad,        ///< another state has come: take what the library cannot put in place itself
+    kUpdate,      ///< update the parameters with the step's means
+    kLoad,        ///< a state was received: load the parts that the library cannot write itself
     kEvaluate,    ///< evaluate a chunk of the test set
-    kEnd,         ///< this process's part in the job is over
+    kEnd,         ///< this process has left the job
   };
   Kind kind = Kind::kEnd;
-  std::uint64_t step = 0;    ///< that is computed or updated, from 1; of the state that is loaded
+  std::uint64_t step = 0;    ///< that is computed or updated, from 1; or of the loaded state
   std::uint32_t number = 0;  ///< of the microbatch in its step, or of the chunk
   bool is_repeated = false;  ///< a microbatch whose result is compared and not added
-  double loss = 0;           ///< of the step that is updated: its mean
+  double loss = 0;           ///< kUpdate: the mean loss of the step
 };
 
 class Mailbox {
@@ -34,33 +34,33 @@ class Mailbox {
   // The trainer's thread:
   /// Queues a microbatch.
   void add(const ProgramTask& task);
-  /// Blocks until all that was queued is done; false if interrupted first.
+  /// Blocks until all queued microbatches are done; false if interrupted first.
   [[nodiscard]] bool wait_until_done();
-  /// Drops what is queued and not begun.
+  /// Drops queued microbatches that the program has not begun.
   void drop_queued();
-  /// The same, and waits until what was begun is done.
+  /// The same, and waits until the microbatch that it has begun is done.
   void discard();
-  /// Asks for something else than a microbatch of the queue, and waits until it is done; it goes
-  /// before what is queued. Cannot be interrupted.
+  /// Gives the program another task than a queued microbatch, before all queued ones, and waits
+  /// until it is done. Cannot be interrupted.
   void ask(const ProgramTask& task);
-  /// From now on the program is told that its part is over.
+  /// From now on next() returns kEnd.
   void end();
 
   // Any thread:
   void interrupt();
   void clear_interrupt();
   [[nodiscard]] bool is_interrupted() const;
-  /// The program has failed and will not ask for tasks any more, and its process is about to end.
-  /// Until then threads that wait for the program still wait, as for a process that hangs.
+  /// To be called when the program has failed: it will not call next() any more, and its process is
+  /// about to end. Threads that wait for the program wait until then, as for a process that hangs.
   void abandon();
 
   // The program's thread:
-  /// The next task; nothing if there is none within `patience`. An update or a load that was taken
-  /// is done with that. A microbatch or an evaluation must be done().
+  /// The next task; nothing if there is none within `patience`. The call also completes an update
+  /// or a load. A microbatch or an evaluation must be completed with done() before.
   [[nodiscard]] std::optional<ProgramTask> next(Duration patience);
-  /// The microbatch or evaluation that was taken is done.
+  /// Completes the present microbatch or evaluation.
   void done();
-  /// What was taken and is not done.
+  /// The present task: returned by next() and not completed.
   [[nodiscard]] std::optional<ProgramTask> current() const;
 
  private:
@@ -76,7 +76,7 @@ class Mailbox {
   // Guarded by mutex_:
   std::deque<ProgramTask> queue_;
   std::optional<ProgramTask> asked_;
-  bool is_taken_ = false;  // asked_
+  bool is_taken_ = false;  // next() has returned asked_
   std::optional<ProgramTask> current_;
   bool ended_ = false;
   bool interrupted_ = false;

@@ -54,8 +54,8 @@ std::uint64_t ProgramComputer::seed_of(const ProgramTask& task) const {
   return random.bits();
 }
 
-/// Checks the statistics of the present microbatch. Divergence of the training itself is reported
-/// by the trainer, which sees it in the loss.
+/// Checks the statistics of the present microbatch. The trainer itself reports a divergence of the
+/// training, which shows in the loss.
 Result<void> ProgramComputer::check_statistics(std::span<const float> statistics) const {
   const auto found = std::ranges::find_if_not(statistics, [](float x) { return std::isfinite(x); });
   auto place = static_cast<std::size_t>(found - statistics.begin());
@@ -72,8 +72,8 @@ Result<void> ProgramComputer::check_statistics(std::span<const float> statistics
   return {};
 }
 
-/// [loss | changes of buffers, metrics, weight | gradients] of a microbatch. What has the weight 0
-/// adds nothing, not even what is no number.
+/// Fills vector_ with [loss | changes of buffers, metrics, weight | gradients] of a microbatch.
+/// With the weight 0 everything is 0, even values that are not finite.
 Result<void> ProgramComputer::fill(const MicrobatchResult& result) {
   const std::span<float> vector = vector_.span();
   std::fill_n(vector.begin(), layout_.parameters_offset(), 0.0F);

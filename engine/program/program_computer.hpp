@@ -1,6 +1,6 @@
 #pragma once
 
-// The Computer of a worker whose program computes (Mailbox): it puts the program's results into the
+// The Computer of a worker whose program computes (Mailbox): it adds the program's results to the
 // sums of the step.
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace mayfly::engine {
 
-/// What the program says of a microbatch.
+/// The program's result for a microbatch.
 struct MicrobatchResult {
   /// One for each parameter, in the order in which they were registered; null = all zeros.
   std::span<const float* const> gradients;
@@ -32,9 +32,9 @@ struct MicrobatchResult {
   float weight = 1;  ///< of loss and gradients in the means of the step; at least 0
 };
 
-/// What an evaluation of the whole test set has found.
+/// The result of an evaluation on the whole test set.
 struct ProgramEvaluation {
-  std::uint64_t step = 0;  ///< after which it was made
+  std::uint64_t step = 0;  ///< after which the state was evaluated
   std::uint64_t samples = 0;
   std::uint64_t correct = 0;
   double loss_sum = 0;
@@ -48,8 +48,8 @@ class ProgramComputer final : public Computer {
                   ProgramState& state, Mailbox& mailbox, std::uint32_t test_chunk);
 
   // The program's thread:
-  /// Which samples a microbatch or a chunk has, in its order, and in which pass over the data set
-  /// each is used (0 for chunks).
+  /// The samples of a microbatch or a chunk, in its order, and the number of the pass over the data
+  /// set in which each one is used (0 for chunks).
   struct Samples {
     std::vector<std::uint64_t> ids;
     std::vector<std::uint64_t> epochs;
@@ -57,20 +57,20 @@ class ProgramComputer final : public Computer {
   [[nodiscard]] Samples samples_of(const ProgramTask& task) const;
   /// A seed that depends on only the job and the microbatch, not on the worker.
   [[nodiscard]] std::uint64_t seed_of(const ProgramTask& task) const;
-  /// The program begins with the task at hand.
+  /// To be called when the program begins with its present task.
   void begins() { taken_ = monotonic_now(); }
-  /// Adds the result of the microbatch at hand. kInvalidInput, and nothing is added, with the name
-  /// of a metric or a buffer that is or has become infinite or NaN although the loss is finite; not
-  /// with the weight 0.
+  /// Adds the result of the present microbatch. If a metric or a buffer is or has become infinite
+  /// or NaN although the loss is finite and the weight not 0: kInvalidInput with its name, and
+  /// nothing is added.
   [[nodiscard]] Result<void> add(const MicrobatchResult& result);
-  /// The result of the chunk at hand: how many predictions were right, the sum of the losses, and
-  /// the program's own sums, each finite and at most kSumMax.
+  /// Stores the result of the present chunk: the number of correct predictions, the sum of the
+  /// losses, and the program's own sums, each finite and at most kSumMax.
   void evaluated(std::uint64_t correct, double loss_sum, std::span<const double> own = {});
   static constexpr double kSumMax = 1e9;
-  /// Whether the first microbatch of the step was computed here, which is so for one worker of the
-  /// job's in each step. While the program updates.
+  /// Whether this worker has computed the first microbatch of the step, as exactly one worker does.
+  /// Valid while the program updates.
   [[nodiscard]] bool has_first() const { return has_first_; }
-  /// The last evaluation in which this worker took part, once.
+  /// The last evaluation that this worker has helped to compute; each one is returned once.
   [[nodiscard]] std::optional<ProgramEvaluation> take_evaluation();
 
   void begin_step(std::uint64_t step, std::span<const std::int32_t> exponents,
@@ -107,16 +107,16 @@ class ProgramComputer final : public Computer {
   const std::uint32_t test_chunk_;
   const datasets::SampleStream stream_;
   GradientSums sums_;
-  AlignedBuffer<float> vector_;  // of the microbatch at hand
+  AlignedBuffer<float> vector_;  // of the present microbatch
   std::uint64_t step_ = 0;
   std::optional<std::uint32_t> audited_;
   std::optional<std::uint64_t> audited_hash_;
   std::optional<std::uint64_t> repeated_hash_;
   bool has_first_ = false;
-  EvaluationSums evaluation_;  // of the chunk at hand
+  EvaluationSums evaluation_;  // of the present chunk
   std::mutex mutex_;
   std::optional<ProgramEvaluation> evaluated_;  // guarded by mutex_
-  std::optional<Instant> taken_;                // when the program came for the microbatch at hand
+  std::optional<Instant> taken_;                // when the program began the present microbatch
   std::atomic<std::uint64_t> microbatches_{0};
   std::atomic<std::int64_t> computed_ns_{0};
   std::uint64_t microbatches_told_ = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The Feed of a worker whose program reads the samples itself: it remembers which microbatches will
-// probably be asked for, so that the program can read their samples ahead.
+// The Feed of a worker whose program reads the samples itself: it remembers which microbatches the
+// program will probably have to compute, so that the program can read their samples ahead.
 
 #include <cstdint>
 #include <deque>
@@ -15,9 +15,9 @@ namespace mayfly::engine {
 
 class ProgramFeed final : public datasets::Feed {
  public:
-  /// (step, microbatch), in the order in which they will probably be asked for. Any thread.
+  /// (step, microbatch), in the order in which they will probably be computed. Any thread.
   [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint32_t>> upcoming() const;
-  /// The program has been asked for it.
+  /// To be called when the program has taken this microbatch as a task.
   void taken(std::uint64_t step, std::uint32_t microbatch);
 
   void request(std::uint64_t step, std::span<const std::uint32_t> microbatches) override;

@@ -21,11 +21,11 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::uint64_t kPackedMagic = 0x314d4752504d464dULL;
-// In the optimizer's file of a checkpoint, beside the program's own tensors.
+// Names in the optimizer's file of a checkpoint, besides the program's own tensors.
 constexpr const char* kExponentsName = "mayfly.exponents";
 constexpr const char* kBlobName = "mayfly.blob";
 
-/// What has not changed has changed by 0, also if it is infinite, such as a mask.
+/// The change of an unchanged value is 0, even if the value is infinite, as in a mask.
 template <typename T>
 void put_changes(std::span<const std::byte> now, std::span<const std::byte> before,
                  std::span<float> out) {
@@ -84,7 +84,7 @@ Result<ByteSpan> find(const std::map<std::string, nn::TensorView>& tensors,
   return tensor.bytes;
 }
 
-/// kCorrupt if there is a part of one, or one with which a process that makes a sum would end.
+/// kCorrupt if the size is wrong or if an exponent is illegal, which would end a process that sums.
 Result<std::vector<std::int32_t>> exponents_in(ByteSpan content) {
   std::vector<std::int32_t> exponents(content.size() / sizeof(std::int32_t));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(exponents));
@@ -122,7 +122,7 @@ ProgramState::ProgramState(const Job& job, const ReductionLayout& layout, Progra
 
 Result<void> ProgramState::set_optimizer_state(std::vector<ProgramTensor> tensors, Bytes blob,
                                                double learning_rate) {
-  constexpr std::size_t kBytesOfEach = 128;  // of the header of the container, beside the name
+  constexpr std::size_t kBytesOfEach = 128;  // in the container's header, besides the name
   std::size_t bytes = blob.size() + 2 * kBytesOfEach;
   std::size_t header = 2 * kBytesOfEach;
   std::set<std::string_view> names = {kBlobName, kExponentsName};
@@ -266,7 +266,7 @@ Result<void> ProgramState::split_rest(ByteSpan rest, LoadedState& into) const {
       into.tensors.push_back({name, tensor});
     }
   }
-  // A file lists its tensors by name and holds them in the order in which they were given.
+  // A file lists tensors by name, but contains them in the order in which they were passed.
   std::ranges::stable_sort(into.tensors, {}, [](const nn::NamedTensor& named) {
     return std::pair(named.tensor.bytes.data(), named.tensor.bytes.size());
   });
@@ -361,7 +361,7 @@ Result<void> ProgramState::was_taken() const {
   if (!incoming_.is_of_member) {
     return {};
   }
-  // A file does not keep the order of tensors without elements.
+  // The order of tensors without elements is not preserved in the packed form.
   std::vector<nn::NamedTensor> loaded;
   std::ranges::copy_if(incoming_.rest.tensors, std::back_inserter(loaded),
                        [](const nn::NamedTensor& named) { return !named.tensor.bytes.empty(); });
@@ -436,7 +436,7 @@ Result<void> ProgramState::load(const nn::CheckpointFiles& files) {
     return Error{Errc::kInvalidInput,
                  "the checkpoint was written with another --reduction or by another program"};
   }
-  if (!are_ours) {  // it had other metrics: the next step measures, as a first one does
+  if (!are_ours) {  // with other metrics there are other blocks: exponents are measured again
     incoming.exponents.assign(exponents_.size(), collectives::kUnsetExponent);
   }
   TRY(split_rest(rest, incoming.rest));

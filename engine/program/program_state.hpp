@@ -1,14 +1,14 @@
 #pragma once
 
-// The state of a worker whose model is the program's own: parameters, buffers, what the program's
-// optimizer keeps, and a blob of what is no tensor. Parameters and the optimizer's tensors are read
-// and written where the program has them. Buffers change while the program computes, so the values
-// that the last step has committed are kept here, and the program's are set to them before each
-// microbatch; what a microbatch has changed in them is summed as gradients are, and the mean is
-// committed.
+// The state of a worker whose model is the program's own: parameters, buffers, the tensors of the
+// program's optimizer, and a blob of everything that is not a tensor. Parameters and the
+// optimizer's tensors are read and written in the program's memory. Buffers change while the
+// program computes. Therefore the values that the last step has committed are kept here, and the
+// program's buffers are set to them before each microbatch. The changes that a microbatch makes to
+// buffers are summed like gradients, and their mean is committed.
 //
-// The program's thread reads and changes the state only in answer to what it was asked for
-// (Mailbox), which orders it before and after what the trainer's thread does.
+// The program's thread reads and changes the state only during a task of the Mailbox, which orders
+// these accesses with those of the trainer's thread.
 
 #include <cstdint>
 #include <memory>
@@ -28,8 +28,8 @@
 
 namespace mayfly::engine {
 
-/// The part of a received state that the program itself takes over: the optimizer's tensors, in the
-/// order in which the program that had the state gave them (set_optimizer_state()), and the blob.
+/// The part of a received state that the program itself has to load: the optimizer's tensors, in
+/// the order in which the sender's program passed them to set_optimizer_state(), and the blob.
 /// Valid until the program's next task.
 struct LoadedState {
   std::vector<nn::NamedTensor> tensors;
@@ -44,39 +44,41 @@ class ProgramState final : public StateKeeper {
   ProgramState(const ProgramState&) = delete;
   ProgramState& operator=(const ProgramState&) = delete;
 
-  /// Before the first step: who runs the parts of an update (Computer::run_parts).
+  /// To be called before the first step: sets the computer that runs the parts of an update
+  /// (Computer::run_parts).
   void update_with(Computer& computer) { computer_ = &computer; }
 
   // The program's thread, while it has a task:
-  /// The optimizer's tensors and the blob from now on. kInvalidInput, and those of before stay, if
-  /// they are larger than was said at the beginning, with both sizes, or if two tensors have one
-  /// name.
+  /// Replaces the optimizer's tensors and the blob. kInvalidInput if they are larger than the bound
+  /// of the constructor, with both sizes, or if two tensors have the same name; then the previous
+  /// ones are kept.
   [[nodiscard]] Result<void> set_optimizer_state(std::vector<ProgramTensor> tensors, Bytes blob,
                                                  double learning_rate);
   /// Sets the program's buffers to the committed values.
   void restore_buffers();
-  /// Writes what a microbatch has changed in the buffers.
+  /// Writes the changes that a microbatch has made to the buffers.
   void put_buffer_changes(std::span<float> statistics) const;
-  /// How many elements that are.
+  /// The number of elements that put_buffer_changes() writes.
   [[nodiscard]] std::size_t buffer_elements() const;
-  /// Where a step's vector has the weight of a microbatch: last among the statistics, in a block
-  /// of the exact sum of its own. Beside the loss it would lose the bits for which a large loss
-  /// leaves no room, and all means are divided by it.
+  /// The place of a microbatch's weight in a step's vector: last among the statistics, in a block
+  /// of the exact sum of its own. In the block of the loss, a large loss would take bits from the
+  /// weight, by which all means are divided.
   [[nodiscard]] std::size_t weight_at() const {
     return layout_.parameters_offset() - ProgramTensors::kWeightElements;
   }
-  /// The means over all microbatches of the step that is updated: gradients, in the order of the
+  /// The mean gradients over all microbatches of the step that is updated, in the order of the
   /// parameters.
   [[nodiscard]] std::span<const float> mean_gradients() const;
-  /// In the task kLoad: puts parameters and buffers in their place and returns the rest.
+  /// In the task kLoad: writes the received parameters and buffers to the program's memory and
+  /// returns the rest.
   [[nodiscard]] const LoadedState& take_loaded();
   /// At the end of the task kLoad: kInvalidInput with the name of a tensor if the optimizer's
-  /// tensors are not those of the member from which the state has come. What a program makes of a
-  /// checkpoint is its own decision.
+  /// tensors differ from those of the member that has sent the state. After loading a checkpoint a
+  /// program may have other tensors.
   [[nodiscard]] Result<void> was_taken() const;
 
   // The trainer's thread:
-  /// Takes the state of a checkpoint. kCorrupt, or kInvalidInput with the tensor that does not fit.
+  /// Loads the state of a checkpoint. kCorrupt, or kInvalidInput with the tensor that does not fit.
   [[nodiscard]] Result<void> load(const nn::CheckpointFiles& files);
 
   [[nodiscard]] Step committed() const override { return committed_; }
@@ -100,7 +102,7 @@ class ProgramState final : public StateKeeper {
   [[nodiscard]] std::vector<std::uint64_t> part_hashes() override;
 
  private:
-  /// A state that has come, before the program has taken it.
+  /// A received state, before the program has loaded it.
   struct Incoming {
     Step committed{};
     std::vector<std::int32_t> exponents;
@@ -109,8 +111,8 @@ class ProgramState final : public StateKeeper {
     LoadedState rest;
     bool is_of_member = false;
   };
-  /// Calls `function` with each buffer that is no constant: its place among the buffers, and that
-  /// of its first element among the statistics.
+  /// Calls `function` for each buffer that is not a constant, with its place among the buffers and
+  /// the place of its first element among the statistics.
   template <typename Function>
   void for_all_summed_buffers(const Function& function) const;
   [[nodiscard]] Bytes packed_rest() const;

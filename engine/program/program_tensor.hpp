@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors in the memory of a program, and what it registers before its job begins.
+// Tensors in the memory of a program, which it registers before its job begins.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace mayfly::engine {
 
-/// Its memory belongs to the program, is contiguous, and stays where it is.
+/// A tensor whose memory belongs to the program, is contiguous, and does not move.
 struct ProgramTensor {
   std::string name;
   std::string type;  ///< as in safetensors: "F32", "BF16", "I64", ...
@@ -23,23 +23,23 @@ struct ProgramTensor {
   std::size_t elements = 0;
   std::size_t bytes = 0;
 
-  /// Whether the mean of changes is defined for its type. Buffers of other types are constants.
+  /// Whether the changes of its elements have a mean. Buffers of other types are constants.
   [[nodiscard]] bool is_summable() const { return type == "F32" || type == "F64" || type == "I64"; }
   [[nodiscard]] ByteSpan content() const { return {data, bytes}; }
   [[nodiscard]] nn::NamedTensor view() const { return {name, {type, shape, content()}}; }
 };
 
-/// What a program registers before its job begins.
+/// The tensors and names that a program registers before its job begins.
 struct ProgramTensors {
   std::vector<ProgramTensor> parameters;  ///< of any type; their gradients are of 32 bits
   std::vector<ProgramTensor> buffers;     ///< constants, unless ProgramTensor::is_summable()
-  std::vector<std::string> metrics{};     ///< names of figures of which means go on record
+  std::vector<std::string> metrics{};     ///< names of metrics whose means are recorded
 
-  /// The weight of a microbatch has a padded slot, as its loss has.
+  /// The weight of a microbatch has a padded slot, like its loss.
   static constexpr std::size_t kWeightElements = ReductionLayout::kLossElements;
 
-  /// What the reduction of a step sums. The last statistic is the weight of a microbatch; the last
-  /// parameter's gradients are ready first.
+  /// The tensors that the reduction of a step sums. The last statistic is the weight of a
+  /// microbatch; the gradients of the last parameter are ready first.
   [[nodiscard]] SummedTensors summed() const;
   /// Names of the parts of ProgramState::part_hashes().
   [[nodiscard]] std::vector<std::string> part_names() const;

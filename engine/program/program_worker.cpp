@@ -31,18 +31,18 @@ namespace mayfly::engine {
 namespace {
 
 constexpr std::size_t kJobFileBytesMax = std::size_t{1} << 20;
-constexpr std::size_t kFailedSamplesMax = 10'000;  // a report has room for them
+constexpr std::size_t kFailedSamplesMax = 10'000;  // as many as a report has room for
 constexpr Duration kReportTimeout = seconds(1);
 constexpr std::size_t kKeptNotesMax = 1000;
 
-/// kNotFound says that no coordinator is named, and nothing else: a file that is missing is no
-/// reason to start a job of one's own.
+/// Replaces kNotFound by kInvalidInput: kNotFound must only mean that no coordinator is named,
+/// because then the program starts a job of its own, which it must not do if a file is missing.
 Error not_absence(Error error) {
   const bool is_absence = error.code == Errc::kNotFound;
   return {is_absence ? Errc::kInvalidInput : error.code, std::move(error.detail)};
 }
 
-/// The settings of its job, as the coordinator says them or a file on the same machine.
+/// The settings of the job, from the coordinator or from a file on the same machine.
 Result<JobConfig> told_settings(const JobConfig& own, const std::string& job_file) {
   if (job_file.empty()) {
     return ask_for_job_settings(own);
@@ -53,8 +53,7 @@ Result<JobConfig> told_settings(const JobConfig& own, const std::string& job_fil
   return config;
 }
 
-/// The settings of the job whose coordinator `environment` names, with the worker's own settings in
-/// place of the same ones.
+/// The settings of the job whose coordinator `environment` names, overridden by the worker's own.
 Result<JobConfig> settings_of(const std::map<std::string, std::string>& environment) {
   JobConfig own;
   TRY(apply_environment(own, environment));
@@ -80,7 +79,7 @@ Result<JobConfig> settings_of(const std::map<std::string, std::string>& environm
   return config;
 }
 
-/// Short, however many and long the names are: a Hello has room for it.
+/// A text for the fingerprint, short enough for a Hello even if the names are many and long.
 std::string text_of(const std::vector<std::string>& sums) {
   Digester digester;
   for (const std::string& name : sums) {
@@ -113,13 +112,13 @@ JobFacts facts_of(const ProgramJob& program, const ProgramTensors& tensors) {
   return facts;
 }
 
-/// A limit because a member whose state differs from that of others sends a hash of each tensor,
-/// and because the header of a checkpoint lists them all.
+/// Limited because a member whose state differs from that of others sends a hash of each tensor,
+/// and because the header of a checkpoint lists all tensors.
 constexpr std::size_t kTensorsMax = 60'000;
 
 constexpr std::uint64_t kTestChunksMax = std::uint64_t{1} << 32;  // their numbers have 32 bits
 
-/// A checkpoint that is larger could be written, but not read.
+/// Checks that checkpoints can be read: a larger one could be written, but not read.
 Result<void> check_size(const ProgramJob& program, const ProgramTensors& tensors) {
   std::size_t model = 0;
   for (const auto* list : {&tensors.parameters, &tensors.buffers}) {
@@ -248,9 +247,11 @@ Result<std::unique_ptr<elastic::MemberClient>> ProgramWorker::join(
              : Result<std::unique_ptr<elastic::MemberClient>>(with_advice(config_, joined.error()));
 }
 
-/// The newest checkpoint of the job, or that which it is resumed from, if no member has the state.
+/// If no member has the state: loads the newest checkpoint of the job or the one that the job is
+/// resumed from.
 Result<void> ProgramWorker::settle_state(const elastic::MemberClient& client, bool joins_again) {
-  // One that joins again under its id, as with standbys, is not told whether members are at work.
+  // If a worker joins again under its id, as in jobs with standbys, the coordinator does not tell
+  // it whether members are at work.
   const bool may_lack_state = client.joins_late() || !config_.launched || joins_again;
   if (!may_lack_state && config_.resume.empty()) {
     return {};
@@ -277,7 +278,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     return;
   }
   bool joins_again = false;
-  Step untrained{};  // of what it has read or was given
+  Step untrained{};  // of the checkpoint that this worker has read or was sent
   RejoinLimit limit;
   Duration timeout = kJoinTimeout;
   std::optional<elastic::Former> former;
@@ -289,12 +290,13 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
         joined.set_value(client.error());
         return;
       }
-      // One that was told to go while it joined again has left, and the program may end with 0.
+      // A worker that was asked to leave while it joined again has left: the program may end with
+      // 0.
       using enum elastic::DismissReason;
       return finish(
           {client.error().code == Errc::kAborted ? kDrained : kEvicted, client.error().detail});
     }
-    std::optional<LogSender> log_sender;  // goes last, and sends the last lines
+    std::optional<LogSender> log_sender;  // sends the last lines when it is destroyed
     if (!config_.launched) {
       log_sender.emplace(*client.value());
     }
@@ -303,7 +305,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     if (!joins_again) {
       joined.set_value({});
     }
-    if (!joins_again || state_->committed() <= untrained) {  // all others may be gone meanwhile
+    if (!joins_again || state_->committed() <= untrained) {  // all members may be lost meanwhile
       if (Result<void> settled = settle_state(*client.value(), joins_again); !settled.ok()) {
         use(nullptr, nullptr);
         return finish({elastic::DismissReason::kJobFailed, settled.error().detail});
@@ -325,8 +327,8 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
     use(nullptr, nullptr);
     log_sender.reset();
     client.value().reset();  // sends the last messages
-    // Another state cannot be made here but by starting the program again: its first values are
-    // gone, unless it has committed nothing, as a spare that is to be offered a checkpoint.
+    // The program's initial values are overwritten, so only a new process could start with another
+    // state. A worker that has committed nothing, such as a spare, may keep its state.
     const bool may_keep_state = job_->exact() || state_->committed() <= untrained;
     const bool keeps_state = may_keep_state && order.reason != elastic::DismissReason::kCorrupted;
     if (!keeps_state || is_abandoned() || !may_rejoin(order, limit, *signals_)) {
@@ -427,7 +429,7 @@ void ProgramWorker::abandon(const std::string& why) {
     failure.samples.resize(std::min(failure.samples.size(), kFailedSamplesMax));
   }
   client_->send_report(encode_record(failure));
-  // The process is about to end, and with it what has not been sent.
+  // The process is about to end, and reports that were not sent would be lost.
   (void)elastic::wait_for_reports(*client_, client_->view(), monotonic_now() + kReportTimeout);
   sentinel_->give_up();
 }
