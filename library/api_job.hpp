@@ -1,6 +1,6 @@
 #pragma once
 
-// A job behind the handle of the C interface, and its tasks as that interface has them.
+// The job behind the handle of the C interface, and the conversion of its tasks.
 
 #include <cstddef>
 #include <memory>
@@ -13,15 +13,16 @@
 #include "engine/program/program_worker.hpp"
 #include "library/include/mayfly/mayfly.h"
 
-/// Everything behind the handle. What mf_next() and mf_loaded() point to is here.
+/// The data of a handle. It owns the memory to which the results of mf_next() and mf_loaded()
+/// point.
 struct mf_job {
   std::unique_ptr<mayfly::engine::ProgramWorker> worker;
   std::string error;
-  std::string detail;  // of the end
+  std::string detail;  // the reason of the end
   mayfly::engine::ProgramJob job;
   mayfly::engine::ProgramTensors tensors;
   std::set<std::string> names;               // of parameters and buffers
-  mayfly::engine::OptimizerState optimizer;  // before mf_start()
+  mayfly::engine::OptimizerState optimizer;  // set before mf_start()
   bool start_was_tried = false;
   bool started = false;
   std::optional<mayfly::engine::ProgramTask::Kind> at_hand;
@@ -30,18 +31,18 @@ struct mf_job {
   std::vector<mf_tensor> loaded;
   const mayfly::engine::LoadedState* loaded_state = nullptr;
   std::vector<std::size_t> parameter_elements;
-  std::vector<double> metrics;     // of the microbatch at hand
-  float weight = 1;                // the same
-  std::vector<double> sums;        // of the chunk at hand
-  std::vector<double> total_sums;  // of the evaluation that was taken last
+  std::vector<double> metrics;     // of the present microbatch
+  float weight = 1;                // of the present microbatch
+  std::vector<double> sums;        // of the present chunk
+  std::vector<double> total_sums;  // of the last evaluation that mf_take_evaluation() returned
 };
 
 namespace mayfly::library {
 
-/// Fills in a task; `out.size` stays. The program's thread.
+/// Converts a task; `out.size` is not changed. The program's thread.
 void describe(mf_job& job, const engine::ProgramTask& task, mf_task& out);
 
-/// As much of the text as there is room for, in UTF-8, and a zero. `out` has room for that.
+/// Writes as much of the text as fits, in UTF-8, and a zero. `out` must have room for the zero.
 void put_text(const std::string& text, std::span<char> out);
 
 }  // namespace mayfly::library

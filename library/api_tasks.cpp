@@ -69,10 +69,11 @@ void describe(mf_job& job, const ProgramTask& task, mf_task& out) {
   }
 }
 
-/// Names of files may be any bytes, and a character has up to four.
+/// The text may contain names of files, which may be any bytes. It is not cut within a character,
+/// which has up to four bytes.
 void put_text(const std::string& text, std::span<char> out) {
   constexpr unsigned kTopBits = 0xc0;
-  constexpr unsigned kGoesOn = 0x80;  // those of a byte that is not the first of its character
+  constexpr unsigned kGoesOn = 0x80;  // top bits of a byte that is not the first of a character
   const std::string shown = printable(text);
   std::size_t size = std::min(shown.size(), out.size() - 1);
   while (size > 0 && size < shown.size() &&

@@ -88,7 +88,7 @@ mf_type type_named(std::string_view name) {
       return static_cast<mf_type>(i);
     }
   }
-  return MF_U8;  // bytes that the program knows
+  return MF_U8;  // other types are passed as bytes, which the program can interpret
 }
 
 }  // namespace mayfly::library

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors and names as the C interface has them, and as the engine has them.
+// Converts tensors and names of the C interface to those of the engine.
 
 #include <cstddef>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace mayfly::library {
 
-/// Copies names and shapes, not the memory. kInvalidInput with the tensor that cannot be.
+/// Copies names and shapes, not the memory. kInvalidInput with the tensor that is not possible.
 [[nodiscard]] Result<std::vector<engine::ProgramTensor>> tensors_of(const mf_tensor* given,
                                                                     std::size_t count);
 

@@ -37,12 +37,13 @@ using mayfly::library::tensors_of;
 
 namespace {
 
-// Less than a message has room for (elastic/core/messages).
+// Lower than the limits of a message (elastic/core/messages).
 constexpr std::size_t kEqualsMax = 128;
 constexpr std::size_t kEqualNameBytesMax = 100;
 constexpr std::size_t kEqualValueBytesMax = 1000;
 
-/// Whether there is a handle: its worker takes the signals of the process, and the log is one.
+/// Whether there is a handle. Only one may exist, because its worker handles the signals of the
+/// process, and the process has one log.
 std::atomic<bool> process_has_job = false;
 
 mf_code code_of(const Error& error) {
@@ -64,7 +65,7 @@ mf_code answer(mf_job& job, const Result<void>& result) {
   return result.ok() ? MF_OK : fail(job, code_of(result.error()), result.error().detail);
 }
 
-/// Runs `body`; what it throws becomes a failure.
+/// Runs `body` and converts exceptions to failures.
 template <typename Body>
 mf_code guarded(mf_job* job, const Body& body) {
   if (job == nullptr) {
@@ -77,7 +78,7 @@ mf_code guarded(mf_job* job, const Body& body) {
   }
 }
 
-/// For parameters and buffers.
+/// Registers parameters or buffers.
 Result<void> register_tensors(mf_job& job, const mf_tensor* given, std::size_t count,
                               bool are_buffers) {
   if (job.started) {
@@ -96,7 +97,7 @@ Result<void> register_tensors(mf_job& job, const mf_tensor* given, std::size_t c
   return {};
 }
 
-/// For metrics and sums.
+/// Registers the names of metrics or sums.
 Result<void> register_names(mf_job& job, const char* const* given, std::size_t count,
                             std::vector<std::string>& names, std::vector<double>& values) {
   if (job.started) {
@@ -107,7 +108,7 @@ Result<void> register_names(mf_job& job, const char* const* given, std::size_t c
   return {};
 }
 
-/// What the caller has room for must be all that this version writes or reads.
+/// The caller's structure must have all fields that this version writes or reads.
 mf_code check_size(mf_job& job, std::size_t given, std::size_t known) {
   return given >= known ? MF_OK
                         : fail(job, MF_REFUSED,
@@ -487,7 +488,7 @@ mf_code mf_fail(mf_job* job, const char* why) {
 void mf_close(mf_job* job) {
   if (job != nullptr && job->started && !job->worker->is_over()) {
     (void)mf_fail(job, "the program has closed its job before its end");
-    return;  // its threads use it until the process ends
+    return;  // the worker's threads use the job until the process ends
   }
   if (job != nullptr) {
     delete job;

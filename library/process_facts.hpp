@@ -1,7 +1,6 @@
 #pragma once
 
-// Facts that the library finds out about its own process. Any thread, while no thread changes the
-// environment.
+// Facts about the process of the library. Any thread, while no thread changes the environment.
 
 #include <string>
 
@@ -9,8 +8,9 @@
 
 namespace mayfly::library {
 
-/// The program `mayfly`, which the sentinel runs: what the environment names, or beside the
-/// library, or in ../bin of that. kNotFound with what to do.
+/// The path of the program `mayfly`, which the sentinel runs: the one that the environment names,
+/// or one in the folder of the library or in ../bin of that folder. kNotFound with advice for the
+/// user.
 [[nodiscard]] Result<std::string> find_program();
 
 }  // namespace mayfly::library

@@ -1,7 +1,7 @@
-// Mayfly for C++20: the loop over steps and microbatches on top of the C interface (mayfly.h),
-// header only, so that compiler and standard library need not be those of libmayfly.so. No
-// exceptions: what can fail returns whether it has worked, and error() has one line about the last
-// failure. One thread.
+// Mayfly for C++20: the loop over steps and microbatches on top of the C interface (mayfly.h). It
+// is header only, so that compiler and standard library need not be those of libmayfly.so. It
+// throws no exceptions: functions that can fail return whether they have succeeded, and error()
+// returns one line about the last failure. One thread.
 //
 //   mayfly::Job job;
 //   job.parameters({{"weight", MF_F32, {10}, weight}});
@@ -16,7 +16,7 @@
 //     update(step->gradient(0));  // the mean over the batch, the same bits on all workers
 //   }
 //
-// Where to find the job, what is promised and when: docs/library.md.
+// docs/library.md describes how a program finds its job, the guarantees and their conditions.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@
 
 namespace mayfly {
 
-/// In the program's memory, contiguous; see mf_tensor.
+/// A contiguous tensor in the program's memory; see mf_tensor.
 struct Tensor {
   std::string name;
   mf_type type = MF_F32;
@@ -46,7 +46,7 @@ struct Tensor {
 struct Options {
   std::string data_name = "data of its own";
   std::uint64_t train_samples = 0;
-  std::uint64_t test_samples = 0;  ///< with on_evaluate()
+  std::uint64_t test_samples = 0;  ///< ignored without on_evaluate()
   std::uint32_t test_chunk = 256;
   std::uint64_t steps = 0;
   std::uint32_t global_batch = 0;
@@ -63,8 +63,8 @@ struct Microbatch {
   std::span<const std::uint64_t> epochs;
 };
 
-/// How many predictions were right, the sum of the losses, and further sums that were registered,
-/// over the samples of a chunk.
+/// The number of correct predictions, the sum of the losses, and the registered further sums, over
+/// the samples of a chunk.
 struct Evaluation {
   std::uint64_t correct = 0;
   double loss_sum = 0;
@@ -73,31 +73,33 @@ struct Evaluation {
 
 class Job;
 
-/// One step; made by Job::next_step().
+/// One step; Job::next_step() returns it.
 class Step {
  public:
   /// The number of the step that is computed; a state that is received meanwhile may raise it.
   [[nodiscard]] std::uint64_t number() const;
-  /// This worker's next microbatch; more of them come after a loss. Nothing once the gradients are
-  /// the means, if the job has ended meanwhile, or after a failure.
+  /// This worker's next microbatch; after the loss of a worker there may be more. Nothing if all
+  /// microbatches of the step are done, if the job has ended, or after a failure.
   [[nodiscard]] std::optional<Microbatch> next_microbatch();
-  /// The result of the microbatch at hand: the gradients of its mean loss, one for each parameter
-  /// in their order; null = zeros.
-  /// `weight`: of both in the means, such as the number of tokens that the loss is a mean over.
-  /// A result that is refused ends the loop: error() says why.
+  /// Passes the result of the present microbatch: the gradients of its mean loss, one for each
+  /// parameter in their order; null = zeros. `weight`: of loss and gradients in the means, such as
+  /// the number of tokens over which the loss is the mean. A refused result ends the loop; error()
+  /// returns the reason.
   bool add(std::span<const float* const> gradients, double loss, std::uint32_t correct = 0,
            double weight = 1);
   bool add(std::initializer_list<const float*> gradients, double loss, std::uint32_t correct = 0,
            double weight = 1) {
     return add(std::span(gradients.begin(), gradients.size()), loss, correct, weight);
   }
-  /// Whether all microbatches are done. If not, nothing must be updated: the job is over.
+  /// Whether all microbatches are done and the parameters must be updated. If it is false after the
+  /// last microbatch, the job of this process is over.
   [[nodiscard]] bool updates() const;
-  /// The mean over the batch, of a parameter by its place; once updates(), until the next step.
+  // Only if updates():
+  /// The mean gradient over the batch, of a parameter by its place; valid until the next step.
   [[nodiscard]] const float* gradient(std::size_t parameter) const;
-  /// The mean loss over the batch; once updates().
+  /// The mean loss over the batch.
   [[nodiscard]] double loss() const;
-  /// On one worker of the job, for what is to be printed once; once updates().
+  /// True on exactly one worker of the job, which may print results.
   [[nodiscard]] bool speaks() const;
 
  private:
@@ -108,8 +110,8 @@ class Step {
 
 class Job {
  public:
-  /// Finds the job and asks for its settings; ok() says whether that has worked. One at a time in a
-  /// process: another one is not ok() until this one has ended and is destroyed.
+  /// Finds the job and asks for its settings; ok() returns whether that has succeeded. A process
+  /// can have one job at a time: another one is not ok() until this one has ended and is destroyed.
   Job() : task_{} {
     char text[1000];
     mf_job* job = nullptr;
@@ -124,7 +126,7 @@ class Job {
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] std::uint64_t seed() const { return mf_seed(handle_.get()); }
 
-  // Before start(); see the functions of mayfly.h.
+  // To be called before start(); see the functions of mayfly.h.
   bool require_equal(const std::string& name, const std::string& value) {
     return take(mf_require_equal(handle_.get(), name.c_str(), value.c_str()));
   }
@@ -139,24 +141,26 @@ class Job {
     sum_count_ = names.size();
     return take(mf_register_sums(handle_.get(), names.data(), names.size()));
   }
-  /// Also when they are others, between the last microbatch and the next step.
+  /// Also to be called when tensors or blob have been replaced, between the last microbatch and the
+  /// next step.
   bool optimizer_state(const std::vector<Tensor>& tensors, const std::string& blob = {},
                        double learning_rate = 0) {
     return take(with(tensors, [&](mf_job* job, const mf_tensor* all, std::size_t count) {
       return mf_set_optimizer_state(job, all, count, blob.data(), blob.size(), learning_rate);
     }));
   }
-  /// Takes the optimizer's tensors, in the order in which optimizer_state() was given them, and the
-  /// blob of a state that has come; parameters and buffers are in their place already.
+  /// Sets the function that loads the optimizer's tensors, in the order in which they were passed
+  /// to optimizer_state(), and the blob of a received state; parameters and buffers are already
+  /// written.
   void on_load(std::function<void(const mf_loaded_state&)> take_state) {
     on_load_ = std::move(take_state);
   }
-  /// Evaluates samples of the test set.
+  /// Sets the function that evaluates samples of the test set.
   void on_evaluate(std::function<Evaluation(std::span<const std::uint64_t>)> evaluate) {
     on_evaluate_ = std::move(evaluate);
   }
-  /// Joins the job. Once: after a failure only another Job, made when this one is destroyed, can be
-  /// started.
+  /// Joins the job. To be called once: after a failure only another Job, made after this one was
+  /// destroyed, can be started.
   bool start(const Options& options) {
     mf_options given{};
     given.size = sizeof given;
@@ -171,35 +175,36 @@ class Job {
     return take(mf_start(handle_.get(), &given));
   }
 
-  /// The next step in which this worker takes part; nothing at the end, or after a failure (ok()).
+  /// The next step of this worker; nothing at the end, or after a failure (ok()).
   [[nodiscard]] std::optional<Step> next_step() {
     return advance() && task_.kind != MF_END ? std::optional(Step(*this)) : std::nullopt;
   }
-  /// How this process's part has ended, after the last step. A program whose part is MF_LOST ends
-  /// with another exit code than 0, so that its launcher replaces it.
+  /// Why this process has left the job, after the last step. After MF_LOST a program must end with
+  /// another exit code than 0, so that its launcher replaces it.
   [[nodiscard]] mf_outcome outcome() const {
     return task_.kind == MF_END ? task_.outcome : MF_LOST;
   }
-  /// Why, for people.
+  /// The reason, for messages.
   [[nodiscard]] std::string detail() const { return task_.detail == nullptr ? "" : task_.detail; }
 
-  /// Asks the job to let this worker go at the next step. Any thread.
+  /// Asks the coordinator to release this worker after the present step. Any thread.
   void leave(const std::string& reason) { mf_leave(handle_.get(), reason.c_str()); }
   /// Asks the coordinator to stop the whole job, with a checkpoint, for early stopping.
   bool stop() { return take(mf_stop(handle_.get())); }
-  /// The last evaluation of the whole test set in which this worker took part, once.
+  /// The last evaluation of the whole test set that this worker has helped to compute; each one is
+  /// returned once.
   [[nodiscard]] std::optional<mf_evaluation> take_evaluation() {
     mf_evaluation found{};
     found.size = sizeof found;
     return mf_take_evaluation(handle_.get(), &found) == MF_OK ? std::optional(found) : std::nullopt;
   }
-  /// After that: the totals of the sums that were registered, in their order.
+  /// After take_evaluation(): the totals of the registered sums, in their order.
   [[nodiscard]] std::vector<double> total_sums() {
     std::vector<double> totals(sum_count_);
     return take(mf_total_sums(handle_.get(), totals.data(), totals.size())) ? totals
                                                                             : std::vector<double>();
   }
-  /// An event for the job's record; see mf_note().
+  /// Records an event; see mf_note().
   bool note(const std::string& kind, const std::string& text) {
     return take(mf_note(handle_.get(), kind.c_str(), text.c_str()));
   }
@@ -212,7 +217,7 @@ class Job {
   static constexpr std::uint32_t kWaitMs = 1000;
 
   bool take(mf_code code) {
-    // code() and error() stay what mf_open(), or the call that has ended the loop, has said.
+    // code() and error() keep the values of a failed mf_open(), or of the call that ended the loop.
     if (handle_ != nullptr && !has_failed_) {
       code_ = code;
       error_ = code == MF_OK ? "" : mf_error(handle_.get());
@@ -230,8 +235,8 @@ class Job {
     return function(handle_.get(), all.data(), all.size());
   }
 
-  /// To the next task that is the loop's: a microbatch, an update or the end. After a failure, also
-  /// one of Step::add(), nothing more is asked for.
+  /// Proceeds to the next task of the loop: a microbatch, an update or the end. After a failure,
+  /// also one of Step::add(), it requests no task any more.
   bool advance() {
     has_failed_ = has_failed_ || !go_on();
     return !has_failed_;
@@ -278,8 +283,8 @@ class Job {
   mf_task task_;
   std::size_t parameter_count_ = 0;
   std::size_t sum_count_ = 0;
-  bool is_new_ = false;      // the step has not given it out yet
-  bool has_failed_ = false;  // what the loop needs: there is no next task
+  bool is_new_ = false;      // Step::next_microbatch() has not returned task_ yet
+  bool has_failed_ = false;  // the loop is over because of a failure
   std::function<void(const mf_loaded_state&)> on_load_;
   std::function<Evaluation(std::span<const std::uint64_t>)> on_evaluate_;
 };
@@ -304,7 +309,7 @@ inline std::optional<Microbatch> Step::next_microbatch() {
 inline bool Step::add(std::span<const float* const> gradients, double loss, std::uint32_t correct,
                       double weight) {
   if (!job_->has_failed_ && gradients.size() != job_->parameter_count_) {
-    job_->code_ = MF_REFUSED;  // the library would read beyond them
+    job_->code_ = MF_REFUSED;  // the library would read beyond the array
     job_->error_ = "a result has " + std::to_string(gradients.size()) +
                    " gradients, and the job has " + std::to_string(job_->parameter_count_) +
                    " parameters";
