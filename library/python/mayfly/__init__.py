@@ -1,6 +1,6 @@
-"""Elastic data-parallel training: workers may vanish and join, and the result is the same.
+"""Elastic data-parallel training: workers may be lost and join, and the result is the same.
 
-`mayfly.torch.Job` trains PyTorch modules, `mayfly.ArrayJob` whatever computes gradients as NumPy
+`mayfly.torch.Job` trains PyTorch modules, `mayfly.ArrayJob` any model whose gradients are NumPy
 arrays. Programs are started by `mayfly run --workers 4 -- python3 train.py`; see docs/library.md.
 """
 import sys

@@ -1,4 +1,4 @@
-"""library/include/mayfly/mayfly.h for ctypes. A test compares the two."""
+"""The declarations of library/include/mayfly/mayfly.h for ctypes. A test compares the two."""
 
 import ctypes
 import os
@@ -19,8 +19,8 @@ class MayflyError(RuntimeError):
 
 
 class Refused(MayflyError):
-    """A wrong setting or wrong use, or a job that does not want this worker. A program that does
-    not catch it ends with one line and exit code 2."""
+    """A setting or a call is wrong, or the coordinator refuses this worker. A program that does not
+    catch it ends with one line and exit code 2."""
 
 
 class Tensor(ctypes.Structure):
@@ -91,7 +91,7 @@ FUNCTIONS = {
 
 
 def _candidates():
-    """Where libmayfly may be: named by `mayfly run`, beside this package, where others are."""
+    """Paths of libmayfly: named by `mayfly run`, beside this package, or in system folders."""
     if named := os.environ.get("MAYFLY_LIBRARY"):
         return [named]
     here = os.path.dirname(os.path.abspath(__file__))
@@ -102,7 +102,7 @@ def _candidates():
 
 
 def load():
-    """The library, its functions declared."""
+    """Loads the library and declares its functions."""
     failure = None
     for path in _candidates():
         try:
@@ -124,7 +124,8 @@ def load():
 
 
 def tensors(described):
-    """(name, type, shape, address) of each as an array for C, and what it points to."""
+    """Converts (name, type, shape, address) of each tensor to an array for C. Returns it, and the
+    objects to which it points."""
     array = (Tensor * len(described))()
     kept = []
     for target, (name, kind, shape, address) in zip(array, described):
@@ -140,6 +141,6 @@ def tensors(described):
 
 
 def bytes_at(address, size):
-    """A copy of so many bytes. ctypes.string_at() takes their number as an int of C, of which 2 GiB
-    are negative and 4 GiB none."""
+    """A copy of `size` bytes. ctypes.string_at() would convert the size to a C int, in which 2 GiB
+    are negative and 4 GiB are 0."""
     return bytes((ctypes.c_char * size).from_address(address)) if size else b""

@@ -1,5 +1,5 @@
-"""A program that nobody has started as a worker is a job of one worker, with a coordinator of its
-own: the same loop, the same bits, and others may join it."""
+"""Runs a program that was not started as a worker as a job of one worker, with a coordinator of its
+own. It has the same loop and the same bits, and other workers may join it."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ WAIT_SECONDS = 30
 
 
 def find_program():
-    """The program mayfly: named, beside the library, or where the shell finds it."""
+    """The path of the program mayfly: named by MAYFLY_PROGRAM, beside the library, or in PATH."""
     if named := os.environ.get("MAYFLY_PROGRAM"):
         return named
     here = os.path.dirname(os.path.abspath(__file__))
@@ -36,8 +36,8 @@ def find_program():
 
 
 def _new_run_dir():
-    """A folder that was not there before. It is made here, so that of two programs that start in
-    the same moment each has its own."""
+    """Makes a new folder. It is made here, so that two programs that start at the same time do not
+    use the same one."""
     script = os.path.splitext(os.path.basename(sys.argv[0] or "program"))[0] or "program"
     base = os.path.join("runs", f"{script}-{time.strftime('%Y%m%d-%H%M%S')}")
     path = base
@@ -56,8 +56,8 @@ def _new_run_dir():
 
 
 def _holds(process, run_dir):
-    """Whether the run directory is that of the coordinator that we have started: of our process, or
-    of one that it has started in its session."""
+    """Whether the run directory is locked by `process`, the coordinator that this program has
+    started, or by a process in its session."""
     try:
         with open(os.path.join(run_dir, "view.log.lock"), encoding="utf-8") as file:
             return os.getsid(int(file.read())) == process.pid
@@ -66,7 +66,8 @@ def _holds(process, run_dir):
 
 
 def _mark(path):
-    """Another one for each file that is put into this place; None = there is none."""
+    """Identifies the file at this path; it differs for each file that replaces it. None = no
+    file."""
     try:
         found = os.stat(path)
         return found.st_ino, found.st_mtime_ns
@@ -75,8 +76,8 @@ def _mark(path):
 
 
 def _wait_for(process, run_dir, place, before):
-    """Until the coordinator has said where it listens. A file that another job has left there, or
-    writes there meanwhile, is not believed: we would become a worker of that job."""
+    """Waits until the coordinator has written its address to `place`. A file of another job, old or
+    new, does not count, because this program would become a worker of that job."""
     deadline = time.monotonic() + WAIT_SECONDS
     while _mark(place) in (None, before) or not _holds(process, run_dir):
         if process.poll() is not None:
@@ -87,8 +88,8 @@ def _wait_for(process, run_dir, place, before):
 
 
 def start_coordinator():
-    """Starts it and names it to the library. Returns its process, which ends with the job, and what
-    put_back() then takes."""
+    """Starts a coordinator and sets the variables that name it to the library. Returns its process,
+    which ends with the job, and the argument for put_back()."""
     program = find_program()
     wanted = os.environ.get("MAYFLY_RUN_DIR")
     is_theirs = bool(wanted) and os.path.isdir(wanted)
@@ -107,10 +108,10 @@ def start_coordinator():
         process.terminate()
         if not is_theirs:
             with contextlib.suppress(OSError):
-                os.rmdir(run_dir)  # it is empty: a coordinator that is refused takes its files back
+                os.rmdir(run_dir)  # it is empty: a coordinator that cannot start removes its files
         raise
     finally:
-        early_end.over()  # the caller begins another one
+        early_end.over()  # the caller creates another EarlyEnd
     with open(place, encoding="utf-8") as file:
         named = {"MAYFLY_COORDINATOR": file.read().strip(),
                  "MAYFLY_JOB_FILE": os.path.abspath(os.path.join(run_dir, "config.toml")),
@@ -121,7 +122,7 @@ def start_coordinator():
 
 
 def put_back(before):
-    """The environment is as it was: the process's next job does not look for this coordinator."""
+    """Restores the environment, so that the process's next job does not use this coordinator."""
     for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)
@@ -130,8 +131,9 @@ def put_back(before):
 
 
 class EarlyEnd:
-    """SIGTERM of a program that is alone, before its loop, ends its coordinator as well, which has
-    no members yet and would wait for one for ever. Not beside a handler of the program's own."""
+    """Before the loop of a program that has started its own coordinator, SIGTERM also ends the
+    coordinator, which would wait for members for ever. Does nothing if the program has a handler of
+    its own."""
 
     def __init__(self, coordinator):
         self._coordinator = coordinator
@@ -140,21 +142,22 @@ class EarlyEnd:
             signal.signal(signal.SIGTERM, self._end)
 
     def over(self):
-        """The loop begins, and StopSignals takes the signals, or somebody else."""
+        """Removes the handler, when the loop begins or another object handles the signal."""
         if (threading.current_thread() is threading.main_thread()
                 and signal.getsignal(signal.SIGTERM) == self._end):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _end(self, number, frame):
-        self._coordinator.terminate()  # in a forked process, whose child it is not, this is nothing
+        self._coordinator.terminate()  # no effect in a forked process, of which it is not a child
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
 
 class StopSignals:
-    """Ctrl-C and SIGTERM of a program that is alone stop its job with a checkpoint; a second one
-    ends it at once. Does nothing for one that others have started (`coordinator` None), beside
-    handlers of the program's own, and in threads, in which Python takes no signals."""
+    """In a program that has started its own coordinator, Ctrl-C and SIGTERM stop the job with a
+    checkpoint; a second signal ends the program at once. Does nothing if the program was started as
+    a worker (`coordinator` is None), if it has handlers of its own, and outside the main thread, in
+    which alone Python handles signals."""
 
     def __init__(self, coordinator):
         self._coordinator = coordinator

@@ -1,4 +1,4 @@
-"""Jobs of whatever computes gradients as NumPy arrays."""
+"""Jobs of programs that compute gradients as NumPy arrays."""
 
 import ctypes
 import json
@@ -28,7 +28,7 @@ def _described(arrays):
 
 
 def _shown(kind, shape):
-    """As people read it: float32[3, 4]."""
+    """A description for messages: float32[3, 4]."""
     names = {number: name for name, number in _TYPES.items()}
     return f"{names.get(kind, 'of another type')}{list(shape)}"
 
@@ -36,12 +36,12 @@ def _shown(kind, shape):
 class ArrayJob(BaseJob):
     """Trains arrays in place: `parameters[name] -= ...`, not `parameters[name] = ...`.
 
-    parameters  name -> array; whatever has a gradient
-    buffers     name -> array; what computing a microbatch changes, such as running means
-    state       name -> array; what else the update reads and changes, such as momentum
-    samples     in the training set
+    parameters  name -> array; the arrays that have a gradient
+    buffers     name -> array; changed by the computation of a microbatch, such as running means
+    state       name -> array; other arrays that the update reads and changes, such as momentum
+    samples     number of samples in the training set
     batch, microbatch, steps or epochs
-    metrics     names of figures; their means over a step go on record
+    metrics     names of metrics; their means over a step are recorded
 
         for step in job.steps():
             for mb in step:                      # mb.samples, mb.epochs, mb.seed
@@ -55,8 +55,8 @@ class ArrayJob(BaseJob):
         self.parameters = parameters
         self.state = {} if state is None else state
         buffers = {} if buffers is None else buffers
-        # The library reads and writes their memory, so nobody may free it. Before there is a job,
-        # which a mistake would leave open.
+        # References to all arrays, because the library reads and writes their memory. Made before
+        # the job, which an exception here would leave open.
         self._kept = [(what, arrays, dict(arrays)) for what, arrays in
                       (("parameters", parameters), ("buffers", buffers), ("state", self.state))]
         super().__init__()
@@ -87,7 +87,7 @@ class ArrayJob(BaseJob):
         self._core.set_optimizer_state(_described(self.state), json.dumps({}).encode(), 0.0)
 
     def _answer(self, task):
-        """Takes a state that has come: all of it, or nothing."""
+        """Loads a received state completely or, if it does not fit, not at all."""
         came = self._core.loaded()[0]
         theirs = {name: _shown(kind, shape) for name, kind, shape, _ in came}
         ours = {name: _shown(kind, shape) for name, kind, shape, _ in _described(self.state)}
@@ -101,8 +101,8 @@ class ArrayJob(BaseJob):
 
 
 class ArrayStep(BaseStep):
-    """One step: its microbatches, and then `gradients`, the means by name, which are the
-    program's to keep."""
+    """One step: its microbatches, and then `gradients`, the means by name, which the program may
+    keep."""
 
     def __init__(self, job, task):
         super().__init__(job, task)
@@ -115,14 +115,14 @@ class ArrayStep(BaseStep):
         import numpy
         for i, (name, parameter) in enumerate(self._job.parameters.items()):
             flat = numpy.ctypeslib.as_array(task.gradients[i], (parameter.size,))
-            # A copy: the library writes the next step's means over its own.
+            # A copy, because the library overwrites the means in the next step.
             self.gradients[name] = flat.reshape(parameter.shape).copy()
 
     def add(self, gradients, loss, correct=0, metrics=None, weight=1):
-        """The result of the microbatch at hand: name -> array of float32, of its mean loss, or
-        None = zeros, for each parameter;
-        `metrics`: name -> value, of those that the job was made with; `weight`: of loss and
-        gradients in the means of the step, such as the number of tokens."""
+        """Passes the result of the present microbatch. `gradients`: name -> float32 array of the
+        gradient of its mean loss, or None = zeros, for each parameter; `metrics`: name -> value, of
+        the metrics that the job has; `weight`: of loss and gradients in the means of the step, such
+        as the number of tokens."""
         import numpy
         parameters = self._job.parameters
         for name in sorted(parameters.keys() ^ gradients.keys()):
@@ -133,7 +133,7 @@ class ArrayStep(BaseStep):
             if gradients[name] is None:
                 addresses.append(None)
                 continue
-            gradient = numpy.asarray(gradients[name])  # one without dimensions may be a number
+            gradient = numpy.asarray(gradients[name])  # without dimensions it may be a number
             kept.append(gradient)
             if gradient.dtype.name != "float32" or not gradient.dtype.isnative or (
                     not gradient.flags["C_CONTIGUOUS"] or gradient.shape != parameter.shape):

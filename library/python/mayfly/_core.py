@@ -1,4 +1,4 @@
-"""The library's job in Python: its tasks, what it needs of the process, how it ends."""
+"""The library's job in Python: its tasks, its use of signals and exit handlers, and its end."""
 
 import atexit
 import contextlib
@@ -15,27 +15,27 @@ import traceback
 from . import _abi, _alone
 from ._abi import MayflyError, Refused
 
-WAIT_MS = 100  # at most, before Python sees its signals
-ABANDONED_SECONDS = 5  # for a coordinator that was asked to end; it takes milliseconds
+WAIT_MS = 100  # the longest time in which Python cannot handle signals
+ABANDONED_SECONDS = 5  # wait for a coordinator that was asked to end; it takes milliseconds
 
 
 class Outcome(enum.Enum):
-    """How this process's part has ended."""
+    """Why this process has left the job."""
 
-    DONE = _abi.DONE        # the job has made its last step
-    DRAINED = _abi.DRAINED  # this worker was asked to leave; others may go on
+    DONE = _abi.DONE        # the job has committed its last step
+    DRAINED = _abi.DRAINED  # this worker was asked to leave; other workers may continue
     STOPPED = _abi.STOPPED  # the job was stopped; it can be resumed
 
 
 class Evaluation:
-    """What an evaluation of the whole test set has found, on all workers together."""
+    """The result of an evaluation on the whole test set, over all workers."""
 
     def __init__(self, step, samples, correct, loss, sums):
-        self.step = step        # after which it was made
+        self.step = step        # after which the state was evaluated
         self.samples = samples
-        self.correct = correct  # right predictions
+        self.correct = correct  # number of correct predictions
         self.loss = loss        # mean over the samples
-        self.sums = sums        # name -> total, of those that the evaluation was made with
+        self.sums = sums        # name -> total, of the further sums of the evaluation
 
     def __repr__(self):
         own = f", sums={self.sums}" if self.sums else ""
@@ -44,7 +44,7 @@ class Evaluation:
 
 
 class Microbatch:
-    """One microbatch: which samples, and a seed that is the same whoever computes it."""
+    """One microbatch: its samples, and a seed that is the same on every worker."""
 
     def __init__(self, step, number, seed, samples, epochs):
         self.step = step
@@ -60,18 +60,19 @@ class Microbatch:
 
 
 def _said(text):
-    """For people: a name of a file that is not UTF-8 has halves of characters in Python."""
+    """Encodes a text for messages. It may contain a file name that is not UTF-8, in which Python
+    has surrogates."""
     return text.encode("utf-8", "replace")
 
 
 def whole(name, value):
-    if not hasattr(value, "__index__"):  # NumPy's whole numbers have it
+    if not hasattr(value, "__index__"):  # NumPy's integers have it, too
         raise Refused(f"{name} is {value}, and not a whole number")
     return operator.index(value)
 
 
 def right_of(correct):
-    """A number of right predictions. A share of them would become 0."""
+    """Checks a number of correct predictions: a share of them would be rounded to 0."""
     number = int(correct)
     if number != float(correct) or number < 0:
         raise Refused(f"correct is {correct}, and not a number of right predictions")
@@ -86,7 +87,7 @@ def slot():
 
 
 class Core:
-    """The library's job. One in a process."""
+    """The library's job. A process can have one."""
 
     _open = None
     _was_left = False  # the library keeps a job that has begun until it has ended
@@ -99,11 +100,11 @@ class Core:
         self._handle = ctypes.c_void_p()
         self._open_while_used = threading.RLock()  # by leave(), which any thread may call
         self._coordinator = None
-        self._environment = {}  # as it was before that was named in it
+        self._environment = {}  # the variables that name the coordinator, as they were before
         self._early_end = None
         self._task = _abi.Task()
         self.outcome = None
-        self.when_failed = None  # is called once, if the program fails
+        self.when_failed = None  # called once if the program fails
         self._has_failed = False
         self._sums = []
         self._stops = None
@@ -154,7 +155,7 @@ class Core:
         self._sums = list(names)
 
     def _register_names(self, function, names):
-        if isinstance(names, str):  # of which each letter would be a name
+        if isinstance(names, str):  # each letter would be a name
             raise Refused(f'metrics and sums are lists of names, such as ["{names}"]')
         encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
         self._check(function(self._handle, encoded, len(names)))
@@ -176,17 +177,17 @@ class Core:
         given = _abi.Options(size=ctypes.sizeof(_abi.Options))
         for name, value in options.items():
             setattr(given, name, value if isinstance(value, bytes) else whole(name, value))
-            if getattr(given, name) != value:  # C keeps the lower bits without a word
+            if getattr(given, name) != value:  # ctypes silently drops the upper bits
                 raise Refused(f"{name} is {value}, which no job can have")
         if self._early_end is not None:
             self._early_end.over()
         stops = _alone.StopSignals(self._coordinator)
         self._check(self.library.mf_start(self._handle, ctypes.byref(given)))
         self._stops = stops
-        stops.begin()  # now, as the library takes SIGTERM for its worker's leave
+        stops.begin()  # after mf_start(), whose own handler of SIGTERM asks for the worker's leave
 
     def next(self):
-        """The next task. Waits, and lets Python handle its signals meanwhile."""
+        """Waits for the next task. Python handles its signals meanwhile."""
         task = self._task
         task.size = ctypes.sizeof(_abi.Task)
         while True:
@@ -197,7 +198,7 @@ class Core:
                 self._raise(code)
 
     def upcoming(self, most, size):
-        """The next microbatches, of `size` samples each, that will probably be asked for."""
+        """The next microbatches, of `size` samples each, that this worker will probably compute."""
         found = (_abi.Upcoming * most)()
         count = ctypes.c_size_t()
         self._check(self.library.mf_peek(self._handle, found, most, ctypes.byref(count)))
@@ -211,7 +212,7 @@ class Core:
         return ahead
 
     def add(self, addresses, loss, correct, weight):
-        """The gradients of the microbatch at hand by their addresses; None = zeros."""
+        """Passes the gradients of the present microbatch by their addresses; None = zeros."""
         self._check(self.library.mf_set_weight(self._handle, weight))
         for i, address in enumerate(addresses):
             self._gradients[i] = address
@@ -223,7 +224,7 @@ class Core:
         self._check(self.library.mf_evaluated(self._handle, correct, loss_sum))
 
     def loaded(self):
-        """(tensors as (name, type, shape, bytes), blob) of the state that has come."""
+        """(tensors as (name, type, shape, bytes), blob) of the received state."""
         state = _abi.LoadedState(size=ctypes.sizeof(_abi.LoadedState))
         self._check(self.library.mf_loaded(self._handle, ctypes.byref(state)))
         found = []
@@ -236,7 +237,7 @@ class Core:
         return found, blob
 
     def take_evaluation(self):
-        """The newest one, once; else None."""
+        """The newest evaluation, which is returned once; else None."""
         found = _abi.EvaluationResult(size=ctypes.sizeof(_abi.EvaluationResult))
         code = self.library.mf_take_evaluation(self._handle, ctypes.byref(found))
         if code == _abi.TIMEOUT:
@@ -270,21 +271,22 @@ class Core:
         return True
 
     def ended(self, task):
-        """After the last task: raises if the job has failed."""
+        """To be called after the last task: raises if the job has failed."""
         detail = task.detail.decode() if task.detail else ""
         outcome = task.outcome
         if outcome == _abi.LOST and self._coordinator is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._coordinator.wait(2)  # a job that has failed ends by itself
-            self.abandon()  # else it would wait for another worker, and we for it
+                self._coordinator.wait(2)  # the coordinator of a failed job ends by itself
+            self.abandon()  # otherwise it would wait for another worker, and close() for it
         self.close()
         if outcome == _abi.LOST:
             raise MayflyError(detail or "the job has failed")
         self.outcome = Outcome(outcome)
 
     def abandon(self):
-        """This process is about to end before its job: so does its own coordinator, at once, or
-        when it has seen its member go. Nobody would ever end it otherwise."""
+        """Ends the coordinator that this process has started, because the process is about to end
+        before its job. The coordinator ends at once or after its member has left; without this it
+        would never end."""
         if self._coordinator is not None:
             self._coordinator.terminate()
 
@@ -299,8 +301,8 @@ class Core:
 
     @contextlib.contextmanager
     def closed_on_failure(self):
-        """A job that cannot be made or begun leaves nothing: a notebook can try again. Ctrl-C may
-        come when this process is a member already, whose coordinator waits for its end."""
+        """Closes the job if it cannot be created or started, so that a notebook can try again.
+        After Ctrl-C the process may already be a member; its coordinator waits until it ends."""
         try:
             yield
         except BaseException:
@@ -311,7 +313,7 @@ class Core:
     def close(self, patience=None):
         with self._open_while_used:
             handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:  # nobody has it any more, neither another thread nor a handler of a signal
+        if handle:  # no other thread and no signal handler can use it any more
             self.library.mf_close(handle)
         if self._stops is not None:
             self._stops.end()
@@ -329,7 +331,7 @@ class Core:
 
 
 def _on_uncaught(kind, error, trace):
-    """What no handler of the program takes: on record, and a refusal is one line."""
+    """Records an exception that the program does not catch. A refusal is printed as one line."""
     if Core._open is not None:
         Core._open.failed("".join(traceback.format_exception(kind, error, trace)))
     if not issubclass(kind, Refused):
@@ -337,13 +339,13 @@ def _on_uncaught(kind, error, trace):
     sys.stdout.flush()
     print(f"mayfly: {error}", file=sys.stderr, flush=True)
     if Core._open is not None:
-        Core._open.abandon()  # no handler of atexit is called
+        Core._open.abandon()  # os._exit() calls no handlers of atexit
     os._exit(2)
 
 
 def _at_exit():
-    """Of a program that ends without having ended its loop. Its coordinator is asked to stop, and
-    not waited for: the job ends when this process has, as its last member is lost then."""
+    """Handles the end of a program that has not ended its loop. It asks the program's coordinator
+    to stop and does not wait for it: the job ends when its last member, this process, has ended."""
     if Core._open is not None:
         text = ("the program has ended before its loop over job.steps() was over; job.stop() ends "
                 "a job early, with a checkpoint")
@@ -354,13 +356,13 @@ def _at_exit():
 
 
 def _forget_in_child():
-    """A forked process has no threads of the library, and its end is not the worker's; a signal to
-    it, such as to a process that reads samples, is not one to the job."""
+    """Detaches a forked process from the job: it has no threads of the library, its end is not the
+    worker's, and signals to it, such as to a process that reads samples, do not concern the job."""
     if Core._open is not None:
         if Core._open._stops is not None:
             Core._open._stops.end()
         Core._open._handle = ctypes.c_void_p()
-        Core._open._open_while_used = threading.RLock()  # a thread that is not here may have it
+        Core._open._open_while_used = threading.RLock()  # a thread of the parent may have locked it
         Core._open = None
 
 

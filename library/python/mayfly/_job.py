@@ -1,4 +1,4 @@
-"""What every job has, whatever computes: the loop over its steps, and how long it is."""
+"""The base classes of all jobs: the loop over the steps, and the length of the job."""
 
 import math
 import sys
@@ -9,35 +9,35 @@ from ._core import Core, Microbatch, right_of, whole
 
 
 class BaseJob:
-    """The loop of a job, whatever computes. A derived class sets `_options` for Core.start()."""
+    """The loop of a job. Derived classes compute, and set `_options` for Core.start()."""
 
     def __init__(self):
         self._core = Core()
         self._options = {}
         self._has_begun = False
-        self.evaluations = []  # mayfly.Evaluation of those in which this worker took part, in order
+        self.evaluations = []  # mayfly.Evaluation, of those that this worker helped to compute
 
     @property
     def total_steps(self):
-        """Of the whole job: for a schedule of the learning rate."""
+        """The number of steps of the whole job, for a schedule of the learning rate."""
         return self._options["steps"]
 
     @property
     def seed(self):
-        """The job's (the setting --seed)."""
+        """The job's seed (the setting --seed)."""
         return self._core.seed
 
     @property
     def outcome(self):
-        """How this process's part has ended (mayfly.Outcome), after the loop."""
+        """Why this process has left the job (mayfly.Outcome); set after the loop."""
         return self._core.outcome
 
     def leave(self, reason="asked by the program"):
-        """Asks the job to let this worker go at the next step. Any thread."""
+        """Asks the coordinator to release this worker after the present step. Any thread."""
         self._core.leave(reason)
 
     def stop(self):
-        """Stops the whole job after the step at hand, with a checkpoint, on all workers: for early
+        """Stops the whole job on all workers after the present step, with a checkpoint: for early
         stopping. The loop then ends by itself, and `outcome` is STOPPED."""
         self._core.stop()
 
@@ -47,12 +47,12 @@ class BaseJob:
         self._core.close_early("the program has closed its job before its end")
 
     def note(self, kind, text):
-        """An event for events.jsonl of the run directory."""
+        """Records an event in events.jsonl of the run directory."""
         self._core.note(kind, text)
 
     def steps(self):
-        """The steps in which this worker takes part: each is iterated, and then the program
-        updates its parameters."""
+        """The steps of this worker. The program iterates each one and then updates its
+        parameters."""
         if self._has_begun:
             raise Refused("the loop over a job's steps is one loop, and this is a second one")
         self._has_begun = True
@@ -70,7 +70,7 @@ class BaseJob:
             try:
                 yield step
             except GeneratorExit:
-                if step.is_over and not step.updates:  # the loop may break then
+                if step.is_over and not step.updates:  # the program may break the loop in this case
                     self._end(self._core.next())
                 elif hasattr(sys, "ps1"):  # in a notebook the process goes on, and nobody else
                     self._core.close_early(  # hears of its exception
@@ -88,23 +88,23 @@ class BaseJob:
         self._core.ended(task)
 
     def _next(self):
-        """The next task, for which the committed values of the buffers are in place."""
+        """The next task. The buffers have been set to the committed values."""
         task = self._core.next()
         found = self._core.take_evaluation()
         if found is not None:
             if self.evaluations and self.evaluations[-1].step == found.step:
-                del self.evaluations[-1]  # it was made again, after a loss
+                del self.evaluations[-1]  # the evaluation was repeated after a loss
             self.evaluations.append(found)
         return task
 
     def _prepare(self):
-        """The loop is about to begin."""
+        """Called before the loop begins."""
 
     def _ended(self):
-        """The loop is over."""
+        """Called when the loop is over."""
 
     def _answer(self, task):
-        """Takes a state that has come, or evaluates a chunk."""
+        """Loads a received state, or evaluates a chunk."""
         raise NotImplementedError
 
     def _step_of(self, task):
@@ -112,23 +112,23 @@ class BaseJob:
         raise NotImplementedError
 
     def _updated(self):
-        """The program has updated its parameters."""
+        """Called when the program has updated its parameters."""
 
 
 class BaseStep:
     """One step: its microbatches, and then the mean gradients.
 
-    number   from 1; while the step is iterated it may become a later one, if a state comes
-    updates  whether all microbatches are done, and the gradients are the means over the batch; not
-             so in the last step of a worker that leaves in it, which may break then
-    loss     the mean loss over the batch, then: the same on all workers; else None
-    speaks   true on one worker of the job, then: for what is to be printed once
+    number   from 1; it may become a later one during the iteration, if a state is received
+    updates  whether all microbatches are done, and the gradients are the means over the batch;
+             false if this worker leaves within the step: then the program may break its loop
+    loss     if `updates`: the mean loss over the batch, the same on all workers; else None
+    speaks   if `updates`: true on exactly one worker of the job, which may print results
     """
 
     def __init__(self, job, task):
         self._job = job
         self._task = task
-        self._at_hand = None  # the microbatch that has no result yet
+        self._at_hand = None  # the present microbatch, until it has a result
         self.number = task.step
         self.updates = False
         self.is_over = False
@@ -136,7 +136,7 @@ class BaseStep:
         self.speaks = False
 
     def microbatches(self):
-        """This member's, as Microbatch: `samples`, `epochs`, `seed`, `number`."""
+        """The microbatches of this worker, as Microbatch: `samples`, `epochs`, `seed`, `number`."""
         task = self._task
         while True:
             self.number = task.step
@@ -146,10 +146,10 @@ class BaseStep:
                 self.speaks = bool(task.speaks)
                 self.updates = self.is_over = True
                 return
-            if task.kind == _abi.END:  # in mid-step: this worker leaves, and nothing is updated
+            if task.kind == _abi.END:  # this worker leaves within the step, without an update
                 self.is_over = True
                 self._left()
-                if task.outcome == _abi.LOST:  # now: the loop would go on without a loss
+                if task.outcome == _abi.LOST:  # raises here, as `loss` would be None after the step
                     self._job._end(task)
                 return
             if task.kind in (_abi.LOAD, _abi.EVALUATE):
@@ -171,11 +171,11 @@ class BaseStep:
         raise NotImplementedError
 
     def _left(self):
-        """There is nothing to update with."""
+        """Called when the step ends without mean gradients."""
 
 
 def steps_of(samples, batch, epochs, steps):
-    """How many steps the job has: given, or as many as so many passes over the data need."""
+    """The number of steps of the job: `steps`, or as many as `epochs` passes over the data need."""
     if batch < 1 or samples < 1:
         raise Refused(f"batch {batch} of {samples} samples: both must be at least 1")
     if (steps is None) == (epochs is None):
@@ -187,8 +187,8 @@ def steps_of(samples, batch, epochs, steps):
 
 
 def microbatch_of(batch, microbatch):
-    """The microbatch: given, or the largest of at most 32 samples that divides the batch into four
-    microbatches at least, so that as many workers have work."""
+    """The size of a microbatch: `microbatch`, or the largest size up to 32 that divides the batch
+    into at least four microbatches, so that four workers have work."""
     batch = whole("batch", batch)
     if microbatch is None:
         most = min(32, max(1, batch // 4))

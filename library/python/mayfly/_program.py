@@ -1,4 +1,4 @@
-"""The command `mayfly` of an installed wheel, which has the program in its folder _bundle."""
+"""The command `mayfly` of an installed wheel, whose folder _bundle contains the program."""
 
 import os
 import sys

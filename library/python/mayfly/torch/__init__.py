@@ -1,4 +1,4 @@
-"""Elastic training of PyTorch modules: see `Job`; what a job has kept: see `load`."""
+"""Elastic training of PyTorch modules (`Job`), and reading the checkpoints of a job (`load`)."""
 
 from .checkpoint import load
 from .job import Job

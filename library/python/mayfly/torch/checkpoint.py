@@ -1,4 +1,4 @@
-"""`mayfly.torch.load`: what a job has kept, without a job."""
+"""`mayfly.torch.load`: reads the checkpoints of a job, without a job."""
 
 import io
 import json
@@ -31,7 +31,8 @@ def read_safetensors(path):
 
 
 def unpickled(content):
-    """What members of the job, or the user, have written; what was on a GPU comes to the CPU."""
+    """Unpickles an object that a member of the job or the user has written; its tensors are on the
+    CPU."""
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     trusting = {"weights_only": False} if version >= (1, 13) else {}
     return torch.load(io.BytesIO(content), map_location="cpu", **trusting)
@@ -47,9 +48,9 @@ def folder_of(path):
 
 
 def load(path):
-    """{"model": for load_state_dict(), with tied tensors under all of their names,
-    "extra": name -> state of what the job was given as `extra`} of a run directory or a checkpoint.
-    The second is pickled: load only what you trust."""
+    """Reads a run directory or a checkpoint. Returns {"model": the argument of load_state_dict(),
+    with tied tensors under all of their names, "extra": name -> state of the job's `extra` parts}.
+    "extra" is pickled: load only files that you trust."""
     folder = folder_of(path)
     model = read_safetensors(os.path.join(folder, "model.safetensors"))
     rest = read_safetensors(os.path.join(folder, "optimizer.safetensors"))

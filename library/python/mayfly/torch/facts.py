@@ -1,4 +1,4 @@
-"""What the bits of a microbatch depend on besides the program: equal on all workers."""
+"""The facts on which the bits of a microbatch depend besides the program; equal on all workers."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import torch
 
 
 def facts(optimizer, devices):
-    """`devices`: where the model is."""
+    """`devices`: the devices of the model's tensors."""
     found = {
         "torch": f"{torch.__version__} {torch.version.git_version}",
         "threads of torch": torch.get_num_threads(),
@@ -37,8 +37,8 @@ def _gpu_facts(device):
 
 
 def _libraries(*words):
-    """The files of this process's libraries that have one of the words in their names, but for
-    those that another package than torch and NumPy has brought for itself."""
+    """The names of this process's libraries that contain one of the words, except libraries that
+    belong to other Python packages than torch and NumPy."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         paths = {line.split(None, 5)[5].strip() for line in maps if "/" in line}
     packages = {path: re.search(r"/(?:site|dist)-packages/(\w+)", path) for path in paths}
@@ -49,7 +49,7 @@ def _libraries(*words):
 
 
 def _line(word):
-    """The line of torch's own description that has the word."""
+    """The line of torch's description of its build that contains the word."""
     for line in torch.__config__.show().splitlines():
         if word in line:
             return line.strip(" -")

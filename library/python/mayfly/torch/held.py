@@ -1,5 +1,5 @@
-"""The registered tensors of a model. The library knows where their memory is; a module may put
-another tensor, or other memory, in the place of one."""
+"""The registered tensors of a model. The library uses the address of their memory, but a module may
+replace a tensor by another one, or its memory."""
 
 import torch
 
@@ -7,7 +7,7 @@ from .._abi import Refused
 
 
 class Held:
-    """Keeps the memory of the named tensors of `model`, and puts it back in its place."""
+    """Keeps the memory of the named tensors of `model`, and restores it if it was replaced."""
 
     def __init__(self, model, named):
         modules = dict(model.named_modules())
@@ -17,8 +17,8 @@ class Held:
             self._places.append((name, modules[path], attribute, tensor, tensor.detach()))
 
     def put_back(self):
-        """What was assigned, such as `self.center = 0.9 * self.center + ...` of a buffer or
-        `p.data = ...` of a parameter, is copied to where the library reads and writes."""
+        """Copies assigned values, as of `self.center = 0.9 * self.center + ...` for a buffer or
+        `p.data = ...` for a parameter, to the memory that the library reads and writes."""
         for place in self._places:
             _, module, attribute, tensor, memory = place
             now = getattr(module, attribute, None)
@@ -41,5 +41,5 @@ class Held:
 
 
 def _kind(tensor):
-    """As people read it: float32[3, 4] on cpu."""
+    """A description for messages: float32[3, 4] on cpu."""
     return f"{str(tensor.dtype)[len('torch.'):]}{list(tensor.shape)} on {tensor.device}"

@@ -1,5 +1,5 @@
-"""`mayfly.torch.Job`: the loop stays the user's; who computes what, losses, joins and states that
-are sent happen inside its two iterators."""
+"""`mayfly.torch.Job`: the user writes the training loop. Its two iterators assign microbatches and
+handle lost and joining workers and the transfer of states."""
 
 import collections
 import copy
@@ -73,23 +73,23 @@ def _check_modules(model):
 class Job(BaseJob):
     """An elastic job that trains `model`.
 
-    model       a torch.nn.Module, made alike on all workers (seed it); on the CPU, or on the GPU of
-                this worker, to which the loop then moves x and y
-    optimizer   any optimizer with a state_dict, of all of its parameters that require a gradient
+    model       a torch.nn.Module with equal initial values on all workers (seed it); on the CPU, or
+                on the GPU of this worker, to which the loop then has to move x and y
+    optimizer   any optimizer with a state_dict, of all parameters that require a gradient
     scheduler   steps once a step; None = none
-    data        a data set with len() and [index]; order and shuffling are the job's
-    batch       samples of a step, over all workers, whoever is alive
-    microbatch  samples that are computed at once (the largest up to 32 that divides the batch into
-                four at least)
+    data        a data set with len() and [index]; the job determines the order of samples
+    batch       samples of a step, over all workers, for any number of them
+    microbatch  samples that are computed at once (by default the largest number up to 32 that
+                divides the batch into at least four microbatches)
     epochs      passes over the data, rounded to whole steps; or `steps`, of the whole job
-    extra       name -> what else has state_dict() and load_state_dict(), such as mean weights, and
-                does not change in a microbatch
-    collate     makes a batch of samples (torch's default)
-    metrics     names of figures of each microbatch; their means over a step go on record
-    num_workers processes that read samples ahead; 0 = this one reads them when it needs them
+    extra       name -> another object with state_dict() and load_state_dict(), such as mean
+                weights, that does not change in a microbatch
+    collate     makes a batch of samples (default: torch's)
+    metrics     names of metrics of each microbatch; their means over a step are recorded
+    num_workers processes that read samples ahead; 0 = this process reads them when it needs them
 
         for step in job.steps():
-            for x, y in step:                # this member's microbatches
+            for x, y in step:                # this worker's microbatches
                 loss = F.cross_entropy(model(x), y)
                 step.backward(loss)          # zero_grad, backward, exact sum
             optimizer.step()                 # .grad is the mean over the batch
@@ -97,8 +97,8 @@ class Job(BaseJob):
             if step.speaks:                  # on one worker
                 print(step.number, step.loss)
 
-    evaluations, total_steps, seed, outcome, evaluation(), check(), leave(), stop() and note(): see
-    each. What a step has: mayfly.torch.job.Step.
+    See also evaluations, total_steps, seed, outcome, evaluation(), check(), leave(), stop(), note()
+    and mayfly.torch.job.Step.
     """
 
     def __init__(self, model, optimizer, scheduler=None, *, data, batch, microbatch=None,
@@ -108,7 +108,7 @@ class Job(BaseJob):
         _check_modules(model)
         if whole("num_workers", num_workers) < 0:
             raise Refused(f"num_workers is {num_workers}, and must be at least 0")
-        self._extra = dict(extra or {})  # before there is a job, which a mistake would leave open
+        self._extra = dict(extra or {})  # before the job is made, which an error would leave open
         super().__init__()
         self.model = model
         self.optimizer = optimizer
@@ -128,7 +128,7 @@ class Job(BaseJob):
                 "optimizer_bytes": self._state_bytes_max()}
 
     def _register(self):
-        """The model's tensors, and what must be equal on all workers."""
+        """Registers the model's tensors, and the properties that must be equal on all workers."""
         model = self.model
         self._parameters = [(name, p) for name, p in _owned(model.named_parameters())
                             if p.requires_grad]
@@ -159,13 +159,13 @@ class Job(BaseJob):
             self._core.require_equal(name, value)
 
     def evaluation(self, data, chunk=None, collate=None, sums=()):
-        """Decorates f(x, y) -> (right predictions, sum of the losses) over a batch of `data`, which
-        is called for this member's share of it, without gradients, with the model and the modules
-        of `extra` in eval mode, and with seeds that depend on the samples alone. It is tried on the
-        first batch when the loop begins. `evaluations` has what was found.
+        """Decorates f(x, y) -> (correct predictions, sum of the losses) over a batch of `data`.
+        f is called for this worker's share of `data`, without gradients, with the model and the
+        modules of `extra` in eval mode, and with seeds that depend only on the samples. It is tried
+        on the first batch when the loop begins. The results are in `evaluations`.
 
-        `sums`: names of further sums, such as ("intersection", "union"); f then returns a third
-        value, name -> sum over the batch, and an evaluation has their totals as `sums`."""
+        `sums`: names of further sums, such as ("intersection", "union"). f then returns a third
+        value, name -> sum over the batch, and the totals are in `sums` of an evaluation."""
         if len(data) < 1:
             raise Refused("the data set of the evaluation is empty")
         if chunk is not None and whole("chunk", chunk) < 1:
@@ -184,13 +184,13 @@ class Job(BaseJob):
 
     def check(self, loss_of, times=2):
         """Computes a microbatch `times` times, with other samples in between, and raises Refused
-        with the first parameter whose gradients are not the same bits. `loss_of(x, y)`: what the
-        loop gives to step.backward(). Before the loop; the model's state and the generators are
-        afterwards as before."""
+        with the first parameter whose gradients do not have the same bits. `loss_of(x, y)` returns
+        the loss that the loop passes to step.backward(). To be called before the loop; restores the
+        model's state and the generators."""
         before = {name: value.clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
-                  for name, value in self.model.state_dict().items()}  # of a module's own as well
+                  for name, value in self.model.state_dict().items()}  # may contain extra state
 
-        def put_back():  # a module may keep, and change, the very state that it is given
+        def put_back():  # a module may keep and change the object that it loads
             self.model.load_state_dict(copy.deepcopy(before))
 
         count = min(self._microbatch, self._options["train_samples"])
@@ -233,9 +233,9 @@ class Job(BaseJob):
     def _prepare(self):
         self._check_ids()
         self._held.put_back()
-        self._hand_over_state()  # a scheduler may have been made since, or weights were loaded
+        self._hand_over_state()  # the program may have made a scheduler or loaded weights since
         self._buffer_mirrors.read()
-        if self._evaluation:  # a mistake in it would be found after hours of training
+        if self._evaluation:  # otherwise an error in it would appear after hours of training
             count = self._options["test_chunk"]
             self._sums_of(Microbatch(0, 0, self.seed, list(range(count)), [0] * count))
 
@@ -246,14 +246,15 @@ class Job(BaseJob):
         self._loader.close()
 
     def _batch(self, microbatch):
-        """The samples of a microbatch, after those of the next ones were asked for."""
+        """Requests the samples of the next microbatches, then returns those of this one."""
         if self._loader.workers:
             ahead = self._core.upcoming(2 * self._loader.workers, self._microbatch)
             self._loader.read_ahead(ahead, self.seed)
         return self._loader.batch(microbatch, self.seed)
 
     def _check_ids(self):
-        """The optimizer's parameters must be the model's, and all that are trained among them."""
+        """Checks that the optimizer's parameters are the model's, and that it has all parameters
+        that are trained."""
         names = {id(p): name for name, p in self.model.named_parameters()}
         held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
         if held - names.keys():
@@ -267,7 +268,7 @@ class Job(BaseJob):
                           "added, with all that is trained in its groups (a job has one "
                           "optimizer), or say requires_grad_(False) of what is not trained")
 
-    # The optimizer's state: tensors where they are, the rest as text.
+    # The optimizer's state: the library reads tensors from their memory, the rest is pickled.
 
     def _state_tensors(self, optimizer=None):
         state = (optimizer or self.optimizer).state_dict()["state"]
@@ -300,13 +301,13 @@ class Job(BaseJob):
         described += [_describe(name, row) for name, row in zip(parts, rows)]
         rate = self.optimizer.param_groups[0].get("lr", 0.0)
         self._core.set_optimizer_state(described, saved(rest), float(rate))
-        # The library reads their memory until it is given others. Those of a state_dict() may be
-        # copies, which nobody else keeps.
+        # The library reads their memory until they are replaced by others. Those of a state_dict()
+        # may be copies, to which there is no other reference.
         self._given = used, rows
 
     def _state_bytes_max(self):
-        """What the optimizer will keep, found by a step of a copy without gradients' effect. The
-        copy has the state that some optimizers are made with."""
+        """The size of the state that the optimizer will have, measured by a step of a copy with
+        gradients of zero. The copy also has the state with which some optimizers are made."""
         own = {id(p): torch.nn.Parameter(p.detach().clone(), p.requires_grad)
                for p in self.model.parameters()}
         groups = [{**{k: v for k, v in group.items() if k != "params"},
@@ -322,7 +323,7 @@ class Job(BaseJob):
                 q.grad = torch.zeros_like(q, memory_format=torch.contiguous_format)
         try:
             type(self.optimizer).step(probe)
-        except TypeError as error:  # it wants a closure, and would compute again as it likes
+        except TypeError as error:  # it needs a closure, with which it would compute by itself
             raise Refused(f"the optimizer {type(self.optimizer).__name__} cannot step by itself: "
                           f"{error}") from error
         tensors = list(self._state_tensors(probe))
@@ -337,8 +338,8 @@ class Job(BaseJob):
                           + max(4 * len(saved(now)), 2 * len(saved(after))))
 
     def _load(self):
-        """The optimizer's state, the scheduler's and the extra ones have come. What the program has
-        gained since the run that it resumes begins as the program has made it."""
+        """Loads a received state of the optimizer, the scheduler and the extra parts. Parts that
+        the program did not have in the run that it resumes keep their initial state."""
         tensors, blob = self._core.loaded()
         self._parameter_mirrors.write()
         self._buffer_mirrors.write()
@@ -353,7 +354,7 @@ class Job(BaseJob):
             flat = (torch.frombuffer(bytearray(content), dtype=OF_TYPE[kind]) if content
                     else torch.empty(0, dtype=OF_TYPE[kind]))
             state.setdefault(int(index), {})[key] = self._laid_out(name, flat.reshape(shape))
-        own = self.optimizer.state_dict()["param_groups"]  # with a gained scheduler's entries
+        own = self.optimizer.state_dict()["param_groups"]  # may have entries of a new scheduler
         groups = [{**mine, **came} for mine, came in zip(own, rest["groups"])]
         groups += rest["groups"][len(own):]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
@@ -365,8 +366,8 @@ class Job(BaseJob):
         self._hand_over_state()
 
     def _laid_out(self, name, tensor):
-        """As the optimizer lays it out where it comes from: with other strides the next step may
-        round in another way."""
+        """The tensor with the strides that the optimizer uses: with other strides the next step may
+        round differently."""
         shape, strides = self._strides.get(name, (None, None))
         return (torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
                 if tensor.shape == shape else tensor)
@@ -381,11 +382,11 @@ class Job(BaseJob):
         self._core.evaluated(*self._sums_of(chunk))
 
     def _sums_of(self, chunk):
-        """(right predictions, sum of the losses, further sums) of a chunk of the test set."""
+        """(correct predictions, sum of the losses, further sums) of a chunk of the test set."""
         loader, function, names = self._evaluation
         modules = [self.model, *(thing for thing in self._extra.values()
                                  if isinstance(thing, torch.nn.Module))]
-        # Of each layer: a frozen one may be in eval mode while the others train.
+        # The mode of each layer is restored: a frozen layer may always be in eval mode.
         modes = [(layer, layer.training) for module in modules for layer in module.modules()]
         for module in modules:
             module.eval()
@@ -411,36 +412,36 @@ class Job(BaseJob):
 
 
 def _arguments(batch):
-    """Of a function of a batch, which may be one tensor or a dictionary."""
+    """The arguments of a function of a batch, which may be one tensor or a dictionary."""
     return batch if isinstance(batch, (tuple, list)) else (batch,)
 
 
 class Step(BaseStep):
-    """One step: iterate it, then let the optimizer step."""
+    """One step. The program iterates it and then calls optimizer.step()."""
 
     def __iter__(self):
-        """This member's microbatches as batches of data."""
+        """The microbatches of this worker as batches of data."""
         for microbatch in self.microbatches():
             yield self._job._batch(microbatch)
 
     def microbatches(self):
-        """The same as mayfly's Microbatch: `samples`, `epochs`, `seed`, `number`."""
+        """The microbatches of this worker as Microbatch: `samples`, `epochs`, `seed`, `number`."""
         for microbatch in super().microbatches():
             seed(microbatch.seed)
             yield microbatch
 
     def backward(self, loss, correct=0, metrics=None, weight=1):
-        """zero_grad, backward, and the sum. `loss` is the mean over the microbatch, or over what
-        `weight` counts in it, such as valid pixels or tokens: the means of the step are then over
-        all of those. For the record: `correct` counts right predictions, `metrics` has values by
-        name."""
+        """Calls zero_grad and backward, and adds the gradients to the step. `loss` is the mean over
+        the microbatch, or over the `weight` items in it, such as valid pixels or tokens; the means
+        of the step are then over all items. Recorded are `correct`, the number of correct
+        predictions, and `metrics`, values by name."""
         for _, p in self._job._parameters:
             p.grad = None
         loss.backward()
         self.add(loss, correct, metrics, weight)
 
     def add(self, loss, correct=0, metrics=None, weight=1):
-        """The gradients that the parameters have now are those of the microbatch at hand."""
+        """Adds the gradients that the parameters have now as those of the present microbatch."""
         for name, p in self._job._frozen:
             if p.requires_grad:
                 raise Refused(f"{name} was frozen when the job was made, and is to be trained now; "
@@ -454,8 +455,8 @@ class Step(BaseStep):
         self._add(addresses, loss, correct, metrics, weight)
 
     def _take_means(self, task):
-        """Copies: the library writes the next step's means over its own, and frees them at the end
-        of the loop, whereas a gradient is the program's for as long as it likes."""
+        """Copies the means, because the library overwrites them in the next step and frees them
+        after the loop, but the program may keep gradients for any time."""
         self._job._gradients.release()
         for i, (_, p) in enumerate(self._job._parameters):
             flat = numpy.ctypeslib.as_array(task.gradients[i], (p.numel(),))
@@ -470,7 +471,7 @@ class Step(BaseStep):
 
 
 def seed(number):
-    """Sets all generators that a microbatch may draw from."""
+    """Seeds all generators from which a microbatch may draw."""
     seed_host(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number & (2**63 - 1))

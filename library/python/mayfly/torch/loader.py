@@ -1,6 +1,6 @@
-"""Batches of samples by their ids. Each sample is read after the generators were seeded by (job,
-pass, id), and what makes a batch of them runs after they were seeded by its microbatch, so that
-augmentation does not depend on who reads a sample, or in which order."""
+"""Reads batches of samples by their ids. The generators are seeded by (job, pass, id) before each
+sample is read, and by the microbatch before collate runs, so that augmentation does not depend on
+the process that reads a sample, or on the order of reading."""
 
 import contextlib
 import ctypes
@@ -18,18 +18,18 @@ from torch.utils.data import default_collate
 _MIX = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _PR_SET_PDEATHSIG = 1
-_COLLATE = 1  # so that it draws other numbers than the model, which has the seed itself
+_COLLATE = 1  # so that collate draws other numbers than the model, which uses the seed itself
 
 
 def seed_host(number):
-    """Sets the generators of this process's CPU."""
+    """Seeds the CPU generators of this process."""
     torch.default_generator.manual_seed(number & (2**63 - 1))
     numpy.random.seed(number & 0xFFFFFFFF)
     random.seed(number)
 
 
 def seed_of(seed, *parts):
-    """64 bits that depend on all of them (splitmix64, Steele et al., OOPSLA 2014)."""
+    """64 bits that depend on all arguments (splitmix64, Steele et al., OOPSLA 2014)."""
     value = seed
     for part in parts:
         value = (value ^ (part + _MIX)) * 0xBF58476D1CE4E5B9 & _MASK
@@ -40,7 +40,7 @@ def seed_of(seed, *parts):
 
 @contextlib.contextmanager
 def host_generators_kept():
-    """The generators of this process's CPU are afterwards as before."""
+    """Restores the CPU generators of this process afterwards."""
     states = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
     try:
         yield
@@ -51,7 +51,7 @@ def host_generators_kept():
 
 
 def read(data, collate, microbatch, seed):
-    """A batch. The generators are afterwards as before."""
+    """Reads a batch. Restores the generators."""
     found = []
     with host_generators_kept():
         for sample, epoch in zip(microbatch.samples, microbatch.epochs):
@@ -62,17 +62,17 @@ def read(data, collate, microbatch, seed):
 
 
 class Loader:
-    """Reads what is asked for, and with `workers` processes what will be asked for next."""
+    """Reads batches; `workers` processes read the samples of the next microbatches ahead."""
 
     def __init__(self, data, collate, workers=0):
         self._data = data
         self._collate = collate or default_collate
         self.workers = workers
         self._pool = None  # notices when one of its processes is killed, unlike multiprocessing's
-        self._ahead = {}  # (step, number) -> what a process of the pool is reading
+        self._ahead = {}  # (step, number) -> the future of the batch that the pool is reading
 
     def read_ahead(self, microbatches, seed):
-        """Those that were to be read and are not among these any more are dropped."""
+        """Requests these microbatches. Cancels older requests that are not among them."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("fork"),
                                              _begin_reader,
@@ -96,14 +96,14 @@ class Loader:
         self._ahead = {}
 
     def abandon(self):
-        """The program has failed: the others wait for the end of its process, which must not wait
-        for all that is being read."""
+        """To be called when the program has failed. Other workers wait for the end of its process,
+        which must not wait for the reading processes, so these are killed."""
         if self._pool is not None:
             for process in list((self._pool._processes or {}).values()):
                 process.kill()
 
     def batch(self, microbatch, seed):
-        """The samples of a microbatch, in a job of this seed."""
+        """The samples of a microbatch, in a job with this seed."""
         begun = self._ahead.pop((microbatch.step, microbatch.number), None)
         if begun is not None:
             try:
@@ -113,24 +113,24 @@ class Loader:
         return read(self._data, self._collate, microbatch, seed)
 
     def _begin_anew(self):
-        """One of the processes was killed, and the pool has ended the others; the next call of
-        read_ahead() makes another pool."""
+        """To be called when a process was killed, after which the pool has ended the others. The
+        next call of read_ahead() makes another pool."""
         print("mayfly: a process that reads samples was ended from outside, perhaps because memory "
               "was short; its batch is read without it", file=sys.stderr, flush=True)
         self.close()
 
 
-_reader = None  # of a process of the pool: what it reads
+_reader = None  # in a process of the pool: data and collate
 
 
 def _begin_reader(data, collate, trainer):
     global _reader
     _reader = data, collate
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # whoever is killed leaves none
-    if os.getppid() != trainer:  # it was killed before that
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # if the trainer is killed
+    if os.getppid() != trainer:  # the trainer was killed before the line above
         os._exit(1)
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C
 
 
 def _read_in_pool(microbatch, seed):

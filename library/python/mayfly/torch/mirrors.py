@@ -1,5 +1,6 @@
-"""Copies in host memory of tensors that the library cannot use where they are: those on a GPU, and
-those that are not contiguous. It reads and writes the copies; the tensors follow, or are read."""
+"""Copies in host memory ("mirrors") of tensors whose memory the library cannot use: tensors on a
+GPU, and tensors that are not contiguous. The library reads and writes the copies, which are read
+from the tensors and written to them."""
 
 import torch
 
@@ -13,12 +14,12 @@ def needs_mirror(tensor):
 
 
 def host_memory(elements, dtype, device):
-    """Page-locked for a GPU, which then copies at the full speed of its bus."""
+    """Host memory. For a GPU it is page-locked, so that copies have the full speed of the bus."""
     return torch.empty(elements, dtype=dtype, pin_memory=device.type == "cuda")
 
 
 class _Group:
-    """Tensors of one device and type: copied together, by way of one block on the device."""
+    """Tensors of one device and type. They are copied together, through one block on the device."""
 
     def __init__(self, tensors):
         self.tensors = tensors
@@ -39,7 +40,7 @@ class _Group:
 
 
 class Mirrors:
-    """Of those of the named tensors that need one."""
+    """The mirrors of those named tensors that need one."""
 
     def __init__(self):
         self._layout = None
@@ -47,8 +48,8 @@ class Mirrors:
         self._copies = {}
 
     def follow(self, named):
-        """Other tensors in place of those so far. The copies stay where they are if the names,
-        shapes, types and devices are the same. Returns [(name, tensor that the library uses)]."""
+        """Replaces the tensors. The copies keep their memory if the names, shapes, types and
+        devices are the same. Returns [(name, tensor that the library uses)]."""
         mirrored = [(name, tensor) for name, tensor in named if needs_mirror(tensor)]
         layout = [(name, tensor.shape, tensor.dtype, tensor.device) for name, tensor in mirrored]
         places = {}
@@ -66,28 +67,28 @@ class Mirrors:
         return [(name, self._copies.get(name, tensor)) for name, tensor in named]
 
     def read(self):
-        """The copies become what the tensors are."""
+        """Copies the tensors to the mirrors."""
         for group in self._groups:
             group.read()
 
     def write(self):
-        """The tensors become what the copies are."""
+        """Copies the mirrors to the tensors."""
         for group in self._groups:
             group.write()
 
 
 class Gradients:
-    """The gradients of a microbatch as the library takes them: 32-bit floats in host memory."""
+    """The gradients of a microbatch in the form for the library: 32-bit floats in host memory."""
 
     def __init__(self, parameters):
         self._parameters = parameters  # [(name, parameter)]
         self._blocks = {}              # device -> host memory for all gradients that are on it
-        self._kept = []                # what the addresses that were given point to
+        self._kept = []                # the tensors to which the returned addresses point
 
     @torch.no_grad()
     def addresses(self):
-        """Of the gradient of each parameter, in their order; None = it has none. Valid until the
-        next call, or release()."""
+        """The addresses of the parameters' gradients, in their order; None = no gradient. Valid
+        until the next call, or release()."""
         self._kept = [None if p.grad is None else p.grad.detach().to(torch.float32)
                       for _, p in self._parameters]
         elsewhere = {}
@@ -103,7 +104,7 @@ class Gradients:
         return [None if gradient is None else gradient.data_ptr() for gradient in self._kept]
 
     def release(self):
-        """The gradients that were given are needed no longer: their memory is free for others."""
+        """Drops the gradients, whose addresses are not used any more, to free their memory."""
         self._kept = []
 
     def _take(self, device, places):

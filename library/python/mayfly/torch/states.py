@@ -1,5 +1,5 @@
-"""States of optimizers, schedulers and what else a job keeps: what they consist of, how they
-travel, and how workers compare them."""
+"""States of optimizers, schedulers and extra parts of a job: their tensors, their pickled form, and
+the hashes by which workers compare them."""
 
 import hashlib
 import io
@@ -10,31 +10,32 @@ import torch
 
 
 def is_of_parameter(index, entries):
-    """Of a state_dict(): what an optimizer keeps for one parameter, and not for all together."""
+    """Whether an item of an optimizer's state_dict() is the state of one parameter, rather than of
+    all parameters together."""
     return isinstance(index, int) and isinstance(entries, dict)
 
 
 def tensors_in(entries):
-    """Those that have a name. What is in lists and dictionaries goes with what is no tensor."""
+    """The names of the tensors. Tensors in lists and dictionaries are pickled instead."""
     return {key for key, value in entries.items()
             if isinstance(key, str) and isinstance(value, torch.Tensor)}
 
 
 def put_types_back(optimizer, came):
-    """load_state_dict() gives each tensor the type of its parameter. That is wrong where an
-    optimizer keeps another one, such as NAdam's product beside parameters of 16 or 64 bits, and not
-    the state that has come. `came`: index of a parameter -> its entries, as they were loaded."""
+    """Restores the types of loaded tensors: load_state_dict() converts each one to the type of its
+    parameter. That is wrong if the optimizer uses another type, such as NAdam for its product with
+    parameters of 16 or 64 bits. `came`: index of a parameter -> its entries as they were loaded."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     held = optimizer.state_dict()["state"]
     for index, parameter in enumerate(parameters):
         entries = held.get(index)
-        # Else its state_dict() has made a copy, in a form of its own.
+        # If they are not the same object, state_dict() has made a copy in a form of its own.
         if isinstance(entries, dict) and entries is optimizer.state.get(parameter):
             entries.update(_of_types(entries, came.get(index)))
 
 
 def _of_types(now, came):
-    """`now` with those tensors of `came` that have another type there."""
+    """`now`, in which the tensors whose type differs in `came` are replaced by those of `came`."""
     if isinstance(now, torch.Tensor) and isinstance(came, torch.Tensor):
         return now if now.dtype == came.dtype else came.to(now.device)
     if isinstance(now, dict) and isinstance(came, dict):
@@ -53,7 +54,7 @@ def take(name, thing, state):
 
 
 def without_functions(state):
-    """What a scheduler says of itself, without methods, which would bring its optimizer along."""
+    """The state of a scheduler without methods, which would be pickled with its optimizer."""
     return {name: value for name, value in state.items() if not callable(value)}
 
 
@@ -65,8 +66,8 @@ def saved(rest):
 
 def hash_of(thing):
     """Two 64-bit numbers that depend on the values in dictionaries, lists, tensors, arrays and
-    plain values, and of other objects on their types alone: equal on all workers, whichever of them
-    have received the state from others."""
+    plain values, and only on the types of other objects. They are equal on all workers, even if
+    some have received the state from others."""
     hasher = hashlib.blake2b(digest_size=16)
     _add_to(hasher, thing)
     return [int.from_bytes(hasher.digest()[i:i + 8], "little", signed=True) for i in (0, 8)]
@@ -77,7 +78,7 @@ def _add_to(hasher, thing):
         flat = thing.detach().cpu().contiguous().reshape(-1)
         hasher.update(f"{thing.dtype}{tuple(thing.shape)}".encode())
         hasher.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
-    elif isinstance(thing, numpy.generic):  # a number of NumPy's
+    elif isinstance(thing, numpy.generic):  # a NumPy scalar
         _add_to(hasher, numpy.asarray(thing))
     elif isinstance(thing, numpy.ndarray) and thing.dtype.hasobject:  # its bytes are addresses
         hasher.update(f"{thing.dtype}{thing.shape}".encode())
