@@ -147,8 +147,8 @@ std::string history_line(Duration since_start, const MemberEvent& event) {
         } else if constexpr (std::is_same_v<E, me::TrainerStopped>) {
           return history_line(
               since_start, "trainer_stopped", {},
-              fmt::format("view {} after step {}{} {}", value(e.view), value(e.committed),
-                          e.failed ? ", failed" : "", e.detail));
+              fmt::format("view {} after step {}{} {}", value(e.told.view), value(e.told.committed),
+                          e.told.failed ? ", failed" : "", e.told.detail));
         } else if constexpr (kIsOneOf<E, me::GroupFormed, me::StateSynced>) {
           constexpr bool kFormed = std::is_same_v<E, me::GroupFormed>;
           return history_line(since_start, kFormed ? "formed" : "synced", {},

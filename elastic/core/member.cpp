@@ -282,30 +282,19 @@ Member::Effects Member::on(const member_event::Loaded& event) {
 }
 
 Member::Effects Member::on(const member_event::TrainerStopped& event) {
-  if (!in_view(event.view)) {
+  const Stopped& told = event.told;
+  if (!in_view(told.view)) {
     return {};
   }
   phase_ = Phase::kWaiting;
-  committed_ = event.committed;
-  is_active_ = is_active_ || event.committed > view_->committed;
-  last_ = Stopped{.view = event.view,
-                  .committed = event.committed,
-                  .held = event.held,
-                  .finished = event.finished,
-                  .failed = event.failed,
-                  .culprit = event.culprit,
-                  .detail = event.detail,
-                  .observed = event.observed,
-                  .contributed = event.contributed,
-                  .dispute = event.dispute,
-                  .hashes = event.hashes,
-                  .contradicts_itself = event.contradicts_itself,
-                  .unanswered = event.unanswered};
+  committed_ = told.committed;
+  is_active_ = is_active_ || told.committed > view_->committed;
+  last_ = told;
   if (is_given_up_) {
-    return leave(event.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
+    return leave(told.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
                  kCoordinatorGone);
   }
-  return say(*last_);
+  return say(told);
 }
 
 Member::Effects Member::on(const member_event::Progressed& event) {

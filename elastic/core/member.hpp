@@ -57,21 +57,9 @@ struct Loaded {
   std::uint64_t state_bytes = 0;  ///< see Ready
 };
 /// The trainer left the view's group: because it was told to, at an agreed boundary, after the last
-/// step, or because the group broke. Fields as in Stopped.
+/// step, or because the group broke.
 struct TrainerStopped {
-  ViewId view{};
-  Step committed{};
-  MicrobatchSet held;
-  bool finished = false;
-  bool failed = false;
-  std::optional<MemberId> culprit;
-  std::string detail;
-  Step observed{};
-  bool contributed = true;  ///< true also if the trainer does not know
-  Dispute dispute = Dispute::kNone;
-  std::vector<std::uint64_t> hashes = {};
-  bool contradicts_itself = false;
-  bool unanswered = false;
+  Stopped told;
 };
 /// The trainer has committed a step: the first of a view, then at most every 100 ms.
 struct Progressed {

@@ -32,7 +32,7 @@ bool is_reason(const CoordinatorEffect& effect) {
 
 bool is_reason(const MemberEvent& event) {
   const auto* stopped = std::get_if<member_event::TrainerStopped>(&event);
-  return (stopped != nullptr && stopped->failed) ||
+  return (stopped != nullptr && stopped->told.failed) ||
          std::holds_alternative<member_event::CoordinatorLost>(event);
 }
 

@@ -33,11 +33,11 @@ void PsLink::wait_for_quiet() {
 
 void PsLink::say(StopAnswers::Answer answer) {
   if (answer) {
-    client_.post(*std::move(answer));
+    client_.post(elastic::member_event::TrainerStopped{*std::move(answer)});
   }
 }
 
-void PsLink::stop(elastic::member_event::TrainerStopped why) {
+void PsLink::stop(elastic::Stopped why) {
   hooks_.on_hold();
   StopAnswers::Answer answer;
   {
@@ -48,7 +48,7 @@ void PsLink::stop(elastic::member_event::TrainerStopped why) {
 }
 
 void PsLink::broke(std::optional<MemberId> culprit, const std::string& why) {
-  elastic::member_event::TrainerStopped stopped;
+  elastic::Stopped stopped;
   stopped.failed = true;
   stopped.culprit = culprit;
   stopped.detail = why;

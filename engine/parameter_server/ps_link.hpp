@@ -61,7 +61,7 @@ class PsLink final : public elastic::MemberHandler {
 
  private:
   /// Reports that this process has stopped. `why` is empty if the coordinator has ordered it.
-  void stop(elastic::member_event::TrainerStopped why);
+  void stop(elastic::Stopped why);
   void say(StopAnswers::Answer answer);
 
   elastic::MemberClient& client_;

@@ -10,14 +10,14 @@
 #include <optional>
 #include <utility>
 
-#include "elastic/core/member.hpp"
+#include "elastic/core/messages.hpp"
 
 namespace mayfly::engine {
 
 class StopAnswers {
  public:
   /// The report to be sent now, if there is one.
-  using Answer = std::optional<elastic::member_event::TrainerStopped>;
+  using Answer = std::optional<elastic::Stopped>;
 
   /// `committed`: the step that this process reports before the job's last step, `last`, is done.
   StopAnswers(Step committed, Step last) : committed_(committed), last_(last) {}
@@ -47,7 +47,7 @@ class StopAnswers {
     return stop();
   }
   /// The process stops. `why` has the reason if the coordinator has not ordered it.
-  [[nodiscard]] Answer stop(elastic::member_event::TrainerStopped why = {}) {
+  [[nodiscard]] Answer stop(elastic::Stopped why = {}) {
     if (!std::exchange(runs_, false)) {
       return std::nullopt;
     }

@@ -82,7 +82,7 @@ Error MemberChecks::results_differ() {
                                        microbatch.value_or(0), value(work_.step()))};
 }
 
-void MemberChecks::put_into(elastic::member_event::TrainerStopped& report) const {
+void MemberChecks::put_into(elastic::Stopped& report) const {
   report.dispute = dispute_;
   report.hashes = hashes_;
   report.contradicts_itself = contradicts_itself_;

@@ -16,7 +16,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "collectives/group.hpp"
-#include "elastic/core/member.hpp"
+#include "elastic/core/messages.hpp"
 #include "elastic/core/view.hpp"
 #include "engine/job/job.hpp"
 #include "engine/training/computer.hpp"
@@ -63,7 +63,7 @@ class MemberChecks {
   /// The same for the audited microbatch, which every member computes again.
   [[nodiscard]] Error results_differ();
   /// Adds the remembered hashes to this member's report on the view.
-  void put_into(elastic::member_event::TrainerStopped& report) const;
+  void put_into(elastic::Stopped& report) const;
 
  private:
   const Job& job_;

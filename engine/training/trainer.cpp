@@ -234,7 +234,7 @@ Result<void> Trainer::enter(const elastic::View& view, collectives::Group& group
 
 void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
   exchange_.take_state_if_caught_up();
-  elastic::member_event::TrainerStopped stopped;
+  elastic::Stopped stopped;
   stopped.view = view;
   stopped.committed = state_.committed();
   stopped.finished = end.finished;
@@ -249,7 +249,7 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
     log::info(fmt::format("view {} ended after step {}: {}", value(view), value(state_.committed()),
                           end.failure->detail));
   }
-  parts_.client.post(stopped);
+  parts_.client.post(elastic::member_event::TrainerStopped{std::move(stopped)});
 }
 
 Trainer::ViewEnd Trainer::run_steps(const elastic::View& view, collectives::Group& group) {

@@ -344,7 +344,7 @@ void FailoverWorld::stop_trainer(std::size_t index, bool failed, std::optional<M
                                : worker.has_finished;
   const bool is_clean = !failed && (worker.boundary || is_finished);
   leave(index, is_clean ? milliseconds(250) : Duration::zero());
-  member_event::TrainerStopped report;
+  Stopped report;
   report.view = worker.view->id;
   report.committed = Step{worker.committed};
   report.held = worker.held;
@@ -356,7 +356,8 @@ void FailoverWorld::stop_trainer(std::size_t index, bool failed, std::optional<M
   report.contributed = worker.contributed;
   worker.view.reset();
   ++worker.generation;
-  in_view(index, draw(milliseconds(5)), [this, index, report] { give_member(index, report); });
+  in_view(index, draw(milliseconds(5)),
+          [this, index, report] { give_member(index, member_event::TrainerStopped{report}); });
 }
 
 }  // namespace mayfly::sim

@@ -196,7 +196,7 @@ bool PsMembers::is_deaf_to(MemberId id, const Message& message) const {
 
 void PsMembers::say(MemberId id, engine::StopAnswers::Answer answer) {
   if (answer) {
-    tell(id, *answer);
+    tell(id, member_event::TrainerStopped{*std::move(answer)});
   }
 }
 

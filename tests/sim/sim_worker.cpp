@@ -115,7 +115,7 @@ void SimWorker::carry_out(const member_effect::AbortGroup& abort) {
   // Until then the trainer goes on, and may even commit.
   const Duration notices = world_.draw_delay(is_reducing_ ? milliseconds(2) : microbatch_time_);
   if (world_.scenario().sabotage == Sabotage::kStopsBeforeCancelling) {
-    member_event::TrainerStopped report{
+    const Stopped report{
         view_->id, Step{committed_}, held_for_next_step(), false, false, std::nullopt, ""};
     world_.at_worker(*id_, notices * 20, [view = *view_](SimWorker& worker) {
       worker.world_.group_of(view).leave(*worker.id_);
@@ -123,7 +123,7 @@ void SimWorker::carry_out(const member_effect::AbortGroup& abort) {
     ++generation_;
     awaits_work_ = false;
     view_.reset();
-    give(report);
+    give(member_event::TrainerStopped{report});
     return;
   }
   in_view_after(notices, [](SimWorker& w) { w.stop_trainer(false, std::nullopt); });
@@ -371,8 +371,7 @@ void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispu
   ++generation_;
   is_reducing_ = awaits_work_ = false;
   view_.reset();
-  member_event::TrainerStopped report{
-      view, Step{committed_}, held_for_next_step(), finished, failed, culprit, ""};
+  Stopped report{view, Step{committed_}, held_for_next_step(), finished, failed, culprit, ""};
   report.unanswered = unanswered;
   if (observes_ && observer_) {
     report.observed = Step{observer_->observed()};
@@ -381,7 +380,9 @@ void SimWorker::stop_trainer(bool failed, std::optional<MemberId> culprit, Dispu
   if (dispute != Dispute::kNone && !observes_) {
     report.hashes = {state_, deep_state_};
   }
-  in_view_after(Duration::zero(), [report = std::move(report)](SimWorker& w) { w.give(report); });
+  in_view_after(Duration::zero(), [report = std::move(report)](SimWorker& w) {
+    w.give(member_event::TrainerStopped{report});
+  });
 }
 
 std::optional<ToyState> SimWorker::state_after(std::uint64_t step) const {

@@ -156,10 +156,10 @@ void ToyWorker::ask_for_boundary(const member_effect::AskForBoundary& ask) {
 }
 
 void ToyWorker::stopped(ViewId view, bool finished) {
-  member_event::TrainerStopped event;
-  event.view = view;
-  event.finished = finished;
-  client_->post(event);
+  Stopped report;
+  report.view = view;
+  report.finished = finished;
+  client_->post(member_event::TrainerStopped{report});
 }
 
 void ToyWorker::finish() {

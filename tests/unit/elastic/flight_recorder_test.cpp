@@ -88,11 +88,11 @@ TEST_F(FlightRecorderTest, IsWrittenForAReasonOnlyAndEachLineOnce) {
 
 TEST_F(FlightRecorderTest, AMemberWritesWhenItsGroupBroke) {
   FlightRecorder recorder(path_);
-  member_event::TrainerStopped stopped;
+  Stopped stopped;
   stopped.view = ViewId{2};
   stopped.failed = true;
   stopped.detail = "peer 1 closed";
-  recorder.heard(Instant{}, MemberEvent(stopped));
+  recorder.heard(Instant{}, MemberEvent(member_event::TrainerStopped{stopped}));
   recorder.write_if_asked();
   EXPECT_THAT(file(), HasSubstr("trainer_stopped view 2 after step 0, failed peer 1 closed\n"));
 }

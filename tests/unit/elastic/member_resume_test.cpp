@@ -58,12 +58,12 @@ Member member_in_view(std::uint64_t view = 1) {
 }
 
 member_event::TrainerStopped stopped_at(std::uint64_t view, std::uint64_t committed) {
-  member_event::TrainerStopped event;
-  event.view = ViewId{view};
-  event.committed = Step{committed};
-  event.held = MicrobatchSet::range(0, 2);
-  event.contributed = false;
-  return event;
+  Stopped report;
+  report.view = ViewId{view};
+  report.committed = Step{committed};
+  report.held = MicrobatchSet::range(0, 2);
+  report.contributed = false;
+  return {report};
 }
 
 TEST(MemberWithoutCoordinator, GoesOnAndSaysNothing) {
@@ -192,7 +192,7 @@ TEST(MemberResume, SaysWhatItHeldWhenItEnteredTheViewThatItRuns) {
   EXPECT_FALSE(running.is_active) << "no step of the new view is committed";
 
   auto empty = stopped_at(value(next.id), 7);
-  empty.held = MicrobatchSet{};
+  empty.told.held = MicrobatchSet{};
   (void)member.handle(empty);
   (void)member.handle(member_event::Received{NewView{pair_view(id_base(Incarnation{4}) + 1, 7)}});
   EXPECT_EQ(told_to(member, 5).held_before, MicrobatchSet{}) << "it held nothing any more";
@@ -267,7 +267,7 @@ TEST(MemberTurnedAway, ForGoodItLeavesAndIsDoneIfItHasFinished) {
   for (const bool finished : {false, true}) {
     Member member = member_in_view();
     auto last = stopped_at(1, 9);
-    last.finished = finished;
+    last.told.finished = finished;
     (void)member.handle(last);
     (void)member.handle(member_event::CoordinatorLost{});
     const auto effects =
@@ -368,7 +368,7 @@ TEST(MemberGivenUp, FinishesItsViewFirstAndIsDoneIfItWasTheLastStep) {
   (void)member.handle(member_event::CoordinatorLost{});
   EXPECT_TRUE(member.handle(member_event::CoordinatorGivenUp{}).empty());
   auto last = stopped_at(1, 9);
-  last.finished = true;
+  last.told.finished = true;
   const auto effects = member.handle(last);
   ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
   EXPECT_EQ(only_effect<member_effect::Leave>(effects)->reason, DismissReason::kJobDone);

@@ -32,10 +32,10 @@ const Sent* only_sent(const std::vector<MemberEffect>& effects) {
 }
 
 member_event::TrainerStopped trainer_stopped(std::uint64_t view, bool finished = false) {
-  member_event::TrainerStopped event;
-  event.view = ViewId{view};
-  event.finished = finished;
-  return event;
+  Stopped report;
+  report.view = ViewId{view};
+  report.finished = finished;
+  return {report};
 }
 
 Member waiting_member() {
@@ -124,11 +124,11 @@ TEST(Member, IgnoresAStopOfAnotherView) {
 
 TEST(Member, ReportsWhatTheTrainerReports) {
   Member member = running_member();
-  const auto effects = member.handle(member_event::TrainerStopped{
-      ViewId{1}, Step{9}, MicrobatchSet::range(0, 3), false, true, MemberId{1}, "reset"});
+  const Stopped report{ViewId{1},   Step{9}, MicrobatchSet::range(0, 3), false, true,
+                       MemberId{1}, "reset"};
+  const auto effects = member.handle(member_event::TrainerStopped{report});
   ASSERT_NE(only_sent<Stopped>(effects), nullptr);
-  EXPECT_EQ(*only_sent<Stopped>(effects), (Stopped{ViewId{1}, Step{9}, MicrobatchSet::range(0, 3),
-                                                   false, true, MemberId{1}, "reset"}));
+  EXPECT_EQ(*only_sent<Stopped>(effects), report);
 }
 
 TEST(Member, IgnoresATrainerReportOfAnotherView) {
