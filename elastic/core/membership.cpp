@@ -245,8 +245,9 @@ std::vector<Join> Membership::take_joins(Instant now) {
   }
   for (const ViewMember& member : view_->members) {
     Peer* const joiner = peers_.find(member.id);
-    if (member.is_observer() || joiner == nullptr || !joiner->join) {
-      continue;
+    if (member.is_observer() || joiner == nullptr || !joiner->join ||
+        joiner->phase() == Peer::Phase::kLoading || joiner->phase() == Peer::Phase::kReady) {
+      continue;  // the last two: it was evicted, and joins again under its id
     }
     Join join = *std::exchange(joiner->join, std::nullopt);
     join.member = member.id;

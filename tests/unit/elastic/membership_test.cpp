@@ -156,6 +156,23 @@ TEST(Membership, AJoinIsToldOnceWithTheFirstCommit) {
   EXPECT_TRUE(membership.take_joins(kLater).empty());
 }
 
+/// It joins another time, in a later view, and needs its record of that until then.
+TEST(Membership, ACommitOfItsFormerViewDoesNotCompleteTheJoinOfAMemberThatJoinsAgain) {
+  Membership membership = working({k1});
+  membership.stopped(k1, stopped_after(12));
+  add_ready(membership, k2);
+  Outbox outbox;
+  (void)membership.enter(view_with(2, 12, {k1, k2}), kSoon, outbox);
+  membership.remove(k2);
+  Hello again;
+  again.joins_again = true;
+  membership.take_back(k2, again, true);
+  membership.resumed(k2, Resume{});
+  ASSERT_TRUE(membership.place(k2, kLater));
+  EXPECT_TRUE(membership.take_joins(kLater).empty());
+  EXPECT_TRUE(membership.at(k2).join) << "it is loading, and ready later";
+}
+
 TEST(Membership, AnObserverIsNewsOnlyOnce) {
   Membership membership(CoordinatorOptions{});
   add_ready(membership, k1, 10);
