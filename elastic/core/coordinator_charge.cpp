@@ -91,6 +91,7 @@ void Coordinator::take_charge() {
   if (view && membership_.count(Peer::Phase::kActive) < view->members.size()) {
     begin_change(true, absent.empty() ? ChangeCause::kGroupFailed : ChangeCause::kLost, absent);
   }
+  membership_.check_members();
 }
 
 void Coordinator::place_all() {

@@ -49,6 +49,7 @@ void Coordinator::check_invariants() {
   ENSURE(!change_.is_settling() || membership_.view(), "only a published view settles");
   ENSURE(options_.standby || value(term_.incarnation()) > 0,
          "a coordinator that is no standby has begun an incarnation");
+  membership_.check_invariants();
 }
 
 // Removal of members.

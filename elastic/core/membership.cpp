@@ -388,7 +388,35 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
   is_progress_unknown_ = false;
   std::optional<View> before = std::exchange(view_, std::nullopt);
   adopt(view);
+  check_members();
   return before;
+}
+
+void Membership::check_invariants() const {
+  using enum Peer::Phase;
+  const std::size_t places = view_ ? view_->members.size() : 0;
+  peers_.check_invariants();
+  ENSURE(count(kActive) + count(kStopped) <= places, "members of the view have places in it");
+  ENSURE(started_ <= places, "only members of the view start in it");
+  ENSURE(view_ || (!view_has_observers_ && !has_starters_ && !is_progress_unknown_),
+         "only a published view has observers, starters and progress");
+  ENSURE(!view_ || view_->committed <= committed_, "a view begins after a committed step");
+}
+
+void Membership::check_members() const {
+  using enum Peer::Phase;
+  check_invariants();
+  peers_.check_peers();
+  for (const auto& [id, peer] : peers()) {
+    const Peer::Phase phase = peer.phase();
+    ENSURE((phase != kActive && phase != kStopped) || is_in_view(id),
+           "only members of the view are active in it or have stopped");
+    ENSURE((phase != kLoading && phase != kReady) || peer.join,
+           "a worker without a part in the view is about to join");
+    ENSURE(!peer.resume || phase == kReturning || phase == kDismissed,
+           "the report of a returning member is used up when it gets its place");
+    ENSURE(phase != kStopped || peer.stopped.view <= view_->id, "no member has left a later view");
+  }
 }
 
 /// `peer` is about to be in `view`; view_ is still the one before.

@@ -156,6 +156,11 @@ class Membership {
   /// joined. Returns the previous view.
   std::optional<View> enter(const View& view, Instant now, Outbox& outbox);
 
+  /// Invariants between any two events, in constant time.
+  void check_invariants() const;
+  /// The same for every member; enter() does so, too.
+  void check_members() const;
+
  private:
   [[nodiscard]] Peer& active_peer(MemberId id);
   [[nodiscard]] bool may_hold_state() const;

@@ -1,6 +1,7 @@
 #include "elastic/core/peer_table.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.hpp"
 
@@ -95,6 +96,28 @@ void PeerTable::remove(MemberId id) {
   leavers_ -= is_leaver(gone) ? 1 : 0;
   --counts_[static_cast<std::size_t>(gone.phase_)];
   peers_.erase(id);
+}
+
+void PeerTable::check_invariants() const {
+  ENSURE(std::accumulate(counts_.begin(), counts_.end(), std::size_t{0}) == peers_.size(),
+         "every peer is in one phase");
+  ENSURE(leavers_ + count(Peer::Phase::kDismissed) <= peers_.size(),
+         "a peer that was dismissed does not want to leave any more");
+}
+
+void PeerTable::check_peers() const {
+  check_invariants();
+  std::array<std::size_t, Peer::kPhases> counts{};
+  std::size_t leavers = 0;
+  MemberId before{};
+  for (const auto& [id, peer] : peers_) {
+    ENSURE(before < id, "peers have different ids, of which none is 0, in ascending order");
+    before = id;
+    ++counts[static_cast<std::size_t>(peer.phase())];
+    leavers += is_leaver(peer) ? 1 : 0;
+  }
+  ENSURE(counts == counts_ && leavers == leavers_,
+         "what is counted as it changes is counted right");
 }
 
 }  // namespace mayfly::elastic

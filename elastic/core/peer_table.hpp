@@ -135,6 +135,11 @@ class PeerTable {
   /// The peer must exist.
   void remove(MemberId id);
 
+  /// Invariants between any two calls, in constant time.
+  void check_invariants() const;
+  /// The same for every peer.
+  void check_peers() const;
+
  private:
   Peers peers_;
   std::array<std::size_t, Peer::kPhases> counts_{};  // by phase
