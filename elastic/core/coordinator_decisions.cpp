@@ -50,6 +50,7 @@ void Coordinator::check_invariants() {
   ENSURE(options_.standby || value(term_.incarnation()) > 0,
          "a coordinator that is no standby has begun an incarnation");
   membership_.check_invariants();
+  change_.check_invariants();
 }
 
 // Removal of members.

@@ -207,4 +207,18 @@ std::optional<Recovery> ViewChange::take_settled(bool everybody_has_started) {
   return std::exchange(settling_, std::nullopt);
 }
 
+void ViewChange::check_invariants() const {
+  if (change_) {
+    ENSURE(change_->old_view != ViewId{} && change_->new_view == ViewId{},
+           "a change leads from a published view to one that is not published yet");
+    ENSURE(change_->detected <= change_->told, "members are told after the cause is detected");
+    ENSURE(!stop_is_immediate_ || stop_deadline_, "an order to stop at once has a deadline");
+  }
+  if (settling_) {
+    ENSURE(settling_->old_view < settling_->new_view, "the view that settles is a later one");
+    ENSURE(settling_->detected <= settling_->told && settling_->told <= settling_->stopped,
+           "members are told, and stop, before the next view is published");
+  }
+}
+
 }  // namespace mayfly::elastic

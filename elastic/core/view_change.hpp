@@ -90,6 +90,9 @@ class ViewChange {
   /// The completed change, once, when all members of its view have started and a step is committed.
   [[nodiscard]] std::optional<Recovery> take_settled(bool everybody_has_started);
 
+  /// Invariants between any two events.
+  void check_invariants() const;
+
  private:
   [[nodiscard]] Tell stop_now(Instant now, ChangeCause cause);
 
