@@ -51,6 +51,7 @@ void Coordinator::check_invariants() {
          "a coordinator that is no standby has begun an incarnation");
   membership_.check_invariants();
   change_.check_invariants();
+  quorum_.check_invariants(membership_);
 }
 
 // Removal of members.

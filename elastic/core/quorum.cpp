@@ -187,4 +187,10 @@ std::uint32_t Quorum::places_to_skip(Instant now) const {
           .below(static_cast<std::uint64_t>(now.ns), std::uint64_t{1} << 32));
 }
 
+void Quorum::check_invariants(const Membership& membership) const {
+  ENSURE(is_required_ || (gone_.empty() && !idle_since_), "a job without a quorum waits for none");
+  ENSURE(!waiting_since_ || idle_since_, "a coordinator that waits for members is not in charge");
+  ENSURE(!is_view_active_ || membership.view(), "steps are committed in published views");
+}
+
 }  // namespace mayfly::elastic

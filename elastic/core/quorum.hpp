@@ -72,6 +72,9 @@ class Quorum {
   /// NoQuorum::skip, the same for all members that are sent away together.
   [[nodiscard]] std::uint32_t places_to_skip(Instant now) const;
 
+  /// Invariants between any two events, in constant time.
+  void check_invariants(const Membership& membership) const;
+
  private:
   struct Consent {
     std::set<MemberId> members;   // part of the next view, or never again part of another
