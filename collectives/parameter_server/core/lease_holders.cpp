@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace mayfly::parameter_server {
 
 std::map<MemberId, LeaseHolders::Worker> LeaseHolders::set_workers(
@@ -121,6 +123,19 @@ std::optional<MemberId> LeaseHolders::holder_of(std::uint64_t version) const {
 bool LeaseHolders::is_alone(MemberId id) const {
   return std::ranges::none_of(
       workers_, [id](const auto& entry) { return entry.first != id && entry.second.is_connected; });
+}
+
+void LeaseHolders::check_invariants() const {
+  for (const auto& [id, worker] : workers_) {
+    ENSURE(!worker.asks || (worker.order > 0 && worker.order <= asked_), "who asks has a place");
+    std::uint64_t before = 0;
+    for (const Lease& lease : worker.leases) {
+      ENSURE(before < lease.serial && lease.serial <= worker.serial,
+             "the leases of a worker are numbered in the order in which they were granted");
+      ENSURE(lease.clock + lease.count <= worker.clock, "a worker's clock counts all its leases");
+      before = lease.serial;
+    }
+  }
 }
 
 }  // namespace mayfly::parameter_server

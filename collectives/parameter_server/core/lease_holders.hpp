@@ -60,6 +60,9 @@ class LeaseHolders {
   /// No worker but this one is connected.
   [[nodiscard]] bool is_alone(MemberId id) const;
 
+  /// Invariants between any two calls.
+  void check_invariants() const;
+
  private:
   [[nodiscard]] std::optional<std::uint64_t> slowest_clock() const;
 

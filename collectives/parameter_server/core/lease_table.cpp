@@ -191,7 +191,26 @@ Grants LeaseTable::serve() {
     serve_returned();
     serve_phase();
   }
+  check_invariants();
   return std::exchange(grants_, {});
+}
+
+/// Invariants between any two events, whatever the workers say: one may push what it has not
+/// leased.
+void LeaseTable::check_invariants() const {
+  workers_.check_invariants();
+  ENSURE(phase_ <= plan_.phases().size(), "no phase follows the last one");
+  ENSURE(good_ <= cut_ && cut_ <= next_, "the job falls back to where a phase has begun");
+  ENSURE(!streams() || (!is_over() && phase().policy.kind == SyncKind::kBsp),
+         "only steps of kBsp may be done slice by slice instead");
+  for (const auto& [id, worker] : workers_.all()) {
+    const auto snapshots = std::ranges::count(worker.leases, LeaseKind::kSnapshot, &Lease::kind);
+    ENSURE(snapshots == (recorder_ == id ? 1 : 0), "the recorder alone leases the snapshot");
+  }
+  ENSURE(!recorder_ || workers_.contains(*recorder_), "the recorder is a worker of the view");
+  ENSURE(std::ranges::all_of(stragglers_,
+                             [this](const auto& s) { return workers_.contains(s.first); }),
+         "stragglers are workers of the view");
 }
 
 void LeaseTable::serve_returned() {

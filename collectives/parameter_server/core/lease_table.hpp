@@ -112,6 +112,7 @@ class LeaseTable {
   [[nodiscard]] std::optional<std::uint64_t> take_slice(MemberId id);
   [[nodiscard]] bool is_over(const Lease& lease) const;
   void next_phase();
+  void check_invariants() const;
   [[nodiscard]] const SyncPhase& phase() const { return plan_.phases()[phase_]; }
 
   SyncPlan& plan_;
