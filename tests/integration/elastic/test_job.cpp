@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/net/addresses.hpp"
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 
