@@ -40,7 +40,7 @@ class EndedLogs {
       (has_failed ? failed_ : others_).push_back(path);
     }
   }
-  /// A server that is started from now on also writes to this file.
+  /// A server that is about to be started appends to this file, so the file must stay.
   void take_back(const std::string& path) {
     std::erase(failed_, path);
     std::erase(others_, path);
@@ -139,9 +139,9 @@ Strings with_id(Strings argv, const std::string& id) {
   return argv;
 }
 
-/// For a worker that a script or another program of the launcher's has started. If one of these
-/// ends, the worker is gone to the launcher, and is asked to leave; with the launcher, which is the
-/// last, it ends at once.
+/// For a worker that the launcher has started through a script or another program. If one of these
+/// processes ends, the launcher considers the worker gone, so it is asked to leave. If the
+/// launcher, the last of `ancestors`, ends, the worker is killed.
 void follow_ends(std::vector<pollfd> ancestors) {
   while (true) {
     ::poll(ancestors.data(), ancestors.size(), -1);
@@ -154,8 +154,8 @@ void follow_ends(std::vector<pollfd> ancestors) {
   }
 }
 
-/// A descriptor of each of these processes, which becomes readable when it ends; none if the system
-/// has no such descriptors.
+/// A descriptor for each of these processes, which becomes readable when the process ends; none if
+/// the system has no such descriptors.
 std::vector<pollfd> ends_of(const std::vector<int>& processes) {
   std::vector<pollfd> all;
   for (const int process : processes) {
@@ -268,7 +268,7 @@ Result<std::string> LocalProvider::Impl::start(const Strings& argv, const std::s
 void LocalProvider::Impl::reap() {
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     ServerStatus& server = servers_[i];
-    // Each server separately: other parts of this process wait for their own children.
+    // Waits for each server separately: other parts of this process wait for their own children.
     const std::optional<ProcessEnd> end =
         server.alive() ? end_if_over(server.pid) : std::optional<ProcessEnd>();
     if (end) {
@@ -402,7 +402,7 @@ void die_with_launcher() {
   const std::vector<int> above = ancestors_up_to(launcher, ::getpid());
   std::vector<pollfd> ends = ends_of(above);
   if (above.empty() ||
-      ancestors_up_to(launcher, ::getpid()) != above) {  // none has ended meanwhile
+      ancestors_up_to(launcher, ::getpid()) != above) {  // some have ended meanwhile
     ::dprintf(STDERR_FILENO,
               "mayfly: process %s (%s), which this worker is to end with, has ended, or has not "
               "started it; the worker ends\n",
@@ -410,7 +410,8 @@ void die_with_launcher() {
     ::_exit(1);
   }
   if (!ends.empty()) {
-    // It would come when a thread of the script's ends, and kill instead of asking.
+    // The kernel would kill this process when the parent's thread ends; follow_ends() asks it to
+    // leave.
     ::prctl(PR_SET_PDEATHSIG, 0);
     const SignalsBlocked blocked;
     std::thread(follow_ends, std::move(ends)).detach();

@@ -28,8 +28,9 @@ struct LocalProviderOptions {
 
 class LocalProvider final : public Provider {
  public:
-  /// A job may replace thousands of servers. When one is started, old log files of ended servers
-  /// are removed: these are the numbers that stay of killed or failed servers, and of others.
+  /// A job may replace thousands of servers. When a server is started, old log files of ended
+  /// servers are removed. At most so many files stay: of killed or failed servers, and of other
+  /// servers.
   static constexpr std::size_t kFailedLogsMax = 48;
   static constexpr std::size_t kOtherLogsMax = 16;
 
@@ -78,10 +79,11 @@ inline constexpr const char* kSlotVariable = "MAYFLY_SLOT";
 inline constexpr const char* kLauncherPidVariable = "MAYFLY_LAUNCHER_PID";
 
 /// If this process was started by a LocalProvider, the kernel kills it from now on when the
-/// launcher dies. If a script or another program stands between them, a thread kills it then, and
-/// asks it to leave (SIGTERM) when one between them ends. If the launcher is already dead, the
-/// process says so and exits at once. Does nothing in other processes. Call early in main. A
-/// process forked from this one (the sentinel) is not affected.
+/// launcher dies. If the launcher started it through a script or another program, a thread of this
+/// process kills it instead, and asks it to leave (SIGTERM) when a process between the two ends. If
+/// the launcher is already dead, the process prints an error and exits at once. Does nothing in
+/// other processes. Call early in main. A process forked from this one (the sentinel) is not
+/// affected.
 void die_with_launcher();
 
 }  // namespace mayfly::cloud_hooks

@@ -27,8 +27,8 @@ constexpr Duration kRecordFirst = milliseconds(10);
 constexpr Duration kRecordsMax = seconds(10);
 constexpr Duration kFinishPoll = milliseconds(50);
 
-/// The outcome of a request that had not begun when the job ended. An earlier attempt may have been
-/// received.
+/// The outcome of a request that was not sent because the job had ended. If it is a repetition, the
+/// provider may have received an earlier attempt.
 RequestOutcome withdrawn(const policy_effect::Request& request) {
   return ProviderError{request.is_repeat ? ProviderErrorKind::kRate : ProviderErrorKind::kCapacity,
                        "not asked for, as the job has ended"};
@@ -104,7 +104,7 @@ class ProviderDriver::Impl {
       Instant last_answer = monotonic_now();
       while (!settled_ && monotonic_now() - last_answer < timeout) {
         settled_changed_.wait_for(lock, kFinishPoll);
-        if (!unanswered_.empty() || requests_open_ > 0) {  // which the provider's own limits end
+        if (!unanswered_.empty() || requests_open_ > 0) {  // these calls have their own time-outs
           last_answer = monotonic_now();
         }
       }
@@ -157,14 +157,14 @@ class ProviderDriver::Impl {
   std::condition_variable settled_changed_;
   // Guarded by mutex_:
   std::deque<Heard> inbox_;                      // answers of the lanes, and orders
-  std::optional<std::vector<WorkerSeen>> seen_;  // the last snapshot, if it was not looked at yet
+  std::optional<std::vector<WorkerSeen>> seen_;  // the last snapshot, until it is processed
   Instant seen_at_{};
   bool stopping_ = false, ended_ = false, settled_ = false;
-  std::set<std::string> asked_to_go_;  // servers
-  std::set<std::string> unanswered_;   // those of them about whom the provider has said nothing yet
+  std::set<std::string> asked_to_go_;  // servers whose release was sent
+  std::set<std::string> unanswered_;   // those of them without an answer
   int requests_open_ = 0;              // decided, and not answered yet
   PolicyStatus status_;
-  std::optional<Composition> composition_;  // as it was when it was last wanted
+  std::optional<Composition> composition_;  // of the time of its last request
   bool composition_wanted_ = false;
 
   // Used by the deciding thread only:
@@ -174,7 +174,7 @@ class ProviderDriver::Impl {
   Instant cost_due_{};
   double spent_told_ = 0;
 
-  // Each gives work to those before it.
+  // Each lane gives work to lanes before it, which are therefore destroyed later.
   BatchLane<PolicyStatus> bills_;
   BatchLane<CloudFact> facts_;
   ProviderLanes requests_, releases_, looks_;
@@ -206,7 +206,7 @@ void ProviderDriver::Impl::run() {
     for (const Heard& heard : inbox) {
       step(monotonic_now(), heard.event);
       if (std::holds_alternative<policy_event::Scaled>(heard.event)) {
-        bills_.give(policy_.status(last_));  // a later process goes on with the same number
+        bills_.give(policy_.status(last_));  // a later process continues with the same target
       }
     }
     step(monotonic_now(), policy_event::Tick{});
@@ -244,7 +244,7 @@ void ProviderDriver::Impl::compare(Instant now, const std::vector<WorkerSeen>& s
   }
   const std::map<MemberId, WorkerSeen> before = known_;
   known_ = present;
-  for (const auto& [member, worker] : before) {  // first: its server may have a new worker
+  for (const auto& [member, worker] : before) {  // first, because its server may have a new worker
     if (!present.contains(member)) {
       step(now, policy_event::Gone{member});
     }
@@ -269,7 +269,7 @@ void ProviderDriver::Impl::compare(Instant now, const std::vector<WorkerSeen>& s
 void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
   CloudFact fact;
   fact.kind = "server_requested";
-  fact.all = policy_.status(last_);  // a coordinator after us goes on from the cost of this, too
+  fact.all = policy_.status(last_);  // a later coordinator must know the cost of this request, too
   fact.request_id = effect.request.request_id;
   fact.detail = std::to_string(effect.request.count) + " x " + to_string(effect.request.offer) +
                 (effect.is_repeat ? ", once more" : "");

@@ -18,7 +18,7 @@ namespace mayfly::cloud_hooks {
 /// A worker of the job, as its coordinator sees it.
 struct WorkerSeen {
   MemberId member{};
-  std::string server;  ///< empty = the worker did not say which server it runs on
+  std::string server;  ///< empty = the worker did not name its server
   bool leaves = false;
   double speed = 0;               ///< 0 = not measured yet
   bool is_irreplaceable = false;  ///< see policy_event::Irreplaceable
@@ -79,7 +79,7 @@ class ProviderDriver {
   void scale(std::uint32_t target);
   void give_up(std::uint32_t servers);
   [[nodiscard]] PolicyStatus status() const;
-  /// As it was soon after the call before; nothing at first.
+  /// The servers as they were soon after the previous call; nothing at the first one.
   [[nodiscard]] std::optional<Composition> composition();
 
   /// The job has ended and its last members finish. Workers that leave from now on are not

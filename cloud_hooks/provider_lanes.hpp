@@ -1,7 +1,7 @@
 #pragma once
 
-// The threads that carry out what the driver of a provider has decided (provider_driver.hpp): calls
-// to the provider, each of which may take minutes, and what is told and written meanwhile.
+// The threads that carry out the decisions of ProviderDriver (provider_driver.hpp): calls to the
+// provider, each of which may take minutes, and meanwhile the writing of records.
 
 #include <condition_variable>
 #include <cstdint>

@@ -65,7 +65,7 @@ bool shows_access(std::string_view authorization, const std::string& access) {
          CRYPTO_memcmp(authorization.data(), access.data(), access.size()) == 0;
 }
 
-/// The range of `size` bytes that a Range header selects; none if the header is to be ignored.
+/// The range of `size` bytes that a Range header selects; none if the header must be ignored.
 std::optional<Part> part_of(std::string_view range, std::uint64_t size) {
   constexpr std::string_view kUnit = "bytes=";
   const std::size_t dash = range.find('-');
@@ -78,7 +78,7 @@ std::optional<Part> part_of(std::string_view range, std::uint64_t size) {
   if (!last && !to.empty()) {
     return std::nullopt;
   }
-  if (from.empty()) {  // the last so many bytes
+  if (from.empty()) {  // a number of bytes from the end
     if (!last) {
       return std::nullopt;
     }
@@ -153,7 +153,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   [[nodiscard]] Stage stage() const { return stage_; }
-  /// The session sends the large file: its client knows the token, and the download takes a while.
+  /// Whether the session sends the large file. Its client knows the token, and the download takes a
+  /// while.
   [[nodiscard]] bool is_download() const {
     return stage_ == Stage::kAnswer && reply_.body == BundleReply::Body::kBundle;
   }
@@ -249,7 +250,7 @@ class Session : public std::enable_shared_from_this<Session> {
   http::request_parser<http::string_body> parser_;
   SessionHome& home_;
   Stage stage_ = Stage::kUnauthenticated;
-  Instant deadline_{};  // of what it does now
+  Instant deadline_{};  // of the present stage
   Instant ends_{};      // of the whole download
   BundleReply reply_;
   std::uint64_t sent_ = 0;

@@ -3,8 +3,9 @@
 // Serves the start script and the worker bundle to a job's new servers, over HTTP, to clients that
 // present bundle_access() of the job token. It runs on a thread of its own, so that neither a slow
 // disk nor a slow client delays the coordinator. Each connection has a bounded buffer, a bounded
-// time, and one request. The replies themselves are a pure function of the request. Servers whose
-// worker failed tell what it printed last, which is the only way for it to a job's user.
+// time, and one request. The replies themselves are a pure function of the request. A server whose
+// worker failed sends the end of the worker's output, which reaches the job's user only in this
+// way.
 //
 // Nothing is encrypted: the files contain no secret, and clients check their hashes.
 
@@ -50,12 +51,12 @@ struct BundleReply {
   Body body = Body::kNone;  ///< whose bytes [first, first + bytes) follow
   std::uint64_t first = 0;
   std::uint64_t bytes = 0;
-  std::string failed_server = {};  ///< the request's body is what its worker printed last
+  std::string failed_server = {};  ///< the request's body is the end of its worker's output
 };
 
 /// 403 for any request without `access`. Otherwise GET and HEAD of the available files, whole or
 /// one range (RFC 9110; a request for several ranges is answered with the whole file), and POST of
-/// /failed?SERVER with what a worker printed before it ended with an error.
+/// /failed?SERVER with the end of the output of a worker that failed.
 [[nodiscard]] BundleReply reply_to(const BundleQuery& query, const std::string& access,
                                    const BundleSizes& sizes);
 
@@ -77,7 +78,8 @@ struct BundleServerOptions {
   std::string start_text;  ///< served as /start
   BundleFile bundle;       ///< served as /bundle
   BundleLimits limits;
-  /// A server's name and what its worker printed last; on the thread of the bundle server.
+  /// Receives a server's name and the end of its worker's output, on the thread of the bundle
+  /// server.
   std::function<void(const std::string& server, const std::string& output)> on_failed = {};
 };
 

@@ -37,9 +37,9 @@ namespace fs = std::filesystem;
 constexpr Duration kPackTimeout = seconds(300);
 
 // The program finds its libraries by itself (cli/CMakeLists.txt), so that a user's program, which
-// it may become, has those of the machine. The search for NVIDIA's costs some milliseconds, and
-// only where there is a GPU module and the loader does not know the library. Packages for Python
-// bring them in folders that no loader looks into.
+// it may start with exec, uses those of the machine. The search for NVIDIA's libraries takes some
+// milliseconds. It is made only if there is a GPU module and the loader does not know the library:
+// Python's packages install them in folders that no loader searches.
 constexpr const char* kStarter = R"sh(#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 known=
@@ -76,7 +76,8 @@ bool belongs_to_c_library(const std::string& name) {
                      [&](std::string_view own) { return name.starts_with(own); });
 }
 
-/// NVIDIA's libraries are large, must fit the machine's driver, and are there where a GPU is used.
+/// NVIDIA's libraries are large, must fit the machine's driver, and are installed where a GPU is
+/// used.
 bool is_nvidias(const std::string& name) {
   return name.starts_with("libcu") || name.starts_with("libnccl") || name.starts_with("libnv");
 }
@@ -112,7 +113,7 @@ Result<void> run_to_end(std::vector<std::string> argv) {
                          : Result<void>(Error{Errc::kIo, call.argv[0] + ": " + ran.summary()});
 }
 
-/// The modules that lie beside the program. What they link is what the program links, NVIDIA's
+/// The modules in the program's folder. They link the same libraries as the program, NVIDIA's
 /// libraries, and an MPI, which belongs to the machine's launcher.
 std::vector<fs::path> own_modules() {
   std::vector<fs::path> found;
@@ -178,7 +179,7 @@ Result<void> add_nvidia_libraries(const fs::path& module, Libraries& libraries) 
   return {};
 }
 
-/// A copy without debugging information; where strip is not there, a link.
+/// Creates a copy without debugging information, or, if there is no strip, a link.
 std::error_code place_program(const fs::path& program, const fs::path& copy) {
   std::error_code failure;
   if (!run_to_end({"strip", "--strip-debug", "-o", copy.string(), program.string()}).ok()) {
@@ -203,8 +204,8 @@ void place_library(const fs::path& folder, std::error_code& failure) {
   }
 }
 
-/// What git, Python and jobs leave in a user's folder. Archives are made in kPartsPrefix; a folder
-/// with kRunMark is a run directory, with checkpoints and a token.
+/// Files that git, Python and jobs leave in a user's folder. Archives are made in kPartsPrefix; a
+/// folder with kRunMark is a run directory, with checkpoints and a token.
 constexpr std::array<std::string_view, 4> kLeftBehind = {".git", ".venv", ".cache", "__pycache__"};
 constexpr const char* kRunMark = "events.jsonl";
 constexpr const char* kPartsPrefix = ".bundle-";
@@ -263,7 +264,8 @@ std::string facts_of(const std::vector<fs::path>& files) {
   return facts;
 }
 
-/// Links to the files of a user's folder, but for an archive of before that is written into it.
+/// Creates links to the files of a user's folder, except to an earlier archive in it with the name
+/// of `output`.
 Result<void> place_user_files(const fs::path& user, const fs::path& copy, const fs::path& output) {
   const fs::path from = fs::absolute(user).lexically_normal();
   TRY_ASSIGN(const std::vector<fs::path> files, files_of_folder(from));
@@ -280,7 +282,7 @@ Result<void> place_user_files(const fs::path& user, const fs::path& copy, const 
                  : Result<void>();
 }
 
-/// Lays out what is packed; files of the system and of the user are links.
+/// Lays out the files to pack; those of the system and of the user are links.
 Result<void> lay_out(const fs::path& folder, const BundleContents& contents,
                      const fs::path& output) {
   const fs::path executable = own_executable();
@@ -327,7 +329,7 @@ Error failure(const std::string& path, int number) {
   return system_error(path, number, number == ENOENT ? Errc::kNotFound : Errc::kIo);
 }
 
-/// The hash of exactly so many bytes from the file's beginning.
+/// The hash of exactly `bytes` bytes from the file's beginning.
 Result<std::string> hash_of(int fd, std::uint64_t bytes, const std::string& path) {
   const std::unique_ptr<EVP_MD_CTX, FreeContext> context(::EVP_MD_CTX_new());
   ENSURE(context != nullptr && ::EVP_DigestInit_ex(context.get(), ::EVP_sha256(), nullptr) == 1,
@@ -371,7 +373,7 @@ Result<void> pack_own_program(const std::string& output, const BundleContents& c
   }
   if (done.ok()) {
     const UniqueFd file(::open(packed.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.valid()) {  // what is in its place is taken for whole, also after a loss of power
+    if (file.valid()) {  // it must be complete under its final name, also after a loss of power
       ::fsync(file.get());
     }
     fs::rename(packed, output, failure);
@@ -406,7 +408,7 @@ Result<std::string> packed_own_program(const std::string& folder, const std::str
 }
 
 Result<bool> has_cuda_module(const std::string& bundle) {
-  constexpr std::size_t kListingBytesMax = std::size_t{1} << 30;  // a user's folder may be among it
+  constexpr std::size_t kListingBytesMax = std::size_t{1} << 30;  // it may list a user's folder
   ProgramCall call;
   call.argv = {"tar", "-tzf", bundle};
   call.timeout = kPackTimeout;

@@ -10,36 +10,39 @@
 
 namespace mayfly::cloud_hooks {
 
-/// NVIDIA's libraries that the GPU modules need (cuDNN, NCCL, and what cuDNN loads itself).
+/// NVIDIA's libraries that the GPU modules need (cuDNN, NCCL, and the libraries that cuDNN loads
+/// itself).
 enum class NvidiaLibraries {
   kOfTheServer,  ///< the server has them; the archive's start script looks for them
-  kPacked,       ///< they come along: about 1 GB more
+  kPacked,       ///< the archive contains them: about 1 GB more
 };
 
-/// What else an archive has.
+/// Optional contents of an archive.
 struct BundleContents {
   NvidiaLibraries nvidia = NvidiaLibraries::kOfTheServer;
-  /// The folder of a program of the user's own, which is started in its copy; empty = none.
+  /// The folder of a program of the user's own, which servers start in a copy of the folder; empty
+  /// = none.
   std::string program_dir = {};
 };
 
-/// Upper limit of the sizes of all files of a user's folder; training data is sent otherwise.
+/// Upper limit of the sizes of all files of a user's folder; training data is sent in other ways.
 inline constexpr std::uint64_t kProgramDirBytesMax = std::uint64_t{256} << 20;
 
 /// Writes a gzipped tar with one folder, `mayfly`, in which the script `mayfly` starts this program
 /// with its modules (libmayfly_*.so), libmayfly and its Python package, and the shared libraries
-/// that the program has loaded, but for those of the C library, which belong to the machine's
-/// kernel loader: it needs a glibc that is no older than ours. The same files give the same
-/// archive. Of the user's folder, what git, Python and runs leave there stays behind (.git,
-/// .venv, __pycache__, .cache, run directories). Needs tar and gzip; debugging information is left
-/// out where strip is there. kNotFound if a library or the user's folder is not here, kInvalidInput
-/// if that has more than kProgramDirBytesMax, kIo with the reason; nothing half-written is left.
-/// Takes some ten seconds, with NVIDIA's libraries a minute or two. Any thread.
+/// that the program has loaded. The C library is not packed, because it must match the loader of
+/// the machine, whose glibc must not be older than ours. The same files give the same archive.
+/// Files that git, Python and runs leave in the user's folder are not packed (.git, .venv,
+/// __pycache__, .cache, run directories). Needs tar and gzip; strip, if there is one, removes
+/// debugging information. kNotFound if a library or the user's folder does not exist, kInvalidInput
+/// if the folder has more than kProgramDirBytesMax, kIo with the reason; no partial archive is
+/// left. Takes some ten seconds, with NVIDIA's libraries a minute or two. Any thread.
 [[nodiscard]] Result<void> pack_own_program(const std::string& output,
                                             const BundleContents& contents);
 
-/// The archive of this program in `folder`, without NVIDIA's libraries; `folder` is made if need
-/// be. Packed anew only when the program, a module, a library or the user's folder has changed.
+/// The archive of this program in `folder`, without NVIDIA's libraries; `folder` is created if
+/// necessary. The archive is packed again only when the program, a module, a library or the user's
+/// folder has changed.
 [[nodiscard]] Result<std::string> packed_own_program(const std::string& folder,
                                                      const std::string& program_dir);
 

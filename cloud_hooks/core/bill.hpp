@@ -17,8 +17,8 @@ class Bill {
 
   /// An item is billed from `since` on. Nothing changes if it is already open.
   void open(const std::string& item, double price_per_hour, Instant since);
-  /// The price of an open item from `from` on, which is not before the last such call's. What it
-  /// has cost until then stays as it is.
+  /// Sets the price of an open item from `from` on; its cost until then does not change. `from` is
+  /// not earlier than in the call before.
   void reprice(const std::string& item, double price_per_hour, Instant from);
   /// The provider states the price of an open item. The first one counts from the beginning, in
   /// place of the assumed one; later ones count from now on.
@@ -44,8 +44,8 @@ class Bill {
   struct Item {
     double price_per_hour = 0;
     Instant since;
-    Instant priced{};       // since when it has its present price
-    double cost_until = 0;  // then
+    Instant priced{};       // the time from which its present price holds
+    double cost_until = 0;  // its cost until `priced`
     bool is_stated = false;
   };
   [[nodiscard]] double cost(const Item& item, Instant now) const;

@@ -16,7 +16,7 @@ namespace mayfly::cloud_hooks {
 
 class Demand {
  public:
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   Demand(const ReplacementOptions& options, const OfferCatalog& catalog, const Fleet& fleet,
          const OpenRequests& requests);
 
@@ -27,22 +27,22 @@ class Demand {
 
   /// Workers, and servers for workers, that are to stay.
   [[nodiscard]] std::uint32_t staying() const { return fleet_.staying(); }
-  /// The same and what is requested for workers.
+  /// staying(), and the servers that are requested for workers.
   [[nodiscard]] std::uint32_t staying_or_coming() const;
-  /// How many of the target are neither there nor requested.
+  /// Workers of the target that neither exist nor are requested.
   [[nodiscard]] std::uint32_t workers_missing() const;
-  /// Servers for evaluators that are neither there nor requested.
+  /// Servers for evaluators that neither exist nor are requested.
   [[nodiscard]] std::uint32_t evaluators_missing() const;
 
   /// Servers of the offer that are to stay or may still appear.
   [[nodiscard]] std::uint32_t present(std::size_t offer) const;
   /// Servers that the offer's own limit still allows.
   [[nodiscard]] std::uint32_t room(std::size_t offer) const;
-  /// The same as present(), of all offers for workers on demand; and the least number of them.
+  /// present() of all on-demand offers for workers together, and its least value.
   [[nodiscard]] std::uint32_t on_demand_present() const;
   [[nodiscard]] std::uint32_t on_demand_floor() const;
-  /// By offer: what the composition wants of the target, and how much of it is not present. All 0
-  /// without a composition.
+  /// By offer: the servers of the target that the composition wants, and those of them that are not
+  /// present. All 0 without a composition.
   [[nodiscard]] std::vector<std::uint32_t> composed() const;
   [[nodiscard]] std::vector<std::uint32_t> lacking() const;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The effects of one event, in the order in which they are to be carried out. Pure; one thread.
+// The effects of one event, in the order in which the driver carries them out. Pure; one thread.
 
 #include <optional>
 #include <string>
@@ -13,14 +13,14 @@ namespace mayfly::cloud_hooks {
 
 class EffectList {
  public:
-  /// To be carried out after those that were added before.
+  /// Appends an effect.
   void add(PolicyEffect effect) { effects_.push_back(std::move(effect)); }
-  /// An event that concerns no server in particular; Fleet::tell() is for the others. `cost`: total
-  /// cost of what has ended.
+  /// Adds an event that concerns no server in particular; for the others there is Fleet::tell().
+  /// `cost`: total cost of the request that has ended.
   void tell(std::string kind, std::string detail, std::optional<double> cost = {}) {
     add(policy_effect::Tell{std::move(kind), std::move(detail), {}, cost});
   }
-  /// What was added since the last call.
+  /// The effects that were added since the last call.
   [[nodiscard]] std::vector<PolicyEffect> take() { return std::exchange(effects_, {}); }
 
  private:

@@ -31,7 +31,7 @@ void Exchange::begin(Instant now) {
 void Exchange::watch(Instant now, bool may_request) {
   const Fleet::Server* const old = fleet_.find(under_way_->server);
   if (!may_request || old == nullptr || old->stage != Fleet::Stage::kWorking) {
-    stop();  // if it is gone, its successor replaces it
+    stop();  // if the old server is gone, its successor replaces it
     return;
   }
   const OpenRequests::Open* const request = requests_.find(under_way_->request_id);
@@ -59,7 +59,7 @@ void Exchange::watch(Instant now, bool may_request) {
   }
 }
 
-/// It may begin again at once.
+/// The next exchange may begin at once.
 void Exchange::stop() {
   if (fleet_.find(under_way_->server) != nullptr) {
     fleet_.set_gives_way(under_way_->server, false);
@@ -88,7 +88,7 @@ std::optional<Instant> Exchange::next_wake(Instant now) const {
   return best->due > now ? best->due : now + kPoorRetry;  // due, but the budget does not allow it
 }
 
-/// Whether it is on demand, or of an offer that has more servers than the composition wants.
+/// Whether the server is on demand, or, with a composition, of an offer that has too many servers.
 bool Exchange::may_give_way(const Fleet::Server& server) const {
   if (server.stage != Fleet::Stage::kWorking || !server.member || !server.offer ||
       fleet_.is_irreplaceable(server) || fleet_.is_for_evaluator(server)) {

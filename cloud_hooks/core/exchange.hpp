@@ -1,14 +1,15 @@
 #pragma once
 
-// Exchanges a server that was only used for lack of another one: one on demand for a spot server
-// that is much cheaper for its speed, or, with a composition, one of an offer that has more servers
-// than it wants for one of an offer that has fewer.
+// Exchanges a server that was requested only as a substitute: an on-demand server for a spot server
+// that is much cheaper for its speed, or, with a composition, a server of an offer that has too
+// many for one of an offer that has too few.
 //
 // One server is exchanged at a time, and only if all workers are running, no request is open, and
 // the other offer has refused nothing for a while. The new server is requested first, and the old
 // one leaves at a boundary when the worker of its successor has computed something, so the exchange
-// never lowers the number of workers. In between the old server does not count as one that stays.
-// If anything goes wrong it stays, and the next attempt comes later. Pure; one thread.
+// never lowers the number of workers. Until then the old server does not count as staying. If the
+// successor does not come, the old server stays, and the next attempt is made later. Pure; one
+// thread.
 
 #include <cstddef>
 #include <optional>
@@ -26,15 +27,16 @@ namespace mayfly::cloud_hooks {
 
 class Exchange {
  public:
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   Exchange(const ReplacementOptions& options, const OfferCatalog& catalog, const Demand& demand,
            const OpenRequests& requests, Fleet& fleet, Provisioner& provisioner);
 
   [[nodiscard]] bool is_under_way() const { return under_way_.has_value(); }
-  /// None is under way, nothing is missing, and more may be requested: begins one if it is due.
+  /// Begins an exchange if one is due. Only while none is under way, no server is missing, and
+  /// servers may be requested.
   void begin(Instant now);
-  /// One is under way: ends it, if its successor works or will not come. Unless more may be
-  /// requested: the old server stays.
+  /// Only while an exchange is under way. Ends it if the successor works or will not come. If no
+  /// more may be requested, ends it, too, and the old server stays.
   void watch(Instant now, bool may_request);
   /// The next time for watch(), or begin(), if no event happens before; none = never.
   [[nodiscard]] std::optional<Instant> next_wake(Instant now) const;
@@ -63,7 +65,7 @@ class Exchange {
   Provisioner& provisioner_;
   std::optional<UnderWay> under_way_;
   int failures_ = 0;  // in a row
-  Instant due_{};     // not before
+  Instant due_{};     // no exchange begins before this time
 };
 
 }  // namespace mayfly::cloud_hooks

@@ -11,7 +11,7 @@ constexpr Duration kReleaseAgainAfter = seconds(60);
 
 }  // namespace
 
-// --- What is known ---
+// --- Queries ---
 
 const Fleet::Server* Fleet::find(const std::string& id) const {
   const auto found = servers_.find(id);
@@ -151,7 +151,7 @@ void Fleet::tell(std::string kind, const std::string& id, std::string detail,
   effects_.add(policy_effect::Tell{std::move(kind), std::move(detail), id, cost, for_evaluator});
 }
 
-// --- What the provider shows ---
+// --- Facts from the provider ---
 
 const Fleet::Server& Fleet::add(Instant now, const std::string& id, const Arrival& arrival) {
   Server& server = servers_[id];
@@ -161,7 +161,7 @@ const Fleet::Server& Fleet::add(Instant now, const std::string& id, const Arriva
   server.order = servers_seen_++;
   const auto member =
       std::ranges::find_if(members_, [&](const auto& entry) { return entry.second.server == id; });
-  if (member != members_.end()) {  // its worker joined before the answer
+  if (member != members_.end()) {  // its worker joined before the provider's answer
     server.member = member->first;
     server.stage = member->second.leaves ? Stage::kLeaving : Stage::kWorking;
     server.deadline.reset();
@@ -181,7 +181,7 @@ void Fleet::started(Instant now, const std::string& id) {
 bool Fleet::stopping(Instant now, const std::string& id, bool failed) {
   Server& server = servers_.at(id);
   if (!server.stays() && !(failed && server.is_used())) {
-    return false;  // it was announced
+    return false;  // it was known before
   }
   server.never_joined = server.stage == Stage::kAwaited;
   server.stage = Stage::kLeaving;
@@ -194,7 +194,7 @@ bool Fleet::stopped(Instant now, const std::string& id) {
   if (server.stage != Stage::kLeaving) {
     return false;
   }
-  server.deadline = now;  // nothing works there any more, but it is paid for
+  server.deadline = now;  // its program has ended, but it is still billed
   return std::exchange(server.never_joined, false);
 }
 
@@ -204,7 +204,7 @@ void Fleet::looked_for(const std::string& id, Instant asked) {
 
 Fleet::Server Fleet::remove(const std::string& id) {
   Server server = std::move(servers_.extract(id).mapped());
-  if (server.member) {  // its connection will break too; until then it does not count
+  if (server.member) {  // its worker's connection will break, too
     members_.at(*server.member).server_is_gone = true;
   }
   return server;
@@ -223,7 +223,7 @@ bool Fleet::has_unlisted_loss() const {
                              [this](const auto& entry) { return is_loss_unlisted(entry.second); });
 }
 
-// --- What the job shows ---
+// --- Facts from the job ---
 
 const Fleet::Server* Fleet::joined(Instant now, MemberId id, const std::string& server_id) {
   Member& member = members_[id];
@@ -309,7 +309,7 @@ std::optional<std::size_t> Fleet::measured(MemberId id, double speed) {
 
 // --- Workers that did not name their server ---
 
-/// The server that was granted first, of those without a worker.
+/// Counts the member together with the server that was granted first of those without a worker.
 void Fleet::presume_server(Member& member) {
   Server* oldest = nullptr;
   for (auto& [id, server] : servers_) {
@@ -323,7 +323,8 @@ void Fleet::presume_server(Member& member) {
   }
 }
 
-/// A worker may join before the answer to the request for its server arrives.
+/// A worker may join before the answer to the request for its server arrives: the two are counted
+/// together then.
 void Fleet::presume_worker(Server& server) {
   for (auto& [id, member] : members_) {
     if (member.server.empty() && !member.has_presumed_server && member.joined > server.asked) {
@@ -344,7 +345,8 @@ void Fleet::count_together(Member& member, Server& server) {
   }
 }
 
-/// When the last of these workers is gone, none runs on the servers that were kept for them.
+/// When the last worker that did not name its server is gone, the servers that were kept for such
+/// workers get a deadline.
 void Fleet::wait_for_unnamed(Instant now) {
   if (has_unnamed()) {
     return;
@@ -362,9 +364,9 @@ bool Fleet::has_unnamed() const {
                              [](const auto& entry) { return entry.second.server.empty(); });
 }
 
-/// A server may end before its worker has joined, while another server's unnamed worker was counted
-/// with it. That worker runs on a server that still waits for its worker: the two are now counted
-/// together.
+/// An unnamed worker may have been counted together with a server that has ended since without a
+/// worker. In fact it runs on another server, which seems to wait for its worker still. Returns the
+/// number of such pairs of worker and server, which would be counted twice.
 std::uint32_t Fleet::counted_twice() const {
   std::uint32_t presumed = 0;
   for (const auto& [id, member] : members_) {
@@ -389,7 +391,7 @@ bool Fleet::may_have_unnamed_worker(const Server& server) const {
          });
 }
 
-// --- What is decided ---
+// --- Decisions ---
 
 void Fleet::release(Instant now, const std::string& id) {
   Server& server = servers_.at(id);
@@ -450,7 +452,7 @@ bool Fleet::keeps_waiting(const std::string& id) {
     return true;
   }
   if (is_loss_unlisted(server)) {
-    server.deadline.reset();  // if all are silent, the provider too, it is we who are cut off
+    server.deadline.reset();  // the provider is silent, too: this process may be cut off
     return true;
   }
   return false;

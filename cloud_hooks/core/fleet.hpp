@@ -1,14 +1,14 @@
 #pragma once
 
 // The servers of a job and the members that work on them: which member runs on which server, in
-// which stage of its life each server is, and how many there are. It releases servers, and tells
-// members to leave, when it is asked to; what a change costs, and what is requested in place of a
-// server, is for others. Pure; one thread.
+// which stage of its life each server is, and how many there are. It releases servers and tells
+// members to leave when other parts of the policy ask for it; those parts know costs and request
+// replacements. Pure; one thread.
 //
 // A worker that does not name its server is counted together with one server that waits for its
-// worker. Otherwise worker and server would count twice, the job would have too many, and the
-// server of the worker would be released. It is unknown which server it really is, so none of these
-// servers is released while it may be the one.
+// worker. Otherwise worker and server would count twice, the job would seem to have too many, and
+// the worker's server might be released. It is unknown on which of the waiting servers the worker
+// runs, so none of them is released while it may run there.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,28 +29,28 @@ class Fleet {
   enum class Stage {
     kAwaited,    // no worker yet
     kWorking,    // its worker is a member
-    kUnnamed,    // one of the workers that do not say where they run may be on it
+    kUnnamed,    // a worker that did not name its server may run on it
     kSilent,     // its worker was lost; it may come back until `deadline`
     kLeaving,    // its worker leaves, or it is being taken away
     kReleasing,  // we ended it and wait for it to be gone
   };
-  /// What is known of a server when it is first seen.
+  /// The facts about a server when it is first seen.
   struct Arrival {
     std::string request_id;
-    std::optional<std::size_t> offer;  // none: adopted, and not on our list
+    std::optional<std::size_t> offer;  // none: adopted, and of no offer of this job
     Instant born;                      // when its provider granted it
-    Instant asked;                     // no worker on it can have joined us earlier
-    bool is_adopted = false;           // of no request of ours: its worker may have joined before
-    std::optional<Instant> ends;       // by its own lifetime
+    Instant asked;                     // no worker on it can have joined earlier
+    bool is_adopted = false;           // not requested by us: its worker may have joined before
+    std::optional<Instant> ends;       // the end of its requested lifetime
   };
   struct Server : Arrival {
     Stage stage = Stage::kAwaited;
-    Instant seen;               // when we first heard of it
+    Instant seen;               // when this process first heard of it
     bool runs = false;          // it was seen running
     bool never_joined = false;  // it began to end before its worker had joined
-    bool gives_way = false;     // it leaves as soon as its successor works, and counts no more
-    Instant silent_since;       // is_silent(); without a deadline: until the provider answers
-    Instant looked_for;         // when the last list was asked for that did not merely repeat it
+    bool gives_way = false;     // it leaves once its successor works, and does not count
+    Instant silent_since;       // of is_silent(); no deadline: until the provider answers
+    Instant looked_for;         // request time of the last list that did not repeat an old state
     std::optional<Instant> deadline;  // of the stage
     std::optional<MemberId> member;
     std::uint32_t order = 0;  // younger servers have higher ones
@@ -63,21 +63,21 @@ class Fleet {
     }
   };
   struct Member {
-    std::string server;  // empty: it does not say
+    std::string server;  // empty: it did not name one
     Instant joined;
     bool leaves = false;
     bool server_is_gone = false;
-    bool has_presumed_server = false;  // if it does not say: a server was taken for its own
+    bool has_presumed_server = false;  // it is counted together with a server
     double speed = 0;                  // 0 = not measured yet
     bool is_irreplaceable = false;
     [[nodiscard]] bool stays() const { return !leaves && !server_is_gone; }
   };
 
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   Fleet(const ReplacementOptions& options, const OfferCatalog& catalog, EffectList& effects)
       : options_(options), catalog_(catalog), effects_(effects) {}
 
-  // --- What is known ---
+  // --- Queries ---
 
   /// Servers that are not known to be gone, by id. References to one stay valid until remove().
   [[nodiscard]] const std::map<std::string, Server>& servers() const { return servers_; }
@@ -87,23 +87,25 @@ class Fleet {
   // offer is unknown.
   [[nodiscard]] bool is_for_evaluator(const Server& server) const;
   [[nodiscard]] bool is_on_demand(const Server& server) const;
-  /// Its worker cannot be replaced.
+  /// Whether the server's worker cannot be replaced.
   [[nodiscard]] bool is_irreplaceable(const Server& server) const;
-  /// Its worker's measured speed; 0 = none.
+  /// The measured speed of the server's worker; 0 = none.
   [[nodiscard]] double measured_speed(const Server& server) const;
-  /// The same, or that of other servers of its offer.
+  /// measured_speed(), or without one the speed of the server's offer (OfferCatalog::speed).
   [[nodiscard]] double speed_of(const Server& server) const;
-  /// The price of its offer; the highest of all if its offer is unknown.
+  /// The price of the server's offer; the highest of all offers if it is unknown.
   [[nodiscard]] double price_of(const Server& server) const;
-  /// Whether its worker computes. If no speeds are reported at all, `join_timeout` decides.
+  /// Whether its worker computes: its speed was measured, or, because some jobs measure none, it
+  /// joined `join_timeout` ago.
   [[nodiscard]] bool is_at_work(Instant now, const Server& server) const;
-  /// When is_at_work() at the latest; none without a worker.
+  /// The time from which is_at_work() holds at the latest; none without a worker.
   [[nodiscard]] std::optional<Instant> at_work_by(const Server& server) const;
-  /// Its worker was lost, and may come back.
+  /// Whether the server's worker was lost and may come back.
   [[nodiscard]] bool is_silent(const Server& server) const;
-  /// The provider has not shown yet whether the server of this lost worker still exists.
+  /// Whether is_silent(), and the provider has not shown since the loss whether the server still
+  /// exists.
   [[nodiscard]] bool is_loss_unlisted(const Server& server) const;
-  /// One for messages.
+  /// A description for messages.
   [[nodiscard]] std::string describe(const Server& server) const;
 
   /// Workers, and servers for workers, that are to stay; without those that give way.
@@ -122,7 +124,7 @@ class Fleet {
   [[nodiscard]] bool uses_quota_of(std::size_t offer) const;
   /// The next time at which a stage or a lifetime is over; none = never.
   [[nodiscard]] std::optional<Instant> next_deadline() const;
-  /// The time at which its worker has to leave because of its own lifetime; none = never.
+  /// The time at which the worker must leave because of the server's lifetime; none = never.
   [[nodiscard]] std::optional<Instant> leaves_by(const Server& server) const;
 
   /// An event that concerns this server, whether or not it is known. `cost`: total cost, if it has
@@ -130,65 +132,71 @@ class Fleet {
   void tell(std::string kind, const std::string& id, std::string detail,
             std::optional<double> cost = {}) const;
 
-  // --- What the provider shows; the server is known, except to add() ---
+  // --- Facts from the provider; the server is known, except in add() ---
 
   /// A new server. If its worker has joined before, it works.
   const Server& add(Instant now, const std::string& id, const Arrival& arrival);
-  /// It was seen running: from now on its worker has `join_timeout` to join.
+  /// The server was seen running: from now on its worker has `join_timeout` to join.
   void started(Instant now, const std::string& id);
-  /// The provider ends it; `failed`: because its program has ended. Returns whether that is news.
+  /// The provider ends the server; `failed`: because its program has ended. Returns whether the end
+  /// was not expected.
   [[nodiscard]] bool stopping(Instant now, const std::string& id, bool failed);
   /// Its program has ended while it was leaving: it is released at once. Returns, once, whether it
   /// began to end before its worker had joined.
   [[nodiscard]] bool stopped(Instant now, const std::string& id);
-  /// A list that was asked for then lacks it, or its provider has looked at it for that list.
+  /// The list that was requested at `asked` lacks the server, or has its present state, not a
+  /// repeated one.
   void looked_for(const std::string& id, Instant asked);
-  /// It does not exist any more. Returns what was known of it.
+  /// The server does not exist any more. Returns its last entry.
   Server remove(const std::string& id);
-  /// Workers could not reach the coordinator for a while; the time for lost ones to come back
-  /// begins now, as the provider has answered.
+  /// The provider has answered after an interruption: lost workers get the whole `rejoin_patience`
+  /// from now on, because they could not reach the coordinator either.
   void wait_anew_for_silent(Instant now);
-  /// is_loss_unlisted() of any server.
+  /// Whether is_loss_unlisted() holds for any server.
   [[nodiscard]] bool has_unlisted_loss() const;
 
-  // --- What the job shows; a member may be unknown ---
+  // --- Facts from the job; a member may be unknown ---
 
-  /// Returns the server that works now: null if it is unknown, on its way out, or not named.
+  /// A worker has become a member. Returns its server, which works now; null if the server was not
+  /// named, is unknown or ending, or has a worker already.
   const Server* joined(Instant now, MemberId id, const std::string& server);
-  /// From now on its server is never given up for a smaller target or a better price.
+  /// The member cannot be replaced: from now on its server is never given up for a smaller target
+  /// or a better price.
   void irreplaceable(MemberId id);
-  /// It will leave at a boundary. Returns whether that is news.
+  /// The member will leave at a boundary. Returns whether that was not known before.
   [[nodiscard]] bool leaving(Instant now, MemberId id);
   struct Loss {
     bool was_announced = false;
     bool may_concern_server = false;   ///< the provider's list will show whether it has ended too
     std::optional<std::size_t> offer;  ///< of the server that is silent now
   };
-  /// It is no longer a member: its server is released if that was announced, otherwise kept for a
-  /// while so that it can come back, unless the job ends. Returns nothing if it is unknown.
+  /// The worker is no longer a member. Its server is released if that was announced or the job
+  /// ends, and otherwise kept for `rejoin_patience`, so that the worker can come back. Returns
+  /// nothing if the member is unknown.
   std::optional<Loss> gone(Instant now, MemberId id, bool job_ends);
-  /// Its speed, in a unit that is the same for all. Returns the offer of its server, if both are
-  /// known.
+  /// The member's speed, in a unit that is the same for all members. Returns the offer of its
+  /// server, if both are known.
   std::optional<std::size_t> measured(MemberId id, double speed);
 
-  // --- What is decided; servers are known ---
+  // --- Decisions; servers are known ---
 
   /// Ends it.
   void release(Instant now, const std::string& id);
-  /// Ends it; its worker, if it has one, is told to leave first.
+  /// Ends the server; tells its worker, if it has one, to leave first.
   void let_go(Instant now, const std::string& id);
-  /// The provider did not take the release, which is tried again then.
+  /// The provider did not accept the release, which is repeated at `moment`.
   void release_again_at(Instant moment, const std::string& id);
   /// Ends all servers that were not released yet.
   void release_all(Instant now);
-  /// When the job has ended, no worker is waited for any more; evaluators may still measure.
+  /// The job has ended: releases servers that wait for a worker. Evaluators may still measure.
   void release_unused(Instant now);
-  /// Tells up to so many members that run on no known server to leave.
+  /// Tells up to `count` members that run on no known server to leave.
   void drain_without_server(std::uint32_t count);
-  /// The stage of a server is over. Returns whether it is kept all the same, without a deadline,
-  /// because a worker may run on it or could not be expected.
+  /// The deadline of a server has passed. Returns whether the server is kept nevertheless, without
+  /// a deadline: an unnamed worker may run on it, or the provider has not answered since its worker
+  /// was lost.
   [[nodiscard]] bool keeps_waiting(const std::string& id);
-  /// Whether its successor is on its way.
+  /// Sets whether the server will be replaced by a successor that was requested.
   void set_gives_way(const std::string& id, bool gives_way);
 
  private:

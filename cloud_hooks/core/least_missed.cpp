@@ -42,7 +42,7 @@ class Chooser {
   [[nodiscard]] Places choose() const { return is_small() ? try_all() : by_price_of_speed(); }
 
  private:
-  struct Rest {  // what stays
+  struct Rest {  // the servers that stay
     double cost = 0;
     double speed = 0;
     double divisible_speed = 0;
@@ -109,9 +109,9 @@ class Chooser {
     return best;
   }
 
-  /// The least price / speed of what stays, by the method of Dinkelbach, Management Science 13
-  /// (1967), page 492: with the ratio of one choice as the price of speed, the servers that cost
-  /// most beyond their speed go, until the ratio does not change any more.
+  /// Minimises price / speed of the servers that stay, by the method of Dinkelbach, Management
+  /// Science 13 (1967), page 492: with the ratio of one choice as the price of speed, the servers
+  /// that cost most beyond the price of their speed go, until the ratio does not change any more.
   [[nodiscard]] Places by_price_of_speed() const {
     double price = 0;
     double speed = 0;
@@ -138,7 +138,8 @@ class Chooser {
     return given_up;
   }
 
-  /// Without prices, the slowest.
+  /// The servers that cost most beyond the price of their speed, `ratio`; if that is 0, the
+  /// slowest.
   [[nodiscard]] Places dearest(double ratio) const {
     Places order = candidates_;
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// When the provider is asked for its list of servers, and what a list proves: a server that a list
-// lacks may be too new for it, and requests of an earlier process of the job may show up only
+// When the provider is asked for its list of servers, and what a list proves. A list may lack a
+// server that is too new, and servers that an earlier process of the job requested may appear only
 // later. Pure; one thread.
 
 #include <optional>
@@ -14,27 +14,28 @@ namespace mayfly::cloud_hooks {
 
 class ListSchedule {
  public:
-  /// `options` outlive it.
+  /// `options` must outlive this object.
   explicit ListSchedule(const ReplacementOptions& options) : options_(options) {}
 
   /// The process begins. If servers outlive processes, a list comes before any request.
   void begin(Instant now);
-  /// A list is to be asked for at this time at the latest.
+  /// A list must be requested at this time at the latest.
   void ask_by(Instant moment);
-  /// Whether a list is to be asked for now; if so, it counts as asked for.
+  /// Whether to request a list now; if so, it counts as requested.
   [[nodiscard]] bool ask(Instant now);
   /// The next time for ask(); none = an answer is awaited.
   [[nodiscard]] std::optional<Instant> next() const;
 
-  /// The list that was asked for has come and was processed; the next one is due so much later.
+  /// The requested list was received and processed; the next one is due after `until_next`.
   void listed(Instant now, Duration until_next);
-  /// Instead of it an error has come. Returns whether its kind is news.
+  /// The provider answered with an error instead. Returns whether the answer before was not an
+  /// error of this kind.
   [[nodiscard]] bool failed(Instant now, const ProviderError& error);
 
-  /// When the last list was asked for: it shows what existed then.
+  /// When the last list was requested: it shows the servers of that time.
   [[nodiscard]] Instant asked() const { return asked_; }
-  /// Whether what the last list lacks does not exist any more, if it existed, or was requested,
-  /// since `since`.
+  /// Whether a server that the last list lacks does not exist any more. `since`: when it was first
+  /// seen, or its request was given up.
   [[nodiscard]] bool proves_absence(Instant since) const {
     return asked_ >= since + options_.absence_grace;
   }

@@ -14,7 +14,7 @@ struct KnownGpu {
   int capability;
 };
 
-// Families of EC2: what is before the point.
+// Families of EC2: the part of a machine type before the point.
 constexpr std::array<KnownGpu, 19> kEc2Families = {{
     {"p2", "NVIDIA K80", 37},        {"g3", "NVIDIA M60", 52},    {"g3s", "NVIDIA M60", 52},
     {"p3", "NVIDIA V100", 70},       {"p3dn", "NVIDIA V100", 70}, {"g4dn", "NVIDIA T4", 75},
@@ -49,7 +49,8 @@ constexpr std::array<KnownGpu, 11> kGceAccelerators = {{
     {"nvidia-b200", "NVIDIA B200", 100},
 }};
 
-// What families without an NVIDIA GPU begin with: letters, and then the number of a generation.
+// The letters with which EC2's families without an NVIDIA GPU begin; the number of a generation
+// follows.
 constexpr std::array<std::string_view, 20> kEc2Letters = {
     "a",  "c", "d", "dl", "f",   "h", "hpc", "i", "im", "inf",
     "is", "m", "r", "t",  "trn", "u", "vt",  "x", "z",  "mac"};

@@ -9,7 +9,7 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr int kFailedStartsMax = 3;
-constexpr double kNewSpeedWeight = 0.2;  // smooths over workers, some of which are slow for a while
+constexpr double kNewSpeedWeight = 0.2;  // averages, as single workers may be slow for a while
 
 }  // namespace
 
@@ -28,8 +28,9 @@ const OfferTerms& OfferCatalog::terms(std::size_t offer) const {
 
 namespace {
 
-/// Whether a server that is listed as `seen` may be one of `offer`, apart from its machine type:
-/// the cloud has chosen what that leaves open, and names the zone of a subnet.
+/// Whether a server that is listed as `seen` may belong to `offer`, apart from its machine type. If
+/// the offer has no zone, the cloud has chosen one; in place of a subnet it lists the subnet's
+/// zone.
 bool may_be_of(const Offer& seen, const Offer& offer) {
   const bool is_in_zone =
       offer.zone == seen.zone || offer.zone.empty() || offer.zone.starts_with("subnet-");
@@ -44,7 +45,7 @@ std::optional<std::size_t> OfferCatalog::find(const Offer& offer) const {
       return i;
     }
   }
-  // A cloud adds accelerators that a machine type has by itself.
+  // A cloud lists the accelerators of a machine type even if the offer does not name them.
   for (const std::string& type :
        {offer.machine_type, offer.machine_type.substr(0, offer.machine_type.find('+')),
         std::string()}) {

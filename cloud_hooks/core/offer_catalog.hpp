@@ -17,10 +17,10 @@ namespace mayfly::cloud_hooks {
 /// An offer with its price and its expected speed.
 struct OfferTerms {
   Offer offer;
-  double price_per_hour = 0;   ///< of one server, in the budget's currency; not negative
-  double speed = 1;            ///< of one worker, relative to the other offers; above 0
-  bool for_evaluator = false;  ///< requested only for evaluators, which then use no other offer
-  std::uint32_t wanted = 0;    ///< of a composition: so many servers; 0 = only in place of others
+  double price_per_hour = 0;       ///< of one server, in the budget's currency; not negative
+  double speed = 1;                ///< of one worker, relative to the other offers; above 0
+  bool for_evaluator = false;      ///< requested only for evaluators, which then use no other offer
+  std::uint32_t wanted = 0;        ///< servers in a composition; 0 = only as a substitute
   std::uint32_t workers_most = 0;  ///< servers at once; 0 = no limit
 };
 
@@ -36,13 +36,13 @@ inline constexpr std::uint32_t kBurstLeast = 2;
 /// An exchange costs some steps at a lower speed, so an offer is better than another one only with
 /// at most this share of its price for the same speed.
 inline constexpr double kWorthIt = 0.8;
-/// So often the time until the next exchange doubles, with failures in a row.
+/// The time until the next exchange doubles with each failure in a row, at most this often.
 inline constexpr int kExchangeDoublingsMax = 4;
 /// An exchange that is due, but that the budget does not allow, is tried again after this time.
 inline constexpr Duration kPoorRetry = seconds(60);
-/// The least lifetime that is requested for a server: what clouds bill at least.
+/// The least lifetime that is requested for a server; clouds bill at least this time.
 inline constexpr Duration kLifetimeLeast = seconds(60);
-/// Relative, for sums of prices that are compared with a budget.
+/// Relative rounding error of sums of prices, for their comparison with a budget.
 inline constexpr double kPriceRounding = 1e-9;
 
 class OfferCatalog {
@@ -57,10 +57,10 @@ class OfferCatalog {
   /// the list. Offers that just lost many servers, or whose last server never had a worker in the
   /// job, come last.
   [[nodiscard]] std::vector<std::size_t> ranking(Instant now) const;
-  /// Whether a composition says how many servers of each offer are wanted.
+  /// Whether there is a composition, which sets the number of servers of each offer.
   [[nodiscard]] bool has_composition() const;
-  /// Servers of each offer that the composition wants of so many together: its own numbers if they
-  /// add up to that, otherwise in proportion, largest remainders first; never above an offer's
+  /// How many of `servers` servers the composition wants of each offer: its own numbers if they add
+  /// up to `servers`, otherwise in proportion, largest remainders first; never above an offer's
   /// limit. All 0 without a composition.
   [[nodiscard]] std::vector<std::uint32_t> wanted_of(std::uint32_t servers) const;
   /// The hourly price of a unit of speed, with measured speeds where available.
@@ -89,23 +89,23 @@ class OfferCatalog {
   [[nodiscard]] bool failed_to_start(std::size_t offer, Instant now);
   /// Whether two offers draw on the same quota: those of a machine type on a market.
   [[nodiscard]] bool share_quota(std::size_t a, std::size_t b) const;
-  /// The quota refused so many at once, more than one. From now on half as many are requested at
-  /// once, until forgive().
+  /// The quota did not suffice for `count` servers at once, more than one. Until forgive(), half as
+  /// many are requested at once.
   void quota_refused(std::size_t offer, std::uint32_t count);
   /// Servers that may be requested at once.
   [[nodiscard]] std::uint32_t most_at_once(std::size_t offer) const;
   /// The quota is reached: this machine type is not requested on this market until quota_freed().
   /// False if that was already known.
   [[nodiscard]] bool quota_reached(std::size_t offer);
-  /// A server of this offer has ended.
+  /// A server of this offer has ended: its quota may be used again.
   void quota_freed(std::size_t offer);
   /// Stops the offer until forgive().
   void stop(std::size_t offer);
-  /// Ranks the offer last until then, because many of its servers were taken at once.
+  /// Ranks the offer last until `until`, because many of its servers were taken at once.
   void shun(std::size_t offer, Instant until);
   /// An operator wants another attempt: no offer is stopped, waits or is at its quota any more.
   void forgive();
-  /// The price that the provider takes for servers of this offer now.
+  /// The provider's present price for servers of this offer.
   void priced(std::size_t offer, double price_per_hour);
   /// A worker's speed, in any unit that is the same for all calls; above 0.
   void measured(std::size_t offer, double speed);
@@ -115,8 +115,8 @@ class OfferCatalog {
     OfferTerms terms;
     Instant blocked_until{};
     Instant shunned_until{};
-    Instant refused_at{};  // for the last time; 0 = never
-    Duration backoff{};    // of the last refusal; 0 = none since it worked
+    Instant refused_at{};  // time of the last refusal; 0 = never
+    Duration backoff{};    // after the last refusal; 0 = none since a worker worked
     int failed_starts = 0;
     std::uint32_t most_at_once = std::numeric_limits<std::uint32_t>::max();
     bool at_quota = false;

@@ -18,7 +18,7 @@ std::string OpenRequests::send(Instant now, std::size_t offer, std::uint32_t cou
                                Duration lifetime, std::optional<Instant> loss) {
   Open open;
   std::string id = make_request_id(random_, sent_++);
-  // At its end, as its beginning may be part of a server's name.
+  // The mark is the end of the id, because the beginning may be part of a server's name.
   id.replace(id.size() - options_.job_mark.size(), std::string::npos, options_.job_mark);
   open.request.request_id = id;
   open.request.count = count;
@@ -39,7 +39,7 @@ void OpenRequests::repeat(Instant now, bool may_repeat) {
     if (!open.repeat_at) {
       continue;
     }
-    if (!may_repeat) {  // but it may have been received
+    if (!may_repeat) {  // but the provider may have received it
       leave_to_lists(now, open);
     } else if (*open.repeat_at <= now) {
       open.repeat_at.reset();
@@ -95,7 +95,7 @@ void OpenRequests::quota_refused(Instant now, const Open& open, const ProviderEr
                                  bool is_ours) {
   if (open.servers.empty() && open.request.count > 1) {
     catalog_.quota_refused(open.offer, open.request.count);
-  } else if (!is_ours) {  // others use it up, and do not say when they end
+  } else if (!is_ours) {  // other users of the quota do not report when they end
     catalog_.quota_freed(open.offer);
     (void)catalog_.out_of_stock(open.offer, now, error);
   } else if (catalog_.quota_reached(open.offer)) {
@@ -172,7 +172,7 @@ void OpenRequests::bill_missing(const Open& open) {
   }
 }
 
-// --- What is open ---
+// --- Open requests ---
 
 bool OpenRequests::may_send() const {
   const auto awaited = std::ranges::count_if(

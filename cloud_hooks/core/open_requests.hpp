@@ -30,37 +30,38 @@ class OpenRequests {
     Instant sent;  // for the first time: billing may have begun then
     int repeats = 0;
     std::optional<Instant> repeat_at;  // none: an answer is awaited
-    std::optional<Instant> unsettled;  // given up then; a list decides
-    std::set<std::string> servers;     // known to be its own
-    Instant looked;                    // when the last list was asked for since then, or sent
-    Duration unseen{};                 // the longest time between two such moments
+    std::optional<Instant> unsettled;  // given up then; a list settles it
+    std::set<std::string> servers;     // known to belong to it
+    Instant looked;                    // when the last list was requested, or this request sent
+    Duration unseen{};                 // the longest time between two such lists
     [[nodiscard]] std::uint32_t missing() const {
       const auto known = static_cast<std::uint32_t>(servers.size());
       return known < request.count ? request.count - known : 0;  // a list may show more
     }
-    /// Servers that the job still counts on.
+    /// Servers that the job still expects.
     [[nodiscard]] std::uint32_t coming() const { return unsettled ? 0 : missing(); }
   };
 
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   OpenRequests(const ReplacementOptions& options, OfferCatalog& catalog, Bill& bill,
                ListSchedule& lists, EffectList& effects);
 
-  /// Requests so many servers, for the first time. Returns the request's id. `loss`: the first one
+  /// Sends a new request for `count` servers. Returns its id. `loss`: the time of the first loss
   /// that they replace.
   std::string send(Instant now, std::size_t offer, std::uint32_t count, Duration lifetime,
                    std::optional<Instant> loss);
-  /// Repeats what is due. Unless it may: what waits to be repeated is given up.
+  /// Repeats the requests that are due. Without `may_repeat`, gives up all that wait to be
+  /// repeated.
   void repeat(Instant now, bool may_repeat);
 
   /// The open request with that id; null if there is none, for example because it was answered.
   /// Valid until it is answered or settled.
   [[nodiscard]] const Open* find(const std::string& id) const;
-  /// A server of an open request was seen; from now on it is billed by itself.
+  /// A server of an open request was seen; from now on it is an item of its own on the bill.
   void saw(const std::string& id, const std::string& server);
 
   // The answers, each to an open request:
-  /// It has all its servers, or the others will not be started.
+  /// The request has all its servers, or the others will not be started.
   void granted(Instant now, const std::string& id);
   /// An error other than kRate: its other servers will not be started. `quota_is_ours`: servers of
   /// the job draw on the same quota.
@@ -76,10 +77,11 @@ class OpenRequests {
 
   /// Whether the outcome of every request is known.
   [[nodiscard]] bool empty() const { return open_.empty(); }
-  /// Whether fewer requests wait for their answers than may. A request that waits for another one
-  /// would be billed meanwhile, and could not be withdrawn.
+  /// Whether another request may be sent now (ReplacementOptions::requests_at_once). A request that
+  /// had to wait for the answer to another one would be billed meanwhile, and could not be
+  /// withdrawn.
   [[nodiscard]] bool may_send() const;
-  /// Servers that are counted on: for workers, for evaluators, and of one offer.
+  /// Servers that the open requests should bring: for workers, for evaluators, and of one offer.
   [[nodiscard]] std::uint32_t coming_for_workers() const { return coming(false); }
   [[nodiscard]] std::uint32_t coming_for_evaluators() const { return coming(true); }
   [[nodiscard]] std::uint32_t coming_of(std::size_t offer) const;
@@ -103,7 +105,7 @@ class OpenRequests {
   Bill& bill_;
   ListSchedule& lists_;
   EffectList& effects_;
-  const CounterRandom random_;  // of the ids
+  const CounterRandom random_;  // for request ids
   std::uint64_t sent_ = 0;
   std::map<std::string, Open> open_;  // by id
 };

@@ -54,7 +54,7 @@ class [[nodiscard]] Answer {
   Answer(ProviderError error) : either_(std::move(error)) {}
 
   [[nodiscard]] bool ok() const { return either_.index() == 0; }
-  // These throw if it is the other one, which is a defect of the program.
+  // These throw if the answer holds the other alternative, which is a defect of the program.
   [[nodiscard]] T& value() & { return std::get<0>(either_); }
   [[nodiscard]] const T& value() const& { return std::get<0>(either_); }
   [[nodiscard]] T&& value() && { return std::get<0>(std::move(either_)); }
@@ -125,7 +125,7 @@ struct ServerStatus {
   std::optional<Duration> uptime;
   std::optional<double> price_per_hour;  ///< the actual price, if the provider knows it
   std::string detail;                    ///< readable: why it ended, what it waits for
-  /// It is gone, or stopped, because its program ended, not because it was taken away.
+  /// The server is gone, or stopped, because its program ended, not because it was taken away.
   bool failed = false;
   /// Only in a list: the provider could not look, and repeats what it has seen before.
   bool is_remembered = false;
@@ -150,7 +150,7 @@ struct ServerPage {
 };
 
 /// The servers of all pages, oldest first. `page_at` is given the token of a page, an empty one for
-/// the first. Fails as that, or with kRate if the list does not end.
+/// the first. Fails as `page_at` does, or with kRate if the list does not end.
 [[nodiscard]] Answer<std::vector<ServerStatus>> list_pages(
     const std::function<Answer<ServerPage>(const std::string& token)>& page_at);
 /// Sorts servers by their time since billing began, the longest first.
@@ -198,7 +198,7 @@ class Provider {
   /// knows the order.
   [[nodiscard]] virtual Answer<std::vector<ServerStatus>> list() = 0;
   /// How many servers of the last list() the provider wants back; the job chooses which ones.
-  /// Those that are ending already count.
+  /// Servers that are ending already are included.
   [[nodiscard]] virtual std::uint32_t wanted_back() const { return 0; }
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
 

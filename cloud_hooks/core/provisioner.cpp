@@ -51,8 +51,8 @@ std::optional<Instant> Provisioner::next_wake(Instant now) const {
   return gathered_at && *gathered_at <= now ? catalog_.next_change(now) : gathered_at;
 }
 
-/// First what the composition lacks, or what the floor of servers on demand does; then whatever
-/// there is. Returns how many were requested.
+/// Requests first the servers that are missing to the composition, or to the floor of on-demand
+/// servers, then servers of any offer. Returns how many were requested.
 std::uint32_t Provisioner::request_workers(Instant now, std::uint32_t missing) {
   std::uint32_t requested = 0;
   if (catalog_.has_composition()) {

@@ -23,18 +23,19 @@ namespace mayfly::cloud_hooks {
 
 class Provisioner {
  public:
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   Provisioner(const ReplacementOptions& options, OfferCatalog& catalog, const Budget& budget,
               const Demand& demand, const Fleet& fleet, Shortage& shortage, EffectList& effects,
               OpenRequests& requests);
 
-  /// Requests what is missing, as soon as the batch of losses is complete. Nothing is requested
-  /// before it is known what earlier processes have left.
+  /// Requests the missing servers as soon as the batch of losses is complete, but not before the
+  /// servers of earlier processes are known.
   void request_missing(Instant now, bool knows_the_past);
-  /// When request_missing() may have more to do, if no event happens before; none = never.
+  /// The time at which request_missing() may have more to do, if no event happens before; none =
+  /// never.
   [[nodiscard]] std::optional<Instant> next_wake(Instant now) const;
 
-  /// How many of so many servers of the offer its limit and the budget allow.
+  /// How many of `wanted` servers of the offer its limit and the budget allow.
   [[nodiscard]] std::uint32_t affordable(Instant now, std::size_t offer,
                                          std::uint32_t wanted) const;
   /// Requests servers of the offer, within affordable(). Returns the request's id.

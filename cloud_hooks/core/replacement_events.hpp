@@ -1,6 +1,6 @@
 #pragma once
 
-// What ReplacementPolicy is told, what it wants done, and what it shows of its state. Plain data.
+// The events of ReplacementPolicy, its effects, and the status that it publishes. Plain data.
 // Prices and costs are in the currency of the offers' prices.
 
 #include <cstdint>
@@ -21,18 +21,18 @@ struct Tick {};   ///< the time of next_wake() is reached
 struct Scaled {   ///< an operator sets the number of workers; stopped offers may be used again
   std::uint32_t target;
 };
-struct WantedBack {  ///< an operator gives up so many more servers, which are replaced
+struct WantedBack {  ///< an operator gives up this many more servers, which are replaced
   std::uint32_t count;
 };
-struct Answered {  ///< to effect Request
+struct Answered {  ///< the answer to the effect Request
   std::string request_id;
   RequestOutcome outcome;
 };
-struct Listed {  ///< to effect List
+struct Listed {  ///< the answer to the effect List
   Answer<std::vector<ServerStatus>> answer;
   std::uint32_t wanted_back = 0;  ///< see Provider::wanted_back
 };
-struct ReleaseAnswered {  ///< to effect Release
+struct ReleaseAnswered {  ///< the answer to the effect Release
   std::string server;
   std::optional<ProviderError> error;
 };
@@ -45,7 +45,7 @@ struct Joined {  ///< a worker is a member of the job; server empty = it did not
 struct Irreplaceable {
   MemberId member;
 };
-struct Leaving {  ///< the member will leave at a boundary: a notice, an order
+struct Leaving {  ///< the member will leave at a boundary, after a notice or an order
   MemberId member;
 };
 struct Gone {  ///< the worker is no longer a member: lost, evicted, or left
@@ -75,11 +75,11 @@ struct Request {  ///< to be answered by Answered
 struct Release {  ///< to be answered by ReleaseAnswered
   std::string server;
 };
-struct List {};  ///< to be answered by Listed; never a second one before that
+struct List {};  ///< to be answered by Listed; there is no second one before that
 struct Drain {   ///< tell the member to leave at a boundary
   MemberId member;
 };
-struct StopJob {  ///< with a checkpoint
+struct StopJob {  ///< stop the job, with a checkpoint
   std::string reason;
 };
 /// An event for records and messages.
@@ -108,8 +108,8 @@ struct PolicyStatus {
   std::uint32_t billing = 0;  ///< servers that are not known to be gone
   double spent = 0;
   double per_hour = 0;
-  /// Every offer for workers is stopped, by failed starts or wrong settings, no request for one has
-  /// servers that are not known, and no server is there that may still bring one.
+  /// No further worker can join: every offer for workers is stopped by failed starts or wrong
+  /// settings, and neither an open request nor a server may still bring one.
   bool no_worker_comes = false;
 };
 
@@ -118,13 +118,13 @@ struct Composition {
   struct Part {
     Offer offer;
     double price_per_hour = 0;
-    double speed = 0;          ///< in the unit of policy_event::Measured, as soon as there is one
-    bool is_measured = false;  ///< that speed, of a worker on this machine type
+    double speed = 0;          ///< in the unit of policy_event::Measured, once a speed was measured
+    bool is_measured = false;  ///< `speed` was measured, on this machine type
     Duration age{};            ///< since it was granted
   };
-  std::vector<Part> working;  ///< without evaluators and what is irreplaceable
-  std::optional<Part> next;   ///< what would be asked for now, if the budget allows one more
-  bool is_settled = false;    ///< as many as wanted are there, and none is coming or leaving
+  std::vector<Part> working;  ///< without evaluators and irreplaceable servers
+  std::optional<Part> next;   ///< the server to request next, if the budget allows one
+  bool is_settled = false;    ///< all servers of the target work; none starts or leaves
 };
 
 }  // namespace mayfly::cloud_hooks

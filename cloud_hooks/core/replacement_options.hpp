@@ -1,7 +1,7 @@
 #pragma once
 
-// What a job wants of its servers, and the times and limits by which it gets them. Plain data,
-// which engine/cloud/cloud_plan fills from the job's configuration.
+// The servers that a job wants, and the limits and time-outs of the policy that provides them.
+// Plain data, which engine/cloud/cloud_plan fills from the job's configuration.
 
 #include <cstdint>
 #include <functional>
@@ -18,13 +18,13 @@ namespace mayfly::cloud_hooks {
 
 struct ReplacementOptions {
   std::uint64_t identity = 0;  ///< random for each process; the ids of its requests follow from it
-  /// Eight hexadecimal digits with which the ids of all its requests end, the same for each
-  /// process of a job: what is listed with another one belongs to another job of the same name.
-  /// Empty: whatever is listed belongs to this job.
+  /// The ids of all requests of a job end with these eight hexadecimal digits, in each of its
+  /// processes. A listed server with other digits belongs to another job of the same name. Empty:
+  /// every listed server belongs to this job.
   std::string job_mark;
   std::uint32_t target = 1;           ///< workers wanted
   std::uint32_t max = 1;              ///< target stays within 1 and max
-  std::uint32_t on_demand_floor = 0;  ///< least number on demand, if there are such offers
+  std::uint32_t on_demand_floor = 0;  ///< least number of on-demand servers, if they are offered
   /// Servers of the offers that are for evaluators, in addition to target and max. 0 also if
   /// evaluators use the workers' offers: they are a part of target and max then.
   std::uint32_t evaluators = 0;
@@ -32,19 +32,19 @@ struct ReplacementOptions {
   std::vector<std::pair<std::string, std::string>> labels;  ///< of every request
   std::string startup_text;                                 ///< of every request
   Capabilities provider;
-  /// Requests that may wait for their answers at the same time; further ones are decided when one
-  /// of them is answered, by what is wanted and affordable then. 0 = any number.
+  /// Requests that may wait for their answers at the same time. A further one is decided when one
+  /// of them is answered, by the demand and the budget of that time. 0 = any number.
   std::uint32_t requests_at_once = 0;
   std::uint32_t microbatches = 0;  ///< of a step; 0 = unknown
-  /// The share of the time to come in which a server of this age, or its replacement, works; a pure
-  /// function. Empty: it is the same for all.
+  /// The expected share of future time in which a server of this age, or its replacement, works; a
+  /// pure function. Empty: the share is the same for all.
   std::function<double(const Offer& offer, Duration age)> up_share;
 
   std::optional<double> budget;           ///< for the whole job
   std::optional<double> budget_per_hour;  ///< for all servers together
   double spent_before = 0;                ///< by earlier processes of this job, until now
   double per_hour_before = 0;  ///< hourly cost of their servers, until it is known which still run
-  /// There were earlier processes, whose requests may still appear in lists.
+  /// There were earlier processes; servers that they requested may still appear in lists.
   bool restarted = false;
   /// Their cost is in spent_before; otherwise servers that they left are billed from their start.
   bool spent_is_known = true;
@@ -56,17 +56,18 @@ struct ReplacementOptions {
   Duration gather = milliseconds(20);      ///< losses within this time are one batch
   Duration start_timeout = seconds(600);   ///< from granted to running
   Duration join_timeout = seconds(600);    ///< from running to a worker in the job
-  /// For a lost worker to join again on its server. As long as the provider has not answered since
-  /// the loss, this process may be the one that is cut off: the time begins anew with its answer.
+  /// The time that a lost worker has to join again on its server. If the provider has not answered
+  /// since the loss, this process may be the one that is cut off; the time then begins again with
+  /// the provider's next answer.
   Duration rejoin_patience = seconds(15);
   Duration leave_timeout = seconds(120);    ///< from the order to leave to the release
   Duration surplus_patience = seconds(60);  ///< before servers beyond the target are given up
-  /// An on-demand server is exchanged for a spot server, and one that a composition does not want
-  /// for one that it wants, of an offer without refusals and bursts of losses for this long; 0 =
-  /// never.
+  /// An on-demand server is exchanged for a spot server (with a composition: a surplus server for
+  /// one that is lacking) if the new offer has had no refusal and no burst of losses for this long;
+  /// 0 = never.
   Duration back_to_spot_after = seconds(900);
-  Duration shun_after_burst = seconds(120);  ///< an offer that lost many servers at once is last
-  Duration list_every = seconds(15);         ///< reconciliation
+  Duration shun_after_burst = seconds(120);  ///< an offer that lost many servers is ranked last
+  Duration list_every = seconds(15);         ///< time between lists of servers
   Duration absence_grace = seconds(45);      ///< a new server may be missing in lists this long
   Duration rate_wait = seconds(1);           ///< before a request is repeated; doubles
   Duration rate_wait_max = seconds(30);

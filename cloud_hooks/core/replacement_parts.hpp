@@ -9,12 +9,12 @@
 // | bill, budget | what was spent; what may be spent, and when the job must stop |
 // | lists | when to ask for a list of servers, and what it proves that a list lacks one |
 // | shortage | which losses are one batch |
-// | fleet | which servers there are, who works on them, and who of them counts |
-// | requests | what was requested and has no known outcome; it repeats these requests |
-// | demand | what is wanted, and how much of it is missing |
-// | lifecycle | what follows from each step in a server's life |
-// | provisioner | how to request what is missing |
-// | surplus | what is too much, and how to give it up |
+// | fleet | which servers exist, which members run on them, and which of both count |
+// | requests | the requests without a known outcome, which it repeats |
+// | demand | how many servers are wanted, and how many of them are missing |
+// | lifecycle | the consequences of each step in a server's life |
+// | provisioner | how to request the missing servers |
+// | surplus | which servers are too many, and how to give them up |
 // | exchange | when to go back to spot, or to the composition |
 
 #include <utility>

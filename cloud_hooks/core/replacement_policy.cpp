@@ -12,7 +12,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr const char* kEarlierServers = "of earlier processes";  // on the bill, until a list
+constexpr const char* kEarlierServers = "of earlier processes";  // on the bill until the first list
 constexpr Duration kShortestWait = milliseconds(1);
 
 }  // namespace
@@ -167,7 +167,7 @@ void ReplacementPolicy::on(Instant, const policy_event::Measured& event) {
   }
 }
 
-// --- What follows from what is known ---
+// --- Decisions ---
 
 void ReplacementPolicy::plan(Instant now) {
   watch_budget(now);
@@ -221,7 +221,7 @@ bool ReplacementPolicy::may_request() const {
   return !is_closing_ && !parts_->budget.is_stopped();
 }
 
-/// An exchange begins only when nothing is lost.
+/// An exchange begins only when no loss waits for its replacement.
 bool ReplacementPolicy::may_exchange() const {
   return may_request() && parts_->lists.knows_the_past() && !parts_->shortage.first_loss();
 }
@@ -250,7 +250,7 @@ std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
   return next;
 }
 
-// --- What is shown ---
+// --- Published state ---
 
 bool ReplacementPolicy::settled() const {
   return ended_ && parts_->lists.knows_the_past() && parts_->fleet.servers().empty() &&

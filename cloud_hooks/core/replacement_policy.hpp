@@ -10,9 +10,9 @@
 // - The hourly cost of all servers stays within the hourly budget. The job is stopped, and then
 //   every server released, early enough that the total budget is not exceeded as long as releasing
 //   takes no longer than `release_margin`.
-// - With a composition, missing servers are requested of the offers that have fewer than it wants,
-//   and in place of those that are refused, of the others. Later they are exchanged.
-// - No offer has more servers, that are to stay or may still appear, than its own limit.
+// - With a composition, missing servers are requested of the offers that have fewer than it wants.
+//   If these are refused, servers of other offers are requested, and exchanged later.
+// - The servers of an offer that are to stay or may still appear are never more than its own limit.
 // - A request without a known answer is only repeated unchanged, with the same id, until it is
 //   answered or list() shows what became of it.
 // - The job never waits for a replacement; it continues with the workers that it has.

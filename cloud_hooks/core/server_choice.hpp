@@ -20,22 +20,22 @@ namespace mayfly::cloud_hooks {
 
 class ServerChoice {
  public:
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   ServerChoice(const ReplacementOptions& options, const OfferCatalog& catalog, const Bill& bill,
                const Demand& demand, const Fleet& fleet);
 
-  /// The ids of so many servers, or fewer if not so many may be given up. Of a composition: servers
-  /// of offers that have more than it wants go first, the dearest offers first. Otherwise, and of
-  /// each of these offers: first those without a worker, then the ones that the job misses least
-  /// (least_missed.hpp). As long as no speed is measured, these are the most expensive for their
-  /// stated speed, then the newest. On-demand servers only above their floor.
+  /// The ids of `count` servers, or fewer if not so many may be given up. With a composition,
+  /// servers of offers that have more than it wants go first, the dearest offers first. Otherwise,
+  /// and within each of these offers, servers without a worker go first, then the ones that the job
+  /// misses least (least_missed.hpp). As long as no speed is measured, these are the most expensive
+  /// for their stated speed, then the newest. On-demand servers go only above their floor.
   [[nodiscard]] std::vector<std::string> least_wanted(Instant now, std::uint32_t count) const;
   /// For messages: "s4 (gpu in a (spot)), s2 (...) with 31 % of the speed and 45 % of the price of
   /// 4 servers".
   [[nodiscard]] std::string describe(Instant now, const std::vector<std::string>& ids) const;
 
  private:
-  /// Which servers a choice is between.
+  /// Whether a server is among those to choose from.
   using IsAmong = std::function<bool(const std::string& id, const Fleet::Server& server)>;
   [[nodiscard]] std::vector<std::string> least_wanted_among(Instant now, std::uint32_t count,
                                                             const IsAmong& is_among) const;

@@ -25,8 +25,8 @@ ServerLifecycle::ServerLifecycle(const ReplacementOptions& options, OfferCatalog
 
 // --- Lists ---
 
-/// It is neither adopted nor released, whatever its label says. One without a request's id may be
-/// ours.
+/// Such a server is neither adopted nor released, whatever its label says. A server without a
+/// request id may be ours.
 bool ServerLifecycle::is_of_another_job(const ServerStatus& status) const {
   return !status.request_id.empty() && !status.request_id.ends_with(options_.job_mark) &&
          fleet_.find(status.id) == nullptr;
@@ -101,8 +101,8 @@ void ServerLifecycle::answered(Instant now, const std::string& request_id,
   }
 }
 
-/// A list that was taken before the request had failed may show servers that were not made after
-/// all. Of a request that was repeated they may be what an earlier attempt has made.
+/// Removes servers that a list showed before their request failed, and that were not created after
+/// all. Not for a repeated request, because an earlier attempt may have created them.
 void ServerLifecycle::drop_never_made(const std::string& request_id,
                                       const RequestOutcome& outcome) {
   std::vector<std::string> never_made;
@@ -137,7 +137,7 @@ void ServerLifecycle::appeared(Instant now, const ServerStatus& status, const Op
     }
     requests_.saw(request->request.request_id, status.id);
   } else if (status.uptime && options_.lifetime_max > Duration(0)) {
-    arrival.ends = arrival.born + options_.lifetime_max;  // perhaps it was asked for less
+    arrival.ends = arrival.born + options_.lifetime_max;  // its request may have stated less
   }
   const Fleet::Server& server = fleet_.add(now, status.id, arrival);
   note_price(server, status, fleet_.price_of(server));
@@ -195,7 +195,7 @@ void ServerLifecycle::changed(Instant now, const ServerStatus& status) {
   if (status.state != ServerState::kStopping) {
     return;
   }
-  if (fleet_.stopping(now, status.id, status.failed)) {  // which was not announced
+  if (fleet_.stopping(now, status.id, status.failed)) {  // the end was not announced
     shortage_.noticed(now);
     if (server.never_joined && !status.failed) {
       out_of_stock(now, server);
@@ -208,7 +208,7 @@ void ServerLifecycle::changed(Instant now, const ServerStatus& status) {
   }
 }
 
-/// A price that is news is the one of its offer from now on. Servers may keep an old one.
+/// A new price is that of the offer from now on. Other servers of the offer may keep an old one.
 void ServerLifecycle::note_price(const Fleet::Server& server, const ServerStatus& status,
                                  double before) {
   const double price = status.price_per_hour.value_or(before);
@@ -262,7 +262,7 @@ void ServerLifecycle::stage_is_over(Instant now, const std::string& id,
       if (server.runs) {
         fleet_.tell("server_given_up", id, what + " brought no worker into the job in time");
         failed_to_start(now, server, id, what);
-      } else {  // for example because it waits in a queue
+      } else {  // for example because the provider has queued it
         fleet_.tell("server_given_up", id, what + " did not start in time");
         out_of_stock(now, server);
       }
@@ -278,7 +278,7 @@ void ServerLifecycle::stage_is_over(Instant now, const std::string& id,
   fleet_.release(now, id);
 }
 
-// --- What its offer is good for ---
+// --- Consequences for the offer ---
 
 void ServerLifecycle::out_of_stock(Instant now, const Fleet::Server& server) {
   if (server.offer) {
@@ -286,8 +286,8 @@ void ServerLifecycle::out_of_stock(Instant now, const Fleet::Server& server) {
   }
 }
 
-/// One that an earlier process requested says nothing of its offer: its worker may have joined that
-/// process, and ended because it found no coordinator any more.
+/// The failure of a server that an earlier process requested says nothing about its offer: the
+/// worker may have joined that process, and ended because it lost its coordinator.
 void ServerLifecycle::failed_to_start(Instant now, const Fleet::Server& server,
                                       const std::string& id, const std::string& what) {
   if (server.offer && !server.is_adopted) {

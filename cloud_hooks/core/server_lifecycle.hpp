@@ -1,7 +1,7 @@
 #pragma once
 
-// What follows from each step in a server's life (it appears, starts, is taken away, is overdue, is
-// gone) for the bill, for its offer, and for the batch of losses. Pure; one thread.
+// Applies each step in a server's life (it appears, starts, is taken away, is overdue, is gone) to
+// the bill, to its offer, and to the batch of losses. Pure; one thread.
 //
 // The provider's list is the truth, with one exception: a new server may be missing in it for
 // `absence_grace`. A server that this process does not know is adopted, and paid for, unless it is
@@ -24,16 +24,17 @@ namespace mayfly::cloud_hooks {
 
 class ServerLifecycle {
  public:
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   ServerLifecycle(const ReplacementOptions& options, OfferCatalog& catalog, Bill& bill,
                   const ListSchedule& lists, Shortage& shortage, EffectList& effects, Fleet& fleet,
                   OpenRequests& requests);
 
-  /// The servers of a list that was asked for at `lists.asked()`.
+  /// Compares the fleet with a list that was requested at `lists.asked()`.
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
-  /// The outcome of a request, whose servers may be news. Says nothing of the request itself.
+  /// The outcome of a request, whose servers may not be known yet. Does not settle the request
+  /// itself.
   void answered(Instant now, const std::string& request_id, const RequestOutcome& outcome);
-  /// Ends stages and lifetimes that are over.
+  /// Acts on servers whose stage or lifetime is over.
   void watch(Instant now);
 
  private:
@@ -64,7 +65,7 @@ class ServerLifecycle {
   EffectList& effects_;
   Fleet& fleet_;
   OpenRequests& requests_;
-  std::map<std::string, Instant> billed_until_;  // servers that were taken for gone then
+  std::map<std::string, Instant> billed_until_;  // of servers that seemed to be gone
   bool has_told_of_other_jobs_ = false;
 };
 

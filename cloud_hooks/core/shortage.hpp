@@ -22,23 +22,23 @@ class Shortage {
   void noticed(Instant now) { first_loss_ = first_loss_.value_or(now); }
   /// A server of this offer has lost its worker without a notice.
   void lost_worker_of(std::size_t offer) { ++lost_[offer]; }
-  /// What is missing may have another cause than before: may_tell() is true once more.
+  /// The cause of the shortage may have changed: may_tell() is true once more.
   void changed() { is_told_ = false; }
 
-  /// Something is missing. Returns whether the batch is complete, so that it may be requested.
+  /// Servers are missing. Returns whether the batch is complete, so that they may be requested.
   [[nodiscard]] bool is_gathered(Instant now);
-  /// Some of the batch was requested: its losses have been judged.
+  /// Some replacements were requested: bursts among the losses of the batch have been judged.
   void some_requested() { lost_.clear(); }
-  /// As much was requested as can be now: the next loss begins a batch.
+  /// Everything that can be requested now was requested: the next loss begins a batch.
   void all_requested() { first_loss_.reset(); }
   /// Nothing is missing, or nothing is requested any more.
   void over();
-  /// Whether it is to be told that something stays missing; true once.
+  /// Whether to report that servers stay missing; true once.
   [[nodiscard]] bool may_tell() { return !std::exchange(is_told_, true); }
 
-  /// The first loss that was not yet requested again.
+  /// The first loss whose replacement was not yet requested.
   [[nodiscard]] std::optional<Instant> first_loss() const { return first_loss_; }
-  /// The end of the batch, while something is missing.
+  /// The end of the batch, while servers are missing.
   [[nodiscard]] std::optional<Instant> gathered_at() const { return gathered_at_; }
   /// The workers of the batch that were lost without a notice, by offer.
   [[nodiscard]] const std::map<std::size_t, std::uint32_t>& lost() const { return lost_; }

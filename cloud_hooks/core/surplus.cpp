@@ -38,14 +38,14 @@ void Surplus::keep_target(Instant now) {
   const std::uint32_t surplus = staying - demand_.target();
   const std::vector<std::string> ids = choice_.least_wanted(now, surplus);
   give_up(now, ids, "more than wanted");
-  // The others are workers that were started by hand.
+  // The rest of the surplus are workers that were started by hand.
   fleet_.drain_without_server(surplus - static_cast<std::uint32_t>(ids.size()));
   since_ = now;  // servers that cannot be given up now are checked again later
 }
 
 void Surplus::keep_hourly_budget(Instant now) {
   double excess = budget_.hourly_excess();
-  for (const auto& [id, server] : fleet_.servers()) {  // those that leave are paid a little longer
+  for (const auto& [id, server] : fleet_.servers()) {  // ending ones are not billed for long
     excess -= server.is_ending() ? bill_.price_per_hour(id) : 0;
   }
   std::vector<std::string> ids;
@@ -53,7 +53,7 @@ void Surplus::keep_hourly_budget(Instant now) {
   for (std::uint32_t count = 1; saved < excess; ++count) {
     std::vector<std::string> more = choice_.least_wanted(now, count);
     if (more.size() < count) {
-      return;  // even without all that may go it would not be kept
+      return;  // giving up all that may go would not suffice
     }
     ids = std::move(more);
     saved = 0;

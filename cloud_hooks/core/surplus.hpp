@@ -1,8 +1,7 @@
 #pragma once
 
-// Gives up servers that are too many: more than are wanted, more than the hourly budget allows, or
-// a number that an operator or the provider wants back. ServerChoice says which ones. Pure; one
-// thread.
+// Gives up surplus servers: more than are wanted, more than the hourly budget allows, or a number
+// that an operator or the provider wants back. ServerChoice chooses them. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -24,21 +23,21 @@ namespace mayfly::cloud_hooks {
 
 class Surplus {
  public:
-  /// All of these outlive it.
+  /// All arguments must outlive this object.
   Surplus(const ReplacementOptions& options, OfferCatalog& catalog, const Bill& bill,
           const Budget& budget, const Demand& demand, Shortage& shortage, EffectList& effects,
           Fleet& fleet);
 
-  /// An operator has changed the target; with a smaller one there is no patience.
+  /// An operator has changed the target. If it is smaller, keep_target() acts without patience.
   void scaled(std::uint32_t before, std::uint32_t target);
-  /// Gives up what is more than the target: after `surplus_patience`, or at once if an operator
-  /// asked for fewer, or if it is more than max.
+  /// Gives up servers beyond the target: after `surplus_patience`, or at once if an operator asked
+  /// for fewer or if there are more than max.
   void keep_target(Instant now);
-  /// Gives up what the hourly budget does not allow. A provider may report other prices than the
+  /// Gives up servers that exceed the hourly budget. A provider may report other prices than the
   /// offers have, and an operator may have lowered the budget of a job that is continued.
   void keep_hourly_budget(Instant now);
-  /// Gives up so many servers. They are replaced like lost ones, from other offers first, because
-  /// there is no room for servers like these. `why`: for messages.
+  /// Gives up `count` servers. They are replaced like lost ones, from other offers first, because
+  /// the provider has no room for servers like these. `why`: for messages.
   void give_back(Instant now, std::uint32_t count, const std::string& why);
   /// The job ends: there is no target any more.
   void end() { since_.reset(); }

@@ -55,7 +55,7 @@ ProviderErrorKind kind_of(const std::string& code, ProviderErrorKind otherwise) 
   return otherwise;
 }
 
-/// "... or choosing eu-west-1b, eu-west-1c." names zones that have some.
+/// The zones with capacity in a message that ends "... or choosing eu-west-1b, eu-west-1c."
 std::vector<std::string> zones_in(const std::string& message) {
   constexpr std::string_view kBefore = "choosing ";
   std::vector<std::string> zones;
@@ -141,10 +141,11 @@ Result<void> check(const Ec2Options& options) {
 }
 
 /// The lifetime is enforced by the machine itself: EC2 has no such limit, but a machine that shuts
-/// down is terminated (InstanceInitiatedShutdownBehavior). User data runs as root; only
-/// root can read the script, which contains a secret of the job. Base64 keeps whatever is in it.
-/// The script is not put into /run, from which many images execute nothing. A machine on which it
-/// could not be started, or was killed, would be paid for to no end.
+/// down is terminated (InstanceInitiatedShutdownBehavior). User data runs as root; only root can
+/// read the script, which contains a secret of the job. Base64 preserves any content of it. The
+/// script is not put into /run, because many images mount that without the right to execute files.
+/// If the script cannot be started, or is killed, the machine shuts down, because it would be
+/// billed without being used.
 std::string ec2_user_data(const std::string& startup_text, Duration lifetime_max) {
   std::string script = "#!/bin/sh\n";
   if (lifetime_max > Duration(0)) {
@@ -174,7 +175,7 @@ Result<Ec2Form> ec2_run_form(const Ec2Options& options, const ServerRequest& req
                   {"Version", kVersion},
                   {"ImageId", options.image},
                   {"InstanceType", request.offer.machine_type},
-                  {"MinCount", "1"},  // fewer than requested are better than none
+                  {"MinCount", "1"},  // a part of the servers is better than none
                   {"MaxCount", std::to_string(request.count)},
                   {"ClientToken", request.request_id},
                   {"InstanceInitiatedShutdownBehavior", "terminate"}};

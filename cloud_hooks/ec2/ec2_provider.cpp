@@ -169,7 +169,7 @@ class Ec2Provider final : public Provider {
     return servers;
   }
 
-  /// The request was carried out once, and its servers have ended since: EC2 never starts servers
+  /// The request was carried out before, and its servers have ended since. EC2 never starts servers
   /// twice for one client token, so only a request with another id gets new ones.
   RequestOutcome ended_already(const std::string& request_id) {
     RequestOutcome outcome;
@@ -200,7 +200,7 @@ class Ec2Provider final : public Provider {
     return true;
   }
 
-  /// One signed call with retries. If keys or time are refused, both are looked at anew, once.
+  /// One signed call with retries. If EC2 refuses keys or time, both are determined again, once.
   /// Leaves EC2's error code in code_, empty if there was none.
   Answer<HttpResponse> call(const Ec2Form& form, const std::string& what) {
     code_.clear();

@@ -1,10 +1,10 @@
 #pragma once
 
-// Servers that EC2 has recently created. EC2 is eventually consistent: for a while its lists may
-// lack a new server, so a list without it proves nothing yet. Shared by all provider objects of one
-// job in this process. Any thread.
-//
 // Servers of AWS's EC2, over its Query interface. See docs/cloud_providers.md.
+//
+// Ec2Promises holds servers that EC2 has recently created. EC2 is eventually consistent: for a
+// while its lists may lack a new server, so a list without it proves nothing yet. All provider
+// objects of one job in this process share it. Any thread.
 
 #include <cstdint>
 #include <functional>

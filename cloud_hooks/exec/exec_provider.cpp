@@ -12,9 +12,9 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kVersion = 1;
-// Bounds for the answer of a program that may be wrong; far above what a job has.
+// Bounds for the answer of a program that may be wrong, far above the numbers of any job.
 constexpr std::size_t kServersMax = 10'000;
-constexpr std::size_t kIdCharactersMax = 128;  // a worker's hello holds no more
+constexpr std::size_t kIdCharactersMax = 128;  // the limit of a worker's Hello
 constexpr std::size_t kTextCharactersMax = 1000;
 constexpr double kSecondsMax = 1e9;
 
@@ -205,7 +205,8 @@ namespace {
 
 using exec::ExecAnswer;
 
-/// By the exit codes of sysexits.h and of the shell: 126 cannot be executed, 127 was not found.
+/// The kind of error by the exit codes of sysexits.h and of the shell: 126 cannot be executed, 127
+/// was not found.
 ProviderErrorKind kind_of_exit_code(int code) {
   switch (code) {
     case 69: return ProviderErrorKind::kCapacity;  // EX_UNAVAILABLE
@@ -300,7 +301,7 @@ class ExecProvider final : public Provider {
     const ProgramResult& result = ran.value();
     const bool exited = result.end == ProgramResult::End::kExited;
     Result<ExecAnswer> answer = exec::parse_answer(result.output);
-    // A program that fails may still say why in so many words.
+    // A program that fails may still print an answer with the reason.
     if (exited && answer.ok() && (result.code == 0 || answer.value().error)) {
       return std::move(answer).value();
     }

@@ -1,9 +1,9 @@
 #pragma once
 
-// Servers by a user's program: one run per call, a JSON object on its standard input, one on its
-// standard output (docs/cloud.md has the contract; examples/cloud has programs for gcloud, aws, az
-// and kubectl). Parsing is strict about types and sizes and ignores names that it does not know.
-// Any thread, several at once.
+// Servers from a user's program, which is run once per call, with a JSON object on its standard
+// input and one on its standard output (docs/cloud.md has the contract; examples/cloud has programs
+// for gcloud, aws, az and kubectl). Parsing is strict about types and sizes and ignores names that
+// it does not know. Any thread, several at once.
 
 #include <memory>
 #include <optional>
@@ -43,9 +43,9 @@ struct ExecProviderOptions {
 };
 
 /// A program that takes too long, ends with another exit code than 0 or prints something else than
-/// an answer may have created a server: kRate, so the same request is repeated. Its exit codes can
-/// also say more (those of sysexits.h): 69 capacity, 75 rate, 77 auth, 78 config, and 126 and 127,
-/// which the shell means by a program that it cannot run, config.
+/// an answer may have created a server: kRate, so the same request is repeated. Some exit codes are
+/// more exact (sysexits.h): 69 capacity, 75 rate, 77 auth, 78 config; also config for 126 and 127,
+/// with which a shell reports that it cannot run the program.
 [[nodiscard]] std::unique_ptr<Provider> make_exec_provider(ExecProviderOptions options);
 
 }  // namespace mayfly::cloud_hooks

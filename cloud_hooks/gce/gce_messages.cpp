@@ -49,7 +49,7 @@ Result<MachineType> parse_machine_type(const std::string& text) {
   return is_cloud_name(type.name) ? Result<MachineType>(type) : Result<MachineType>(bad);
 }
 
-/// Whether GPUs are added to the machine, or come with its type.
+/// Whether the machine has GPUs, which were added to it or belong to its type.
 bool has_gpu(const MachineType& type) {
   const std::optional<MachineGpu> own = gpu_of_machine(type.name);
   return !type.accelerator.empty() || (own && own->capability > 0);
@@ -60,8 +60,8 @@ bool has_gpu(const MachineType& type) {
 constexpr std::int64_t kRunSecondsMax = std::int64_t{120} * 86400;
 
 /// A machine with a GPU and a spot machine cannot be migrated to another host, so Compute Engine
-/// takes no other value than TERMINATE for them. An instance that is stopped instead of deleted
-/// still pays for its disk, hence DELETE. Integers of 64 bits are strings in Google's JSON.
+/// takes no other value than TERMINATE for them. The disk of an instance that is stopped instead of
+/// deleted is still billed, hence DELETE. Integers of 64 bits are strings in Google's JSON.
 json::object scheduling_of(const ServerRequest& request, bool accelerated) {
   const bool spot = request.offer.market == Market::kSpot;
   json::object scheduling = {{"provisioningModel", spot ? "SPOT" : "STANDARD"},
@@ -94,7 +94,7 @@ json::object network_of(const GceOptions& options) {
   return network;
 }
 
-/// The zones that a stock-out says could serve the request.
+/// The zones that, by the error of a stock-out, could serve the request.
 std::vector<std::string> zones_available(const json::object& error) {
   std::vector<std::string> zones;
   for (const json::object* detail : objects_of(&error, "errorDetails")) {
@@ -112,7 +112,8 @@ std::vector<std::string> zones_available(const json::object& error) {
   return zones;
 }
 
-/// Why a finished operation failed. Never kRate: repeating it by its id gives the same failure.
+/// The reason why a finished operation failed. Never kRate: repeating the request by its id gives
+/// the same failure.
 ProviderError operation_error(const json::object& error) {
   const std::string code = text_of(error, "code");
   const auto has = [&](std::string_view part) { return code.find(part) != std::string::npos; };
@@ -136,15 +137,14 @@ ServerState state_of(const std::string& status) {
   if (status == "RUNNING" || status == "REPAIRING") {
     return ServerState::kRunning;
   }
-  // STOPPING, SUSPENDING, DEPROVISIONING, and what is new. Also STOPPED, TERMINATED and SUSPENDED:
-  // the disk is paid for until the instance is deleted.
+  // STOPPING, SUSPENDING, DEPROVISIONING, and states that are not known here. Also STOPPED,
+  // TERMINATED and SUSPENDED: the disk is billed until the instance is deleted.
   return ServerState::kStopping;
 }
 
-/// A spot instance that Compute Engine takes away, and any at the end of its lifetime, is deleted
-/// (scheduling_of). So an instance that is stopped was shut down from inside, as our start script
-/// does when its worker has ended, or by hand, or was one on demand whose host had to be
-/// maintained.
+/// Compute Engine deletes a spot instance that it takes away, and any instance at the end of its
+/// lifetime (scheduling_of). So an instance that is stopped was shut down by our start script after
+/// its worker had ended, or by hand, or is an on-demand one whose host was maintained.
 bool is_stopped(const std::string& status) {
   return status == "STOPPED" || status == "TERMINATED";
 }
@@ -186,8 +186,8 @@ Result<ServerStatus> server_of(const json::object& instance, std::int64_t now) {
   return server;
 }
 
-/// Names of the zones of which a page says that Compute Engine could not look at them. `zones`: the
-/// page's items, or null.
+/// Names of the zones that, by a page, Compute Engine could not reach. `zones`: the page's items,
+/// or null.
 std::vector<std::string> unreachable_in(const json::object& page, const json::object* zones) {
   std::vector<std::string> names;
   for (const auto& zone : zones == nullptr ? json::object() : *zones) {
@@ -262,7 +262,7 @@ const GceQuota* find(const std::vector<GceQuota>& quotas, const std::string& met
   return at == quotas.end() ? nullptr : &*at;
 }
 
-/// One quota with room is enough.
+/// It is enough if one of the quotas has room.
 void judge(const std::string& region, const std::vector<const GceQuota*>& any_of,
            std::vector<Finding>& findings) {
   bool has_room = false;

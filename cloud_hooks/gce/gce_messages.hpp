@@ -61,8 +61,8 @@ struct GceOperation {
 /// One instance. Its id is "zone/name". `now`: seconds since 1970 by Compute Engine's clock.
 [[nodiscard]] Result<ServerStatus> parse_gce_instance(std::string_view json, std::int64_t now);
 
-/// One page of instances.aggregatedList. kCorrupt also if it is not complete, because one of
-/// `zones` could not be reached: servers that are missing there are still paid for.
+/// One page of instances.aggregatedList. kCorrupt also if the page is not complete because one of
+/// `zones` could not be reached: servers of that zone are still billed.
 [[nodiscard]] Result<ServerPage> parse_gce_page(std::string_view json, std::int64_t now,
                                                 const std::set<std::string>& zones = {});
 

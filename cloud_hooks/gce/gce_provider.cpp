@@ -49,7 +49,7 @@ class GceProvider final : public Provider {
         unix_seconds_(std::move(unix_seconds)),
         tokens_(std::move(tokens), *sender_, unix_seconds_, std::move(token)) {}
 
-  /// All insertions are begun before any is waited for, so that they run at the same time.
+  /// Begins all insertions before it waits for one, so that they run at the same time.
   RequestOutcome request(const ServerRequest& request) override {
     RequestOutcome outcome;
     std::vector<Insertion> insertions;
@@ -155,7 +155,7 @@ class GceProvider final : public Provider {
     return request.offer.zone.empty() ? options_.zone : request.offer.zone;
   }
 
-  /// Where this job's servers may be.
+  /// The zones in which this job's servers may be.
   [[nodiscard]] std::set<std::string> zones() const {
     std::set<std::string> zones = {options_.zone};
     for (const Offer& offer : options_.offers) {
@@ -169,7 +169,7 @@ class GceProvider final : public Provider {
                        gce_insert_id(request.request_id, index));
   }
 
-  /// Compute Engine's clock, by the answer, else ours.
+  /// Compute Engine's time from the answer, otherwise the local time.
   [[nodiscard]] std::int64_t now_of(const HttpResponse& answer) const {
     return answer.date().value_or(unix_seconds_());
   }
@@ -247,9 +247,8 @@ class GceProvider final : public Provider {
     return insertion;
   }
 
-  /// Waits for the operation. Missing answers are requested again until the deadline, here alone,
-  /// as each may take minutes; an operation that is not finished then counts as a server that is
-  /// starting.
+  /// Waits for the operation. Only this function repeats the call until the deadline, because each
+  /// may take minutes. If the operation is not finished then, its server counts as starting.
   std::optional<ProviderError> finish(Insertion& insertion, Instant deadline) {
     GceOperation& operation = insertion.operation;
     while (!operation.done && monotonic_now() < deadline) {
@@ -266,7 +265,7 @@ class GceProvider final : public Provider {
       } else if (answer.error().kind != ProviderErrorKind::kRate) {
         break;  // not allowed to read the operation: list() shows the result
       }
-      // The call blocks at the server's end, if it likes; it may return at once.
+      // Compute Engine may hold the call until the operation is done, but may also answer at once.
       if (!operation.done && !sender_->pause(milliseconds(500))) {
         break;
       }
@@ -285,7 +284,7 @@ class GceProvider final : public Provider {
     return std::nullopt;
   }
 
-  /// Returns the answer's body; empty if it is an error, which is a finding then.
+  /// Returns the answer's body; empty after an error, which is added to `findings`.
   std::string look(std::vector<Finding>& findings, const std::string& address,
                    const std::string& what) {
     const Answer<HttpResponse> answer = call_at("GET", address, "", what);
@@ -293,7 +292,7 @@ class GceProvider final : public Provider {
     return answer.ok() ? answer.value().body : "";
   }
 
-  /// Their zones, what machines those have, and how many of them we may have.
+  /// Checks the zones of the offers, the machine types of each zone, and the quotas for them.
   void look_at_offers(std::vector<Finding>& findings) {
     std::map<std::string, std::set<std::string>> types_by_zone;
     if (!options_.zone.empty()) {

@@ -61,7 +61,7 @@ Result<std::string> rs256(EVP_PKEY* key, std::string_view bytes) {
   return signature;
 }
 
-/// False if the field is there and not a string.
+/// False if the field exists and is not a string.
 bool take_string(const boost::json::object& object, std::string_view name, std::string& into) {
   const boost::json::value* const value = object.if_contains(name);
   if (value != nullptr && value->is_string()) {
@@ -228,8 +228,8 @@ Answer<std::string> GoogleTokens::take(const HttpResponse& answer) {
   return fresh;
 }
 
-/// Google rejects a statement whose times are not of its own present, with the same status as one
-/// with a wrong signature. Within a minute the clock is not the reason.
+/// Google rejects a statement that is not valid at its own present time, with the same status as
+/// one with a wrong signature. A difference of less than a minute is not the reason.
 bool GoogleTokens::learn_time(const HttpResponse& answer) {
   constexpr std::int64_t kTolerated = 60;
   const std::optional<std::int64_t> theirs = answer.date();

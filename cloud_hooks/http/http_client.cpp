@@ -63,7 +63,7 @@ Result<std::vector<std::string>> look_up(const std::string& host, Instant deadli
   std::thread([host, promised] {
     promised->set_value(resolve_host(host, AI_ADDRCONFIG));
   }).detach();
-  while (answer.wait_for(milliseconds(20)) != std::future_status::ready) {  // then notices abort()
+  while (answer.wait_for(milliseconds(20)) != std::future_status::ready) {  // checks for abort()
     if (aborted()) {
       return Error{Errc::kAborted, host + ": told to stop"};
     }
@@ -211,7 +211,7 @@ class HttpClient::Impl {
       Result<HttpResponse> answer = converse(socket_, request, std::nullopt);
       if (answer.ok() || answer.error().code != Errc::kPeerLost) {
         return answer;
-      }  // else the server had closed it meanwhile, as it may
+      }  // else the server has closed it meanwhile, which it may do
     }
     return exchange(request, std::nullopt);
   }

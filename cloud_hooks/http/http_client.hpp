@@ -30,8 +30,8 @@ class ProxyRules {
   ProxyRules() = default;
 
   /// https_proxy, HTTPS_PROXY, http_proxy (not HTTP_PROXY, which a CGI program's client can set),
-  /// all_proxy, ALL_PROXY, no_proxy, NO_PROXY; `get` returns an empty text for what is not set.
-  /// kInvalidInput if a proxy is not of the form [http://][user[:password]@]host:port.
+  /// all_proxy, ALL_PROXY, no_proxy, NO_PROXY; `get` returns an empty text for a variable that is
+  /// not set. kInvalidInput if a proxy is not of the form [http://][user[:password]@]host:port.
   [[nodiscard]] static Result<ProxyRules> from_environment(
       const std::function<std::string(const std::string&)>& get);
 

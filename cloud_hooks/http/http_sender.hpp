@@ -33,12 +33,12 @@ class HttpSender {
  public:
   virtual ~HttpSender() = default;
 
-  /// One request, one answer, whatever its status; redirects are not followed. One thread at a
-  /// time. Errors name the host and the phase, never a header, a body or a query:
+  /// Sends one request and returns its answer, with any status; redirects are not followed. One
+  /// thread at a time. Errors name the host and the phase, never a header, a body or a query:
   /// kDeadline a phase took too long; kPeerLost no connection, or it broke; kRefused the
-  /// certificate or the proxy says no; kCorrupt no HTTP, or more than the limits allow;
-  /// kInvalidInput a request that cannot be written; kAborted. After kDeadline, kPeerLost and
-  /// kCorrupt it is not known whether the other side has carried the request out.
+  /// certificate is not valid, or the proxy refuses; kCorrupt no HTTP, or more than the limits
+  /// allow; kInvalidInput a request that cannot be written; kAborted. After kDeadline, kPeerLost
+  /// and kCorrupt it is not known whether the other side has carried the request out.
   [[nodiscard]] virtual Result<HttpResponse> send(const HttpRequest& request,
                                                   const HttpLimits& limits) = 0;
   /// Sleeps. Returns early with false if abort() was called.
@@ -53,9 +53,9 @@ class HttpSender {
 
 /// Sends what `make` returns, at most three times, until `again` returns nothing; the last answer
 /// or error. `make` is called anew each time, as signatures carry a time. The first wait is a
-/// quarter of a second, the next twice as long, or what `again` returns if that is longer. A server
-/// that wants more than five seconds is not waited for: the caller has other things to try
-/// meanwhile.
+/// quarter of a second, the next twice as long, or the time that `again` returns if that is longer.
+/// If a server asks for more than five seconds, its answer is returned at once: the caller can try
+/// other things meanwhile.
 [[nodiscard]] Result<HttpResponse> send_with_retries(
     HttpSender& sender, const HttpLimits& limits, const std::function<Result<HttpRequest>()>& make,
     const std::function<std::optional<Duration>(const Result<HttpResponse>&)>& again =
@@ -79,7 +79,8 @@ class HttpSender {
 /// kConfig (they are not followed), 5xx and answers that cannot be read are kRate.
 [[nodiscard]] ProviderError by_status(int status, std::string detail);
 
-/// What was read from an answer; kRate if it could not be read, as the outcome is then unknown.
+/// Passes on a value that was read from an answer. kRate if the answer could not be read, because
+/// its outcome is then unknown.
 template <typename T>
 [[nodiscard]] Answer<T> or_unreadable(Result<T> read) {
   if (!read.ok()) {

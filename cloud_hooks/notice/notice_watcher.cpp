@@ -57,7 +57,7 @@ class MetadataSource : public NoticeSource {
     return answer.date().value_or(unix_seconds_());
   }
 
-  bool asks_often_ = false;  // over one connection, then
+  bool asks_often_ = false;  // then over one connection
 
  private:
   const std::string endpoint_;
@@ -121,7 +121,7 @@ class Ec2Source final : public MetadataSource {
   std::string name() const override { return "EC2's metadata server"; }
 
  private:
-  /// Nothing while there is none: 404.
+  /// Reads one kind of notice; status 404 means that there is none.
   Result<Announced> read(const std::string& what) {
     for (int attempt = 0;; ++attempt) {
       if (token_.empty()) {
@@ -226,7 +226,7 @@ class AzureSource final : public MetadataSource {
   std::string machine_;  // events name all machines of a set
 };
 
-/// Seconds in a file count from when it was written.
+/// The seconds in a file count from the time at which it was written.
 class FileSource final : public NoticeSource {
  public:
   FileSource(std::string path, std::function<std::int64_t()> unix_seconds)
@@ -331,7 +331,7 @@ class NoticeWatcher::Impl {
     }
   }
 
-  /// Returns how long to wait for the next one.
+  /// Reads the source. Returns how long to wait until the next time.
   Duration look() {
     constexpr Duration kAfterFailure = seconds(5);
     // While there is a notice, the thread must act at its time, so a source must not block.

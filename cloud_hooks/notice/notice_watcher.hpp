@@ -24,9 +24,9 @@ class NoticeSource {
   /// notice changes, within a minute, and the source may take two minutes to answer; else seconds.
   /// Errors as for HttpSender::send, or kCorrupt.
   [[nodiscard]] virtual Result<Announced> look(bool may_wait) = 0;
-  /// This machine is ready for the event of `notice`: a cloud that waits for that (Azure) is told
-  /// to start it. Does nothing for other clouds, and for events that concern other machines, too.
-  /// Errors as for look().
+  /// This machine is ready for the event of `notice`: asks a cloud that waits for this (Azure) to
+  /// start the event. Does nothing for other clouds, nor for events that also concern other
+  /// machines. Errors as for look().
   [[nodiscard]] virtual Result<void> acknowledge(const Notice& notice) {
     (void)notice;
     return {};
@@ -37,9 +37,9 @@ class NoticeSource {
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
-/// Null for Kind::kNone. `sender` must outlive the source; `unix_seconds` is the wall clock;
-/// addresses that the setting leaves out are the clouds' own, or those that the environment (`get`)
-/// names as for the clouds' own tools.
+/// Null for Kind::kNone. `sender` must outlive the source; `unix_seconds` is the wall clock; an
+/// address that the setting leaves out is read from the environment (`get`), under the names that
+/// the clouds' own tools use, or else is the cloud's usual one.
 [[nodiscard]] std::unique_ptr<NoticeSource> make_notice_source(
     const NoticeSetting& setting, HttpSender& sender, std::function<std::int64_t()> unix_seconds,
     const std::function<std::string(const std::string&)>& get);
@@ -52,8 +52,8 @@ class NoticeWatcher {
   /// Ends the thread, even if a request hangs.
   ~NoticeWatcher();
 
-  /// The worker has left and does not need the machine any more: a cloud that waits for that
-  /// (Azure) is told. Takes some seconds at most; a failure is logged. Does nothing if on_leave was
+  /// The worker has left and does not need the machine any more: informs a cloud that waits for
+  /// this (Azure). Takes some seconds at most; a failure is logged. Does nothing if on_leave was
   /// not called, or on a second call. One thread, and not from on_leave.
   void has_left();
 

@@ -23,7 +23,7 @@ constexpr std::size_t kFieldsBehindFeatures = 2;  // and the comment
 constexpr const char* kNoFeature = "(null)";
 constexpr char kBarInFeatures = '\x1f';
 
-/// Where the comment begins, which does so with the id of a request; none if none is there.
+/// The position of the comment, which begins with the id of a request; none if there is no such id.
 std::optional<std::size_t> comment_in(const std::string& line) {
   constexpr std::string_view kShape = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
   const auto begins_at = [&line, kShape](std::size_t at) {
@@ -42,8 +42,8 @@ std::optional<std::size_t> comment_in(const std::string& line) {
   return std::nullopt;
 }
 
-/// Features may contain the separator ("intel|amd" is either), and so may what a comment ends with.
-/// Replaces it where it belongs to the features.
+/// Features may contain the separator ("intel|amd" means either), and so may the end of a comment.
+/// Replaces the separators that belong to the features.
 std::string without_bars_in_features(std::string line) {
   const std::optional<std::size_t> comment = comment_in(line);
   std::size_t begin = 0;
@@ -173,7 +173,7 @@ std::vector<ServerStatus> parse_queue(const std::string& text) {
     const std::string last_output = last_output_in(comment);
     server.request_id = comment.substr(0, comment.find(' '));
     server.detail = fields[1];
-    server.failed = fields[1] == "FAILED";  // to launch, too; not PREEMPTED, CANCELLED, NODE_FAIL
+    server.failed = fields[1] == "FAILED";  // to launch, too; not if preempted or on a lost node
     if (!fields[5].empty() && fields[5] != "None") {
       server.detail += " (" + fields[5] + ")";
     }
@@ -371,10 +371,10 @@ class SlurmProvider final : public Provider {
                    "--parsable",
                    "--nodes=1",
                    "--ntasks=1",
-                   "--no-requeue",  // a preempted job is over: the policy requests another
+                   "--no-requeue",  // the policy replaces a preempted job by a new one
                    "--job-name=" + slurm::name_of(options_.job),
                    "--comment=" + request.request_id + " " + to_string(request.offer.market),
-                   "--signal=B:USR1@60"};  // a notice, so many seconds before its time is over
+                   "--signal=B:USR1@60"};  // a notice, so many seconds before the time limit
     if (!request.offer.zone.empty()) {
       words.push_back("--partition=" + request.offer.zone);
     }
@@ -388,7 +388,7 @@ class SlurmProvider final : public Provider {
     words.push_back("--output=" + (options_.log_dir.empty() ? std::string("/dev/null")
                                                             : options_.log_dir + "/slurm-%j.log"));
     if (!slurm::requests_part_of_node(options_.sbatch_words)) {
-      words.push_back("--exclusive");  // otherwise Slurm fills one node, and all are lost with it
+      words.push_back("--exclusive");  // else Slurm fills one node, whose loss ends all jobs
     }
     words.insert(words.end(), options_.sbatch_words.begin(), options_.sbatch_words.end());
     return words;

@@ -20,7 +20,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr Duration kScriptTimeout = seconds(30);  // a script waits 20 s for another's lock at most
+constexpr Duration kScriptTimeout = seconds(30);  // a script waits up to 20 s for a lock
 constexpr Duration kCopyTimeout = seconds(600);   // the program over a slow line, or to a slow disk
 /// Longer than the interruption of a connection that breaks and is made again, but short enough for
 /// a waiting user.
@@ -62,7 +62,7 @@ class SshMemory {
  public:
   struct HostState {
     std::optional<Instant> answered;
-    std::vector<ServerStatus> servers;  // when it answered last, and those started since
+    std::vector<ServerStatus> servers;  // those in its last answer, and those started since
     std::map<std::string, Instant> started;
     int failures = 0;  // in a row
     Instant rests_until{};
@@ -84,9 +84,9 @@ class SshProviderImpl final : public SshProvider {
   SshProviderImpl(SshProviderOptions options, std::shared_ptr<SshMemory> memory)
       : options_(std::move(options)), memory_(std::move(memory)) {}
 
-  /// The hosts are looked at first: an earlier answer to this request may have been lost, and
-  /// servers may have ended since. A host that cannot take the server is left for the next one; the
-  /// reasons of all are in the error.
+  /// The hosts are queried first, because an earlier answer to this request may have been lost, and
+  /// servers may have ended since. If a host cannot take the server, the next one is tried; the
+  /// error has the reasons of all.
   RequestOutcome request(const ServerRequest& request) override {
     RequestOutcome outcome;
     const std::vector<Seen> seen = look_at_all();
@@ -166,8 +166,9 @@ class SshProviderImpl final : public SshProvider {
     return status_in(std::move(listed).value(), id);
   }
 
-  /// A host that does not answer keeps its servers for kLostAfter: a connection that breaks does
-  /// not end them, and a replacement would compete with them when it is back.
+  /// The servers of a host that does not answer stay in the list for kLostAfter: a broken
+  /// connection does not end them, and replacements would compete with them when the host answers
+  /// again.
   Answer<std::vector<ServerStatus>> list() override {
     std::vector<ServerStatus> servers;
     const std::vector<Seen> seen = look_at_all();
@@ -239,7 +240,7 @@ class SshProviderImpl final : public SshProvider {
  private:
   struct Seen {
     std::optional<ssh::HostReport> report;
-    std::string lack;  // if there is none
+    std::string lack;  // the reason if there is no report
   };
 
   [[nodiscard]] Result<std::string> run_words(const ssh::Host& host, const std::string& command,
@@ -371,8 +372,9 @@ class SshProviderImpl final : public SshProvider {
                        seen.report->has_program ? "has the program" : "gets the program");
   }
 
-  /// Several threads of ours and several coordinators, also of other hosts, may copy to one host at
-  /// a time, so each copy has a name of its own; the script puts it into its place by one rename.
+  /// Several threads of this process, and coordinators on several hosts, may copy to one host at a
+  /// time. So each copy has a name of its own, and the script moves it to its final name by one
+  /// rename.
   Finding install_on(const ssh::Host& host) const {
     constexpr std::size_t kBytesMax = std::size_t{4} << 30;
     Result<std::string> packed = read_text_file(options_.bundle, kBytesMax);
@@ -388,7 +390,7 @@ class SshProviderImpl final : public SshProvider {
     const std::string name = fmt::format("copy-{:016x}", system_random());
     const std::string path = shell_quoted(options_.places.folder + "/" + name);
     const std::string take = fmt::format("cat > {0} || {{ rm -f {0}; exit 1; }}", path);
-    const Result<std::string> copied =  // by sh, whatever the user's shell there is
+    const Result<std::string> copied =  // run by sh, not by the user's shell
         run_words(host, "sh -c " + shell_quoted(take), std::move(packed).value(), kCopyTimeout);
     if (!copied.ok()) {
       return {false, "the program cannot be copied: " + copied.error().detail};
@@ -411,8 +413,8 @@ class SshProviderImpl final : public SshProvider {
     return server;
   }
 
-  /// A server was started: it counts as running on the host until a report says otherwise, because
-  /// a report that is under way may be older.
+  /// A server was started: it counts as running until a report that was begun later shows the
+  /// opposite.
   void remember_start(const ssh::Host& host, const ServerStatus& server) {
     const std::lock_guard lock(memory_->mutex);
     SshMemory::HostState& state = memory_->hosts[host.name];

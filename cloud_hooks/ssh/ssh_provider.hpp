@@ -24,7 +24,7 @@ struct SshProviderOptions {
   /// no server can be started.
   std::string bundle;
   std::string
-      log_dir;  ///< the ends of servers' logs come into it; empty = they are left where they are
+      log_dir;  ///< receives the ends of the logs of servers; empty = these logs stay on the hosts
 };
 
 /// State that the providers of one job share: when each host answered last, and its servers.

@@ -12,10 +12,11 @@ namespace mayfly::cloud_hooks::ssh {
 namespace {
 
 constexpr std::uint32_t kSlotsMax = 256;
-constexpr std::size_t kRequestCharacters = 8;  // of a request's id, in a server's
+constexpr std::size_t kRequestCharacters = 8;  // of a request's id that are part of a server's id
 constexpr const char* kLogBegins = "mayfly-log\n";
 
-/// For every script: `birth` tells a process from a later one with the same number.
+/// The beginning of every script. `birth` distinguishes a process from a later one with the same
+/// number.
 constexpr const char* kCommon = R"sh(
 set -u
 umask 077

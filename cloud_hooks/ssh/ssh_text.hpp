@@ -42,8 +42,8 @@ struct Places {
 
 /// Prints the properties of the host and its servers of the job. Creates nothing.
 [[nodiscard]] std::string look_script(const Places& places);
-/// Creates the folder into which the file for install_script() is then copied, and removes what
-/// copies that broke off an hour ago have left there.
+/// Creates the folder into which the file for install_script() is then copied, and removes the
+/// remains of copies that were interrupted an hour ago or earlier.
 [[nodiscard]] std::string make_folder_script(const Places& places);
 /// Unpacks the file `name` in the folder as the program, after checking its hash and that it runs.
 [[nodiscard]] std::string install_script(const Places& places, const std::string& name);
@@ -63,7 +63,7 @@ struct HostReport {
   std::string missing;         ///< programs that the scripts need and the host lacks; empty = none
   bool has_program = false;
   std::vector<ServerStatus> servers;
-  std::set<std::string> ended_with_host;  ///< those of `servers` since whose start it was restarted
+  std::set<std::string> ended_with_host;  ///< those of `servers` that are older than its restart
 };
 /// Nothing if the output is incomplete; other lines, such as those of a login script, are skipped.
 [[nodiscard]] std::optional<HostReport> parse_report(const std::string& output);
