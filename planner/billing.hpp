@@ -1,6 +1,6 @@
 #pragma once
 
-// What the servers of a job cost. Pure; any thread. Money is in the currency of the prices.
+// The cost of a job's servers. Pure; any thread. Money is in the currency of the prices.
 
 #include <optional>
 #include <string>
@@ -22,8 +22,8 @@ enum class BillingRule {
 struct BilledServer {
   double usd_per_second = 0;
   double requested_s = 0;
-  double running_s = 0;            ///< the machine exists
-  std::optional<double> lost_s{};  ///< the provider took it; empty = it lived until the job's end
+  double running_s = 0;            ///< when the machine exists
+  std::optional<double> lost_s{};  ///< when the provider took it; empty = it was not taken
 };
 
 /// The cost of a job that ends `end_s` after its first request, and whose training took
@@ -35,7 +35,8 @@ struct BilledServer {
 class Prices {
  public:
   explicit Prices(const Calibration& calibration) : rows_(calibration.prices) {}
-  /// In money per second. kNotFound with the markets that the machine type has prices for.
+  /// The price in money per second. kNotFound, with the markets for which the machine type has
+  /// prices.
   [[nodiscard]] Result<double> server(const std::string& gpu, const std::string& market) const;
   [[nodiscard]] Result<double> parameter_server() const;
 

@@ -13,7 +13,7 @@ namespace {
 constexpr double kSurvivalLeast = 1e-9;
 constexpr double kSecondsPerDay = 24 * kSecondsPerHour;
 
-/// The cumulative hazard that a server with this draw can bear.
+/// The cumulative hazard at which a server with this draw ends.
 double hazard_of_draw(double u) {
   return portable_log(1 / (1 - u));
 }
@@ -82,7 +82,7 @@ LifetimeTable LifetimeTable::of_survival(std::span<const double> ages_s,
     }
     const double share = std::clamp(survival[i], kSurvivalLeast, 1.0);
     Knot knot{ages_s[i], std::max(before.hazard, portable_log(1 / share))};
-    if (knot.age_s > cap_s) {  // the part of the way to it that a server can live
+    if (knot.age_s > cap_s) {  // only the hazard up to the cap counts
       const double part = (cap_s - before.age_s) / (knot.age_s - before.age_s);
       knot = {cap_s, before.hazard + part * (knot.hazard - before.hazard)};
     }

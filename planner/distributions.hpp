@@ -1,9 +1,9 @@
 #pragma once
 
-// The two kinds of distributions that models answer with and that a simulated job draws from:
-// amounts of time, as a table of quantiles, and lifetimes, as a table of cumulative hazard by age.
-// Both can be made of fitted models, of measured values and of invented truths. Immutable values;
-// any thread. Pure.
+// The two kinds of distributions that models return and from which a simulated job draws: amounts
+// of time, as a table of quantiles, and lifetimes, as a table of cumulative hazard by age. Both can
+// be constructed from fitted models, measured values or invented truths. Immutable values; any
+// thread. Pure.
 
 #include <array>
 #include <limits>
@@ -53,15 +53,16 @@ class LifetimeTable {
   explicit LifetimeTable(std::vector<Knot> knots, double cap_s = kNever);
   /// A constant hazard.
   [[nodiscard]] static LifetimeTable exponential(double mean_s);
-  /// The shares that live longer than the ages, as a fitted curve gives them. Shares below
-  /// 1e-9 count as that. The hazard on the way to an age beyond the cap counts until the cap.
+  /// From a fitted curve: the share of servers that live longer than each age. Shares below 1e-9
+  /// count as 1e-9. Of the hazard up to the first age beyond the cap, the part up to the cap
+  /// counts.
   [[nodiscard]] static LifetimeTable of_survival(std::span<const double> ages_s,
                                                  std::span<const double> survival,
                                                  double cap_s = kNever);
 
   [[nodiscard]] double cap() const { return cap_s_; }
   [[nodiscard]] const std::vector<Knot>& knots() const { return knots_; }
-  /// Cumulative hazard until that age; the cap does not count.
+  /// Cumulative hazard until that age, without the end at the cap.
   [[nodiscard]] double hazard(double age_s) const;
   /// Share of the servers that live longer; 0 from the cap on.
   [[nodiscard]] double survival(double age_s) const;
@@ -71,8 +72,8 @@ class LifetimeTable {
   /// The age at the end of a server that lives at `age_s`, for a uniform `u` in [0, 1), if the
   /// hazard is `factor` times that of the table; kNever if it never ends.
   [[nodiscard]] double sample(double u, double age_s = 0, double factor = 1) const;
-  /// The same if the hazard also has a factor by the hour of the day; the server of that age began
-  /// to run at `clock_s`, in seconds since a midnight.
+  /// As sample(), if the hazard also has a factor by the hour of the day; the server began to run
+  /// at `clock_s`, in seconds since a midnight.
   [[nodiscard]] double sample_by_hour(double u, double age_s, double factor, double clock_s,
                                       const HourFactors& hours) const;
   /// A hazard of `factor` times this one; the cap stays.

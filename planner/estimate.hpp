@@ -38,7 +38,7 @@ struct Forecast {
   [[nodiscard]] double probability_at_most(double value) const;
 };
 
-/// What a forecast says besides its distribution.
+/// The unit and the explanation of a forecast.
 struct Reason {
   std::string unit;
   std::string because;
@@ -56,8 +56,8 @@ struct Reason {
 /// A quantity with Student's t distribution around its median, cut off at `least` and `most`.
 [[nodiscard]] Forecast absolute_forecast(double median, double sd, double degrees, double least,
                                          double most, Reason reason);
-/// A quantity of which nothing but a sample is known, sorted or not; linear between its values.
-/// Needs at least one value.
+/// A quantity that is known only from a sample, sorted or not; linear between its values. Needs at
+/// least one value.
 [[nodiscard]] Forecast sampled_forecast(std::vector<double> values, Reason reason);
 
 }  // namespace mayfly::planner

@@ -116,7 +116,8 @@ Posterior fit_posterior(const std::vector<Prior>& priors, const Residuals& resid
     curvature += weights.cwiseAbs2().asDiagonal();
     const Vector change = -curvature.ldlt().solve(slopes.transpose() * errors +
                                                   weights.cwiseAbs2().cwiseProduct(at - centre));
-    // Halved until it improves: the full step may lead too far where a model saturates.
+    // The step is halved until it improves the fit: the full one may lead too far where a model
+    // saturates.
     const double before = cost(errors, from_prior(at));
     double share = 1;
     while (share > kDone && cost(to_vector(residuals(to_numbers(at + share * change))),

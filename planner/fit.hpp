@@ -22,7 +22,7 @@ using Numbers = std::vector<double>;
 /// The root of the mean square; 0 for no value.
 [[nodiscard]] double root_mean_square(const Numbers& values);
 
-/// What was known of a parameter before the fit.
+/// The distribution of a parameter before the fit.
 struct Prior {
   double mean = 0;
   double sd = 1;

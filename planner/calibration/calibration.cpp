@@ -184,7 +184,7 @@ Columns<PriceRow> columns_of(const PriceRow* /*row*/) {
       {"resource", &R::resource}, {"market", &R::market}, {"usd_per_second", &R::usd_per_second}};
 }
 
-/// One field into its place; false if the column cannot hold it.
+/// Stores one field in the row; false if the column cannot hold it.
 template <typename Row>
 bool assign(const std::string& field, const Column<Row>& column, Row& row) {
   const Bounds bounds = bounds_of(column.range);
@@ -251,7 +251,7 @@ Result<void> append(const std::string& name, std::string_view text, std::vector<
   return {};
 }
 
-/// A field as RFC 4180 wants it.
+/// A field in the notation of RFC 4180.
 std::string field_text(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) {
     return text;
@@ -280,7 +280,7 @@ void append_field(std::string& line, std::string_view text) {
   line += text;
 }
 
-/// Empty if no source has a row.
+/// The text of a table; empty if no source has a row.
 template <auto table>
 std::string text_of(const std::vector<TableSource>& sources) {
   using Row = typename std::remove_reference_t<decltype(Calibration().*table)>::value_type;
@@ -339,7 +339,7 @@ Result<void> add_cross_region(const std::string& name, std::string_view text,
 struct Table {
   std::string_view name;  ///< without its suffix; a last underscore stands for any ending
   Adder adder;
-  Writer writer = nullptr;  ///< none if the name says a field of all rows
+  Writer writer = nullptr;  ///< none if the file name contains a field of all rows
 };
 
 template <auto table>

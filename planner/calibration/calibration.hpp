@@ -26,8 +26,8 @@ struct StepTimeRow {
 };
 
 /// cluster_speed.csv: updates per second of workers of one type. `kind` is "steady" (training
-/// alone) or "whole job" (all steps over the whole duration). The last three are of workers that
-/// share the microbatches of a step (models/work_sharing.hpp); empty if they do not.
+/// alone) or "whole job" (all steps over the whole duration). The last three fields are only for
+/// workers that share the microbatches of a step (models/work_sharing.hpp), and empty otherwise.
 struct ClusterSpeedRow {
   std::string gpu, model, kind;
   int parameter_servers = 0;
@@ -156,7 +156,7 @@ struct Calibration {
 [[nodiscard]] Result<void> add_table(const std::string& name, std::string_view text,
                                      Calibration& calibration);
 
-/// Rows of one origin, and the columns that say it in each row.
+/// Rows of one origin, and columns that name this origin in each row.
 struct TableSource {
   const Calibration* rows = nullptr;
   std::vector<std::pair<std::string, std::string>> further;  ///< column and value
@@ -167,7 +167,7 @@ struct TableText {
 };
 
 /// The tables that have rows, as add_table reads them back. All sources have the same further
-/// columns. Tables of which a field is in the name (runs_, cross_region_) are left out.
+/// columns. Tables that have a field in their file name (runs_, cross_region_) are left out.
 [[nodiscard]] std::vector<TableText> tables_of(const std::vector<TableSource>& sources);
 
 }  // namespace mayfly::planner

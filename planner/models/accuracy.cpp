@@ -45,7 +45,8 @@ std::optional<Parts> parts_of(const std::string& group) {
   return percent ? std::optional(Parts{workload, *percent / 100}) : std::nullopt;
 }
 
-/// Whether a linear model of these features says what holds for `wanted`: it is a sum of them.
+/// Whether a linear model of these features determines the value for `wanted`: it is a linear
+/// combination of them.
 bool follows_from(const std::vector<Numbers>& features, Numbers wanted) {
   constexpr double kRounding = 1e-6;
   std::vector<Numbers> directions;  // of length 1, at right angles
@@ -204,7 +205,7 @@ Result<Forecast> SwitchRuns::time(double fraction) const {
   for (std::size_t i = 0; i < times.size(); ++i) {
     logs.push_back(times[i] / std::max(dot(features[i], fit), 1e-9) - 1);
   }
-  // Single runs that waited for something are much slower; the middle of the errors is the spread.
+  // Single runs that had to wait are much slower, so the median of the errors is the spread.
   Numbers sizes;
   for (const double error : logs) {
     sizes.push_back(std::abs(error));

@@ -11,7 +11,7 @@
 
 namespace mayfly::planner {
 
-/// The accuracy of one run with so many asynchronous workers: a line through the means of
+/// The accuracy of one run with `workers` asynchronous workers: a line through the means of
 /// training_jobs.csv, weighted by their runs; the spread of a run grows with the workers.
 /// kNotFound.
 [[nodiscard]] Result<Forecast> asynchronous_accuracy(const Calibration& calibration,

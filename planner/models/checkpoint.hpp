@@ -12,14 +12,16 @@
 
 namespace mayfly::planner {
 
-/// A constant (the storage's latency) and the bytes of weights and of metadata, on relative errors
-/// of the networks' means; the term for metadata is kept if leaving out one network at a time
-/// favours it (CM-DARE, ICDCS 2020, fits bytes of all files alone).
+/// The time is a constant (the storage's latency) plus terms in the bytes of weights and of
+/// metadata, fitted on relative errors of the networks' means; the term for metadata is kept if
+/// leaving out one network at a time favours it (CM-DARE, ICDCS 2020, fits bytes of all files
+/// alone).
 class CheckpointTimes {
  public:
   CheckpointTimes(const Calibration& calibration, const Networks& networks);
 
-  /// Seconds until the checkpoint is stored. Needs weights_mb, or what it follows from. kNotFound.
+  /// Seconds until the checkpoint is stored. Needs weights_mb, or sizes from which it can be
+  /// inferred. kNotFound.
   [[nodiscard]] Result<Forecast> stored(const Network& network) const;
   /// Seconds of the part before the upload, which grows with the number of tensors. kNotFound.
   [[nodiscard]] Result<Forecast> local(const Network& network) const;

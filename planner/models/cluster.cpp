@@ -1,5 +1,5 @@
-// What tables and queries write about clusters and their jobs: the part of cluster_speed.hpp that
-// fits nothing.
+// Parses the names of clusters in tables and queries, and finds the size of their jobs: the part of
+// cluster_speed.hpp without a fit.
 
 #include "base/parse.hpp"
 #include "base/statistics.hpp"

@@ -82,7 +82,8 @@ ClusterSpeeds::ClusterSpeeds(const Calibration& calibration, const StepTimes& st
   add_parameters(step_times, networks);
   fit_all();
   fit_ceilings(networks);
-  // Once more: a ceiling that no measurement comes near takes its prior from the other networks.
+  // The second fit: a ceiling that no measurement comes near takes its prior from the other
+  // networks.
   for (const Observation& seen : observations_) {
     const auto& [gpu, model, servers, kind] = seen.group;
     const auto found = index_.find(ceiling_name(model, servers));
@@ -237,12 +238,12 @@ double ClusterSpeeds::sum_of_workers(const Single& single, const Numbers& parame
   const double exchange_s = single.exchange && workers > 1
                                 ? parameters[*single.exchange] * step_s * (workers - 1) / workers
                                 : 0;
-  // An exchange that seems to take less than no time: the work is then shared better than whole
-  // microbatches say, but not twice as well.
+  // If the exchange seems to take a negative time, the work is shared better than whole
+  // microbatches allow, but at most twice as well.
   return 1 / std::max(step_s / effective + exchange_s, step_s / effective / 2);
 }
 
-/// Its weight is still the logarithm of the evidence.
+/// The weight of the result is the logarithm of the evidence; fit_all() converts it.
 ClusterSpeeds::Fit ClusterSpeeds::fit_with(double bend, double noise) const {
   const Residuals residuals = [&](const Numbers& parameters) {
     Numbers errors;
@@ -326,7 +327,7 @@ void ClusterSpeeds::fit_ceilings(const Networks& networks) {
     ceiling_sd_ = std::max(kLeastCeilingSd, values.size() > 2 ? root_mean_square(errors) : 0.25);
   }
   if (log_gains.size() >= 2) {
-    // Plain, not relative: a factor near one must not count more than others.
+    // A plain fit, not a relative one: a factor near one must not count more than others.
     const Posterior line =
         fit_posterior({{kSecondServerGain, 1}, {0, 1}}, [&](const Numbers& line_at) {
           Numbers errors;

@@ -2,16 +2,17 @@
 
 // Updates per second of a set of workers that share parameter servers. Pure; any thread.
 //
-// speed = (S^-q + K^-q)^(-1/q), S = sum of the workers' own speeds, K = what the parameter servers
-// can take. K belongs to the network and the number of servers, whatever the workers are, and is
-// fitted over all machine types together; q is averaged over, because measurements hardly determine
-// it. A further parameter server also saves each worker some of the time that it waits for an
-// answer, 1/K with one less 1/K with more, which fast workers notice most. The published model is S
-// alone (CM-DARE, ICDCS 2020, section on cluster speed).
+// speed = (S^-q + K^-q)^(-1/q), S = sum of the workers' own speeds, K = the most updates per second
+// that the parameter servers can process. K depends on the network and the number of servers, not
+// on the workers, and is fitted over all machine types together; q is averaged over, because
+// measurements hardly determine it. A further parameter server also shortens the time that each
+// worker waits for an answer, by a share of 1/K with one server less 1/K with more; this matters
+// most for fast workers. The published model is S alone (CM-DARE, ICDCS 2020, section on cluster
+// speed).
 //
 // Workers of one type that share the microbatches of a step count as effective_workers of
-// work_sharing.hpp; what their exchange of gradients adds is a share x of one worker's step, times
-// (n - 1) / n. With several types in a cluster, neither is modelled.
+// work_sharing.hpp; their exchange of gradients adds a share x of one worker's step, times (n - 1)
+// / n. With several types in a cluster, neither is modelled.
 
 #include <map>
 #include <optional>
@@ -62,15 +63,15 @@ class ClusterSpeeds {
   ClusterSpeeds(const Calibration& calibration, const StepTimes& step_times,
                 const Networks& networks);
 
-  /// Steps per second. Workers may be none: the speed is then 0. kNotFound if a machine type or
-  /// the network is in no table.
+  /// Steps per second; 0 without workers. kNotFound if a machine type or the network is in no
+  /// table.
   [[nodiscard]] Result<Forecast> speed(const Cluster& cluster) const;
 
-  /// The same of workers that wait for each other at every step, in updates of one worker per
-  /// second: each round takes as long as the slowest worker, and then at most as long again as the
-  /// servers need for all updates, at least nothing if they work meanwhile and are fast enough. The
-  /// median is the geometric mean of these bounds, and the interval contains both. No measurement
-  /// is of such jobs. kNotFound, also without a known limit of the parameter servers.
+  /// The speed of workers that wait for each other at every step, in updates of one worker per
+  /// second. A round takes at least as long as the slowest worker and as the servers need for all
+  /// updates, and at most as long as the slowest worker plus the servers' time for the updates of
+  /// the others. The median is the geometric mean of these bounds, and the interval contains both.
+  /// No such job was measured. kNotFound, also without a known limit of the parameter servers.
   [[nodiscard]] Result<Forecast> synchronous_speed(const Cluster& cluster) const;
 
  private:
@@ -99,7 +100,7 @@ class ClusterSpeeds {
     Posterior posterior;
   };
 
-  /// Workers of a cluster whose speed is asked for.
+  /// A group of workers in a cluster whose speed is predicted.
   struct Part {
     double workers = 0, further_step_s = 0;
     double effective = 0;  ///< of these workers
@@ -118,7 +119,8 @@ class ClusterSpeeds {
   [[nodiscard]] double sum_of_workers(const Single& single, const Numbers& parameters,
                                       double workers, double effective, double log_outside,
                                       double further_step_s) const;
-  /// How workers of this type share steps of the network; of another one if it was not measured.
+  /// How workers of this type share the steps of the network, or of another one if this one was not
+  /// measured.
   [[nodiscard]] const WorkSharing* sharing_of(const std::string& gpu,
                                               const std::string& model) const;
   [[nodiscard]] Fit fit_with(double bend, double noise) const;

@@ -26,8 +26,9 @@ struct GroupLoss {
   Loss loss;
 };
 
-/// In the order of time, each loss as losses of its machine type's group, or without a type of the
-/// first groups that have workers then. kInvalidInput if more workers are lost than there are.
+/// Assigns each loss to groups, in the order of time: to the group of its machine type, or, without
+/// a type, to the first groups that have workers then. kInvalidInput if more workers are lost than
+/// there are.
 [[nodiscard]] Result<std::vector<GroupLoss>> losses_of_groups(
     const std::vector<WorkerGroup>& workers, std::vector<Loss> losses);
 

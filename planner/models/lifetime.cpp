@@ -22,8 +22,8 @@ constexpr std::size_t kHoursMost = 24 * 60;
 constexpr double kHourShape = 6;     // of the gamma prior of the hours of a day around 1
 constexpr double kHourKernel = 2.0;  // hours over which the clock is smoothed
 
-/// How much events vary beyond Poisson, as the shape of a gamma factor: of counts with these
-/// expectations.
+/// How much counts with these expectations vary beyond a Poisson distribution, as the shape of a
+/// gamma factor.
 double shape_of(const Numbers& counts, const Numbers& expected) {
   double beyond = 0;
   double squares = 0;
@@ -39,7 +39,7 @@ void grow(Exposure& exposure, std::size_t hours) {
   exposure.server_hours.resize(std::max(exposure.server_hours.size(), hours), 0);
 }
 
-/// One server's life as exposure; `is_revoked` counts its end as a loss.
+/// Adds one server's life to the exposure; with `is_revoked` its end counts as a loss.
 void add_life(Exposure& exposure, double hours, bool is_revoked) {
   const auto whole = std::min(static_cast<std::size_t>(hours), kHoursMost - 1);
   grow(exposure, whole + 1);
@@ -98,7 +98,7 @@ void Lifetimes::add_hours(const Calibration& calibration) {
       revoked += lost;
     }
     cap_h_ = std::max(cap_h_, exposure.revoked.size());
-    is_capped_ = true;  // tables by hour end with the lifetime
+    is_capped_ = true;  // tables by hour end at the provider's cap
   }
 }
 
@@ -122,7 +122,7 @@ void Lifetimes::add_servers(const Calibration& calibration) {
     is_capped_ = true;
     cap_h_ = std::max(cap_h_, static_cast<std::size_t>(std::lround(median(caps))));
   }
-  // Tables by hour are of one campaign in many regions; single servers count where there is none.
+  // Tables by hour come from one campaign in many regions; single servers count for other regions.
   for (auto& [key, exposure] : servers) {
     if (!groups_.contains(key)) {
       groups_[key] = std::move(exposure);
@@ -154,7 +154,7 @@ void Lifetimes::measure_pool() {
   is_any_lost_ = revoked_in_all > 0;
   const double overall = hours_in_all > 0 ? revoked_in_all / hours_in_all : 0;
   for (std::size_t h = 0; h < cap_h_; ++h) {
-    // A little of the overall hazard, so that no hour is without any.
+    // Adds a little of the overall hazard, so that no hour has a hazard of 0.
     pool_[h] = hours[h] > 0 ? (revoked[h] + 0.5 * overall) / (hours[h] + 0.5) : overall;
   }
   for (const auto& [key, exposure] : groups_) {
@@ -163,7 +163,8 @@ void Lifetimes::measure_pool() {
       expected.push_back(exposure.server_hours[h] * pool_[h]);
     }
   }
-  // By hour, with the weight of an average hour on all hours together.
+  // The shape of each hour; the shape of all hours together enters with the weight of an average
+  // hour.
   const double all = shape_of(counts, expected);
   const double typical = dot(expected, expected) / std::max(1.0, static_cast<double>(cap_h_));
   for (std::size_t h = 0; h < cap_h_; ++h) {
@@ -233,9 +234,9 @@ std::string Lifetimes::because(const std::string& gpu, const std::string& region
          std::to_string(groups_.size()) + " types and regions";
 }
 
-/// How far the hazard of these hours together may be from the pool's in one region or month: its
-/// relative variance, from as many as were seen then. Each counts by its expected losses, so that
-/// the largest do not decide alone; the pool's own error is part of it.
+/// The relative variance of the hazard of these hours together, between one region or month and the
+/// pool, from the regions that were observed in these hours. Each region counts by its expected
+/// losses, so that the largest ones do not decide alone; the pool's own error is included.
 double Lifetimes::variance_between_regions(const Numbers& parts_of_hours) const {
   double squares = 0, losses = 0, all_expected = 0, count = 0;
   for (const auto& [key, exposure] : groups_) {
@@ -266,8 +267,8 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
   TRY_ASSIGN(const Numbers central, hazards(gpu, region));
   const Exposure* own = find(gpu, region);
   // The cumulative hazard as a gamma distribution with the same mean and variance. Hours that were
-  // seen here are uncertain by themselves; for all others together regions, or months, differ as
-  // much as those do in which these hours were seen.
+  // observed in this region have an uncertainty of their own. For the others together, the region
+  // may differ from the pool as much as the regions in which these hours were observed.
   double mean = 0, variance = 0, unseen = 0;
   Numbers unseen_parts(cap_h_, 0);
   for (std::size_t h = 0; h < cap_h_; ++h) {
@@ -287,7 +288,7 @@ Result<Forecast> Lifetimes::revoked_share(const std::string& gpu, const std::str
     const double beyond = std::max(0.0, to_h - std::max(from_h, known)) * central.back();
     mean += beyond;
     unseen += beyond;
-    unseen_parts.back() = 1;  // the last hour goes on
+    unseen_parts.back() = 1;  // the hazard of the last hour continues
   }
   variance += unseen * unseen * variance_between_regions(unseen_parts);
   const Reason reason{"share", because(gpu, region)};

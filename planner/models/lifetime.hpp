@@ -2,10 +2,11 @@
 
 // How long spot servers live. Pure; any thread. Ages in hours.
 //
-// Hazards by hour of age, since published lifetimes follow none of the usual distributions
-// (ICAC 2019): many servers are lost in their first hours, few later, and those that reach the cap
-// all end there. Each machine type and region is shrunk towards the pool of all: its hazards have a
-// gamma prior around the pool's, whose shape follows from how much regions differ.
+// Hazards by hour of age, since published lifetimes follow none of the usual distributions (ICAC
+// 2019): many servers are lost in their first hours, few later, and those that reach the cap all
+// end there. The estimate for each machine type and region is shrunk towards the pool of all: its
+// hazards have a gamma prior around the pool's, whose shape is fitted to the differences between
+// regions.
 
 #include <map>
 #include <string>
@@ -32,17 +33,17 @@ class Lifetimes {
  public:
   explicit Lifetimes(const Calibration& calibration);
 
-  /// The hazards of this machine type and region, as far as they are known; of the pool for what is
-  /// not. `region` may be a zone; empty = all of this type.
+  /// The hazards of this machine type and region; where these are not known, the pool's. `region`
+  /// may be a zone; empty = all regions of this type.
   [[nodiscard]] Result<LifetimeTable> curve(const std::string& gpu,
                                             const std::string& region) const;
-  /// The share of `servers` that is revoked by `to_h`, of those that have reached `from_h`. Its
-  /// interval includes that regions and months differ, and chance among so many servers (infinitely
-  /// many: 0).
+  /// The share of servers that have reached age `from_h` and are revoked by `to_h`. The interval
+  /// includes the differences between regions and months, and chance among `servers` servers (0 =
+  /// infinitely many).
   [[nodiscard]] Result<Forecast> revoked_share(const std::string& gpu, const std::string& region,
                                                double from_h, double to_h, double servers) const;
-  /// Whether any server was revoked. Without one curve() has no losses, which is not known for
-  /// certain: revoked_share() then takes half a loss in the server-hours that were seen.
+  /// Whether any server was revoked. If none was, curve() has no losses, but that is not certain:
+  /// revoked_share() then assumes half a loss in the observed server-hours.
   [[nodiscard]] bool is_any_lost() const { return is_any_lost_; }
   [[nodiscard]] double server_hours() const { return server_hours_; }
   /// The age in hours at the end of one server that has reached `age_h`.
@@ -61,7 +62,7 @@ class Lifetimes {
   void add_servers(const Calibration& calibration);
   void measure_pool();
   void measure_hours_of_day(const Calibration& calibration);
-  /// As curve(), by hour of age up to the cap.
+  /// The hazards of curve(), by hour of age up to the cap.
   [[nodiscard]] Result<std::vector<double>> hazards(const std::string& gpu,
                                                     const std::string& region) const;
   /// The counts of this machine type and region; null if there are none.
@@ -72,10 +73,10 @@ class Lifetimes {
   std::map<Key, Exposure> groups_;
   std::vector<double> pool_;    ///< hazards per hour of age
   std::vector<double> shapes_;  ///< of the gamma prior of a region's hazard, by hour of age
-  std::size_t cap_h_ = 0;       ///< as far as anything is known
+  std::size_t cap_h_ = 0;       ///< the age up to which there are observations
   double server_hours_ = 0;     ///< of all servers
   bool is_any_lost_ = false;
-  bool is_capped_ = false;  ///< no server lives longer; else the last hazard goes on
+  bool is_capped_ = false;  ///< no server lives longer; otherwise the last hazard continues
   std::vector<double> hour_losses_, hour_expected_;  ///< by hour of the day
   LossBursts bursts_;
 };

@@ -22,13 +22,13 @@ struct Loss {
   double at_s = 0;
   double gap_s = 0;   // since the one before it
   double alive = 0;   // servers until this loss
-  double hazard = 0;  // of one server then, but for the level of the batch
-  double weight = 0;  // how likely both come from one shock; 0 for the first
+  double hazard = 0;  // of one server then, without the batch's level
+  double weight = 0;  // probability that one shock caused both; 0 for the first
 };
 
 struct Batch {
   std::vector<Loss> losses;  // by time
-  double exposure = 0;       // losses that the hazards without a level would bring
+  double exposure = 0;       // losses that the hazards predict without a level
   double longest_s = 0;
 };
 

@@ -16,8 +16,8 @@ void fill(std::optional<double>& target, const std::optional<double>& source) {
   }
 }
 
-/// `wanted` of the network from its `given` size: value = a given^b over the networks that have
-/// both, in its family if there are two of it.
+/// The `wanted` size of the network from its `given` size: wanted = a given^b, fitted over the
+/// networks that have both, of its family if it has two of them.
 std::optional<double> inferred(const std::map<std::string, Network>& known, const Network& network,
                                Size given, Size wanted) {
   if (!(network.*given)) {

@@ -23,9 +23,9 @@ class Networks {
  public:
   explicit Networks(const Calibration& calibration);
 
-  /// The network with everything that the tables know of its model and family. What is in none of
-  /// them is inferred from others of its family, or from all: relative operations, parameters and
-  /// checkpoint sizes grow with each other as powers.
+  /// The network with all sizes that the tables have for its model and family. A size that no table
+  /// has is inferred from other networks of its family, or from all: operations, parameters and
+  /// checkpoint sizes are powers of each other.
   [[nodiscard]] Network completed(Network network) const;
 
  private:

@@ -35,7 +35,7 @@ OverlappedSteps::OverlappedSteps(const std::vector<FamilyPoint>& points, double 
   std::vector<Prior> priors(kFirstType + 2 * types_.size(), Prior{0, kHosts});
   priors[kLaunch] = {log_least, kUnknownTime};
   priors[kRatio] = {0, kUnknownRatio};
-  for (std::size_t type = 0; type < types_.size(); ++type) {  // half of it moves, half computes
+  for (std::size_t type = 0; type < types_.size(); ++type) {  // half moves data, half computes
     priors[kFirstType + 2 * type] = {log_moving + log_width - std::log(2), kUnknownTime};
   }
   posterior_ = fit_posterior(priors, [&](const Numbers& parameters) {

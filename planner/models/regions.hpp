@@ -9,8 +9,8 @@
 
 namespace mayfly::planner {
 
-/// What a distant parameter server adds to each step of a worker: as much as the splits in
-/// cross_region_*.csv show, for other machine types and networks in proportion to the cost of
+/// The time that a distant parameter server adds to each step of a worker. It is fitted to the
+/// splits in cross_region_*.csv; for other machine types and networks it is scaled with the cost of
 /// latency (StepTimes::latency_cost). The published tables only list whole clusters.
 class DistantWorkers {
  public:

@@ -132,7 +132,7 @@ Result<Forecast> Startups::start(const std::string& gpu, const std::string& mark
       if (found.empty()) {
         continue;
       }
-      // Each start as if it had been on a slower and on a faster day.
+      // Each start counts as if it had been on a slower and on a faster day.
       Numbers values;
       for (const double value : found) {
         for (const double shift : {-1.2, 0.0, 1.2}) {
@@ -215,7 +215,7 @@ Result<Forecast> chief_loss(const Calibration& calibration, double steps, double
   }
   const Line line = line_through(xs, ys);
   const double median = std::max(line.at(steps), 0.0) / steps_per_s;
-  // Two losses do not show how far a line through them is off.
+  // Two losses do not show the error of the line through them.
   const double error = xs.size() > 2 ? line.error : kErrorOfTwo * mean_of(ys);
   const double sd = std::hypot(std::max(error / steps_per_s, 3.0), 0.05 * median);
   return absolute_forecast(median, sd, 3, 0, 1e9,

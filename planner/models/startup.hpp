@@ -1,6 +1,6 @@
 #pragma once
 
-// From the request of a server to its first useful step. Pure; any thread.
+// Times from the request of a server to its first useful step. Pure; any thread.
 
 #include <string>
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace mayfly::planner {
 
-/// Start-up times as distributions: single starts where there are some (with their slow tail), or
-/// else normal around the mean of a batch; wider by what batches of other days differ. A machine
-/// type that was not measured takes those of all others.
+/// Start-up times as distributions: of single starts if some were measured (with their slow tail),
+/// otherwise normal around the mean of a batch, and widened by the differences between the batches
+/// of different days. A machine type that was not measured takes those of all others.
 class Startups {
  public:
   explicit Startups(const Calibration& calibration);
@@ -50,7 +50,7 @@ class Startups {
 [[nodiscard]] double remaining_time_constant(const Calibration& calibration);
 
 /// Seconds from a loss until the other workers compute again, from rows "recovery, CAUSE" of
-/// replacement.csv: of the network, or of others if it has none. kNotFound.
+/// replacement.csv: those of the network, or of other networks if it has none. kNotFound.
 [[nodiscard]] Result<Forecast> recovery_time(const Calibration& calibration,
                                              const std::string& model, const std::string& cause);
 

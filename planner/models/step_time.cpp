@@ -13,17 +13,17 @@
 namespace mayfly::planner {
 namespace {
 
-/// Before any repetition was seen, days differ by this much; it counts like so many repetitions.
-/// Campaigns of one laboratory on one cloud differ by 3 to 12 %.
+/// Assumed difference between days, which counts like kDaysBefore repetitions. Campaigns of one
+/// laboratory on one cloud differ by 3 to 12 %.
 constexpr double kDaySpreadBefore = 0.035;
 constexpr double kDaysBefore = 6;
 /// Assumed errors where too few points are left to measure them.
 constexpr double kErrorOfOnePoint = 0.10;
 constexpr double kErrorOfScaleAndOffset = 0.08;
 constexpr double kErrorOfOtherFamily = 0.30;
-/// What is added to the error for each factor of e beyond the measured range.
+/// Added to the error for each factor of e beyond the measured range.
 constexpr double kErrorOutside = 0.10;
-/// No error that is measured on a few points is taken as smaller.
+/// The least error: one that is measured on a few points may be smaller by chance.
 constexpr double kLeastError = 0.012;
 constexpr double kErrorOfLatency = 0.25;
 constexpr double kUnknownLatency = 1.5;  // standard deviation of a logarithm before measurements
@@ -39,7 +39,8 @@ double log_mean(const Numbers& values) {
   return std::exp(mean_of(logs));
 }
 
-/// Votes of an error that was measured leaving out each of `count` points: its likelihood.
+/// The weight of a prediction whose error was measured by leaving out each of `count` points: its
+/// likelihood.
 double weight_of(double error, std::size_t count) {
   return std::pow(std::max(error, kLeastError), -static_cast<double>(count));
 }
@@ -149,9 +150,9 @@ void StepTimes::choose_forms() {
   }
 }
 
-/// Each network that is left out of one machine type is predicted by the lines of the types, chosen
-/// without it, and by the overlap; the better way counts from then on. The only network of a type
-/// says nothing about either.
+/// Predicts each network, left out of one machine type, by the lines of the types, chosen without
+/// it, and by the overlapped model; the better way is used from then on. The only network of a type
+/// cannot be predicted without itself and does not count.
 void StepTimes::try_overlap(const Calibration& calibration, const std::string& family) {
   std::vector<FamilyPoint> all;
   std::vector<std::string> models;
@@ -312,7 +313,7 @@ std::vector<StepTimes::Candidate> StepTimes::from_family(const std::string& gpu,
   if (rows.empty() || candidates.empty() || rows[0].size() == 2) {
     add_transfers(gpu, family, model, gflops, candidates);
   }
-  if (candidates.empty() && !times.empty()) {  // nothing else knows the shape: a plain line
+  if (candidates.empty() && !times.empty()) {  // no other type has the shape: a plain line
     const double time = dot(features(family, gflops), relative_fit(rows, times));
     candidates.push_back({std::max(time, times[0] / 100), kErrorOfOtherFamily, 1,
                           count_of(times.size(), family + " network") + " on " + gpu});
@@ -420,8 +421,8 @@ Result<Forecast> StepTimes::step(const std::string& gpu, const Network& network,
   return relative_forecast(std::exp(log_step), sd, 5, {"s", because});
 }
 
-/// One line in the parameters for all machine types, as it is the network that is slow; types
-/// differ by a factor that is near one.
+/// One line in the number of parameters for all machine types, because the latency is that of the
+/// connection; types differ by a factor that is near one.
 Result<Forecast> StepTimes::latency_cost(const std::string& gpu, const Network& network,
                                          double further_ms) const {
   if (latencies_.empty() || !network.params) {
@@ -443,7 +444,7 @@ Result<Forecast> StepTimes::latency_cost(const std::string& gpu, const Network& 
     }
     types.push_back(type);
   }
-  // Half of a typical cost depends on the parameters, before more is known.
+  // The prior: half of a typical cost depends on the number of parameters.
   enum : std::size_t { kConstant, kSlope, kFirstType };
   std::vector<Prior> priors = {{std::log(log_mean(costs) / 2), kUnknownLatency},
                                {std::log(log_mean(per_parameter) / 2), kUnknownLatency}};

@@ -6,8 +6,8 @@
 // relative errors (CM-DARE, ICDCS 2020, fits one line for each type; families differ). A family
 // whose time also grows with the width of its layers has a term in the square root as well. A type
 // with few measured networks takes the shape of the curve from other types, as Habitat (ATC 2021)
-// does for single operations. A family of which overlapped_steps.hpp predicts left-out networks
-// better than these lines is predicted by that, for all machine types together.
+// does for single operations. If overlapped_steps.hpp predicts left-out networks of a family better
+// than these lines, it is used for the family, for all machine types together.
 
 #include <map>
 #include <optional>
@@ -21,7 +21,7 @@
 
 namespace mayfly::planner {
 
-/// What is known of one machine type: the step times of a family's networks, one for each network.
+/// The step time of one network of a family on one machine type; there is one for each network.
 struct StepPoint {
   std::string model;
   double gflops = 0;
@@ -34,8 +34,8 @@ class StepTimes {
   explicit StepTimes(const Calibration& calibration);
 
   /// Seconds per step; `network` is completed (Networks). With `kind`, a measured network's time is
-  /// that of this campaign if there is one. kNotFound if no table has the machine type, or nothing
-  /// leads to its operations.
+  /// that of this campaign if there is one. kNotFound if no table has the machine type, or if the
+  /// network's operations cannot be inferred.
   [[nodiscard]] Result<Forecast> step(const std::string& gpu, const Network& network,
                                       const std::string& kind = {}) const;
   /// The same with a network latency between worker and parameter server that may differ from that
@@ -43,8 +43,8 @@ class StepTimes {
   [[nodiscard]] Result<Forecast> step_with_latency(const std::string& gpu, const Network& network,
                                                    double latency_ms,
                                                    const std::string& kind = {}) const;
-  /// What this much latency beyond that of the measurements adds to a step, in seconds. kNotFound
-  /// without any measurement with latency.
+  /// The seconds that `further_ms` of latency beyond that of the measurements add to a step.
+  /// kNotFound without any measurement with latency.
   [[nodiscard]] Result<Forecast> latency_cost(const std::string& gpu, const Network& network,
                                               double further_ms) const;
 
@@ -87,7 +87,7 @@ class StepTimes {
   std::map<std::string, std::map<std::string, Points>> points_;  ///< by machine type and family
   std::map<std::string, std::vector<StepTimeRow>> measured_;     ///< by machine type
   std::map<std::string, bool> has_root_;                         ///< by family
-  /// A family that is predicted as overlapped, and the error for left-out networks.
+  /// The model of a family whose steps overlap, and its error for left-out networks.
   struct Overlap {
     OverlappedSteps steps;
     double error = 0;

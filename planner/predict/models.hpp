@@ -1,7 +1,7 @@
 #pragma once
 
-// The quantities that Predictor answers from the fitted models. For sources; no other
-// folder includes it. Pure; any thread.
+// The quantities that Predictor predicts with the fitted models. For sources; no other folder
+// includes it. Pure; any thread.
 
 #include <functional>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace mayfly::planner {
 
-/// A quantity that can be asked for.
+/// A quantity that a query can name.
 struct Quantity {
   const char* name;
   Result<Forecast> (*predict)(const FittedModels& models, Query& query);
@@ -24,19 +24,20 @@ struct Quantity {
 [[nodiscard]] Network network_in(const FittedModels& models, Query& query);
 /// The workers of the fields cluster, or gpu and workers.
 [[nodiscard]] std::vector<WorkerGroup> workers_in(Query& query);
-/// The same with network, parameter_servers and kind.
+/// workers_in() with the fields network, parameter_servers and kind.
 [[nodiscard]] Cluster cluster_in(const FittedModels& models, Query& query);
 
-/// The same for a job: `kind` is "whole job" unless given.
+/// cluster_in() for a job: `kind` is "whole job" unless given.
 [[nodiscard]] Cluster job_cluster_in(const FittedModels& models, Query& query);
 
-/// `"losses": "simulated"`: what the losses of a job are is not given but drawn.
+/// Whether the query has `"losses": "simulated"`: the losses of the job are drawn, not given.
 [[nodiscard]] bool has_simulated_losses(Query& query);
 /// One number of each simulated path of the job that the fields describe (simulated_job.cpp).
 enum class PathQuantity { kDuration, kCost, kLosses };
 [[nodiscard]] Result<Forecast> simulated_job(const FittedModels& models, Query& query,
                                              PathQuantity quantity);
-/// The steps of the job: the field, or for the network of training_jobs.csv those of its jobs.
+/// The steps of the job: the field, or, for the network of training_jobs.csv, the steps of those
+/// jobs.
 [[nodiscard]] std::optional<double> steps_in(const FittedModels& models, const Network& network,
                                              Query& query);
 

@@ -25,7 +25,7 @@ class Predictor {
   /// The answer to one line, without a line break: a prediction, or an object with `error`.
   [[nodiscard]] std::string answer(std::string_view line) const;
 
-  /// What can be asked for, in the order of the documentation.
+  /// The quantities that a query can name, in the order of the documentation.
   [[nodiscard]] static std::vector<std::string> quantities();
 
  private:

@@ -18,8 +18,8 @@ class Query {
  public:
   explicit Query(const boost::json::object& fields) : fields_(fields) {}
 
-  // A field of the wrong type, out of range or missing is remembered: `problem` has the first. The
-  // caller then gets a number that is safe to compute with.
+  // If a field has the wrong type, is out of range or is missing, these functions record it in
+  // `problem`, which keeps the first such field, and return a value that is safe to compute with.
   [[nodiscard]] std::string text(const std::string& name);
   [[nodiscard]] std::string needed_text(const std::string& name);
   [[nodiscard]] std::optional<double> number(const std::string& name, double least, double most);
@@ -27,7 +27,7 @@ class Query {
   /// A list of objects; empty without the field.
   [[nodiscard]] std::vector<Query> list(const std::string& name);
   [[nodiscard]] bool has(const std::string& name) const { return fields_.contains(name); }
-  /// Whether the field is this text; if so it counts as used.
+  /// Whether the field has this value; if so it counts as used.
   [[nodiscard]] bool is(const std::string& name, std::string_view value);
 
   void complain(const std::string& what);

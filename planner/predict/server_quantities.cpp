@@ -18,7 +18,7 @@ Result<SwitchRuns> switch_runs_in(const FittedModels& models, Query& query) {
   return SwitchRuns::of(models.calibration, query.text("workload"));
 }
 
-/// A count or rate of which the calibration has few events, as a gamma distribution.
+/// The forecast of a count or rate for which the calibration has few events: a gamma distribution.
 Forecast rare(double value, double events, const std::string& unit, const std::string& because) {
   const double shape = std::max(events, 0.5);
   return {[=](double p) { return value <= 0 ? 0 : gamma_quantile(p, value, shape); }, value, unit,

@@ -1,5 +1,5 @@
 // Jobs whose losses are drawn: the product's own replacement of lost servers, on servers as the
-// calibration knows them.
+// calibration describes them.
 
 #include <algorithm>
 #include <cmath>
@@ -19,16 +19,16 @@ namespace mayfly::planner {
 namespace {
 
 constexpr double kSimulatedPaths = 2000;
-constexpr double kSimulatedSetsMost = 4097;  // of workers: the speed of each is computed
+constexpr double kSimulatedSetsMost = 4097;  // sets of workers whose speeds are computed
 constexpr double kSimulatedPathsMost = 100'000;
 constexpr double kSeedMost = 9e15;
 constexpr double kHoursADay = 24;
 constexpr double kCheckpointSecondsMost = 1e9;
-/// A path that takes so many times as long as one without a loss is given up.
+/// A path that takes more than this many times as long as one without a loss is given up.
 constexpr double kTimesLonger = 4;
-/// Hours of all servers on all paths: some seconds of computing.
+/// The most hours of all servers on all paths: some seconds of computing.
 constexpr double kServerHoursMost = 1e7;
-/// With more of them given up the quantiles of the others say little.
+/// If a larger share of paths is given up, the quantiles of the others are not meaningful.
 constexpr double kGivenUpMost = 0.04;
 
 struct SimulatedJob {
@@ -41,8 +41,8 @@ struct SimulatedJob {
   std::string because;
 };
 
-/// The speed of each set of up to `most` workers by machine type, computed once. Others are rare:
-/// a type has more workers while the servers of another one cannot be had.
+/// The speed of each set of up to `most` workers by machine type, computed once. Larger sets are
+/// rare: a type has more workers only while servers of another type are out of stock.
 class SpeedTable {
  public:
   SpeedTable(ClusterSpeed speed, std::vector<std::uint32_t> most)
@@ -65,7 +65,8 @@ class SpeedTable {
   }
 
  private:
-  /// To the next set, the first type's number changing fastest; false after the last.
+  /// Advances to the next set, in which the first type's number changes fastest; false after the
+  /// last one.
   [[nodiscard]] bool go_on(std::vector<std::uint32_t>& workers) const {
     for (std::size_t machine = 0; machine < workers.size(); ++machine) {
       if (workers[machine]++ < most_[machine]) {
@@ -107,7 +108,8 @@ Result<void> offer_servers(const FittedModels& models, const Cluster& cluster,
   return {};
 }
 
-/// Whole numbers of workers of different machine types, in no more sets than are computed quickly.
+/// Checks that the numbers of workers are whole, that machine types differ, and that the number of
+/// sets is small enough to be computed quickly.
 void check_cluster(const Cluster& cluster, Query& query) {
   double sets = 1;
   std::set<std::string> types;

@@ -70,7 +70,7 @@ Result<std::vector<BilledServer>> servers_of(const FittedModels& models, const J
   std::vector<BilledServer> servers;
   for (std::size_t group = 0; group < job.cluster.workers.size(); ++group) {
     TRY_ASSIGN(const double price, models.prices.server(job.cluster.workers[group].gpu, market));
-    // Oldest first, which is the one that is lost: all of a group have the same price.
+    // Oldest first: that one is lost, because all servers of a group have the same price.
     std::size_t alive = servers.size();
     servers.insert(servers.end(), static_cast<std::size_t>(job.cluster.workers[group].workers),
                    {price, 0, 0});

@@ -14,7 +14,7 @@ PlannedRange range_of(const Spread& spread) {
   return {spread.low, spread.median, spread.high};
 }
 
-/// With a spread of the logarithm.
+/// The range with an additional spread of the logarithm.
 PlannedRange spread_out(PlannedRange range, double log_sd) {
   const double factor = std::exp(kHalfOf90 * log_sd);
   return {range.low / factor, range.median, range.high * factor};
@@ -43,7 +43,7 @@ PlannedOffer planned_offer(const Market& market, const JobModel& job, std::size_
   return offer;
 }
 
-/// The speeds of 1, 2, ... workers on this offer; with a composition, of so many workers in its
+/// The speeds of 1, 2, ... workers on this offer, or, with a composition, of workers in its
 /// proportions.
 PlannedSpeeds planned_speeds(const Market& market, const JobModel& job, std::size_t index,
                              const Candidate& candidate, double work_per_step) {

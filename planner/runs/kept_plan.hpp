@@ -1,9 +1,9 @@
 #pragma once
 
-// What remains of a plan for the job that is started from it: the predicted quantities with their
-// central 90 %, what they rest on, and what the rest of the job can be predicted with. The
-// descriptions `fields` are those of records (engine/run/record_json.hpp). Pure; any thread. Times
-// in seconds; money in the currency of the prices.
+// The part of a plan that is kept with the job that is started from it: the predicted quantities
+// with their central 90 %, the measurements behind them, and the models that predict the rest of
+// the job. The descriptions `fields` are those of records (engine/run/record_json.hpp). Pure; any
+// thread. Times in seconds; money in the currency of the prices.
 
 #include <cstdint>
 #include <optional>
@@ -70,17 +70,17 @@ struct KeptPlan {
   double steps = 0;
   std::uint32_t workers = 0;  ///< that compute
   std::vector<PlannedOffer> offers;
-  std::vector<PlannedSpeeds> speeds;  ///< of each machine type; the one that is asked for first
+  std::vector<PlannedSpeeds> speeds;  ///< of each machine type; the first one is requested first
   double speed_log_sd = 0;            ///< of all speeds together, as JobModel has it
   double recovery_s = 0, checkpoint_s = 0, checkpoint_every_s = 0;
-  std::string checkpoint_because;     ///< if the plan has chosen the interval
-  std::optional<double> deadline_s;   ///< that was asked for, since the job's begin
+  std::string checkpoint_because;     ///< the reason, if the plan chose the interval
+  std::optional<double> deadline_s;   ///< of the question, since the job's begin
   bool is_fastest = false;            ///< the goal: the least time, not the least cost
   PlannedRange time_s, cost, losses;  ///< of the whole job
   double starting_s = 0, missing_s = 0,
          stopped_s = 0;  ///< mean lost times, as PathOutcome has them
 
-  /// The speed of so many workers on that machine type, in steps per second. For another type, or
+  /// The speed of `count` workers on that machine type, in steps per second. For another type, or
   /// more workers than planned, it is extrapolated in proportion. 0 for no workers.
   [[nodiscard]] double speed(const std::string& machine, int count) const;
   /// The central 90 % of such a speed.
@@ -114,9 +114,9 @@ struct KeptPlan {
   }
 };
 
-/// What a simulated row of a plan predicts. `work_per_step`: of JobModel::work. The caller adds
-/// what only it knows: `rests_on`, `inputs`, `model`, `global_batch`, `deadline_s`, `is_fastest`,
-/// `checkpoint_because`.
+/// The predictions of a simulated row of a plan. `work_per_step`: in units of JobModel::work. The
+/// caller fills the fields that only it knows: `rests_on`, `inputs`, `model`, `global_batch`,
+/// `deadline_s`, `is_fastest`, `checkpoint_because`.
 [[nodiscard]] KeptPlan kept_plan(const Market& market, const JobModel& job, const Row& row,
                                  double work_per_step);
 

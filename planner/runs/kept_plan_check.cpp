@@ -1,4 +1,4 @@
-// A run beside the plan that it was started from.
+// Compares a run with the plan from which it was started.
 
 #include <algorithm>
 #include <cmath>
@@ -101,8 +101,8 @@ class KeptPlanChecker {
     }
   }
 
-  /// The actual values take the place of the planned ones in this order. Other workers than the
-  /// plan has are the first cause, however much they matter.
+  /// Replaces the planned values by the actual ones in this order. If the run had other workers
+  /// than the plan, that is the first cause, even if its effect is small.
   void take_apart() {
     const double share = steps_ / plan_.steps;
     found_.planned_s = plan_.starting_s + (plan_.time_s.median - plan_.starting_s) * share;

@@ -17,7 +17,7 @@ double total_of(const Numbers& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// A forecast of a + b x for the forecast x, with b above 0.
+/// The estimate of by + times * x for the estimate of x; `times` is above 0.
 Estimate shifted(const Estimate& estimate, double by, double times) {
   return {by + times * estimate.median, by + times * estimate.low, by + times * estimate.high,
           estimate.unit, estimate.because};
@@ -105,9 +105,9 @@ class Checker {
     return forecast.ok() ? forecast.value().quantile(0.5) : otherwise;
   }
 
-  /// One predicted value after the other is replaced by the actual one, in this order: losses and
+  /// Replaces one predicted value after the other by the actual one, in this order: losses and
   /// joins, speeds, the start, the recoveries, checkpoints, evaluations. A value that cannot be
-  /// predicted is not an error of the plan: the actual one is in it from the beginning.
+  /// predicted is not an error of the plan, so the calculation begins with the actual one.
   void take_apart() {
     const double steps = std::accumulate(
         course_.stretches.begin(), course_.stretches.end(), 0.0,

@@ -1,7 +1,8 @@
 #pragma once
 
-// A plan against what came of it: predictions beside actual values, and the error of the total time
-// taken apart by substitution. Pure; any thread. Times in seconds.
+// Compares a plan with its run: predictions beside actual values, and the causes of the error in
+// the total time, found by substitution of one value after the other. Pure; any thread. Times in
+// seconds.
 
 #include <functional>
 #include <map>
@@ -27,7 +28,7 @@ struct CheckedQuantity {
   [[nodiscard]] std::optional<bool> is_inside() const;
 };
 
-/// By how much the total time changes if the actual value takes the place of the predicted one.
+/// The change of the total time if the actual value replaces the predicted one.
 struct TimeCause {
   std::string name;
   double seconds = 0;
@@ -37,7 +38,8 @@ struct PlanCheck {
   std::vector<CheckedQuantity> quantities;
   double planned_s = 0;  ///< of the steps that the run has
   double actual_s = 0;
-  /// They add up to the difference; the largest first, but other workers than planned before all.
+  /// They add up to the difference. The largest is first, except that other workers than planned
+  /// come before all.
   std::vector<TimeCause> causes;
   // Only for a plan that was kept:
   std::string plan, rests_on;  ///< as KeptPlan has them
@@ -49,21 +51,21 @@ struct PlanCheck {
 [[nodiscard]] Result<PlanCheck> check_plan(const RunFacts& run, const RunCourse& course,
                                            const Calibration& calibration);
 
-/// Compares the run with the plan that it was started from, also if it was resumed or has not yet
-/// ended: then with that part of the plan. kInvalidInput if the plan is one for another job.
+/// Compares the run with the plan that it was started from, also if it was resumed or has not ended
+/// yet; in the latter case, with the corresponding part of the plan. kInvalidInput if the plan is
+/// one for another job.
 [[nodiscard]] Result<PlanCheck> check_kept_plan(const RunFacts& run, const RunCourse& course,
                                                 const KeptPlan& plan);
 
-// For both ways to check.
+// Functions for both checks.
 
-/// The speed with each number of members of which enough undisturbed steps are known, in steps per
-/// second.
+/// By number of members, if enough undisturbed steps are known: the speed in steps per second.
 [[nodiscard]] std::map<int, double> measured_speeds(const RunFacts& run);
 /// The seconds of all steps of the run with these speeds by the number of members.
 [[nodiscard]] double work_s(const RunCourse& course, const std::function<double(int)>& speed_at);
 /// "1 worker", "2 workers".
 [[nodiscard]] std::string count_of_workers(int count);
-/// Adds what the causes lack of the difference, and sorts them.
+/// Adds the rest of the difference as a cause of its own, and sorts the causes.
 void finish_causes(PlanCheck& check);
 
 }  // namespace mayfly::planner

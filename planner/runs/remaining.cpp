@@ -13,10 +13,10 @@
 namespace mayfly::planner {
 namespace {
 
-constexpr std::size_t kWindowsLeast = 3;  // that say how much the speed varies
+constexpr std::size_t kWindowsLeast = 3;  // for an estimate of the spread of the speed
 constexpr double kUnknownSpread = 0.1;    // of the speeds of fewer windows
 constexpr double kErrorLeast = 1e-3;      // of a measured speed
-constexpr int kRounds = 30;               // until losses and the time in which they come agree
+constexpr int kRounds = 30;               // until losses and remaining time are consistent
 
 double square(double x) {
   return x * x;
@@ -30,8 +30,8 @@ struct RestSpeed {
   double deviations = kHalfOf90;
 };
 
-/// The plan's speed and the measured one, each with the weight of its precision. If they are
-/// further apart than the plan's spread explains, the plan gets the spread that explains it.
+/// Combines the plan's speed and the measured one, weighted by their precision. If their difference
+/// exceeds the plan's spread, that spread is enlarged to the difference.
 RestSpeed combined(RestSpeed measured, double planned_log, double planned_sd) {
   const double apart = square(measured.log_median - planned_log);
   const double of_plan =
@@ -67,7 +67,7 @@ Result<RestSpeed> speed_of_rest(const RestOfJob& rest, const KeptPlan* plan) {
   return speed;
 }
 
-/// What losses add, in seconds.
+/// The number of losses, and the time that they add in seconds.
 struct Delays {
   double losses = 0;
   double mean_s = 0;
@@ -96,13 +96,14 @@ Delays delays_within(const RestOfJob& rest, const KeptPlan& plan, double seconds
   return delays;
 }
 
-/// The squares of what separates the bounds of the central 90 % from the median.
+/// The squared distances of the bounds of the central 90 % from the median.
 struct Spreads {
   double below = 0, above = 0;
 };
 
-/// Those of the plan's simulated jobs, without what their speeds differ by, in proportion to the
-/// steps that are left: what happens in one part of a job says nothing of the next.
+/// The spreads of the plan's simulated jobs without the part of their different speeds, in
+/// proportion to the steps that are left, because the disturbances of two parts of a job are
+/// independent.
 Spreads spreads_of(const RestOfJob& rest, const KeptPlan& plan) {
   const PlannedRange& time = plan.time_s;
   const double level = kHalfOf90 * plan.speed_log_sd;
@@ -114,7 +115,7 @@ Spreads spreads_of(const RestOfJob& rest, const KeptPlan& plan) {
           without_speed(time.high - time.median, time.median * (std::exp(level) - 1))};
 }
 
-/// Until the members that are missing have joined, the others are slower.
+/// The time that is lost until the missing members have joined, because the others are slower.
 double waiting_s(const RestOfJob& rest, const KeptPlan& plan) {
   if (rest.members_soon <= rest.members || plan.offers.empty()) {
     return 0;

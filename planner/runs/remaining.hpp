@@ -1,7 +1,7 @@
 #pragma once
 
-// What is left of a running job: time and cost with their central 90 %, from the steps that are
-// left, the speed of the run so far, and, where the job was started from a plan, its spread and its
+// Time and cost of the rest of a running job, with their central 90 %: from the remaining steps,
+// the speed of the run so far, and, if the job was started from a plan, the plan's spread and its
 // model of losses. Pure; any thread.
 
 #include <optional>
@@ -26,7 +26,7 @@ struct RestOfJob {
   std::vector<double> window_speeds;
   double window_steps = 0;  ///< of each of them
   int members = 0;          ///< that compute now
-  /// That will compute once the missing servers have joined; at least `members`.
+  /// Members that will compute once the missing servers have joined; at least `members`.
   int members_soon = 0;
   std::string machine;  ///< their type; empty = unknown
   std::vector<PresentServer> servers;
@@ -40,18 +40,19 @@ struct Remaining {
   std::string rests_on;              ///< one sentence
 };
 
-/// How many losses are expected within `seconds` of one place for a server of this offer that is
-/// `age_s` old now. At the end of the longest lifetime a new server takes the place; after another
-/// loss the hazard goes on as if there were none.
+/// The expected number of losses within `seconds` for one server of this offer, which is `age_s`
+/// old now, and its successors. A server that reaches the longest lifetime is followed by a new
+/// one; after another loss the hazard continues with the same age.
 [[nodiscard]] double expected_losses(const PlannedOffer& offer, double age_s, double seconds);
 
-/// The share of the next hour in which the place of a server of this offer that is `age_s` old now
-/// has a worker, if each loss leaves it without one for the time that a server takes to start.
+/// The share of the next hour in which a server of this offer that is `age_s` old now, or its
+/// successor, has a working worker. After each loss there is none for the start-up time of a
+/// server.
 [[nodiscard]] double up_share(const PlannedOffer& offer, double age_s);
 
-/// `plan` may be null. Losses of servers are taken as independent; what else befalls a job is in
-/// the spread of the plan's simulated jobs. kNotFound if neither a plan nor enough of the run says
-/// how fast it is.
+/// `plan` may be null. Losses of servers are assumed to be independent; the spread of the plan's
+/// simulated jobs contains all other disturbances. kNotFound if the speed is known neither from a
+/// plan nor from enough steps of the run.
 [[nodiscard]] Result<Remaining> remaining(const RestOfJob& rest, const KeptPlan* plan);
 
 }  // namespace mayfly::planner

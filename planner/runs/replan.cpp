@@ -18,14 +18,14 @@ namespace {
 using Servers = std::vector<ReplanServer>;
 
 constexpr std::size_t kSpeedsMost = 13;   // of one composition: the newest
-constexpr std::size_t kSpeedsLeast = 3;   // that say how fast it is
+constexpr std::size_t kSpeedsLeast = 3;   // for a measured speed
 constexpr double kMeasuredError = 0.01;   // of a measured speed, relative
 constexpr double kNeighbourError = 0.05;  // of the ratio of two compositions on the same machines
 constexpr double kStatedError = 0.2;      // of a speed that is only stated
 constexpr int kInARow = 3;
 constexpr int kRest = 10;            // comparisons, after a change
-constexpr double kGainLeast = 0.02;  // of what is left
-constexpr double kNoMore = 1.02;     // of the time that is left, or the cost: as good as equal
+constexpr double kGainLeast = 0.02;  // of the remaining cost or time
+constexpr double kNoMore = 1.02;     // of remaining time or cost: counts as equal
 constexpr PlannedRange kUnknownStart = {30, 120, 300};
 
 std::string composition_of(const Servers& servers) {
@@ -112,12 +112,12 @@ void Replanner::measure(Instant now, const ReplanFacts& facts) {
   then_ = now;
 }
 
-/// Carries out the proposal in `effects`, or goes on with the last one.
+/// Carries out the proposal in `effects`, or continues the last one.
 void Replanner::act(Instant now, const ReplanFacts& facts, ReplanEffects& effects) {
   if (!options_.acts) {
     return;
   }
-  if (going_back_to_) {  // a server has been added, and then the one that is missed least goes
+  if (going_back_to_) {  // an exchange: a server was added, and then another one is given up
     if (facts.is_settled || (rests_until_ && now >= *rests_until_)) {
       effects.workers = std::exchange(going_back_to_, std::nullopt);
       rests_until_ = now + kRest * options_.every;
@@ -136,14 +136,14 @@ void Replanner::act(Instant now, const ReplanFacts& facts, ReplanEffects& effect
   in_a_row_ = 0;
 }
 
-// --- What each composition promises ---
+// --- The outlook of each composition ---
 
 const PlannedOffer* Replanner::planned(const ReplanServer& server) const {
   return options_.plan ? options_.plan->find_offer(server.offer) : nullptr;
 }
 
-/// How many times as fast as `others` these are, without losses: by the plan if all are of one
-/// machine type that it knows, otherwise by the speeds of the workers and whole microbatches.
+/// The speed of `servers` divided by that of `others`, without losses: from the plan if all are of
+/// one machine type that it has, otherwise from the speeds of the workers and whole microbatches.
 double Replanner::expected_ratio(const Servers& servers, const Servers& others) const {
   const PlannedOffer* first = planned(servers.front());
   const auto is_of_first = [&](const ReplanServer& server) {
@@ -165,7 +165,7 @@ double Replanner::expected_ratio(const Servers& servers, const Servers& others) 
   return speed(servers) / speed(others);
 }
 
-/// The share of the speed that is there, by the plan's lifetimes.
+/// The share of the servers' speed that is up on average, by the plan's lifetimes.
 double Replanner::available(const Servers& servers) const {
   double all = 0;
   double up = 0;
@@ -190,8 +190,7 @@ std::optional<Replanner::Speed> Replanner::measured_speed(const std::string& com
   return Speed{std::exp(median(logs)), std::max(kMeasuredError, sd)};
 }
 
-/// The error of an expected ratio, as a logarithm: the largest one between servers that were
-/// measured.
+/// The error of an expected ratio, as a logarithm: the largest one among measured compositions.
 double Replanner::error_of_ratios(const Speed& known) const {
   double error = kNeighbourError;
   for (const auto& [composition, measured] : measured_) {
@@ -204,8 +203,8 @@ double Replanner::error_of_ratios(const Speed& known) const {
   return error;
 }
 
-/// Measured, or by what was measured last and the expected ratio of both. `log_sd` is of the ratio
-/// to the composition that was measured last.
+/// The measured speed, or else the speed of the composition that was measured last times the
+/// expected ratio. `log_sd` is that of the ratio to this composition.
 std::optional<Replanner::Speed> Replanner::speed_of(const Servers& servers) const {
   const std::string composition = composition_of(servers);
   const std::string reference = composition_of(reference_);
@@ -257,9 +256,9 @@ std::optional<Replanner::Outlook> Replanner::outlook_of(
   return outlook;
 }
 
-// --- What is worth it ---
+// --- Judgement of changes ---
 
-/// The others than the one that is missed least, whose offer is returned.
+/// The servers without the one that is missed least, whose offer is returned in `offer`.
 Servers Replanner::without_least_missed(const Servers& servers, std::string& offer) const {
   std::vector<cloud_hooks::ServerWorth> worths;
   for (std::size_t i = 0; i < servers.size(); ++i) {

@@ -1,9 +1,9 @@
 #pragma once
 
-// Whether a running job should have other servers: compares its present ones with one more, one
-// fewer, and one exchanged for the offer that would be asked for next. A pure state machine: facts
-// with their time go in, a proposal and the number of workers to want come out. One thread. Times
-// in seconds; money in the currency of the prices.
+// Decides whether other servers would be better for a running job: compares its present ones with
+// one more, one fewer, and one exchanged for the offer that would be requested next. A pure state
+// machine: facts with their time go in, a proposal and a new target of workers come out. One
+// thread. Times in seconds; money in the currency of the prices.
 
 #include <cstdint>
 #include <deque>
@@ -19,20 +19,20 @@ namespace mayfly::planner {
 
 struct ReplanOptions {
   Duration every = seconds(60);  ///< between two comparisons
-  bool acts = false;             ///< otherwise it only proposes
+  bool acts = false;             ///< false: it only proposes changes
   std::uint32_t microbatches = 0;
   std::uint32_t workers_most = 1;
   std::optional<double> budget;           ///< for the whole job
   std::optional<double> budget_per_hour;  ///< for all servers together
-  std::optional<KeptPlan> plan;           ///< that the job was started from
+  std::optional<KeptPlan> plan;           ///< from which the job was started
 };
 
-/// A server, there or to be asked for.
+/// A server that exists, or that could be requested.
 struct ReplanServer {
   std::string offer;  ///< as PlannedOffer has it
   double price_per_hour = 0;
   double speed = 0;         ///< of its worker, in a unit that is the same for all; above 0
-  bool is_measured = true;  ///< that speed, of a worker on this machine type
+  bool is_measured = true;  ///< `speed` was measured, on this machine type
   double age_s = 0;
 };
 
@@ -40,10 +40,10 @@ struct ReplanFacts {
   double steps_done = 0;
   double steps_left = 0;
   double elapsed_s = 0;               ///< since the job began
-  std::vector<ReplanServer> servers;  ///< whose workers are members
-  std::optional<ReplanServer> next;   ///< that would be asked for now
-  std::uint32_t wanted = 0;           ///< workers
-  bool is_settled = false;            ///< as many work as are wanted, and none is coming or leaving
+  std::vector<ReplanServer> servers;  ///< servers whose workers are members
+  std::optional<ReplanServer> next;   ///< the one that would be requested now
+  std::uint32_t wanted = 0;           ///< the target of workers
+  bool is_settled = false;            ///< all servers of the target work; none starts or leaves
   double spent = 0;
 };
 
@@ -51,23 +51,23 @@ enum class Change : std::uint8_t { kMore, kFewer, kOther };
 
 struct Proposal {
   Change change = Change::kMore;
-  std::string offer;     ///< that comes, or with kFewer goes
-  PlannedRange gain;     ///< with its central 90 %
+  std::string offer;     ///< the new server's offer; with kFewer that of the server to give up
+  PlannedRange gain;     ///< the expected gain, with its central 90 %
   bool is_time = false;  ///< the gain: seconds that the job ends earlier; otherwise money
   std::string because;   ///< one sentence
 };
 
 struct ReplanEffects {
   std::optional<Proposal> proposal;      ///< a new one, for records
-  std::optional<std::uint32_t> workers;  ///< to want from now on
+  std::optional<std::uint32_t> workers;  ///< the new target of workers
 };
 
-/// A change is proposed if its gain, with the central 90 %, is above 0 and at least 2 % of what is
-/// left, in three comparisons in a row; the same one is proposed once. The gain is money, for a
-/// plan with the goal `fastest` time. It must not make the job end later than its plan's deadline,
-/// or without one more than 2 % later than the present servers would, nor cost more than the
-/// budgets, or where time is gained without one more than 2 % above the present cost; if the
-/// deadline is at risk, time is what is gained. After a change that it made, it waits for ten
+/// Proposes a change if the central 90 % of its gain is above 0, and the gain is at least 2 % of
+/// the remaining cost or time, in three comparisons in a row; the same change is proposed once. The
+/// gain is money; for a plan with the goal `fastest`, or if the deadline is at risk, it is time.
+/// With the change the job must end by its plan's deadline, or, without a deadline, at most 2 %
+/// later than with the present servers. It must keep the budgets; if time is gained and there is no
+/// budget, it may cost at most 2 % more. After a change that the Replanner made, it waits for ten
 /// comparisons.
 class Replanner {
  public:
@@ -83,13 +83,13 @@ class Replanner {
     double log_sd = 0;
   };
   struct Measured {
-    std::vector<ReplanServer> servers;  // as they were last
+    std::vector<ReplanServer> servers;  // as of the last comparison
     std::deque<double> speeds;          // steps per second
   };
   struct Outlook {
     double time_s = 0;
     double cost = 0;
-    double log_sd = 0;     // of its speed, beyond what is common to all
+    double log_sd = 0;     // of its speed, without the part common to all
     double wait_sd = 0;    // of the time until a new server works
     double log_level = 0;  // of all speeds together
   };
@@ -130,7 +130,7 @@ class Replanner {
   std::optional<Instant> rests_until_;
   std::optional<Proposal> last_;  // of the comparisons in a row
   int in_a_row_ = 0;
-  std::string proposed_;                        // what was proposed, for which composition
+  std::string proposed_;                        // the last proposal and its composition
   std::optional<std::uint32_t> going_back_to_;  // workers, once the one that was added works
 };
 

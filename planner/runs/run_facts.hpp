@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run directory says of its job's speeds, losses and prices, for a calibration. Pure.
+// The facts about a job's speeds, losses and prices in its run directory, for a calibration. Pure.
 // Times in seconds; sizes in MB (1e6 bytes); money in the currency of the job's prices.
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace mayfly::planner {
 
-/// From so many steps on, their mean is a speed.
+/// The least number of steps whose mean counts as a speed.
 inline constexpr std::size_t kStepsOfSpeed = 5;
 
 /// A step that nothing disturbed: neither a change of membership nor an evaluation or a checkpoint.
@@ -23,11 +23,11 @@ struct RunStep {
 struct RunWorker {
   std::string machine;    ///< its type
   std::string zone;       ///< empty = unknown
-  double from_s = 0;      ///< when it was there, on the run's time axis
+  double from_s = 0;      ///< when it joined, on the run's time axis
   double lifetime_s = 0;  ///< until its end or that of the run
   bool is_lost = false;   ///< otherwise the end is only a lower bound of the lifetime
-  bool is_first = false;  ///< it was there when the job began to train
-  std::string offer{};    ///< that its server was requested by; empty = no provider started it
+  bool is_first = false;  ///< it was a member when the job began to train
+  std::string offer{};    ///< of its server; empty = no provider started it
 };
 
 /// A server from its request to its worker's connection.
@@ -48,8 +48,8 @@ struct RunFacts {
   std::string model, family;
   double gflops = 0;  ///< operations of a step, 1e9; comparable within a family
   double params = 0, tensors = 0;
-  /// What else the time of a step depends on, in words: runs of one model that differ in it are not
-  /// comparable.
+  /// Other settings that affect the time of a step, in words: runs of one model that differ in them
+  /// are not comparable.
   std::string settings;
   double global_batch = 0;        ///< samples of a step
   double microbatches = 0;        ///< of a step
@@ -66,12 +66,12 @@ struct RunFacts {
   std::vector<double> recoveries_s;           ///< after a loss until the others computed again
   std::vector<double> checkpoints_s;          ///< for which a checkpoint stopped the work
   std::optional<double> weights_mb, meta_mb;  ///< of a checkpoint
-  std::vector<std::string> remarks;  ///< what its reader could not find out, a sentence each
+  std::vector<std::string> remarks;  ///< facts that its reader could not find, a sentence each
 };
 
-/// How a run went.
+/// The course of a run.
 struct RunCourse {
-  /// Steps that so many members committed one after the other.
+  /// Consecutive steps that the same number of members committed.
   struct Stretch {
     int members = 0;
     double steps = 0;
@@ -81,7 +81,7 @@ struct RunCourse {
   double total_s = 0;              ///< from the run's begin until its last step was committed
   double evaluations_s = 0;        ///< between steps
   bool was_resumed = false;        ///< it consists of parts with time between them
-  double not_running_s = 0;        ///< of this time
+  double not_running_s = 0;        ///< the time between these parts
   std::optional<double> cost;      ///< until the end of the run, if its workers have prices
 };
 

@@ -27,8 +27,8 @@ struct SpeedOfRun {
   std::size_t steps = 0;
 };
 
-/// The speed over all steps; its spread is that of windows, because slow moments last longer than
-/// a step.
+/// The speed over all steps. Its spread is computed from windows, because slow periods last longer
+/// than a step.
 SpeedOfRun speed_of_steps(const Numbers& seconds) {
   SpeedOfRun speed;
   speed.steps = seconds.size();
@@ -45,7 +45,7 @@ SpeedOfRun speed_of_steps(const Numbers& seconds) {
   return speed;
 }
 
-/// One run into its rows.
+/// Converts one run to its rows.
 class RunReader {
  public:
   explicit RunReader(const RunFacts& run) : run_(run) {
@@ -199,8 +199,8 @@ Result<void> check_comparable(const std::vector<RunFacts>& runs) {
   return {};
 }
 
-/// Machine types of which runs gave the workers other numbers of threads or of cores are types of
-/// their own.
+/// Distinguishes machine types whose workers had other numbers of threads or cores in other runs by
+/// a suffix.
 void name_by_size(std::vector<RunFacts>& runs) {
   std::map<std::string, std::set<double>> threads, cores;
   for (const RunFacts& run : runs) {

@@ -16,7 +16,7 @@ namespace mayfly::planner {
 struct FittedRun {
   std::string name, date;
   Calibration rows;
-  std::vector<std::string> remarks;  ///< what it does not say, or how a value was inferred
+  std::vector<std::string> remarks;  ///< facts that it lacks, or how a value was inferred
 };
 
 /// The rows of each run, the newest first, as Prices takes the first price that it finds. Machine

@@ -42,7 +42,7 @@ class Adviser {
   /// Whether the limits of the offers and the budget per hour allow all servers of such a plan.
   [[nodiscard]] bool is_allowed(Candidate candidate) const {
     candidate.workers += candidate.spares;
-    candidate.composition.clear();  // whatever there is takes the place of what it lacks
+    candidate.composition.clear();  // servers of any offer replace those that it lacks
     return has_room(market_, question_, candidate);
   }
   [[nodiscard]] std::vector<Candidate> rivals() const;
@@ -89,7 +89,8 @@ std::string Adviser::reason() const {
   return text + ".";
 }
 
-/// The chosen one, the next ones, and the front.
+/// The candidates that may take the place of the chosen one: the chosen one itself, the next ones,
+/// and the front.
 std::vector<Candidate> Adviser::rivals() const {
   std::vector<Candidate> list;
   for (std::size_t i = 0; i < answer_.rows.size(); ++i) {
@@ -176,7 +177,7 @@ std::vector<std::string> Adviser::changes() const {
   return changes;
 }
 
-/// The chosen plan's first offer in each zone that has it.
+/// Compares the chosen plan's first offer in each zone that has it.
 void Adviser::compare_zones(Advice& advice) const {
   const OfferModel& first = market_.offers[chosen_.candidate.offers.front()];
   const bool mixes_machines = std::ranges::any_of(chosen_.candidate.offers, [&](std::size_t offer) {
@@ -292,7 +293,7 @@ void Adviser::compare_hours(Advice& advice) const {
 
 /// Takes the mean time to a loss from the paths of a plan with frequent checkpoints.
 void expect_loss(CheckpointAdvice& advice, const JobModel& job, const Summary& often) {
-  constexpr double kUpTo95 = 3;  // events that no sample of none excludes with 95 %
+  constexpr double kUpTo95 = 3;  // with 95 %, a sample without events has a mean below this
   const double events = often.all_lost * static_cast<double>(often.paths);
   const double time_s = often.time_s.mean * static_cast<double>(often.paths);
   advice.is_bound = events < 1;

@@ -1,8 +1,9 @@
 #pragma once
 
-// What belongs beside a chosen candidate: the same in other zones and at other hours, spares and
-// larger clusters, checkpoint intervals, shares on demand, and what would change the choice. Each
-// comparison is simulated with the same random numbers as the choice. Pure; any thread.
+// Information beside a chosen candidate: the same candidate in other zones and at other hours,
+// spares and larger clusters, checkpoint intervals, shares on demand, and changes of the market
+// that would change the choice. Each comparison is simulated with the same random numbers as the
+// choice. Pure; any thread.
 
 #include <optional>
 #include <string>
@@ -23,7 +24,7 @@ struct CheckpointAdvice {
   double young_s = 0;
   double daly_s = 0;
   double best_s = 0;               ///< the simulated optimum, of the intervals in `tried`
-  std::optional<double> chosen_s;  ///< the plan's, if it was not given
+  std::optional<double> chosen_s;  ///< the interval of the plan, if the plan chose it
   std::vector<Alternative> tried;
 };
 
@@ -48,8 +49,9 @@ struct Advice {
                                                   const Question& question,
                                                   const Candidate& candidate, std::uint64_t paths);
 
-/// Daly's interval between checkpoints, from a minute to two hours, for the plan that would be
-/// chosen with the question's own; that one if a checkpoint costs nothing or no plan is possible.
+/// Daly's interval between checkpoints, from a minute to two hours, for the plan that is chosen
+/// with the question's own interval; the latter if a checkpoint costs nothing or no plan is
+/// possible.
 [[nodiscard]] double checkpoint_interval(const Market& market, const JobModel& job,
                                          const Question& question,
                                          const std::vector<Candidate>& candidates);

@@ -1,6 +1,7 @@
 #pragma once
 
-// How plans write times and money, so that those of a short job are not "0.00 h". Any thread.
+// The notation of times and money in plans, in which amounts of a short job are not "0.00 h". Any
+// thread.
 
 #include <string>
 

@@ -14,15 +14,15 @@ namespace mayfly::planner {
 namespace {
 
 constexpr double kErrorsApart = 3;         // beyond which two rows are surely different
-constexpr std::size_t kFinalistsMax = 24;  // simulated on more paths
+constexpr std::size_t kFinalistsMax = 24;  // candidates that are simulated on more paths
 constexpr double kShareError = 0.004;
 
-/// A candidate, its row, and the paths that it was made of.
+/// A candidate's row, and the paths from which it was computed.
 struct Trial {
   Row row;
   std::vector<PathOutcome> paths;
   double horizon_s = 0;
-  double least_time_s = 0;  // without any loss, at the best speed that the uncertainty allows
+  double least_time_s = 0;  // without any loss, at the best speed within the uncertainty
   double least_cost = kNever;
 };
 
@@ -45,7 +45,7 @@ Trial begin_trial(const Market& market, const JobModel& whole, const Question& q
     const OfferModel& model = market.offers[candidate.offers[i]];
     start_least = std::min(start_least, model.start_up.quantile(0) + model.join.quantile(0));
     start_mean = std::max(start_mean, model.start_up.mean() + model.join.mean());
-    // More workers are never faster for each of them, so one alone costs least.
+    // With more workers, each of them is not faster, so a single worker costs least.
     trial.least_cost = std::min(trial.least_cost, model.price_per_hour * job.work /
                                                       set.speed_of_one(i) / luck / kSecondsPerHour);
     fastest = std::max(fastest, set.speed_on(i));
@@ -60,7 +60,7 @@ Trial begin_trial(const Market& market, const JobModel& whole, const Question& q
   return trial;
 }
 
-/// What took most of the time of the paths that missed the limits.
+/// The cause of most of the lost time of the paths that missed the limits.
 Obstacle obstacle_of(const Trial& trial, const Question& question) {
   const Summary& summary = trial.row.summary;
   if (!trial.row.is_simulated) {
@@ -150,7 +150,8 @@ bool dominates(const Row& a, const Row& b) {
   const double accuracy_b = b.accuracy.value_or(0);
   const bool no_worse = a.summary.time_s.mean <= b.summary.time_s.mean &&
                         a.summary.cost.mean <= b.summary.cost.mean && accuracy_a >= accuracy_b;
-  // Plans that never used their further offers are represented by the one with the fewest.
+  // If plans are equal because they never used their further offers, the one with the fewest offers
+  // stays.
   return no_worse && (a.summary.time_s.mean < b.summary.time_s.mean ||
                       a.summary.cost.mean < b.summary.cost.mean || accuracy_a > accuracy_b ||
                       a.candidate.offers.size() < b.candidate.offers.size());
@@ -165,8 +166,8 @@ void mark_front(std::vector<Trial>& trials) {
   }
 }
 
-/// Those that may be the best once their errors are smaller, the present order's first ones, and
-/// the front.
+/// The candidates to simulate on more paths: those that may be the best within their errors, the
+/// first ones of the present order, and the front.
 std::vector<std::size_t> finalists(const std::vector<Trial>& trials, const Question& question) {
   std::vector<std::size_t> chosen;
   double best = kNever;
@@ -210,7 +211,7 @@ void rank(std::vector<Trial>& trials, const Question& question) {
   });
 }
 
-/// The limits are out of reach for all.
+/// The error that no candidate can keep the limits.
 Error out_of_reach(const Market& market, const std::vector<Trial>& trials,
                    const Question& question) {
   const auto fastest = std::ranges::min_element(trials, {}, &Trial::least_time_s);

@@ -1,4 +1,4 @@
-// Which candidates there are, and what they are called.
+// The candidates of a market, and their descriptions.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ std::vector<std::uint32_t> worker_counts(const Question& question) {
   return counts;
 }
 
-/// Lists of offers with the same content are the same, whatever their order.
+/// The sets of spot offers for candidates. Lists with the same offers are one set, in any order.
 std::vector<std::vector<std::size_t>> spot_sets(const Market& market, bool has_mixtures) {
   std::vector<std::vector<std::size_t>> sets;
   std::map<std::size_t, std::vector<std::size_t>> of_machine;
@@ -125,7 +125,7 @@ std::string describe_composition(const Market& market, const Candidate& candidat
   return text;
 }
 
-/// Spares, and how parameter servers are used.
+/// The description of the spares and of the parameter servers.
 std::string rest_of(const Candidate& candidate) {
   std::string text;
   if (candidate.spares > 0) {

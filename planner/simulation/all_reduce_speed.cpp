@@ -22,8 +22,8 @@ double round_seconds(const AllReduceJob& job, std::size_t machine) {
 }  // namespace
 
 double compute_seconds(const AllReduceJob& job, std::span<const std::uint32_t> workers_of_machine) {
-  // The step ends with a round of some machine: the first such moment until which all microbatches
-  // can be done. It is at most one round of a machine after that of divisible work.
+  // The step ends at the first end of a round of some machine until which all microbatches can be
+  // computed. That is at most one round of a machine later than with divisible work.
   constexpr double kRounding = 1e-9;
   double speed = 0;
   for (std::size_t machine = 0; machine < workers_of_machine.size(); ++machine) {

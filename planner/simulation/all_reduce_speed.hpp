@@ -1,8 +1,9 @@
 #pragma once
 
 // Speed of Mayfly's own all-reduce jobs: a step is a fixed number of microbatches, each computed by
-// one thread as a whole, shared out so that the slowest worker is as fast as possible; what of the
-// exchange of gradients is not hidden behind the computation comes on top. Pure; any thread.
+// one thread as a whole. They are distributed so that the slowest worker is as fast as possible.
+// The part of the exchange of gradients that is not hidden behind the computation is added. Pure;
+// any thread.
 
 #include <span>
 #include <vector>
@@ -13,7 +14,7 @@ namespace mayfly::planner {
 
 struct WorkerSpeed {
   double images_per_s = 0;    ///< of one worker alone, above 0
-  std::uint32_t threads = 1;  ///< that compute, each a microbatch at a time
+  std::uint32_t threads = 1;  ///< compute threads, each with a microbatch at a time
 };
 
 struct AllReduceJob {
@@ -29,15 +30,16 @@ struct AllReduceJob {
 /// Seconds for which the workers compute one step. Needs at least one worker.
 [[nodiscard]] double compute_seconds(const AllReduceJob& job,
                                      std::span<const std::uint32_t> workers_of_machine);
-/// In images per second; 0 without workers.
+/// The speed in images per second; 0 without workers.
 [[nodiscard]] ClusterSpeed all_reduce_speed(AllReduceJob job);
 
-/// Measured speed of so many workers of one machine.
+/// Measured speed of workers of one machine together.
 struct MeasuredSpeed {
   std::uint32_t workers = 1;
   double images_per_s = 0;
 };
-/// The exchange_s that fits measurements of more than one worker of machine 0 best; 0 without any.
+/// The exchange_s with the best fit to measurements of two or more workers of machine 0; 0 without
+/// any.
 [[nodiscard]] double fitted_exchange(const AllReduceJob& job,
                                      const std::vector<MeasuredSpeed>& measured);
 

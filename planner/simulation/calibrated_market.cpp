@@ -20,8 +20,8 @@ QuantileTable quantiles_of(const Forecast& forecast) {
   return QuantileTable::of_samples(std::move(values));
 }
 
-/// How little is known of the level of a region's hazard, from the share lost within a day's first
-/// quarter.
+/// The uncertainty of the level of a region's hazard, from the share of servers that are lost in
+/// their first six hours.
 double hazard_spread(const Lifetimes& lifetimes, const std::string& gpu,
                      const std::string& region) {
   constexpr double kHours = 6;
@@ -112,7 +112,8 @@ ParameterServing calibrated_serving(const FittedModels& models, Cluster job,
   one.workers = {{gpus.front(), 1}};
   const Result<Forecast> known = is_synchronous ? models.cluster_speeds.synchronous_speed(one)
                                                 : models.cluster_speeds.speed(one);
-  // At most a factor of two lies between the bounds of synchronous workers, whatever their number.
+  // The bounds of a synchronous speed differ by a factor of two at most, with any number of
+  // workers.
   const double bounds = is_synchronous ? std::log(2) / kInterval90 : 0;
   serving.speed_log_sd = known.ok() ? std::hypot(log_sd(known.value()), bounds) : bounds;
   serving.speed = calibrated_speed(models, std::move(job), gpus, is_synchronous);

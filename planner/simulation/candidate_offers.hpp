@@ -1,7 +1,7 @@
 #pragma once
 
-// The offers of a candidate, by their places in Candidate::offers, by which all parts of a
-// simulated path name them. Pure; any thread.
+// The offers of a candidate. All parts of a simulated path name an offer by its place in
+// Candidate::offers. Pure; any thread.
 
 #include "planner/simulation/market.hpp"
 
@@ -18,7 +18,7 @@ class CandidateOffers {
 
   [[nodiscard]] std::size_t size() const { return models_.size(); }
   [[nodiscard]] const OfferModel& operator[](std::size_t offer) const { return *models_[offer]; }
-  /// Its place in Market::offers, which is the same for all candidates.
+  /// The offer's place in Market::offers, which is the same for all candidates.
   [[nodiscard]] std::size_t number(std::size_t offer) const { return numbers_[offer]; }
   [[nodiscard]] bool is_on_demand(std::size_t offer) const { return !is_spot(*models_[offer]); }
 

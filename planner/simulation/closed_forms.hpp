@@ -1,6 +1,6 @@
 #pragma once
 
-// What can be said of checkpoints without simulation. Times in seconds. Pure; any thread.
+// Intervals between checkpoints that need no simulation. Times in seconds. Pure; any thread.
 
 namespace mayfly::planner {
 

@@ -27,7 +27,8 @@ class Demand {
 
   [[nodiscard]] bool has_composition() const { return has_composition_; }
 
-  // What is wanted beyond what is present, and what open requests may bring (`coming`).
+  // Servers that are wanted in addition to those that are present and those that open requests may
+  // bring (`coming`).
   /// For all servers: cloud_hooks::Demand::workers_missing().
   [[nodiscard]] std::uint32_t missing(std::uint32_t coming = 0) const;
   /// For one offer, by the composition: cloud_hooks::Demand::lacking().
@@ -35,7 +36,7 @@ class Demand {
   /// For the servers on demand, by the floor: cloud_hooks::Demand::on_demand_floor().
   [[nodiscard]] std::uint32_t lacking_on_demand(std::uint32_t coming = 0) const;
 
-  /// Whether servers of that offer are used only for lack of others:
+  /// Whether servers of that offer are only substitutes for others:
   /// cloud_hooks::Exchange::may_give_way(), find().
   [[nodiscard]] bool may_give_way(std::size_t offer) const;
 
@@ -47,7 +48,7 @@ class Demand {
   const std::uint32_t target_;
   const std::uint32_t candidate_floor_;
   const bool has_composition_;
-  const std::vector<std::uint32_t> wanted_;  // by offer: what the composition wants
+  const std::vector<std::uint32_t> wanted_;  // by offer: servers that the composition wants
   std::uint32_t floor_;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // The random numbers of one path. Every draw has a key of its own (path, offer, number of the
-// server), so that all candidates see the same lifetimes of the same servers (common random
-// numbers), and a path is the same whatever was simulated before it and on which thread. Pure.
+// server), so that all candidates get the same lifetimes for the same servers (common random
+// numbers), and a path depends neither on earlier simulations nor on its thread. Pure.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@
 
 namespace mayfly::planner {
 
-/// What a server will do, drawn when it is granted.
+/// The events in the life of a server, drawn when it is granted.
 struct ServerFate {
   double runs_s = 0;  ///< instants since the job's begin
   double joins_s = 0;
@@ -23,7 +23,7 @@ class PathDraws {
  public:
   PathDraws(std::uint64_t seed, std::uint64_t path) : key_(CounterRandom(seed).split(path)) {}
 
-  /// exp(sd * z) with a standard normal z that is the same for all of the same name and index.
+  /// exp(log_sd * z) with a standard normal z that depends only on `name` and `index`.
   [[nodiscard]] double factor(const char* name, std::uint64_t index, double log_sd) const;
   /// Server number `grant` of the offer, requested at `asked_s`.
   [[nodiscard]] ServerFate server(const OfferModel& model, std::size_t offer, std::uint64_t grant,

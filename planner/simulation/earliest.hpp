@@ -1,7 +1,7 @@
 #pragma once
 
-// The earliest of many instants, each at a position: a tree of minima, so that a change and the
-// answer cost O(log positions). Pure; one thread.
+// The earliest of many instants, each at a position: a tree of minima, in which a change and a
+// query cost O(log positions). Pure; one thread.
 
 #include <cstddef>
 #include <optional>

@@ -1,8 +1,8 @@
 #pragma once
 
 // When a job that has a deadline falls back to servers on demand: once the rest of the work at
-// their speed takes as long as the time that is left. The plan's rule alone; ReplacementPolicy has
-// none like it. Times are seconds since the job's begin. Pure; one thread.
+// their speed takes as long as the time that is left. Only plans have this rule; ReplacementPolicy
+// has none like it. Times are seconds since the job's begin. Pure; one thread.
 
 #include "planner/simulation/candidate_offers.hpp"
 #include "planner/simulation/demand.hpp"
@@ -18,10 +18,10 @@ class FallBack {
 
   /// A new path, for which the training has begun.
   void begin();
-  /// Call after all that happens at once. Falls back if that is due, or plans when to do it if
+  /// Call it after all events of one instant. Falls back if that is due, or plans when to do it if
   /// nothing changes before.
   void plan(double now_s);
-  /// When to call fall_back(); kNever if that is not to be expected.
+  /// When to call Demand::fall_back(); kNever if that is not expected.
   [[nodiscard]] double due_s() const { return due_s_; }
 
  private:
@@ -32,8 +32,8 @@ class FallBack {
   const bool is_wanted_;
 
   // State of the present path:
-  double speed_ = 0;    // of all workers on the fastest offer on demand; 0 = there is none
-  double start_s_ = 0;  // until a server of that offer works
+  double speed_ = 0;    // of all workers on the fastest on-demand offer; 0 = none
+  double start_s_ = 0;  // from the request until a server of that offer works
   double due_s_ = kNever;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Seconds of a simulated job as the instants and durations of the replacement policy. Pure.
+// Converts the seconds of a simulated job to the instants and durations of the replacement policy.
+// Pure.
 
 #include <cmath>
 

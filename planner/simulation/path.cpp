@@ -70,7 +70,7 @@ double PathRunner::next_s() const {
                    fall_back_.due_s(), training_.begins_s(), horizon_s_});
 }
 
-/// The first of the events whose time it is. It may be none: the budget's alarm.
+/// Carries out the first event that is due. None is due at the budget's alarm.
 void PathRunner::happen() {
   if (servers_.next_s() <= now_s_) {
     server_event(servers_.next());
@@ -167,7 +167,7 @@ void PathRunner::begin_exchange() {
   }
 }
 
-/// What follows from the state.
+/// Plans the next events from the state.
 void PathRunner::update() {
   training_.update(requests_.waits_for_stock());
   fall_back_.plan(now_s_);

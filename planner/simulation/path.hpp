@@ -1,10 +1,10 @@
 #pragma once
 
 // One path of a job, fast: events are losses, joins and ends only, so a path costs O(losses). It
-// keeps the rules of cloud_hooks/core/ReplacementPolicy for what a job meets: requests, refusals,
-// bursts, ends of lifetimes, compositions, on-demand servers in place of spot servers and back,
-// limits of offers, budgets. simulation/policy_path runs the policy itself; tests compare both path
-// by path. Pure; one thread for each runner.
+// follows the rules of cloud_hooks/core/ReplacementPolicy for the events of a job: requests,
+// refusals, bursts, ends of lifetimes, compositions, on-demand servers in place of spot servers and
+// back, limits of offers, budgets. simulation/policy_path runs the policy itself; tests compare
+// both path by path. Pure; one thread for each runner.
 
 #include <cstdint>
 
@@ -16,14 +16,15 @@ namespace mayfly::planner {
 
 class PathRunner {
  public:
-  /// `market` and `job` must outlive it. `horizon_s`: where a path that is not done is given up.
+  /// `market` and `job` must outlive it. `horizon_s`: the time at which a path that is not done is
+  /// given up.
   PathRunner(const Market& market, const JobModel& job, const Candidate& candidate,
              double horizon_s);
   PathRunner(const PathRunner&) = delete;  // its parts refer to each other
   PathRunner& operator=(const PathRunner&) = delete;
 
-  /// The path of that number; depends on nothing but the seed, the number and what the runner was
-  /// made of.
+  /// The path of that number; depends only on the seed, the number and the arguments of the
+  /// constructor.
   [[nodiscard]] PathOutcome run(std::uint64_t seed, std::uint64_t path);
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the servers of a path cost: as their provider bills them, and as the replacement policy
-// counts (cloud_hooks/core/bill), which is from each request. Pure; one thread. Money is in the
-// currency of the prices, times are seconds since the job's begin and never decrease.
+// The cost of the servers of a path, counted in two ways: as the provider bills them, and as the
+// replacement policy counts (cloud_hooks/core/bill), from each request. Pure; one thread. Money is
+// in the currency of the prices, times are seconds since the job's begin and never decrease.
 
 #include <vector>
 
@@ -16,26 +16,25 @@ class PathBill {
 
   /// Nothing has been billed yet.
   void clear();
-  /// A server that was requested now, and will run from `runs_s` on. Servers are at the places in
-  /// which they are opened.
+  /// Adds a server that was requested now and will run from `runs_s` on. It gets the next place.
   void open(double price_per_hour, double now_s, double runs_s);
   /// The server at that place is gone; the last one takes its place.
   void close(std::size_t place, double now_s);
 
-  /// What all servers cost until now, as their provider bills them.
+  /// The cost of all servers until now, as the provider bills them.
   [[nodiscard]] double cost(double now_s) const;
 
-  /// What is spent, and what the open servers cost an hour, as the policy counts.
+  /// The money spent, and the hourly cost of the open servers, as the policy counts.
   struct Spending {
     double spent = 0;
     double per_hour = 0;
   };
-  /// Takes a look at each open server.
+  /// Exact; visits each open server.
   [[nodiscard]] Spending spending(double now_s) const;
-  /// The same at a look, but for rounding; `spent` may be higher, as each server is billed for its
-  /// time and for the least time.
+  /// An upper bound of spending() in constant time, apart from rounding. `spent` may be higher,
+  /// because it contains both the time and the least time of each server.
   [[nodiscard]] Spending spending_at_most(double now_s) const;
-  /// What a server of that price has cost at the moment of its request.
+  /// The cost of a server of that price at the moment of its request.
   [[nodiscard]] double at_once(double price_per_hour) const { return charge(price_per_hour, 0); }
 
  private:

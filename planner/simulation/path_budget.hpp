@@ -1,9 +1,9 @@
 #pragma once
 
-// What the budgets of a job, per hour and for the whole job, and the limits of its offers still
-// allow. Each rule names the one of cloud_hooks/core/ReplacementPolicy that it must agree with. It
-// keeps no state: all of it is in the servers and on their bill. Offers are those of the candidate,
-// times are seconds since the job's begin. Pure; one thread.
+// The requests that the budgets of a job, per hour and for the whole job, and the limits of its
+// offers still allow. Each rule names the one of cloud_hooks/core/ReplacementPolicy that it must
+// agree with. It has no state of its own: it reads the servers and their bill. Offers are those of
+// the candidate, times are seconds since the job's begin. Pure; one thread.
 
 #include <cstdint>
 #include <span>
@@ -13,8 +13,8 @@
 
 namespace mayfly::planner {
 
-/// A request that will be refused, from when it is sent until the policy hears of it. Until then
-/// its servers count, and are on the bill. A request that is granted is answered at once.
+/// A request that will be refused, from its sending until the answer. Until then its servers count
+/// and are on the bill. A request that is granted is answered at once.
 struct OpenRequest {
   std::size_t offer = 0;
   std::uint32_t count = 0;
@@ -35,8 +35,8 @@ class PathBudget {
   /// cloud_hooks::Budget::lifetime().
   [[nodiscard]] double lifetime_s(std::size_t offer, std::span<const OpenRequest> open,
                                   double now_s) const;
-  /// When the job may have to be stopped, if nothing changes before; kNever if that is surely not
-  /// before `before_s`: cloud_hooks::Budget::next_alarm().
+  /// The time at which the job may have to be stopped, if nothing changes before; kNever if that is
+  /// certainly not before `before_s`: cloud_hooks::Budget::next_alarm().
   [[nodiscard]] double alarm_s(double before_s, double now_s) const;
   /// Whether the job has to be stopped now: cloud_hooks::ReplacementPolicy::watch_budget().
   [[nodiscard]] bool is_used_up(double now_s) const;

@@ -38,7 +38,8 @@ void PathExchange::plan(const cloud_hooks::OfferCatalog& catalog, bool is_settle
 }
 
 void PathExchange::find(const cloud_hooks::OfferCatalog& catalog) {
-  // What all servers of an offer have in common, since there may be thousands of them.
+  // Computes the facts that all servers of an offer share once, because there may be thousands of
+  // servers.
   const Duration calm_for = duration_of(rules_.back_to_spot_after_s);
   gives_way_.clear();
   calm_.clear();
@@ -58,7 +59,8 @@ void PathExchange::find(const cloud_hooks::OfferCatalog& catalog) {
       if (!calm_[offer] || !(demand_.has_composition() || is_better(offer, server.offer))) {
         continue;
       }
-      // To the nanosecond, as the policy knows it: servers that are due at once are equal.
+      // In whole nanoseconds, as in the policy, so that servers that are due at the same time
+      // compare equal.
       const Instant aged = instant_of(server.asked_s) + calm_for;
       const Instant due = std::max({*calm_[offer], aged, instant_of(not_before_s_)});
       const Possible one{place, offer, seconds_of(due)};

@@ -1,11 +1,11 @@
 #pragma once
 
-// The exchange of a server that was requested only for lack of others: one on demand for a spot
-// server that is much cheaper for its speed or, with a composition, one of an offer that has more
-// servers than wanted for one of an offer that has fewer. One server is exchanged at a time: its
-// successor is requested first, and it leaves when that one's worker has joined. Each rule names
-// the one of cloud_hooks/core/ReplacementPolicy that it must agree with. Offers are those of the
-// candidate, times are seconds since the job's begin. Pure; one thread.
+// The exchange of a server that was requested only as a substitute: an on-demand server for a spot
+// server that is much cheaper for its speed or, with a composition, a server of an offer that has
+// too many for one of an offer that has too few. One server is exchanged at a time: its successor
+// is requested first, and the old server leaves when the successor's worker has joined. Each rule
+// names the one of cloud_hooks/core/ReplacementPolicy that it must agree with. Offers are those of
+// the candidate, times are seconds since the job's begin. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -29,25 +29,25 @@ class PathExchange {
   /// A new path.
   void begin();
 
-  /// Call after all that happens at once. Plans the next exchange: `is_settled` says that no server
-  /// is missing and no request is about to be sent, `catalog` which offers are calm.
+  /// Call it after all events of one instant. Plans the next exchange. `is_settled`: no server is
+  /// missing, and no request is about to be sent. `catalog` knows which offers are calm.
   void plan(const cloud_hooks::OfferCatalog& catalog, bool is_settled, double now_s);
   /// When to request a server of offer() for the planned exchange; kNever if there is none.
   [[nodiscard]] double due_s() const { return next_.due_s; }
   [[nodiscard]] std::size_t offer() const { return next_.offer; }
 
-  // What became of the planned exchange: exactly one of these when it is due.
+  // The outcome of the planned exchange: call exactly one of these when it is due.
   /// The successor was granted.
   void granted(std::uint64_t successor);
   /// The request was refused.
   void refused(double now_s) { end(true, now_s); }
-  /// The budget does not allow it: the next attempt is a minute later, or after any news.
+  /// The budget does not allow it: the next attempt is a minute later, or after news().
   void postpone(double now_s);
 
-  /// Something has happened that may change what the budget allows.
+  /// An event has happened that may change the limits of the budget.
   void news() { poor_until_s_ = 0; }
-  /// The server's worker has joined. Returns the place of the server that has to leave now, if it
-  /// was its successor.
+  /// The server's worker has joined. If the server is a successor, returns the place of the server
+  /// that it replaces, which has to leave now.
   [[nodiscard]] std::optional<std::size_t> joined(std::uint64_t serial, double now_s);
   /// The server is gone. If it was the one that gives way, its successor takes its place; if it was
   /// the successor, the exchange has failed.
@@ -73,7 +73,7 @@ class PathExchange {
   const Demand& demand_;
   PathServers& servers_;
   std::vector<double> price_per_speed_;  // by offer
-  bool is_possible_ = false;             // some offers may take the place of others
+  bool is_possible_ = false;             // some offers may replace others
 
   // State of the present path:
   Possible next_;
@@ -81,8 +81,8 @@ class PathExchange {
   int failures_ = 0;  // in a row
   double not_before_s_ = 0;
   double poor_until_s_ = 0;
-  std::vector<bool> gives_way_;               // by offer; kept for its memory
-  std::vector<std::optional<Instant>> calm_;  // by offer; kept for its memory
+  std::vector<bool> gives_way_;               // by offer; kept to use its memory again
+  std::vector<std::optional<Instant>> calm_;  // by offer; kept to use its memory again
 };
 
 }  // namespace mayfly::planner

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the market does to a job on one path: its answers to requests, the fates of the servers that
+// The behaviour of the market on one path: its answers to requests, the fates of the servers that
 // it grants, and the shocks of its zones. Its random numbers do not depend on which code decides on
 // the requests: simulation/path or, in simulation/policy_path, the replacement policy itself.
 // Offers are those of the candidate, times are seconds since the job's begin. Pure; one thread.
@@ -33,9 +33,10 @@ class PathMarket {
   };
   /// When the next shock comes; kNever if there are no more.
   [[nodiscard]] double next_shock_s() const;
-  /// The next shock, which comes now: the one after it is next then. Needs a next shock.
+  /// Returns the next shock, which happens now, and advances to the one after it. Needs a next
+  /// shock.
   [[nodiscard]] ZoneShock take_shock();
-  /// Whether that shock, which comes now, takes a server of that offer and fate.
+  /// Whether that shock, which happens now, takes a server of that offer and fate.
   [[nodiscard]] bool is_taken(const ZoneShock& by, std::size_t offer, const ServerFate& fate,
                               double now_s) const;
 

@@ -38,7 +38,7 @@ void PathRequests::ask_soon(double now_s) {
   }
 }
 
-/// The same for what begins no batch, but waits for one that has begun.
+/// Like ask_soon(), for an event that begins no batch of losses but waits for one that has begun.
 void PathRequests::ask_at_once(double now_s) {
   if (demand_.missing() > 0 && (waits_for_stock_ || due_s_ == kNever)) {
     due_s_ = now_s;
@@ -71,7 +71,8 @@ bool PathRequests::is_settled() const {
   return demand_.missing() == 0 && due_s_ == kNever;
 }
 
-/// Answers come in the order of the requests; after each refusal what is missing is asked for anew.
+/// Answers are processed in the order of the requests; after each refusal, the servers that are
+/// missing then are requested again.
 void PathRequests::ask(double now_s) {
   shun_bursts(now_s);
   ask_for_missing(now_s);
@@ -94,7 +95,7 @@ std::optional<std::uint64_t> PathRequests::ask_for_one(std::size_t offer, double
   return grant(offer, budget_.lifetime_s(offer, {}, now_s), now_s);
 }
 
-/// Servers of such offers that open requests may bring.
+/// Servers of the offers with `is_among` that open requests may bring.
 template <typename IsAmong>
 std::uint32_t PathRequests::coming(IsAmong is_among) const {
   std::uint32_t count = 0;
@@ -108,8 +109,8 @@ std::uint32_t PathRequests::missing() const {
   return demand_.missing(coming([](std::size_t) { return true; }));
 }
 
-/// cloud_hooks::Provisioner::request_workers(): first what the composition lacks, or what the floor
-/// of servers on demand does; then whatever there is.
+/// cloud_hooks::Provisioner::request_workers(): first servers that the composition, or the floor of
+/// on-demand servers, lacks, then servers of any offer.
 void PathRequests::ask_for_missing(double now_s) {
   constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
   const auto is_on_demand = [&](std::size_t offer) { return offers_.is_on_demand(offer); };
@@ -128,7 +129,7 @@ void PathRequests::ask_for_missing(double now_s) {
       missing(), [](std::size_t) { return kAny; }, now_s);
 }
 
-/// cloud_hooks::Provisioner::request_up_to(): from the best offers, at most so many of each.
+/// cloud_hooks::Provisioner::request_up_to(): from the best offers, at most `most_of` of each.
 template <typename MostOf>
 void PathRequests::request(std::uint32_t wanted, MostOf most_of, double now_s) {
   if (wanted == 0) {

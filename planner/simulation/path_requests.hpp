@@ -1,7 +1,7 @@
 #pragma once
 
-// When servers are requested on a path, and of which offers: what is missing is requested of the
-// best offers that refuse nothing at present, with the product's own OfferCatalog. Each rule names
+// When servers are requested on a path, and of which offers: missing servers are requested of the
+// best offers that refuse nothing at present, by the OfferCatalog that jobs use. Each rule names
 // the one of cloud_hooks/core/ReplacementPolicy that it must agree with. Offers are those of the
 // candidate, times are seconds since the job's begin. Pure; one thread.
 
@@ -26,31 +26,31 @@ class PathRequests {
   /// A new path, whose first requests are due at once.
   void begin();
 
-  /// When to call ask(), if nothing happens before; kNever while nothing is to be requested.
+  /// When to call ask(), if no event happens before; kNever while nothing is to be requested.
   [[nodiscard]] double due_s() const { return due_s_; }
-  /// Requests all that is missing. Servers that are granted are there when it returns.
+  /// Requests all missing servers. Those that are granted are among the servers when it returns.
   void ask(double now_s);
   /// Requests one server, for an exchange, which the budget must allow. Returns its
   /// ServerFate::serial, or nothing if the request is refused.
   std::optional<std::uint64_t> ask_for_one(std::size_t offer, double now_s);
 
-  // What has become of servers, after they are gone.
-  /// A server was taken whose worker had joined. What is missing is due soon, together with what is
-  /// lost until then; this goes for the next two as well.
+  // Events of servers, reported after they are gone.
+  /// A server was taken whose worker had joined. In this case and the next two, missing servers are
+  /// requested soon, together with those that are lost until then.
   void lost(std::size_t offer, double now_s);
   /// A server was taken before its worker had joined.
   void taken_early(std::size_t offer, double now_s);
   /// A server was given up at the end of its lifetime.
   void lifetime_ended(double now_s) { ask_soon(now_s); }
-  /// A server was given up because it did not run in time. What is missing is due at once; this
-  /// goes for the next one as well.
+  /// A server was given up because it did not run in time. In this case and the next one, missing
+  /// servers are requested at once.
   void not_started(std::size_t offer, double now_s);
   /// A server was given up that ran, but whose worker had not joined in time.
   void not_joined(std::size_t offer, double now_s);
   /// A worker on the offer has joined.
   void worked(std::size_t offer) { catalog_.worked(offer); }
 
-  /// Whether servers are missing that could not be had.
+  /// Whether servers are missing because their requests found no capacity.
   [[nodiscard]] bool waits_for_stock() const { return waits_for_stock_; }
   /// Whether nothing is missing, and nothing is about to be requested.
   [[nodiscard]] bool is_settled() const;
@@ -83,7 +83,7 @@ class PathRequests {
   double due_s_ = 0;
   bool waits_for_stock_ = false;
   std::uint32_t refusals_ = 0;
-  std::vector<std::uint32_t> losses_;  // by offer: of those not yet asked for
+  std::vector<std::uint32_t> losses_;  // by offer: those whose replacements were not requested yet
   std::vector<OpenRequest> open_;      // in the order of the requests; empty between calls
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// The servers of a path that are granted and not yet gone: what happens to each of them next, how
-// many there are of each offer, and their bill. Offers are those of the candidate, times are
-// seconds since the job's begin. Pure; one thread.
+// The servers of a path that are granted and not yet gone: the next event of each, their number by
+// offer, and their bill. Offers are those of the candidate, times are seconds since the job's
+// begin. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -37,7 +37,7 @@ struct PathServer {
   Leaving leaving;
   std::uint64_t order = 0;  ///< younger servers have higher ones
   bool works = false;       ///< its worker has joined
-  bool gives_way = false;   ///< to another one, as soon as that works: it does not count as present
+  bool gives_way = false;   ///< it leaves as soon as its successor works, and does not count
 
   /// When its next event happens, and which one that is; kNever if there is none.
   [[nodiscard]] double next_s() const;
@@ -49,12 +49,12 @@ class PathServers {
   /// `offers` must outlive it.
   PathServers(const CandidateOffers& offers, const Billing& billing);
 
-  /// Without any server, and nothing on the bill.
+  /// Removes all servers and clears the bill.
   void clear();
 
-  /// A server that is requested and granted now gets the next place, and is billed.
+  /// Adds a server that is requested and granted now, at the next place, and bills it.
   void add(std::size_t offer, const ServerFate& fate, const Leaving& leaving, double now_s);
-  /// Its worker has joined.
+  /// The worker of the server at that place has joined.
   void start_work(std::size_t place);
   void set_gives_way(std::size_t place, bool gives_way);
   /// The server is gone; the last one takes its place.
@@ -62,14 +62,14 @@ class PathServers {
 
   [[nodiscard]] std::size_t size() const { return servers_.size(); }
   [[nodiscard]] const PathServer& operator[](std::size_t place) const { return servers_[place]; }
-  /// The place of the server with that ServerFate::serial, which is there.
+  /// The place of the server with that ServerFate::serial, which exists.
   [[nodiscard]] std::size_t place_of(std::uint64_t serial) const;
   /// When the next event of a server happens; kNever if there is none.
   [[nodiscard]] double next_s() const { return events_.first_s(); }
-  /// The place of that server. Needs an event.
+  /// The place of the server with that event. Needs an event.
   [[nodiscard]] std::size_t next() const { return events_.first().value(); }
 
-  // Servers that are present, which are all but one that gives way.
+  // Servers that are present: all except one that gives way.
   [[nodiscard]] std::uint32_t present() const { return present_; }
   [[nodiscard]] std::uint32_t present(std::size_t offer) const { return present_of_[offer]; }
   [[nodiscard]] std::uint32_t on_demand_present() const { return on_demand_present_; }
@@ -79,7 +79,7 @@ class PathServers {
   [[nodiscard]] const PathBill& bill() const { return bill_; }
 
  private:
-  /// A server of the offer is present from now on, or not any more.
+  /// Counts a server of the offer that becomes present, or no longer is.
   void count(std::size_t offer, bool is_present);
 
   const CandidateOffers& offers_;

@@ -23,8 +23,8 @@ namespace policy_event = cloud_hooks::policy_event;
 constexpr std::uint32_t kCountMax = 1'000'000;  // one request for all servers of a batch
 constexpr Duration kRarely = seconds(1'000'000'000);
 
-/// The policy's options for the candidate. Its lists are answered when there is something new, not
-/// at intervals.
+/// The policy's options for the candidate. Lists are answered when a server changes, not at
+/// intervals.
 cloud_hooks::ReplacementOptions options_for(const JobModel& job, const Candidate& candidate,
                                             const std::vector<cloud_hooks::OfferTerms>& terms) {
   cloud_hooks::ReplacementOptions options;
@@ -135,7 +135,7 @@ PathOutcome PolicyPath::run() {
   return outcome_;
 }
 
-/// Answers to what an event led to are fed after it, in order.
+/// Passes an event to the policy, then the answers to its effects, in order.
 void PolicyPath::feed(const PolicyEvent& event) {
   answers_.push(event);
   if (is_feeding_) {

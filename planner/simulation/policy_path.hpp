@@ -2,7 +2,8 @@
 
 // One path of a job as the product would run it: cloud_hooks/core/ReplacementPolicy decides, with
 // its OfferCatalog and its Bill, and a simulated provider answers from the same draws as
-// simulation/path. Slower than that, and without falling back. Pure; any thread.
+// simulation/path. Slower than simulation/path, and without its fall-back to on-demand servers.
+// Pure; any thread.
 
 #include "planner/simulation/market.hpp"
 

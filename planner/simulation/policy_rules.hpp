@@ -4,7 +4,7 @@
 
 namespace mayfly::planner {
 
-/// In seconds. Each is the option of that name of cloud_hooks::ReplacementOptions.
+/// Times in seconds. Each is the option of cloud_hooks::ReplacementOptions with that name.
 struct PolicyRules {
   double gather_s;
   double start_timeout_s;

@@ -1,7 +1,8 @@
 #pragma once
 
-// How far a simulated job is: the work done at piecewise constant speed, what stands still, what a
-// loss of all workers takes back to the last checkpoint, and why time was lost. Pure; one thread.
+// The progress of a simulated job: the work done at piecewise constant speed, interruptions, the
+// return to the last checkpoint after a loss of all workers, and an account of lost time. Pure; one
+// thread.
 
 #include "planner/simulation/market.hpp"
 
@@ -19,7 +20,7 @@ class Progress {
   void advance(double to_s);
   /// The speed from now on, and the reason if it is not the full one.
   void set_speed(double speed, Shortage why);
-  /// All workers stand still until then at least.
+  /// All workers wait until `at_s` at least.
   void stop_until(double at_s);
   /// No worker has the state any more: the work since the last checkpoint is lost.
   void lose_state();

@@ -59,7 +59,7 @@ void ShockStream::pop() {
 }
 
 void ShockStream::pop_from_blocks() {
-  // Blocks without a shock follow each other; so many of them are more than any job lasts.
+  // Many blocks without a shock may follow each other; this limit is longer than any job.
   constexpr std::uint64_t kBlocksMax = 1'000'000;
   while (drawn_ < kBlocksMax) {
     if (drawn_ > 0 && in_block_ < model_->blocks[block_].size()) {

@@ -28,9 +28,10 @@ struct ShockModel {
   double block_s = 0;
 
   [[nodiscard]] bool is_calm() const;
-  /// How often they take one server that is always there.
+  /// The rate at which shocks take one server that is always replaced.
   [[nodiscard]] double losses_per_s() const;
-  /// The rate of shocks times `factor`; of blocks, the share of the servers taken, up to all.
+  /// A model with `factor` times the rate of shocks; with blocks, shocks take `factor` times the
+  /// share of servers, at most all.
   [[nodiscard]] ShockModel scaled(double factor) const;
 };
 
@@ -60,8 +61,8 @@ struct TraceEvent {
   std::string node;
 };
 
-/// A trace cut into whole blocks of `block_s` seconds, the last one only if it is whole. Removals
-/// within one second are one shock, and its share is that of the servers present just before.
+/// Cuts a trace into blocks of `block_s` seconds, without an incomplete last one. Removals within
+/// one second are one shock; its share is relative to the servers just before.
 [[nodiscard]] std::vector<std::vector<Shock>> shock_blocks(const std::vector<TraceEvent>& trace,
                                                            double block_s);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// The training of a simulated job: which of its workers compute, since when the job has begun, what
-// a worker that joins or is lost stops, and how far the job is. Offers are those of the candidate,
-// times are seconds since the job's begin. Pure; one thread.
+// The training of a simulated job: which of its workers compute, when the job begins, how long the
+// others wait for a worker that joins or is lost, and the progress of the job. Offers are those of
+// the candidate, times are seconds since the job's begin. Pure; one thread.
 
 #include <cstdint>
 
@@ -20,19 +20,21 @@ class Training {
   /// A new path.
   void begin(const PathDraws& draws);
 
-  /// Time passes until `to_s`; what is reported below happens then.
+  /// Time passes until `to_s`, the instant of the events that are reported below.
   void advance(double to_s) { progress_.advance(to_s); }
   /// A worker on that offer has joined: the others stop for it, or it restores a checkpoint.
   void join(std::size_t offer);
   /// A worker has left with its server: the others do not wait for it.
   void leave(std::size_t offer);
-  /// One was lost with its server: the others recover, or the state is lost with the last one.
+  /// A worker was lost with its server: the others recover; after the loss of the last one the
+  /// state is lost.
   void lose(std::size_t offer);
-  /// Call after all that happens at once. `is_stock_out`: missing workers could not be had.
+  /// Call it after all events of one instant. `is_stock_out`: requests for the missing workers
+  /// found no capacity.
   void update(bool is_stock_out);
 
-  /// When the job begins with the workers that are there, even if they are not all; kNever if it
-  /// has begun, or no worker has come.
+  /// The time at which the job begins even if workers are missing; kNever if it has begun, or if no
+  /// worker has joined.
   [[nodiscard]] double begins_s() const { return has_begun_ ? kNever : begins_s_; }
   /// When the job will be done if nothing changes; kNever if no worker computes.
   [[nodiscard]] double finish_s() const { return progress_.finish_s(); }

@@ -74,7 +74,7 @@ WorkingSet::WorkingSet(const Market& market, const JobModel& job, const Candidat
   full_speed_ = computed(first_counts(terms, candidate));
 }
 
-/// By machine: the candidate's workers if no request is refused.
+/// The number of the candidate's workers on each machine if no request is refused.
 std::vector<std::uint32_t> WorkingSet::first_counts(
     const std::vector<cloud_hooks::OfferTerms>& terms, const Candidate& candidate) const {
   const cloud_hooks::OfferCatalog catalog(terms, {});

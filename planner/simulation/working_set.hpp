@@ -9,8 +9,8 @@
 
 namespace mayfly::planner {
 
-/// The offers of a candidate as the replacement policy is given them, in the candidate's order,
-/// with short names: machine and zone are numbers.
+/// The offers of a candidate in the form for the replacement policy, in the candidate's order, with
+/// short names: machine and zone are numbers.
 [[nodiscard]] std::vector<cloud_hooks::OfferTerms> terms_of(const Market& market,
                                                             const JobModel& job,
                                                             const Candidate& candidate);
