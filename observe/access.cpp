@@ -41,7 +41,8 @@ bool knows_key(const Gate& gate, const Query& query) {
          (header.starts_with(kBearer) && are_equal(header.substr(kBearer.size()), gate.key));
 }
 
-/// Names have no case, and a socket of both families gives an IPv4 address in the form of IPv6.
+/// Upper and lower case do not differ in names, and a socket of both families reports an IPv4
+/// address in the form of IPv6.
 std::string plain_name(std::string name) {
   constexpr std::string_view kMapped = "::ffff:";
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -94,7 +95,7 @@ int refusal(const Gate& gate, const Query& query, const std::string& address) {
   if (is_foreign || (posts && query.origin.empty())) {
     return 403;
   }
-  const bool is_page = reads && path == "/";  // without any number in it
+  const bool is_page = reads && path == "/";  // it contains no numbers of a run
   return is_page || knows_key(gate, query) ? 0 : 403;
 }
 

@@ -35,14 +35,15 @@ struct Gate {
   std::uint16_t port = 0;
   std::vector<std::string> names;  ///< besides localhost and addresses of this host
 
-  /// Its name has the port: browsers do not tell ports of a host apart.
+  /// The name of the cookie contains the port, because browsers share cookies between the ports of
+  /// a host.
   [[nodiscard]] std::string cookie_name() const;
 };
 
 /// 0 if the request may be answered. Otherwise the status of the refusal: 421 if its Host is not a
-/// name or address of this server (a foreign page whose name was made to lead here), 405 for
-/// methods that could change something, 403 for a foreign Origin or without the key. `address` is
-/// the numeric address at which the connection was accepted.
+/// name or address of this server (DNS rebinding: the name of a foreign page was made to resolve to
+/// this host), 405 for methods that could change something, 403 for a foreign Origin or without the
+/// key. `address` is the numeric address at which the connection was accepted.
 [[nodiscard]] int refusal(const Gate& gate, const Query& query, const std::string& address);
 
 /// The value of a parameter in the target's query, or an empty text.

@@ -1,6 +1,7 @@
 #pragma once
 
-// What Prometheus' boards expect of every process: its processor time, memory and descriptors.
+// The metrics that dashboards for Prometheus expect from every process: processor time, memory and
+// descriptors.
 
 #include <vector>
 

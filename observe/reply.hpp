@@ -1,6 +1,6 @@
 #pragma once
 
-// What the server answers to a request. Pure. Any thread.
+// The server's answers to requests. Pure. Any thread.
 
 #include <string>
 
@@ -11,13 +11,13 @@ struct Reply {
   std::string type = "text/plain; charset=utf-8";
   std::string headers;  ///< more of them, each with its end of line
   std::string body;
-  bool is_stream = false;  ///< its events follow
+  bool is_stream = false;  ///< a stream of events follows
 };
 
 /// The status line and all headers: those of the page's policy, and `reply.headers`.
 [[nodiscard]] std::string head_of(const Reply& reply);
-/// The answer to a request that refusal() (access.hpp) refuses, or that asks for what is not there
-/// (404) or for too much (503).
+/// The answer to a request that refusal() (access.hpp) refuses, that names nothing on this server
+/// (404), or that exceeds its limits (503).
 [[nodiscard]] Reply refusal_reply(int status);
 
 }  // namespace mayfly::observe

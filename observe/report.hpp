@@ -10,7 +10,7 @@
 
 namespace mayfly::observe {
 
-/// Buckets of each run's curves in a report; of longer runs a coarser level is taken.
+/// The most buckets of each run's curves in a report; longer runs use a coarser level.
 inline constexpr std::size_t kReportBucketsMax = 100'000;
 
 /// The text of the file. `made`: wall-clock seconds, shown on the page. Several runs share

@@ -26,14 +26,14 @@ constexpr std::size_t kSmallFileBytesMax = std::size_t{8} << 20;
 
 using UseLine = std::function<void(std::string_view line, std::uint64_t offset)>;
 
-/// 0 if there is no such file.
+/// The size of the file; 0 if there is none.
 std::uint64_t size_of(const std::string& path) {
   struct stat facts {};
   return ::stat(path.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
 }
 
-/// Passes on every complete line from `file.offset` up to `end_max`, and moves it. A line that is
-/// longer than any record is passed on in pieces, each of which is no record.
+/// Passes every complete line from `file.offset` up to `end_max` to `use`, and advances the offset.
+/// A line that is longer than any record is passed in pieces, none of which is a record.
 bool read_lines(GrowingFile& file, const UseLine& use,
                 std::uint64_t end_max = std::numeric_limits<std::uint64_t>::max()) {
   const UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -69,7 +69,7 @@ bool read_lines(GrowingFile& file, const UseLine& use,
   }
 }
 
-/// Differs after every change of a small file; empty if there is no such file.
+/// A text that differs after every change of a small file; empty if there is no such file.
 std::string stamp_of(const std::string& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) {
@@ -79,7 +79,8 @@ std::string stamp_of(const std::string& path) {
          std::to_string(facts.st_mtim.tv_sec) + " " + std::to_string(facts.st_mtim.tv_nsec);
 }
 
-/// True if the file at this path is not the one that was read, or has lost bytes.
+/// True if there is another file at this path than the one that was read, or if the file has become
+/// shorter.
 bool was_replaced(GrowingFile& file) {
   struct stat facts {};
   if (::stat(file.path.c_str(), &facts) != 0) {
@@ -166,7 +167,8 @@ bool RunFollower::poll() {
     settings_read_ = read_small(*file) || settings_read_;
   }
   changed = settings_read_ || changed;
-  // Steps that come while the events are read wait, so that that of their part's start is known.
+  // Steps that are written while the events are read are left for the next call, because the event
+  // of the start of their part must be read before.
   const std::uint64_t steps_end = size_of(metrics_.path);
   changed = read_lines(events_, [this](std::string_view line,
                                        std::uint64_t offset) { fold_->event(line, offset); }) ||

@@ -19,10 +19,10 @@ namespace mayfly::observe {
 struct GrowingFile {
   std::string path;
   std::uint64_t offset = 0;  ///< bytes whose lines were read
-  std::uint64_t file = 0;    ///< its inode: another file may get its name
+  std::uint64_t file = 0;    ///< its inode, to notice a new file with the same name
 };
 
-/// A file that is written as a whole, and what the fold does with its text.
+/// A file that is written as a whole, and the function of the fold that reads its text.
 struct SmallFile {
   const char* name;
   void (RunFold::*use)(std::string_view text);
@@ -32,11 +32,11 @@ struct SmallFile {
 class RunFollower {
  public:
   /// Reads the records that exist so far. kNotFound, or kInvalidInput if the folder is no run
-  /// directory; the text contains `path`. Of a damaged run, all lines that are records are read.
+  /// directory; the text contains `path`. If lines are damaged, all others are read.
   [[nodiscard]] static Result<std::unique_ptr<RunFollower>> open(const std::string& path);
 
-  /// Reads the records that were added since. True if the fold has changed; take_begun_anew() tells
-  /// whether it was made anew because the files were replaced.
+  /// Reads the records that were added since. True if the fold has changed. If the files were
+  /// replaced, a new fold is created, which take_begun_anew() reports.
   bool poll();
   [[nodiscard]] bool take_begun_anew();
   /// True if the settings or the summary were read since the last call.
@@ -71,8 +71,8 @@ class RunFollower {
   bool settings_read_ = false;
 };
 
-/// Runs that are shown together: those whose folders have one name get the names of the folders
-/// above, too, as many as it takes ("a/run", "b/run"). kInvalidInput if a folder is among them
+/// Gives runs that are shown together different names: if folders have the same name, as many names
+/// of the folders above are added as necessary ("a/run", "b/run"). kInvalidInput if a folder occurs
 /// twice.
 [[nodiscard]] Result<void> name_apart(const std::vector<std::unique_ptr<RunFollower>>& runs);
 

@@ -19,7 +19,7 @@ std::string framed(std::string header) {
   return bytes + header;
 }
 
-constexpr std::size_t kChangesMax = 1000;  // a page that is further behind gets everything
+constexpr std::size_t kChangesMax = 1000;  // a page that is further behind receives everything
 
 }  // namespace
 

@@ -11,33 +11,33 @@
 
 namespace mayfly::observe {
 
-/// Buckets of one answer; of longer runs a coarser level is sent.
+/// The most buckets of one answer; for longer runs a coarser level is sent.
 inline constexpr std::size_t kSeriesBucketsMax = 100'000;
-/// Buckets of one answer about a part of a run.
+/// The most buckets of one answer about a part of a run.
 inline constexpr std::size_t kDetailBucketsMax = 20'000;
 
 class ServedRun {
  public:
   explicit ServedRun(std::unique_ptr<RunFollower> follower);
 
-  /// Reads what has come; true if anything has changed.
+  /// Reads new records; true if anything has changed.
   bool poll();
-  /// Grows with every change.
+  /// Increases with every change.
   [[nodiscard]] std::uint64_t version() const { return version_; }
-  /// The version of the last change that was more than further steps.
+  /// The version of the last change other than added steps.
   [[nodiscard]] std::uint64_t facts_version() const { return facts_version_; }
-  /// How far the files were read, for the ids of events.
+  /// The position in the files up to which they were read, for the ids of events.
   [[nodiscard]] std::string position() const;
   [[nodiscard]] const RunFold& fold() const { return follower_->fold(); }
   [[nodiscard]] const std::string& name() const { return follower_->name(); }
   [[nodiscard]] const std::string& state();
   /// The curves from the first bucket on that has changed since `version`, for a page that has them
-  /// at `level`; all of them for version 0. The bytes are: the length of a JSON header in four
+  /// at `level`; for version 0 all of them. The bytes are: the length of a JSON header in four
   /// bytes, the header, blanks up to a multiple of 8 bytes, and Curves::pack() of the kept and of
   /// the undone steps.
   [[nodiscard]] std::string series(std::uint64_t version, std::size_t level);
-  /// `count` steps from the row `first` on, of a run whose series is coarser: at the finest level
-  /// with at most kDetailBucketsMax buckets, in the same form without undone steps.
+  /// `count` rows from `first` on, for a run whose series is coarser: at the finest level with at
+  /// most kDetailBucketsMax buckets, in the same form as series(), without undone steps.
   [[nodiscard]] std::string detail(std::uint64_t first, std::uint64_t count);
 
  private:

@@ -35,7 +35,7 @@ using boost::system::error_code;
 
 constexpr std::size_t kHeadBytesMax = 16 * 1024;
 constexpr Duration kClosingMax = seconds(2);
-constexpr Duration kFetchingMax = milliseconds(500);  // by a page that was told of a change
+constexpr Duration kFetchingMax = milliseconds(500);  // for a page that was notified of a change
 
 std::string string_of(boost::beast::string_view view) {
   return {view.data(), view.size()};
@@ -54,7 +54,7 @@ class Home {
  public:
   virtual ~Home() = default;
   virtual Reply reply(const Query& query, const std::string& address) = 0;
-  /// The event that tells where the runs are now; empty if that is where `last_id` was.
+  /// The event with the present versions of the runs; empty if `last_id` names the same versions.
   virtual std::string news(const std::string& last_id) = 0;
   virtual void turned_away(const std::string& who, const std::string& why) = 0;
   [[nodiscard]] virtual const ServerLimits& limits() const = 0;
@@ -86,7 +86,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   [[nodiscard]] Stage stage() const { return stage_; }
   [[nodiscard]] std::size_t bytes() const { return head_.size() + body_.size(); }
-  /// A stream that has been sent all there is.
+  /// Whether this is a stream without an event that is still to be sent.
   [[nodiscard]] bool rests() const { return stage_ == Stage::kStream && !writing_; }
   [[nodiscard]] bool is_late(Instant now) const { return !rests() && deadline_ <= now; }
 
@@ -98,8 +98,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     close();
   }
 
-  /// To a stream: sends what is new. While the event before is on its way this one waits, and only
-  /// the newest does, so that a page that does not read costs no memory.
+  /// Sends the news to a stream. While an earlier event is being sent, only the newest one waits,
+  /// so that a page that does not read needs no further memory.
   void push(bool sign_of_life) {
     if (stage_ != Stage::kStream) {
       return;
@@ -218,12 +218,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   http::request_parser<http::empty_body> parser_;
   Home& home_;
   Stage stage_ = Stage::kRequest;
-  Instant deadline_{};  // of what it does now
+  Instant deadline_{};  // of the present stage
   std::string head_;
   std::string body_;
   std::size_t sent_ = 0;
   bool writing_ = false;
-  bool waits_ = false;  // an event for this stream, until the one before is sent
+  bool waits_ = false;  // an event waits until the one before is sent
   std::string last_id_;
   std::array<char, 512> rest_{};
 };
@@ -339,7 +339,7 @@ class PageServer final : public Server, private Home {
     return reply;
   }
 
-  /// "retry" tells the page to come back soon to a server that was started again.
+  /// "retry" makes the page connect again soon after the server was restarted.
   std::string news(const std::string& last_id) override {
     std::string id;
     std::string runs;
@@ -365,7 +365,7 @@ class PageServer final : public Server, private Home {
   void greet(UniqueFd fd) {
     drop_closed();
     if (connections_.size() >= limits_.connections_max) {
-      // Who has not asked yet, or has been answered; not a page that is open.
+      // The oldest connection without a complete request, or with a sent answer; not an open page.
       const auto oldest = std::find_if(connections_.begin(), connections_.end(), [](auto& one) {
         return one.second->stage() != Connection::Stage::kStream;
       });
@@ -380,7 +380,7 @@ class PageServer final : public Server, private Home {
     connection->start();
   }
 
-  /// The files of a very long run take a while: most of the time is left for answers.
+  /// Reading the files of a very long run takes a while; most of the time is left for answers.
   void poll_later() {
     poll_timer_.expires_after(std::max(limits_.poll_interval, 5 * polling_took_));
     poll_timer_.async_wait([this](const error_code&) {
@@ -412,7 +412,8 @@ class PageServer final : public Server, private Home {
     });
   }
 
-  /// No page is open, or those that are have been told of the last change and asked for it.
+  /// Whether no page is open, or every open page was notified of the last change and had time to
+  /// fetch it.
   [[nodiscard]] bool has_told_all(Instant now) const {
     const bool all_rest = std::all_of(connections_.begin(), connections_.end(),
                                       [](const auto& one) { return one.second->rests(); });
@@ -427,14 +428,14 @@ class PageServer final : public Server, private Home {
 
   Gate gate_;
   ServerLimits limits_;
-  std::string instance_;  // versions of another one say nothing here
+  std::string instance_;  // versions of another instance are not comparable
   std::vector<ServedRun> runs_;
   asio::io_context io_{1};
   RejectionLog rejection_log_{"dashboard"};
   AcceptLoop accept_loop_;
   asio::steady_timer poll_timer_;
   asio::signal_set signals_;
-  std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;  // in the order they came
+  std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;  // by age
   std::uint64_t next_id_ = 0;
   Instant last_push_{};
   Instant last_change_{};

@@ -42,7 +42,8 @@ void Curves::push(const CurveRow& row) {
       std::vector<Bucket>& buckets = pyramid_[level - 1][v];
       const std::size_t at = index >> (2 * level);
       buckets.resize(at + 1);
-      // From the buckets below and not by adding the row: the same bits as after truncate().
+      // Computed from the buckets below, not by adding the row, so that the bits are the same as
+      // after truncate().
       buckets[at] = joined(level, v, at);
     }
   }
@@ -99,7 +100,7 @@ std::size_t Curves::last_row_of(std::size_t level, std::size_t bucket) const {
   return std::min((bucket + 1) << (2 * level), rows()) - 1;
 }
 
-/// From the four buckets below it, as far as they exist.
+/// The bucket that the four buckets below it give, as far as they exist.
 Bucket Curves::joined(std::size_t level, std::size_t value, std::size_t index) const {
   Bucket whole{kNone, kNone, kNone, 0};
   const std::size_t below = buckets(level - 1);

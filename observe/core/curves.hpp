@@ -2,8 +2,8 @@
 
 // The curves of a run: one row per committed step, stored by column, with a detail pyramid above
 // the rows. A bucket of level k covers 4^k rows and keeps their minimum, maximum and mean, so that
-// a picture of any width touches as many buckets as it has pixels, and a single outlier is visible
-// at every level. Pure; one thread at a time.
+// a picture of any width reads as many buckets as it has pixels, and a single outlier is visible at
+// every level. Pure; one thread at a time.
 
 #include <array>
 #include <cstddef>
@@ -36,7 +36,7 @@ struct Bucket {
   float min = 0;
   float max = 0;
   float mean = 0;
-  std::uint32_t count = 0;  ///< values that are numbers; 0: the others are NaN
+  std::uint32_t count = 0;  ///< values that are numbers; 0: min, max and mean are NaN
 };
 
 class Curves {
@@ -65,9 +65,10 @@ class Curves {
   /// The finest level with at most `buckets_max` buckets.
   [[nodiscard]] std::size_t level_for(std::size_t buckets_max) const;
 
-  /// The buckets from `first` on, at most `count`, as bytes for the page, little-endian: their last
-  /// rows' times as 64-bit floats and steps as 32-bit integers; then each value as 32-bit floats:
-  /// one array on level 0, otherwise minima, maxima, means and the last rows' values.
+  /// The buckets from `first` on, at most `count`, as little-endian bytes for the page: the times
+  /// of their last rows as 64-bit floats, the steps of these rows as 32-bit integers, then each
+  /// value as 32-bit floats: one array on level 0, otherwise minima, maxima, means and the last
+  /// rows' values.
   [[nodiscard]] std::string pack(std::size_t level, std::size_t first, std::size_t count) const;
 
  private:

@@ -105,8 +105,8 @@ void Members::measured(std::uint64_t member, const MemberMeasure& measure) {
   measures_[member].push_back(measure);
 }
 
-/// The line of an end is written right after its event. A member of another part of the job may
-/// have the same id.
+/// The measure of a member's end is written right after the event, hence the slack. In another part
+/// of the job, the same id may belong to another member.
 std::vector<MemberMeasure> Members::measures_of(const MemberLane& lane) const {
   constexpr double kSlack = 0.5;
   std::vector<MemberMeasure> found;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the records of a run say of its members: a lane for each, from its connection to its end.
-// Pure; one thread at a time.
+// The members of a run, from its records: a lane for each, from its connection to its end. Pure;
+// one thread at a time.
 
 #include <cstdint>
 #include <map>
@@ -16,7 +16,7 @@ enum class MemberPhase { kLoading, kReady, kObserving, kActive };
 
 struct MemberSpan {
   double from = 0;
-  std::optional<double> to;  ///< nothing: it goes on
+  std::optional<double> to;  ///< nothing: it continues
   MemberPhase phase = MemberPhase::kLoading;
 };
 
@@ -40,38 +40,40 @@ struct MemberMeasure {
   std::uint32_t microbatches = 0;
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
-  std::uint32_t cores = 0;             ///< that it may use; 0: unknown
-  std::optional<MemberStages> stages;  ///< nothing: not known, or nothing is loaded
-  bool is_going = false;               ///< it was told to leave, or had left
+  std::uint32_t cores = 0;             ///< cores that it may use; 0: unknown
+  std::optional<MemberStages> stages;  ///< nothing: not known, or the member loads no data
+  bool is_going = false;               ///< it is leaving or has left
 };
 
 struct MemberLane {
   std::uint64_t member = 0;
   std::string host;
   std::vector<MemberSpan> spans;
-  std::string end;  ///< "lost", "left", "evicted", "ended"; empty while it is there
+  std::string end;  ///< "lost", "left", "evicted", "ended"; empty before its end
   std::string detail;
   double end_t = 0;
-  std::optional<std::uint64_t> end_step;  ///< after which the job went on without it
+  std::optional<std::uint64_t> end_step;  ///< the job continued after this step without it
 };
 
-/// Members by their ids. A member is known from its first record on, whichever that is, so that old
-/// and damaged records give lanes, too. All times are seconds on the job's time axis.
+/// Members by their ids. A member exists from its first record of any kind on, so that old and
+/// damaged records give lanes, too. All times are seconds on the job's time axis.
 class Members {
  public:
   void connected(double t, std::uint64_t member, const std::string& host);
   void ready(double t, std::uint64_t member, const std::string& host);
-  /// A view begins: its members are active, the other active ones are spares from now on.
+  /// A view begins: its members are active from now on, and members that were active before are
+  /// spares.
   void view(double t, std::uint64_t committed, const std::vector<std::uint64_t>& members,
             const std::vector<std::string>& hosts);
   /// A member was an observer from `admitted` to `promoted`.
   void observed(std::uint64_t member, double admitted, double promoted);
-  /// The first end that is told counts: a worker that has left also disconnects.
+  /// The first recorded end counts: a worker that has left also disconnects.
   void ended(double t, std::uint64_t member, const std::string& kind, const std::string& detail);
   /// The job has ended, or its next part begins.
   void all_ended(double t);
 
-  /// In any order with the events: a measure belongs to the lane that its member has at its time.
+  /// Measures and events may be added in any order: a measure belongs to the lane of its member at
+  /// its time.
   void measured(std::uint64_t member, const MemberMeasure& measure);
 
   [[nodiscard]] const std::vector<MemberLane>& lanes() const { return lanes_; }
@@ -84,7 +86,7 @@ class Members {
   static void go_on(MemberLane& lane, double t, MemberPhase phase);
 
   std::vector<MemberLane> lanes_;
-  std::map<std::uint64_t, std::size_t> open_;  // lanes of members that are there
+  std::map<std::uint64_t, std::size_t> open_;  // lanes without an end
   std::vector<std::uint64_t> active_;
   std::map<std::uint64_t, std::vector<MemberMeasure>> measures_;
   std::vector<std::size_t> just_ended_;  // lanes that ended after the newest view

@@ -46,11 +46,11 @@ std::string label_text(const Labels& labels) {
 
 enum class Type { kGauge, kCounter, kInfo, kStateSet, kHistogram };
 
-/// A family's name without what a format adds to it.
+/// A family, with its name before a format adds suffixes.
 struct Family {
   const char* name;
   Type type;
-  const char* unit;  // that the name ends with; empty = none
+  const char* unit;  // suffix of the name; empty = none
   const char* help;
 };
 
@@ -147,8 +147,8 @@ class MetricsReader {
     }
     return curves.value(value, curves.rows() - 1);
   }
-  /// The evaluation of the highest step that counts: evaluators may finish in another order. Null
-  /// without one.
+  /// The evaluation of the highest step that is not undone, because evaluators may finish in
+  /// another order. Null without one.
   [[nodiscard]] const EvaluationFact* newest_evaluation() const {
     const EvaluationFact* newest = nullptr;
     for (const EvaluationFact& one : fold_.evaluations_) {

@@ -2,7 +2,7 @@
 
 // The state of a run as metrics for Prometheus: text format 0.0.4, or OpenMetrics 1.0. The number
 // of series is bounded: no step, member, server or message is a label, so that it does not grow
-// with the changes that a job goes through. Counters come from the records, so they go on after a
+// with the events of a job. Counters are computed from the records, so they continue after a
 // restart of the coordinator. Pure.
 
 #include <array>
@@ -36,12 +36,12 @@ inline constexpr std::array<double, 10> kDurationBounds = {0.001, 0.003, 0.01, 0
 using Durations = Histogram<kDurationBounds.size()>;
 
 enum class MetricsFormat { kPrometheus, kOpenMetrics };
-/// The value of Content-Type for it.
+/// The value of Content-Type for this format.
 [[nodiscard]] const char* content_type_of(MetricsFormat format);
-/// What a client asks for by its header Accept.
+/// The format that a client requests by its header Accept.
 [[nodiscard]] MetricsFormat metrics_format_for(const std::string& accept);
 
-/// One family of a process, not of a run: name, help text, type and value.
+/// One metric of a process, not of a run: name, help text, type and value.
 struct ProcessMetric {
   const char* name;
   const char* help;

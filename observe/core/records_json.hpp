@@ -1,6 +1,6 @@
 #pragma once
 
-// Fields of a record, with a default where it lacks one or has another type. Pure.
+// Reads fields of a record; a default replaces a field that is missing or has another type. Pure.
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -15,7 +15,7 @@ namespace mayfly::observe {
 /// Longer texts in records are cut.
 inline constexpr std::size_t kTextBytesMax = 400;
 
-/// At most `bytes_max` bytes of it, whole characters.
+/// At most `bytes_max` bytes of `text`, in whole characters.
 [[nodiscard]] inline std::string cut(std::string_view text, std::size_t bytes_max = kTextBytesMax) {
   std::size_t end = std::min(text.size(), bytes_max);
   while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {

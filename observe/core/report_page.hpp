@@ -1,6 +1,6 @@
 #pragma once
 
-// What makes a page a report: one HTML file with its numbers inside, which opens from a disk
+// Makes a report of a page: one HTML file that contains its numbers and can be opened from a disk
 // without a network. Pure; any thread.
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace mayfly::observe {
 
-/// `page` with its data, in which no tag can begin whatever the texts of `json` are, and with a
-/// policy that allows nothing but its own script and style, of these hashes. "<!-- policy -->" and
-/// "<!-- data -->" are the places for them.
+/// `page` with its data and with a policy that allows only its own script and style, which have
+/// these hashes. They are inserted at "<!-- data -->" and "<!-- policy -->". No text in `json` can
+/// begin a tag.
 [[nodiscard]] std::string report_page(std::string_view page, std::string_view script_hash,
                                       std::string_view style_hash, std::string_view json);
 

@@ -130,7 +130,7 @@ static std::vector<std::string> texts_in(const json::object& object, std::string
   return texts;
 }
 
-/// One event into the fold.
+/// Adds one event to the fold.
 struct EventReader {
   RunFold& fold;
   const json::object& event;
@@ -200,15 +200,15 @@ struct EventReader {
 
   void view() {
     if (!event.contains("members")) {
-      return;  // the note that says the same in words
+      return;  // the note that repeats it in words
     }
     const std::uint64_t committed = whole(event, "committed").value_or(0);
     if (fold.spans_.empty() || fold.spans_.back().kind != "start" || fold.spans_.back().to) {
-      fold.close_span(t);  // else the start goes on until the first step
+      fold.close_span(t);  // else the start lasts until the first step
     }
     fold.members_.view(t, committed, ids_in(event, "members"), texts_in(event, "hosts"));
     if (fold.parts_.back().anchors.empty()) {
-      forget_after(committed);  // of a job that is resumed from an earlier step
+      forget_after(committed);  // the job is resumed from an earlier step
     }
     fold.parts_.back().anchors.push_back({t, committed});
   }
@@ -321,7 +321,7 @@ void RunFold::event(std::string_view line, std::uint64_t offset) {
     part.metrics_bytes = whole(*event, "metrics_bytes").value_or(0);
   }
   if (own_t && (begins || kind == "coordinator_restarted")) {
-    // The axis goes on, or begins anew for a clock that does: by the wall clock then.
+    // If `t` continues, so does the axis. If `t` has begun anew, the wall clock gives the shift.
     const double gap = *time - *origin_ - *own_t;
     parts_.back().shift = std::abs(gap) < 1 || *own_t >= last_event_ ? 0 : gap;
   }
@@ -376,12 +376,12 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
     return;
   }
   if (!is_late) {
-    undo_from(place);  // the job has gone back, and computes this step again
+    undo_from(place);  // the job went back and computes this step again
     kept_.push(row);
     kept_notes_.push_back(note);
     return;
   }
-  // Its member had been cut off.
+  // A late record, of a member that had been disconnected.
   std::vector<CurveRow> later;
   for (std::size_t i = place; i < kept_.rows(); ++i) {
     later.push_back(kept_.row(i));
@@ -440,7 +440,8 @@ std::optional<MemberStages> stages_of(const json::object& record) {
                       yields != nullptr && yields->is_bool() && yields->get_bool()};
 }
 
-/// Phases of members that stay (elastic::name_of), and that of older records.
+/// Whether the phase is that of a member that leaves: not one of elastic::name_of for members that
+/// stay, nor empty as in older records.
 bool is_of_one_that_goes(const std::string& phase) {
   constexpr std::array<std::string_view, 6> kStaying = {"loading", "ready",     "observing",
                                                         "active",  "returning", ""};

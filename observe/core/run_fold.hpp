@@ -2,13 +2,13 @@
 
 // The records of a run, folded into the content of its page: curves, lanes of members and servers,
 // recoveries, evaluations, checkpoints, money, and the division of the wall time. The same records
-// give the same state whether they are added while the job runs or all at once afterwards, and in
-// any order of the parts of the two files; but the event of a start comes before the steps of its
-// part. Pure; one thread at a time.
+// give the same state whether they are added while the job runs or all at once afterwards, and
+// whichever of the two files is read first; only the event of a start must be added before the
+// steps of its part. Pure; one thread at a time.
 //
 // Times are seconds on the axis of the job, which begins with its first event. Records that have a
 // time `t` of their own are placed by it; events without by the coordinator's wall clock `time`,
-// and steps without by their images per second, between the events that tell when a step was done.
+// and steps without by their images per second, between the events that contain the time of a step.
 
 #include <cstdint>
 #include <functional>
@@ -38,11 +38,12 @@ struct RecoveryFact {
   std::string detail;
 };
 
-/// A time during which something is known of the whole job.
+/// A span of time in a state that concerns the whole job.
 struct JobSpan {
   double from = 0;
-  std::optional<double> to;  ///< nothing: it goes on
-  std::string kind;          ///< start, waiting, paused, ..., or of steps: evaluation, checkpoint
+  std::optional<double> to;  ///< nothing: it continues
+  std::string kind;          ///< start, waiting, paused, ..., or between steps: evaluation,
+                             ///< checkpoint
   std::string detail;
 };
 
@@ -51,8 +52,8 @@ struct EvaluationFact {
   std::uint64_t step = 0;
   double top1 = 0;
   std::optional<double> loss;  ///< none if it is infinite or not a number
-  double seconds = 0;          ///< that it took until `t`, between two steps
-  bool undone = false;         ///< the job has gone back before this step since
+  double seconds = 0;          ///< duration until `t`, between two steps
+  bool undone = false;         ///< the job has since gone back to before this step
 };
 
 struct CheckpointFact {
@@ -70,15 +71,15 @@ struct EventFact {
   std::string detail;
 };
 
-/// The job went back to an earlier state. Its steps since are computed again, and not recorded
-/// again.
+/// The job went back to an earlier state. The steps since that state are computed again, but not
+/// recorded again.
 struct RestartFact {
   double t = 0;
-  std::uint64_t step = 0;    ///< after which it went on
+  std::uint64_t step = 0;    ///< after which it continued
   std::uint64_t undone = 0;  ///< steps
 };
 
-/// An event that tells when a step was committed, for steps without a time of their own.
+/// The time of a step from an event, for steps without a time of their own.
 struct TimeAnchor {
   double t = 0;
   std::uint64_t step = 0;
@@ -93,7 +94,7 @@ struct JobPart {
   std::optional<double> first_row, last_row;  ///< times of its steps, once settled
 };
 
-/// Counts of all records so far; none goes back.
+/// Counts of all records so far, which never decrease.
 struct RunTotals {
   std::uint64_t steps = 0;  ///< also those that were undone
   std::uint64_t samples = 0;
@@ -105,7 +106,7 @@ struct RunTotals {
   Durations step_seconds;
 };
 
-/// How the wall time so far divides. The kinds add up to it.
+/// A part of the wall time so far. The kinds add up to it.
 struct TimeShare {
   std::string kind;
   double seconds = 0;
@@ -113,29 +114,30 @@ struct TimeShare {
 
 class RunFold {
  public:
-  /// The text of config.toml: of its settings, those that kSettingsShown names are kept.
+  /// Reads the text of config.toml; only the settings in kSettingsShown are kept.
   void config(std::string_view text);
-  /// The text of facts.json: a program of the user's own tells its steps and batch, and settings of
-  /// a training by Mayfly itself mean nothing for it. Empty while there is none.
+  /// Reads the text of facts.json, with the steps and the batch of a program of the user's own, for
+  /// which settings of Mayfly's own training have no meaning. Empty while there is none.
   void facts(std::string_view text);
-  /// One line of events.jsonl or metrics.jsonl, without its end. A line that is no record of a run
-  /// is counted and left out. `offset`: where the line begins in its file.
+  /// Adds one line of events.jsonl or metrics.jsonl, without its end. A line that is no record of a
+  /// run is counted and skipped. `offset`: the position of the line in its file.
   void event(std::string_view line, std::uint64_t offset);
   void metric(std::string_view line, std::uint64_t offset);
-  /// The same of members.jsonl, which older runs lack.
+  /// Adds one line of members.jsonl, which older runs lack.
   void member(std::string_view line, std::uint64_t offset);
-  /// The text of summary.json; empty while there is none.
+  /// Reads the text of summary.json; empty while there is none.
   void summary(std::string_view text);
   /// Brings the times of steps up to date with all records so far. Call it before anything below.
   void settle();
 
-  /// Steps that count, ascending; and those that the job has undone, each time in ascending order.
+  /// The steps that count, in ascending order, and the undone steps, in ascending order for each
+  /// return to an earlier state.
   [[nodiscard]] const Curves& kept() const { return kept_; }
   [[nodiscard]] const Curves& undone() const { return undone_; }
-  /// The first row of kept() that has changed since the last call; no call before: 0.
+  /// The first row of kept() that has changed since the last call; 0 at the first call.
   [[nodiscard]] std::size_t take_first_changed();
 
-  /// What the page shows besides curves, as one line of JSON; `name` is that of the run.
+  /// The content of the page besides curves, as one line of JSON; `name` is that of the run.
   [[nodiscard]] std::string state_json(const std::string& name) const;
   /// True if a line of events.jsonl was a record of a run.
   [[nodiscard]] bool is_a_run() const { return !parts_.empty(); }
@@ -153,13 +155,14 @@ class RunFold {
   [[nodiscard]] const RunTotals& totals() const { return totals_; }
   [[nodiscard]] const std::vector<RecoveryFact>& recoveries() const { return recoveries_; }
   [[nodiscard]] std::vector<JobSpan> spans() const;
-  /// Evaluations and checkpoints between steps, as far as records of steps tell of them; and times
-  /// in which steps were computed that are on record already ("undone").
+  /// Evaluations and checkpoints between steps, as far as they are in the records of steps, and
+  /// times in which undone steps were computed again ("undone").
   [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
   [[nodiscard]] bool has_estimated_times() const { return estimated_; }
-  /// By the setting `workers`, or as the job was told since it was started last; 0: not on record.
+  /// The target of workers: from the setting `workers`, or a later order since the last start of
+  /// the job; 0: not on record.
   [[nodiscard]] double workers_wanted() const;
-  /// A setting that is a number; 0 if it is not there.
+  /// A setting that is a number; 0 if it is missing.
   [[nodiscard]] double setting_number(std::string_view name) const;
   /// "start", "running", "waiting", "paused" or "ended".
   [[nodiscard]] std::string phase() const;
@@ -169,11 +172,11 @@ class RunFold {
   friend class StateWriter;
   friend class MetricsReader;
 
-  /// What is known of a row besides its curves, beside it.
+  /// Facts about a row besides its values.
   struct RowNote {
-    std::uint64_t offset = 0;       // in metrics.jsonl: the order in which rows came
+    std::uint64_t offset = 0;       // in metrics.jsonl: the order of the records
     std::optional<double> own_t;    // `t` of its record
-    std::optional<double> seconds;  // since its member's commit before
+    std::optional<double> seconds;  // since the previous commit of its member
     float checkpoint = 0;           // seconds of copying the state, at its end
   };
 
@@ -202,7 +205,7 @@ class RunFold {
   using Settings = std::vector<std::pair<std::string, std::string>>;
   Settings configured_;
   Settings of_program_;
-  Settings settings_;  // that the page shows, of both
+  Settings settings_;  // of both, those that the page shows
   std::string offers_;
   std::string summary_;
   std::optional<double> origin_;  // wall clock of the axis' zero
@@ -214,7 +217,7 @@ class RunFold {
   std::vector<RowNote> undone_notes_;
   std::size_t first_changed_ = 0;
   bool estimated_ = false;
-  std::size_t facts_settled_ = 0;  // events and undone rows when the times were settled last
+  std::size_t facts_settled_ = 0;  // events and undone rows at the last settle()
   std::size_t rows_settled_ = 0;
   Members members_;
   Servers servers_;
@@ -224,8 +227,8 @@ class RunFold {
   std::vector<EvaluationFact> evaluations_;
   std::vector<CheckpointFact> checkpoints_;
   std::vector<EventFact> events_;
-  std::uint64_t undone_steps_ = 0;               // by the records of events
-  std::optional<std::uint64_t> workers_wanted_;  // by events of the last part
+  std::uint64_t undone_steps_ = 0;               // from the records of events
+  std::optional<std::uint64_t> workers_wanted_;  // from events of the last part
   RunTotals totals_;
   StepProfile step_profile_;
   std::size_t profiled_parts_ = 1;  // the last of these is that of step_profile_

@@ -1,4 +1,4 @@
-// When the steps of a run were committed, and where its time went.
+// Computes when the steps of a run were committed, and how its wall time divides.
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 namespace mayfly::observe {
 namespace {
 
-/// Kinds of time that exclude each other: the first one that is true at an instant counts.
+/// Kinds of time that exclude each other: if several apply to an instant, the first one counts.
 constexpr std::array<const char*, 9> kLostKinds = {"not_running", "no_coordinator", "paused",
                                                    "waiting",     "start",          "recovery",
                                                    "evaluation",  "checkpoint",     "undone"};
@@ -21,7 +21,7 @@ struct Edge {
   int change;
 };
 
-/// The seconds that each kind gets of [0, end].
+/// The seconds of each kind within [0, end].
 std::array<double, kLostKinds.size()> divide(std::vector<Edge> edges, double end) {
   std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.t < b.t; });
   std::array<double, kLostKinds.size()> seconds{};
@@ -71,14 +71,14 @@ std::vector<RunFold::RowPlace> RunFold::rows_in_order(std::size_t first_kept) co
   return rows;
 }
 
-/// Rows [first, end), one after the other from `from` on. They end at `to` at the latest: their
-/// seconds are shortened for that, and if none is known they are spread evenly. A row without
-/// seconds takes as long as the first that has them.
+/// Places the rows [first, end) one after the other from `from` on. They end at `to` at the latest:
+/// for that their durations are shortened, or, if none is known, they are spread evenly. A row
+/// without a duration takes that of the first row that has one.
 void RunFold::place(const std::vector<RowPlace>& rows, std::size_t first, std::size_t end,
                     double from, std::optional<double> to) {
   double known = 0;
   std::size_t count = 0;
-  std::optional<double> first_known;  // not the mean: steps that follow would move all before
+  std::optional<double> first_known;  // not the mean, which would move with later steps
   for (std::size_t i = first; i < end; ++i) {
     const std::optional<double> seconds = note_of(rows[i]).seconds;
     known += seconds.value_or(0);
@@ -147,7 +147,7 @@ void RunFold::settle() {
   if (facts == facts_settled_ && rows_settled_ == kept_.rows() && rows_settled_ > 0) {
     return;
   }
-  // Rows with a time of their own need no others, and no later event moves them.
+  // A row with a time of its own does not depend on other rows, and no later event moves it.
   if (facts == facts_settled_ && rows_settled_ > 0 && !estimated_ && !parts_.empty()) {
     const std::vector<RowPlace> rows = rows_in_order(rows_settled_);
     JobPart part = parts_.back();
@@ -225,7 +225,8 @@ std::vector<JobSpan> RunFold::pauses_of_steps() const {
   return pauses;
 }
 
-/// When the job was as far as before: when its first new step began, or its part ended.
+/// The time at which the job has reached its earlier state again: its first new step begins, or its
+/// part ends.
 double RunFold::end_of(const RestartFact& restart) const {
   double end = this->end();
   for (const JobPart& part : parts_) {
@@ -257,7 +258,7 @@ std::vector<TimeShare> RunFold::time_shares() const {
     const double to = span.to.value_or(wall);
     bool lost = true;
     for (std::size_t row = 0; span.kind == "no_coordinator" && row < kept_.rows(); ++row) {
-      lost = lost && !(kept_.time(row) > span.from && kept_.time(row) < to);  // it went on
+      lost = lost && !(kept_.time(row) > span.from && kept_.time(row) < to);  // the job continued
     }
     if (kind != kLostKinds.end() && lost) {
       add(span.from, to, static_cast<std::size_t>(kind - kLostKinds.begin()));

@@ -10,21 +10,21 @@
 namespace mayfly::observe {
 namespace {
 
-constexpr std::size_t kRequestsMax = 1000;  // that are neither granted nor refused
+constexpr std::size_t kRequestsMax = 1000;  // requests that are neither granted nor refused
 
 std::string type_in(const std::string& offer) {
   return offer.substr(0, offer.find(' '));
 }
 
-/// TYPE@ZONE:MARKET=PRICE in the words of the records: "TYPE in ZONE (MARKET)".
+/// An offer TYPE@ZONE:MARKET=PRICE, with its text in records: "TYPE in ZONE (MARKET)".
 struct Offer {
   std::string text;
   bool on_demand = false;
   double price = 0;
 };
 
-/// As cloud_hooks::to_string() says the offer that engine::parse_offers() reads: on spot unless the
-/// word has a market, and perhaps without a type.
+/// Parses an offer as engine::parse_offers() does, and writes it as cloud_hooks::to_string() does:
+/// on spot unless the word has a market, and perhaps without a type.
 std::optional<Offer> parse_offer(const std::string& word) {
   const std::size_t equals = word.rfind('=');
   if (equals == std::string::npos) {
@@ -73,7 +73,7 @@ void Servers::requested(double t, const std::string& detail) {
     std::from_chars(offer.data(), offer.data() + times, count);
     offer.erase(0, times + 3);
   }
-  // A request that is repeated with the same id stays the one that was made first.
+  // A repetition of a request with the same id is not a new request.
   const bool again = detail.find(", once more") != std::string::npos;
   if (again && open_request(offer) != nullptr) {
     return;
@@ -106,8 +106,8 @@ void Servers::refused(double t, const std::string& detail) {
 }
 
 void Servers::granted(double t, const std::string& server, const std::string& offer) {
-  // Told again by a coordinator that was restarted; but a host of a list is granted under the same
-  // name after its end.
+  // A restarted coordinator records the grant of a server again. After its end, however, a host of
+  // a list may be granted again under the same name.
   if (const ServerLane* known = lane_of(server); known != nullptr && !known->ended) {
     return;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the records of a run say of its servers: a lane for each request and the server that it
-// brought, and money. Pure; one thread at a time.
+// The servers of a run, from its records: a lane for each request and its server, and money. Pure;
+// one thread at a time.
 
 #include <cstdint>
 #include <map>
@@ -20,23 +20,23 @@ struct ServerLane {
   std::optional<double> ended;
   std::string end;  ///< "ended", "lost", "given up", "refused"
   std::string detail;
-  std::optional<double> cost;             ///< as the records say it
-  std::optional<double> price;            ///< of an hour
-  std::optional<double> on_demand_price;  ///< of an hour of the same type
+  std::optional<double> cost;             ///< from the records
+  std::optional<double> price;            ///< for an hour
+  std::optional<double> on_demand_price;  ///< for an hour of the same type on demand
 };
 
-/// A change of what servers cost, in the currency of the offers.
+/// A change of the servers' cost, in the currency of the offers.
 struct MoneyPoint {
   double t = 0;
-  double spent = 0;  ///< or owed at least, until then
+  double spent = 0;  ///< or at least owed, until then
   double per_hour = 0;
   std::uint32_t billing = 0;  ///< servers
 };
 
 class Servers {
  public:
-  /// The job's offers as its settings have them: TYPE@ZONE:MARKET=PRICE, separated by commas; only
-  /// a type or a zone, and a price, must be there.
+  /// Reads the job's offers in the form of its settings: TYPE@ZONE:MARKET=PRICE, separated by
+  /// commas. A type or a zone, and a price, are required.
   void prices(const std::string& offers);
   /// `detail`: "2 x OFFER", perhaps with more after a comma.
   void requested(double t, const std::string& detail);
@@ -44,20 +44,21 @@ class Servers {
   void refused(double t, const std::string& detail);
   void granted(double t, const std::string& server, const std::string& offer);
   void joined(double t, const std::string& server);
-  /// A server whose worker is lost may be billed further: a later end with its cost replaces it.
+  /// A server whose worker is lost may still be billed: a later end with its cost replaces this
+  /// one.
   void ended(double t, const std::string& server, const std::string& end, const std::string& detail,
              std::optional<double> cost);
   void money(const MoneyPoint& point);
-  /// The part of the job before ended at `t`, perhaps with its coordinator: nothing costs more
-  /// then.
+  /// The previous part of the job ended at `t`, perhaps with its coordinator: from then on its
+  /// servers cost nothing.
   void part_ended(double t);
 
   [[nodiscard]] const std::vector<ServerLane>& lanes() const { return lanes_; }
   [[nodiscard]] const std::vector<MoneyPoint>& points() const { return points_; }
-  /// The cost until `now`: after the last record, servers go on costing what they cost in an hour.
-  /// 0 without records. It is an estimate that the next record may lower.
+  /// The cost until `now`, if the hourly cost of the last record continues; 0 without records. An
+  /// estimate that the next record may lower.
   [[nodiscard]] double spent(double now) const;
-  /// What the same hours would have cost on demand until `now`; nothing if a price is not known.
+  /// The cost of the same hours on demand until `now`; nothing if a price is not known.
   [[nodiscard]] std::optional<double> on_demand_cost(double now) const;
 
  private:

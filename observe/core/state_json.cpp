@@ -1,4 +1,4 @@
-// The state of a run as the page reads it. Its field names are those of docs/dashboard.md.
+// The state of a run in the form for the page. Its field names are those of docs/dashboard.md.
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,8 @@ json::array ids_of(const std::vector<std::uint64_t>& members) {
   return ids;
 }
 
-/// What members.jsonl says: the speed at each change, and what it has done up to the last one.
+/// Adds the content of members.jsonl: the speed at each change, and the steps and samples up to the
+/// last measure.
 void add_measures(json::object& out, const std::vector<MemberMeasure>& measures) {
   json::array speeds;
   for (std::size_t i = measures.size() - std::min(measures.size(), kSpeedsMax); i < measures.size();
@@ -207,7 +208,8 @@ class StateWriter {
     return head;
   }
 
-  /// Steps from and to, milliseconds of a step by kind, the member that was ready last most often.
+  /// First and last step, milliseconds of a step by kind, and the member that was ready last most
+  /// often.
   [[nodiscard]] static json::value stretch_of(const StepProfile::Stretch& stretch) {
     json::array out = {stretch.first, stretch.last};
     for (const double seconds : stretch.seconds) {
@@ -217,7 +219,7 @@ class StateWriter {
     return out;
   }
 
-  /// What the time of steps was spent on, as `mayfly profile` prints it.
+  /// The division of the time of steps that `mayfly profile` prints.
   [[nodiscard]] json::object profile() const {
     const StepProfile& profile = fold_.step_profile();
     json::array kinds;
@@ -250,7 +252,8 @@ class StateWriter {
     return all;
   }
 
-  /// The setting if there is one; otherwise from the epochs, whose length the last row tells.
+  /// The setting if there is one; otherwise computed from the epochs, whose length follows from the
+  /// last row.
   [[nodiscard]] std::optional<double> total_steps() const {
     const auto setting = [&](const char* name) { return fold_.setting_number(name); };
     if (setting("steps") > 0) {

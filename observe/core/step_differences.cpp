@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kConfidence = 0.95;
 
-/// The cells as each builds on the one before, and what it adds.
+/// The cells in the order in which each adds a part to the one before, and the name of that part.
 constexpr std::pair<Cell, const char*> kOrder[] = {
     {Cell::kAlone, "compute"}, {Cell::kTogether, "contention"}, {Cell::kExchange, "interconnect"},
     {Cell::kHosts, "network"}, {Cell::kWarm, "prep"},           {Cell::kWhole, "fetch"}};

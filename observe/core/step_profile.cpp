@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kPrep = 2;
 static_assert(std::string_view(kStepPartNames[kPrep]) == "prep");
 
-/// Two successive stretches as one.
+/// Joins two successive stretches.
 void join(StepProfile::Stretch& into, const StepProfile::Stretch& next) {
   into.last = next.last;
   into.steps += next.steps;
@@ -54,7 +54,7 @@ void StepProfile::add(const boost::json::object& record, bool is_late) {
   for (std::size_t part = 0; part < kStepParts; ++part) {
     add(part, std::string(kStepPartNames[part]) + "_ms");
   }
-  // Records of an earlier version, which did not tell reading and preparing apart, have this field.
+  // The field of records of an earlier version, which did not distinguish reading and preparing.
   add(kPrep, "data_ms");
   const boost::json::value* late = before.if_contains("held_up");
   if (late != nullptr && late->is_object()) {
@@ -73,14 +73,14 @@ void StepProfile::begin_part() {
   held_up_.clear();
 }
 
-/// The stretch to which a step is to be added, with that step counted.
+/// Returns the stretch of a new step, and counts the step in it.
 StepProfile::Stretch& StepProfile::stretch_for(std::uint64_t step) {
   while (!stretches_.empty() && stretches_.back().first >= step) {
     stretches_.pop_back();
   }
   const bool goes_back = !stretches_.empty() && stretches_.back().last >= step;
   if (goes_back) {
-    stretches_.back().last = step - 1;  // its times stay a mean of the steps that it had
+    stretches_.back().last = step - 1;  // its times still include its undone steps
   }
   if (stretches_.empty() || goes_back || stretches_.back().steps >= steps_of_stretch_) {
     if (stretches_.size() == kStretchesMax) {
@@ -98,7 +98,7 @@ StepProfile::Stretch& StepProfile::stretch_for(std::uint64_t step) {
   return stretches_.back();
 }
 
-/// The stretch to which a missing step is to be added, with that step counted. There is a stretch.
+/// Returns the stretch of a late step, and counts the step in it. There is a stretch.
 StepProfile::Stretch& StepProfile::stretch_around(std::uint64_t step) {
   const auto next = std::ranges::upper_bound(stretches_, step, {}, &Stretch::first);
   Stretch& stretch = next == stretches_.begin() ? *next : *(next - 1);

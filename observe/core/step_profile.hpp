@@ -1,7 +1,7 @@
 #pragma once
 
-// What the time of steps was spent on, and which members the others waited for, from the records of
-// steps (`before`: engine/run/records.hpp, StepTimes). Pure; one thread at a time.
+// How the time of steps divides, and for which members the others waited, from the records of steps
+// (`before`: engine/run/records.hpp, StepTimes). Pure; one thread at a time.
 
 #include <array>
 #include <boost/json/fwd.hpp>
@@ -23,37 +23,37 @@ using StepSeconds = std::array<double, kStepParts>;
 class StepProfile {
  public:
   struct Slowest {
-    std::uint64_t steps = 0;  ///< in which this member was ready last
-    StepSeconds seconds{};    ///< of those steps
+    std::uint64_t steps = 0;  ///< steps in which this member was ready last
+    StepSeconds seconds{};    ///< in those steps
 
     /// Seconds until it was ready for the exchange.
     [[nodiscard]] double until_ready() const;
   };
   struct HeldUp {
-    std::uint64_t steps = 0;  ///< in which this member waited least in the exchange
-    double seconds = 0;       ///< so much longer than it the others waited in those exchanges
+    std::uint64_t steps = 0;  ///< steps in which this member waited least in the exchange
+    double seconds = 0;       ///< by which the others waited longer in those exchanges
   };
 
-  /// Successive steps, so many that a whole run consists of at most kStretchesMax stretches.
+  /// Successive steps. Stretches are so long that a run has at most kStretchesMax of them.
   struct Stretch {
     std::uint64_t first = 0;  ///< step
     std::uint64_t last = 0;
-    std::uint64_t steps = 0;  ///< with times, also some after `last` that are undone
+    std::uint64_t steps = 0;  ///< with times, including undone ones after `last`
     StepSeconds seconds{};    ///< of these steps
-    std::map<std::uint64_t, std::uint64_t> ready_last;  ///< by member: in how many of them
+    std::map<std::uint64_t, std::uint64_t> ready_last;  ///< steps by the member that was ready last
 
     /// The member that was ready last in most of these steps.
     [[nodiscard]] std::uint64_t slowest() const;
   };
   static constexpr std::size_t kStretchesMax = 160;
 
-  /// A line of metrics.jsonl; one without times is left out. Steps from this one on that were added
-  /// before are undone: the stretches do not have them any more. Unless the record of a step that
-  /// was missing among them `is_late`.
+  /// Adds a line of metrics.jsonl; one without times is skipped. Earlier lines of this step and of
+  /// later ones are undone: the stretches lose these steps. If the line `is_late`, it is a missing
+  /// step among them, and none is undone.
   void add(const boost::json::object& record, bool is_late = false);
 
-  /// The job is started again in its directory: what follows is of the steps from here on, except
-  /// the stretches. Ids of members may stand for others.
+  /// The job is started again in its directory. The functions below, except stretches(), count only
+  /// the steps from here on, because ids may belong to other members now.
   void begin_part();
 
   /// Steps whose times are known.
@@ -64,7 +64,7 @@ class StepProfile {
   /// By member.
   [[nodiscard]] const std::map<std::uint64_t, Slowest>& slowest() const { return slowest_; }
   [[nodiscard]] const std::map<std::uint64_t, HeldUp>& held_up() const { return held_up_; }
-  /// In the order of steps, which do not overlap.
+  /// In the order of steps, without overlaps.
   [[nodiscard]] const std::vector<Stretch>& stretches() const { return stretches_; }
 
  private:

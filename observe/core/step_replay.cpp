@@ -35,13 +35,13 @@ struct Thread {
 };
 
 struct Worker {
-  std::vector<Entry> entries;   ///< requested and not taken, in order
+  std::vector<Entry> entries;   ///< requested but not taken, in order
   std::uint64_t requested = 0;  ///< microbatches so far
-  std::uint64_t next = 0;       ///< that a computing thread takes
-  std::uint64_t may_take = 0;   ///< those of the present step end before it
+  std::uint64_t next = 0;       ///< the next one that a computing thread takes
+  std::uint64_t may_take = 0;   ///< the end of the present step's microbatches
   std::uint64_t done = 0;
   double storage_free = 0;
-  double computed = 0;  ///< milliseconds, of the microbatches that are counted
+  double computed = 0;  ///< milliseconds of the counted microbatches
   std::uint64_t counted = 0;
 };
 
@@ -85,7 +85,7 @@ class Replay {
       Worker& worker = workers_[w];
       const std::uint64_t share = pipeline_.workers[w].microbatches;
       worker.may_take += share;
-      // Those of this step, if it is the first one, and those of the next.
+      // Requests the microbatches of the next step, and in the first step also those of this one.
       while (worker.requested < worker.may_take + share) {
         worker.entries.push_back({worker.requested++, Entry::State::kWaiting});
       }
@@ -97,7 +97,7 @@ class Replay {
     return std::ranges::all_of(workers_, [](const Worker& w) { return w.done == w.may_take; });
   }
 
-  // Lets time pass until then, through all ends of what threads do on the way.
+  // Advances the time to `until`, and processes every end of an activity of a thread on the way.
   void advance_to(double until) {
     do {
       const double duration = std::min(until - now_, time_to_next_end());
@@ -141,8 +141,8 @@ class Replay {
     return host == core_per_weight_.end() ? 1 : std::min(1.0, host->second * weight_of(thread));
   }
 
-  // The cores of a host by the weights of its threads, of which none gets more than one: what the
-  // heavy ones leave goes to the light ones.
+  // Distributes the cores of a host by the weights of its threads. No thread gets more than one
+  // core; the rest of a heavy thread's share goes to the light ones.
   void share_cores() {
     core_per_weight_.clear();
     for (const auto& [host, cores] : pipeline_.cores) {
@@ -157,7 +157,7 @@ class Replay {
         continue;
       }
       double per_weight = cores / (heavy + light * kYieldingWeight);
-      if (per_weight > 1) {  // the heavy ones have one each
+      if (per_weight > 1) {  // each heavy thread has one core
         per_weight = (cores - heavy) / (light * kYieldingWeight);
       }
       core_per_weight_[host] = per_weight;
@@ -165,7 +165,7 @@ class Replay {
   }
 
   void end_what_is_done() {
-    const double rounding = 1e-9 + 1e-12 * now_;  // less does not move now_
+    const double rounding = 1e-9 + 1e-12 * now_;  // a smaller step would not change now_
     for (Thread& thread : threads_) {
       if (!is_timed(thread) || thread.left > rounding) {
         continue;
@@ -246,7 +246,8 @@ class Replay {
     }
   }
 
-  // As Loader::take(): a microbatch that was not begun is prepared by the thread that takes it.
+  // Like Loader::take(): the thread that takes a microbatch prepares it if no loading thread has
+  // begun it.
   void take(Thread& thread) {
     Worker& worker = workers_[thread.worker];
     Entry* const entry = entry_of(worker, thread.number);

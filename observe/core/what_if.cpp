@@ -14,11 +14,11 @@ namespace mayfly::observe {
 namespace {
 
 constexpr const char* kExample = "loaders=4,cached=50%,storage=20MB/s,workers=6 or without=3";
-/// Less is not worth a change, or a larger one.
+/// Smaller gains do not justify a change, or a larger change.
 constexpr double kWorthwhile = 0.03;
 constexpr double kNearlyTheSame = 0.02;
 constexpr std::uint32_t kLoadersMax = 32;
-/// Beyond these a record is damaged.
+/// A record with larger numbers is damaged.
 constexpr std::uint32_t kThreadsMax = 4096;
 constexpr std::uint32_t kMicrobatchesMax = 65'536;
 constexpr double kStageMsMax = 1e7;
@@ -36,7 +36,7 @@ bool is_plausible(const MemberMeasure& measure) {
          std::ranges::all_of(times, [](double ms) { return ms >= 0 && ms <= kStageMsMax; });
 }
 
-/// The number that a text begins with, and what follows it.
+/// The number at the beginning of a text, and the rest of the text.
 std::pair<std::optional<double>, std::string_view> number_and_unit(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -89,7 +89,7 @@ bool set_change(WhatIf& change, std::string_view name, std::string_view value) {
   return name == "without" && set(change.without, whole_number(value, 0, 1e15));
 }
 
-/// Gives `microbatches` to the workers in proportion to what they have.
+/// Distributes `microbatches` over the workers in proportion to their present shares.
 void share_out(std::vector<PipelineWorker>& workers, std::uint32_t microbatches) {
   const auto add = [](std::uint32_t sum, const PipelineWorker& w) { return sum + w.microbatches; };
   const std::uint32_t all = std::accumulate(workers.begin(), workers.end(), 0U, add);
@@ -126,12 +126,12 @@ PipelineWorker mean_worker(const std::vector<PipelineWorker>& workers) {
   return mean;
 }
 
-/// What the messages of n workers take in a ring, in proportion.
+/// The time of the messages of n workers in a ring, up to a factor.
 double ring_share(std::size_t workers) {
   return static_cast<double>(workers - 1) / static_cast<double>(workers);
 }
 
-/// On the same hosts in turn.
+/// Replaces the workers by `count` average ones, on the present hosts in turn.
 Result<void> set_workers(Pipeline& pipeline, std::uint32_t count, std::uint32_t microbatches) {
   const std::size_t before = pipeline.workers.size();
   if (before == 1 && count > 1) {
@@ -202,10 +202,10 @@ WhatIfAnswer answer_of(const RecordedSteps& steps, double step_ms, std::size_t w
   return answer;
 }
 
-/// The last measure of a worker that was at work until the end, or is. One that is told that the
-/// job is done has no share of a step any more.
+/// The last measure of a worker that computed until the end of the job, or still does. A measure
+/// after the worker was told that the job is done has no share of a step.
 std::optional<MemberMeasure> measure_at_end(const Members& members, const MemberLane& lane) {
-  // At the end of a job its members disconnect.
+  // "disconnected" may be the end of the job.
   if (!lane.end.empty() && lane.end != "ended" && lane.end != "disconnected") {
     return std::nullopt;
   }
@@ -225,7 +225,8 @@ double price_of_worker(const Servers& servers) {
   return 0;
 }
 
-/// The smallest of these changes, in this order, that has nearly the effect of the best of them.
+/// The first of these changes, which are ordered by size, that has nearly the effect of the best of
+/// them.
 std::optional<Advice> smallest_good(const RecordedSteps& steps, const std::vector<Advice>& asked) {
   std::vector<Advice> answered;
   double best = steps.recorded_ms;
@@ -271,7 +272,7 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
   std::vector<double> computed_ms;
   for (const MemberLane& lane : run.members().lanes()) {
     if (!run.is_profiled(lane.spans.front().from)) {
-      continue;  // of another part of the job
+      continue;  // a member of another part of the job
     }
     const std::optional<MemberMeasure> measure = measure_at_end(run.members(), lane);
     if (!measure) {
@@ -353,7 +354,8 @@ std::optional<Advice> advice(const RecordedSteps& steps) {
     change.cached = percent / 100.0;
     cached.push_back({change, std::to_string(percent) + " % of the images in memory", {}});
   }
-  // Only the one that computes longest can be worth it; a large view has too many to try all.
+  // Only the removal of the worker that computes longest can help; a large view has too many
+  // workers to try all.
   const std::uint64_t slowest =
       std::ranges::max_element(steps.pipeline.workers, {}, time_to_compute)->member;
   WhatIf change;

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the steps of a recorded run would take if something were different: more loading threads,
-// images in memory, other storage, another number of workers, or without one of them
-// (`mayfly profile --what-if`); and which of these changes is worth it. Pure; any thread.
+// Predicts the time of a recorded run's steps after a change: more loading threads, images in
+// memory, other storage, another number of workers, or without one of them (`mayfly profile
+// --what-if`); and recommends the most useful of these changes. Pure; any thread.
 
 #include <cstdint>
 #include <optional>
@@ -15,36 +15,36 @@
 
 namespace mayfly::observe {
 
-/// Changes that are made together; what is not set stays as it was.
+/// Changes that are made together; a field that is not set changes nothing.
 struct WhatIf {
   std::optional<std::uint32_t> loaders;  ///< loading threads of each worker
   std::optional<double> cached;          ///< share of the images that is in memory, 0 to 1
   std::optional<double> storage;         ///< bytes per second at which each worker reads
-  std::optional<std::uint32_t> workers;  ///< so many, each as the workers are in the mean
-  std::optional<std::uint64_t> without;  ///< this worker goes; the others share its work
+  std::optional<std::uint32_t> workers;  ///< their number, each an average worker
+  std::optional<std::uint64_t> without;  ///< this worker is removed; the others share its work
 };
 
-/// "loaders=4,cached=50%,storage=20MB/s,workers=6,without=3", in any order and selection.
-/// kInvalidInput says which is wrong and shows a right one.
+/// "loaders=4,cached=50%,storage=20MB/s,workers=6,without=3", in any order and selection. The text
+/// of kInvalidInput names the wrong part and shows a correct one.
 [[nodiscard]] Result<WhatIf> parse_what_if(const std::string& text);
 
 /// The workers of a run at its end, or now, and its steps.
 struct RecordedSteps {
-  Pipeline pipeline;        ///< calibrated: it is computed as long as was measured
-  double recorded_ms = 0;   ///< mean duration of a step, as the records divide it
+  Pipeline pipeline;        ///< calibrated: computing takes as long as was measured
+  double recorded_ms = 0;   ///< mean duration of a step in the records
   double replayed_ms = 0;   ///< that of replay(pipeline)
   double images = 0;        ///< of a step
   double epoch_images = 0;  ///< 0: unknown
   double price = 0;         ///< of a worker and hour; 0: unknown
 
-  /// The mean of a step that is replayed in so many milliseconds: what the replay of the run as it
-  /// was misses (steps vary, the replay's do not) is missing in the same proportion.
+  /// The expected mean of a step whose replay takes `replay_ms`. Replays are too short, because all
+  /// their steps are equal; the error of the unchanged run is assumed in the same proportion.
   [[nodiscard]] double scaled(double replay_ms) const {
     return replay_ms * recorded_ms / replayed_ms;
   }
 };
 
-/// kUnsupported says which record is missing. `run` is settled.
+/// The text of kUnsupported names the missing record. `run` is settled.
 [[nodiscard]] Result<RecordedSteps> recorded_steps(const RunFold& run);
 
 struct WhatIfAnswer {
@@ -54,9 +54,9 @@ struct WhatIfAnswer {
   std::optional<double> epoch_cost;  ///< in the currency of the prices
 };
 
-/// As it was.
+/// The run without a change.
 [[nodiscard]] WhatIfAnswer as_recorded(const RecordedSteps& steps);
-/// kInvalidInput: there is no such worker, or the run does not tell what the change would need.
+/// kInvalidInput: there is no such worker, or the records lack facts that the change needs.
 [[nodiscard]] Result<WhatIfAnswer> answer(const RecordedSteps& steps, const WhatIf& change);
 
 struct Advice {
@@ -66,8 +66,8 @@ struct Advice {
 };
 
 /// The change that shortens the step most, in the smallest size that has nearly the same effect:
-/// fewest loading threads, smallest share in memory, or going without a worker. Nothing if none
-/// shortens it by 3 %.
+/// fewest loading threads, smallest share in memory, or removal of a worker. Nothing if no change
+/// shortens the step by 3 %.
 [[nodiscard]] std::optional<Advice> advice(const RecordedSteps& steps);
 
 }  // namespace mayfly::observe

@@ -1,4 +1,4 @@
-// The page: header, view, cursor, keyboard, tables; and what others may read, window.mayfly.
+// The page: header, view, cursor, keyboard, tables, and the public interface window.mayfly.
 'use strict';
 
 const $ = id => document.getElementById(id);
@@ -15,8 +15,8 @@ class Board {
     this.hovered = '';
     this.filter = '';
     this.queued = false;
-    this.fresh = true;     // the header is to be written
-    this.written = null;   // the state whose tables are on the page
+    this.fresh = true;     // the header must be written again
+    this.written = null;   // the state from which the tables were written
     this.ruler = new Ruler(this);
     this.tracks = [this.ruler, new MemberTrack(this), new CurveTrack(this, CURVES[0]),
                    ...CURVES.slice(1).map(curve => new CurveTrack(this, curve)),
@@ -37,7 +37,7 @@ class Board {
 
   get run() { return this.runs[this.index]; }
 
-  // Equal for all tracks of one picture, so that they align.
+  // The width of a track: equal for all tracks of one picture, so that they align.
   width() { return this.across || Math.max(320, $('tracks').clientWidth - 2); }
 
   view() {
@@ -46,7 +46,7 @@ class Board {
     return [from, from + (to - from) * 1.01];
   }
 
-  // New or changed runs.
+  // Takes new or changed runs.
   take(runs) {
     this.runs = runs;
     if (this.index >= runs.length) this.index = 0;
@@ -160,7 +160,8 @@ class Board {
     this.draw();
   }
 
-  // To the next loss or join: it is put in the middle, and the words under the cursor say it.
+  // Moves the view to the next loss or join, which is then in the middle, and describes it in
+  // words.
   jump(direction) {
     const run = this.run, [from, to] = this.view(), middle = (from + to) / 2;
     const width = this.range ? to - from : (to - from) / 8;
@@ -205,7 +206,7 @@ class Board {
     else this.zoom(Math.exp(event.deltaY / 400), at);
   }
 
-  // Two fingers pan and zoom.
+  // Pans and zooms with two fingers.
   touched(event, track) {
     if (event.touches.length !== 2) return;
     event.preventDefault();
@@ -272,7 +273,7 @@ class Board {
     try {
       history.replaceState(null, '', this.fragment());
     } catch (refused) {
-      // Some browsers change no address of a file; "copy link" still gives it.
+      // Some browsers do not change the address of a file; "copy link" still has the view.
     }
   }
 
@@ -352,8 +353,8 @@ class Board {
     if (this.run && this.ageBox) this.ageBox.lastChild.textContent = this.source.age(this.run);
   }
 
-  // Images per second over the last 50 steps, in a long run over the buckets that contain them; the
-  // last bucket may be nearly empty.
+  // Images per second over the last 50 steps; in a long run over the buckets that contain them, and
+  // at least two, because the last one may be nearly empty.
   recentRate() {
     const kept = this.run.kept, rate = kept.values.images_per_second.mean;
     const buckets = Math.max(2, Math.ceil(50 / 4 ** kept.level));
@@ -364,7 +365,8 @@ class Board {
     return count ? count / sum : null;
   }
 
-  // By the speed of recentRate(), and of all, while the job ran and was not paused.
+  // The expected end of the job: from the speed of recentRate(), and from that of all steps,
+  // without the time in which the job did not run or was paused.
   finish() {
     const {kept, state} = this.run, head = state.head;
     if (!head.total || head.total <= head.step || kept.count < 20) return null;
@@ -563,7 +565,7 @@ class Board {
             frame_ms: this.frame, tracks};
   }
 
-  // One curve, whole: [[x, value], ...] as arrays.
+  // One whole curve: [[x, value], ...] as arrays.
   curve(name, which = 'kept') {
     const curves = this.run[which];
     return {t: Array.from(curves.t.subarray(0, curves.count)),

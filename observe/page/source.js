@@ -1,7 +1,7 @@
-// Where the numbers come from: embedded in a report, or from the program that serves the page.
+// The sources of the numbers: embedded in a report, or the program that serves the page.
 'use strict';
 
-// base64 of raw deflate, as observe/report writes it.
+// Decodes base64 of raw deflate, as observe/report writes it.
 async function inflate(text) {
   const binary = atob(text), bytes = new Uint8Array(binary.length);
   for (let i = 0; i < binary.length; ++i) bytes[i] = binary.charCodeAt(i);
@@ -44,9 +44,9 @@ function unframe(bytes) {
   return [head, bytes.slice(4 + length)];
 }
 
-// Follows runs through the program that serves this page. One stream of events tells what has
-// changed; the numbers are fetched. A stream that breaks is opened again by the browser, and a
-// server that was started again is told by another `instance`: then everything is fetched anew.
+// Follows runs through the program that serves this page. A stream of events announces changes, and
+// the numbers are fetched. The browser opens a broken stream again. After a restart of the server,
+// which is recognised by another `instance`, everything is fetched again.
 class LiveSource {
   constructor() {
     this.kind = 'live';
@@ -60,7 +60,7 @@ class LiveSource {
 
   async start(onRuns) {
     this.onRuns = onRuns;
-    // The key comes once, in the address; from then on the browser has it in a cookie that scripts
+    // The key is in the address only once; afterwards the browser keeps it in a cookie that scripts
     // cannot read.
     const words = new URLSearchParams(location.hash.slice(1));
     const key = words.get('key');
@@ -116,7 +116,7 @@ class LiveSource {
       for (let i = 0; i < news.runs.length; ++i) any = await this.fetchRun(i, news) || any;
       if (any && this.runs.length) this.onRuns(this.runs);
     } catch (failure) {
-      if (!(failure instanceof TypeError)) throw failure;  // the network: the stream comes back
+      if (!(failure instanceof TypeError)) throw failure;  // network error: it is opened again
     } finally {
       this.busy = false;
     }
@@ -125,7 +125,8 @@ class LiveSource {
     if (behind) setTimeout(() => this.fetchAll(), 100);
   }
 
-  // Curves at every change; the state too, but at most once a second if only steps were added.
+  // Fetches the curves at every change, and the state, but that at most once a second if only steps
+  // were added.
   async fetchRun(i, news) {
     const seen = this.seen[i], now = news.runs[i];
     let any = false;
@@ -155,7 +156,7 @@ class LiveSource {
     return any;
   }
 
-  // More detail of a part of a long run.
+  // Fetches more detail of a part of a long run.
   async refine(i, from, to, rows) {
     if (this.refining) return;
     this.refining = true;

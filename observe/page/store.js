@@ -93,16 +93,16 @@ class Run {
     this.axis = 'time';
   }
 
-  // To be called after every change of state, curves or axis.
+  // Must be called after every change of state, curves or axis.
   prepare() {
     this.detail = null;
-    // The newest record: steps may have come since the state was fetched.
+    // The time of the newest record: steps may have been added since the state was fetched.
     const kept = this.kept;
     this.end = Math.max(this.state.end, kept.count ? kept.t[kept.count - 1] : 0);
     const money = this.state.money;
     this.moneyT = [0].concat(money.map(p => p[0]), [this.end]);
     let most = 0;
-    // After the last record, servers go on costing what they cost in an hour.
+    // After the last record, the hourly cost of servers continues.
     const last = money[money.length - 1];
     const now = last ? last[1] + last[2] * (this.end - last[0]) / 3600 : 0;
     const owed = [0].concat(money.map(p => p[1]), [now]);
@@ -138,7 +138,7 @@ class Run {
     }
   }
 
-  // Where a time lies on an axis, and back.
+  // The place of a time on an axis, and the inverse.
   xOf(t, axis = this.axis) {
     const kept = this.kept;
     switch (axis) {
@@ -149,7 +149,8 @@ class Run {
     }
   }
 
-  // On axes of steps at its step: an evaluator tells its result while the job goes on.
+  // On axes of steps, an evaluation is at its step, because an evaluator reports its result later
+  // than that.
   xOfEvaluation(e) {
     const {kept} = this;
     return this.axis === 'step' ? e.step : this.axis === 'epoch' ?
@@ -173,7 +174,7 @@ class Run {
     return [0, Math.max(last, 1e-6)];
   }
 
-  // A curve between two places of the axis, as at most about `pixels` buckets: each has the
+  // A curve between two places of the axis, in about `pixels` buckets at most. Each has the
   // minimum, maximum and mean of all its rows, so that no outlier is lost.
   query(name, from, to, pixels) {
     const near = this.detail && this.detail.from <= from && to <= this.detail.to;
@@ -212,7 +213,7 @@ class Run {
     return end - first < pixels ? [first * rows, (end - first) * rows] : null;
   }
 
-  // Takes these rows; they serve until the axis or what is before them changes.
+  // Takes these rows as detail, which is used until the axis or the rows before them change.
   refine(curves, from, to) {
     const x = new Float64Array(curves.count);
     for (let i = 0; i < curves.count; ++i) x[i] = this.xOfRow(curves, i);
@@ -231,7 +232,7 @@ class Run {
     return parts;
   }
 
-  // Times that went to no step that counts, without overlaps: [from, to, kind].
+  // Times that were not spent on steps that count, without overlaps: [from, to, kind].
   lostSegments() {
     const order = ['not_running', 'no_coordinator', 'paused', 'waiting', 'start', 'recovery',
                    'evaluation', 'checkpoint', 'undone'];
@@ -272,7 +273,7 @@ class Run {
   }
 }
 
-// Lanes into as few rows as possible: a row is used again once its lane has ended.
+// Packs lanes into as few rows as possible: a row is used again once its lane has ended.
 function packLanes(lanes, from, to) {
   const ends = [];
   return lanes.map(lane => {

@@ -1,5 +1,5 @@
-// The tracks: one uPlot chart each, all with the same x axis, view and cursor. What is not a curve
-// is drawn by hooks.
+// The tracks: one uPlot chart each, all with the same x axis, view and cursor. Everything that is
+// not a curve is drawn by hooks.
 'use strict';
 
 const GUTTER = 74;  // width of the y axis: equal in all tracks, so that they align
@@ -98,7 +98,7 @@ function tileOf(colour, pattern) {
 }
 
 // A track in the page: figure, caption with the values under the cursor, chart, and its numbers as
-// text. `board` is the page (main.js): run, view and what a track may ask of it.
+// text. `board` is the page (main.js), with the run, the view and functions for tracks.
 class Track {
   constructor(board, id, title, height) {
     this.board = board;
@@ -123,7 +123,7 @@ class Track {
     this.details.addEventListener('toggle', () => this.writeText());
     this.folded = false;
     this.chart = null;
-    this.shown = null;  // what the chart shows, for window.mayfly.state()
+    this.shown = null;  // the content of the chart, for window.mayfly.state()
   }
 
   setFolded(folded) {
@@ -236,7 +236,7 @@ class Track {
   }
 }
 
-// A patch of this look and so many pixels, and words beside it.
+// A patch of this look, `width` pixels wide, with words beside it.
 function sampleOf(look, words, width) {
   const entry = document.createElement('span');
   const sample = entry.appendChild(document.createElement('canvas'));
@@ -269,7 +269,7 @@ function tableOf(head, rows) {
   return table;
 }
 
-// Distances between the numbers of an axis: 1, 2, 5, 10, ...; of times above a second, whole parts
+// Distances between the numbers of an axis: 1, 2, 5, 10, ...; for times above a second, whole parts
 // of minutes, hours and days.
 const STEPS = [];
 for (let power = -9; power <= 12; ++power) {
@@ -303,7 +303,7 @@ class Ruler extends Track {
     return options;
   }
 
-  // `by`: the distance to the next word, which must be another one.
+  // `by`: the distance to the next word, which must differ from this one.
   word(x, by = Infinity) {
     if (this.board.run.axis !== 'time') return number(x, by < 0.001 ? 7 : 4);
     if (x === 0) return '0';
@@ -313,7 +313,7 @@ class Ruler extends Track {
     return (minutes ? minutes + ' min ' : '') + (x - 60 * minutes).toFixed(digits) + ' s';
   }
 
-  // Also for a screen reader: what the cursor is at, on every axis.
+  // The place of the cursor on every axis, also for a screen reader.
   read(x) {
     const run = this.board.run, t = run.tOf(x);
     const utc = new Date(1000 * (run.state.origin + t)).toISOString();
@@ -416,7 +416,7 @@ class CurveTrack extends Track {
     });
   }
 
-  // Zoomed in, a recovery opens into its phases.
+  // Draws the phases of a recovery when the view is zoomed in.
   drawPhases(u, c, top, height) {
     const run = this.board.run;
     c.font = 11 * devicePixelRatio + 'px sans-serif';
@@ -552,7 +552,7 @@ class LaneTrack extends Track {
     });
   }
 
-  // A cross for what was lost or refused, a triangle for what left.
+  // Draws the end of a lane: a cross for a loss or a refusal, a triangle for a regular end.
   drawEnd(c, lane, x, y, bar) {
     const size = Math.min(5 * devicePixelRatio, Math.max(3, bar / 2));
     c.lineWidth = 2 * devicePixelRatio;
@@ -583,8 +583,8 @@ class LaneTrack extends Track {
   }
 }
 
-// How fast each member is, as a heat map: the darker, the slower, so that it can be read in grey.
-// The scale ends at three times the fastest.
+// The speed of each member as a heat map: slower members are darker, so that it can be read in
+// grey. The scale ends at three times the time of the fastest.
 class SpeedTrack extends LaneTrack {
   constructor(board) {
     super(board, 'speed', 'Time of a microbatch on each member', 90);
@@ -796,7 +796,7 @@ class TimeTrack extends Track {
               .concat([['wall time', number(all, 2), '100 %']], this.textOfSteps())];
   }
 
-  // As `mayfly profile` prints it.
+  // The rows of the table that `mayfly profile` prints.
   textOfSteps() {
     const {steps, kinds, slowest, held_up: heldUp} = this.board.run.state.profile;
     const all = kinds.reduce((sum, kind) => sum + kind[1], 0) || 1;
@@ -811,7 +811,7 @@ class TimeTrack extends Track {
   }
 }
 
-// What a step took, stacked by kind: means of the stretches into which the run is divided.
+// The time of a step, stacked by kind: means of the stretches into which the run is divided.
 class StepTrack extends Track {
   constructor(board) {
     super(board, 'step', 'Time of a step (ms)', 110);
@@ -833,7 +833,7 @@ class StepTrack extends Track {
     return super.data();
   }
 
-  // Where the end of a step lies on the axis.
+  // The place of the end of a step on the axis.
   place(step) {
     const run = this.board.run;
     return run.axis === 'step' ? step : run.xOf(run.tOf(step, 'step'));
@@ -894,7 +894,8 @@ class MoneyTrack extends Track {
     return options;
   }
 
-  // Between two records the cost grows by that of an hour; a server may be billed at once for more.
+  // Between two records the cost grows with the hourly cost, but a record may add more, because a
+  // server is billed for a least time at once.
   data() {
     const run = this.board.run, points = run.state.money;
     const x = [], y = [];
