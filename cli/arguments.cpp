@@ -28,8 +28,8 @@ std::string value_text(const CLI::Option& option) {
   return text;
 }
 
-/// The usage line names the positionals, which are not declared to the parser: what it does not
-/// know comes back as "remaining" and is judged by us, with suggestions.
+/// The usage line names the positionals, which are not declared to the parser. The parser returns
+/// unknown words as "remaining", and judge_extras() checks them, with suggestions.
 class UsageFormatter final : public CLI::Formatter {
  public:
   explicit UsageFormatter(std::string positionals) : positionals_(std::move(positionals)) {
@@ -51,7 +51,7 @@ class UsageFormatter final : public CLI::Formatter {
   static constexpr std::size_t kNameColumns = 34;
   static constexpr std::size_t kTextColumns = 100 - kNameColumns;
 
-  /// Lines of at most kTextColumns, broken between words.
+  /// The text in lines of at most kTextColumns, broken between words.
   static std::string wrapped(std::string text) {
     std::size_t begin = 0;
     while (text.size() - begin > kTextColumns) {
@@ -78,7 +78,7 @@ const char* placeholder(engine::SettingKind kind) {
   return "";
 }
 
-/// A switch whose default is on can be switched off by --no-NAME too.
+/// Whether the switch has a form --no-NAME, because it is on by default.
 bool has_negative(const Setting& setting) {
   return setting.is_switch && setting.get(engine::JobConfig{}) == "true";
 }
@@ -163,8 +163,8 @@ class Parser {
     names_.push_back("--" + flag);
     const std::string otherwise = setting.get(defaults_);
     if (setting.is_switch) {
-      // --quiet alone, or --quiet false. Its default must not be told to the parser, which would
-      // take it for the value of a bare --quiet.
+      // Accepts --quiet alone, or --quiet false. The parser must not know the default, because it
+      // would take it for the value of a bare --quiet.
       option->expected(0, 1)->type_name("BOOL [" + otherwise + "]");
     } else {
       option->default_str(otherwise);
@@ -232,8 +232,9 @@ const CLI::Option* Parser::flag_of(const std::string& word) const {
   return word.starts_with('-') ? app_.get_option_no_throw(word.substr(0, word.find('='))) : nullptr;
 }
 
-/// The words with each value apart from its flag where it is empty. The parser takes the next word
-/// for the value of a flag without one, whatever that word is: a flag is refused here.
+/// The words, in which a flag with an empty value ("--name=") is separated from it. The parser
+/// would take any next word for the value of a flag; this function refuses another flag in that
+/// place.
 Result<std::vector<std::string>> Parser::with_values(const std::vector<std::string>& words) const {
   std::vector<std::string> apart;
   for (auto word = words.begin(); word != words.end(); ++word) {
@@ -263,7 +264,7 @@ Result<std::vector<std::string>> Parser::with_values(const std::vector<std::stri
   return apart;
 }
 
-/// Sorts what the parser did not know: positionals are kept, unknown flags are an error.
+/// Checks the words that the parser did not know: positionals are kept, unknown flags are an error.
 Result<void> Parser::judge_extras(ParsedArguments& parsed) {
   for (const std::string& word : app_.remaining()) {
     if (word.size() < 2 || word.front() != '-') {
@@ -289,7 +290,7 @@ Result<void> Parser::collect(ParsedArguments& parsed) {
   for (const auto& [name, option] : options_) {
     if (option->count() > 0) {
       const std::string& text = option->results().back();
-      if (text.empty()) {  // such as a variable of a shell that is not set: not "without a limit"
+      if (text.empty()) {  // e.g. an unset shell variable, which must not mean "no limit"
         return refusal(option->get_name() + " has an empty value; leave it out for its default");
       }
       parsed.options[name] = text;
@@ -328,7 +329,7 @@ Result<void> Parser::collect(ParsedArguments& parsed) {
 
 Result<ParsedArguments> Parser::parse(std::vector<std::string> words) {
   ParsedArguments parsed;
-  // The parser does not end at "--" after a switch that may have a value.
+  // After a switch that may have a value, the parser does not stop at "--".
   const auto dashes = std::ranges::find(words, "--");
   const std::vector<std::string> after(dashes == words.end() ? dashes : dashes + 1, words.end());
   words.erase(dashes, words.end());
@@ -358,7 +359,7 @@ Result<void> apply_file(engine::JobConfig& config, const std::string& path) {
   TRY_ASSIGN(const std::string text, read_text_file(path, kConfigBytesMax));
   const std::string before = std::exchange(config.plan, "");
   TRY(engine::apply_toml(config, text, path));
-  // A plan lies beside the job file that names it.
+  // The path of a plan in a job file is relative to that file.
   config.plan = config.plan.empty()
                     ? before
                     : (std::filesystem::path(path).parent_path() / config.plan).string();
@@ -393,7 +394,8 @@ Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments, con
     const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
     TRY(engine::apply_setting(config, name, text, source));
   }
-  if (!config.plan.empty()) {  // these settings may be written into a file of another folder
+  if (!config.plan.empty()) {  // absolute, because these settings may be written to a file in
+                               // another folder
     std::error_code failure;
     const std::filesystem::path full = std::filesystem::absolute(config.plan, failure);
     config.plan = failure ? config.plan : full.string();

@@ -24,10 +24,10 @@ struct OptionSpec {
   std::string name;         ///< without dashes
   std::string placeholder;  ///< of its value, for the help; empty = a switch
   std::string help;
-  std::string letter{};  ///< the same with one dash, such as "o"; empty = none
+  std::string letter{};  ///< its short form with one dash, such as "o"; empty = none
 };
 
-/// What one subcommand accepts.
+/// The words that one subcommand accepts.
 struct CommandSpec {
   std::string name;
   std::string help;         ///< one line for the list of commands
@@ -36,15 +36,15 @@ struct CommandSpec {
   /// Settings that are flags here, by name; `all_settings` stands for the whole list.
   std::vector<std::string> settings;
   bool all_settings = false;
-  std::set<std::string> hidden_settings{};  ///< that the help does not show
-  /// Those of the short help; empty = what most users need (Setting::is_common).
+  std::set<std::string> hidden_settings{};  ///< settings that the help does not show
+  /// Settings in the short help; empty = the common ones (Setting::is_common).
   std::set<std::string> short_help{};
-  engine::JobConfig defaults{};  ///< what the help shows as the defaults of the settings
+  engine::JobConfig defaults{};  ///< the defaults of the settings in the help
 };
 
 struct ParsedArguments {
   bool help_asked = false;
-  bool is_help_all = false;  ///< with the settings that few need
+  bool is_help_all = false;  ///< --help-all: with the settings that few users need
   std::map<std::string, std::string> options;
   std::set<std::string> switches;
   std::vector<std::string> positionals;
@@ -61,7 +61,7 @@ struct ParsedArguments {
 [[nodiscard]] Result<ParsedArguments> parse_arguments(const CommandSpec& command,
                                                       const std::vector<std::string>& words);
 
-/// What a positive number of this type can be, for an error.
+/// The description of the positive numbers of this type, for an error.
 template <typename T>
 std::string positive_numbers() {
   if constexpr (std::is_floating_point_v<T>) {
@@ -87,7 +87,8 @@ Result<void> read_number(const ParsedArguments& arguments, const std::string& na
   return {};
 }
 
-/// A flag as the parser knows it, for the manual pages and completions (cli/documentation.hpp).
+/// The parser's description of a flag, for the manual pages and completions
+/// (cli/documentation.hpp).
 struct FlagDescription {
   std::string name;   ///< with its dashes
   std::string value;  ///< as in the help, such as "N [4]": type and default; empty = takes none
@@ -95,7 +96,7 @@ struct FlagDescription {
   std::string group;  ///< its heading in the help
 };
 
-/// Every flag that the command accepts, in the order of --help-all; without --help-all itself where
+/// Every flag that the command accepts, in the order of --help-all; without --help-all itself if
 /// that prints the same as --help.
 [[nodiscard]] std::vector<FlagDescription> describe_flags(const CommandSpec& command);
 
@@ -106,22 +107,23 @@ struct FlagDescription {
 /// Upper bound on a configuration file.
 inline constexpr std::size_t kConfigBytesMax = 1 << 20;
 
-/// The settings by precedence: flag, environment, the file of --config, then `config`. The path of
-/// a plan is relative to the file that names it, and absolute afterwards.
-/// kInvalidInput with the source of a wrong value. Whether the settings fit together is not checked
-/// here, because a worker still merges them with those of its coordinator.
+/// Merges the settings by precedence: flag, environment, the file of --config, then `config`. The
+/// path of a plan in a file is relative to that file, and absolute in the result. kInvalidInput
+/// with the source of a wrong value. Whether the settings fit together is not checked here, because
+/// a worker still merges them with those of its coordinator.
 [[nodiscard]] Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments,
                                                          const Context& context,
                                                          engine::JobConfig config = {});
 
-/// What becomes of --switch-order, whose phases depend on the number of workers.
+/// The treatment of --switch-order, whose phases depend on the number of workers.
 enum class SwitchOrder : std::uint8_t {
-  kSpelledOut,  ///< into phases and steps
-  kKept,        ///< the number of workers is found out later
+  kSpelledOut,  ///< replaced by phases and steps
+  kKept,        ///< kept, because the number of workers is not known yet
 };
 
-/// The same, validated: settings that contradict each other are kInvalidInput, too. A job that goes
-/// on has its phases in `config`, also if it was begun with the --switch-order that is given again.
+/// collect_settings() with validation: settings that contradict each other are kInvalidInput, too.
+/// For a job that is continued, `config` has its phases, even if it was begun with the
+/// --switch-order that is given again.
 [[nodiscard]] Result<engine::JobConfig> resolve_config(
     const ParsedArguments& arguments, const Context& context, engine::JobConfig config = {},
     SwitchOrder order = SwitchOrder::kSpelledOut);

@@ -16,7 +16,7 @@ struct CalibrationFolder {
   std::vector<std::string> unknown;  ///< other CSV files, which no model uses
 };
 
-/// Reads every table of the folder, in the order of their names. kNotFound if it is no folder or
+/// Reads every table of the folder, in the order of their names. kNotFound if it is not a folder or
 /// has no table; kInvalidInput with file, line and column for a damaged one; kIo.
 [[nodiscard]] Result<CalibrationFolder> read_calibration(const std::string& folder);
 

@@ -104,8 +104,8 @@ std::string text_of(const engine::LoadedCheckpoint& checkpoint,
   return text;
 }
 
-/// With the digest of its state, which was compared with the state; of a program's, whose state
-/// only the program knows, the hashes of the files were compared.
+/// Loads a checkpoint and verifies the digest of its state. For a program's checkpoint, whose state
+/// only the program can read, it verifies the hashes of the files.
 Result<engine::LoadedCheckpoint> checked_checkpoint(const std::string& path) {
   TRY_ASSIGN(engine::LoadedCheckpoint loaded, engine::load_checkpoint(path));
   if (loaded.info.model == engine::kProgramModel) {

@@ -24,7 +24,7 @@ struct OpenCheckpoint {
 [[nodiscard]] Result<std::string> checkpoint_argument(const std::string& command,
                                                       const ParsedArguments& arguments);
 
-/// Loads and verifies; errors name the folder and what is wrong with it.
+/// Loads and verifies a checkpoint; errors name the folder and the fault.
 [[nodiscard]] Result<OpenCheckpoint> open_checkpoint(const std::string& path);
 
 }  // namespace mayfly::cli

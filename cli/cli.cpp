@@ -39,7 +39,7 @@ std::set<std::string> common_settings_and(std::set<std::string> others) {
   return others;
 }
 
-/// What a process of a job that runs elsewhere is told; the coordinator tells it the rest.
+/// The settings of a process that joins a job elsewhere; the coordinator sends it the others.
 const std::set<std::string> kJoiningSettings = {"coordinator", "token_file", "coordinator_timeout",
                                                 "bind_host",   "run_dir",    "threads",
                                                 "device",      "data",       "resume"};
@@ -93,7 +93,7 @@ Subcommand worker_command() {
           worker};
 }
 
-/// A command for a running job; `number` is what it is told besides the job, if anything.
+/// A command for a running job; `number` names its argument besides the job, if it has one.
 Subcommand order(std::string name, std::string help, const std::string& number,
                  int (*run)(const ParsedArguments&, Context&)) {
   return {{std::move(name),
@@ -492,7 +492,7 @@ int run_cli(const std::vector<std::string>& words, Context& context) {
 }
 
 bool starts_a_worker(const std::vector<std::string>& words, bool in_launcher) {
-  const bool is_program = std::ranges::find(words, "--") != words.end();  // it has one of its own
+  const bool is_program = std::ranges::find(words, "--") != words.end();  // it has its own sentinel
   return !words.empty() && !is_program &&
          (words[0] == "worker" || words[0] == "ps-server" || (words[0] == "train" && in_launcher));
 }

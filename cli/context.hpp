@@ -1,7 +1,7 @@
 #pragma once
 
-// What a command is given besides its arguments: streams, environment and services. main.cpp passes
-// the real ones, tests pass doubles.
+// The environment of a command besides its arguments: streams, environment variables and services.
+// main.cpp passes the real ones, tests pass doubles.
 
 #include <functional>
 #include <istream>
@@ -28,7 +28,7 @@ using engine::kExitUsage;
 
 struct Context;
 
-/// The jobs that commands start (engine/launch/launch.hpp) and the question to a running one
+/// The jobs that commands start (engine/launch/launch.hpp) and the query to a running one
 /// (elastic/net/coordinator_server.hpp).
 struct Services {
   std::function<int(const engine::JobConfig&, engine::RunListener&)> train;
@@ -40,7 +40,7 @@ struct Services {
   std::function<int(const engine::JobConfig&, engine::RunListener&,
                     std::unique_ptr<elastic::Sentinel>, const std::vector<std::string>& command)>
       launched_rank;
-  /// Becomes a program of the user's own (engine/launch/program_command.hpp).
+  /// Replaces this process by a program of the user's own (engine/launch/program_command.hpp).
   std::function<int(const engine::JobConfig& own,
                     const std::vector<std::pair<std::string, std::string>>& given,
                     const std::string& job_file, const std::vector<std::string>& command)>
@@ -76,7 +76,7 @@ struct Context {
 
   /// "mayfly: TEXT" on `err`; returns the exit code for it.
   int complain(const std::string& text, int exit_code) const;
-  /// The same for an error. Errors that the user can correct (kInvalidInput, kNotFound) give
+  /// complain() for an error. Errors that the user can correct (kInvalidInput, kNotFound) give
   /// kExitUsage, all others kExitFailed.
   int complain(const Error& error) const;
 };

@@ -7,7 +7,8 @@
 namespace mayfly::cli {
 namespace {
 
-/// From the job's token, so that the address stays the same; without one by chance.
+/// The key: derived from the job's token, so that the address stays the same, or random without a
+/// token.
 std::string key_of(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     if (Result<std::string> key = viewing_key_of(path + "/token"); key.ok()) {

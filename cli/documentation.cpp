@@ -23,8 +23,8 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
-/// The literal words of a usage line such as "list JOB | release JOB | doctor": what is written in
-/// lower case, perhaps in brackets; a placeholder is in capitals.
+/// The literal words of a usage line such as "list JOB | release JOB | doctor": the words in lower
+/// case, perhaps in brackets; placeholders are in capitals.
 std::vector<std::pair<std::string, std::string>> literal_words(const std::string& positionals) {
   std::vector<std::pair<std::string, std::string>> words;
   const std::string own = replaced(positionals, "[flags]", "");
@@ -99,7 +99,8 @@ std::string joined_choices(const DocumentedCommand& command) {
   return words;
 }
 
-/// What zsh's _arguments is told of a flag: how it takes its value, and whether that may be a file.
+/// The description of a flag for zsh's _arguments: whether it takes a value, and whether that may
+/// be a file.
 std::string zsh_flag(const FlagDescription& flag) {
   const std::string help = replaced(replaced(flag.help, "[", "\\["), "]", "\\]");
   const std::string type = flag.value.substr(0, flag.value.find(' '));

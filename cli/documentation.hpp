@@ -18,7 +18,7 @@ struct DocumentedCommand {
   std::string positionals;  ///< as in the usage line; may be empty
   /// Words that the first positional argument may be, each with its help (perhaps empty).
   std::vector<std::pair<std::string, std::string>> choices;
-  /// Empty if only the command itself knows its flags: `bench NAME` and `simulate`.
+  /// Empty if the flags are known only to another program: `bench NAME` and `simulate`.
   std::vector<FlagDescription> flags;
 };
 

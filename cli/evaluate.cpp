@@ -74,7 +74,7 @@ Result<datasets::OpenOptions> open_options(const ParsedArguments& arguments,
   TRY_ASSIGN(const std::uint32_t image_size, small_number_of(arguments, "image-size", 4096));
   datasets::OpenOptions options;
   options.skip_corrupt = arguments.has("skip-corrupt");
-  options.seed = checkpoint.loaded.info.seed;  // as the run that wrote the checkpoint
+  options.seed = checkpoint.loaded.info.seed;  // that of the run that wrote the checkpoint
   options.image_size = static_cast<int>(image_size);
   options.usual_image_size = checkpoint.model.image_size;
   const std::optional<engine::JobConfig> run = run_config(checkpoint.loaded.path);
@@ -83,7 +83,7 @@ Result<datasets::OpenOptions> open_options(const ParsedArguments& arguments,
   }
   std::error_code ignored;
   if (run.has_value() && fs::is_directory(run->cache_dir, ignored)) {
-    options.cache_dir = run->cache_dir;  // spares decoding or measuring the images again
+    options.cache_dir = run->cache_dir;  // so that images need not be decoded or measured again
   }
   return options;
 }
@@ -123,7 +123,7 @@ class Evaluator {
   /// exit code.
   int run() {
     while (true) {
-      // Asked before the checkpoints are listed, so that the last one cannot be missed.
+      // Determined before the checkpoints are listed, so that the last one cannot be missed.
       const bool has_ended = run_has_ended();
       const std::vector<engine::FoundCheckpoint> found =
           engine::checkpoints_to_measure(run_dir_, seen_);
@@ -142,7 +142,8 @@ class Evaluator {
   }
 
  private:
-  /// A run that continues after its summary has written events since, or has removed its summary.
+  /// False also for a run that was continued after its summary: it has written events since, or has
+  /// removed the summary.
   bool run_has_ended() const {
     std::error_code failure;
     const auto summary = fs::last_write_time(run_dir_ + "/summary.json", failure);
@@ -153,7 +154,7 @@ class Evaluator {
     return !failure && summary >= events;
   }
 
-  /// A checkpoint may be removed while it is read: newer ones are there then.
+  /// Measures a checkpoint. It may be removed while it is read; then newer ones exist.
   Result<void> measure(const engine::FoundCheckpoint& found) {
     seen_.insert_or_assign(found.step, found.manifest);
     const Instant begin = monotonic_now();
@@ -233,7 +234,7 @@ Result<EvaluationMeans> evaluation_means(const ParsedArguments& arguments,
 
 Result<engine::Accuracy> evaluate_on(const OpenCheckpoint& checkpoint,
                                      const datasets::DatasetPair& data, std::uint32_t threads) {
-  // A checkpoint does not say how large the images were: its tensors do not depend on it.
+  // A checkpoint does not contain the size of images, because its tensors do not depend on it.
   const Result<nn::Model> model =
       nn::make_model(checkpoint.model.name, checkpoint.model.classes, data.test->image_size());
   if (!model.ok()) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared by `mayfly eval` and `mayfly evaluator`: opening the data set that a checkpoint is
-// measured on, and measuring it. One thread at a time.
+// Shared by `mayfly eval` and `mayfly evaluator`: opening the data set for a checkpoint, and
+// measuring the checkpoint on it. One thread at a time.
 
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ namespace mayfly::cli {
 [[nodiscard]] Result<datasets::DatasetPair> open_test_data(const ParsedArguments& arguments,
                                                            const OpenCheckpoint& checkpoint);
 
-/// How to compute: what the flags of `eval` and `evaluator` choose.
+/// The means of computing that the flags of `eval` and `evaluator` choose.
 struct EvaluationMeans {
   std::uint32_t threads = 0;
   std::string isa;

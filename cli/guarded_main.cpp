@@ -19,15 +19,15 @@
 namespace mayfly::cli {
 namespace {
 
-/// Whether all that was printed is where standard output leads. If not, says why - but not to a
-/// reader that has seen enough, such as `head`.
+/// Whether the target of standard output has received everything that was printed. If not, prints
+/// the reason, except if the reader has closed it, such as `head`.
 bool output_arrived() {
   errno = 0;
   const bool is_whole = std::cout.flush().good();
   if (std::fflush(stdout) == 0 && is_whole) {
     return true;
   }
-  const int reason = errno;  // 0 where only an earlier write has failed
+  const int reason = errno;  // 0 if only an earlier write has failed
   pollfd output = {STDOUT_FILENO, POLLOUT, 0};
   const bool is_closed = reason == EPIPE || (::poll(&output, 1, 0) == 1 &&
                                              (output.revents & (POLLERR | POLLHUP)) != 0);
@@ -38,8 +38,8 @@ bool output_arrived() {
   return false;
 }
 
-/// A process inherits which signals are blocked and ignored. A hangup that is ignored stays
-/// ignored, for nohup; the other settings that are reset here were not made for this program.
+/// A process inherits the sets of blocked and of ignored signals. A hangup that is ignored stays
+/// ignored, for nohup; the other inherited settings were not meant for this program.
 void prepare_signals() {
   for (const int ignored : kIgnoredByMain) {
     ::signal(ignored, SIG_IGN);

@@ -29,7 +29,8 @@ Result<Subject> subject_of(const ParsedArguments& arguments) {
     const std::string source = "flag --" + engine::flag_name(*engine::find_setting(name));
     TRY(engine::apply_setting(config, name, text, source));
   }
-  config.global_batch = config.microbatch;  // not used here, so it must not be a reason to refuse
+  config.global_batch = config.microbatch;  // not used here, so that it is no reason to refuse the
+                                            // settings
   TRY(engine::validate(config));
   TRY_ASSIGN(nn::Model model,
              nn::make_usual_model(config.model, static_cast<int>(config.image_size)));

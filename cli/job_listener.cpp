@@ -19,7 +19,8 @@ std::string address_path(const std::string& run_dir) {
   return run_dir + "/dashboard";
 }
 
-/// On the port of the process before a restart if that is free, so that open pages go on.
+/// Opens the page on the port of the process before a restart, if it is free, so that open pages
+/// continue.
 Result<Page> open_page_of(const engine::JobConfig& config) {
   PagePlace place;
   TRY_ASSIGN(place.listen, parse_dashboard(config.dashboard));

@@ -13,8 +13,7 @@
 
 namespace mayfly::cli {
 
-/// The page of a run that is served while the run goes on, by a thread of its own with low
-/// priority.
+/// Serves the page of a run while the run goes on, on a thread of its own with low priority.
 class LivePage {
  public:
   explicit LivePage(Page page);
@@ -28,9 +27,9 @@ class LivePage {
   std::thread thread_;
 };
 
-/// What a command that runs a job does with what it is told of it: progress on the terminal, the
-/// page that --dashboard asks for, and the report. The page and the report are made from the files
-/// of the run directory, so that neither the job nor this listener does anything for them.
+/// Shows the events of a job for the command that runs it: progress on the terminal, the page of
+/// --dashboard, and the report. Page and report are made from the files of the run directory, and
+/// need nothing from the job.
 class JobListener final : public engine::RunListener {
  public:
   JobListener(std::ostream& results, std::ostream& progress, ProgressLine::Options options,

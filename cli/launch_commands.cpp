@@ -21,7 +21,8 @@
 namespace mayfly::cli {
 namespace {
 
-/// Settings that were not given are those of the job in the run directory, if that has not ended.
+/// If the run directory has a job that has not ended, its settings replace those that were not
+/// given.
 Result<engine::JobConfig> resolve_coordinator_config(const ParsedArguments& arguments,
                                                      const Context& context,
                                                      SwitchOrder order = SwitchOrder::kSpelledOut) {
@@ -67,8 +68,8 @@ JobListener make_listener(const engine::JobConfig& config, Context& context) {
                      monotonic_now);
 }
 
-/// If something else starts the workers, scripted faults are not carried out, and a test with such
-/// faults would pass without any.
+/// If workers are started in another way, scripted faults are not carried out, and a test of faults
+/// would pass without any.
 constexpr const char* kChaosIsLocal =
     "--chaos is for the workers that `mayfly train` and `mayfly run` start on this machine";
 
@@ -102,7 +103,7 @@ int train_as_launched_rank(const engine::JobConfig& config, Context& context) {
   return context.services.launched_rank(config, listener, std::move(sentinel).value(), {});
 }
 
-/// The address of the job that a process joins: its setting, or that in the job's run directory.
+/// The address of the job that a process joins: from its setting, or from the job's run directory.
 Result<std::string> coordinator_of(const char* what, const engine::JobConfig& own) {
   if (own.coordinator.empty() && !own.run_dir.empty()) {
     return endpoint_of_run(own.run_dir);
@@ -115,9 +116,9 @@ Result<std::string> coordinator_of(const char* what, const engine::JobConfig& ow
 }
 
 /// A process that joins a running job takes every setting that its command line leaves open from
-/// the coordinator. Workers that a launcher starts were given all settings, except one: which of
-/// the machines of a cloud provider is an evaluator, or is or carries which parameter server, is
-/// for the coordinator to decide.
+/// the coordinator. Workers that a launcher starts have all settings except one: the coordinator
+/// decides which machine of a cloud provider is an evaluator, or is or carries which parameter
+/// server.
 int join_as(const char* what, bool is_server, const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (!own.ok()) {
@@ -152,7 +153,7 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
   if (!config.ok()) {
     return context.complain(config.error());
   }
-  config.value().ps_server = is_server;  // whatever the job's file says of its other processes
+  config.value().ps_server = is_server;  // the job's file may be that of its other processes
   config.value().evaluator = is_evaluator;
   if (needs_place) {
     config.value().ps_index = ps_index;
@@ -216,7 +217,7 @@ int train(const ParsedArguments& arguments, Context& context) {
 
 namespace {
 
-/// A program of the user's own takes the place of this process.
+/// Replaces this process by a program of the user's own.
 int join_with_program(const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> own = collect_settings(arguments, context);
   if (!own.ok()) {
@@ -231,7 +232,7 @@ int join_with_program(const ParsedArguments& arguments, Context& context) {
                                          arguments.option("config"), arguments.positionals);
 }
 
-/// A shell's words for the command.
+/// The command, quoted for a shell.
 std::string quoted(const std::vector<std::string>& command) {
   std::string text;
   for (const std::string& word : command) {
@@ -240,13 +241,13 @@ std::string quoted(const std::vector<std::string>& command) {
   return text;
 }
 
-/// The program of the command, or its script, that a copy of the folder would not have; servers
-/// would start, fail and be paid for again and again. Empty = none.
+/// The program of the command, or its script, if a copy of the folder would lack it: servers would
+/// start, fail and be billed again and again. Empty = nothing is missing.
 std::string missing_from(const std::filesystem::path& folder,
                          const std::vector<std::string>& command) {
   std::error_code absent;
   if (!std::filesystem::is_directory(folder, absent)) {
-    return "";  // packing it says so
+    return "";  // packing will report it
   }
   for (std::size_t at = 0; at < std::min<std::size_t>(command.size(), 2); ++at) {
     const std::filesystem::path path = std::filesystem::path(command[at]).lexically_normal();
@@ -366,7 +367,8 @@ int ps_server(const ParsedArguments& arguments, Context& context) {
 }
 
 int coordinator(const ParsedArguments& arguments, Context& context) {
-  // The settings that are recorded for a job that goes on may have them.
+  // Only given settings count: those that are recorded for a continued job may have scripted
+  // faults.
   const Result<engine::JobConfig> given = collect_settings(arguments, context);
   if (given.ok() && !given.value().chaos.empty()) {
     return context.complain(kChaosIsLocal, kExitUsage);

@@ -20,7 +20,8 @@ namespace mayfly::cli {
 namespace {
 
 constexpr std::size_t kEndpointBytesMax = 512;
-constexpr Duration kSilenceMost = seconds(60);  // until the next coordinator, or the summary
+constexpr Duration kSilenceMost = seconds(60);  // until the next coordinator answers, or the
+                                                // summary exists
 
 Error usage(const std::string& text) {
   return {Errc::kInvalidInput, text};
@@ -104,7 +105,7 @@ Result<Duration> seconds_of(const ParsedArguments& arguments, const std::string&
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*wanted));
 }
 
-/// Sends the verb. Returns the reply's text, or an Error if there was no reply or it is a refusal.
+/// Sends the verb. Returns the reply's text, or an Error if there was no reply or a refusal.
 Result<std::string> ask(const std::string& verb, const std::string& argument,
                         const OperatorLink& link, const ParsedArguments& arguments,
                         const Context& context) {
@@ -152,14 +153,15 @@ int order(const std::string& verb, const std::vector<std::string>& rest_names,
   return kExitDone;
 }
 
-/// Asks for the status, again and again. What is left of the job is known where its run directory
-/// is: the one that was named, or on the coordinator's host the one that it names.
+/// Asks for the status repeatedly. Predicts the rest of the job from its run directory: the one on
+/// the command line, or, on the coordinator's host, the one in the coordinator's answer.
 class StatusReader {
  public:
   StatusReader(OperatorLink link, const ParsedArguments& arguments, const Context& context)
       : link_(std::move(link)), arguments_(arguments), context_(context) {}
 
-  /// The status as a table, or with --json as the coordinator sent it, with what is left.
+  /// The status as a table, or with --json as the coordinator sent it, with the prediction of the
+  /// rest.
   Result<std::string> read() {
     TRY_ASSIGN(std::string text, ask("status", "", link_, arguments_, context_));
     json::error_code failure;
@@ -175,7 +177,7 @@ class StatusReader {
     return as_json ? text + "\n" : status_table(text);
   }
 
-  /// Whether the run directory says so, as far as it is known.
+  /// Whether the job has ended, by its run directory, if that is known.
   [[nodiscard]] bool job_has_ended() const {
     std::error_code failure;
     return !run_dir_.empty() && std::filesystem::exists(run_dir_ + "/summary.json", failure);
@@ -210,8 +212,8 @@ class StatusReader {
   std::optional<RemainingTime> rest_;
 };
 
-/// Repeats a first query that succeeded until the job has ended, no coordinator answers for long,
-/// or the output takes no more.
+/// Repeats a first query that succeeded until the job has ended, no coordinator has answered for
+/// kSilenceMost, or the output is closed.
 int watch(StatusReader& reader, const ParsedArguments& arguments, Context& context) {
   const Result<Duration> interval = seconds_of(arguments, "interval", "1");
   if (!interval.ok()) {
@@ -236,7 +238,7 @@ int watch(StatusReader& reader, const ParsedArguments& arguments, Context& conte
       continue;
     }
     silence = {};
-    // A terminal shows each status in the place of the one before, other outputs one after another.
+    // On a terminal each status replaces the one before; other outputs receive one after another.
     const bool in_place = context.out_is_terminal && !arguments.has("json");
     context.out << (in_place ? "\x1b[H\x1b[2J" : arguments.has("json") ? "" : "\n") << text.value();
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where a running job is reached (the files `coordinator` and `token` of its run directory), and
-// its status as a table.
+// Finds the coordinator of a running job (files `coordinator` and `token` of its run directory),
+// and formats its status as a table.
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Serving and writing the page of runs (observe), for `mayfly dashboard` and for the commands that
+// Serves and writes the page of runs (observe), for `mayfly dashboard` and for the commands that
 // run a job. Any thread.
 
 #include <memory>
@@ -27,7 +27,7 @@ struct Page {
   Endpoint endpoint;
   std::string address;  ///< for a browser, with the key
   std::string
-      warning;  ///< for the user: who can reach the page, if that may not be meant; or empty
+      warning;  ///< for the user: which hosts can reach the page, if that is unexpected; or empty
 };
 
 /// kIo with the address and the reason, for example that the port is in use.

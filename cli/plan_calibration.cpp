@@ -29,7 +29,7 @@ constexpr int kServersMost = 8;
 constexpr const char* kAsp = "asp";
 constexpr const char* kBsp = "bsp";
 
-/// The models of the folder, and what is asked of them.
+/// The models of the folder, and the question to them.
 struct Study {
   explicit Study(planner::Calibration tables) : models(std::move(tables)) {}
 
@@ -39,8 +39,8 @@ struct Study {
   std::vector<std::string> policies;  ///< if there are servers
 };
 
-/// A speed that is computed once for each set of workers, for all threads; it keeps the study,
-/// whose models it reads.
+/// Wraps a speed so that it is computed once for each set of workers, for all threads. It holds the
+/// study, whose models it reads.
 planner::ClusterSpeed remembered(const std::shared_ptr<const Study>& study,
                                  planner::ClusterSpeed speed) {
   struct Known {
@@ -68,8 +68,8 @@ Result<Forecast> speed_of_one(const Study& study, const std::string& gpu) {
   return study.models.cluster_speeds.speed(cluster);
 }
 
-/// Machine types and the regions in which lifetimes of them were measured; as in the model of
-/// lifetimes, single servers count for a type without a table by hour.
+/// Machine types and the regions in which their lifetimes were measured. As in the model of
+/// lifetimes, single servers count only for a type without a table by hour.
 std::map<std::string, std::set<std::string>> regions_of(const planner::Calibration& calibration) {
   std::map<std::string, std::set<std::string>> regions;
   for (const planner::LifetimeByHourRow& row : calibration.lifetimes_by_hour) {
@@ -92,7 +92,7 @@ std::map<std::string, std::set<std::string>> regions_of(const planner::Calibrati
   return regions;
 }
 
-/// "1", or several with commas.
+/// Parses the numbers of parameter servers: "1", or several with commas.
 Result<std::vector<int>> parameter_servers_of(const ParsedArguments& arguments) {
   const std::string text = arguments.option("parameter-servers", "1");
   std::set<int> counts;
@@ -154,7 +154,7 @@ Result<std::shared_ptr<const Study>> read_study(const ParsedArguments& arguments
   return std::shared_ptr<const Study>(study);
 }
 
-/// Each policy with each number of servers.
+/// Adds each policy with each number of servers.
 Result<void> add_servings(const std::shared_ptr<const Study>& study,
                           const std::vector<std::string>& gpus, planner::JobModel& job) {
   if (study->servers.front() == 0) {
@@ -180,7 +180,7 @@ std::string job_words(const Study& study, double steps) {
                      study.servers.front() == 0 ? " without parameter servers" : "");
 }
 
-/// A network far beyond the measured ones is planned with, and the warning says so.
+/// Adds a warning if the network is much larger than the measured ones; it is planned nevertheless.
 void warn_of_size(const Study& study, std::vector<std::string>& warnings) {
   double most = 0;
   for (const planner::StepTimeRow& row : study.models.calibration.step_times) {
@@ -231,9 +231,9 @@ void add_offers(const Study& study, PlanSource& source, std::vector<std::string>
   }
 }
 
-/// What the folder knows of an offer: on demand it does not tell zones apart, of a spot server it
-/// may only know the region, and from own runs it has machine types by names of its own. Null if it
-/// has nothing.
+/// The folder's model of an offer; null if there is none. Models of on-demand servers have no zone,
+/// those of spot servers may have only a region, and those from own runs have machine types as
+/// machine_of_offer() writes them.
 const planner::OfferModel* find_known(const std::vector<planner::OfferModel>& known,
                                       const cloud_hooks::Offer& offer) {
   const bool is_on_demand = offer.market == cloud_hooks::Market::kOnDemand;
@@ -249,7 +249,7 @@ const planner::OfferModel* find_known(const std::vector<planner::OfferModel>& kn
   return nullptr;
 }
 
-/// Keeps the offers of the folder that the job has, too, at the job's prices.
+/// Keeps the offers of the folder that are also offers of the job, with the job's prices.
 Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source) {
   TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> terms,
              engine::parse_offers(config.cloud_offers));
@@ -280,7 +280,7 @@ Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source)
   return {};
 }
 
-/// What the folder does not tell.
+/// Adds warnings about losses that the folder does not show.
 void warn_of_losses(const Study& study, PlanSource& source) {
   const planner::Lifetimes& lifetimes = study.models.lifetimes;
   if (!lifetimes.is_any_lost() && std::ranges::any_of(source.market.offers, planner::is_spot)) {

@@ -23,7 +23,7 @@ namespace json = boost::json;
 using planner::CheckedQuantity;
 using planner::PlanCheck;
 
-/// The answer of the check in one sentence.
+/// The result of the check in one sentence.
 std::string conclusion_of(const PlanCheck& check) {
   const double apart = check.actual_s - check.planned_s;
   const planner::TimeCause& cause = *std::ranges::max_element(
@@ -100,7 +100,8 @@ json::object to_json(const std::string& run, const PlanCheck& check) {
   return object;
 }
 
-/// In hindsight with --calibration, otherwise against the plan that the run keeps.
+/// Plans the run in hindsight with --calibration, and otherwise compares it with the plan in its
+/// directory.
 Result<PlanCheck> compared(const std::string& path, const RunRecord& record,
                            const std::string& calibration) {
   if (!calibration.empty()) {

@@ -1,6 +1,6 @@
 // `mayfly plan`: the plans of a job (plan_search.hpp); `mayfly plan predict`: questions to the
 // planner's models, one JSON object a line; `mayfly plan fit` and `check`: measurements from own
-// runs, and a run against its plan.
+// runs, and the comparison of a run with its plan.
 
 #include "base/parse.hpp"
 #include "cli/calibration_folder.hpp"
@@ -18,7 +18,7 @@ int predict(const planner::Calibration& calibration, Context& context) {
   std::string line;
   while (context.in != nullptr && context.out && std::getline(*context.in, line)) {
     if (!trimmed(line).empty()) {
-      context.out << predictor.answer(line) << std::endl;  // an interactive asker waits for it
+      context.out << predictor.answer(line) << std::endl;  // flushed for interactive use
     }
   }
   return context.out ? kExitDone : kExitFailed;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the folder rests on, for people.
+/// The text of the folder's README: its runs and tables.
 std::string readme_of(const std::vector<planner::FittedRun>& runs,
                       const std::vector<planner::TableText>& tables) {
   std::string text = fmt::format(

@@ -1,7 +1,7 @@
 #pragma once
 
-// The file of a plan (engine/run/plan_file.hpp): what `mayfly plan --write` puts into it. Any
-// thread.
+// The content of the file of a plan (engine/run/plan_file.hpp), which `mayfly plan --write` writes.
+// Any thread.
 
 #include <string>
 
@@ -13,7 +13,7 @@
 
 namespace mayfly::cli {
 
-/// Where the plan of a job file lies: beside job.toml, job.plan.json.
+/// The path of the plan of a job file: job.plan.json beside job.toml.
 [[nodiscard]] std::string plan_beside(const std::string& job_file);
 
 /// The chosen plan of a report, which needs one.
@@ -21,7 +21,7 @@ namespace mayfly::cli {
                                              const engine::JobConfig& config,
                                              const PlanSource& planned, const PlanReport& report);
 
-/// Its file's text.
+/// The text of the plan's file.
 [[nodiscard]] std::string text_of_plan(const planner::KeptPlan& plan);
 
 }  // namespace mayfly::cli

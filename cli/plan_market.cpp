@@ -20,14 +20,15 @@ namespace {
 using planner::LifetimeTable;
 using planner::QuantileTable;
 
-// What a loss and a join cost the other workers here (docs/benchmarks.md, elasticity-2-cores).
+// The time that a loss and a join cost the other workers in a measurement (docs/benchmarks.md,
+// elasticity-2-cores).
 constexpr double kRecoveryS = 0.05;
 constexpr double kJoinStopS = 0.02;
 constexpr std::size_t kMarketBytesMax = 1 << 22;
 constexpr std::size_t kTraceBytesMax = 1 << 26;
 constexpr double kMost = 1e9;  // of any number in the file
 
-/// A table of the file whose keys are taken one after the other; the first fault is remembered.
+/// A table of the file whose keys are read one after the other; the first fault is kept.
 class Reader {
  public:
   Reader(const toml::table& table, std::string file_name)
@@ -152,7 +153,7 @@ class Reader {
   std::optional<Error> problem_;
 };
 
-/// Lines `ms,add|remove,node`, as Bamboo's traces have them.
+/// Reads lines `ms,add|remove,node`, the format of Bamboo's traces.
 Result<std::vector<planner::TraceEvent>> read_trace(const std::string& path) {
   TRY_ASSIGN(const std::string text, read_text_file(path, kTraceBytesMax));
   std::vector<planner::TraceEvent> trace;
@@ -198,7 +199,7 @@ Result<planner::ZoneModel> read_zone(const toml::table& table, const std::string
   return zone;
 }
 
-/// From mean_lifetime_hours, or lost_by_hour: [[hours, share lost by then], ...].
+/// The lifetime, from mean_lifetime_hours or lost_by_hour: [[hours, share lost by then], ...].
 std::optional<LifetimeTable> read_lifetime(Reader& reader) {
   const auto mean_hours = reader.number("mean_lifetime_hours", 1e-3, 1e6);
   const auto lost = reader.pairs("lost_by_hour", 1);
@@ -294,7 +295,7 @@ Result<void> read_job(const toml::table& table, MarketFile& file) {
   return reader.finish("[job]");
 }
 
-/// Zones are found by name; a zone without a table of its own has no shocks.
+/// Connects offers with zones by name; a zone without a table of its own has no shocks.
 void connect_zones(MarketFile& file) {
   for (MarketOffer& offer : file.offers) {
     const auto found =

@@ -1,6 +1,6 @@
 #pragma once
 
-// The market file of `mayfly plan`: what is known of offers besides their prices, of zones and of
+// The market file of `mayfly plan`: facts about offers besides their prices, about zones and about
 // the job, as TOML (docs/planner.md). Any thread.
 
 #include <optional>
@@ -14,10 +14,10 @@
 
 namespace mayfly::cli {
 
-/// One offer of the file. What a plan needs and the file lacks is in `missing`.
+/// One offer of the file. `missing` names a value that a plan needs and the file lacks.
 struct MarketOffer {
   planner::OfferModel model;
-  planner::WorkerSpeed speed;      ///< images_per_s is 0 if the file does not say
+  planner::WorkerSpeed speed;      ///< images_per_s is 0 if the file does not have it
   std::optional<double> relative;  ///< speed relative to other offers, as in [[cloud.offer]]
   bool has_price = false;
   std::string missing;  ///< "images_per_second", "a lifetime", ...; empty = nothing
@@ -31,7 +31,7 @@ struct MarketFile {
   std::vector<MarketOffer> offers;
   std::vector<planner::ZoneModel> zones;
   std::vector<planner::MeasuredSpeed> scaling;  ///< of the first offer's machine
-  planner::JobModel job;  ///< without work and speed: times, costs and what is not known
+  planner::JobModel job;  ///< without work and speed: times, costs, uncertainties
 };
 
 /// Reads the file, and the traces that it names, by paths relative to it. kInvalidInput with file

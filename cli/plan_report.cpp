@@ -20,7 +20,7 @@ using planner::Row;
 using planner::Spread;
 using planner::TimeUnit;
 
-/// Whether any of its simulated jobs does: those of the others have no times.
+/// Whether any of the row's simulated jobs finishes; otherwise it has no times.
 bool finishes(const Row& row) {
   return row.is_simulated && row.summary.finished.value > 0;
 }
@@ -50,7 +50,7 @@ bool is_extrapolated(const PlanReport& report, const Row& row) {
   return report.workers_measured_most > 0 && row.candidate.workers > report.workers_measured_most;
 }
 
-/// What a row of a plan with a budget says of it.
+/// The text of a row about the budget, if the plan has one.
 std::string stopped_text(const Row& row) {
   const double share = row.summary.stopped.value;
   return share > 0 ? fmt::format(" (stopped by the budget: {:.1f} %)", 100 * share) : "";
@@ -120,7 +120,7 @@ std::string checkpoints_text(const planner::CheckpointAdvice& advice) {
                           : "\n");
 }
 
-/// How the rows of the plan fare when something is changed.
+/// The rows of the plan in a changed scenario.
 std::string changed_text(const planner::Market& market, const PlanReport& report,
                          std::size_t rows) {
   std::string out = fmt::format("if {}:\n", report.scenario);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What `mayfly plan` prints: tables for people, one JSON object for programs. Any thread.
+// The output of `mayfly plan`: tables for users, one JSON object for programs. Any thread.
 
 #include <optional>
 #include <string>
@@ -18,26 +18,26 @@ struct LeftOut {
   std::string reason;
 };
 
-/// A plan's answer with everything that is printed of it.
+/// A plan's answer with everything that is printed with it.
 struct PlanReport {
   std::string job;                 ///< "1280000 images of resnet20"
   std::string priced, calibrated;  ///< dates, or "unknown date"
   std::size_t offers = 0;
   planner::Question question;
   planner::Answer answer;
-  std::optional<planner::Advice> advice;  ///< if something was chosen
+  std::optional<planner::Advice> advice;  ///< if a plan was chosen
   std::string scenario;                   ///< in words; empty = nothing was changed
   std::optional<planner::Answer> changed;
   std::vector<LeftOut> left_out;
   std::vector<std::string> warnings;
-  /// Rows of more workers rest on an extrapolation; 0 = none does.
+  /// Speeds of more workers than this are extrapolated; 0 = none is.
   std::uint32_t workers_measured_most = 0;
 };
 
-/// `rows`: of the table at most.
+/// `rows`: the most rows of the table.
 [[nodiscard]] std::string plan_text(const planner::Market& market, const PlanReport& report,
                                     std::size_t rows);
-/// One line; all rows.
+/// The report as one line of JSON, with all rows.
 [[nodiscard]] std::string plan_json(const planner::Market& market, const PlanReport& report);
 
 }  // namespace mayfly::cli

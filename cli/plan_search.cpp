@@ -30,7 +30,7 @@ Error bad(const std::string& flag, const std::string& text, const std::string& e
   return {Errc::kInvalidInput, fmt::format("--{} {}: expects {}", flag, text, expected)};
 }
 
-/// "6h", "90m", "45s" or seconds.
+/// Parses "6h", "90m", "45s" or seconds.
 std::optional<double> span_of(std::string_view text) {
   double unit = 1;
   if (!text.empty()) {
@@ -44,7 +44,7 @@ std::optional<double> span_of(std::string_view text) {
   return number ? std::optional(*number * unit) : std::nullopt;
 }
 
-/// "x3".
+/// Parses a factor such as "x3".
 std::optional<double> factor_of(std::string_view text) {
   return text.starts_with("x") ? number_in<double>(text.substr(1), 0.0, 1e6) : std::nullopt;
 }
@@ -61,7 +61,7 @@ Result<std::optional<double>> read_span(const ParsedArguments& arguments, const 
   return span;
 }
 
-/// The what-if flags; `words` says the same for people.
+/// Reads the what-if flags; `words` describes them for the user.
 Result<planner::Scenario> read_scenario(const ParsedArguments& arguments, std::string& words) {
   planner::Scenario scenario;
   std::vector<std::string> parts;
@@ -147,7 +147,7 @@ Result<Question> read_question(const ParsedArguments& arguments, const engine::J
   return question;
 }
 
-/// Whether a flag, the environment or a file says how often checkpoints are written.
+/// Whether a flag, the environment or a file sets the interval between checkpoints.
 Result<bool> has_checkpoint_minutes(const ParsedArguments& arguments, const Context& context) {
   constexpr double kNotGiven = -1;
   engine::JobConfig unset;
@@ -156,7 +156,7 @@ Result<bool> has_checkpoint_minutes(const ParsedArguments& arguments, const Cont
   return config.checkpoint_minutes != kNotGiven;
 }
 
-/// The settings of a job that is run as the candidate says.
+/// The settings of the job with the candidate's servers.
 engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
                           const Question& question, const planner::Candidate& candidate) {
   config.workers = candidate.workers + candidate.spares;
@@ -192,7 +192,7 @@ engine::JobConfig job_for(engine::JobConfig config, const PlanSource& planned,
   return config;
 }
 
-/// Whether a job file can be written there, before the plan takes its time.
+/// Checks that the job file can be written, before the plan takes its time.
 Result<void> check_target(const std::string& path, const engine::JobConfig& config) {
   if (path.empty()) {
     return {};
@@ -210,7 +210,7 @@ Result<void> check_target(const std::string& path, const engine::JobConfig& conf
   return {};
 }
 
-/// The job file and, beside it, its plan: both or none.
+/// Writes the job file and its plan beside it: both or none.
 Result<void> write_job(const std::string& path, engine::JobConfig config, const PlanReport& report,
                        const planner::Market& market, const planner::KeptPlan& plan) {
   TRY(check_target(path, config));
@@ -237,8 +237,7 @@ Result<void> write_job(const std::string& path, engine::JobConfig config, const 
   return written;
 }
 
-/// Removes candidates whose speed is not known and reports them: of those on the same offers, the
-/// first.
+/// Removes candidates whose speed is not known, and reports the first of those on the same offers.
 Result<void> leave_out_unknown(const PlanSource& planned,
                                std::vector<planner::Candidate>& candidates, PlanReport& report) {
   std::set<std::vector<std::size_t>> named;
@@ -256,7 +255,7 @@ Result<void> leave_out_unknown(const PlanSource& planned,
   return {};
 }
 
-/// In seconds of the day.
+/// The hour of launch, in seconds of the day.
 Result<double> read_launch_hour(const ParsedArguments& arguments) {
   const std::string hour = arguments.option("launch-hour", "0");
   const std::optional<double> hour_of_day = number_in<double>(hour, 0.0, 24.0);
@@ -266,7 +265,8 @@ Result<double> read_launch_hour(const ParsedArguments& arguments) {
   return *hour_of_day * kSecondsPerHour;
 }
 
-/// What the same candidates come to if something changes. The plan stands if that is impossible.
+/// Evaluates the same candidates in the changed scenario. If that is impossible, the plan remains
+/// without it.
 void add_scenario(const PlanSource& planned, const planner::Scenario& scenario,
                   const std::vector<planner::Candidate>& candidates, PlanReport& report) {
   Result<planner::Answer> other =

@@ -15,9 +15,9 @@ namespace mayfly::cli {
 namespace {
 
 constexpr double kPriceAgeDays = 30;  // after which prices are worth a warning
-constexpr std::uint32_t kBeyond = 3;  // times as many workers as measured
+constexpr std::uint32_t kBeyond = 3;  // speeds are used for this many times the measured workers
 
-/// Images of the whole job.
+/// The number of images of the whole job.
 Result<double> images_of(const ParsedArguments& arguments, const engine::JobConfig& config) {
   if (config.steps > 0) {
     return static_cast<double>(config.steps) * config.global_batch;
@@ -37,7 +37,7 @@ Result<double> images_of(const ParsedArguments& arguments, const engine::JobConf
   return images * config.epochs;
 }
 
-/// Speeds that the file leaves out follow from the relative ones, or from another zone.
+/// Fills in speeds that the file leaves out, from relative speeds or from another zone.
 void complete_speeds(std::vector<MarketOffer>& offers, double of_speed_one) {
   double per_relative = of_speed_one;
   for (const MarketOffer& offer : offers) {
@@ -59,7 +59,8 @@ void complete_speeds(std::vector<MarketOffer>& offers, double of_speed_one) {
   }
 }
 
-/// The offers of the job with what the file knows of them; those of the file if the job has none.
+/// The offers of the job with their facts from the file; all offers of the file if the job has
+/// none.
 Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, const MarketFile& file,
                                            std::vector<LeftOut>& left_out) {
   TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> terms,
@@ -77,7 +78,7 @@ Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, cons
       continue;
     }
     offers.push_back(*known);
-    if (one.price_per_hour > 0 || !known->has_price) {  // 0: the job says none
+    if (one.price_per_hour > 0 || !known->has_price) {  // 0: the job has no price
       offers.back().model.price_per_hour = one.price_per_hour;
       offers.back().has_price = true;
     }
@@ -87,9 +88,10 @@ Result<std::vector<MarketOffer>> offers_of(const engine::JobConfig& config, cons
   return offers;
 }
 
-/// AllReduceJob::exchange_s for a step of `job`, fitted to the measurements of the file.
-/// They are of workers of the type of its first offer, which need not be an offer of the job; its
-/// speed may follow from those of the job's offers, which are complete. 0 if it is not known.
+/// AllReduceJob::exchange_s for a step of `job`, fitted to the measurements of the file. These are
+/// measurements of workers on the file's first offer, which need not be an offer of the job; its
+/// speed may be inferred from those of the job's offers, which are complete. 0 if the speed is not
+/// known.
 double exchange_of(const MarketFile& file, const std::vector<MarketOffer>& of_job,
                    double of_speed_one, planner::AllReduceJob job) {
   std::vector<MarketOffer> offers = file.offers;

@@ -1,4 +1,4 @@
-// `mayfly profile`: what the time of a run was spent on, from its records or from other runs.
+// `mayfly profile`: how the time of a run divides, from its records or from other runs.
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -24,7 +24,7 @@ using observe::kStepPartNames;
 using observe::kStepParts;
 using observe::StepProfile;
 
-/// A number of digits that a measurement of a step deserves.
+/// Milliseconds, rounded to the accuracy of a measurement of a step.
 double ms(double seconds, std::uint64_t steps) {
   return engine::rounded(1000 * seconds / static_cast<double>(steps), 3);
 }
@@ -124,7 +124,7 @@ struct Asked {
   observe::WhatIfAnswer answer;
 };
 
-/// The run as it was, then the answers.
+/// The run without a change, then the answers.
 Result<std::vector<Asked>> ask_all(const observe::RecordedSteps& steps, const std::string& text) {
   std::vector<Asked> all = {{"as recorded", observe::as_recorded(steps)}};
   std::string_view rest = text;

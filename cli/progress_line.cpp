@@ -13,7 +13,7 @@ constexpr Duration kPlainPeriodMin = seconds(1);
 constexpr Duration kPlainPeriodMax = seconds(10);
 constexpr std::uint64_t kPlainParts = 20;
 constexpr double kSmoothing = 0.05;      // weight of the newest step's rate
-constexpr double kDataWaitShown = 0.05;  // share of the time from which on it is shown
+constexpr double kDataWaitShown = 0.05;  // least share of the time that is shown
 
 std::string time_left(double left) {
   if (!std::isfinite(left) || left < 0 || left > 360000) {

@@ -12,9 +12,9 @@ namespace mayfly::cli {
 
 /// Shows the progress of a run. On a terminal this is one line that is rewritten (step, loss,
 /// images/s, members, time left, and the share of time spent waiting for data if it is large), with
-/// events printed above it. Elsewhere it prints events, and a plain line after every twentieth of
-/// the job or every ten seconds, at most one per second. The summary follows at the end. One thread
-/// at a time.
+/// events printed above it. On other outputs it prints events, and a plain line after every
+/// twentieth of the job or every ten seconds, at most one per second. The summary follows at the
+/// end. One thread at a time.
 class ProgressLine final : public engine::RunListener {
  public:
   struct Options {

@@ -20,8 +20,8 @@ namespace json = boost::json;
 
 using observe::RunFold;
 
-constexpr std::size_t kRowsMost = 4096;  // of which a speed is taken: the newest
-constexpr std::size_t kWindows = 13;     // as `mayfly plan fit` has them
+constexpr std::size_t kRowsMost = 4096;  // the newest rows, from which the speed is computed
+constexpr std::size_t kWindows = 13;     // as in `mayfly plan fit`
 constexpr std::size_t kWindowLeast = 2;  // steps
 
 /// A step with the time since the one before, stops included.
@@ -30,7 +30,7 @@ struct TimedStep {
   double members = 0;
 };
 
-/// The newest steps since the job runs without a break, in order.
+/// The newest steps since the last interruption of the job, in order.
 std::vector<TimedStep> newest_steps(const RunFold& run) {
   double begin = 0;
   for (const observe::JobSpan& span : run.spans()) {
@@ -51,8 +51,8 @@ std::vector<TimedStep> newest_steps(const RunFold& run) {
   return steps;
 }
 
-/// Speeds of the job with its present members. Where too few steps have that many, all count, by
-/// the plan's speeds or else in proportion to theirs.
+/// Adds measured speeds of the job with its present number of members. If too few steps had that
+/// number, all steps count, converted by the plan's speeds or in proportion to their members.
 void add_windows(const RunFold& run, const planner::KeptPlan* plan, planner::RestOfJob& rest) {
   std::vector<TimedStep> steps = newest_steps(run);
   const auto with_present = [&rest](const TimedStep& step) { return step.members == rest.members; };
@@ -80,9 +80,9 @@ void add_windows(const RunFold& run, const planner::KeptPlan* plan, planner::Res
 void add_servers(const RunFold& run, const planner::KeptPlan* plan, planner::RestOfJob& rest) {
   rest.members_soon = rest.members;
   const observe::Servers& servers = run.servers();
-  // A provider's lost servers are replaced; what they will cost is not paid now.
+  // A provider replaces lost servers, which are not yet in the present cost.
   if (plan != nullptr && !servers.lanes().empty() && !servers.points().empty()) {
-    // `mayfly scale` or a replan may want others than the plan.
+    // `mayfly scale` or a replan may have set another target than the plan's.
     const double wanted = run.workers_wanted() - run.setting_number("spares");
     rest.members_soon = std::max(rest.members, static_cast<int>(wanted));
     const double paid = std::max(1U, servers.points().back().billing);

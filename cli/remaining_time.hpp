@@ -1,8 +1,7 @@
 #pragma once
 
-// What `mayfly status` says of the rest of a job: the coordinator's answer together with the
-// records in the run directory, and with the plan that lies there or that the user names. One
-// thread.
+// The prediction of the rest of a job in `mayfly status`: from the coordinator's answer, the
+// records in the run directory, and the plan in that directory or on the command line. One thread.
 
 #include <boost/json/fwd.hpp>
 #include <memory>
@@ -17,13 +16,13 @@ namespace mayfly::cli {
 
 class RemainingTime {
  public:
-  /// `plan_file`: in place of the plan in the run directory; may be empty. Without records, nothing
-  /// is said of the rest. kInvalidInput if the plan that the user names cannot be read.
+  /// `plan_file` replaces the plan in the run directory; may be empty. Without records there is no
+  /// prediction. kInvalidInput if `plan_file` cannot be read.
   [[nodiscard]] static Result<RemainingTime> open(const std::string& run_dir,
                                                   const std::string& plan_file);
 
-  /// Adds to the coordinator's answer: with `in_words` a line of text each, otherwise the object
-  /// `remaining`. Reads what the records have got since.
+  /// Reads new records and adds the prediction to the coordinator's answer: with `in_words` as
+  /// lines of text, otherwise as the object `remaining`.
   void add_to(boost::json::object& status, bool in_words);
 
  private:

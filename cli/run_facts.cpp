@@ -50,7 +50,8 @@ double gflops_of_step(const nn::Model& model, double batch) {
   return kPasses * sum * batch / 1e9;
 }
 
-/// What stands in a calibration as a machine type: parts of a cluster's text separate the others.
+/// The name of a machine type in a calibration, with '-' for the characters that separate the parts
+/// of a cluster's text.
 std::string as_machine(std::string name) {
   std::replace_if(
       name.begin(), name.end(), [](char c) { return c == ' ' || c == '+' || c == ','; }, '-');
@@ -71,7 +72,7 @@ struct OfferText {
   bool is_known = false;
 };
 
-/// Whether the server was taken: its worker is lost, or has left because it was told so before.
+/// Whether the server was taken: its worker was lost, or has left because of a notice.
 bool is_taken(const std::string& end, const std::string& detail) {
   return end == "lost" || (end == "left" && detail.starts_with("notice: "));
 }
@@ -150,7 +151,7 @@ class FactsReader {
     facts_.hour_of_day = static_cast<double>((begin - day).count()) / kSecondsPerHour;
   }
 
-  /// Times in which steps took longer than they do undisturbed.
+  /// Times in which steps were disturbed, and took longer.
   [[nodiscard]] std::vector<std::pair<double, double>> disturbances() const {
     std::vector<std::pair<double, double>> times;
     for (const observe::RecoveryFact& recovery : run_.recoveries()) {
@@ -189,10 +190,12 @@ class FactsReader {
     first_step_ = rows.rows() > 0 ? rows.time(0) : 0;
   }
 
-  /// What only members.jsonl has, which runs of earlier versions lack, or its fields.
+  /// Reads facts that only members.jsonl has; runs of earlier versions lack the file or these
+  /// fields.
   void read_member_lines() {
     std::set<std::uint32_t> cores;
-    std::set<std::pair<std::uint64_t, double>> gone;  // whose last line may be repeated later
+    std::set<std::pair<std::uint64_t, double>> gone;  // members whose last line may be repeated
+                                                      // later
     const Result<void> read = engine::for_each_line(
         path_ + "/members.jsonl", 0, [this, &cores, &gone](const boost::json::object& line) {
           const auto member = engine::record_of<engine::MemberRecord>(line);
@@ -211,8 +214,8 @@ class FactsReader {
     }
   }
 
-  /// Whether the worker of the server was taken before the server's next lane: a host of a list has
-  /// one for each time that it is granted.
+  /// Whether the worker of the server was taken before the server's next lane. A host of a list has
+  /// a lane for each time that it is granted.
   [[nodiscard]] bool was_taken(const ServerLane& lane) const {
     double next = std::numeric_limits<double>::infinity();
     for (const ServerLane& other : run_.servers().lanes()) {
@@ -226,7 +229,7 @@ class FactsReader {
     });
   }
 
-  /// Servers of a provider: their types, lives and prices.
+  /// Reads the servers of a provider: their types, lifetimes and prices.
   Result<void> read_servers() {
     TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> offers,
                engine::parse_offers(config_.cloud_offers));
@@ -288,14 +291,15 @@ class FactsReader {
     }
   }
 
-  /// Whether it computed the first step.
+  /// Whether the member computed the first step.
   [[nodiscard]] bool first_view_has(const MemberLane& lane) const {
     return std::ranges::any_of(lane.spans, [&](const observe::MemberSpan& span) {
       return span.phase == MemberPhase::kActive && span.from <= first_step_;
     });
   }
 
-  /// A first worker waits for the others once it is ready; a later one for the end of a step only.
+  /// Adds the time of a join. A first worker that is ready waits for the other ones; a later one
+  /// waits only for the end of a step.
   void add_join(const MemberLane& lane, bool is_first) {
     const observe::MemberSpan& loading = lane.spans.front();
     if (is_first && loading.to) {
@@ -309,7 +313,7 @@ class FactsReader {
     }
   }
 
-  /// The machine type of all workers, and whether they share cores.
+  /// Determines the machine type of all workers, and whether they share cores.
   void read_places() {
     if (!config_.sync.empty() || !config_.phases.empty()) {
       facts_.steps.clear();

@@ -1,6 +1,6 @@
 #pragma once
 
-// Reads a run directory into what a calibration needs of it. Any thread.
+// Reads the facts of a run directory that a calibration needs. Any thread.
 
 #include <string>
 #include <vector>
@@ -12,10 +12,10 @@
 
 namespace mayfly::cli {
 
-/// What a run directory does not record, as the user says it.
+/// Facts from the user that a run directory does not record.
 struct RunKnowledge {
   std::string machine;  ///< type of workers that no provider started; empty = the host's name
-  double cores = 0;     ///< of the host that several of them shared; 0 = as recorded, or those of
+  double cores = 0;     ///< of the host that several workers shared; 0 = as recorded, or those of
                         ///< this machine if it is that host
 };
 
@@ -24,12 +24,12 @@ struct RunRecord {
   planner::RunCourse course;
 };
 
-/// The options that say it, and what they say.
+/// The options with these facts, and their values.
 [[nodiscard]] std::vector<OptionSpec> run_knowledge_options();
 [[nodiscard]] Result<RunKnowledge> read_knowledge(const ParsedArguments& arguments);
 
-/// What a calibration from own runs calls the machine type of an offer: without what separates the
-/// types of a cluster, and not empty.
+/// The name of an offer's machine type in a calibration from own runs: with '-' for the characters
+/// that separate the types of a cluster, and never empty.
 [[nodiscard]] std::string machine_of_offer(const cloud_hooks::Offer& offer);
 
 /// Reads the records of a run that has ended or still goes on. kNotFound or kInvalidInput with one

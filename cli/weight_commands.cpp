@@ -91,7 +91,7 @@ Result<Weights> weights_from(const ParsedArguments& arguments, const std::string
   TRY_ASSIGN(const nn::WeightTensors tensors, nn::read_weight_file(file));
   TRY_ASSIGN(const int classes, classes_for(arguments, tensors));
   TRY_ASSIGN(nn::Model model, nn::make_model(name, classes));
-  // Step 0 with fresh momentum: what a new job would start from.
+  // Step 0 with new momentum, the initial state of a new job.
   Weights weights{std::move(model), {}};
   weights.state = nn::make_initial_state(weights.model, 0, 0, 0);
   TRY(nn::load_weights(weights.model, tensors, nn::ClassifierPolicy::kMustFit, weights.state));
@@ -108,7 +108,7 @@ Result<std::string> save(const std::string& folder, const std::string& source,
                               Step{0}, 1);
   if (!saved.ok() && is_new) {
     std::error_code ignored;
-    fs::remove(folder, ignored);  // if it is empty
+    fs::remove(folder, ignored);  // only if it is empty
   }
   return saved;
 }
