@@ -1,7 +1,7 @@
 #!/bin/sh
 # Servers of EC2 with the aws program, for `mayfly coordinator`:
 #   --cloud-provider exec --cloud-command examples/cloud/aws.sh
-# Environment: IMAGE (ami-...), SUBNET, SECURITY_GROUP, and what aws itself reads. EC2 makes a
+# Environment: IMAGE (ami-...), SUBNET, SECURITY_GROUP, and the variables of aws itself. EC2 makes a
 # request idempotent by its client token, which is the request id.
 # shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
@@ -20,7 +20,7 @@ classify() {
     esac
 }
 
-# What is stopped exists: its disk is paid for until the instance is terminated.
+# A stopped instance still exists: its disk is billed until the instance is terminated.
 SERVERS='[.[] | {
     id: .InstanceId,
     state: ({pending: "starting", running: "running", terminated: "gone"}[.State.Name]
@@ -38,7 +38,7 @@ case "$(field op)" in
         if [ "$LIFETIME" = 0 ]; then
             field startup_text >"$STARTUP"
         else
-            # EC2 knows no such limit, but terminates an instance that shuts itself down.
+            # EC2 has no limit of the lifetime, but terminates an instance that shuts itself down.
             {
                 printf '#!/bin/sh\nshutdown -P +%s\n' "$(((LIFETIME + 59) / 60))"
                 # shellcheck disable=SC2016  # for the instance

@@ -2,11 +2,11 @@
 # Servers of Azure with the az program, for `mayfly coordinator`:
 #   --cloud-provider exec --cloud-command examples/cloud/az.sh
 # Environment: RESOURCE_GROUP, IMAGE (Debian12). The offer's zone is a location. The name of a
-# machine is made of its request id: creating it again changes nothing. It has no public address and
-# no security group of its own, as both would outlive it, and an address costs money: if the
-# coordinator is not in the same network, that needs a way out, such as a NAT gateway.
-# lifetime_max_s is ignored: a machine that no coordinator can reach any more has to be deleted by
-# hand.
+# machine is derived from its request id, so that creating it again changes nothing. It has no
+# public address and no security group of its own, because both would outlive the machine, and an
+# address costs money. If the coordinator is not in the same network, the network needs a way out,
+# such as a NAT gateway. lifetime_max_s is ignored: a machine that no coordinator can reach any more
+# must be deleted by hand.
 # shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -23,8 +23,8 @@ classify() {
     esac
 }
 
-# Every machine that is listed exists and may cost money, also one that could not be created, which
-# is to be released.
+# Every listed machine exists and may be billed. A machine whose creation has failed is listed, too,
+# and must be released.
 SERVERS='[.[] | {
     id: .name,
     state: ({Creating: "starting", Deleting: "stopping", Failed: "stopping"}[.provisioningState]
@@ -54,7 +54,8 @@ case "$(field op)" in
         if [ "$(field market)" = spot ]; then
             set -- "$@" --priority Spot --eviction-policy Delete --max-price -1
         fi
-        # Within the minute that the coordinator waits. What is still being created then is listed.
+        # Ends within the minute for which the coordinator waits. A later list has the machines that
+        # are still being created then.
         COMPLAINT=$(timeout 45 az vm create "$@" --output none 2>&1) && STATUS=0 || STATUS=$?
         case $STATUS in
             0) STATE=running ;;
@@ -62,7 +63,7 @@ case "$(field op)" in
             *)
                 KIND=$(classify "$COMPLAINT")
                 case $KIND in
-                    capacity | quota) # it leaves a machine that has failed
+                    capacity | quota) # Azure keeps a failed machine
                         az vm delete --resource-group "$RESOURCE_GROUP" --name "mayfly-$ID" \
                             --yes --no-wait >/dev/null 2>&1 || true
                         ;;

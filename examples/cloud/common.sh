@@ -1,25 +1,25 @@
 # shellcheck shell=sh
-# What the programs of this folder share. Source it. It needs jq.
-# They speak the contract of docs/cloud.md: one JSON object in, one out.
+# Functions that the programs of this folder share. Source it. It needs jq. The programs follow the
+# contract of docs/cloud.md: one JSON object in, one out.
 
 set -eu
-exec 3>&1 # where answers go, also from within a pipe
+exec 3>&1 # for answers, also from within a pipe
 REQUEST=$(cat)
 
 field() { printf '%s' "$REQUEST" | jq -r --arg name "$1" '.[$name] // empty'; }
 
-# fail KIND TEXT: the answer that says why not. KIND: capacity, quota, auth, rate or config.
+# fail KIND TEXT: answers with an error. KIND: capacity, quota, auth, rate or config.
 fail() {
     DETAIL=$(printf '%s' "$2" | tail -c 800 | tr '\n' ' ')
     jq -cn --arg kind "$1" --arg detail "$DETAIL" '{error: {kind: $kind, detail: $detail}}'
     exit 0
 }
 
-# finding OK TEXT: the answer to doctor.
+# finding OK TEXT: answers to doctor.
 finding() { jq -cn --argjson ok "$1" --arg text "$2" '{findings: [{ok: $ok, text: $text}]}'; }
 
-# need NAME...: variables that the user sets. Without one a request ends at once: the shell's own
-# error would count as rate, after which the same request is repeated.
+# need NAME...: checks variables that the user must set. Without one it ends the program with an
+# answer: the shell's own error would count as rate, and the same request would be repeated.
 need() {
     for WANTED in "$@"; do
         eval "[ -n \"\${$WANTED:-}\" ]" && continue
@@ -29,8 +29,9 @@ need() {
     done
 }
 
-# run_or_fail COMMAND...: its output; what it complains of is classified by classify, which each
-# program defines: text in, kind out. What nobody can classify may have happened: rate.
+# run_or_fail COMMAND...: prints the command's output. If it fails, classify, which each program
+# defines, turns its message into a kind of error. Without a known kind the command may have had its
+# effect: rate.
 run_or_fail() {
     COMPLAINT=$(mktemp)
     if "$@" 2>"$COMPLAINT"; then

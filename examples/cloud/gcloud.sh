@@ -3,7 +3,7 @@
 #   --cloud-provider exec --cloud-command examples/cloud/gcloud.sh
 # Environment: PROJECT (default: that of gcloud's configuration), IMAGE_FAMILY (debian-12),
 # IMAGE_PROJECT (debian-cloud). The offer's zone is a Compute Engine zone. The name of an instance
-# is made of its request id, so a repeated request finds the instance that is there already.
+# is derived from its request id, so a repeated request finds the instance that exists already.
 # shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -23,8 +23,8 @@ classify() {
     esac
 }
 
-# One server per line of gcloud's JSON, in our words. Its id is ZONE/NAME. What is stopped or
-# suspended exists: its disk is paid for until the instance is deleted.
+# Converts gcloud's JSON to one server per line, in the terms of the contract. Its id is ZONE/NAME.
+# A stopped or suspended instance still exists: its disk is billed until the instance is deleted.
 SERVERS='[.[] | {
     id: ((.zone | split("/") | last) + "/" + .name),
     state: ({PENDING: "starting", PROVISIONING: "starting", STAGING: "starting",

@@ -2,8 +2,8 @@
 # Servers as Kubernetes jobs of one pod each, for `mayfly coordinator`:
 #   --cloud-provider exec --cloud-command examples/cloud/kubectl.sh
 # Environment: IMAGE (with mayfly in it), NAMESPACE (default). The offer's machine type is a node
-# selector NAME=VALUE. A job's name is made of its request id: creating it again is an error that
-# says so, and harmless.
+# selector NAME=VALUE. A job's name is derived from its request id, so that creating it again is a
+# harmless error with a clear message.
 # shellcheck source=examples/cloud/common.sh
 . "$(dirname "$0")/common.sh"
 

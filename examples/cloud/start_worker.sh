@@ -1,8 +1,8 @@
 #!/bin/sh
-# What a new machine of Compute Engine or EC2 runs (cloud_startup, without cloud_bundle): it fetches
-# the bundle that `mayfly bundle` made, checks it, and trains until its cloud takes the machine or
-# the job is over. Fill in the two lines below; the coordinator replaces the words in braces when it
-# requests a server. See docs/cloud_providers.md.
+# The script that a new machine of Compute Engine or EC2 runs (cloud_startup, without cloud_bundle).
+# It fetches the bundle that `mayfly bundle` made, checks it, and trains until the cloud takes the
+# machine or the job is over. Fill in the two lines below; the coordinator replaces the words in
+# braces when it requests a server. See docs/cloud_providers.md.
 bundle_url=https://storage.googleapis.com/YOUR-BUCKET/mayfly-worker.tar.gz
 bundle_sha256=PUT-THE-HASH-HERE
 
@@ -11,8 +11,9 @@ umask 077
 home=$(mktemp -d "${TMPDIR:-/var/tmp}/mayfly-XXXXXX")
 cd "$home"
 
-# A machine without a worker only costs money. (Mayfly lets EC2 terminate an instance that shuts
-# itself down, and deletes one of Compute Engine that has stopped.)
+# Shuts the machine down after the worker, because it would be billed without being used. (EC2 then
+# terminates the instance, as Mayfly has requested; a stopped instance of Compute Engine is deleted
+# by Mayfly.)
 trap 'shutdown -P now' EXIT
 
 curl --fail --silent --show-error --location --retry 5 --max-time 600 -o bundle "$bundle_url"
@@ -23,7 +24,7 @@ printf '%s\n' '{token}' >token
 gce=http://${GCE_METADATA_HOST:-169.254.169.254}/computeMetadata/v1/instance
 aws=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest
 ask() { curl -fs --noproxy '*' --max-time 2 "$@"; }
-# MAYFLY_SERVER is how the coordinator knows which of its servers this worker runs on.
+# MAYFLY_SERVER tells the coordinator on which of its servers this worker runs.
 if name=$(ask -H 'Metadata-Flavor: Google' "$gce/name"); then
   notice=gce
   zone=$(ask -H 'Metadata-Flavor: Google' "$gce/zone")

@@ -11,7 +11,7 @@ enum { kInputs = 4, kSamples = 256 };
 static float parameters[kInputs + 1]; /* weights, then the bias */
 static float velocity[kInputs + 1];
 
-/* A sample: its inputs are fixed by its number, and so is what the model should say. */
+/* Fills in the inputs of a sample and returns its target; both depend only on its number. */
 static float target_of(uint64_t sample, float* inputs) {
   float target = 3;
   for (int k = 0; k < kInputs; ++k) {

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kInputs = 4;
 using Vector = std::array<float, kInputs + 1>;  // weights, then the bias
 
-/// The inputs of a sample, with a one for the bias, and what the model should say.
+/// Fills in the inputs of a sample, with a one for the bias, and returns the target of the model.
 float target_of(std::uint64_t sample, Vector& inputs) {
   float target = 3;
   inputs.back() = 1;
@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
               static_cast<double>(parameters.back()));
   if (job.outcome() == MF_LOST) {
     std::fprintf(stderr, "linear: %s\n", job.detail().c_str());
-    return 1;  // so that whoever has started this worker replaces it
+    return 1;  // so that the launcher replaces this worker
   }
   return 0;
 }

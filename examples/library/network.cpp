@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kArms = 3;
 
-/// Two coordinates of each sample, and on which arm of the spiral it is.
+/// Two coordinates of each sample, and the number of its arm of the spiral.
 std::pair<torch::Tensor, torch::Tensor> batch_of(std::span<const std::uint64_t> samples) {
   const auto count = static_cast<std::int64_t>(samples.size());
   torch::Tensor points = torch::empty({count, 2});
@@ -50,7 +50,7 @@ mayfly::Evaluation evaluated(torch::nn::Sequential& model, std::span<const std::
           functional::cross_entropy(scores, arms, summed).item<double>()};
 }
 
-/// Gradient descent with momentum; what it keeps belongs to the state of the job.
+/// Gradient descent with momentum, which is a part of the job's state.
 struct Optimizer {
   std::vector<torch::Tensor> weights;
   std::vector<torch::Tensor> velocities;
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
                      job.optimizer_state(momentum) && job.start(options);
   while (auto step = begun ? job.next_step() : std::nullopt) {
     while (const auto microbatch = step->next_microbatch()) {
-      torch::manual_seed(microbatch->seed);  // dropout is the same whoever computes
+      torch::manual_seed(microbatch->seed);  // dropout does not depend on the worker
       const auto [points, arms] = batch_of(microbatch->samples);
       model->zero_grad();
       const torch::Tensor loss = torch::nn::functional::cross_entropy(model->forward(points), arms);
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
   }
   if (job.outcome() == MF_LOST) {
     std::fprintf(stderr, "network: %s\n", job.detail().c_str());
-    return 1;  // so that whoever has started this worker replaces it
+    return 1;  // so that the launcher replaces this worker
   }
   return 0;
 }
