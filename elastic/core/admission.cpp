@@ -11,7 +11,8 @@ namespace {
 
 constexpr Incarnation kIncarnationMax{1'000'000'000};  // far from where ids would overflow
 
-/// No coordinator comes so far. One that went on behind such an id would soon have none left.
+/// No coordinator assigns so many ids. If one continued after such an id, it would soon have none
+/// left.
 bool is_at_the_end_of_its_range(std::uint64_t id) {
   return (id - 1) % kIdsPerIncarnation >= kIdsPerIncarnation / 2;
 }
@@ -71,7 +72,7 @@ bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers, Vie
     if (peer.resume) {
       const ViewId view = peer.resume->view ? peer.resume->view->id : ViewId{};
       const bool is_at_work = peer.resume->phase == ResumePhase::kRunning && view == last_view;
-      // How far one at work comes is not known yet.
+      // The member still trains, so its last committed step is not known yet.
       return is_at_work || has_more(peer.resume->committed, view);
     }
     return peer.phase() == Peer::Phase::kActive ||
@@ -203,11 +204,11 @@ std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
   if (term.is_of_another_job(hello)) {
     return Refused{"this coordinator leads another job", Refusal::kElsewhere};
   }
-  if (hello.joins_again) {  // under its id, as a quorum may need its vote
+  if (hello.joins_again) {  // with its former id, because a quorum may need its vote
     return std::nullopt;
   }
-  // One that has entered no view yet can always wait for the next; and if it knows more than we do,
-  // it is not for us to judge.
+  // A member that has entered no view yet can always wait for the next one. If a member knows a
+  // later view than this coordinator, this coordinator must not judge it.
   const std::optional<View>& last = membership.view();
   const bool is_news = hello.view > (last ? last->id : ViewId{});
   const bool is_over = phase == JobPhase::kRunning || !membership.is_in_view(hello.member);

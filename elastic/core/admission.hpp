@@ -50,8 +50,8 @@ namespace mayfly::elastic {
 /// others may have been told that the job has ended, and have left.
 [[nodiscard]] bool only_finished_returned(const Membership& membership);
 
-/// How long a coordinator waits for the members of the last view, which return one by one as they
-/// lose their connections, and perhaps not all.
+/// How long a coordinator waits for the members of the last view. They return one by one as they
+/// lose their connections, and some may never return.
 class ReturnWatch {
  public:
   explicit ReturnWatch(const CoordinatorOptions& options);
@@ -79,7 +79,7 @@ class ReturnWatch {
   std::optional<Instant> first_return_;
 };
 
-/// Why a worker with this hello cannot take part in this job; nothing if it can.
+/// The reason why a worker with this hello cannot join this job; nothing if it can.
 [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase,
                                                           std::uint32_t workers_max,
                                                           const Term& term,

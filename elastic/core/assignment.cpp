@@ -19,7 +19,8 @@ class Unowned {
   explicit Unowned(std::uint32_t microbatches)
       : is_free_(microbatches, true), count_(microbatches) {}
 
-  /// Takes those of `wanted` that have no owner, in ascending order, at most `count_max`.
+  /// Takes the microbatches of `wanted` that have no owner, in ascending order, at most
+  /// `count_max`.
   MicrobatchSet take(const MicrobatchSet& wanted, std::uint32_t count_max) {
     MicrobatchSet taken;
     for (const MicrobatchSet::Run& run : wanted.runs()) {
@@ -78,9 +79,9 @@ std::vector<float> comparable_times(std::vector<float> times, Unknown unknown) {
   return times;
 }
 
-/// Gives out microbatches one by one to the rank that would be done first with one more; if equal,
-/// to the one that held fewer before, then to the lower rank. `held` is by rank, or empty: no
-/// member held any. In a large job most of them are given in one go, with the same result.
+/// Assigns microbatches one by one to the rank that would finish one more first; among equals to
+/// the rank that held fewer before, then to the lower rank. `held` is by rank; empty if no member
+/// held any. In a large job most microbatches are assigned in one pass, with the same result.
 class Queue {
  public:
   Queue(const std::vector<float>& times, std::uint32_t given_each,
@@ -110,7 +111,7 @@ class Queue {
 
  private:
   struct Waiting {
-    float cost = 0;  // of one more
+    float cost = 0;  // time after which the rank would finish one more
     std::uint32_t held = 0;
     std::size_t rank = 0;
 
@@ -120,7 +121,7 @@ class Queue {
   [[nodiscard]] float cost_of(std::size_t rank, std::uint32_t count) const {
     return times_[rank] * static_cast<float>(count);
   }
-  /// The most that a rank can have, each of them for less than `limit`; not less than it has.
+  /// The largest count with which the rank finishes before `limit`; not less than it already has.
   [[nodiscard]] std::uint32_t count_below(float limit, std::size_t rank) const {
     auto count = static_cast<std::uint32_t>(
         std::min<float>(limit / times_[rank], static_cast<float>(kMicrobatchesMax)));
@@ -130,8 +131,9 @@ class Queue {
     }
     return std::max(count, counts_[rank]);
   }
-  /// Everything below some cost comes before anything above it: gives all that, if it is not too
-  /// much. Returns how many.
+  /// Assigns to each rank all microbatches that it would finish before a limit, which is chosen so
+  /// that they are at most `microbatches`. The order does not matter for these. Returns their
+  /// number.
   std::uint32_t give_cheapest(std::uint32_t microbatches) {
     double speed = 0;
     double total = microbatches;
@@ -153,7 +155,8 @@ class Queue {
     }
     return 0;
   }
-  /// To the first in the order so many; false if one of them would be among the first again.
+  /// Gives one microbatch to each of the first `left` ranks in the order; gives none and returns
+  /// false if one of them would then still be among the first.
   bool give_each_one(std::uint32_t left) {
     const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(left);
     std::nth_element(waiting_.begin(), end, waiting_.end());
@@ -227,7 +230,7 @@ std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& hel
   }
   const MicrobatchSet rest = missing.left();
   auto run = rest.runs().begin();
-  std::uint32_t used = 0;  // of that run
+  std::uint32_t used = 0;  // microbatches of `*run` that are assigned
   for (std::size_t rank = 0; rank < sets.size(); ++rank) {
     while (more[rank] > 0) {
       const std::uint32_t count = std::min(more[rank], run->count - used);

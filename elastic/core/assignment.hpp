@@ -1,7 +1,7 @@
 #pragma once
 
-// Who computes which microbatches of a step: the usual ranges, and the sets of a view's first step.
-// Pure functions of speeds and of what members hold; any thread.
+// Assigns the microbatches of a step to members: the usual ranges, and the sets of a view's first
+// step. Pure functions of speeds and of the sums that members hold; any thread.
 
 #include <cstdint>
 #include <vector>
@@ -29,12 +29,13 @@ struct MicrobatchRange {
 /// The assignment of a view's first step. `held`: by rank, the microbatches whose sums the member
 /// still has for exactly this step; if two members hold the same one, the first in rank order keeps
 /// it. The other microbatches are assigned in two passes.
-/// Their number: each goes to the member that would finish its new work first. Among equals, to the
-/// one that holds fewest, because members that hold some may also be computing others, then to the
-/// lower rank. An unknown speed counts as the fastest known one, because a newcomer is idle.
-/// Which ones: as far as possible a member gets those of `usual`, what it would compute without a
-/// change, the lowest first, because it may have read them ahead, and because the view's delta is
-/// then small.
+/// The first pass decides how many each member gets: each microbatch goes to the member that would
+/// finish its new work first. Among equals it goes to the member that holds fewest, because members
+/// that hold some may also be computing others, then to the lower rank. An unknown speed counts as
+/// the fastest known one, because a newcomer is idle.
+/// The second pass decides which ones: as far as possible a member gets microbatches of `usual`,
+/// its share without a change, the lowest first. It may have read these ahead, and the view's delta
+/// stays small.
 /// If no member holds anything, the result is proportional_ranges().
 [[nodiscard]] std::vector<MicrobatchSet> first_step_sets(const std::vector<MicrobatchSet>& held,
                                                          const std::vector<MicrobatchSet>& usual,

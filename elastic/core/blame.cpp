@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kViewsInARow = 3;
 constexpr int kViewsUnanswered = 2;  // the second one is formed with new connections
-// A link that has not broken in so many views that did break elsewhere has carried their data.
+// A link that has not broken in so many views that broke elsewhere has carried their data.
 constexpr int kElsewhereMax = 8;
 
 const BreakReport* find(const std::vector<BreakReport>& reports, MemberId member) {
@@ -25,8 +25,8 @@ int blamers_of(MemberId accused, const std::vector<BreakReport>& reports) {
   }));
 }
 
-/// Where the chain of blame from `first` ends. A chain that closes (two that blame each other) ends
-/// at the one of these two that more members blame, or that has the larger id.
+/// Where the chain of blame from `first` ends. If it ends in two members that blame each other, the
+/// one that more members blame is taken, or, if equal, the one with the larger id.
 std::optional<MemberId> root_of(MemberId first, const std::vector<BreakReport>& reports) {
   std::set<MemberId> passed;
   MemberId at = first;
@@ -59,7 +59,7 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
   if (!accused) {
     return broke_alone(first, reports);
   }
-  const auto may_be_evicted = [&reports](MemberId member) {  // else it is gone anyway, or done
+  const auto may_be_evicted = [&reports](MemberId member) {  // else it is lost, or finished
     const BreakReport* own = find(reports, member);
     return own != nullptr && !own->finished;
   };
@@ -76,7 +76,7 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
   }
   ENSURE(!broken.empty(), "the root of a chain of blame is blamed by somebody");
   remember(broken);
-  const auto& [link, row] = *broken.begin();  // of two or more any shows who is blamed by them all
+  const auto& [link, row] = *broken.begin();  // any of them names the member that all blame
   if (broken.size() < 2 && !is_bad(row)) {
     return std::nullopt;
   }
@@ -88,9 +88,9 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
   return goes;
 }
 
-/// If several links are bad, any of them may be the first to break a view, and the others then do
-/// not show. So a row is kept while other links break: when rows began anew each time, dozens of
-/// views broke before one was long enough.
+/// If several links are bad, any of them may be the first to break a view, and the other bad links
+/// do not show in that view. So a row is kept while other links break: when rows began anew each
+/// time, dozens of views broke before one row was long enough.
 void BlameRecord::remember(const std::map<Link, Row>& broken) {
   for (auto& [link, row] : rows_) {
     ++row.elsewhere;

@@ -126,20 +126,20 @@ std::optional<std::string> inconsistency_in(const Stopped& stopped, MemberId id,
   const Peer& peer = membership.at(id);
   const View& view = *membership.view();
   if (peer.observes != ViewId{}) {
-    return std::nullopt;  // it holds no state of its own yet, and no sums
+    return std::nullopt;  // an observer holds no state of its own yet, and no sums
   }
   if (stopped.committed < peer.committed) {
     return "says that it has committed " + step_text(stopped.committed) + ", and said " +
            step_text(peer.committed) + " before";
   }
   if (stopped.committed < view.committed) {
-    return std::nullopt;  // it does not have the view's state yet; what it holds does not count
+    return std::nullopt;  // the member does not have the view's state yet, so its sums do not count
   }
   const ViewMember* self = member_of(view, id);
   ENSURE(self != nullptr, "only members of the view stop in it");
   MicrobatchSet strange = stopped.held.minus(due_after(view, *self, stopped.committed));
   if (stopped.committed == view.committed) {
-    strange = strange.minus(peer.stopped.held);  // what it held before and need not hold any more
+    strange = strange.minus(peer.stopped.held);  // sums from before this view
   }
   if (!strange.empty()) {
     return "says that it holds microbatch " + std::to_string(strange.runs().front().first) +
@@ -162,11 +162,11 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
   for (const auto& [id, peer] : membership.peers()) {
     const Step claim = claim_of(peer, *membership.view());
     const bool is_outside = peer.is_claimant() && (claim < *lower || claim > upper);
-    // A new worker may have the checkpoint of a member that was lost just after its commit, or one
-    // from before all members were lost.
+    // A new worker may have the checkpoint of a member that was lost just after its commit, or a
+    // checkpoint from before all members were lost.
     const bool is_ahead =
         peer.phase() == Peer::Phase::kReady && peer.committed > next(highest_known);
-    // One that observed may have caught up, and even have been the only one to commit.
+    // An observer may have caught up, and may even be the only member that committed.
     const bool saw_too_much = peer.phase() == Peer::Phase::kStopped && peer.observes != ViewId{} &&
                               peer.committed > upper;
     if (is_outside || is_ahead || saw_too_much) {

@@ -17,8 +17,8 @@
 
 namespace mayfly::elastic {
 
-/// Why this report of a member that is active in the present view cannot be true, whatever the
-/// others report; nothing if it can be.
+/// Why this report of a member that is active in the present view cannot be true, whatever other
+/// members report; nothing if it can be.
 [[nodiscard]] std::optional<std::string> inconsistency_in(const Stopped& stopped, MemberId id,
                                                           const Membership& membership);
 
@@ -34,7 +34,7 @@ class ClaimJudge {
   /// without that state, and would be evicted again and again with it.
   [[nodiscard]] std::vector<Accusation> false_steps(const Membership& membership) const;
   /// Members that report the end of the job too early, and members that never report it although
-  /// most of the others do. To be called once for each view that has ended.
+  /// most other members do. To be called once for each view that has ended.
   [[nodiscard]] std::vector<Accusation> false_ends(const Membership& membership);
 
  private:
@@ -45,10 +45,10 @@ class ClaimJudge {
 };
 
 // Disputes: members have detected that their states differ, or that two of them got different
-// results for the same microbatch. All have stopped before anything was committed on top, and each
-// reports hashes of the parts of its state, or of its result. Two corruptions are never equal, so
-// what two independent members have in common is right. The members that differ from it are
-// evicted; the sums of the others are kept.
+// results for the same microbatch. All have stopped before anything was committed after that, and
+// each reports hashes of the parts of its state, or of its result. Two corrupted results are never
+// equal, so a result that two independent members report is right. The members with other hashes
+// are evicted; the sums of the remaining members are kept.
 
 /// The hashes that one member reports.
 struct Witness {

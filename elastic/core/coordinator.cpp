@@ -59,7 +59,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const LogContents& contents
     : Coordinator(std::move(options)) {
   ENSURE(!options_.standby || !contents.view, "a coordinator that has led is no standby");
   if (contents.job == 0) {
-    return;  // the earlier coordinator died before it had begun a job
+    return;  // the earlier coordinator died before it had started a job
   }
   term_.restore(contents);
   end_.restore(contents);
@@ -124,7 +124,7 @@ void Coordinator::dispatch(const CoordinatorEvent& event) {
                  [this](const ev::HostAnswers& e) { detector_.host_answers(e.member, now_); },
                  [this](const ev::DrainAsked& e) { on_drain_asked(e.member, e.reason); },
                  [this](const ev::PauseAsked& e) {
-                   // A standby that knows of no job yet has nothing to pause, and no record of it.
+                   // A standby without a job has nothing to pause, and no log of the job.
                    if (term_.job() != 0 && end_.ask_pause(e.pause)) {
                      outbox_.append(log_record::Paused{e.pause});
                    }
@@ -199,7 +199,7 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
     return;
   }
   const bool obeys_another = term_.obeys_another(hello);
-  if (end_.has_ended_before() && obeys_another) {  // the end was ours; the job went on without us
+  if (end_.has_ended_before() && obeys_another) {  // the job goes on under the other one
     outbox_.add(coordinator_effect::Refuse{
         event.connection, "the job of this coordinator has ended", Refusal::kElsewhere});
     return;
@@ -217,10 +217,10 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
   outbox_.note(hello.joins_again ? "joins_again" : "returned", id, hello.host);
 }
 
-/// A message of a dismissed member changes nothing any more, except that its reports (of the
-/// checkpoint it was asked for) still reach the engine.
+/// Messages of a dismissed member change nothing any more. Only its reports, for example of the
+/// checkpoint that it was asked to write, are still passed to the engine.
 void Coordinator::on_received(MemberId id, const Message& message) {
-  if (const auto* left = std::get_if<Left>(&message)) {  // even if this member is evicted
+  if (const auto* left = std::get_if<Left>(&message)) {  // also from an evicted member
     // The member sends this only to the coordinator that it obeys.
     on_gone(id, left->incarnation, options_.identity);
     return;

@@ -71,8 +71,8 @@ class Coordinator {
   /// True if this coordinator decides for the job. With a quorum it does not while it waits for the
   /// members of the last view, which may obey another coordinator.
   [[nodiscard]] bool is_in_charge() const;
-  /// True if members that are not here may come back to their places, or if their deaths may count:
-  /// until the next view has a quorum. Then their sentinels are listened to, too.
+  /// True if absent members may return to their places, or if their deaths may count: until the
+  /// next view has a quorum. Then messages of their sentinels are accepted, too.
   [[nodiscard]] bool awaits_members() const {
     const bool may_lack_quorum = phase_ == JobPhase::kStopping || phase_ == JobPhase::kWaiting;
     return phase_ == JobPhase::kResuming || (options_.quorum && may_lack_quorum);
@@ -80,8 +80,8 @@ class Coordinator {
   /// True if members train and no change is under way: then Ticks may come less often, as they only
   /// detect silence.
   [[nodiscard]] bool is_undisturbed() const;
-  /// The highest step that any member has reported as committed; lower again after all members that
-  /// held it were lost.
+  /// The highest step that any member has reported as committed. It becomes lower when all members
+  /// that held that step are lost.
   [[nodiscard]] Step committed() const { return membership_.committed(); }
   /// 0 for a standby that has not heard of a job.
   [[nodiscard]] Incarnation incarnation() const { return term_.incarnation(); }
@@ -165,10 +165,10 @@ class Coordinator {
   ClaimJudge claims_;
   SpeedJudge speeds_;
 
-  JobPhase phase_ = JobPhase::kWaiting;  // never kStandby; phase() says that
+  JobPhase phase_ = JobPhase::kWaiting;  // never kStandby, which only phase() returns
   bool has_begun_ = false;
-  std::optional<ViewId> view_on_record_;  // the last one in the view log
-  Instant now_;                           // of the event that is being handled, as is outbox_
+  std::optional<ViewId> view_on_record_;  // the last view in the view log
+  Instant now_;  // instant of the event that is being handled; outbox_ is also of that event
   Outbox outbox_;
 };
 

@@ -8,7 +8,7 @@ namespace mayfly::elastic {
 
 void Coordinator::begin() {
   if (options_.standby) {
-    if (term_.job() != 0) {  // an earlier coordinator has led in the incarnation on record
+    if (term_.job() != 0) {  // an earlier coordinator has led in the recorded incarnation
       term_.start(outbox_);
     }
     collect();
@@ -20,8 +20,8 @@ void Coordinator::begin() {
   }
 }
 
-/// From now on all members must report (again) what they do, those that are connected as well. A
-/// job without a view yet is led by the coordinator that started it, without any member's consent.
+/// From now on all members must report what they do, also those that are connected. A job without a
+/// view yet is led by the coordinator that started it, without any member's consent.
 void Coordinator::collect() {
   const bool waits = membership_.view() || options_.standby || end_.has_ended_before();
   phase_ = waits ? JobPhase::kResuming : JobPhase::kWaiting;
@@ -39,7 +39,7 @@ void Coordinator::collect() {
 
 void Coordinator::take_charge_if_due() {
   if (end_.has_ended_before()) {
-    // Members that return were not told that the job has ended; the others were told, or are lost.
+    // Members that return do not know yet that the job has ended; the others know it, or are lost.
     // Nothing is left to decide, so no majority is needed.
     if (returns_.is_over(membership_, now_)) {
       place_all();
@@ -49,8 +49,8 @@ void Coordinator::take_charge_if_due() {
   }
   const bool is_alone = membership_.peers().empty() && returns_.is_over(membership_, now_);
   if (options_.quorum && end_.is_stop_asked() && is_alone) {
-    // There is no member to be stopped. The job may go on under another coordinator. If this one
-    // continued to wait, it would end the job as soon as the members came here.
+    // There is no member to stop. The job may continue under another coordinator. If this one
+    // continued to wait, it would end the job as soon as the members connected to it.
     end(*end_.decide(membership_, false));
     return;
   }
@@ -154,8 +154,8 @@ void Coordinator::check_quorum_time() {
   }
 }
 
-/// Sends all members to another coordinator, where there may be enough others for a majority. Those
-/// that come back must report again which coordinator they obey.
+/// Sends all members to another coordinator, where enough others may be connected for a majority.
+/// Members that return to this one must report again which coordinator they obey.
 void Coordinator::send_members_elsewhere(const std::string& detail) {
   outbox_.note("no_quorum", std::nullopt, "members are sent to another coordinator: " + detail);
   const std::uint32_t skip = quorum_.places_to_skip(now_);

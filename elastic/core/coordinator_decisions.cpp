@@ -5,9 +5,9 @@
 #include "elastic/core/coordinator.hpp"
 #include "elastic/core/next_view.hpp"
 
-// Part three of the coordinator: its decisions. Which members are removed, how a view ends and the
-// next one is made, and whether the job waits, pauses or ends. coordinator_charge.cpp has whether
-// this coordinator may decide that.
+// Part three of the coordinator: its decisions. They are: which members are removed, how a view
+// ends and the next one is made, and whether the job waits, pauses or ends. coordinator_charge.cpp
+// decides whether this coordinator is in charge, so that it may decide.
 
 namespace mayfly::elastic {
 
@@ -19,7 +19,7 @@ void Coordinator::advance() {
     return;
   }
   const bool may_end = end_.is_stop_asked() && !membership_.is_anyone_active();
-  if (!may_end) {  // else a leaving member may have to write the last checkpoint: see go_on()
+  if (!may_end) {  // otherwise a leaving member may have to write the last checkpoint: see go_on()
     dismiss_leavers();
   }
   if (phase_ == JobPhase::kRunning) {
@@ -27,7 +27,7 @@ void Coordinator::advance() {
   } else if (!membership_.is_anyone_active()) {
     go_on();
     if (phase_ == JobPhase::kRunning) {
-      start_planned_change();  // for requests that came while the view was changed
+      start_planned_change();  // for requests that arrived during the change of view
     }
   }
 }
@@ -132,7 +132,7 @@ void Coordinator::dismiss_leavers() {
 
 void Coordinator::start_planned_change() {
   if (end_.is_stop_asked()) {
-    if (!end_.is_finishing()) {  // else the members detect by themselves that the job is over
+    if (!end_.is_finishing()) {  // otherwise the members detect by themselves that the job is over
       begin_change(false, ChangeCause::kStop);
     }
   } else if (end_.is_pause_asked()) {
@@ -168,7 +168,7 @@ void Coordinator::check_stop_deadline() {
   if (phase_ != JobPhase::kStopping || !change_.is_overdue(now_)) {
     return;
   }
-  if (!change_.is_immediate()) {  // some members stopped or differ; the others do not get there
+  if (!change_.is_immediate()) {  // some members stopped or disagree: no boundary is reached
     change_.insist(now_);
     tell_to_stop(membership_.active(), false);
     return;
@@ -266,7 +266,7 @@ void Coordinator::publish() {
 /// once more.
 void Coordinator::end(const JobEnd::Ending& ending) {
   ENSURE(phase_ != JobPhase::kEnded, "a job ends once");
-  if (term_.job() != 0) {  // a standby that has led nothing has no record of it
+  if (term_.job() != 0) {  // a standby that has not led has no log of the job
     outbox_.append(log_record::JobEnded{ending.outcome, ending.detail}, true);
   }
   const std::optional<MemberId> writer =

@@ -167,7 +167,7 @@ struct Send {
   MemberId member{};
   Message message;
 };
-/// The same message to several: to be encoded once.
+/// The same message to several members; the adapter should encode it only once.
 struct SendToAll {
   std::vector<MemberId> members;
   Message message;

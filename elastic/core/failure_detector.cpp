@@ -8,10 +8,10 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr double kWeight = 1.0 / 16;  // of the newest interval
+constexpr double kWeight = 1.0 / 16;  // weight of the newest interval
 constexpr double kDeviations = 6;
-constexpr int kPatienceFactorMax = 10;  // times silence_max
-constexpr int kLooksPerSilence = 3;     // a longer gap between looks means that we were paused
+constexpr int kPatienceFactorMax = 10;  // as a multiple of silence_max
+constexpr int kLooksPerSilence = 3;     // a longer gap means that this process was paused
 
 }  // namespace
 
@@ -105,7 +105,7 @@ Duration FailureDetector::patience(MemberId member, Instant now) const {
   return place == watched_.end() ? silence_max_ : patience_with(place->second, now);
 }
 
-/// An answer counts for as long as the next probe may take to be answered.
+/// The machine's acknowledgement counts for as long as the next probe may take to be answered.
 bool FailureDetector::is_starved(const Watched& watched, Instant now) const {
   return !watched.stopped && watched.answered && now - watched.answered_at <= silence_max_;
 }

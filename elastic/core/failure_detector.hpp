@@ -5,11 +5,11 @@
 // wrong suspicion costs an eviction, never correctness, because an evicted member is fenced by its
 // view.
 //
-// The limit depends on what else is known of the member:
-// - its machine acknowledges what is sent to it, and its process is not known to be stopped, so it
-//   only lacks processor time: `starved_max`;
-// - its process is stopped: `silence_max`;
-// - its machine does not answer either: `silence_max`, adapted to irregular heartbeats (mean
+// The limit depends on what else is known about the member:
+// - Its machine acknowledges data, and its process is not known to be stopped: it only lacks
+//   processor time. The limit is `starved_max`.
+// - Its process is stopped: `silence_max`.
+// - Its machine does not answer either: `silence_max`, adapted to irregular heartbeats (mean
 //   interval plus several deviations, at most ten times silence_max).
 // If the calling process was itself suspended, no member is suspected for a while. Pure: one
 // thread, no clock of its own.
@@ -63,7 +63,7 @@ class FailureDetector {
     double variance_ns2 = 0;
     bool has_interval = false;
     bool stopped = false;
-    bool answered = false;  // its machine, since it was last heard from
+    bool answered = false;  // its machine has acknowledged data since the member's last message
     Instant answered_at{};
     Instant probed{};
   };
@@ -75,7 +75,7 @@ class FailureDetector {
   Instant last_look_;
   bool has_looked_ = false;
   Duration own_pause_{};
-  std::optional<Instant> listening_since_;  // after the last pause of our own
+  std::optional<Instant> listening_since_;  // since the end of this process's last pause
   MemberMap<Watched> watched_;
 };
 

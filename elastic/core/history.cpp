@@ -15,7 +15,7 @@ namespace mf = member_effect;
 template <typename T, typename... Others>
 constexpr bool kIsOneOf = (std::is_same_v<T, Others> || ...);
 
-/// The fields of a message as text; its name is added elsewhere.
+/// The fields of a message as text; the caller adds the message's name.
 std::string body_of(const Message& message) {
   return std::visit(
       [](const auto& m) -> std::string {

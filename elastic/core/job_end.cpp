@@ -27,8 +27,9 @@ std::size_t finished_members(const Membership& membership) {
   }));
 }
 
-/// A worker of the last view gets the state from the parameter servers, whichever step it has told;
-/// one that was in no view knows no servers.
+/// The worker that writes the last checkpoint in a job with parameter servers: the first one of the
+/// last view, whichever step it has reported, because it gets the state from the servers. A worker
+/// that was in no view does not know the servers.
 std::optional<MemberId> worker_beside_servers(const Membership& membership) {
   const Candidates all = membership.candidates();
   const auto first = std::ranges::find_if(all, [](const auto& candidate) {
@@ -64,7 +65,7 @@ std::optional<std::string> WorkerQuota::lack(const Membership& membership, Insta
     return std::to_string(members) + " of " + std::to_string(initial) +
            (counts_some_only_ ? " members are ready" : " workers are ready");
   }
-  // However many workers there are: a job that has begun without a server is not given it later.
+  // Whatever the number of workers: a job that has begun without a server does not get one later.
   if (waits_for_all && initial_servers_ > 0) {
     if (const std::size_t servers = ready_servers(membership); servers < initial_servers_) {
       return std::to_string(servers) + " of " + std::to_string(initial_servers_) +

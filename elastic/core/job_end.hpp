@@ -39,7 +39,7 @@ class WorkerQuota {
  private:
   [[nodiscard]] std::size_t ready_servers(const Membership& membership) const;
 
-  std::uint32_t least_;  // as configured, also 0
+  std::uint32_t least_;  // minimum as configured, which may be 0
   std::uint32_t initial_;
   std::uint32_t initial_servers_;
   std::function<bool(const std::string& address)> counts_as_server_;
@@ -66,10 +66,10 @@ class JobEnd {
   void ask_stop(const std::string& reason);
   [[nodiscard]] bool is_pause_asked() const { return pause_asked_; }
   [[nodiscard]] bool is_stop_asked() const { return stop_asked_.has_value(); }
-  /// The job is to pause or stop, so members that stop are not expected to compute in a next view.
+  /// The job is to pause or stop, so stopping members are not expected to compute in the next view.
   [[nodiscard]] bool is_asked() const { return pause_asked_ || stop_asked_; }
   /// The job is to be stopped, but some members have committed its last step: in one more view the
-  /// others receive that state, and the job is done.
+  /// other members receive that state, and the job is done.
   [[nodiscard]] bool is_finishing() const { return is_finishing_; }
   /// To be called when every living member of the view has stopped: how the job ends, or nothing if
   /// it continues. `can_go_on`: there are enough members for another view.
@@ -88,9 +88,10 @@ class JobEnd {
 };
 
 /// The candidate for the next view with the highest committed step, which writes the last
-/// checkpoint; the first of several, nothing if there is none. Once the job has committed a step, a
-/// candidate without one is none: its first weights would be taken for the job's newest state. With
-/// parameter servers the first worker of the last view: it gets the state from them.
+/// checkpoint: the first of several; nothing if there is none. Once the job has committed a step,
+/// candidates without a committed step do not count, because their initial weights would be taken
+/// for the job's newest state. With parameter servers it is the first worker of the last view,
+/// which gets the state from them.
 [[nodiscard]] std::optional<MemberId> holder_of_newest_state(const Membership& membership);
 
 /// The reason in the Dismiss that members get at the end of the job.

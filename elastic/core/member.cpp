@@ -62,8 +62,8 @@ void Member::introduce(Hello& hello) const {
   hello.joins_again = former_.has_value();
 }
 
-/// What the next machine of this process must remember: incarnations that this member has accepted
-/// bind the process, whether or not it joins again.
+/// The data that the next machine of this process must start from: incarnations that this member
+/// has accepted bind the process, whether or not it joins again.
 Former Member::former() const {
   Former left = former_.value_or(Former{self_, 0, {}, 0, view_, is_active_, last_});
   left.job = job_;
@@ -80,8 +80,8 @@ bool Member::in_view(ViewId view) const {
   return (phase_ == Phase::kRunning || phase_ == Phase::kStopping) && view == view_->id;
 }
 
-/// Whether this member holds a state that the job has trained, in this view or an earlier one. The
-/// steps that an observer reports are those of the view, and not in a state of its own.
+/// Whether this member holds a state that the job has trained, in this view or an earlier one. An
+/// observer reports the steps of the view, which are not in a state of its own.
 bool Member::has_trained_state() const {
   if (!view_ || committed_ == Step{} || committed_ < view_->committed) {
     return false;
@@ -158,7 +158,7 @@ Member::Effects Member::accept(const Welcome& welcome) {
 Member::Effects Member::turn_away(const Refused& refused) {
   switch (refused.refusal) {
     case Refusal::kElsewhere: return {member_effect::TryElsewhere{}};
-    case Refusal::kFinal:  // perhaps because the job ended when we could not hear of it
+    case Refusal::kFinal:  // perhaps because the job ended while this member was disconnected
       return leave(is_finished() ? DismissReason::kJobDone : DismissReason::kJobFailed,
                    refused.reason);
     case Refusal::kEvicted: return dismiss({DismissReason::kEvicted, false, refused.reason, true});

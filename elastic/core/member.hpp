@@ -9,11 +9,11 @@
 //   loading --ready--> waiting --NewView--> running --Stop / group broke--> stopping --trainer
 //   stopped--> waiting --NewView--> running ... --Dismiss--> gone
 //
-// All of that continues while the coordinator is away; what could not be sent is part of the Resume
-// that answers the next Welcome. The adapter keeps one connection at a time, passes the messages of
-// that connection to the machine and none of an older one, and tries to connect while there is
-// none: to its own coordinator first, then to the others of its list, with a Hello that introduce()
-// has filled in.
+// All of this continues while there is no coordinator; messages that could not be sent are part of
+// the Resume that answers the next Welcome. The adapter keeps one connection at a time and passes
+// only the messages of that connection to the machine. While there is no connection, it tries to
+// connect, to its own coordinator first, then to the others of its list, with a Hello that
+// introduce() has filled in.
 //
 // The trainer (the thread that computes) runs one view at a time: RunView starts it, TrainerStopped
 // ends it, whatever the cause. A view is announced only after this member has reported Stopped for
@@ -47,7 +47,7 @@ struct Former {
 
 namespace member_event {
 /// A message of the coordinator at the other end of the present connection: Welcome, Refused,
-/// NoQuorum, Stop, NewView, NewViewDelta or Dismiss (others are ignored here).
+/// NoQuorum, Stop, NewView, NewViewDelta or Dismiss (other messages are ignored).
 struct Received {
   Message message;
 };
@@ -83,8 +83,8 @@ struct LeaveAsked {
 /// The control connection is gone. The member goes on; the adapter connects again.
 struct CoordinatorLost {};
 /// No coordinator could be reached within the worker's coordinator_timeout. The member continues
-/// with its view while its group works; when it needs a coordinator, it leaves, unless a Welcome
-/// has come by then.
+/// with its view while its group works. When it needs a coordinator it leaves, unless a Welcome has
+/// arrived by then.
 struct CoordinatorGivenUp {};
 }  // namespace member_event
 
@@ -112,7 +112,7 @@ struct AskForBoundary {
   ViewId view{};
   bool stays = false;  ///< see Stop
 };
-/// The worker's part is over: the trainer must return.
+/// The worker's membership is over: the trainer must return.
 struct Leave {
   DismissReason reason = DismissReason::kJobDone;
   bool write_checkpoint = false;
@@ -146,8 +146,8 @@ class Member {
   explicit Member(Former former);
 
   /// Advances the machine by one event. Messages about other views than the present one are
-  /// dropped, and so is everything that should be sent while there is no coordinator: Resume has it
-  /// later. After Leave the machine returns no more effects.
+  /// dropped, and so are messages that should be sent while there is no coordinator: the later
+  /// Resume contains them. After Leave the machine returns no more effects.
   [[nodiscard]] std::vector<MemberEffect> handle(const MemberEvent& event);
 
   /// Fills in this member's id, job, incarnation and view, for every connection after the first.
@@ -194,15 +194,15 @@ class Member {
   Step committed_{};
   std::uint64_t state_bytes_ = 0;
   float microbatch_ms_ = 0;
-  std::optional<Former> former_;  // until it has run a view again
-  std::optional<View> view_;      // the newest that was run
+  std::optional<Former> former_;  // until this member runs a view again
+  std::optional<View> view_;      // the newest view that it ran
   bool is_active_ = false;        // it has committed a step of that view
   bool has_caught_up_ = false;    // it observed that view and holds the state now
-  std::optional<Stopped> last_;   // the report about that view, in kWaiting
-  MicrobatchSet held_before_;     // when it entered that view
+  std::optional<Stopped> last_;   // in kWaiting: the report about that view
+  MicrobatchSet held_before_;     // microbatches whose sums it held when it entered that view
   std::optional<std::string> leave_reason_;
 
-  // The coordinator that is obeyed: at most one per incarnation, and never an older one.
+  // The coordinator that the member obeys: at most one per incarnation, and never an older one.
   Incarnation incarnation_;
   std::uint64_t author_;
   std::uint64_t job_;

@@ -1,10 +1,10 @@
 #pragma once
 
-// A map by member id, in the order of the ids, for thousands of members of which one is looked up
-// for every message, and all are visited at every change of view. Ids are assigned in ascending
-// order, so new members are added at the end, and while few have left, a member's index is near its
-// id minus the lowest id. As with std::map, references stay valid until their member is erased;
-// iterators do not. One thread.
+// A map by member id, in the order of the ids. It is made for thousands of members, of which one is
+// looked up for every message and all are visited at every change of view. Ids are assigned in
+// ascending order, so new members are added at the end, and while few have left, a member's index
+// is near its id minus the lowest id. As with std::map, references stay valid until their member is
+// erased; iterators do not. One thread.
 
 #include <algorithm>
 #include <cstddef>
@@ -134,7 +134,7 @@ class MemberMap {
   }
 
   std::vector<MemberId> ids_;
-  Entries entries_;  // by the same places
+  Entries entries_;  // at the same indices
 };
 
 }  // namespace mayfly::elastic

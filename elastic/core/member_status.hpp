@@ -1,6 +1,6 @@
 #pragma once
 
-// What `mayfly status` shows of the members. Pure; any thread.
+// The data about members that `mayfly status` shows. Pure; any thread.
 
 #include <cstdint>
 #include <string>
@@ -15,17 +15,17 @@
 namespace mayfly::elastic {
 
 enum class MemberPhase : std::uint8_t {
-  kLoading,    ///< also if it joins again under its id, and has yet to say what it entered
+  kLoading,    ///< also a worker that joins again under its id, until its report has arrived
   kReady,      ///< it waits for a view
   kObserving,  ///< it is in the view, and receives the state in the background
   kActive,
   kLeaving,
-  kReturning  ///< it has outlived its connection, and has no place in the view yet
+  kReturning  ///< it has lost its former connection, and has no place in the view yet
 };
 /// Its name in records and messages: "loading".
 [[nodiscard]] const char* name_of(MemberPhase phase);
 
-/// What `mayfly status` shows of one member.
+/// The data about one member that `mayfly status` shows.
 struct MemberStatus {
   MemberId id{};
   std::string host;
@@ -40,7 +40,7 @@ struct MemberStatus {
   std::uint32_t cores = 0;         ///< number of cores that it may use; 0 = unknown
   Stages stages{};                 ///< its last report
   ProcessUse use{};
-  bool is_dismissed = false;  ///< it was told to leave; what it holds no longer counts
+  bool is_dismissed = false;  ///< it was told to leave; its sums and its state no longer count
 };
 
 /// All members, in the order of their ids. `is_running`: the present view computes, so its shares

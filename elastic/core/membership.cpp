@@ -9,7 +9,7 @@
 namespace mayfly::elastic {
 namespace {
 
-/// It has no part in the last view, and may have one in the next.
+/// The member has no part in the last view, but may be in the next one.
 void place_beside(Peer& peer, Instant now) {
   peer.observes = ViewId{};
   peer.caught_up.reset();
@@ -18,15 +18,15 @@ void place_beside(Peer& peer, Instant now) {
   join.connected = join.ready = now;
 }
 
-/// `told` is of a view that the member has a part in.
+/// `told` is the report of a member that has a part in this coordinator's last view.
 void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
   if (const ViewMember* self = member_of(*told.view, id)) {
     peer.observes = self->observes;
   }
   peer.caught_up = told.has_caught_up ? std::optional(now) : std::nullopt;
-  peer.donors.clear();  // unknown; an observer that has not got the state begins again
+  peer.donors.clear();  // unknown; an observer that lacks the state begins again
   peer.formed = peer.synced = true;
-  // An observer may be one step behind, and at work it tells of the view's steps, not of its own.
+  // An observer may be one step behind. While it runs, it reports the view's steps, not its own.
   peer.returned_behind = peer.lacks_state() || next(told.committed) < told.view->committed;
   peer.came_beside_state = peer.came_beside_state || peer.returned_behind;
   if (told.phase == ResumePhase::kRunning) {
@@ -133,7 +133,7 @@ bool Membership::everybody_has_started() const {
   return started_ == view_->members.size();
 }
 
-/// Some member has a state of the job, or is about to have one. Takes constant time while a view
+/// Some member has a state of the job, or will soon have one. Takes constant time while a view
 /// runs.
 bool Membership::may_hold_state() const {
   using enum Peer::Phase;
@@ -271,8 +271,8 @@ void Membership::take_back(MemberId id, const Hello& hello, bool is_in_charge) {
   const bool is_beside_state = may_hold_state();
   Peer& back = add(id, hello, Peer::Phase::kReturning);
   back.joins_again = hello.joins_again;
-  // There may be a newer checkpoint by now. A member that joins again asks for it, and is offered
-  // it like a new worker: by the coordinator in charge, if no member has the state then.
+  // There may be a newer checkpoint by now. A member that joins again asks for it like a new
+  // worker. It is offered one by the coordinator in charge, if no member has the state then.
   const bool is_offered = hello.joins_again && (is_in_charge || hello.view != ViewId{});
   back.came_beside_state = is_offered ? is_beside_state : hello.view == ViewId{};
 }
@@ -331,7 +331,7 @@ bool Membership::place(MemberId id, Instant now) {
   peer.join.reset();
   if (!has_part(told)) {
     peer.loaded = told.committed;
-    peer.stopped = {};  // for the quorum's consent
+    peer.stopped = {};  // needed for the quorum's consent
     peer.stopped.view = told.view ? told.view->id : ViewId{};
     peer.stopped.contributed = !told.last || told.last->contributed;
     peers_.enter_phase(
@@ -427,7 +427,7 @@ void Membership::note_copy(Peer& peer, const View& view) const {
                       peer.committed < view.committed;
 }
 
-/// `member` is in the view that is being published.
+/// `member` is a member of the view that is being published.
 void Membership::note_admission(const ViewMember& member, Peer& peer, const View& view, Instant now,
                                 Outbox& outbox) {
   if (peer.phase() == Peer::Phase::kReady) {
@@ -437,7 +437,7 @@ void Membership::note_admission(const ViewMember& member, Peer& peer, const View
       peer.join->admitted = now;
       peer.join->admitted_after = view.committed;
     } else {
-      peer.join.reset();  // there at the start
+      peer.join.reset();  // it is in the first view
     }
   }
   if (member.observes == view.id) {

@@ -80,7 +80,7 @@ class Membership {
   [[nodiscard]] bool steps_need_everybody() const { return steps_need_everybody_; }
   /// CoordinatorOptions::first_step.
   [[nodiscard]] Step first_step() const { return first_step_; }
-  /// The last view is known from a log only: none of its members has said how far it came.
+  /// The last view is known from a log only: no member of it has reported its committed step.
   [[nodiscard]] bool is_progress_unknown() const { return is_progress_unknown_; }
   /// The highest committed step whose holders were all lost; 0 = there was none.
   [[nodiscard]] Step undone() const { return undone_; }
@@ -99,8 +99,8 @@ class Membership {
   void wants_to_leave(MemberId id, const std::string& reason);
   /// The member is told to leave; its peer exists until its connection ends. Once for each member.
   void dismiss(MemberId id);
-  /// The member does not get its place back before the next view is published, or another
-  /// coordinator has admitted it to one.
+  /// The member does not get its place back until the next view is published, or another
+  /// coordinator has admitted it to a view.
   void fence(MemberId id) { fenced_.insert(id); }
   void remove(MemberId id) { peers_.remove(id); }
 
@@ -123,8 +123,8 @@ class Membership {
 
   // Members that return to a coordinator that is not in charge, or was not when they were lost.
 
-  /// The member exists again and must report (Resume). `is_in_charge`: the coordinator, when the
-  /// member comes; else it offers no checkpoint.
+  /// The member is connected again and must report (Resume). `is_in_charge`: whether the
+  /// coordinator was in charge when the member connected; otherwise it offers no checkpoint.
   void take_back(MemberId id, const Hello& hello, bool is_in_charge);
   /// Every member that was not dismissed must report again.
   void ask_all_again();
@@ -178,13 +178,13 @@ class Membership {
 
   std::optional<View> view_;
   PeerTable peers_;
-  bool view_has_observers_ = false;  // of view_
+  bool view_has_observers_ = false;  // observers of view_
   std::set<MemberId> fenced_;
   Step committed_{};
-  bool is_progress_unknown_ = false;  // of view_
+  bool is_progress_unknown_ = false;  // progress of view_
   Step undone_{};
-  std::size_t started_ = 0;    // of view_, with Peer::has_started()
-  bool has_starters_ = false;  // of view_: members that work for the first time, before a commit
+  std::size_t started_ = 0;    // members of view_ with Peer::has_started()
+  bool has_starters_ = false;  // until the first commit of view_: some work for the first time
 };
 
 }  // namespace mayfly::elastic

@@ -22,10 +22,10 @@
 namespace mayfly::elastic {
 
 inline constexpr std::size_t kReadableBytesMax = 2048;  // reasons, details, host names
-/// Upper limit of the encoding of one number below 2^32.
+/// Upper bound on the encoding of one number below 2^32.
 inline constexpr std::size_t kNumberBytesMax = 5;
 
-/// Writes fields; a field beyond its bound is our own mistake.
+/// Writes fields; a field beyond its bound is a defect of the caller.
 class Encoder {
  public:
   explicit Encoder(WireWriter& writer) : writer_(writer) {}
@@ -72,7 +72,7 @@ class Encoder {
     }
     writer_.put(static_cast<std::uint8_t>(field));
   }
-  /// Runs: how many, and of each the gap before it and its length.
+  /// Writes the number of runs, and for each run the gap before it and its length.
   void set(const MicrobatchSet& field) {
     const std::span<const MicrobatchSet::Run> runs = field.runs();
     number(static_cast<std::uint32_t>(runs.size()), kMicrobatchesMax);

@@ -30,14 +30,14 @@ constexpr std::size_t kReplyBytesMax = 8u << 20;  // the status of kMembersMax m
 constexpr std::size_t kViewMemberBytesMin = 29;
 constexpr std::size_t kViewBaseBytesMin = 12;
 
-// Microbatches have one owner each, so all the sets of a view have fewer runs than the step has
+// Each microbatch has one owner, so all sets of a view together have fewer runs than the step has
 // microbatches.
 static_assert(kMembersMax * (kAddressBytesMax + 64 + 8 * kViewBasesMax) +
                       kMicrobatchesMax * 2 * kNumberBytesMax <
                   kMessageBytesMax,
               "the largest view fits a frame");
 
-/// M is const when written; `Is<M, X>` picks the field list either way.
+/// M is const when it is written; `Is<M, X>` selects the field list in both directions.
 template <typename M, typename... X>
 concept Is = (std::is_same_v<std::remove_const_t<M>, X> || ...);
 

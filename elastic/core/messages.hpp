@@ -28,7 +28,7 @@ enum class Role : std::uint8_t {
   kWorker = 0,
   kSentinel = 1,
   kOperator = 2,
-  kTransfer = 3,  ///< moves checkpoints; what follows Welcome is not of this protocol
+  kTransfer = 3,  ///< transfers checkpoints; the messages after Welcome are not of this protocol
 };
 
 // The position of a worker: what its trainer does, for which step and part of it. Its sentinel

@@ -22,7 +22,7 @@ std::string line_about(const View& view) {
 }
 
 /// Whether an observer can continue in the next view: it has every sum since its snapshot, and all
-/// members that send the snapshot are still there.
+/// members that send the snapshot are still connected.
 bool goes_on_observing(const Peer& peer, const View& view, const Membership& membership) {
   return peer.observes != ViewId{} && peer.stopped.observed >= view.committed &&
          !peer.donors.empty() && std::ranges::all_of(peer.donors, [&membership](MemberId donor) {
@@ -39,14 +39,14 @@ MicrobatchSet usual_work(MemberId id, const Membership& membership, Step committ
   return member == nullptr ? MicrobatchSet{} : due_after(*before, *member, committed);
 }
 
-/// For each candidate the view whose state it observes, zero if it is to work: it has the state of
-/// the next view, or the state is small enough to be sent while all members wait.
+/// For each candidate the view whose state it observes; zero if it is to work, because it has the
+/// state of the next view, or because the state is sent while all members wait.
 std::vector<ViewId> observed_states(const Candidates& candidates, const View& view,
                                     const Membership& membership,
                                     std::uint64_t observe_from_bytes) {
   std::vector<ViewId> observed(candidates.size());
-  // If a state is small, or a member that has missed the last commit has work to do at once, all
-  // wait until it has received the state. Then the others that lack it can receive it as well.
+  // If a state is small, or if a member that had work has missed the last commit, all members wait
+  // until it has received the state. Then all others that lack the state can receive it as well.
   const bool all_wait = std::ranges::any_of(candidates, [&](const auto& entry) {
     const Peer& peer = *entry.second;
     const bool worked = peer.phase() == Peer::Phase::kStopped && peer.observes == ViewId{};
@@ -87,7 +87,7 @@ std::vector<MemberId> observers_to_start(const Membership& membership, Instant n
 
 bool has_lost_state(const Membership& membership) {
   const Candidates all = membership.candidates();
-  const bool may_be_anywhere = membership.is_progress_unknown();  // from the view's step on
+  const bool may_be_anywhere = membership.is_progress_unknown();  // at or after the view's step
   return membership.view() && !all.empty() && std::ranges::all_of(all, [&](const auto& candidate) {
            const Peer& peer = *candidate.second;
            const bool is_behind = next(peer.committed) < membership.view()->committed;
@@ -115,7 +115,7 @@ View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> ba
   std::vector<float> speeds;
   std::vector<MicrobatchSet> held;
   std::vector<MicrobatchSet> usual;
-  std::vector<std::size_t> workers;  // their ranks
+  std::vector<std::size_t> workers;  // ranks of members with work
   bool has_source = false;
   for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
     const auto& [member, peer] = candidates[rank];

@@ -50,13 +50,14 @@ struct Peer {
   std::vector<MemberId> donors;      ///< the members that send it that state
   std::optional<Instant> caught_up;  ///< when it reported CaughtUp in the present view
   std::optional<Join> join;          ///< until its first work is committed
-  /// It was not offered the newest checkpoint, or a newer one may have been written since: other
-  /// members held a state of the job when it connected, or have trained in a view that it was not
-  /// in or for whose state it had to wait, or it had an id before its connection broke and has
-  /// received no state since, or it joined again under its id when no coordinator was in charge.
+  /// It was not offered the newest checkpoint, or a newer one may have been written since then.
+  /// There are four cases: other members held a state of the job when it connected; they have
+  /// trained in a view that it was not in, or for whose state it had to wait; it had an id before
+  /// its connection broke and has received no state since; or it joined again under its id when no
+  /// coordinator was in charge.
   bool came_beside_state = false;
-  /// When it was connected again, it did not have the state of its view, and it has not reported a
-  /// state since: it may have the state that it loaded at its start, whose step is not known any
+  /// When it connected again, it did not have the state of its view, and it has not reported a
+  /// state since. So it may have the state that it loaded at its start, whose step is not known any
   /// more.
   bool returned_behind = false;
 

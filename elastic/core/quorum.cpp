@@ -106,7 +106,7 @@ std::optional<std::string> Quorum::lack(const Membership& membership) const {
 }
 
 std::optional<std::string> Quorum::reason_to_wait(const Membership& membership) const {
-  if (!membership.view()) {  // its first coordinator may be starting it still, with other workers
+  if (!membership.view()) {  // its first coordinator may still be starting it, with other workers
     return "the job has had no view yet, and a standby takes over only a job that has begun; start "
            "its first coordinator again";
   }

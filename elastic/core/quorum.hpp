@@ -1,11 +1,11 @@
 #pragma once
 
-// The consent of a majority. With standbys, a coordinator cannot know that it is the only one. So
-// that two of them cannot continue the job in two ways, a view needs the consent of a majority of
-// each of its bases: the last view that is known to have committed a step, and every later view
-// that may have. A member consents if it obeys this incarnation and is part of the new view, or if
-// it obeyed this coordinator last and has left for ever. ADR 15 has the argument. In a job without
-// standbys no consent is needed. Pure; one thread.
+// The consent of a majority. With standbys, a coordinator cannot know that it is the only one. Two
+// of them must not continue the job in two ways, so a view needs the consent of a majority of each
+// of its bases. The bases are the last view that is known to have committed a step, and every later
+// view that may have committed one. A member consents if it obeys this incarnation and is part of
+// the new view, or if it obeyed this coordinator last and has left for ever. ADR 15 has the
+// argument. In a job without standbys no consent is needed. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -37,8 +37,8 @@ class Quorum {
   /// coordinator lives.
   [[nodiscard]] bool can_spare(MemberId id, const Membership& membership) const;
 
-  /// A member that obeyed this coordinator last is dead or will obey none any more. Not for one
-  /// that obeyed another coordinator, which may count it, too.
+  /// A member that obeyed this coordinator last is dead or will obey no coordinator any more. Not
+  /// for a member that obeyed another coordinator, because that coordinator may count it, too.
   void is_gone(MemberId id, const Membership& membership);
   /// A member of this view reports that it has committed this step.
   void committed(MemberId id, ViewId view, Step step, const Membership& membership);
@@ -49,8 +49,8 @@ class Quorum {
   /// A new incarnation: members that had left obeyed an earlier one, and do not count any more.
   void incarnation_began() { gone_.clear(); }
 
-  /// Members have waited here for others since `since`, and are too few. True if they were not
-  /// waiting before.
+  /// Too few members are connected, and they have waited here for the others since `since`. True if
+  /// they were not waiting before.
   [[nodiscard]] bool wait(std::optional<Instant> since, Instant now);
   /// There are enough members: this coordinator is in charge.
   void found() {
@@ -89,7 +89,7 @@ class Quorum {
   Duration timeout_;
 
   std::set<MemberId> gone_;               // have left for ever, and obeyed this coordinator last
-  bool is_view_active_ = false;           // of the last view; see view_is_active()
+  bool is_view_active_ = false;           // the last view; see view_is_active()
   std::optional<Instant> waiting_since_;  // members have waited for others since then
   std::optional<Instant> idle_since_;     // this coordinator has not been in charge since then
 };

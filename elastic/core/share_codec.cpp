@@ -7,15 +7,15 @@ namespace mayfly::elastic {
 namespace {
 
 enum class ShareKind : std::uint8_t {
-  kAsLater = 0,   ///< so many members that each have `count` more, and that rule for the first step
-  kAsBefore = 1,  ///< the same
-  kOther = 2,     ///< one that follows on, with a set of its own in the first step
+  kAsLater = 0,   ///< a run of contiguous shares of `count` each, with this rule for the first step
+  kAsBefore = 1,  ///< the same with this rule
+  kOther = 2,     ///< one contiguous share with its own set in the first step
   kAnything = 3
 };
 static_assert(static_cast<int>(ShareKind::kOther) == static_cast<int>(ViewDelta::FirstStep::kOther),
               "the kinds of shares that follow on are the rules of their first step");
 
-/// `end`: of the share before.
+/// `end`: the end of the previous share.
 ShareKind kind_of(const ViewDelta::Share& share, std::uint32_t end) {
   const bool follows = share.first == end && share.observes == ViewId{};
   return follows ? static_cast<ShareKind>(share.rule) : ShareKind::kAnything;
@@ -25,7 +25,7 @@ bool comes_in_runs(ShareKind kind) {
   return kind == ShareKind::kAsLater || kind == ShareKind::kAsBefore;
 }
 
-/// The fields that a share of this kind has besides what it says in common with its run.
+/// The fields that a share of this kind has in addition to those of its run.
 void share_fields(auto& io, auto& share, ShareKind kind) {
   if (kind == ShareKind::kAnything) {
     io.number(share.first, kMicrobatchesMax);

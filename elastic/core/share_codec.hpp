@@ -1,8 +1,8 @@
 #pragma once
 
-// How the shares of a view's members are written and read; private to elastic/core. In a large view
-// nearly all shares follow on the one before, differ little, and have a rule for the first step:
-// runs of them take a few bytes.
+// Encoding of the shares of a view's members; private to elastic/core. In a large view nearly all
+// shares are contiguous, have nearly equal sizes and follow a rule in the first step, so a run of
+// them takes a few bytes.
 
 #include <vector>
 
@@ -12,7 +12,7 @@
 namespace mayfly::elastic {
 
 void shares(Encoder& io, const std::vector<ViewDelta::Share>& all);
-/// Fails the decoder for anything that the other one does not write.
+/// Fails the decoder for anything that the encoder's function does not write.
 void shares(Decoder& io, std::vector<ViewDelta::Share>& all);
 
 }  // namespace mayfly::elastic

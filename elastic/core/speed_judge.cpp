@@ -10,7 +10,7 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr int kJudgementsPerSample = 5;  // nothing changes more often
+constexpr int kJudgementsPerSample = 5;  // the speeds do not change more often
 
 std::string describe(const Rebalance& change, const std::vector<Load>& loads) {
   std::string text =
@@ -26,7 +26,7 @@ std::string describe(const Rebalance& change, const std::vector<Load>& loads) {
   return text;
 }
 
-/// Changes that follow each other within so many intervals are not what they promised to be.
+/// Changes that follow each other within so many intervals have not had their predicted effect.
 constexpr int kFrequentIntervals = 4;
 
 float slowest(const std::vector<float>& times, const std::vector<std::uint32_t>& counts) {
@@ -39,7 +39,7 @@ float slowest(const std::vector<float>& times, const std::vector<std::uint32_t>&
 
 constexpr int kDoublingsMax = 10;
 
-/// The lower median of the others' known times; 0 = there are none.
+/// The lower median of the known times of all other members; 0 = there are none.
 float others_median(const std::vector<Runner>& runners, MemberId self) {
   std::vector<float> times;
   for (const Runner& runner : runners) {

@@ -98,8 +98,8 @@ class SpeedJudge {
   /// At most one of the two, because the change for a straggler redistributes the microbatches,
   /// too.
   struct Verdict {
-    std::optional<Straggler> straggler;    ///< to be asked to leave; counts as gone from now on
-    std::optional<std::string> rebalance;  ///< a readable text; counts as made from now on
+    std::optional<Straggler> straggler;    ///< to be asked to leave; counts as drained from now on
+    std::optional<std::string> rebalance;  ///< a readable text; counts as carried out from now on
   };
   /// To be called every few milliseconds while a view runs undisturbed.
   [[nodiscard]] Verdict judge(Instant now, const Membership& membership);

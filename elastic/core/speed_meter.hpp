@@ -1,10 +1,10 @@
 #pragma once
 
-// How fast one member computes, from its Progress reports of about every 100 ms. A single
-// interruption (a frozen process, a full disk) must not change the result, but repeated ones (a
-// process that is stopped and continued, a throttled or shared core) must. So reports are averaged
-// over samples that are longer than such interruptions are apart, and the result is the median of
-// the last few samples. Pure; one thread.
+// Measures how fast one member computes, from its Progress reports of about every 100 ms. A single
+// interruption (a frozen process, a full disk) must not change the result, but repeated
+// interruptions (a process that is stopped and continued, a throttled or shared core) must. So
+// reports are averaged over samples that are longer than the usual time between interruptions, and
+// the result is the median of the last few samples. Pure; one thread.
 
 #include <cstddef>
 #include <cstdint>

@@ -14,7 +14,8 @@ bool depends_on_storage(Activity activity) {
          activity == Activity::kCheckpoint;
 }
 
-// Without this limit a pause of the member's machine, or of ours, would count as a stall.
+// Without this limit a pause of the member's machine, or of the coordinator's, would count as a
+// stall.
 constexpr Duration kGapMax = milliseconds(250);
 // The longest time seen is forgotten slowly: a slow start must not raise the limits for ever.
 constexpr int kForgetting = 4096;

@@ -1,14 +1,14 @@
 #pragma once
 
-// Finds stalls: members whose trainer makes no progress while others wait, although the process
-// lives. It takes the positions in the sentinels' heartbeats. A member that waits for others is
-// never blamed. The limit is learned: the longest time that any member of the job has needed for
-// the same activity, times a factor, and at least a floor, so that a slow but healthy machine is
-// not evicted. The floor is lower while the job's members are regular, that is, while none has
-// needed long for that activity recently: on a machine that other programs keep busy, some would
-// have. Progress is judged only between heartbeats that arrive; missing heartbeats are judged by
-// the failure detector, and a pause between two counts as a short one. Pure: one thread, no clock
-// of its own.
+// Finds stalls: members whose trainer makes no progress while other members wait, although the
+// process is alive. It uses the positions in the sentinels' heartbeats. A member that waits for
+// others is never blamed. The limit is learned: the longest time that any member of the job has
+// needed for the same activity, times a factor, and at least a floor, so that a slow but healthy
+// machine is not evicted. The floor is lower for a regular activity, that is, one for which no
+// member has needed long recently; on a machine that other programs keep busy, no activity stays
+// regular. Progress is judged only between heartbeats that arrive. Missing heartbeats are judged by
+// the failure detector, and a pause between two heartbeats counts as a short one. Pure: one thread,
+// no clock of its own.
 
 #include <array>
 #include <optional>
@@ -94,8 +94,8 @@ class StallWatch {
   /// How long the job's members have taken for one activity so far.
   struct History {
     Duration longest{};        // forgotten slowly
-    Instant irregular;         // when one took longer than StallLimits::regular_max
-    int times_since_then = 0;  // completed; counted up to StallLimits::regular_times
+    Instant irregular;         // when it last took longer than StallLimits::regular_max
+    int times_since_then = 0;  // completions since then, at most StallLimits::regular_times
     bool is_new = true;        // no member has completed it
   };
   void learn(Activity activity, Duration took, Instant now);
@@ -108,7 +108,7 @@ class StallWatch {
 
   StallLimits limits_;
   std::array<History, kActivities> history_{};
-  Instant now_;  // of the last heartbeat
+  Instant now_;  // instant of the last heartbeat
   MemberMap<Watched> watched_;
   bool stuck_told_ = false;
 };

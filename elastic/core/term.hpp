@@ -28,8 +28,8 @@ class Term {
   /// To be called first by a coordinator that is no standby, or when a standby takes over: gives
   /// the job its id, unless it has one, and begins the next incarnation.
   void start(Outbox& outbox);
-  /// Begins a higher incarnation. It is on record before any member hears of it, because two
-  /// coordinators with the same incarnation could not be told apart by members.
+  /// Begins a higher incarnation. It is recorded before any member receives it, because members
+  /// could not distinguish two coordinators with the same incarnation.
   void begin(Incarnation incarnation, Outbox& outbox);
 
   /// 0: a standby that does not know the job yet.

@@ -11,8 +11,8 @@
 namespace mayfly::elastic {
 namespace {
 
-/// Hashes every field rather than the encoding: a view that a delta makes of a wrong base may not
-/// be encodable.
+/// Hashes every field rather than the encoding: a delta that is applied to a wrong base may produce
+/// a view that cannot be encoded.
 std::uint64_t hash_of(const View& view) {
   WireWriter writer;
   writer.put(view.id);
@@ -58,7 +58,7 @@ ViewDelta::Share share_of(const ViewMember& member, const View& view, const View
   return share;
 }
 
-/// False if the share is what `member` had before, and it is not in `base`.
+/// False if the share is to be as in `base`, but `member` is not in `base`.
 bool take_share(ViewMember& member, const ViewDelta::Share& share, Step committed,
                 const View& base) {
   member.first = share.first;
@@ -117,7 +117,7 @@ void MicrobatchSet::add_range(std::uint32_t first, std::uint32_t count) {
   }
   const auto begin = std::ranges::lower_bound(several_, first, {}, &Run::end);
   auto end = begin;
-  for (; end != several_.end() && end->first <= added.end(); ++end) {  // it touches these
+  for (; end != several_.end() && end->first <= added.end(); ++end) {  // runs that touch it
     const std::uint32_t last = std::max(end->end(), added.end());
     added.first = std::min(end->first, added.first);
     added.count = last - added.first;
@@ -142,7 +142,7 @@ void MicrobatchSet::add(std::uint32_t microbatch) {
 void MicrobatchSet::add_all(const MicrobatchSet& other) {
   const std::span<const Run> more = other.runs();
   if (!empty() && !more.empty() && more.front().first < runs().back().first) {
-    const MicrobatchSet own = std::exchange(*this, {});  // anew, so that each run comes at the end
+    const MicrobatchSet own = std::exchange(*this, {});  // anew, so that runs are added at the end
     auto next = more.begin();
     for (const Run& run : own.runs()) {
       for (; next != more.end() && next->first < run.first; ++next) {
@@ -194,7 +194,7 @@ MicrobatchSet MicrobatchSet::minus(const MicrobatchSet& other) const {
       }
       at = std::max(at, taken->end());
       if (taken->end() > run.end()) {
-        break;  // it may reach into the next run, too
+        break;  // the taken run may reach into this set's next run, too
       }
     }
     if (at < run.end()) {

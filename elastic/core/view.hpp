@@ -136,9 +136,10 @@ inline constexpr std::size_t kDonorsMax = 16;
 /// computes.
 [[nodiscard]] Rank reporter_of(const View& view);
 
-/// A view as the difference from the previous one. To send the whole view to every member costs the
-/// square of their number, although a change touches few of them. So a member that has the previous
-/// view is sent only the members that left and joined, and the shares.
+/// A view as the difference from the previous one. If every member were sent the whole view, the
+/// bytes would grow with the square of the number of members, although a change affects few of
+/// them. So a member that has the previous view is sent only the members that left and joined, and
+/// the shares.
 struct ViewDelta {
   /// A member that was not in the previous view.
   struct Newcomer {
@@ -146,8 +147,9 @@ struct ViewDelta {
     std::string address;
     friend bool operator==(const Newcomer&, const Newcomer&) = default;
   };
-  /// What a member computes in the first step. After a loss nearly all members keep what they had,
-  /// otherwise they begin with their new range: neither has to be sent as numbers.
+  /// The work of a member in the first step. After a loss nearly all members keep their
+  /// microbatches, otherwise they begin with their new range: in both cases no numbers have to be
+  /// sent.
   enum class FirstStep : std::uint8_t {
     kAsLater = 0,   ///< [first, first + count)
     kAsBefore = 1,  ///< what it would have computed in that step in the previous view, due_after()

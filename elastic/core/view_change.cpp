@@ -43,7 +43,7 @@ ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate,
   change_->old_view = old_view;
   change_->detected = change_->told = now;
   if (is_unplanned(*change_)) {
-    if (settling_ && is_unplanned(*settling_)) {  // the recovery before is not over: one long one
+    if (settling_ && is_unplanned(*settling_)) {  // both become one long recovery
       change_->detected = settling_->detected;
       change_->old_view = settling_->old_view;
       change_->detail = settling_->detail;
@@ -56,7 +56,7 @@ ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate,
     return stop_now(now, cause);
   }
   const bool know_it =
-      cause == ChangeCause::kFinish || is_unplanned(*change_);  // they stop by themselves
+      cause == ChangeCause::kFinish || is_unplanned(*change_);  // the members stop by themselves
   return know_it ? Tell::kNothing : Tell::kAtBoundary;
 }
 
@@ -70,7 +70,7 @@ ViewChange::Tell ViewChange::add(Instant now, bool immediate, ChangeCause cause,
 ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
   if (stop_is_immediate_) {
     if (cause == ChangeCause::kLost) {
-      if (!is_unplanned(*change_)) {  // it was insisted on: the recovery begins only here
+      if (!is_unplanned(*change_)) {  // only the abort was insisted on: the recovery begins here
         change_->detected = change_->told = now;
       }
       change_->cause = cause;
@@ -109,7 +109,7 @@ void ViewChange::await_disputes(Instant now, Dispute dispute) {
     change_->cause = ChangeCause::kGroupFailed;
     change_->detected = change_->told = now;
   }
-  // To say what one gets for a microbatch takes as long as one that is not interrupted.
+  // A member may first have to finish the microbatch that it is computing before it can report.
   const Instant deadline = now + (dispute == Dispute::kState ? dispute_timeout_ : stop_timeout_);
   stop_deadline_ = std::min(stop_deadline_.value_or(deadline), deadline);
 }
@@ -159,7 +159,7 @@ void ViewChange::publish(Instant now, const View& next, const std::vector<Member
                          std::uint32_t redone_microbatches) {
   settling_.reset();
   has_first_commit_ = false;
-  // Members that are to stop may have nothing left but the job's end, for which they need a view.
+  // Even if the job is to pause or stop, the members may need one more view, in which it ends.
   if (!change_ || change_->cause == ChangeCause::kPause || change_->cause == ChangeCause::kStop) {
     change_.reset();
     return;

@@ -1,7 +1,7 @@
 #pragma once
 
 // One change of view: from the event that ends a view, through the publication of the next one,
-// until all of its members have started. It keeps the instants and the deadline, and returns what
+// until all of its members have started. It records the instants and the deadline, and returns what
 // members must be told. Pure; one thread.
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class ViewChange {
  public:
   /// What the active members of the view that ends must be told now.
   enum class Tell {
-    kNothing,     ///< nothing: they know, or detect it by themselves
+    kNothing,     ///< nothing: they have been told, or detect it by themselves
     kAtBoundary,  ///< to stop at the next step boundary
     kAtOnce       ///< to abort their group
   };
@@ -62,7 +62,7 @@ class ViewChange {
   void extend_deadlines(Duration pause, Instant now);
   /// The next view is not made for now.
   void forget() { change_.reset(); }
-  /// Forgets earlier views, too: another coordinator may have led the job meanwhile.
+  /// Forgets earlier views, too, because another coordinator may have led the job meanwhile.
   void forget_all();
 
   /// A view has ended or is about to, and the next one is not published yet.
@@ -104,8 +104,8 @@ class ViewChange {
   std::optional<Instant> stop_deadline_;
   std::optional<MemberId> first_to_break_;
 
-  std::optional<Recovery> settling_;  // led to the present view, until its members have started
-  bool has_first_commit_ = false;     // of that view
+  std::optional<Recovery> settling_;  // of the present view, until its members have started
+  bool has_first_commit_ = false;     // the present view
 };
 
 }  // namespace mayfly::elastic

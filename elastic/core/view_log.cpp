@@ -30,7 +30,7 @@ Bytes header() {
   return writer.take();
 }
 
-/// The offset is part of it, so that a record in the wrong place is not one.
+/// The checksum covers the offset, so that a record in the wrong place is not accepted.
 std::uint64_t checksum(std::uint64_t offset, std::uint8_t type, ByteSpan payload) {
   Digester digester;
   digester.add_value(offset);
@@ -41,7 +41,7 @@ std::uint64_t checksum(std::uint64_t offset, std::uint8_t type, ByteSpan payload
 
 // --- payloads
 
-/// Each names its fields once, in fields(); the same list writes and reads.
+/// Each kind of record lists its fields once, in fields(); the same list writes and reads.
 template <typename R, typename X>
 concept IsRecord = std::is_same_v<std::remove_const_t<R>, X>;
 
@@ -114,7 +114,7 @@ bool apply(LogContents& contents, const log_record::JobEnded& record) {
   return contents.job != 0;
 }
 
-/// The record at `offset`, if it is whole and unharmed: its type and payload.
+/// The type and payload of the record at `offset`, if it is complete and intact.
 std::optional<std::pair<std::uint8_t, ByteSpan>> record_at(ByteSpan file, std::size_t offset) {
   const ByteSpan rest = file.subspan(offset);
   WireReader frame(rest.first(std::min(rest.size(), kFrameBytes)));
@@ -131,8 +131,8 @@ std::optional<std::pair<std::uint8_t, ByteSpan>> record_at(ByteSpan file, std::s
   return std::pair{type, payload};
 }
 
-/// A checksum is of a record's place, too, so bytes that look like a record further on are one that
-/// was written there, after whatever lies before it.
+/// True if an intact record follows at a later offset. A checksum also covers the record's offset,
+/// so bytes there that pass for a record were written there, after everything before them.
 [[nodiscard]] bool has_record_behind(ByteSpan file, std::size_t offset) {
   constexpr auto kTypes = static_cast<std::byte>(std::variant_size_v<LogRecord>);
   for (std::size_t at = offset + 1; at + kFrameBytes <= file.size(); ++at) {
@@ -185,7 +185,7 @@ Result<LogContents> ViewLog::replay(ByteSpan file) {
                   file.begin())) {
     return not_a_log("it begins with something else");
   }
-  if (file.size() < expected.size()) {  // torn while it was begun
+  if (file.size() < expected.size()) {  // the coordinator died while it wrote the header
     contents.dropped_bytes = file.size();
     return contents;
   }

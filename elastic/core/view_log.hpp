@@ -1,7 +1,8 @@
 #pragma once
 
-// The format of view.log: what a coordinator must know to continue a job after it was killed. Pure:
-// this file makes and reads bytes; elastic/net/view_log_file reads and writes the file. One thread.
+// The format of view.log, which contains all that a coordinator needs to continue a job after it
+// was killed. Pure: this file makes and reads bytes; elastic/net/view_log_file reads and writes the
+// file. One thread.
 //
 // A log is a header of kViewLogHeaderBytes, then records: length of the payload (u32), checksum
 // (u64, of offset, type and payload), type (u8), payload. Records are only added at the end, so a
@@ -35,7 +36,7 @@ enum class Outcome : std::uint8_t { kDone = 0, kStopped = 1, kFailed = 2, kTooFe
 namespace log_record {
 /// The first record of every log.
 struct JobStarted {
-  std::uint64_t job = 0;           ///< random name
+  std::uint64_t job = 0;           ///< random id
   std::uint32_t microbatches = 0;  ///< per step
   std::vector<std::pair<std::string, std::string>> fingerprint;
   friend bool operator==(const JobStarted&, const JobStarted&) = default;

@@ -7,7 +7,7 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr std::size_t kWaitBytes = 64;  // about what the entry itself takes
+constexpr std::size_t kWaitBytes = 64;  // approximate size of an entry besides its key
 
 }  // namespace
 

@@ -177,7 +177,7 @@ void Connection::close(const std::string& detail) {
   finish_timer_.cancel();
   error_code error;
   socket_.close(error);
-  // Posted, because the owner may be in the middle of a call to us.
+  // Posted, because the owner may be calling this connection right now.
   boost::asio::post(socket_.get_executor(),
                     [self = shared_from_this(), detail] { self->owner_.on_closed(*self, detail); });
 }

@@ -24,26 +24,27 @@ inline constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 
 class Connection;
 
-/// Hears of a connection. Called from the io_context only, never from inside a call to the
-/// connection.
+/// Receives the events of a connection. Called from the io_context only, never from inside a call
+/// to the connection.
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
   virtual void on_message(Connection& connection, Message message) = 0;
-  /// Once, last. `detail` says why: end of file, an error, a malformed frame, or our own finish().
+  /// The last call, made once. `detail` is the cause: end of file, an error, a malformed frame, or
+  /// this side's finish().
   virtual void on_closed(Connection& connection, const std::string& detail) = 0;
 };
 
 /// Shared by its owner and by the operations that Asio has in flight, which outlive close().
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// Takes over a connected socket. `owner` must outlive the io_context's run. `tls`: how the
-  /// connection fares behind the socket, if it is encrypted.
+  /// Takes over a connected socket. `owner` must outlive the io_context's run. `tls`: the status of
+  /// the encrypted connection behind the socket, if it is encrypted.
   Connection(boost::asio::io_context& io, UniqueFd fd, std::uint64_t id,
              std::size_t frame_bytes_max, ConnectionOwner& owner,
              std::shared_ptr<const TlsLink> tls = nullptr);
 
-  /// The owner's name for it.
+  /// The number by which the owner identifies the connection.
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
   /// Starts reading.
@@ -52,16 +53,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void send(const Message& message);
   /// The same for a message that is encoded already (to_frame).
   void send_frame(Bytes frame);
-  /// The peer's machine has acknowledged every byte sent. That says nothing about its processes.
+  /// The peer's machine has acknowledged every byte sent. Its processes may not have read them.
   [[nodiscard]] bool everything_acknowledged();
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
   /// Whether messages that arrive after finish() are passed to the owner (kHeard).
   enum class Rest { kIgnored, kHeard };
-  /// Sends what is queued, then an end of file, and waits up to kFlushTimeout for the peer to close
-  /// too: closing at once would reset the connection and could destroy our last messages.
+  /// Sends all queued messages, then an end of file, and waits up to kFlushTimeout for the peer to
+  /// close its side, too: closing at once would reset the connection and could destroy the last
+  /// messages.
   void finish(Rest rest = Rest::kIgnored);
-  /// Ends this object without a call to the owner, and returns the socket. Nothing may be queued or
-  /// on its way to or from the peer.
+  /// Ends this object without a call to the owner, and returns the socket. No message may be queued
+  /// or in transit in either direction.
   [[nodiscard]] UniqueFd release();
   /// Closes now.
   void close(const std::string& detail);
@@ -87,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::uint64_t written_bytes_ = 0;
   const std::shared_ptr<const TlsLink> tls_;  // null: not encrypted
   bool finishing_ = false;
-  bool is_deaf_ = false;  // what still comes is ignored
+  bool is_deaf_ = false;  // messages that still arrive are ignored
   bool closed_ = false;
 };
 

@@ -34,7 +34,7 @@ std::string full_text(int number) {
   return text;
 }
 
-/// For a peer that does not know that this job's connections are encrypted.
+/// The answer to a peer that does not use TLS although this job's connections are encrypted.
 Bytes needs_tls() {
   return to_frame(Refused{
       "wrong token: this job's connections are encrypted; use the coordinator's own token file, "
@@ -100,8 +100,9 @@ void ControlSessions::greet(UniqueFd fd) {
   ++unauthenticated_;
 }
 
-/// A flood of unauthenticated connections must neither exhaust our descriptors nor keep others out:
-/// a handshake takes a millisecond, so the one that has waited longest is closed.
+/// A flood of unauthenticated connections must neither use up the descriptors of this process nor
+/// keep other clients from connecting. A handshake takes a millisecond, so the connection that has
+/// waited longest is closed.
 void ControlSessions::drop_oldest_unauthenticated() {
   for (auto& [id, session] : sessions_) {
     if (session.is_counted) {
@@ -110,10 +111,10 @@ void ControlSessions::drop_oldest_unauthenticated() {
   }
 }
 
-/// Closes it at once, without an answer. It is forgotten when the connection reports that it is
-/// closed.
+/// Closes the connection at once, without an answer. The session is removed when the connection
+/// reports that it is closed.
 void ControlSessions::turn_away(Held& session, const std::string& why) {
-  if (session.stage == SessionStage::kUnauthenticated) {  // else it was told already
+  if (session.stage == SessionStage::kUnauthenticated) {  // otherwise this was logged before
     rejection_log_.turned_away(session.who, why);
   }
   session.stage = SessionStage::kLeaving;
@@ -187,7 +188,7 @@ void ControlSessions::on_closed(Connection& connection, const std::string& detai
   stop_counting(held);
   if (held.stage == SessionStage::kUnauthenticated && !shutting_down()) {
     const bool has_failed = held.tls != nullptr && !held.tls->failure().empty();
-    if (has_failed) {  // it may be a worker with another token: the user wants to know
+    if (has_failed) {  // it may be a worker with another token, which the user should know
       rejection_log_.refused(held.who, detail);
     } else {
       rejection_log_.turned_away(held.who, "no handshake: " + detail);
@@ -232,7 +233,7 @@ void ControlSessions::admit(std::uint64_t id, SessionStage stage, MemberId membe
   session.connection->set_frame_limit(kMessageBytesMax);
   if (stage == SessionStage::kWorker) {
     const auto [place, is_new] = worker_of_.try_emplace(member, id);
-    if (!is_new) {  // it came back before we saw its old connection break
+    if (!is_new) {  // the worker connected again before its old connection was seen to break
       leave(sessions_.at(std::exchange(place->second, id)));
     }
   }
@@ -305,7 +306,7 @@ std::vector<MemberPlace> ControlSessions::worker_places() const {
 }
 
 void ControlSessions::probe(MemberId member) {
-  send_to_worker(member, Heartbeat{});  // says nothing to the member
+  send_to_worker(member, Heartbeat{});  // only its acknowledgement matters
   probed_.insert(member);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // The coordinator's side of its control connections: accepts them, challenges each client, and
-// knows what each has turned out to be. Private to elastic/net (it shows Asio). Everything runs on
-// the thread of the io_context.
+// records the role of each. Private to elastic/net (it uses Asio's types). Everything runs on the
+// thread of the io_context.
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -33,7 +33,7 @@ struct Session {
   std::uint64_t id = 0;
   SessionStage stage = SessionStage::kUnauthenticated;
   MemberId member{};  // kWorker, kSentinel
-  MemberPlace place;  // of a client that has sent Hello
+  MemberPlace place;  // for a client that has sent Hello
 };
 
 /// Callbacks about the sessions. Called on the io_context's thread.
@@ -45,7 +45,7 @@ class SessionOwner {
   virtual void on_hello(const Session& session, Hello hello) = 0;
   /// A message of an admitted session.
   virtual void on_session_message(const Session& session, Message message) = 0;
-  /// An admitted session is over and not by our own leave(). Its id is already forgotten.
+  /// An admitted session has ended, and not by this side's leave(). Its id is already forgotten.
   virtual void on_session_lost(const Session& session, const std::string& detail) = 0;
 };
 
@@ -56,19 +56,20 @@ class ControlSessions final : public ConnectionOwner {
 
   /// Starts accepting.
   void start() { accept_loop_.start(); }
-  /// Closes unauthenticated connections that have not said Hello in time, and operators that have
-  /// nothing to say. Call every few milliseconds.
+  /// Closes unauthenticated connections that have not sent Hello in time, and operators'
+  /// connections that send no commands. Call every few milliseconds.
   void tick(Instant now);
 
   /// The unauthenticated connection `id` is a worker, sentinel or operator from now on.
   void admit(std::uint64_t id, SessionStage stage, MemberId member);
-  /// The unauthenticated connection `id` is no session any more; returns its non-blocking socket.
+  /// The unauthenticated connection `id` is taken out of the sessions; returns its non-blocking
+  /// socket.
   [[nodiscard]] UniqueFd release(std::uint64_t id);
   /// Sends the reason, then closes. A worker that is refused finally is named in a warning.
   void refuse(std::uint64_t id, const Refused& refused);
-  /// Nothing if the session is gone: its owner is told of that next.
+  /// Has no effect if the session is over; its owner will be told so.
   void send(std::uint64_t id, const Message& message);
-  /// Closes at once because of a message that must not come.
+  /// Closes at once, because the client sent a message that it must not send.
   void close(std::uint64_t id, const std::string& detail);
 
   /// To the member's worker, if it is connected.
@@ -83,12 +84,14 @@ class ControlSessions final : public ConnectionOwner {
   [[nodiscard]] bool has(std::uint64_t id) const { return sessions_.contains(id); }
   [[nodiscard]] std::size_t size() const { return sessions_.size(); }
   [[nodiscard]] bool has_worker(MemberId member) const { return worker_of_.count(member) != 0; }
-  /// Closes the member's connections after what was sent to them. Of its sentinel the owner hears
-  /// what is on its way: word of the worker's death may be.
+  /// Closes the member's connections after everything that was sent to them. Messages of its
+  /// sentinel that are in transit are still passed to the owner, because the worker's death may be
+  /// among them.
   void disconnect(MemberId member);
 
-  /// No more connections; sends what is queued, closes all, and calls `on_empty` once none is left
-  /// or some seconds have passed. Nothing else is called from now on.
+  /// Accepts no more connections, sends all queued messages, closes all sessions, and calls
+  /// `on_empty` once none is left or some seconds have passed. No other callback is called from now
+  /// on.
   void shut_down(std::function<void()> on_empty);
   [[nodiscard]] bool shutting_down() const { return on_empty_ != nullptr; }
 
@@ -96,11 +99,11 @@ class ControlSessions final : public ConnectionOwner {
   struct Held : Session {
     std::shared_ptr<Connection> connection;
     std::string who;                               // human-readable
-    Bytes nonce;                                   // of our challenge
+    Bytes nonce;                                   // the nonce of this side's challenge
     std::shared_ptr<const TlsLink> tls = nullptr;  // null: not encrypted
-    Instant deadline;        // kUnauthenticated: of its Hello; kOperator: of its next command
-    bool is_counted = true;  // among unauthenticated_: not admitted, and not closed yet
-    bool is_awaited = true;  // may be a worker: the user wants to hear why it is refused
+    Instant deadline;        // kUnauthenticated: for its Hello; kOperator: for its next command
+    bool is_counted = true;  // it counts in unauthenticated_: not admitted, and not closed yet
+    bool is_awaited = true;  // it may be a worker, so the user is told if it is refused
   };
 
   void on_message(Connection& connection, Message message) override;
@@ -124,15 +127,15 @@ class ControlSessions final : public ConnectionOwner {
   boost::asio::steady_timer flush_timer_;
   Bytes token_;
   SessionOwner& owner_;
-  std::map<std::uint64_t, Held> sessions_;       // by the order in which they came
+  std::map<std::uint64_t, Held> sessions_;       // in the order of their arrival
   std::map<MemberId, std::uint64_t> worker_of_;  // the session of each connected member
-  std::set<MemberId> probed_;                    // and have not answered yet
+  std::set<MemberId> probed_;  // members that have not acknowledged their probe yet
   std::uint64_t next_id_ = 1;
-  std::size_t unauthenticated_ = 0;  // not admitted, those that are being closed included
-  Instant next_sweep_;               // for connections that are late
+  std::size_t unauthenticated_ = 0;  // sessions that are not admitted, including those being closed
+  Instant next_sweep_;               // when connections that are late are closed next
   RejectionLog rejection_log_{"control port"};
   AcceptLoop accept_loop_;
-  bool has_said_full_ = false;      // that no descriptors are left
+  bool has_said_full_ = false;      // the user was told that no descriptors are left
   std::function<void()> on_empty_;  // set by shut_down
 };
 

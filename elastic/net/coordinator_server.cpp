@@ -28,13 +28,14 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// While steps are made nothing that matters waits for a tick but the end of a silence; each one
-// wakes a core that computes.
+// While steps are made, the only event that a tick must detect is the end of a silence, and each
+// tick wakes a core that computes. So ticks come less often then.
 constexpr auto kTickInterval = std::chrono::milliseconds(5);
 constexpr auto kQuietTickInterval = std::chrono::milliseconds(25);
-// How old the numbers in a status may be (steps, speeds, silences); facts are there at once.
+// The most that the numbers in a status may lag behind (steps, speeds, silences); facts are never
+// late.
 constexpr Duration kStatusInterval = milliseconds(100);
-// To members that have another coordinator to go to (MemberClient's kCoordinatorSilenceMax).
+// For members that can change to another coordinator (MemberClient's kCoordinatorSilenceMax).
 constexpr Duration kBeatInterval = milliseconds(250);
 
 class Server final : public CoordinatorServer, private SessionOwner {
@@ -75,7 +76,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void handle(const CoordinatorEvent& each);
   void handle_before_it_begins(const CoordinatorEvent& each);
   void apply(Instant, coordinator_effect::Accept& a) {
-    sessions_.admit(a.connection, SessionStage::kWorker, a.member);  // Welcome comes next
+    sessions_.admit(a.connection, SessionStage::kWorker, a.member);  // Welcome is the next effect
   }
   void apply(Instant, coordinator_effect::Refuse& r) {
     sessions_.refuse(r.connection, Refused{r.reason, r.refusal});
@@ -101,8 +102,8 @@ class Server final : public CoordinatorServer, private SessionOwner {
   }
   void apply(Instant, coordinator_effect::JobEnded& e) { observer_.on_ended(e.outcome, e.detail); }
   void refresh_status(Instant now);
-  /// Whether the sentinel of this member may have something to say: that of one that is not here
-  /// may come first, or last.
+  /// Whether messages of this member's sentinel are accepted. If the member is not connected, its
+  /// sentinel may connect before it, or report its death.
   [[nodiscard]] bool hears_sentinel_of(MemberId member) const {
     return sessions_.has_worker(member) || (core_ && core_->awaits_members());
   }
@@ -112,11 +113,11 @@ class Server final : public CoordinatorServer, private SessionOwner {
 
   asio::io_context io_{1};
   asio::steady_timer tick_timer_{io_};
-  bool is_quiet_ = false;       // the next tick is a late one
-  bool must_not_lead_ = false;  // what it decided could be forgotten, and decided again otherwise
+  bool is_quiet_ = false;       // the next tick is scheduled for kQuietTickInterval
+  bool must_not_lead_ = false;  // a decision was not recorded, and might be made differently
   std::string endpoint_;
   const std::unique_ptr<DurableViewLog> view_log_;
-  bool has_standbys_;                // of one that begins later: from then on
+  bool has_standbys_;                // with begins_later: known from begin() on
   std::optional<Coordinator> core_;  // the same
   bool is_over_ = false;             // the job was stopped before it began
   FlightRecorder flight_;
@@ -126,7 +127,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
     std::uint64_t reports = 0;
     bool is_news = false;
   };
-  std::map<std::uint64_t, Taken> taken_;  // of each worker's session
+  std::map<std::uint64_t, Taken> taken_;  // by the worker's session
   Instant last_beat_;
 
   mutable std::mutex status_mutex_;
@@ -141,13 +142,13 @@ bool is_report(const CoordinatorEffect& effect) {
   return std::holds_alternative<coordinator_effect::ReportReceived>(effect);
 }
 
-/// Messages contain nothing that status() shows, except which member is to leave.
+/// Messages do not change what status() shows, except which member is to leave.
 bool is_message(const CoordinatorEffect& effect) {
   return std::holds_alternative<coordinator_effect::Send>(effect) ||
          std::holds_alternative<coordinator_effect::SendToAll>(effect);
 }
 
-/// Changes which members are to leave or what the job does, though perhaps only messages follow.
+/// Changes which members are to leave or what the job does, even if only messages follow.
 bool is_order(const CoordinatorEvent& event) {
   if (const auto* received = std::get_if<coordinator_event::Received>(&event)) {
     return std::holds_alternative<LeaveRequest>(received->message);
@@ -257,7 +258,7 @@ void Server::on_session_lost(const Session& session, const std::string& detail) 
   if (session.stage == SessionStage::kWorker) {
     handle(coordinator_event::ConnectionLost{session.member, detail});
   } else if (session.stage == SessionStage::kSentinel) {
-    // Says nothing about the worker; if its host died, silence will show it.
+    // This is no sign that the worker failed; if its host died, the worker's silence will show it.
     log::debug(fmt::format("sentinel of member {} is gone: {}", value(session.member), detail));
   }
 }
@@ -269,12 +270,12 @@ void Server::handle_worker(const Session& session, Message message) {
   const bool reports = std::holds_alternative<Report>(message);
   handle(coordinator_event::Received{session.member, std::move(message)});
   if (reports && !must_not_lead_) {
-    count_report(session.id);  // now that it is on record
+    count_report(session.id);  // it is on record now
   }
 }
 
-/// A member that is dismissed keeps the reports that it does not know to have been taken, and sends
-/// them again when it joins anew, so it is told before.
+/// A dismissed member keeps its unconfirmed reports and sends them again when it joins anew, so its
+/// reports are confirmed before Dismiss is sent.
 void Server::apply(Instant /*now*/, coordinator_effect::Send& s) {
   if (std::holds_alternative<Dismiss>(s.message)) {
     confirm_reports();
@@ -289,7 +290,7 @@ void Server::count_report(std::uint64_t session) {
 }
 
 void Server::confirm_reports() {
-  if (taken_.size() > sessions_.size()) {  // those that we end ourselves are not heard of again
+  if (taken_.size() > sessions_.size()) {  // sessions that this side ended
     std::erase_if(taken_, [this](const auto& one) { return !sessions_.has(one.first); });
   }
   for (auto& [session, taken] : taken_) {
@@ -308,7 +309,7 @@ void Server::beat(Instant now) {
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
-    if (!hears_sentinel_of(session.member)) {  // it is refused if it comes again, and knows then
+    if (!hears_sentinel_of(session.member)) {  // it is refused if it connects again
       return sessions_.close(session.id, "no such member");
     }
     handle(coordinator_event::SentinelBeat{session.member, beat->position, beat->worker_stopped});
@@ -386,7 +387,7 @@ void Server::handle(const CoordinatorEvent& each) {
   const auto is_fact = [](const auto& one) { return !is_message(one) && !is_report(one); };
   const bool is_news = is_order(each) || std::any_of(effects.begin(), effects.end(), is_fact);
   const bool has_report = std::any_of(effects.begin(), effects.end(), is_report);
-  // Before the observer hears of anything, so that status() never lags behind its news.
+  // Before the observer is called, so that status() is never older than its news.
   if (is_news || has_report || now - status_since_ >= kStatusInterval) {
     news_ = is_news ? now : news_;
     refresh_status(now);
@@ -396,10 +397,10 @@ void Server::handle(const CoordinatorEvent& each) {
   }
   for (CoordinatorEffect& one : effects) {
     std::visit([&](auto& which) { apply(now, which); }, one);
-    if (must_not_lead_) {  // as if killed here; members wait, or find another
+    if (must_not_lead_) {  // as if killed here: members wait, or find another coordinator
       {
         const std::lock_guard lock(status_mutex_);
-        status_.members.clear();  // who ends this process waits for none of them
+        status_.members.clear();  // so that the end of this process does not wait for any member
       }
       observer_.on_ended(Outcome::kFailed, "the view log cannot be written");
       break;
@@ -407,7 +408,7 @@ void Server::handle(const CoordinatorEvent& each) {
   }
   flight_.write_if_asked();
   if (is_quiet_ && !core_->is_undisturbed() && !sessions_.shutting_down()) {
-    schedule_tick();  // sooner
+    schedule_tick();  // at the shorter interval
   }
 }
 

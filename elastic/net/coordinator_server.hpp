@@ -56,8 +56,8 @@ class CoordinatorObserver {
   /// Welcome on this socket, which does not block. The observer serves it on another thread.
   virtual void on_transfer(UniqueFd /*socket*/, std::string /*host*/) {}
   virtual void on_ended(Outcome outcome, const std::string& detail) = 0;
-  /// The members, the members that are to leave, or the job's phase may have changed; status() is
-  /// up to date. Not called for steps, speeds and silences.
+  /// The list of members, their wish to leave, or the job's phase may have changed; status() is up
+  /// to date. Not called for steps, speeds and silences.
   virtual void on_news() {}
 };
 
@@ -67,8 +67,8 @@ struct JobStatus {
   Step committed{};
   ViewId view{};
   std::vector<MemberStatus> members;
-  bool in_charge = false;  ///< of the job; only then are `members` all that it has
-  Instant news;            ///< when that was heard of which on_news() told last
+  bool in_charge = false;  ///< of the job; only then does `members` contain all members of the job
+  Instant news;            ///< instant of the event that on_news() was last called for
 };
 
 class CoordinatorServer {

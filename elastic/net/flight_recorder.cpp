@@ -17,7 +17,8 @@ namespace {
 constexpr off_t kFileBytesMax = off_t{4} << 20;
 constexpr std::size_t kRecordersMax = 8;
 
-/// Those that a signal handler writes. A place is taken and given back by one exchange.
+/// The recorders that a signal handler writes. A recorder enters and leaves a place by one
+/// exchange.
 std::array<std::atomic<FlightRecorder*>, kRecordersMax> living{};
 
 bool is_reason(const CoordinatorEffect& effect) {
@@ -113,7 +114,7 @@ void FlightRecorder::write_if_asked() {
   const UniqueFd file(::open(path_.c_str(), kFlags, 0644));
   struct stat facts {};
   if (!file.valid() || ::fstat(file.get(), &facts) != 0) {
-    return;  // a record of trouble must not make trouble
+    return;  // a failure of the recorder must not cause further failures
   }
   if (facts.st_size > kFileBytesMax && ::ftruncate(file.get(), 0) != 0) {
     return;

@@ -55,9 +55,9 @@ class FlightRecorder {
 
   const std::string path_;
   const Instant start_ = monotonic_now();
-  std::vector<Line> ring_;             // kLines, made once, so that a signal handler can read them
+  std::vector<Line> ring_;  // kLines, allocated once, so that a signal handler can read them
   std::atomic<std::size_t> count_{0};  // lines ever added
-  std::size_t written_ = 0;            // of them
+  std::size_t written_ = 0;            // number of lines that were written
   bool asked_ = false;
 };
 

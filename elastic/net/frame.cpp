@@ -53,7 +53,8 @@ std::span<std::byte> FrameReader::space() {
     begin_ = 0;
   }
   std::size_t wanted = end_ + kReadBytes;
-  // next() has accepted the length of an incomplete frame, so it may be made room for at once.
+  // next() has accepted the length of an incomplete frame, so memory for it can be allocated at
+  // once.
   if (end_ >= kFrameHeaderBytes && frame_bytes() <= frame_bytes_max_) {
     wanted = std::max(wanted, kFrameHeaderBytes + frame_bytes());
   }

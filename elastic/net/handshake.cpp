@@ -24,7 +24,7 @@ Error not_a_coordinator(const std::string& endpoint, const std::string& detail) 
   return {Errc::kCorrupt, endpoint + " does not answer as a Mayfly coordinator: " + detail};
 }
 
-/// The next message, whatever it is.
+/// Receives the next message, of any kind.
 Result<Message> receive(int fd, const std::string& endpoint, Instant deadline) {
   Result<Message> message = receive_message(fd, deadline);
   if (!message.ok()) {
@@ -46,7 +46,7 @@ Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello 
                      Instant deadline) {
   TRY_ASSIGN(const Message message, receive(fd, endpoint, deadline));
   if (const auto* refused = std::get_if<Refused>(&message)) {
-    return Error{Errc::kRefused, refused->reason};  // of a coordinator that encrypts
+    return Error{Errc::kRefused, refused->reason};  // a coordinator that requires encryption
   }
   const auto* challenge = std::get_if<Challenge>(&message);
   if (challenge == nullptr) {
@@ -63,8 +63,8 @@ Result<void> present(int fd, const std::string& endpoint, ByteSpan token, Hello 
   return send_message(fd, hello, deadline);
 }
 
-/// The last token of this process that a coordinator had, too: a handshake that fails with it
-/// afterwards is the network's fault, and another attempt may succeed.
+/// The last token of this process that was also a coordinator's token. If a handshake fails with it
+/// afterwards, the network is the cause, and another attempt may succeed.
 class GoodToken {
  public:
   void keep(ByteSpan token) {
@@ -81,7 +81,7 @@ class GoodToken {
   Bytes key_;  // guarded by mutex_
 };
 
-/// The plain side of the connection, once both sides know that they have one token.
+/// The plain side of the connection, once both sides have proved that they have the same token.
 Result<UniqueFd> encrypted(UniqueFd socket, const std::string& endpoint, ByteSpan token,
                            Instant deadline) {
   static GoodToken good_token;
@@ -99,15 +99,15 @@ Result<UniqueFd> encrypted(UniqueFd socket, const std::string& endpoint, ByteSpa
   return std::move(secured.fd);
 }
 
-/// A coordinator whose host loses its power closes no connection. From then on a member that needs
-/// it looks for another one, and counts its --coordinator-timeout.
+/// If a coordinator's host loses its power, its connections are not closed. After this time a
+/// member that needs the coordinator looks for another one, and --coordinator-timeout begins.
 constexpr Duration kUnansweredMax = seconds(20);
 
 constexpr auto kRetryDelay = std::chrono::milliseconds(50);
-// Without an answer to the first packet; another attempt is as good as waiting on.
+// If the first packet is not answered for so long, another attempt is as good as further waiting.
 constexpr Duration kConnectMax = milliseconds(1500);
-// The limit if the only coordinator is connected and does not answer, in an attempt that may be
-// cancelled.
+// Limit of an attempt, which may be cancelled, if the only coordinator of the list accepts the
+// connection and does not answer.
 constexpr Duration kOnlyAttemptTimeout = seconds(5);
 // Of each of several that were all asked before: one that speaks only TLS says so after a while.
 constexpr Duration kLaterAttemptTimeout = kSilenceMax + seconds(1);
@@ -140,7 +140,7 @@ Attempt ask(const std::string& endpoint, ByteSpan token, const Hello& hello, Ins
   return attempt;
 }
 
-/// Logs now and then why connecting takes so long.
+/// Logs from time to time why connecting takes so long.
 class WaitLog {
  public:
   explicit WaitLog(Instant deadline) : deadline_(deadline) {}

@@ -19,8 +19,8 @@
 
 namespace mayfly::elastic {
 
-/// Limit on connecting and the handshake where several coordinators can be asked, so that one that
-/// does not answer delays little. A coordinator that works answers within a millisecond.
+/// Limit on connecting and the handshake if there are several coordinators, so that one that does
+/// not answer delays the member little. A working coordinator answers within a millisecond.
 inline constexpr Duration kAttemptTimeout = seconds(1);
 
 /// A coordinator's answer to Hello.
@@ -52,19 +52,20 @@ struct FirstSession {
 };
 
 /// Finds a coordinator that admits a new worker: asks one endpoint after the other, repeatedly
-/// until the deadline, while none listens or those that do are not in charge. Sleeps in between.
-/// kRefused with the reason if a coordinator refuses finally; otherwise the error of the last
-/// attempt. kAborted soon after `is_called_off` returns true, which is called after each attempt
-/// that fails.
+/// until the deadline, as long as no coordinator listens there or none is in charge. Sleeps in
+/// between. kRefused with the reason if a coordinator refuses finally; otherwise the error of the
+/// last attempt. kAborted soon after `is_called_off`, which is called after each failed attempt,
+/// returns true.
 [[nodiscard]] Result<FirstSession> open_first_session(
     const std::vector<std::string>& endpoints, ByteSpan token, const Hello& hello, Instant deadline,
     const std::function<bool()>& is_called_off = {});
 
-/// One command to a running coordinator ("host:port"), for `mayfly status` and its like.
+/// Sends one command to a running coordinator ("host:port"), for `mayfly status` and similar
+/// commands.
 [[nodiscard]] Result<CommandReply> send_command(const std::string& endpoint, ByteSpan token,
                                                 const Command& command, Duration timeout);
 
-/// The coordinator's side: why this Hello must be refused, if it must.
+/// The coordinator's side: the reason why this Hello must be refused, if there is one.
 [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello, ByteSpan token,
                                                           ByteSpan challenge_nonce);
 

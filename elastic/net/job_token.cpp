@@ -38,7 +38,7 @@ Bytes random_bytes(std::size_t size) {
   return bytes;
 }
 
-/// Whole or not at all: a token that is cut short would stop every later start of the job.
+/// Writes the whole file or nothing: a truncated token would stop every later start of the job.
 Result<void> write_private_file(const std::string& path, const std::string& text) {
   const std::string temporary = fmt::format("{}.tmp.{:016x}", path, system_random());
   const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -54,8 +54,8 @@ Result<void> write_private_file(const std::string& path, const std::string& text
   return error;
 }
 
-/// As ssh does with keys: the owner of a file is told; a secret that another user put here, as
-/// container platforms do, has the mode that he chose.
+/// Like ssh does for keys, rejects a file of this user that others can access. The mode of a file
+/// that another user put here, as container platforms do with secrets, is not judged.
 Result<void> check_closed_to_others(const std::string& path) {
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   struct stat info {};

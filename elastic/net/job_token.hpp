@@ -1,12 +1,11 @@
 #pragma once
 
-// The job token: a secret shared by all processes and users that may join or command a job. It
-// never crosses the wire; a client proves that it knows it by an HMAC over the coordinator's
-// challenge.
+// The job token: a secret shared by all processes and users that may join or command a job. It is
+// never sent; a client proves that it knows the token by an HMAC over the coordinator's challenge.
 //
-// A token also says whether the job's connections are encrypted: then its text begins with "tls-"
-// and it has one byte more in memory. So nobody can make an owner of the token use unencrypted
-// connections.
+// A token also determines whether the job's connections are encrypted. If they are, its text begins
+// with "tls-", and it has one byte more in memory. So an attacker cannot make an owner of the token
+// use unencrypted connections.
 
 #include <string>
 
@@ -43,8 +42,8 @@ inline constexpr std::size_t kProofBytes = 32;
 /// session or for more rights.
 [[nodiscard]] Bytes make_proof(ByteSpan token, ByteSpan challenge_nonce, ByteSpan own_nonce,
                                Role role);
-/// Makes OpenSSL do now, before a fork, what it does once in a process that makes proofs: read its
-/// configuration file and find its algorithms. The child then opens no file for that.
+/// Makes OpenSSL do its one-time work for proofs now, before a fork: reading its configuration file
+/// and finding its algorithms. Then the child opens no file for that.
 void prepare_proofs();
 /// True if `hello` answers the challenge with the right token. The time does not depend on the
 /// proof.

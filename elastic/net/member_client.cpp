@@ -29,14 +29,14 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-// The sentinel sends heartbeats as often by itself.
+// The sentinel also sends heartbeats, with the same interval.
 constexpr Duration kHeartbeatInterval = milliseconds(100);
-// Only if there is another coordinator to go to. Its heartbeats come every 250 ms.
+// Only if the list has another coordinator. A coordinator sends heartbeats every 250 ms.
 constexpr Duration kCoordinatorSilenceMax = seconds(2);
-// A coordinator that is not in charge sends its members away long before.
+// A coordinator that is not in charge sends its members to another one long before this time.
 constexpr Duration kInChargeAfter = seconds(30);
 
-/// With its age, because the clocks of two hosts cannot be compared.
+/// A report contains its age, because the clocks of two hosts cannot be compared.
 Report report_of(const Bytes& payload, Instant happened) {
   return {payload, static_cast<float>(std::max(0.0, to_ms(monotonic_now() - happened)))};
 }
@@ -60,7 +60,7 @@ Hello first_hello(const MemberClientOptions& options) {
   return hello;
 }
 
-/// After this a member that has not started has nothing to start for.
+/// True if a member that has not started yet has nothing to start for after this event.
 bool ends_its_part(const MemberEvent& event) {
   const auto* received = std::get_if<member_event::Received>(&event);
   const auto* refused = received != nullptr ? std::get_if<Refused>(&received->message) : nullptr;
@@ -68,7 +68,8 @@ bool ends_its_part(const MemberEvent& event) {
                                  (refused != nullptr && refused->refusal != Refusal::kElsewhere));
 }
 
-/// One file per member, so that those of one run directory do not write into each other's.
+/// The recorder's file: one per member, so that members with the same run directory use different
+/// files.
 std::string flight_path(const std::string& folder, MemberId self) {
   return folder.empty() ? "" : folder + "/flight-member-" + std::to_string(value(self)) + ".log";
 }
@@ -128,26 +129,26 @@ class Client final : public MemberClient, public ConnectionOwner {
   asio::io_context io_{1};
   asio::steady_timer beat_timer_{io_};
   asio::steady_timer flush_timer_{io_};
-  // Control thread only, as all below but gets_ and the atomic ones:
+  // Members for the control thread only, as all below except gets_ and the atomic ones:
   Member machine_;
   FlightRecorder flight_;
   CoordinatorSearch search_;
   std::shared_ptr<Connection> connection_;  // null while there is no coordinator
-  std::size_t endpoint_;                    // of the present or last coordinator
+  std::size_t endpoint_;                    // index of the present or last coordinator
   std::atomic<std::uint64_t> connections_ = 0;
   std::atomic<std::uint64_t> view_ = 0;
   std::atomic<bool> is_dismissed_ = false;
   Instant connected_at_;
   Instant last_heard_;
   Instant last_sent_;
-  std::optional<std::uint32_t> unwelcome_skip_;  // the present coordinator is of no use
-  std::optional<Instant> needy_since_;           // without the coordinator that the machine needs
+  std::optional<std::uint32_t> unwelcome_skip_;  // set if the present coordinator cannot be used
+  std::optional<Instant> needy_since_;           // when the machine began to lack a coordinator
   bool is_given_up_ = false;
   MemberHandler* handler_ = nullptr;
-  std::vector<MemberEvent> early_events_;  // that came before start()
+  std::vector<MemberEvent> early_events_;  // events that arrived before start()
   ReportQueue own_reports_;
   ReportQueue& reports_;
-  std::vector<StoreSet> sets_;  // of views that are not over
+  std::vector<StoreSet> sets_;  // for views that are not over
   PendingGets gets_;
   bool has_left_ = false;
   bool shutting_down_ = false;
@@ -238,23 +239,23 @@ void Client::on_answer(std::size_t endpoint, Answer answer) {
     return;
   }
   connect(endpoint, std::move(answer.fd));
-  // The machine answers with Resume, which must be the first message that the coordinator gets from
-  // us.
+  // The machine answers with Resume, which must precede all reports and requests of this member.
   handle(member_event::Received{std::get<Welcome>(answer.verdict)});
   if (connection_ != nullptr) {
     repeat_unheard();
   }
 }
 
-/// A coordinator may know nothing of what its predecessor was told. Reports go first: a member that
-/// gets a key after that knows that they have arrived (wait_for_reports()).
+/// A new coordinator may not know what its predecessor received, so it is sent again. Reports are
+/// sent first: a member that gets the value of a key after that knows that its reports have arrived
+/// (wait_for_reports()).
 void Client::repeat_unheard() {
   log::info("connected to the coordinator at " + options_.endpoints[endpoint_] + " again");
   is_given_up_ = false;
   if (options_.sentinel != nullptr) {
     options_.sentinel->follow(endpoint_);
   }
-  if (handler_ != nullptr) {  // else start() sends them
+  if (handler_ != nullptr) {  // otherwise start() sends them
     send_reports();
   }
   for (const StoreSet& each : sets_) {
@@ -268,7 +269,7 @@ void Client::repeat_unheard() {
   }
 }
 
-/// All that no coordinator has taken yet, as the first reports of this connection.
+/// Sends all reports that no coordinator has acknowledged, as the first reports of this connection.
 void Client::send_reports() {
   reports_.begin_connection();
   for (const ReportQueue::Held& each : reports_.all()) {
@@ -278,7 +279,7 @@ void Client::send_reports() {
 
 void Client::on_closed(Connection& connection, const std::string& detail) {
   if (&connection != connection_.get()) {
-    return;  // one that we have left
+    return;  // an earlier connection, which this member has left
   }
   connection_.reset();
   if (shutting_down_) {
@@ -292,16 +293,17 @@ void Client::on_closed(Connection& connection, const std::string& detail) {
 }
 
 void Client::lose_coordinator() {
-  needy_since_.reset();  // it may have been in charge
+  needy_since_.reset();  // the lost coordinator may have been in charge
   search_.begin(endpoint_, value(welcome_.member));
   handle(member_event::CoordinatorLost{});
 }
 
-/// The one we are connected to is not in charge, or must not be obeyed. Patience goes on from where
-/// the search began, or a member that is sent from one to the next would never give up.
+/// The coordinator at the other end is not in charge, or must not be obeyed. The time without a
+/// coordinator is counted on from the beginning of the search: otherwise a member that is sent from
+/// one coordinator to the next would never give up.
 void Client::leave_coordinator(std::uint32_t skip) {
   if (connection_ == nullptr) {
-    return;  // it has refused us; the search goes on
+    return;  // that coordinator has refused this member; the search continues
   }
   connection_->close("this coordinator is not in charge");
   connection_.reset();
@@ -310,7 +312,8 @@ void Client::leave_coordinator(std::uint32_t skip) {
   handle(member_event::CoordinatorLost{});
 }
 
-/// Every message counts as a heartbeat, so the next is due an interval after our last one.
+/// Every message counts as a heartbeat, so the next heartbeat is due one interval after the last
+/// message.
 void Client::schedule_beat() {
   const Duration since = monotonic_now() - last_sent_;
   beat_timer_.expires_after(since < kHeartbeatInterval ? kHeartbeatInterval - since
@@ -400,7 +403,7 @@ void Client::apply(member_effect::AbortGroup& abort) {
 void Client::apply(member_effect::Leave& leave) {
   has_left_ = true;
   search_.stop();
-  gets_.end();  // no coordinator answers a process that is no member any more
+  gets_.end();  // the process is no member any more, so no coordinator answers it
   handler_->leave(leave);
 }
 
@@ -417,7 +420,7 @@ void Client::end_views_up_to(ViewId view) {
 
 void Client::send_report(Bytes payload, Instant happened) {
   asio::post(io_, [this, payload = std::move(payload), happened]() mutable {
-    if (handler_ != nullptr) {  // else start() sends it
+    if (handler_ != nullptr) {  // otherwise start() sends it
       send(report_of(payload, happened));
     }
     reports_.add(std::move(payload), happened);
@@ -451,7 +454,8 @@ Result<std::unique_ptr<MemberClient>> connect_member(const MemberClientOptions& 
 }
 
 Result<void> wait_for_reports(MemberClient& client, ViewId view, Instant deadline) {
-  // A connection keeps its order: the answer to a later question says that all before it came.
+  // A connection keeps its order, so the answer to this request shows that all earlier messages
+  // arrived.
   const std::string key = "reports of " + std::to_string(value(client.id()));
   TRY(client.store_set(view, key, {}));
   TRY(client.store_get(view, key, deadline));

@@ -35,8 +35,8 @@ struct MemberClientOptions {
   Sentinel* sentinel = nullptr;
   /// How long a member that needs a coordinator waits for one before it gives up.
   Duration coordinator_timeout = seconds(600);
-  std::string address;     ///< of our gradient transport
-  std::string server;      ///< the provider's name for what we run on; empty = unknown
+  std::string address;     ///< address of this worker's gradient transport
+  std::string server;      ///< the provider's name for this worker's server; empty = unknown
   std::string flight_dir;  ///< folder for the flight recorder's file; empty = none
   std::vector<std::pair<std::string, std::string>> fingerprint;
   /// The last member of this process, if it is to join again under that id.
@@ -44,8 +44,8 @@ struct MemberClientOptions {
   /// The queue of this client's reports. It may contain reports of earlier members of this process,
   /// which are sent first. Must outlive the client; null = a new queue.
   ReportQueue* reports = nullptr;
-  /// Called now and then while no coordinator has answered yet: true ends the search with kAborted.
-  /// Empty = never.
+  /// Called from time to time while no coordinator has answered yet: true ends the search with
+  /// kAborted. Empty = never.
   std::function<bool()> gives_up = {};
 };
 

@@ -20,7 +20,7 @@ std::string advice(const MemberPlace& wrong, const MemberPlace& other, const cha
 }  // namespace
 
 bool means_own_host(const std::string& address) {
-  for (const std::string prefix : {"tcp:", "gloo:"}) {  // a server's has one for each shard
+  for (const std::string prefix : {"tcp:", "gloo:"}) {  // a server's address has one for each shard
     for (std::size_t at = address.find(prefix); at != std::string::npos;
          at = address.find(prefix, at + 1)) {
       std::string host = address.substr(at + prefix.size());

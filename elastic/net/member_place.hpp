@@ -1,7 +1,7 @@
 #pragma once
 
-// The host of a member, as far as the coordinator can tell, and whether members of other hosts can
-// reach it. Any thread; pure, except for host_of_peer().
+// The host of a member, as far as the coordinator can determine it, and whether members of other
+// hosts can reach the member. Any thread; pure, except for host_of_peer().
 
 #include <optional>
 #include <string>
@@ -11,16 +11,16 @@ namespace mayfly::elastic {
 
 struct MemberPlace {
   std::string host;     ///< equal for members of one host; see host_of_peer()
-  std::string address;  ///< where the member says that others find it
+  std::string address;  ///< the address that the member has given to the others
   std::string name;     ///< human-readable
 };
 
-/// True if `address`, as a member has given it ("tcp:127.0.0.1:4711;unix:..."), means another
-/// machine on every machine.
+/// True if `address`, as a member has given it ("tcp:127.0.0.1:4711;unix:..."), is a loopback
+/// address: each machine would find itself there.
 [[nodiscard]] bool means_own_host(const std::string& address);
 
-/// Why `newcomer` and the others could never exchange data, and what to do about it; nothing if
-/// they can. The reason is that one of them listens on a loopback address, and another is on
+/// Why `newcomer` and some other member could never exchange data, and how to correct that; nothing
+/// if all can. The reason is that one of them listens on a loopback address, and the other is on
 /// another host.
 [[nodiscard]] std::optional<std::string> reason_out_of_reach(
     const MemberPlace& newcomer, const std::vector<MemberPlace>& members);

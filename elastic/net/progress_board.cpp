@@ -5,8 +5,8 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr unsigned kActivityShift = 56;
-// A word of the trainer contains activity, bucket and step, from the highest bits down; that of a
-// compute thread activity, microbatch and bucket.
+// A word of the trainer contains activity, bucket and step, beginning with the highest bits; a word
+// of a compute thread contains activity, microbatch and bucket.
 constexpr unsigned kTrainerBucketShift = 40;
 constexpr unsigned kMicrobatchShift = 28;
 constexpr std::uint64_t kStepMax = (std::uint64_t{1} << kTrainerBucketShift) - 1;
@@ -75,7 +75,8 @@ WorkerPosition ProgressBoard::position() const {
       least = moves;
       position.activity = activity_of(compute);
       position.microbatch = unpacked(compute, kMicrobatchShift, kPartNone);
-      // The next one; backward comes to the last layers' bucket, number 0, first.
+      // The bucket that follows. Backward computes the last layers first; their bucket has number
+      // 0.
       const std::uint32_t passed = unpacked(compute, 0, kPartNone);
       position.bucket = passed == kNoPart ? 0 : passed + 1;
     }

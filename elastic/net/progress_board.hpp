@@ -18,9 +18,9 @@ class ProgressBoard {
   void enter(Activity activity, Step step, std::uint32_t bucket = kNoPart);
   /// Compute thread `thread` begins this microbatch: kLoad, kCompute or kEvaluate. That thread.
   void compute(std::uint32_t thread, Activity activity, std::uint32_t microbatch);
-  /// The thread has this bucket's gradients of its microbatch. That thread.
+  /// The thread has computed this bucket's gradients of its microbatch. Called by that thread.
   void passed(std::uint32_t thread, std::uint32_t bucket);
-  /// The thread has nothing to do. That thread.
+  /// The thread has nothing to do. Called by that thread.
   void rest(std::uint32_t thread);
 
   /// The worker's position. If the trainer waits for its compute threads, it is the position of the
@@ -28,9 +28,9 @@ class ProgressBoard {
   [[nodiscard]] WorkerPosition position() const;
 
  private:
-  static constexpr std::size_t kThreads = 64;  // more share a place
-  /// The activity (kIdle: none) and what it is about, in one word; and how much had been done when
-  /// it was written.
+  static constexpr std::size_t kThreads = 64;  // further threads share the places
+  /// One word contains the activity (kIdle: none) with its step, microbatch and bucket; the other
+  /// one the count of completed work when that was written.
   struct Place {
     std::atomic<std::uint64_t> word{0};
     std::atomic<std::uint64_t> moves{0};

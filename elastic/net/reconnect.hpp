@@ -15,7 +15,7 @@ namespace mayfly::elastic {
 
 struct ReconnectOptions {
   std::size_t endpoints = 1;                    ///< length of the list
-  Duration lost_one_first = milliseconds(500);  ///< so long only the one that was lost is tried
+  Duration lost_one_first = milliseconds(500);  ///< for so long only the lost coordinator is tried
   Duration first_delay = milliseconds(50);      ///< between attempts, growing ...
   Duration longest_delay = milliseconds(500);   ///< ... to this
 };

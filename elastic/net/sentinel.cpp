@@ -23,7 +23,7 @@
 namespace mayfly::elastic {
 namespace {
 
-constexpr int kMemoryDescriptor = 3;  // of the shared memory, in a process that was spawned
+constexpr int kMemoryDescriptor = 3;  // descriptor of the shared memory in a spawned process
 
 struct Unmap {
   void operator()(SentinelShared* shared) const { ::munmap(shared, sizeof(SentinelShared)); }
@@ -40,7 +40,7 @@ int init_robust_mutex(pthread_mutex_t& mutex) {
   return rc;
 }
 
-/// `fd`: of the memory; -1 = anonymous.
+/// `fd`: the descriptor of the memory; -1 = anonymous memory.
 Result<SharedPage> make_shared_page(int fd) {
   const int kind = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
   void* memory = ::mmap(nullptr, sizeof(SentinelShared), PROT_READ | PROT_WRITE, kind, fd, 0);
@@ -62,8 +62,8 @@ class ForkedSentinel final : public Sentinel {
   void arm(const std::vector<std::string>& endpoints, std::size_t connected, ByteSpan token,
            MemberId self) override;
   void follow(std::size_t connected) override;
-  /// A worker that dies in between has accepted an old number of the new author, which that one
-  /// does not count by: it has grown.
+  /// If the worker dies between the two stores, the new author is reported with an old incarnation.
+  /// The new coordinator does not count such a report, because its own incarnation is higher.
   void adopt(Incarnation incarnation, std::uint64_t author) override {
     shared_->author.store(author);
     shared_->incarnation.store(value(incarnation));
@@ -102,8 +102,8 @@ void ForkedSentinel::follow(std::size_t connected) {
 
 ForkedSentinel::~ForkedSentinel() {
   shared_->ended_well.store(true);
-  // Wakes the child now; from another thread than the one that locked it fails, and the child sees
-  // the flag at its next heartbeat.
+  // Wakes the child now. Unlocking fails on another thread than the one that locked the mutex; then
+  // the child sees the flag at its next heartbeat.
   ::pthread_mutex_unlock(&shared_->alive);
   const timespec pause{0, 1'000'000};
   int status = 0;
@@ -113,7 +113,7 @@ ForkedSentinel::~ForkedSentinel() {
     }
     ::nanosleep(&pause, nullptr);
   }
-  ::kill(child_, SIGKILL);  // it hangs in a connection attempt; it has nothing more to say
+  ::kill(child_, SIGKILL);  // it is blocked in a connection attempt, and has nothing to report
   ::waitpid(child_, &status, 0);
 }
 
@@ -122,7 +122,7 @@ ForkedSentinel::~ForkedSentinel() {
 Result<std::unique_ptr<Sentinel>> fork_sentinel() {
   TRY_ASSIGN(SharedPage shared, make_shared_page(-1));
   prepare_proofs();
-  // Before the fork, so that the child never finds the mutex free while the worker lives.
+  // Before the fork, so that the child never finds the mutex free while the worker is alive.
   const int rc = ::pthread_mutex_lock(&shared->alive);
   ENSURE(rc == 0, "a fresh mutex can be locked");
   const pid_t child = ::fork();

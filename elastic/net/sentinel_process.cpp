@@ -26,7 +26,7 @@ namespace mayfly::elastic {
 namespace {
 
 constexpr Duration kInterval = milliseconds(100);        // between heartbeats
-constexpr Duration kIntervalUnarmed = milliseconds(10);  // how soon we notice that we are armed
+constexpr Duration kIntervalUnarmed = milliseconds(10);  // between checks of `armed`
 constexpr Duration kConnectTimeout = milliseconds(500);
 constexpr Duration kSendTimeout = milliseconds(500);
 constexpr Duration kRetryDelay = milliseconds(200);
@@ -37,8 +37,8 @@ constexpr Duration kReportTimeout = seconds(10);     // for the worker's death
 
 enum class Fate { kAlive, kDied, kEndedWell };
 
-/// Sleeps until the worker's end or for `patience`. The kernel hands us the mutex when its owner
-/// dies.
+/// Sleeps until the worker ends or `patience` has passed. The kernel gives the mutex to this
+/// process when its owner dies.
 Fate watch(SentinelShared& shared, Duration patience) {
   const std::int64_t until_ns = (monotonic_now() + patience).ns;
   const timespec until{static_cast<time_t>(until_ns / 1'000'000'000),
@@ -50,8 +50,9 @@ Fate watch(SentinelShared& shared, Duration patience) {
   return rc == ETIMEDOUT ? Fate::kAlive : Fate::kDied;
 }
 
-/// If we may: a report must not wait behind the computing. We sleep nearly always, so a real-time
-/// class slows nothing else down.
+/// Raises the priority of this process if that is permitted, because a report must not wait while
+/// the worker computes. The sentinel sleeps nearly always, so a real-time class does not slow other
+/// processes.
 void prefer_this_process() {
   sched_param least{};
   least.sched_priority = ::sched_get_priority_min(SCHED_RR);
@@ -60,8 +61,8 @@ void prefer_this_process() {
   }
 }
 
-/// Lets go of all that belongs to the worker: `mpirun` and shells wait until every copy of a pipe
-/// is closed, and signals to the process group are the worker's to answer.
+/// Closes all inherited descriptors and ignores signals: `mpirun` and shells wait until every copy
+/// of a pipe is closed, and the worker must answer signals to the process group.
 void detach() {
   ::close_range(0, UINT_MAX, 0);
   open_closed_standard_descriptors();
@@ -77,7 +78,8 @@ class Link {
  public:
   explicit Link(const SentinelShared& shared) : shared_(shared) {}
 
-  /// Connects if needed and not just tried, and sends the message if connected.
+  /// Connects if there is no connection and the last attempt is not too recent; sends the message
+  /// if there is a connection.
   bool send(const Message& message) {
     follow_worker();
     if (!fd_.valid() && monotonic_now() >= next_try_) {
@@ -89,10 +91,11 @@ class Link {
     }
     return fd_.valid();
   }
-  /// The coordinator no longer takes us for a member's sentinel.
+  /// The coordinator does not accept this process as the sentinel of a member any more.
   [[nodiscard]] bool refused() const { return refused_; }
-  /// Sends our last message to this coordinator, over the connection if there is one. True, too, if
-  /// it refuses us: it is in charge and the worker is no member of its job, so it wants no report.
+  /// Sends the last message to this coordinator, over the connection if there is one. True also if
+  /// the coordinator refuses this process: then it is in charge, the worker is no member of its
+  /// job, and it needs no report.
   bool send_last(std::size_t endpoint, const Message& message) {
     const bool is_connected = fd_.valid() && endpoint == endpoint_ && !peer_closed();
     if (!is_connected) {
@@ -141,7 +144,8 @@ class Link {
     std::byte ignored{};
     return receive_some(fd_.get(), &ignored, 1).closed;
   }
-  /// Says end of file and waits for the coordinator's, so that our last message is not lost.
+  /// Sends an end of file and waits for that of the coordinator, so that the last message is not
+  /// lost.
   void finish() {
     ::shutdown(fd_.get(), SHUT_WR);
     (void)receive_message(fd_.get(), monotonic_now() + kSendTimeout);
@@ -150,24 +154,25 @@ class Link {
   const SentinelShared& shared_;
   UniqueFd fd_;
   std::size_t endpoint_ = 0;
-  std::uint32_t connections_ = 0;  // of the worker, that we have followed
+  std::uint32_t connections_ = 0;  // number of worker's connections that this process has followed
   Instant next_try_;
   bool refused_ = false;
 };
 
-/// Sees whether the worker's process is stopped (SIGSTOP): then it lives but does nothing.
+/// Checks whether the worker's process is stopped (SIGSTOP): then it is alive but does nothing.
 class StopWatch {
  public:
   explicit StopWatch(pid_t worker)
       : stat_(::open(("/proc/" + std::to_string(worker) + "/stat").c_str(), O_RDONLY | O_CLOEXEC)) {
   }
 
-  /// Without /proc nothing is seen as stopped.
+  /// Always false without /proc.
   [[nodiscard]] bool is_stopped() const {
     char text[512];
     const ssize_t size = ::pread(stat_.get(), text, sizeof(text), 0);
     const std::string_view line(text, size > 0 ? static_cast<std::size_t>(size) : 0);
-    // pid (name) state ...; the name may hold anything, so its end is the last parenthesis.
+    // The line is "pid (name) state ...". The name may contain anything, so it ends at the last
+    // parenthesis.
     const std::size_t name_end = line.rfind(')');
     return name_end != std::string_view::npos && line.substr(name_end + 1, 2) == " T";
   }
@@ -176,8 +181,8 @@ class StopWatch {
   UniqueFd stat_;
 };
 
-/// Decides when a worker that is no member any more and hangs in its own work must be ended: it
-/// would hold its device and its memory until a user finds it.
+/// Decides when a worker that is no member any more and hangs in its own work must be killed:
+/// otherwise it would keep its device and its memory until a user finds it.
 class HangWatch {
  public:
   [[nodiscard]] bool hangs(const WorkerPosition& position, Duration most, Instant now) {
@@ -193,9 +198,10 @@ class HangWatch {
   Instant since_ = monotonic_now();
 };
 
-/// The worker may have died because its host's network did, or with its coordinator: the
-/// next one must not wait for it, so each coordinator of the list is told that can be reached
-/// within a while. With the present one told, that is enough if there are no others.
+/// Reports the worker's death to each coordinator of the list that can be reached within a while,
+/// and exits. The worker may have died together with its coordinator or with its host's network,
+/// and the next coordinator must not wait for it. If there is only one coordinator, reporting to it
+/// is enough.
 [[noreturn]] void report_and_exit(const SentinelShared& shared, Link& link) {
   WorkerDied died{"the worker's process died", true, Incarnation{shared.incarnation.load()},
                   shared.author.load()};

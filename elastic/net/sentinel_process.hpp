@@ -1,6 +1,6 @@
 #pragma once
 
-// What the worker and its sentinel share, and the sentinel's own main function. Private to
+// The memory that a worker and its sentinel share, and the sentinel's own main function. Private to
 // elastic/net.
 
 #include <pthread.h>
@@ -15,10 +15,9 @@
 
 namespace mayfly::elastic {
 
-/// Shared memory. The worker writes the plain fields before it sets `armed`, and never
-/// again.
+/// Shared memory. The worker writes the plain fields before it sets `armed`, and never again.
 struct SentinelShared {
-  std::size_t bytes = sizeof(SentinelShared);  ///< tells one of another version
+  std::size_t bytes = sizeof(SentinelShared);  ///< detects a sentinel of another version
   pthread_mutex_t alive;                       ///< robust; held by the worker as long as it lives
   std::atomic<bool> armed{false};
   std::atomic<bool> ended_well{false};  ///< the worker's end is not a death
@@ -26,8 +25,8 @@ struct SentinelShared {
   ProgressBoard board;
   std::atomic<std::uint64_t> self{0};         ///< MemberId
   std::atomic<std::uint64_t> incarnation{0};  ///< the highest that the member has accepted
-  std::atomic<std::uint64_t> author{0};       ///< and whose that is; stored before it
-  std::atomic<std::uint32_t> connected{0};    ///< which endpoint the worker is connected to
+  std::atomic<std::uint64_t> author{0};       ///< its coordinator process; stored before it
+  std::atomic<std::uint32_t> connected{0};    ///< the endpoint that the worker is connected to
   std::atomic<std::uint32_t> connections{0};  ///< counts the worker's connections
   std::size_t token_bytes = 0;
   std::byte token[256] = {};

@@ -25,7 +25,7 @@
 namespace mayfly::elastic {
 namespace {
 
-// For last messages to leave a process that ends.
+// The time in which a process that ends can still send its last messages.
 constexpr Duration kExitTimeout = seconds(1);
 
 /// All encrypted connections of a process, and the thread that runs them.
@@ -38,8 +38,8 @@ class Hub {
     new_.push_back(std::move(relay));
     wake_.notify();
   }
-  /// Waits until what the owners of closed connections have written is sent; then nothing moves any
-  /// more.
+  /// Waits until everything that the owners of closed connections have written is sent; afterwards
+  /// no more data is transferred.
   void stop() {
     stop_by_ = (monotonic_now() + kExitTimeout).ns;
     wake_.notify();
@@ -51,7 +51,7 @@ class Hub {
     become_low_latency_thread("tls");
     sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);  // SIGPIPE of the network's socket, too
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);  // also SIGPIPE from the network's socket
     std::vector<std::shared_ptr<TlsRelay>> relays;
     while (true) {
       take_new(relays);
@@ -75,7 +75,7 @@ class Hub {
     }
   }
 
-  /// `number`: its place when polled_ was filled, or more if it came since.
+  /// `number`: the relay's index when polled_ was filled, or a higher one if it was added later.
   bool goes_on(TlsRelay& relay, std::size_t number, Instant now) const {
     if (2 * number + 2 >= polled_.size()) {
       return relay.advance(now, {POLLIN, POLLIN});
@@ -109,14 +109,14 @@ class Hub {
   const WakeUp wake_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<TlsRelay>> new_;  // guarded by mutex_
-  std::atomic<std::int64_t> stop_by_ = 0;       // an Instant; 0: goes on
-  std::vector<pollfd> polled_;                  // the thread's
-  std::thread thread_;                          // the last member: it uses the others
+  std::atomic<std::int64_t> stop_by_ = 0;       // an Instant; 0: no stop was requested
+  std::vector<pollfd> polled_;                  // used by the thread only
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
-// Never destroyed, as others may use it until the process ends; its thread ends before OpenSSL's
-// own handler takes OpenSSL down. A child process that was forked makes its own: it does not have
-// its parent's thread.
+// Never destroyed, because other threads may use it until the process ends. Its own thread ends
+// before OpenSSL's exit handler frees OpenSSL's data. A forked child process makes its own Hub,
+// because it does not have its parent's thread.
 std::atomic<Hub*> the_hub = nullptr;
 std::atomic<pid_t> hub_process = 0;
 std::mutex hub_mutex;
@@ -124,7 +124,7 @@ std::mutex hub_mutex;
 Hub& hub() {
   const std::lock_guard lock(hub_mutex);
   if (hub_process != ::getpid()) {
-    ::OPENSSL_init_ssl(0, nullptr);  // its handler at exit is called after ours
+    ::OPENSSL_init_ssl(0, nullptr);  // its exit handler then runs after the one below
     the_hub = new Hub;
     hub_process = ::getpid();
     std::atexit([] {
@@ -140,7 +140,7 @@ SecureSocket secure(UniqueFd socket, ByteSpan token, TlsSide side, Bytes farewel
   std::array<int, 2> pair{-1, -1};
   const int failed =
       ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair.data());
-  if (failed != 0) {  // no descriptors are left: its user finds it closed
+  if (failed != 0) {  // no descriptors are left: the caller gets an invalid one
     return {};
   }
   UniqueFd inside(pair[0]);

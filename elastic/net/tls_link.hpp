@@ -1,11 +1,11 @@
 #pragma once
 
 // TLS 1.3 with a key from the job token instead of certificates: a peer that does not know the
-// token can neither read nor change what a connection carries, nor repeat it on another one (RFC
+// token can neither read nor change the data of a connection, nor repeat it on another one (RFC
 // 8446, pre-shared key with an ephemeral exchange of keys; ADR 30).
 //
-// The rest of the program sees one end of a pair of local sockets and reads and writes plain bytes
-// there. A thread of the process, "tls", carries them to and from the network.
+// The rest of the program has one end of a pair of local sockets, and reads and writes plain bytes
+// there. A thread of the process, "tls", transfers them to and from the network.
 
 #include <cstdint>
 #include <memory>
@@ -40,7 +40,7 @@ struct SecureSocket {
 };
 
 /// Encrypts a connected socket as the side that connected, or as the side that accepted. Returns at
-/// once; what is written before the handshake is over is sent after it.
+/// once; bytes that are written before the handshake is over are sent after it.
 [[nodiscard]] SecureSocket secure_client(UniqueFd socket, ByteSpan token);
 /// `farewell`: sent in plain text to a peer that sends nothing for kSilenceMax, because such a peer
 /// does not know that it must use TLS; then the connection is closed.

@@ -19,14 +19,14 @@ namespace {
 
 constexpr const char* kIdentity = "mayfly";
 constexpr std::array<unsigned char, 2> kAes256GcmSha384{0x13, 0x02};
-// For the peer to close, too, after we have said that nothing more comes.
+// After this side's end of file the peer has so long to close, too.
 constexpr Duration kCloseTimeout = seconds(10);
 
 struct FreeContext {
   void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
 };
 
-/// The session that both sides pretend to have had: a key and the cipher it is for.
+/// The session that both sides act as if they had had before: a key and its cipher.
 SSL_SESSION* session_of(SSL* ssl, const Bytes& key) {
   SSL_SESSION* session = ::SSL_SESSION_new();
   const SSL_CIPHER* cipher = ::SSL_CIPHER_find(ssl, kAes256GcmSha384.data());
@@ -70,7 +70,7 @@ SSL_CTX* make_context() {
                     ::SSL_CTX_set_num_tickets(context.get(), 0) == 1;
   ENSURE(made, "OpenSSL has TLS 1.3 with AES-256-GCM");
   ::SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET | SSL_OP_IGNORE_UNEXPECTED_EOF);
-  ::SSL_CTX_set_read_ahead(context.get(), 1);  // a record costs one call of the system
+  ::SSL_CTX_set_read_ahead(context.get(), 1);  // reads a whole record with one system call
   ::SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_mode(context.get(),
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -110,7 +110,7 @@ TlsRelay::TlsRelay(UniqueFd network, UniqueFd plain, TlsSide side, ByteSpan toke
     ::SSL_set_accept_state(ssl_.get());
   } else {
     ::SSL_set_connect_state(ssl_.get());
-    ::SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, nullptr);  // no certificate is good
+    ::SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, nullptr);  // every certificate is rejected
   }
 }
 
@@ -192,7 +192,7 @@ bool TlsRelay::shake_hands(Instant now) {
   ERR_clear_error();
   const int result = ::SSL_do_handshake(ssl_.get());
   if (result == 1) {
-    if (::SSL_session_reused(ssl_.get()) != 1) {  // it has a certificate instead of our key
+    if (::SSL_session_reused(ssl_.get()) != 1) {  // the peer has a certificate instead of the key
       fail({Errc::kRefused, "wrong token (the peer does not know the key)"});
       return false;
     }
@@ -214,7 +214,8 @@ bool TlsRelay::shake_hands(Instant now) {
   return false;
 }
 
-/// A peer that waits for us to speak first, as Mayfly does without TLS, is told why it waits.
+/// A peer that waits for the coordinator's first message, as Mayfly does without TLS, is told that
+/// this job uses TLS.
 void TlsRelay::judge_silence(Instant now) {
   if (!is_server_ || has_judged_silence_ || now - began_ <= kSilenceMax) {
     return;
@@ -302,7 +303,7 @@ bool TlsRelay::take_from_peer() {
     fail({Errc::kCorrupt, "data of the encrypted connection was changed on the way"});
     return false;
   }
-  peer_is_done_ = true;  // it said so, or its process or host is gone
+  peer_is_done_ = true;  // the peer closed, or its process or host is lost
   return true;
 }
 
@@ -347,7 +348,7 @@ bool TlsRelay::advance(Instant now, const std::array<short, 2>& ready) {
     moved = take_from_peer() || moved;
     moved = give_to_owner() || moved;
   }
-  if (moved) {  // others have a turn; then this one goes on at once
+  if (moved) {  // lets other connections have a turn, then continues at once
     network_events_ |= POLLOUT;
   }
   return !is_over(now);

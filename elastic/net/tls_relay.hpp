@@ -1,7 +1,7 @@
 #pragma once
 
-// One encrypted connection: bytes between its owner's end of a pair of local sockets and the
-// network. Private to elastic/net.
+// One encrypted connection: transfers bytes between the network and its owner's end of a pair of
+// local sockets. Private to elastic/net.
 
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -21,7 +21,7 @@ namespace mayfly::elastic {
 
 enum class TlsSide { kClient, kServer };
 
-/// One connection. The thread "tls" runs it; others ask how it fares.
+/// One connection. The thread "tls" runs it; other threads read its status.
 class TlsRelay final : public TlsLink {
  public:
   /// `plain`: one end of a pair of local sockets, whose other end is the owner's.
@@ -37,11 +37,11 @@ class TlsRelay final : public TlsLink {
   [[nodiscard]] bool advance(Instant now, const std::array<short, 2>& ready);
   /// The events to poll both sockets for; a descriptor of -1 if there is none.
   [[nodiscard]] std::array<pollfd, 2> polled() const;
-  /// It must be looked at by then even if nothing comes.
+  /// advance() must be called at this instant even if no event has occurred.
   [[nodiscard]] Instant look_again_at() const;
-  /// Its owner has written all it will, and not all of that is sent.
+  /// Its owner has finished writing, and not everything is sent.
   [[nodiscard]] bool owes() const;
-  /// Both sockets are closed; no function of it may be called after this.
+  /// Closes both sockets; no other function may be called after this.
   void end();
 
  private:
@@ -64,7 +64,7 @@ class TlsRelay final : public TlsLink {
   bool take_from_peer();
   bool give_to_owner();
   [[nodiscard]] bool is_over(Instant now) const;
-  /// Whether the call is to be repeated when the network is ready; anything else is a failure.
+  /// True if the call is to be repeated when the network is ready; otherwise it has failed.
   bool waits(int result);
   void fail(Error error);
 
@@ -84,11 +84,11 @@ class TlsRelay final : public TlsLink {
   bool peer_may_have_more_ = true;
   Block to_peer_;
   Block from_peer_;
-  bool owner_is_done_ = false;  // writes no more
-  bool owner_is_gone_ = false;  // reads no more either
+  bool owner_is_done_ = false;  // the owner writes no more
+  bool owner_is_gone_ = false;  // the owner reads no more either
   bool peer_is_done_ = false;
-  bool has_said_end_ = false;    // to the peer
-  bool has_told_owner_ = false;  // that the peer writes no more
+  bool has_said_end_ = false;    // an end of file was sent to the peer
+  bool has_told_owner_ = false;  // the owner was told that the peer writes no more
   bool has_failed_ = false;
   bool has_judged_silence_ = false;
   Instant close_by_{INT64_MAX};

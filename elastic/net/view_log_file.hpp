@@ -25,15 +25,16 @@
 
 namespace mayfly::elastic {
 
-/// One thread at a time, except where said.
+/// One thread at a time, except where stated.
 class ViewLogFile {
  public:
-  /// A log beyond this is not one of ours: it is rewritten long before.
+  /// Upper bound on a log: a longer one was not written by Mayfly, which rewrites its log long
+  /// before.
   static constexpr std::size_t kBytesMax = std::size_t{256} << 20;
 
   /// Reads the log; creates an empty one if there is none. kIo; kInvalidInput beyond kBytesMax.
   static Result<std::unique_ptr<ViewLogFile>> open(const std::string& path);
-  /// Syncs what was appended.
+  /// Syncs everything that was appended.
   ~ViewLogFile();
   ViewLogFile(const ViewLogFile&) = delete;
   ViewLogFile& operator=(const ViewLogFile&) = delete;
@@ -41,10 +42,10 @@ class ViewLogFile {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// The content of the file when it was opened.
   [[nodiscard]] const Bytes& found() const { return found_; }
-  /// Size of the file now, for the rule that says when to rewrite it.
+  /// Present size of the file, by which the owner decides when to rewrite it.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  /// Replaces all of it, synced before it returns. On failure the old content stays.
+  /// Replaces the whole content and syncs it before it returns. On failure the old content stays.
   [[nodiscard]] Result<void> rewrite(ByteSpan content);
   /// Adds one record; with `durable` it is on the disk when this returns. If the disk is full or
   /// broken, returns false and leaves the record out; that is logged once.
@@ -60,7 +61,7 @@ class ViewLogFile {
   Bytes found_;
   std::size_t bytes_ = 0;
   bool complained_ = false;
-  bool is_replaced_ = false;  // by rewrite(), and the new one is not open yet
+  bool is_replaced_ = false;  // rewrite() has replaced the file, and the new one is not open yet
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -68,10 +69,10 @@ class ViewLogFile {
   std::shared_ptr<UniqueFd> fd_;  // shared with a sync that runs while rewrite() replaces it
   bool dirty_ = false;
   bool ending_ = false;
-  std::thread syncer_;  // last: uses the rest
+  std::thread syncer_;  // the last member, because the thread uses the others
 };
 
-/// The log in such a file, whose records elastic/core understands (view_log). One thread.
+/// The log in such a file, of the records of elastic/core/view_log. One thread.
 class DurableViewLog {
  public:
   /// Reads the log, whose only writer this is; see ViewLogFile::open for what can fail. kCorrupt,
@@ -79,7 +80,7 @@ class DurableViewLog {
   /// written yet.
   static Result<std::unique_ptr<DurableViewLog>> open(const std::string& path);
 
-  /// What was found.
+  /// The contents that open() read.
   [[nodiscard]] const LogContents& contents() const { return contents_; }
 
   /// Continues the log after its compacted contents.
