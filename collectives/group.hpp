@@ -19,7 +19,7 @@
 
 namespace mayfly::collectives {
 
-/// Where a member of the group can be reached.
+/// The address of one member of the group.
 struct Peer {
   MemberId member;
   std::string address;  ///< what that member's Transport::address() returned
@@ -34,10 +34,10 @@ class RendezvousStore {
   virtual Result<Bytes> get(const std::string& key, Instant deadline) = 0;
 };
 
-/// Everything needed to form the group of one view.
+/// All data that is needed to form the group of one view.
 struct GroupSpec {
   ViewId view{};
-  Rank rank{};              ///< our own position in `peers`
+  Rank rank{};              ///< this member's own position in `peers`
   std::vector<Peer> peers;  ///< ordered by rank, this member included
   std::uint64_t key = 0;    ///< random per view; a connection that does not know it is refused
   /// Outlives the group; may be null for transports that need none.
@@ -54,8 +54,8 @@ class Work {
   /// kUnreachable, kCorrupt: the buffers hold garbage and every other operation of this group fails
   /// as well; the culprit is named where it is known.
   virtual Result<void> wait(Instant deadline) = 0;
-  /// When the operation ended, on monotonic_now()'s clock, for traces; zero while it runs, or where
-  /// the group does not know. Same thread as wait().
+  /// When the operation ended, on monotonic_now()'s clock, for traces; zero while it runs, or if
+  /// the group does not know it. Same thread as wait().
   [[nodiscard]] virtual Instant finished_at() const { return {}; }
 };
 
@@ -75,15 +75,15 @@ class Group {
   /// the same bits for every group size, float sums are not.
   virtual std::unique_ptr<Work> all_reduce(void* data, std::size_t count, DataType type,
                                            ReduceOp op) = 0;
-  /// all_reduce() and wait() in one call, for callers with nothing else to do: if the transport
-  /// can, the calling thread carries out the operation. If the deadline passes the group is
-  /// aborted, because the buffer could not be given back otherwise.
+  /// all_reduce() and wait() in one call, for callers that have nothing else to do: if the
+  /// transport can, the calling thread carries out the operation. If the deadline passes, the group
+  /// is aborted, because otherwise the buffer could not be returned to the caller.
   virtual Result<void> all_reduce_blocking(void* data, std::size_t count, DataType type,
                                            ReduceOp op, Instant deadline) {
     return wait_or_abort(*all_reduce(data, count, type, op), deadline);
   }
-  /// Waits for an operation of this group. If the deadline passes the group is aborted: the work
-  /// could not be destroyed otherwise, as it gives its buffers back only at its end.
+  /// Waits for an operation of this group. If the deadline passes, the group is aborted, because a
+  /// Work can be destroyed only after its operation, which uses the caller's buffers, has ended.
   [[nodiscard]] Result<void> wait_or_abort(Work& work, Instant deadline) {
     Result<void> done = work.wait(deadline);
     if (!done.ok() && done.error().code == Errc::kDeadline) {

@@ -112,19 +112,19 @@ class DelayedEngine final : public GroupEngine {
   }
 
   void abort() noexcept override {
-    engine_->abort();  // first: a thread that is woken begins its operation there
+    engine_->abort();  // first: a thread that wakes up begins its operation in the engine
     signal_.raise();
   }
 
-  /// Without the delays, for which the other members wait.
+  /// Without the delays, in which the other members wait.
   std::optional<Duration> time_waited() const override { return engine_->time_waited(); }
 
   bool settles() const override { return engine_->settles(); }
   void settle() override { engine_->settle(); }
 
  private:
-  /// False: `until` comes first, and the engine can be left there. An abort ends the wait: the
-  /// engine knows of it.
+  /// False: `until` is before the end of the delay, and advance() can be called again. An abort
+  /// ends the wait, because the engine is aborted, too.
   bool wait_until_due(std::optional<Instant> until) {
     const bool pauses = until && *until < due_ && engine_->returns_by(until);
     const Instant wake = pauses ? *until : due_;
@@ -138,7 +138,7 @@ class DelayedEngine final : public GroupEngine {
   const std::unique_ptr<GroupEngine> engine_;
   const DelaySource delay_;
   AbortSignal signal_;
-  const Operation* operation_ = nullptr;  // that has not begun in the engine
+  const Operation* operation_ = nullptr;  // an operation that has not begun in the engine
   Instant due_;
 };
 

@@ -35,7 +35,7 @@ struct Operation {
     kAllReduce = 1,
     kBroadcast,
     kAllGather,  ///< the member's own part is in its place already
-    kBarrier,    ///< an all-reduce of one int32: no member has the sum before every member gave
+    kBarrier,    ///< an all-reduce of one int32, complete once every member has contributed
   };
   Kind kind = Kind::kAllReduce;
   std::span<std::byte> data{};  ///< to be reduced, copied from the root, or filled by all members
@@ -64,14 +64,14 @@ struct RingTask {
   struct Piece {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    bool is_reduced = false;  ///< of incoming ones: added to what is there; else it is replaced
+    bool is_reduced = false;  ///< of incoming pieces: added to the data; otherwise they replace it
   };
   std::vector<Piece> outgoing;
   std::vector<Piece> incoming;
-  std::size_t ready_bytes = 0;  ///< of the outgoing stream, may be sent before anything arrives
+  std::size_t ready_bytes = 0;  ///< of the outgoing stream; may be sent before any data arrives
 };
-/// The part of the member with this rank. No piece is empty or longer than `piece_bytes_max`, a
-/// multiple of every element's size.
+/// The stream task of the member with this rank. No piece is empty or longer than
+/// `piece_bytes_max`, a multiple of every element's size.
 [[nodiscard]] RingTask ring_task(const Operation& operation, std::uint32_t size, Rank rank,
                                  std::size_t piece_bytes_max);
 
@@ -107,12 +107,12 @@ class GroupEngine {
   virtual void settle() {}
 };
 
-/// The delay of this member's operations now. Any thread, must not block.
+/// The delay of this member's next operation. Any thread, must not block.
 using DelaySource = std::function<Duration()>;
 
 /// An engine that delays every operation by `delay`, which is called when the operation begins, as
-/// if the first data of this member took so long to arrive. For experiments with stragglers;
-/// changes no bits.
+/// if the first data of this member took so long to arrive. For experiments with stragglers; the
+/// results have the same bits.
 [[nodiscard]] std::unique_ptr<GroupEngine> make_delayed_engine(std::unique_ptr<GroupEngine> engine,
                                                                DelaySource delay);
 

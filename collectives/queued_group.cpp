@@ -59,8 +59,8 @@ class OperationQueue {
     call_thread();
   }
 
-  /// start() and wait() in one: does not wake the queue's thread if this one can run everything.
-  /// After kDeadline the queue is aborted.
+  /// start() and wait() in one call: does not wake the queue's thread if this thread can run
+  /// everything. After kDeadline the queue is aborted.
   Result<void> run(const std::shared_ptr<Started>& started, Instant deadline) {
     {
       const std::lock_guard lock(mutex_);
@@ -85,8 +85,8 @@ class OperationQueue {
     }
   }
 
-  /// Aborts, fails what is left, ends the thread and destroys the engine. Afterwards only wait() is
-  /// of use.
+  /// Aborts, fails all operations that are left, ends the thread and destroys the engine.
+  /// Afterwards only wait() may be called.
   void close() {
     abort();
     {
@@ -103,7 +103,7 @@ class OperationQueue {
     engine_.reset();
   }
 
-  /// Until the operation is complete, or kDeadline. Any thread.
+  /// Waits until the operation is complete, or for kDeadline. Any thread.
   Result<void> wait(const Started& started, std::optional<Instant> deadline) {
     std::unique_lock lock(mutex_);
     while (!started.result.has_value()) {
@@ -121,7 +121,7 @@ class OperationQueue {
     return *started.result;
   }
 
-  /// As Group::time_waited(). Before close().
+  /// As Group::time_waited(). To be called before close().
   std::optional<Duration> time_waited() const {
     return engine_ ? engine_->time_waited() : std::nullopt;
   }
@@ -162,7 +162,8 @@ class OperationQueue {
         --naps_left_;
         call_.wait_for(lock, nap);
         nap = std::min(2 * nap, kNapMax);
-        // Operations let the engine settle, too, and must not wait for this.
+        // Operations let the engine settle, too, so the queue must be idle here: they must not
+        // wait.
         if (begun_so_far_ == begun && !running_ && queue_.empty() && !closing_) {
           engine_->settle();
         }
@@ -175,7 +176,8 @@ class OperationQueue {
     }
   }
 
-  // Works on the queue until `wanted` is complete (null: until the queue is empty) or `until`.
+  // Works on the queue until `wanted` is complete (null: until the queue is empty) or `until` has
+  // passed.
   void run_until(std::unique_lock<std::mutex>& lock, const Started* wanted,
                  std::optional<Instant> until) {
     running_ = true;
@@ -192,7 +194,7 @@ class OperationQueue {
     changed_.notify_all();
   }
 
-  // False: the time was up before the first operation was complete.
+  // False: `until` has passed before the first operation was complete.
   bool run_first(std::unique_lock<std::mutex>& lock, std::optional<Instant> until) {
     const std::shared_ptr<Started> first = queue_.front();
     if (!failure_) {
@@ -218,7 +220,8 @@ class OperationQueue {
     return true;
   }
 
-  // Null in a group of one; used only while running_, except for what any thread may call.
+  // Null in a group of one. Only the thread that sets running_ uses it, except for functions for
+  // any thread.
   std::unique_ptr<GroupEngine> engine_;
   bool settles_ = false;
   std::atomic<bool> aborted_{false};
@@ -228,14 +231,14 @@ class OperationQueue {
   std::condition_variable call_;     // for the queue's thread
   // Guarded by mutex_:
   std::deque<std::shared_ptr<Started>> queue_;
-  std::optional<Error> failure_;    // of the first that failed, and so of all after it
-  int naps_left_ = 0;               // of the queue's thread, before it sleeps
-  std::uint64_t begun_so_far_ = 0;  // operations
-  bool begun_ = false;              // the engine works on the first of the queue
+  std::optional<Error> failure_;  // of the first failed operation; all later ones fail with it, too
+  int naps_left_ = 0;             // naps that the queue's thread takes before it sleeps
+  std::uint64_t begun_so_far_ = 0;  // number of operations
+  bool begun_ = false;              // the engine works on the queue's first operation
   bool running_ = false;            // a thread uses the engine
-  bool is_asleep_ = false;          // the queue's thread, until it is called
+  bool is_asleep_ = false;          // the queue's thread sleeps until it is called
   bool closing_ = false;
-  std::thread thread_;  // the last: it uses all of the above
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
 class QueuedWork final : public Work {
@@ -248,7 +251,7 @@ class QueuedWork final : public Work {
   Instant finished_at() const override { return queue_->finished_at(*started_); }
 
  private:
-  const std::shared_ptr<OperationQueue> queue_;  // also the group's, which may be gone first
+  const std::shared_ptr<OperationQueue> queue_;  // shared with the group
   const std::shared_ptr<Started> started_;
 };
 
@@ -319,8 +322,8 @@ class QueuedGroup final : public Group {
   const ViewId view_;
   const Rank rank_;
   const std::uint32_t size_;
-  const std::shared_ptr<OperationQueue> queue_;  // every Work shares it
-  std::uint64_t sequence_ = 0;                   // of the thread that starts operations
+  const std::shared_ptr<OperationQueue> queue_;  // shared with every Work
+  std::uint64_t sequence_ = 0;                   // used by the thread that starts operations
 };
 
 }  // namespace

@@ -31,7 +31,8 @@ namespace mayfly::collectives {
 [[nodiscard]] Result<std::int32_t> run_first_barrier(GroupEngine& engine, std::int32_t vote,
                                                      Instant deadline);
 
-/// kInvalidInput for what no transport can form: no peers, or a rank outside of them.
+/// kInvalidInput for groups that no transport can form: without peers, or with a rank outside of
+/// them.
 [[nodiscard]] Result<void> check_spec(const GroupSpec& spec);
 
 /// The error that form() returns for a view that was given up.

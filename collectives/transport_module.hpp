@@ -1,8 +1,8 @@
 #pragma once
 
-// Transports that need a library which not every machine has (Open MPI, NCCL with CUDA) live in
-// shared libraries of their own, libmayfly_<name>.so, beside the program. They are loaded only when
-// asked for, so that one program runs everywhere and starts fast where they are not used.
+// Transports that need a library which not every machine has (Open MPI, NCCL with CUDA) are built
+// as shared libraries of their own, libmayfly_<name>.so, beside the program. They are loaded only
+// when they are used, so that one program runs on every machine and starts fast without them.
 
 #include <memory>
 #include <string>
@@ -15,18 +15,19 @@ namespace mayfly::collectives {
 
 /// The settings of a module's transport.
 struct ModuleOptions {
-  std::string bind_host = "127.0.0.1";  ///< own address, or a name of it: its interface is used
-  int device = 0;                       ///< index of the GPU, where the module uses one
-  bool is_shared = false;               ///< another process of this machine uses that GPU, too
-  bool share_cores = false;  ///< others compute on our cores while we wait: give way to them
+  /// This member's address or its name; selects the interface.
+  std::string bind_host = "127.0.0.1";
+  int device = 0;            ///< index of the GPU, where the module uses one
+  bool is_shared = false;    ///< another process of this machine uses that GPU, too
+  bool share_cores = false;  ///< waiting threads must yield the cores to other threads
 };
 
 /// The table that mayfly_transport_module() of a module returns. All functions: one thread at a
 /// time.
 struct TransportModule {
   const char* build;  ///< equals transport_module_build() of the program that may load it
-  /// Ok if the machine has what the module needs, else kUnsupported with one line that says what
-  /// is missing. Cheap; starts nothing that lasts.
+  /// Ok if the machine has everything that the module needs, otherwise kUnsupported with one line
+  /// that names the missing part. Cheap; starts nothing permanent.
   Result<void> (*probe)();
   Result<std::unique_ptr<Transport>> (*make)(const ModuleOptions& options);
   /// Makes the functions for sums in the memory of a GPU; then the module's transport forms
@@ -38,7 +39,7 @@ struct TransportModule {
 inline constexpr const char* kTransportModuleSymbol = "mayfly_transport_module";
 using TransportModuleFunction = const TransportModule* (*)();
 
-/// Names the sources and compiler of this build: C++ types cross the border between program and
+/// Identifies the sources and compiler of this build. C++ types are passed between program and
 /// module, so both must come from the same build.
 [[nodiscard]] const char* transport_module_build();
 

@@ -33,7 +33,7 @@ constexpr std::size_t kMessageBytes = 512 * 1024;
 constexpr milliseconds kForever = std::chrono::hours(24 * 7);
 constexpr std::uint64_t kHeaderSlot = 1;
 
-// Our part of an exchange that has failed; ends run().
+// The error of an exchange of this member, thrown to end run().
 struct Failed : std::exception {
   explicit Failed(Error failure) : error(std::move(failure)) {}
   Error error;
@@ -59,8 +59,8 @@ bool same_endpoint(const sockaddr_storage& a, const sockaddr_storage& b) {
          std::memcmp(&a6.sin6_addr, &b6.sin6_addr, sizeof a6.sin6_addr) == 0;
 }
 
-// A pair's socket is bound to the address its own side has published, or connected to the one that
-// the other side has.
+// A pair's socket is bound to the address that this side has published, or connected to the other
+// side's address.
 bool belongs_to(int fd, const std::vector<sockaddr_storage>& addresses) {
   for (const auto ask : {&::getsockname, &::getpeername}) {
     sockaddr_storage at{};
@@ -118,7 +118,7 @@ class Buffer {
     return static_cast<std::size_t>(data - static_cast<const std::byte*>(buffer_->ptr));
   }
 
-  // Translates Gloo's three ways to fail: false, an exception, and an abort that comes in between.
+  // Translates Gloo's three kinds of failure: false, an exception, and an abort in between.
   template <typename Call>
   void attempt(Neighbour with, const Call& call) {
     const Error aborted{Errc::kAborted, "the group was aborted"};
@@ -152,7 +152,7 @@ class Buffer {
   std::optional<Instant> deadline_;
 };
 
-// The memory that all pieces of a task lie in.
+// The memory that contains all pieces of a task.
 std::span<std::byte> envelope_of(const RingTask& task) {
   std::byte* first = nullptr;
   std::byte* last = nullptr;
@@ -171,12 +171,12 @@ std::span<std::byte> envelope_of(const RingTask& task) {
 struct Route {
   Neighbour next;
   Neighbour previous;
-  // Differs between operations, so that different ones never mix their data.
+  // Different for each operation, so that operations never mix their data.
   std::uint64_t slot = 0;
 };
 
-// One run of one task, message by message. Two receives are kept posted, so that one travels while
-// the other is reduced.
+// One run of one task, message by message. Two receives are kept posted, so that one message is
+// received while the other is reduced.
 class GlooRun {
  public:
   GlooRun(const Operation& operation, gloo::Context& context, GlooAborter& aborter,
@@ -230,7 +230,7 @@ class GlooRun {
     }
   }
 
-  // Keeps receives posted up to one message ahead of the one that is awaited.
+  // Keeps receives posted, up to one message further than the awaited one.
   void post_receives(std::size_t awaited) {
     for (; posted_ < task_.incoming.size() && posted_ < awaited + 2; ++posted_) {
       const Piece& message = task_.incoming[posted_];
@@ -269,8 +269,8 @@ class GlooRun {
   Buffer memory_;
   std::span<std::byte> halves_[2];
   Buffer scratch_[2];
-  std::size_t posted_ = 0;  // incoming messages asked for
-  std::size_t sent_ = 0;    // outgoing messages handed to Gloo
+  std::size_t posted_ = 0;  // number of posted receives
+  std::size_t sent_ = 0;    // number of outgoing messages passed to Gloo
   std::size_t ready_;       // bytes of the outgoing stream that are ready and not sent
 };
 
@@ -294,7 +294,7 @@ class GlooEngine final : public GroupEngine {
       GlooRun(*operation_, *context_, *aborter_, scratch_.span(), route, until).run();
     } catch (const Failed& failed) {
       return failed.error;
-    } catch (const std::exception& failed) {  // Gloo refuses the buffers themselves
+    } catch (const std::exception& failed) {  // Gloo rejects the buffers themselves
       return Error{Errc::kIo, reason_of(failed)};
     }
     return true;
@@ -305,7 +305,7 @@ class GlooEngine final : public GroupEngine {
   void abort() noexcept override { aborter_->abort(); }
 
  private:
-  // So many places after this member in the ring.
+  // The member that is `ahead` places after this one in the ring.
   [[nodiscard]] Neighbour neighbour(int ahead, const std::vector<Peer>& peers) const {
     const int rank = (context_->rank + ahead) % context_->size;
     return {rank, peers[static_cast<std::size_t>(rank)].member};
@@ -315,7 +315,7 @@ class GlooEngine final : public GroupEngine {
   const Neighbour next_;
   const Neighbour previous_;
   const Operation* operation_ = nullptr;
-  const std::shared_ptr<GlooAborter> aborter_;  // also the transport's while it forms the group
+  const std::shared_ptr<GlooAborter> aborter_;  // shared with the transport while it forms
   AlignedBuffer<std::byte> scratch_{2 * kMessageBytes};
 };
 

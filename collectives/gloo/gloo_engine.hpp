@@ -23,7 +23,7 @@ class UnboundBuffer;
 
 namespace mayfly::collectives {
 
-/// Stops one formation and the group that comes out of it. Neither of Gloo's own means is enough:
+/// Stops one formation and the group that results from it. None of Gloo's own functions is enough:
 /// closing connections from another thread does not wake a waiting one, aborting waits does not
 /// reach a thread that is connecting, and shutting down sockets alone loses wake-ups. So abort()
 /// sets a flag, aborts the waits on all live buffers and shuts down the pairs' sockets.
@@ -33,17 +33,16 @@ class GlooAborter {
   void abort() noexcept;
   [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
-  /// Notes the addresses in what a rank publishes for `pair_count` peers: the sockets at those
-  /// addresses are the pairs'. Connecting thread.
+  /// Records the addresses that a rank publishes for `pair_count` peers; the sockets at those
+  /// addresses belong to the pairs. Connecting thread.
   void note_addresses(ByteSpan published, std::size_t pair_count);
-  /// Takes duplicates of the pairs' sockets, once all are connected. Duplicates, so that a
-  /// descriptor number that Gloo has closed and another socket got can never be shut down by
-  /// mistake.
+  /// Duplicates the pairs' sockets, once all are connected. With duplicates abort() never shuts
+  /// down a descriptor number that Gloo has closed and that another socket now has.
   void capture_sockets();
   /// Shuts the pairs down, so that Gloo closes them at once instead of at its next tick.
   void shut_down() noexcept;
 
-  /// Makes abort() reach a wait on this buffer while the guard lives.
+  /// While the guard exists, abort() also ends a wait on this buffer.
   class Guard {
    public:
     Guard(GlooAborter& aborter, gloo::transport::UnboundBuffer& buffer);
@@ -63,7 +62,7 @@ class GlooAborter {
   std::mutex mutex_;
   std::vector<sockaddr_storage> addresses_;               // guarded by mutex_
   std::vector<UniqueFd> sockets_;                         // guarded by mutex_
-  std::vector<gloo::transport::UnboundBuffer*> buffers_;  // live ones; guarded by mutex_
+  std::vector<gloo::transport::UnboundBuffer*> buffers_;  // existing ones; guarded by mutex_
 };
 
 /// An engine over a connected Gloo context, for the member with this rank. `aborter` is shared with

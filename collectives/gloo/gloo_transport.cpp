@@ -26,7 +26,7 @@ namespace {
 
 using Device = std::shared_ptr<gloo::transport::Device>;  // shared with Gloo's pairs
 
-// How long a wait for a key may go on before we look whether the view was given up.
+// How long a wait for a key lasts before the thread checks whether the view was given up.
 constexpr milliseconds kStoreSlice{50};
 
 // Ends connectFullMesh() from inside the store.
@@ -36,7 +36,7 @@ struct StoreFailed : std::runtime_error {
   Error error;
 };
 
-// Gloo's view of our rendezvous. Also listens in: what ranks publish are the pairs' addresses.
+// Gloo's access to the view's store. It also reads the pairs' addresses from the values that pass.
 class StoreAdapter final : public gloo::rendezvous::Store {
  public:
   StoreAdapter(const GroupSpec& spec, GlooAborter& aborter, Instant deadline)
@@ -86,13 +86,13 @@ class StoreAdapter final : public gloo::rendezvous::Store {
  private:
   [[nodiscard]] std::size_t pair_count() const { return spec_.peers.size() - 1; }
 
-  // The rank whose addresses are stored at this key: "3" is what rank 3 publishes. (At "rank_3" is
-  // its host name.)
+  // The rank whose addresses are stored at this key: rank 3 stores them at "3". (Its host name is
+  // at "rank_3".)
   [[nodiscard]] std::optional<std::size_t> rank_of(const std::string& key) const {
     return number_in<std::size_t>(key, 0, spec_.peers.size() - 1);
   }
 
-  // A rank publishes one address for each other rank, in order; one of them is for us.
+  // A rank publishes one address for each other rank, in order; one of them is for this member.
   void listen_in(const std::string& key, ByteSpan published) {
     const std::optional<std::size_t> rank = rank_of(key);
     const std::size_t each = published.size() / pair_count();
@@ -102,7 +102,7 @@ class StoreAdapter final : public gloo::rendezvous::Store {
     }
   }
 
-  // Names the member whose key, "rank_3" or "3", did not come.
+  // Names the member whose key, "rank_3" or "3", has not been set.
   Error blame(const std::string& key, Error error) const {
     const std::optional<std::size_t> rank = rank_of(key.substr(key.rfind('_') + 1));
     if (rank && error.code == Errc::kDeadline) {
@@ -152,8 +152,8 @@ class GlooTransport final : public Transport {
     }
     auto context = std::make_shared<gloo::rendezvous::Context>(static_cast<int>(value(spec.rank)),
                                                                static_cast<int>(spec.peers.size()));
-    // A pair may have to wait for a member that itself waits for a late one, so that only the whole
-    // formation has a deadline.
+    // A pair may have to wait for a member that itself waits for a late one, so only the formation
+    // as a whole has a deadline.
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - monotonic_now());
     context->setTimeout(std::max(left, std::chrono::milliseconds(1)));

@@ -31,7 +31,7 @@ namespace {
 struct TcpSocket {
   int fd = -1;
   ino_t inode = 0;
-  std::uint16_t port = 0;  // our end's
+  std::uint16_t port = 0;  // of this end
   bool listens = false;
 };
 
@@ -47,7 +47,7 @@ std::uint16_t port_of(const sockaddr_storage& address) {
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-/// True if it is one that listens or is connected.
+/// True if the descriptor is a TCP socket that listens or is connected.
 bool describe(int fd, TcpSocket& found) {
   const int domain = option_of(fd, SO_DOMAIN);
   if ((domain != AF_INET && domain != AF_INET6) || option_of(fd, SO_TYPE) != SOCK_STREAM) {
@@ -76,13 +76,13 @@ std::vector<TcpSocket> tcp_sockets() {
   return all;
 }
 
-/// The child. It was forked from a process with threads: nothing here allocates or locks.
+/// The child. It was forked from a process with threads, so it must neither allocate nor lock.
 [[noreturn]] void hold_sockets(int commands, pid_t launcher) {
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
     ::signal(ignored, SIG_IGN);
   }
   ::prctl(PR_SET_NAME, "mayfly-fds");
-  constexpr int kOnly = 0;  // the one descriptor that stays
+  constexpr int kOnly = 0;  // the only descriptor that stays open
   ::dup2(commands, kOnly);
   ::close_range(kOnly + 1, UINT_MAX, 0);
   while (::kill(launcher, 0) == 0) {
@@ -99,7 +99,7 @@ std::vector<TcpSocket> tcp_sockets() {
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    if (::recvmsg(kOnly, &message, 0) == 0) {  // the worker is gone; what we hold, we hold
+    if (::recvmsg(kOnly, &message, 0) == 0) {  // the worker has ended; its sockets stay open
       constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 200'000'000};
       ::nanosleep(&kPause, nullptr);
     }
@@ -161,7 +161,7 @@ void FdHolder::keep_new() {
 
 void FdHolder::send(int socket) {
   const std::byte byte{};
-  // Without a holder the connections are only not kept.
+  // If there is no child process, the connections are just not kept open.
   (void)send_with_descriptor(child_.get(), std::span(&byte, 1), socket);
 }
 

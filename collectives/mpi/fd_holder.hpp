@@ -2,9 +2,9 @@
 
 // Keeps the TCP connections of this process open beyond its death.
 //
-// Open MPI 4.1 does not outlive a connection that breaks: what it does with messages under way can
-// end the process, or keep it busy for ever. If the connections of a dead rank stay open, its peers
-// see nothing worse than a rank that does not answer, and that they can leave alone.
+// Open MPI 4.1 does not survive a broken connection: while it handles the messages in transit, it
+// may end the process or keep it busy for ever. If the connections of a dead rank stay open, its
+// peers only see a rank that does not answer, which they can leave out.
 
 #include <sys/types.h>
 
@@ -21,15 +21,16 @@ namespace mayfly::collectives {
 /// on this machine) ends. One thread at a time.
 class FdHolder {
  public:
-  /// Forks; call it before this process has much memory. The child holds nothing of this process.
+  /// Forks; to be called before this process has much memory. The child keeps no resources of this
+  /// process.
   [[nodiscard]] static Result<std::unique_ptr<FdHolder>> start();
 
-  /// From here on, connected sockets that open are Open MPI's. Those that are open already and were
-  /// not accepted on one of the ports that `note_ports` saw are not.
+  /// From now on new connected sockets are taken for Open MPI's. Sockets that are open already are
+  /// not, unless they were accepted on one of the ports that note_ports() has found.
   void begin();
-  /// Ports on which this process has begun to listen since start() are Open MPI's.
+  /// The ports on which this process has begun to listen since start() are Open MPI's.
   void note_ports();
-  /// Gives what has been connected to the child. Cheap if nothing has.
+  /// Passes copies of new connections to the child. Cheap if there are none.
   void keep_new();
 
  private:
@@ -39,7 +40,7 @@ class FdHolder {
   UniqueFd child_;
   std::set<std::uint16_t> older_ports_;  // not Open MPI's
   std::set<std::uint16_t> ports_;
-  std::set<ino_t> known_;  // sockets that are kept, or not ours to keep
+  std::set<ino_t> known_;  // sockets that are kept, or that are not Open MPI's
 };
 
 }  // namespace mayfly::collectives

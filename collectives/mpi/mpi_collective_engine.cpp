@@ -11,8 +11,8 @@ namespace {
 
 // MPI counts elements as int.
 constexpr std::size_t kCountMax = std::size_t{1} << 30;
-// MPI's own collectives do not return before they are done, so a waiting thread enters them only
-// if it has so much time that only a hang can take longer.
+// MPI's own collectives do not return before they are complete, so a waiting thread calls them only
+// if its deadline is so far away that only a hang can last longer.
 constexpr Duration kHangs = seconds(1);
 // How long an aborted group waits for an operation that cannot be stopped.
 constexpr Duration kStuck = seconds(5);
@@ -27,9 +27,10 @@ int in_pieces(std::size_t count, const Run& run) {
   return code;
 }
 
-// MPI's name for an element and for what is done with two of them. MPI's own operation where it
-// means the same as Mayfly's; otherwise collectives/plan/reduce_kernels as a user-defined one
-// (16-bit floats, which MPI does not add, and the maximum of floats, whose order MPI leaves open).
+// MPI's types for an element and for the reduction of two elements. MPI's own operation if it has
+// the same result as Mayfly's; otherwise collectives/plan/reduce_kernels as a user-defined one
+// (16-bit floats, which MPI does not add, and the maximum of floats, whose order MPI does not
+// define).
 struct MpiReduction {
   MPI_Datatype type;
   MPI_Op op;

@@ -28,21 +28,20 @@ struct MpiPlace {
   std::vector<int> world_ranks;  ///< likewise
 };
 
-/// MPI's own collectives on a communicator of the members, made here: all of them call this at
-/// once, and it returns to none before all have. If the group is aborted inside an operation that
-/// does not return, the process ends.
+/// An engine with MPI's own collectives, on a communicator of the members that is made here: all
+/// members call this function together, and it returns to none before all have called it. If the
+/// group is aborted inside an operation that does not return, the process ends.
 [[nodiscard]] Result<std::unique_ptr<GroupEngine>> make_collective_engine(MpiWorld& world,
                                                                           const MpiPlace& place,
                                                                           ViewId view);
-/// A ring of messages through memory of its own, which stays behind if the ring is left.
+/// An engine with a ring of messages through memory of its own, which is kept if the ring is left.
 [[nodiscard]] std::unique_ptr<GroupEngine> make_ring_engine(MpiWorld& world, const MpiPlace& place,
                                                             ViewId view);
 
-/// How a thread that has to poll waits without taking the core from threads that have something to
-/// do. Call pause() after each poll that found nothing and moved() after each that did. The first
-/// polls follow each other at once, because most answers are on their way; then other threads go
-/// first; after a millisecond without an answer some member is late, and the thread sleeps between
-/// polls.
+/// How a thread that has to poll waits without keeping the core from threads that can run. Call
+/// pause() after each poll that found nothing and moved() after each other one. The first polls
+/// follow each other at once, because most answers arrive soon; then other threads run first; after
+/// a millisecond without an answer some member is late, and the thread sleeps between polls.
 class PollBackoff {
  public:
   void moved() {
@@ -73,7 +72,7 @@ class PollBackoff {
   static constexpr std::chrono::microseconds kNap{50};
 
   unsigned polls_ = 0;
-  Instant since_;  // of the first poll that gave way
+  Instant since_;  // instant of the first poll that yielded the core
   bool late_ = false;
 };
 

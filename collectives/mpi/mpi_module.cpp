@@ -19,9 +19,9 @@
 namespace mayfly::collectives {
 namespace {
 
-// How many views back messages may still lie around.
+// Messages of so many earlier views may not have been received yet.
 constexpr std::uint64_t kViewsBack = 8;
-// How long MPI may still take to make the communicator of a view that was given up meanwhile.
+// After a view was given up, MPI may take so long to complete its communicator.
 constexpr Duration kFormingStuck = seconds(5);
 
 struct Greeting {
@@ -61,7 +61,7 @@ class Greetings {
     return {};
   }
 
-  /// Takes what has come in. True if something has.
+  /// Receives the greetings that have arrived. True if there were any.
   Result<bool> poll() {
     bool moved = false;
     for (std::uint32_t other = 0; other < place_.size; ++other) {
@@ -78,7 +78,7 @@ class Greetings {
       moved = true;
       if (std::memcmp(message.memory.data(), &greeting_, sizeof greeting_) == 0) {
         --missing_;
-      } else {  // of a view long ago
+      } else {  // a greeting of a much older view
         TRY(receive_from(other));
       }
     }
@@ -122,7 +122,7 @@ class Greetings {
   std::uint32_t missing_ = 0;
 };
 
-/// Takes over one message of an older view, so that its sender is done with it, too.
+/// Receives one message of an older view, so that its sender has finished with it, too.
 bool discard_one(MpiWorld& world, int source, int tag) {
   int found = 0;
   MPI_Message handle = MPI_MESSAGE_NULL;
@@ -140,8 +140,8 @@ bool discard_one(MpiWorld& world, int source, int tag) {
   return true;
 }
 
-// A member that has greeted us has sent all that it ever sends in older views, and MPI delivers a
-// rank's messages in order.
+// A member that has greeted this one has already sent all its messages of older views, and MPI
+// delivers a rank's messages in order.
 void discard_old_messages(MpiWorld& world, const MpiPlace& place, ViewId view) {
   const std::uint64_t newest = value(view);
   for (std::uint64_t back = 1; back <= kViewsBack && back < newest; ++back) {
@@ -157,10 +157,10 @@ void discard_old_messages(MpiWorld& world, const MpiPlace& place, ViewId view) {
   world.sweep();
 }
 
-/// Every member greets every other; returns once all have greeted this one, so that no member
-/// enters anything blocking before all are there. Ends with kAborted as soon as `stop` is set, or
-/// with kDeadline, naming a member that is missing. Messages of older views that no member took are
-/// thrown away.
+/// Every member greets every other one. Returns once all have greeted this member, so that no
+/// member enters a blocking call before all have arrived. Ends with kAborted as soon as `stop` is
+/// set, or with kDeadline, naming a missing member. Messages of older views that no member received
+/// are discarded.
 Result<void> meet_members(MpiWorld& world, const GroupSpec& spec, const MpiPlace& place,
                           Instant deadline, const std::atomic<bool>& stop) {
   world.begin_connecting();
@@ -221,7 +221,8 @@ class MpiTransport final : public Transport {
     }
     std::unique_ptr<GroupEngine> engine;
     if (is_collective) {
-      // Who has given the view up before this, although it has greeted us, leaves us waiting.
+      // A member that has greeted this one and given up the view since then would let it wait for
+      // ever.
       if (!watch->enter()) {
         return given_up(spec.view);
       }

@@ -1,8 +1,8 @@
 // A ring of messages over MPI_Isend and MPI_Irecv.
 //
-// Messages are received into, and sent from, memory of the ring's own, never the caller's: a
-// message whose other end is dead can be neither finished nor taken back, and MPI may come back to
-// its memory at any time.
+// Messages are received into, and sent from, memory of the ring's own, never the caller's: if the
+// rank at the other end is dead, a message can be neither completed nor cancelled, and MPI may
+// access its memory at any later time.
 
 #include <atomic>
 #include <cstring>
@@ -25,7 +25,7 @@ constexpr std::size_t kWindow = 4;
 
 enum class Progress : std::uint8_t { kIdle, kMoved, kDone };
 
-/// Messages to or from one neighbour, in order, each in memory of our own.
+/// Messages to or from one neighbour, in order, each in memory of this class.
 class Lane {
  public:
   Lane(MpiWorld& world, int world_rank, MemberId member, int tag)
@@ -53,7 +53,7 @@ class Lane {
     under_way_.push_back(std::move(message));
     return check_mpi(code, "receiving", member_);
   }
-  /// Whether the oldest message is done; then its memory is front() until pop().
+  /// True if the oldest message is complete; then its memory is front() until pop().
   Result<bool> front_done() {
     int done = 0;
     const int code = ::MPI_Test(&under_way_.front().request, &done, MPI_STATUS_IGNORE);
@@ -92,8 +92,8 @@ class Lane {
   std::vector<AlignedBuffer<std::byte>> free_;
 };
 
-/// An operation that has begun. Destroying one that is not done leaves it at once: MPI never
-/// touches the operation's memory afterwards.
+/// An operation that has begun. If one that is not complete is destroyed, it is left at once: MPI
+/// never accesses the operation's memory afterwards.
 class RingRun {
  public:
   RingRun(const Operation& operation, std::uint32_t size, Rank rank, Lane& in, Lane& out)
@@ -110,7 +110,7 @@ class RingRun {
   RingRun(const RingRun&) = delete;
   RingRun& operator=(const RingRun&) = delete;
 
-  /// Continues as far as it can without waiting.
+  /// Continues as far as possible without waiting.
   Result<Progress> advance() {
     moved_ = false;
     for (const auto step : {&RingRun::post_receives, &RingRun::send_what_is_ready,
@@ -202,10 +202,10 @@ class RingRun {
   const RingTask task_;
   Lane& in_;
   Lane& out_;
-  std::size_t posted_ = 0;  // incoming pieces asked for
-  std::size_t taken_ = 0;   // incoming pieces that are where they belong
-  std::size_t sent_ = 0;    // outgoing pieces handed to MPI
-  std::size_t ready_;       // bytes of the outgoing stream that may leave and have not
+  std::size_t posted_ = 0;  // number of posted receives
+  std::size_t taken_ = 0;   // incoming pieces that are in the operation's memory
+  std::size_t sent_ = 0;    // outgoing pieces passed to MPI
+  std::size_t ready_;       // bytes of the outgoing stream that are ready and not sent
   bool header_posted_ = false;
   bool header_taken_ = false;
   bool header_sent_ = false;
@@ -240,7 +240,7 @@ class RingEngine final : public GroupEngine {
   void settle() override { world_.settle(); }
 
  private:
-  // To the member `ahead` places after this one in the ring.
+  // The messages to the member that is `ahead` places after this one in the ring.
   static Lane lane(MpiWorld& world, const MpiPlace& place, std::uint32_t ahead, ViewId view) {
     const std::uint32_t other = (value(place.rank) + ahead) % place.size;
     return {world, place.world_ranks[other], place.peers[other].member,

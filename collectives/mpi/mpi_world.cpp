@@ -23,7 +23,7 @@ constexpr Duration kStartTimeout = seconds(120);
 constexpr Duration kWatchInterval = milliseconds(50);  // of a watchdog whose clock runs
 constexpr int kTagPairsMax = 1 << 20;
 
-/// Whether mpirun has switched a setting on for its ranks.
+/// True if mpirun was called with this setting for its ranks.
 bool is_set(const char* variable) {
   const char* text = std::getenv(variable);
   return text != nullptr && (std::strcmp(text, "1") == 0 || std::strcmp(text, "true") == 0);
@@ -35,8 +35,8 @@ std::string job_name() {
   return name == nullptr ? "" : name;
 }
 
-/// Open MPI's components expect its symbols to be global, which those of a library that came with a
-/// module are not.
+/// Makes the symbols of Open MPI's library global, as its components expect. They are not, because
+/// the library was loaded together with a module.
 void make_symbols_global() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&MPI_Init_thread), &info) != 0) {
@@ -57,8 +57,8 @@ Result<void> start_mpi() {
   return {};
 }
 
-// Four times the ring's pieces: where there are several ways (networks, links), Open MPI spreads a
-// large message over them. Ways that it still connects later are kept when a view forms.
+// Four times the size of the ring's pieces: if there are several networks or links, Open MPI
+// spreads a large message over them. Connections that it makes later are kept when a view forms.
 constexpr int kConnectingBytes = 1 << 20;
 constexpr int kConnectingTag = 0;
 
@@ -66,8 +66,9 @@ constexpr int kConnectingTag = 0;
 // them; returns when this rank is connected with all others. Collective: all ranks call it at once,
 // and none may die meanwhile. Takes two messages of 1 MiB per other rank.
 //
-// One pair after the other, in the same order on all ranks, so that no two wait for each other; and
-// the lower rank of each first, because of two connections that meet half-way Open MPI closes one.
+// Ranks are connected pair by pair, in the same order on all ranks, so that no two wait for each
+// other. The lower rank of a pair sends first, because Open MPI closes one of two connections that
+// meet half-way.
 void connect_all(MPI_Comm comm) {
   int rank = 0;
   int size = 0;
@@ -106,7 +107,7 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-// Either the call sees that the clock runs, or the clock's thread sees the call.
+// Either enter() sees that the clock runs, or the clock's thread sees the call.
 bool Watchdog::enter() {
   is_inside_.store(true);
   if (runs_.load()) {
@@ -184,7 +185,7 @@ Result<std::unique_ptr<MpiWorld>> MpiWorld::start(bool share_cores) {
 
 MpiWorld::MpiWorld(std::unique_ptr<FdHolder> holder)
     : holder_(std::move(holder)), job_(job_name()) {
-  // Communication of all ranks; nothing may have died yet.
+  // This communicates with all ranks, and no rank may have died yet.
   if (elastic()) {
     connect_and_keep();
   }
@@ -199,8 +200,8 @@ MpiWorld::MpiWorld(std::unique_ptr<FdHolder> holder)
   tag_pairs_ = std::min(kTagPairsMax, found != 0 ? *tag_max / 2 : 1 << 14);
 }
 
-// A connection that breaks before the holders of both its ends have it may end the survivor. So no
-// rank continues, to where it may die, before all have given theirs away.
+// If a connection breaks before the holders of both its ends have a copy, the surviving rank may
+// end, too. So no rank continues until all have passed on their copies.
 void MpiWorld::connect_and_keep() {
   begin_connecting();
   connect_all(MPI_COMM_WORLD);
@@ -210,8 +211,8 @@ void MpiWorld::connect_and_keep() {
 
 MpiWorld::~MpiWorld() {
   sweep();
-  // Under --enable-recovery a rank may die, or leave early, whenever it likes, also while others
-  // wait for it in MPI_Finalize; mpirun takes an exit without it for a normal one there.
+  // Under --enable-recovery a rank may die or leave at any time, also while others wait for it in
+  // MPI_Finalize. There mpirun accepts an exit without MPI_Finalize as normal.
   if (!elastic() && was_in_view_.load() && !spoiled_.load()) {
     ::MPI_Comm_free(&comm_);
     ::MPI_Finalize();
@@ -259,7 +260,7 @@ void MpiWorld::keep_connections() {
 
 void MpiWorld::abandon(AbandonedMessage message) {
   if (message.request != MPI_REQUEST_NULL) {
-    ::MPI_Cancel(&message.request);  // of a send: no effect
+    ::MPI_Cancel(&message.request);  // has no effect on a send
     abandoned_.push_back(std::move(message));
   }
 }

@@ -179,9 +179,9 @@ void CommLifecycle::report(NcclStatus status) {
       return on_connected(status);
     case Step::kPollComm: return on_poll_comm(status);
     case Step::kEnqueue:
-      // Even after a failed call something may be on the stream; and after a good one the
-      // communicator is asked all the same, because the end of a fused launch only says that the
-      // launch was taken.
+      // Even after a failed call there may be an operation on the stream. And after a successful
+      // call the communicator is polled, too, because the end of a fused launch only shows that the
+      // launch was accepted.
       on_stream_.push_back(pending_.front());
       pending_.pop_front();
       return on_progress(State::kSettling, status, State::kSettling);
@@ -195,7 +195,7 @@ void CommLifecycle::report(NcclStatus status) {
       return status == NcclStatus::kSuccess ? void() : end();
     case Step::kPollFence:
       ++polls_;
-      // An error means that the device does nothing for this process any more.
+      // An error means that this process cannot use the device any more.
       return status == NcclStatus::kInProgress ? void() : end();
     case Step::kIdle:
     case Step::kOver: break;

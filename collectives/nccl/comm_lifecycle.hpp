@@ -1,16 +1,16 @@
 #pragma once
 
-// The life of one non-blocking communicator as a pure machine: it is asked what to call next and
-// told how the call went. It knows no clock, thread or library, so that every order of events can
-// be tried without a device.
+// The life of one non-blocking communicator as a pure machine: the caller asks it for the next
+// call, and reports the call's result. It owns no clock, thread or library, so that every order of
+// events can be tested without a device.
 //
 //   new -> connecting -> open -> settling -> unconcluded -> open -> closing -> destroying -> over
 //   any of these -> aborting -> fencing -> draining -> over
 //
-// The rules it keeps: nothing is enqueued while a call is in progress; an operation's event is
-// recorded only once the operation is on the stream; a failed communicator is aborted before any
-// operation is reported as failed, and the stream is drained before, so that no buffer is touched
-// after its operation was reported.
+// The rules that it keeps: no operation is enqueued while a call is in progress. An operation's
+// event is recorded only once the operation is on the stream. When a communicator fails, it is
+// aborted and its stream is drained before any operation is reported as failed, so that no buffer
+// is accessed after its operation was reported.
 
 #include <cstdint>
 #include <deque>
@@ -25,8 +25,8 @@ namespace mayfly::collectives {
 
 class CommLifecycle {
  public:
-  /// Number of an operation, ascending. 0 is a barrier by which all members know that all are
-  /// there; see meet().
+  /// Number of an operation, ascending. 0 is a barrier that shows that all members have arrived;
+  /// see meet().
   using Ticket = std::uint64_t;
 
   enum class Step {
@@ -41,17 +41,17 @@ class CommLifecycle {
     kFence,      ///< NcclApi::record of an event behind everything on the stream
     kPollFence,  ///< NcclApi::query of that event
     kIdle,       ///< nothing to do until something is submitted or asked for
-    kOver        ///< nothing will ever be to do again
+    kOver        ///< no call will ever be needed again
   };
   struct Call {
     Step step = Step::kIdle;
     Ticket ticket = 0;
-    Duration pause{};  ///< may be waited before the call; cut short when there is news
+    Duration pause{};  ///< may be waited before the call; ended early when there is news
   };
   /// Why a communicator ended.
   struct Failure {
     Errc code = Errc::kAborted;
-    NcclStatus status = NcclStatus::kSuccess;  ///< what NCCL said, if that was the reason
+    NcclStatus status = NcclStatus::kSuccess;  ///< NCCL's status, if that was the reason
   };
   struct Finished {
     Ticket ticket = 0;
@@ -67,16 +67,17 @@ class CommLifecycle {
   void submit(Ticket ticket);
   /// Ends everything, with kAborted. Any number of times; the first reason stays.
   void abort();
-  /// No more operations will come: ends in good order, or by an abort from `deadline` on.
+  /// No more operations will be submitted: finalizes the communicator, or aborts it from `deadline`
+  /// on.
   void close(Instant deadline);
 
   /// The call to make now. kIdle and kOver are no calls and are not reported.
   [[nodiscard]] Call next(Instant now);
-  /// How the call that next() gave last went.
+  /// The result of the call that next() returned last.
   void report(NcclStatus status);
 
-  /// The communicator is there; what it needs on the device may still be made by the first
-  /// operation.
+  /// The communicator is formed; the resources that it needs on the device may still be allocated
+  /// by the first operation.
   [[nodiscard]] bool connected() const { return connected_; }
   /// All members have connected, and operations can run.
   [[nodiscard]] bool met() const { return met_; }
@@ -120,8 +121,8 @@ class CommLifecycle {
   bool met_ = false;
   bool abort_asked_ = false;
   bool close_asked_ = false;
-  bool look_at_comm_ = false;     // polls of an event and of the communicator take turns
-  std::uint32_t polls_ = 0;       // in a row without news
+  bool look_at_comm_ = false;     // polls of an event and of the communicator alternate
+  std::uint32_t polls_ = 0;       // consecutive polls without news
   std::deque<Ticket> pending_;    // not yet given to NCCL
   std::deque<Ticket> on_stream_;  // given to NCCL; the last may still be settling
   std::optional<Failure> failure_;

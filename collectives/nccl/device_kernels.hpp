@@ -10,29 +10,30 @@
 
 namespace mayfly::collectives::device_kernels {
 
-/// Loads all kernels, which would otherwise wait for whatever runs when one is launched first.
+/// Loads all kernels. Otherwise the first launch of a kernel would wait for all running work.
 [[nodiscard]] int load();
 
-/// Facts that a step's quantisation finds; set to zero before the step.
+/// Counts of a step's quantisation; to be set to zero before the step.
 struct QuantizeFlags {
   std::uint32_t overflows = 0;  ///< blocks that did not fit their exponent
   std::uint32_t nonfinite = 0;  ///< blocks with an infinity or NaN
 };
 
-/// Which blocks of a flat vector, cut by BlockLayout, and their exponents. Device memory.
+/// Blocks of a flat vector, cut by BlockLayout, and their exponents. Device memory.
 struct Blocks {
-  const std::uint32_t* offsets = nullptr;   ///< of all blocks, and the end
-  const std::int32_t* exponents = nullptr;  ///< of all blocks
+  const std::uint32_t* offsets = nullptr;   ///< offsets of all blocks, and the end
+  const std::int32_t* exponents = nullptr;  ///< exponents of all blocks
   std::uint32_t first = 0;                  ///< the blocks of one bucket: [first, last)
   std::uint32_t last = 0;
 };
 
-/// One microbatch's part of a bucket, rounded to the blocks' grids and added to the sums, or with
-/// `add` false stored (the first microbatch of a step needs no cleared sums): quantize_add() for
-/// every block, fused with the copy into `sums`. `gradient` and `sums` are whole flat vectors,
-/// `observed` has one entry per block, which is raised to what this microbatch needs (with `add`
-/// false: set). `flags` is added to. All device memory. `bits` is from magnitude_bits(). Calls with
-/// the same `sums` go to one stream, as nothing else keeps one microbatch from meeting another.
+/// Rounds one microbatch's part of a bucket to the blocks' grids and adds it to the sums; with
+/// `add` false it is stored, so that the first microbatch of a step needs no cleared sums. The same
+/// as quantize_add() for every block, fused with the copy into `sums`. `gradient` and `sums` are
+/// whole flat vectors. `observed` has one entry per block, which is raised to the exponent that
+/// this microbatch needs (with `add` false: set). `flags` is added to. All are device memory.
+/// `bits` is from magnitude_bits(). Calls with the same `sums` must use one stream, because nothing
+/// else orders the microbatches.
 [[nodiscard]] int quantize(const float* gradient, const Blocks& blocks, int bits, bool add,
                            std::int32_t* sums, std::int32_t* observed, QuantizeFlags* flags,
                            void* stream);

@@ -62,12 +62,12 @@ Result<void> DeviceSums::allocate() {
   }
   staging_ = stream.value();
   TRY_ASSIGN(all_added_, calls_.make_event());
-  // On the compute stream, which reads it.
+  // Uploaded on the compute stream, because the kernels there read it.
   return calls_.upload(offsets_, shape_.offsets.data(), bytes.offsets, place_.stream);
 }
 
 DeviceSums::~DeviceSums() {
-  // After a failure there is nothing to wait for, and a destructor cannot report it.
+  // After a failure there is nothing to wait for, and a destructor could not report the error.
   (void)calls_.bind_thread();
   (void)calls_.wait_for(place_.stream);
   if (staging_ != nullptr) {
@@ -117,7 +117,7 @@ void DeviceSums::clear(std::span<const std::int32_t> exponents, std::size_t buck
   const std::lock_guard lock(mutex_);
   require_gpu(make_events(buckets));
   for (Bucket& bucket : buckets_) {
-    // A copy that is still being made reads sums of the step before.
+    // A copy in progress reads sums of the previous step, so the compute stream waits for it.
     if (bucket.is_staged) {
       require_gpu(calls_.hold(place_.stream, bucket.staged));
       bucket.is_staged = false;
@@ -134,7 +134,8 @@ void DeviceSums::clear(std::span<const std::int32_t> exponents, std::size_t buck
       calls_.upload(facts_, first_facts_.data(), first_facts_.size() * kWord, place_.stream));
 }
 
-/// The sums of a bucket are about to change, on the compute stream: not before they are copied.
+/// To be called before the sums of a bucket change on the compute stream: it waits until they are
+/// copied.
 void DeviceSums::begin_change(Bucket& bucket) {
   if (bucket.is_staged) {
     require_gpu(calls_.hold(place_.stream, bucket.staged));
@@ -198,7 +199,8 @@ SumFindings DeviceSums::find() {
 void DeviceSums::take_mean(float scale, float* mean) {
   require_gpu(calls_.bind_thread());
   const std::lock_guard lock(mutex_);
-  // Later copies follow later changes of the sums, which follow this on the compute stream.
+  // No later copy can change them: it follows later changes of the sums, which follow this call on
+  // the compute stream.
   for (const Bucket& bucket : buckets_) {
     if (bucket.is_staged) {
       require_gpu(calls_.hold(place_.stream, bucket.staged));

@@ -1,14 +1,14 @@
 #pragma once
 
-// A worker's gradient sums in the memory of its GPU. Microbatch after microbatch is added there, as
-// soon as the compute stream has its gradient; copies go through a group of GPUs, bucket by bucket;
-// what comes back is fetched to the host.
+// A worker's gradient sums in the memory of its GPU. Each microbatch's gradient is added there as
+// soon as it is complete on the compute stream. Copies of the sums are reduced by a group of GPUs,
+// bucket by bucket, and the results are fetched to the host.
 //
-// Two streams. On the compute stream, which is the engine's, gradients become sums. On the staging
-// stream sums are copied for the wire, and results to the host; where the update is made on the
-// device, their mean stays there, on the compute stream. Events, one for each bucket and
-// direction, keep them in order, so a bucket's copy does not wait for the rest of a backward pass
-// that is already on the compute stream.
+// There are two streams. On the compute stream, which is the engine's, gradients are added to the
+// sums. On the staging stream sums are copied for the exchange, and results to the host; if the
+// update is made on the device, the mean stays there, on the compute stream. Events, one for each
+// bucket and direction, keep the streams in order. So a bucket's copy does not wait for the rest of
+// a backward pass that is already on the compute stream.
 //
 // The sums outlive a view: when a group breaks, only the copies are lost. A device that fails ends
 // the process (base/gpu_facts).
@@ -30,10 +30,10 @@ struct DeviceSumsShape {
   int bits = 0;                        ///< exact only: magnitude_bits()
 };
 
-/// Where the engine leaves a microbatch's gradient, always the same.
+/// The place of a microbatch's gradient in the engine's memory, always the same.
 struct GradientPlace {
   const float* gradient = nullptr;
-  DeviceStream stream = nullptr;  ///< what it is given later sees what it was given before
+  DeviceStream stream = nullptr;  ///< work that is submitted to it sees all earlier work
 };
 
 /// Facts about the gradients that were added in this step.
@@ -57,32 +57,33 @@ class DeviceSums {
   DeviceSums(const DeviceSums&) = delete;
   DeviceSums& operator=(const DeviceSums&) = delete;
 
-  /// Begins a step of so many buckets: nothing is in the sums, exponents as given (one per block;
-  /// none if not exact). Meanwhile nothing else uses the sums, and no group uses their copies.
+  /// Begins a step of so many buckets: the sums are empty, and exponents are as given (one per
+  /// block; none if not exact). No other thread may use the sums meanwhile, and no group their
+  /// copies.
   void clear(std::span<const std::int32_t> exponents, std::size_t buckets);
-  /// Adds the present gradient's part of a bucket, once the compute stream gets there. `first`: the
-  /// bucket's first. Whatever stream it came from, one bucket's calls are in order. Any thread.
+  /// Adds the present gradient's part of a bucket, in the order of the compute stream. `first`: the
+  /// first one of the bucket. A bucket's calls are carried out in order, whatever stream computed
+  /// the gradient. Any thread.
   void add(std::size_t bucket, BlockRange blocks, bool first);
-  /// The sums of a bucket that nothing was added to become zero.
+  /// Sets the sums of a bucket without any gradient to zero.
   void settle(std::size_t bucket, BlockRange blocks);
 
   // The thread that starts operations of the group:
-  /// Copies what is in the sums of a bucket, to be all-reduced in place by an operation that
-  /// follows staging_stream(). Returns the copy.
+  /// Copies the sums of a bucket, to be all-reduced in place by an operation that follows
+  /// staging_stream(). Returns the copy.
   [[nodiscard]] std::span<std::uint32_t> stage(std::size_t bucket, BlockRange blocks);
   [[nodiscard]] DeviceStream staging_stream() const { return staging_; }
-  /// Blocks until everything added so far is in the sums. What it returns is valid until the next
-  /// call.
+  /// Blocks until everything added so far is in the sums. The result is valid until the next call.
   [[nodiscard]] SumFindings find();
-  /// The mean of what the all-reduced copies hold, sum times `scale`, goes to memory of the device
-  /// (one element for each of a vector), once the compute stream gets there. The operations must be
-  /// complete. Any thread.
+  /// Computes the mean from the all-reduced copies (sum times `scale`) in device memory, one
+  /// element for each element of the vector, in the order of the compute stream. The operations
+  /// must be complete. Any thread.
   void take_mean(float scale, float* mean);
-  /// Begins to bring an all-reduced copy to the host; the operation must be complete.
+  /// Begins to copy an all-reduced copy to the host; the operation must be complete.
   void fetch(BlockRange blocks);
-  /// Blocks until everything is there that fetch() was called for.
+  /// Blocks until everything has arrived that fetch() was called for.
   void wait_until_fetched();
-  /// On the host: the elements of all blocks, as far as they were fetched.
+  /// The elements of all blocks on the host, as far as they were fetched.
   [[nodiscard]] std::span<const std::uint32_t> fetched() const {
     return {fetched_, element_count()};
   }
@@ -129,7 +130,7 @@ class DeviceSums {
   std::uint32_t* copies_ = nullptr;         // device
   std::uint32_t* found_ = nullptr;          // host, pinned: the first words of facts_
   std::uint32_t* fetched_ = nullptr;        // host, pinned
-  std::vector<std::uint32_t> first_facts_;  // what facts_ is when a step begins
+  std::vector<std::uint32_t> first_facts_;  // the contents of facts_ when a step begins
 
   std::mutex mutex_;
   std::vector<Bucket> buckets_;  // guarded by mutex_

@@ -1,7 +1,7 @@
 #pragma once
 
-// One communicator, driven: makes the calls that CommLifecycle asks for and hands results to the
-// operations. Belongs to one thread at a time; only its CommSignal is for others.
+// Drives one communicator: makes the calls that CommLifecycle asks for and passes results to the
+// operations. Used by one thread at a time; only its CommSignal is for other threads.
 
 #include <atomic>
 #include <condition_variable>
@@ -23,7 +23,7 @@ namespace mayfly::collectives {
 /// thread.
 class CommSignal {
  public:
-  /// Cannot be withdrawn.
+  /// An abort cannot be withdrawn.
   void abort() noexcept {
     aborted_.store(true, std::memory_order_release);
     notify();
@@ -36,7 +36,7 @@ class CommSignal {
     news_ = true;
     changed_.notify_all();
   }
-  /// Sleeps until notify() is called, or for `at_most`. Zero: only lets other threads run.
+  /// Sleeps until notify() is called, or for `at_most`. Zero: only yields to other threads.
   void sleep(Duration at_most);
   /// Sleeps until notify() is called.
   void sleep();
@@ -63,9 +63,9 @@ class DeviceOperation {
  public:
   const DeviceTask task;
   const std::vector<LentEvent> gates;
-  const LentEvent done;  ///< happens when the operation is complete; recorded once on the stream
+  const LentEvent done;  ///< recorded once on the stream; it happens when the operation is complete
 
-  /// The communication thread, once: the operation is over and its buffers are free.
+  /// Called once by the communication thread: the operation is over and its buffers are free.
   void finish(Result<void> outcome);
 
   /// Blocks until the operation is over; kDeadline otherwise.
@@ -82,7 +82,7 @@ class DeviceOperation {
   Instant finished_at_;                 // guarded by mutex_
 };
 
-/// Which communicator to form, and our place in it.
+/// The communicator to form, and this member's place in it.
 struct CommPlace {
   NcclUniqueId id{};
   std::vector<MemberId> members;  ///< by rank
@@ -91,14 +91,14 @@ struct CommPlace {
 
 class LiveComm {
  public:
-  /// Nothing is called before connect().
+  /// The constructor makes no call of NCCL; connect() makes the first one.
   LiveComm(std::shared_ptr<NcclRuntime> runtime, CommPlace place);
   /// Aborts the communicator unless it is over.
   ~LiveComm();
   LiveComm(const LiveComm&) = delete;
   LiveComm& operator=(const LiveComm&) = delete;
 
-  /// Blocks until the communicator is formed. Runs nothing on the device, where it could get
+  /// Blocks until the communicator is formed. Runs nothing on the device, where it could run
   /// between the operations of another communicator. kAborted (by the signal), kDeadline,
   /// kPeerLost, kIo, kInvalidInput; then the communicator is over.
   [[nodiscard]] Result<void> connect(Instant deadline);
@@ -116,7 +116,7 @@ class LiveComm {
   [[nodiscard]] std::optional<Duration> turn();
   [[nodiscard]] bool over() const { return lifecycle_->over(); }
 
-  /// Any thread. Shared by the owner of the communicator and those who may abort it.
+  /// Any thread. Shared by the owner of the communicator and the threads that may abort it.
   [[nodiscard]] const std::shared_ptr<CommSignal>& signal() const { return signal_; }
 
  private:
@@ -139,7 +139,7 @@ class LiveComm {
   bool rested_ = false;  // the pause before the next call is over
   std::deque<std::shared_ptr<DeviceOperation>> operations_;  // unfinished, by ticket
   CommLifecycle::Ticket first_ticket_ = 0;                   // that of operations_.front()
-  std::string explanation_;                                  // NCCL's words on the failure
+  std::string explanation_;                                  // NCCL's description of the failure
 };
 
 }  // namespace mayfly::collectives

@@ -30,14 +30,13 @@ Result<void> probe() {
   return judge(read_nccl_facts(0));
 }
 
-/// NCCL refuses two members on one GPU unless they seem to be on two machines.
+/// NCCL rejects two members on one GPU unless they seem to be on two machines.
 void take_own_host_id() {
   const std::string name = fmt::format("mayfly-{:016x}", system_random());
   ::setenv("NCCL_HOSTID", name.c_str(), 0);
 }
 
-/// Where a machine has several networks NCCL's own choice may be one that other members do not
-/// reach.
+/// On a machine with several networks NCCL may choose one that other members cannot reach.
 void use_interface_of(const std::string& bind_host) {
   const std::string name = interface_of(bind_host);
   if (!name.empty() && name != "lo") {
@@ -50,7 +49,7 @@ Result<std::unique_ptr<Transport>> make(const ModuleOptions& options) {
   if (options.is_shared) {
     take_own_host_id();
   }
-  use_interface_of(options.bind_host);  // before NCCL looks, which it does once
+  use_interface_of(options.bind_host);  // before NCCL reads the variable, which it does once
   TRY_ASSIGN(std::unique_ptr<NcclApi> api, make_cuda_nccl_api(options.device));
   return make_nccl_transport(std::move(api),
                              fmt::format("nccl:{}:{}", options.bind_host, options.device));

@@ -17,13 +17,13 @@
 
 namespace mayfly::collectives {
 
-/// NCCL's results (and CUDA's, as far as they differ for us).
+/// NCCL's results (and CUDA's, if Mayfly distinguishes them).
 enum class NcclStatus {
   kSuccess,
   kInProgress,   ///< a non-blocking call goes on, an event has not happened yet
-  kRemoteError,  ///< a peer is gone, or a connection to it
-  kSystemError,  ///< a system call failed on this host, such as for want of shared memory
-  kDeviceError,  ///< CUDA failed; after most errors nothing more works in this process
+  kRemoteError,  ///< a peer, or a connection to it, is lost
+  kSystemError,  ///< a system call failed on this host, for example without enough shared memory
+  kDeviceError,  ///< CUDA failed; after most errors this process cannot use the device
   kInternalError,
   kBadCall  ///< wrong arguments or wrong use
 };
@@ -31,7 +31,7 @@ enum class NcclStatus {
 /// "remote error", for texts.
 [[nodiscard]] const char* to_string(NcclStatus status);
 
-/// Names one communicator to be formed; made by its rank 0.
+/// Identifies one communicator to be formed; made by its rank 0.
 using NcclUniqueId = std::array<std::byte, 128>;
 
 /// One operation, in device memory.
@@ -44,7 +44,7 @@ struct DeviceTask {
   DataType type = DataType::kInt32;  ///< of reductions
   ReduceOp op = ReduceOp::kSum;      ///< of reductions
   std::uint32_t root = 0;            ///< of kBroadcast
-  std::uint32_t rank = 0;            ///< our own
+  std::uint32_t rank = 0;            ///< this member's
   std::uint32_t size = 1;            ///< of the group
 };
 
@@ -67,12 +67,12 @@ class NcclApi {
 
   virtual NcclStatus make_unique_id(NcclUniqueId& id) = 0;
   /// Begins to form a non-blocking communicator; `comm` may be null after a failure. kInProgress:
-  /// ask state() until it says otherwise.
+  /// poll state() until it returns another status.
   virtual NcclStatus init(NcclComm& comm, const NcclUniqueId& id, std::uint32_t size,
                           std::uint32_t rank) = 0;
   /// The status of the last call with this communicator, and of everything that runs in it.
   virtual NcclStatus state(NcclComm comm) = 0;
-  /// Gives an operation to the communication stream. It is there once state() has said kSuccess.
+  /// Submits an operation to the communication stream. It is there once state() returns kSuccess.
   virtual NcclStatus enqueue(NcclComm comm, const DeviceTask& task) = 0;
   /// Called once `task` is on the stream: submits the work that completes its result, and records
   /// `done` behind it.
@@ -81,33 +81,33 @@ class NcclApi {
   virtual NcclStatus finalize(NcclComm comm) = 0;
   /// Frees a finalized communicator.
   virtual NcclStatus destroy(NcclComm comm) = 0;
-  /// Stops whatever the communicator does, on the host and on the device, and frees it. Returns
-  /// when its kernels have left. Null is fine.
+  /// Stops all work of the communicator, on the host and on the device, and frees it. Returns when
+  /// its kernels have ended. Does nothing for null.
   virtual NcclStatus abort(NcclComm comm) = 0;
 
   virtual NcclStatus create_event(DeviceEvent& event) = 0;
   virtual void destroy_event(DeviceEvent event) = 0;
-  /// `event` happens when everything given to the communication stream so far has.
+  /// `event` happens when everything that was submitted to the communication stream so far is
+  /// complete.
   virtual NcclStatus record(DeviceEvent event) = 0;
-  /// The same for a stream of the caller's.
+  /// The same for a stream of the caller.
   virtual NcclStatus record_on(DeviceStream stream, DeviceEvent event) = 0;
   /// kSuccess: it has happened; kInProgress: not yet.
   virtual NcclStatus query(DeviceEvent event) = 0;
-  /// Work that is given to the communication stream from now on waits for `event`, which was
+  /// Work that is submitted to the communication stream from now on waits for `event`, which was
   /// recorded before.
   virtual NcclStatus hold_for(DeviceEvent event) = 0;
 
-  /// One int32 of device memory for barriers; what it holds does not matter.
+  /// One int32 of device memory for barriers; its value does not matter.
   [[nodiscard]] virtual void* scratch_word() = 0;
 };
 
 /// Opens `device` with the real NCCL and CUDA runtime: its context, a communication stream of high
-/// priority, our kernels. kIo if CUDA refuses. The machine has been judged fit (NcclFacts).
+/// priority, Mayfly's kernels. kIo if CUDA fails. The caller has checked the machine (NcclFacts).
 [[nodiscard]] Result<std::unique_ptr<NcclApi>> make_cuda_nccl_api(int device);
 
-/// Everything that outlives a communicator: the library, the device, and events that are used
-/// again. Shared by the transport, its groups and every operation; the last of them destroys it.
-/// Any thread.
+/// Everything that outlives a communicator: the library, the device, and events for reuse. Shared
+/// by the transport, its groups and every operation; the last owner destroys it. Any thread.
 class NcclRuntime {
  public:
   explicit NcclRuntime(std::unique_ptr<NcclApi> api) : api_(std::move(api)) {}
@@ -117,9 +117,10 @@ class NcclRuntime {
 
   [[nodiscard]] NcclApi& api() { return *api_; }
 
-  /// An event that is not in use, or null if the device refuses one.
+  /// An unused event, or null if the device cannot make one.
   [[nodiscard]] DeviceEvent take_event();
-  /// `event` may be null. Work on the device that waits for an earlier record of it still does.
+  /// Returns `event`, which may be null. Work on the device that waits for an earlier record of it
+  /// still does.
   void give_back(DeviceEvent event);
 
  private:
@@ -128,7 +129,7 @@ class NcclRuntime {
   std::vector<DeviceEvent> free_events_;  // guarded by mutex_
 };
 
-/// An event on loan from a runtime that outlives it.
+/// An event that was taken from a runtime, which outlives it.
 class LentEvent {
  public:
   LentEvent() = default;

@@ -14,8 +14,8 @@
 namespace mayfly::collectives {
 namespace {
 
-// NCCL writes the handle a second time, from its own thread, when init is done: it must stay where
-// it is until the communicator is destroyed.
+// NCCL writes the handle a second time, from its own thread, when the initialisation is complete.
+// So the handle must not move until the communicator is destroyed.
 struct CommHandle {
   ncclComm_t comm = nullptr;
 };
@@ -33,8 +33,8 @@ NcclStatus status_of(ncclResult_t result) {
   }
 }
 
-// How NCCL carries a reduction. The maximum of floats is taken of integers that order like them:
-// NCCL's own would lose NaNs, and the order of zeros.
+// How NCCL computes a reduction. The maximum of floats is computed from integers in the same order,
+// because NCCL's own maximum would lose NaNs and the order of zeros.
 bool as_ordered_integers(const DeviceTask& task) {
   return task.type == DataType::kFloat32 && task.op == ReduceOp::kMax;
 }
@@ -59,7 +59,7 @@ class CudaNcclApi final : public NcclApi {
  public:
   explicit CudaNcclApi(int device) : device_(device) {}
   ~CudaNcclApi() override {
-    // Without a device there is nothing to free, and a broken one frees nothing.
+    // Without a device there is nothing to free, and a failed device frees nothing.
     if (stream_ != nullptr) {
       (void)cudaStreamDestroy(stream_);
     }
@@ -181,7 +181,7 @@ class CudaNcclApi final : public NcclApi {
   NcclStatus query(DeviceEvent event) override {
     const cudaError_t happened = cudaEventQuery(cuda_event(event));
     if (happened == cudaErrorNotReady) {
-      (void)cudaGetLastError();  // "not ready" is an answer; the next check must not see an error
+      (void)cudaGetLastError();  // "not ready" is no error; the next check must not find one
       return NcclStatus::kInProgress;
     }
     return cuda(happened);
@@ -209,7 +209,7 @@ class CudaNcclApi final : public NcclApi {
     return works(result) ? NcclStatus::kSuccess : NcclStatus::kDeviceError;
   }
 
-  // The words to a failure of NCCL are its own, whatever CUDA said before.
+  // A failure of NCCL is described by NCCL, whatever error CUDA had before.
   NcclStatus nccl_status(ncclResult_t result) {
     const NcclStatus status = status_of(result);
     if (status != NcclStatus::kSuccess && status != NcclStatus::kInProgress) {
@@ -219,8 +219,8 @@ class CudaNcclApi final : public NcclApi {
     return status;
   }
 
-  // NCCL given ordinary host memory would make the device fault, which ends the process's use of
-  // it.
+  // If NCCL were given ordinary host memory, the device would fault, and this process could not use
+  // it any more.
   bool reachable(const void* data) {
     cudaPointerAttributes attributes{};
     if (!works(cudaPointerGetAttributes(&attributes, data))) {
@@ -253,7 +253,7 @@ class CudaNcclApi final : public NcclApi {
   cudaStream_t stream_ = nullptr;
   void* scratch_ = nullptr;
   std::mutex mutex_;
-  std::string cuda_error_;  // the last one, until it is asked for; guarded by mutex_
+  std::string cuda_error_;  // the last error, until it is read; guarded by mutex_
 };
 
 }  // namespace

@@ -130,7 +130,7 @@ class NcclGroup final : public DeviceGroup {
 
   // The communication thread.
   void run(std::unique_ptr<LiveComm> comm) {
-    (void)runtime_->api().bind_thread();  // a device that refuses is found out by the next call
+    (void)runtime_->api().bind_thread();  // if the device fails here, the next call reports it
     bool closing = false;
     while (!(closing && comm->over())) {
       closing = take_orders(*comm, closing);
@@ -165,12 +165,12 @@ class NcclGroup final : public DeviceGroup {
   const std::uint32_t size_;
   const std::shared_ptr<NcclRuntime> runtime_;
   const std::shared_ptr<CommSignal> signal_;  // shared with the communicator
-  std::vector<LentEvent> gates_;              // of the next operation; the starting thread's
+  std::vector<LentEvent> gates_;  // for the next operation; of the thread that starts operations
 
   std::mutex mutex_;
   std::vector<std::shared_ptr<DeviceOperation>> queue_;  // guarded by mutex_
   bool closing_ = false;                                 // guarded by mutex_
-  std::thread thread_;                                   // the last: it uses all of the above
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
 }  // namespace
@@ -193,16 +193,16 @@ std::unique_ptr<Group> make_nccl_group(ViewId view, Rank rank, std::uint32_t siz
 }
 namespace {
 
-// Loading NCCL's kernels was seen to take most of a minute on machines with many GPUs.
+// On machines with many GPUs loading NCCL's kernels has taken up to a minute.
 constexpr Duration kWarmUpMax = seconds(180);
 
-/// Stops a formation, whichever part of it runs. Any thread.
+/// Stops a formation in any of its parts. Any thread.
 class FormationStop {
  public:
   void abort() noexcept;
   [[nodiscard]] bool aborted() const;
 
-  /// The forming thread: abort() also reaches this communicator from now on; null ends that.
+  /// Called by the forming thread: abort() also aborts this communicator from now on; null: none.
   void attach(std::shared_ptr<CommSignal> comm);
 
  private:
@@ -232,9 +232,9 @@ void FormationStop::attach(std::shared_ptr<CommSignal> comm) {
   }
 }
 
-// How long a wait for a key lasts before the thread looks whether the formation was stopped: at
-// first, and at most, each twice the last one. The store of a job ends the wait itself when the
-// view is over, and every wait costs it a message.
+// How long a wait for a key lasts before the thread checks whether the formation was stopped: the
+// first wait, and the longest; each is twice as long as the one before. The store of a job ends a
+// wait itself when the view is over, and every wait costs it a message.
 constexpr Duration kFirstStoreSlice = milliseconds(20);
 constexpr Duration kStoreSliceMax = seconds(1);
 
@@ -279,8 +279,8 @@ class MeetingPlace {
     return given_up(spec_.view);
   }
 
-  // A member that has not arrived. First the store is asked for ourselves: one that does not answer
-  // that says nothing of the others.
+  // A member that has not arrived. The store is first asked for this member's own key: if it does
+  // not answer that, it does not show anything about the other members.
   std::optional<MemberId> missing() const {
     if (!ask_for(value(spec_.rank)).ok()) {
       return std::nullopt;
@@ -430,7 +430,7 @@ Result<std::unique_ptr<Transport>> make_nccl_transport(std::unique_ptr<NcclApi> 
 
 Result<void> judge(const NcclFacts& facts) {
   TRY(judge_gpu(facts.gpu));
-  // A newer NCCL takes the configuration of an older one, not the other way round.
+  // A newer NCCL accepts the configuration of an older one, but not the reverse.
   if (facts.found_nccl / 100 < facts.built_nccl / 100) {
     const auto version = [](int number) {
       return library_version(static_cast<std::size_t>(number));

@@ -1,8 +1,8 @@
 #pragma once
 
-// Groups over NCCL: one GPU for each process, data in device memory. The members of a view meet in
-// GroupSpec::store, where rank 0 leaves the name of the new communicator. NcclFacts decide whether
-// a machine can do that; they are pure.
+// Groups over NCCL: one GPU for each process, data in device memory. The members of a view exchange
+// keys in GroupSpec::store, where rank 0 stores the id of the new communicator. NcclFacts decide
+// whether a machine supports that; they are pure.
 
 #include <memory>
 #include <string>
@@ -23,17 +23,18 @@ struct NcclFacts {
   bool blocking_forced = false;  ///< NCCL_COMM_BLOCKING=1 is in the environment
 };
 
-/// Ok, or kUnsupported with one line that says what is missing and what to do.
+/// Ok, or kUnsupported with one line that names the missing part and the remedy.
 [[nodiscard]] Result<void> judge(const NcclFacts& facts);
 
-/// A transport on the device of `api`. Loads NCCL's kernels by a communicator of one rank, so that
-/// later formations need not; that may take many seconds. `address`: a readable name that is unique
-/// in the job. form() is called from one thread. kIo: NCCL or the device does not work.
+/// A transport on the device of `api`. Loads NCCL's kernels with a communicator of one rank, so
+/// that later formations need not do that; it may take many seconds. `address`: a readable name
+/// that is unique in the job. form() is called from one thread. kIo: NCCL or the device does not
+/// work.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_nccl_transport(std::unique_ptr<NcclApi> api,
                                                                      const std::string& address);
 
-/// Ok if NCCL can do this reduction with the port's promises; else kUnsupported, and why. All
-/// members ask for the same and so get the same answer.
+/// Ok if NCCL can compute this reduction as Group promises; otherwise kUnsupported with the reason.
+/// All members ask for the same reduction and so get the same answer.
 [[nodiscard]] Result<void> check_reduction(DataType type, ReduceOp op);
 
 /// The DeviceGroup of a communicator that has formed. Destroying the group flushes the

@@ -9,7 +9,7 @@
 namespace mayfly::collectives {
 namespace {
 
-/// Reaches both parts of a group for as long as they live. Any thread.
+/// Aborts both parts of a group as long as they exist. Any thread.
 class BothParts {
  public:
   BothParts(Group& host, Group& device) : host_(&host), device_(&device) {}
@@ -34,7 +34,7 @@ class BothParts {
   Group* device_;  // guarded by mutex_
 };
 
-/// An operation of one part, whose failure is that of both.
+/// An operation of one part; its failure aborts both parts.
 class PairedWork final : public Work {
  public:
   PairedWork(std::unique_ptr<Work> work, std::shared_ptr<BothParts> both)
@@ -51,10 +51,10 @@ class PairedWork final : public Work {
 
  private:
   std::unique_ptr<Work> work_;
-  std::shared_ptr<BothParts> both_;  // shared with the group, which may be gone first
+  std::shared_ptr<BothParts> both_;  // shared with the group, which may be destroyed first
 };
 
-/// One part of a pair, as a port over either kind of group.
+/// One part of a pair, for either kind of group.
 template <typename Port>
 class Part : public Port {
  public:
@@ -70,7 +70,7 @@ class Part : public Port {
   Result<void> all_reduce_blocking(void* data, std::size_t count, DataType type, ReduceOp op,
                                    Instant deadline) override {
     Result<void> done = group_.all_reduce_blocking(data, count, type, op, deadline);
-    if (!done.ok()) {  // a deadline, too: its group is aborted
+    if (!done.ok()) {  // also after a deadline, because then the part is aborted
       both_->abort();
     }
     return done;
@@ -120,7 +120,7 @@ class PairedGroup final : private Groups, public Part<Group> {
   DevicePart device_part_;
 };
 
-/// A group that was formed, as the group in device memory that it is.
+/// Casts a group that was formed to the group in device memory that it is.
 std::unique_ptr<DeviceGroup> as_device_group(std::unique_ptr<Group> group) {
   auto* const device = dynamic_cast<DeviceGroup*>(group.get());
   ENSURE(device != nullptr, "the second transport of a pair forms DeviceGroups");

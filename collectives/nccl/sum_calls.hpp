@@ -1,10 +1,10 @@
 #pragma once
 
-// The calls of the CUDA runtime, and of our kernels, that sums in the memory of a device need, as
-// an interface: the adapter in sum_calls_cuda.cpp makes them, a fake in the tests plays them
-// without a device. Calls that take a stream give it work and do not wait; the others say so where
-// they do. Each thread calls bind_thread() before any other. Any thread, except that nobody else
-// may use what is being released.
+// The calls of the CUDA runtime and of Mayfly's kernels that are needed for sums in the memory of a
+// device, as an interface: the adapter in sum_calls_cuda.cpp makes them, a fake in the tests
+// replaces them without a device. Calls that take a stream submit work and do not wait, except
+// where stated. Each thread calls bind_thread() before any other function. Any thread, but memory
+// that is being released must not be in use.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SumTask {
   std::int32_t* observed = nullptr;         ///< exact only, by block; raised to what is needed
   std::uint32_t* flags = nullptr;           ///< two counts of blocks: overflows, not finite; raised
   BlockRange blocks;
-  bool first = false;  ///< what was in the sums does not matter
+  bool first = false;  ///< the previous content of the sums does not matter
   bool exact = true;
   int bits = 0;  ///< exact only: magnitude_bits()
 };
@@ -47,7 +47,7 @@ class SumCalls {
  public:
   virtual ~SumCalls() = default;
 
-  /// Makes the device that of the calling thread.
+  /// Makes this device the current one of the calling thread.
   virtual Result<void> bind_thread() = 0;
 
   /// Memory of the device. kUnsupported, with the bytes, if there is too little.
@@ -61,15 +61,15 @@ class SumCalls {
   virtual Result<DeviceEvent> make_event() = 0;
   virtual void destroy_event(DeviceEvent event) noexcept = 0;
 
-  /// From ordinary memory, which the caller may change once this has returned.
+  /// Copies from ordinary memory, which the caller may change after this call.
   virtual Result<void> upload(void* to, const void* from, std::size_t bytes,
                               DeviceStream stream) = 0;
-  /// To memory of allocate_pinned().
+  /// Copies to memory of allocate_pinned().
   virtual Result<void> download(void* to, const void* from, std::size_t bytes,
                                 DeviceStream stream) = 0;
-  /// Within the device.
+  /// Copies within the device.
   virtual Result<void> copy(void* to, const void* from, std::size_t bytes, DeviceStream stream) = 0;
-  /// To zeros.
+  /// Fills with zeros.
   virtual Result<void> clear(void* memory, std::size_t bytes, DeviceStream stream) = 0;
   /// quantize_add() of collectives/plan/exact_sum for every block, or float additions.
   virtual Result<void> add(const SumTask& task, DeviceStream stream) = 0;
@@ -77,11 +77,11 @@ class SumCalls {
   /// scale.
   virtual Result<void> mean(const MeanTask& task, DeviceStream stream) = 0;
 
-  /// `event` happens when everything given to `stream` so far has.
+  /// `event` happens when everything that was submitted to `stream` so far is complete.
   virtual Result<void> record(DeviceEvent event, DeviceStream stream) = 0;
-  /// Work that is given to `stream` from now on waits for the last record of `event`.
+  /// Work that is submitted to `stream` from now on waits for the last record of `event`.
   virtual Result<void> hold(DeviceStream stream, DeviceEvent event) = 0;
-  /// Blocks until everything given to `stream` has happened.
+  /// Blocks until everything that was submitted to `stream` is complete.
   virtual Result<void> wait_for(DeviceStream stream) = 0;
 };
 

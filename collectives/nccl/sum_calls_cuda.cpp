@@ -73,7 +73,7 @@ class CudaSumCalls final : public SumCalls {
     (void)cudaEventDestroy(cuda_event(event));
   }
 
-  // From memory that is not pinned: CUDA has taken the values when the call returns.
+  // From memory that is not pinned: CUDA has read the values when the call returns.
   Result<void> upload(void* to, const void* from, std::size_t bytes, DeviceStream stream) override {
     return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda(stream)),
                  "copying to the device");

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which greetings a shard answers: those with the key of a view that it knows, from the workers of
-// the newest view if the shard leads, and from its leader if it follows. Pure; no thread matters.
+// Which greetings a shard accepts: those with the key of a view that it knows, from the workers of
+// the newest view if the shard leads, and from its leader if it follows. Pure; any thread.
 
 #include <cstdint>
 #include <map>
@@ -24,7 +24,7 @@ class Admission {
   /// `shard`: its number. Before the first view no worker is admitted.
   explicit Admission(std::uint32_t shard) : shard_(shard) {}
 
-  /// A new view has begun. `role` is that of this server from now on, whatever the view says: a
+  /// A new view has begun. `role` is this server's role from now on, whatever the view contains: a
   /// shard that has led does not follow again.
   void set_view(const ShardView& view, ShardRole role);
   /// The newest view.

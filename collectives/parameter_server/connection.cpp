@@ -11,7 +11,7 @@ namespace mayfly::parameter_server {
 namespace {
 
 constexpr Duration kRetryInterval = milliseconds(20);
-constexpr Duration kPatience = seconds(5);  // also for a process that gets no processor
+constexpr Duration kPatience = seconds(5);  // also for a process that gets no processor time
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void ShardConnection::connect() {
   Result<UniqueFd> fd = is_local_ ? start_connect_unix(address_->unix_name)
                                   : start_connect_tcp({address_->host, address_->port});
   if (fd.ok() && fd.value().valid()) {
-    ask_while_idle(fd.value().get());  // it may only wait for what is to come
+    ask_while_idle(fd.value().get());  // keep-alive: this side may only wait for data
     stream_ = std::make_unique<MessageStream>(std::move(fd).value(), payload_max_);
     phase_ = Phase::kConnecting;
   }
@@ -89,7 +89,7 @@ void ShardConnection::close(const std::string& why) {
   stream_.reset();
   next_try_ = monotonic_now() + kRetryInterval;
   const bool was_ready = std::exchange(phase_, Phase::kNone) == Phase::kReady;
-  since_ = was_ready ? monotonic_now() : since_;  // however long ago it was made
+  since_ = was_ready ? monotonic_now() : since_;  // not when it was made
   handlers_.on_lost(why, was_ready);
 }
 

@@ -18,14 +18,14 @@ namespace mayfly::parameter_server {
 
 enum class ConnectionFault : std::uint8_t {
   kNone,
-  kSlow,  ///< the other host answers, its process does not: it may come
-  kCut,   ///< the network answers nothing
+  kSlow,  ///< the other host answers, but its process does not; it still may
+  kCut,   ///< the network delivers no answer
 };
 
 class ShardConnection {
  public:
   struct Handlers {
-    /// The connection is made: sends the greeting.
+    /// The connection is made: the handler sends the greeting.
     std::function<void(MessageStream& stream)> greet;
     MessageStream::OnHeader on_header;
     MessageStream::OnMessage on_message;
@@ -36,10 +36,10 @@ class ShardConnection {
   /// `payload_max`: bytes of the largest payload that the shard sends.
   ShardConnection(std::uint64_t payload_max, Handlers handlers);
 
-  /// The shard's address from now on; connect() does nothing before the first one. kInvalidInput if
-  /// it is not one.
+  /// The shard's address from now on; before the first call connect() does nothing. kInvalidInput
+  /// if it is not an address.
   [[nodiscard]] Result<void> set_address(const std::string& address);
-  /// A new view has begun. A fault is reported once per view, because the next view may be without
+  /// A new view has begun. A fault is reported once per view, because the next view may not contain
   /// the other side.
   void view_came();
   /// The shard has sent kWelcome, or kFollowing.
@@ -55,12 +55,12 @@ class ShardConnection {
 
   /// Begins to connect if there is an address, no connection, and it is time.
   void connect();
-  /// When to call connect() again; nothing while there is a connection or no address.
+  /// When to call connect() again; nothing while there is a connection, or no address.
   [[nodiscard]] std::optional<Instant> next_try() const;
   /// For poll(): a descriptor (or -1) and events.
   [[nodiscard]] int fd() const { return stream_ != nullptr ? stream_->fd() : -1; }
   [[nodiscard]] short events() const;
-  /// After poll(): greets, receives and sends.
+  /// To be called after poll(): greets, receives and sends.
   void serve(short events);
   void close(const std::string& why);
 
@@ -79,7 +79,7 @@ class ShardConnection {
   bool is_local_ = false;  // over a Unix-domain socket
   std::unique_ptr<MessageStream> stream_;
   Instant next_try_;
-  Instant since_;  // it was ready last, or the view came
+  Instant since_;  // when it was last ready, or the view began
   Instant looked_;
   bool has_reported_ = true;  // before there is a view
 };

@@ -1,9 +1,9 @@
 #pragma once
 
-// The leader of a shard as its follower sees it: which of the leader's messages are new, which
-// event each of them is, and up to which entry they are acknowledged (core/replicas.hpp). Knows
-// nothing of connections; of one that breaks, the leader sends again over the next one what was not
-// acknowledged. One thread.
+// The leader of a shard, seen from its follower: which of the leader's messages are new, which
+// event each of them contains, and up to which entry they are acknowledged (core/replicas.hpp). It
+// does not know connections: when one breaks, the leader sends the entries that were not
+// acknowledged again over the next one. One thread.
 
 #include <cstdint>
 #include <optional>
@@ -24,8 +24,8 @@ class FollowedLeader {
   FollowedLeader(std::uint32_t shard, std::uint64_t payload_bytes)
       : shard_(shard), payload_bytes_(payload_bytes) {}
 
-  /// The memory for a message's payload, for MessageStream::OnHeader: for a gradient memory of
-  /// `gradients`. kCorrupt.
+  /// The memory for a message's payload, for MessageStream::OnHeader: for a gradient it is memory
+  /// of `gradients`. kCorrupt.
   [[nodiscard]] Result<PayloadTarget> expect(const Header& header, PushedGradients& gradients);
 
   /// An event that the leader has received, and that this server must carry out now.
@@ -33,8 +33,8 @@ class FollowedLeader {
     ShardEvent event;
     PushedSum gradient;  ///< of a push that changes the leader's parameters; otherwise empty
   };
-  /// The entry in this message, which has come completely; it counts as taken. Nothing if it was
-  /// taken before. kCorrupt if the leader has left an entry out, or does not send such messages.
+  /// The entry in this message, which has arrived completely; it counts as taken. Nothing if it was
+  /// taken before. kCorrupt if the leader has left out an entry, or does not send such messages.
   [[nodiscard]] Result<std::optional<Entry>> take(const Header& header);
 
   /// The answer to the leader's greeting.

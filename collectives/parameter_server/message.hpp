@@ -16,16 +16,16 @@
 namespace mayfly::parameter_server {
 
 enum class MessageType : std::uint8_t {
-  kHello = 1,   ///< worker: its id, with the view's key; which leases it has
-  kWelcome,     ///< shard: go ahead
+  kHello = 1,   ///< worker: its id, with the view's key, and the leases that it has
+  kWelcome,     ///< shard: the worker is admitted
   kPush,        ///< worker: a slice's gradient; may ask for parameters and for a lease
   kPull,        ///< worker: asks for parameters
   kRest,        ///< worker: it has nothing to do
-  kParameters,  ///< shard: the answer
-  kLease,       ///< first shard: work
+  kParameters,  ///< shard: the answer to a request for parameters
+  kLease,       ///< first shard: a lease
   kStatePull,   ///< worker: asks for parameters and momentum, for a snapshot
   kState,       ///< shard: both
-  kBye,         ///< worker: it has received the end of the job
+  kBye,         ///< worker: it has received the lease that ends the job
   // Between the leader of a shard and its follower (core/replicas.hpp). Messages that the leader
   // has received are forwarded unchanged, with a number in `entry`: kHello, kPush, kPull, kRest.
   // And:
@@ -33,16 +33,16 @@ enum class MessageType : std::uint8_t {
   kStragglers,  ///< leader: slow workers; the payload is their ids, each with its ratio
   kHold,        ///< leader: no new step is begun
   kFollow,      ///< leader: its shard, with the view's key
-  kFollowing,   ///< follower: accepts; it has all entries up to `entry`
+  kFollowing,   ///< follower: accepts the leader; it has all entries up to `entry`
   kTaken,       ///< follower: it has all entries up to `entry`
 };
 
 namespace flags {
-inline constexpr std::uint8_t kAsks = 1;        ///< kPush: `wanted` and `question` mean something
-inline constexpr std::uint8_t kWantsLease = 2;  ///< kPush: nothing else to do
+inline constexpr std::uint8_t kAsks = 1;        ///< kPush: `wanted` and `question` are set
+inline constexpr std::uint8_t kWantsLease = 2;  ///< kPush: the worker has no other work
 inline constexpr std::uint8_t kExact = 4;       ///< kLease: with parameters of `version`
 inline constexpr std::uint8_t kAtOnce = 8;      ///< kLease, kPush: see Lease::at_once
-inline constexpr std::uint8_t kShares = 16;     ///< kWelcome: your slots are in use (shared_slots)
+inline constexpr std::uint8_t kShares = 16;     ///< kWelcome: the worker's slots are in use
 }  // namespace flags
 struct Header {
   std::uint32_t magic = 0;
@@ -50,8 +50,8 @@ struct Header {
   MessageType type = MessageType::kHello;
   std::uint8_t flags = 0;
   std::uint8_t lease_kind = 0;
-  std::uint64_t view = 0;    ///< kHello, kFollow: of the sender
-  std::uint64_t key = 0;     ///< kHello, kFollow: the view's
+  std::uint64_t view = 0;    ///< kHello, kFollow: the sender's view
+  std::uint64_t key = 0;     ///< kHello, kFollow: the key of that view
   std::uint64_t worker = 0;  ///< member id of the worker
   std::uint32_t shard = 0;
   std::uint32_t count = 0;     ///< kLease: slices; kPush: microbatches in the sum
@@ -66,23 +66,24 @@ struct Header {
   std::uint32_t correct = 0;  ///< kPush: top-1 hits
   double loss = 0;            ///< kPush: sum over the microbatches
   std::array<std::uint32_t, 4> sample_hash{};  ///< kPush: see engine/reduction/gradient_sums.hpp
-  std::uint64_t rewound_at = 0;                ///< kLease, and all that workers say: see Rewind
+  std::uint64_t rewound_at = 0;  ///< kLease, and every message of a worker: see Rewind
   std::uint64_t rewound_to = 0;
   std::uint64_t entry = 0;  ///< between leader and follower
-  std::uint64_t slot = 0;   ///< kPush, kParameters: where the payload lies; 0: it follows
+  std::uint64_t slot = 0;   ///< kPush, kParameters: slot of the payload; 0: it follows the header
   std::uint64_t payload_bytes = 0;
   std::uint64_t payload_check = 0;  ///< hash of the payload; 0 = not made
-  std::uint64_t check = 0;          ///< hash of everything before
+  std::uint64_t check = 0;          ///< hash of all fields before it
 };
 inline constexpr std::size_t kHeaderBytes = 184;
 static_assert(sizeof(Header) == kHeaderBytes && std::is_trivially_copyable_v<Header>);
 
 /// Sets magic, format and check.
 void seal(Header& header);
-/// kCorrupt if it is no header of this protocol, damaged, of another format or of an unknown type;
-/// if it names a slot although its type has none; or if its payload is larger than `payload_max`.
+/// kCorrupt if the header is not of this protocol, is damaged, or has another format or an unknown
+/// type; if it names a slot although its type has none; or if its payload is larger than
+/// `payload_max`.
 [[nodiscard]] Result<void> check_header(const Header& header, std::uint64_t payload_max);
-/// The hash of two runs of bytes as if they were one. Never 0.
+/// The hash of two byte ranges as if they were one. Never 0.
 [[nodiscard]] std::uint64_t payload_hash(ByteSpan first, ByteSpan second);
 
 /// The header of a kLease message, without the worker's id.
@@ -93,10 +94,10 @@ void seal(Header& header);
 /// The event of a shard's state machine for a message kHello, kPush, kPull, kRest or kHold; other
 /// messages are not events by themselves.
 [[nodiscard]] ShardEvent event_of(const Header& header);
-/// The type of the message by which a follower is sent an event that no worker causes (kWorkers,
+/// The type of the message that informs a follower of an event that no worker causes (kWorkers,
 /// kStragglers, kHold).
 [[nodiscard]] MessageType order_type(ShardEventKind kind);
-/// The most bytes of a payload of kRoster or kStragglers.
+/// Upper bound on the payload of kRoster and kStragglers, in bytes.
 inline constexpr std::uint64_t kRosterBytesMax = std::uint64_t{1} << 17;
 /// The payload of kRoster and kStragglers for an event, and the events for such payloads. Empty for
 /// other events.
@@ -104,7 +105,7 @@ inline constexpr std::uint64_t kRosterBytesMax = std::uint64_t{1} << 17;
 [[nodiscard]] ShardEvent roster_of(const std::vector<std::uint64_t>& words);
 [[nodiscard]] ShardEvent stragglers_of(const std::vector<std::uint64_t>& words);
 
-/// A message that a leader has received, as its follower is sent it.
+/// A message that a leader has received, in the form in which its follower is sent it.
 struct ReplicaEntry {
   Header header;                     ///< as it was received, with its number in `entry`
   std::vector<std::uint64_t> words;  ///< the payload of kRoster and kStragglers

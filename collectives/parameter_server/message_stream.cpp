@@ -34,7 +34,7 @@ void MessageStream::push_part(ByteSpan bytes, bool copy, std::uint64_t gate) {
   } else {
     part.bytes = bytes;
   }
-  queue_.push_back(std::move(part));  // moving a vector leaves its bytes where they are
+  queue_.push_back(std::move(part));  // moving a vector does not move its elements
 }
 
 void MessageStream::send(Header header, ByteSpan first, ByteSpan second, bool with_hash,
@@ -196,7 +196,7 @@ Result<void> MessageStream::receive(const OnHeader& on_header, const OnMessage& 
       in_payload_ = true;
     }
     if (in_payload_ && payload_got_ == following_bytes()) {
-      moved += header_.payload_bytes - following_bytes();  // as if it had come
+      moved += header_.payload_bytes - following_bytes();  // counted as if it had arrived
       TRY(finish_message(on_message));
     }
   }

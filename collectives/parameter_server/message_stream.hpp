@@ -18,17 +18,18 @@
 
 namespace mayfly::parameter_server {
 
-/// Memory for a payload: up to two runs, one after the other. Empty runs: the payload is discarded.
+/// Memory for a payload: up to two ranges, one after the other. Empty ranges: the payload is
+/// discarded.
 using PayloadTarget = std::array<std::span<std::byte>, 2>;
 
 class MessageStream {
  public:
-  /// The most that one system call moves.
+  /// Most bytes that one system call transfers.
   static constexpr std::size_t kTransferMax = std::size_t{1} << 20;
 
   /// `spare`: memory for copies (see keep_copies), shared by the streams of one thread. The largest
-  /// buffer is kept there for the next copy, because new memory costs more than copying. Null:
-  /// always new memory.
+  /// buffer is kept there for the next copy, because allocating memory costs more than copying.
+  /// Null: memory is allocated for each copy.
   MessageStream(UniqueFd socket, std::uint64_t payload_max, Bytes* spare = nullptr)
       : socket_(std::move(socket)), payload_max_(payload_max), spare_(spare) {}
 
@@ -39,7 +40,7 @@ class MessageStream {
   }
 
   /// Queues a message; seals the header. The payload must stay unchanged until it is sent, unless
-  /// keep_copies() is called before it changes; if the header names a slot, the payload is there
+  /// keep_copies() is called before it changes. If the header names a slot, the payload is there
   /// and only the header is sent. With a gate the message, and all later ones, wait for release().
   void send(Header header, ByteSpan first = {}, ByteSpan second = {}, bool with_hash = false,
             std::uint64_t gate = 0);
@@ -49,13 +50,13 @@ class MessageStream {
   [[nodiscard]] Result<void> flush();
   /// Copies payloads that are not sent yet, so that their owners may change them.
   void keep_copies();
-  /// Forgets the messages of this type of which nothing has been sent yet; returns their bytes.
+  /// Removes the messages of this type of which nothing has been sent yet; returns their bytes.
   std::uint64_t withdraw(MessageType type);
 
   /// Sends this descriptor with the next bytes (Unix-domain sockets only). The caller keeps it, and
   /// must not close it before.
   void hand_over(int descriptor) { to_hand_over_ = descriptor; }
-  /// The newest descriptor that arrived with a header; invalid: none did.
+  /// The newest descriptor that arrived with a header; invalid if none arrived.
   [[nodiscard]] UniqueFd take_descriptor() { return std::move(handed_over_); }
 
   /// Returns the memory for the payload of this message, or an error, which ends the connection.
@@ -81,10 +82,10 @@ class MessageStream {
  private:
   struct Part {
     ByteSpan bytes;
-    Bytes own;  // bytes are in here, if there are any
+    Bytes own;  // memory of `bytes`, if the bytes were copied
     std::size_t sent = 0;
     std::uint64_t gate = 0;
-    std::optional<MessageType> begins{};  // of a header
+    std::optional<MessageType> begins{};  // type of the message, if this is a header
   };
   void push_part(ByteSpan bytes, bool copy, std::uint64_t gate);
   [[nodiscard]] ssize_t send_parts(std::span<iovec> parts);

@@ -1,7 +1,7 @@
 #pragma once
 
 // The gradients that were pushed to a shard and are still needed: each one until it is applied to
-// the parameters and, on a leader, the follower has it. Their memory is used again. One thread.
+// the parameters and, on a leader, the follower has it. Their memory is reused. One thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ class PushedGradients {
   /// Memory of the shard's own for a gradient that is about to be received; its content is
   /// undefined.
   [[nodiscard]] PushedSum space();
-  /// A gradient that is not needed: its memory is used again, or its slot is returned.
+  /// Recycles a gradient that is not needed: its memory is reused, or its slot is returned.
   void recycle(PushedSum sum);
 
   /// Keeps the gradient of the slice in this header, which describes the push. The follower has
@@ -69,7 +69,7 @@ class PushedGradients {
 
   const std::size_t floats_;
   std::map<std::uint64_t, Kept> kept_;       // by slice
-  std::vector<AlignedBuffer<float>> spare_;  // each of floats_
+  std::vector<AlignedBuffer<float>> spare_;  // memory for reuse, each of floats_
 };
 
 }  // namespace mayfly::parameter_server

@@ -61,7 +61,7 @@ void ReplicaLink::send(ReplicaEntry entry) {
   entries_.push_back(std::move(entry));
   if (connection_.is_ready()) {
     put(entries_.back());
-    (void)connection_.stream().flush();  // a broken connection shows when it is read
+    (void)connection_.stream().flush();  // a broken connection is detected when it is read
   }
 }
 

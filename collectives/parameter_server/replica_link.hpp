@@ -1,9 +1,9 @@
 #pragma once
 
-// The connection of a shard's leader to its follower. It sends what the leader has received, entry
-// by entry (core/replicas.hpp), and learns how much of it the follower has. When a connection
-// breaks, the entries that the follower is not known to have are sent again over the next one.
-// Used by the leader's thread only.
+// The connection of a shard's leader to its follower. It sends the leader's messages, entry by
+// entry (core/replicas.hpp), and records how many of them the follower has. When a connection
+// breaks, the entries that the follower is not known to have are sent again over the next one. Used
+// by the leader's thread only.
 
 #include <cstdint>
 #include <deque>
@@ -24,7 +24,7 @@ class ReplicaLink {
   struct Handlers {
     /// The follower has all entries up to this one. An error ends the connection.
     std::function<Result<void>(std::uint64_t entry)> on_taken;
-    /// Packets to the follower are lost, or it cannot be reached; called once in each view.
+    /// Packets to the follower are lost, or it cannot be reached; called at most once in each view.
     std::function<void()> on_unreachable;
   };
   /// `shard`: its number. With `payload_hashes` gradients are sent with a hash.
@@ -43,7 +43,7 @@ class ReplicaLink {
   /// After poll(): connects, sends and receives, and calls the handlers.
   void serve(short events);
 
-  /// Bytes that were sent so far, headers included.
+  /// Bytes that were sent so far, including headers.
   [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_; }
 
  private:

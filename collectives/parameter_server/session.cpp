@@ -31,7 +31,7 @@ void Session::admit_worker() {
   send(welcome);
 }
 
-/// Memory of another size is not used: then payloads go through the socket.
+/// Memory of another size is not used; then payloads are sent over the socket.
 void Session::share_memory() {
   const UniqueFd memory = stream_.take_descriptor();
   if (!memory.valid() || context_.payload_bytes == 0) {
@@ -66,7 +66,7 @@ void Session::serve(short events, const MessageStream::OnHeader& on_header,
   }
   if (is_greeted()) {
     if ((events & (POLLHUP | POLLERR)) != 0) {
-      end();  // the process has closed the connection before its view came
+      end();  // the process has closed the connection before its view began here
     }
     return;
   }
@@ -116,7 +116,7 @@ Result<PayloadTarget> Session::expect(const Header& header, PushedGradients& gra
   return PayloadTarget{std::as_writable_bytes(space_.own.span()), {}};
 }
 
-/// In a slot the gradient stays where its worker has written it.
+/// The gradient stays in its slot if its worker has written it there.
 Result<PushedSum> Session::take_gradient(const Header& push) {
   if (push.slot == 0) {
     return std::exchange(space_, PushedSum());

@@ -40,7 +40,7 @@ class Session {
 
   // The process at the other end. It is a stranger until it is admitted.
   [[nodiscard]] bool is_stranger() const { return peer_ <= Peer::kGreeted; }
-  /// Its greeting waits for admission; nothing is read until then.
+  /// True if its greeting waits for admission; nothing is read until then.
   [[nodiscard]] bool is_greeted() const { return peer_ == Peer::kGreeted; }
   [[nodiscard]] bool is_worker() const { return peer_ == Peer::kWorker; }
   [[nodiscard]] bool is_leader() const { return peer_ == Peer::kLeader; }
@@ -49,10 +49,10 @@ class Session {
   /// Only for a worker.
   [[nodiscard]] MemberId worker() const { return MemberId{greeting_.worker}; }
 
-  /// The greeting of a stranger has come.
+  /// The greeting of a stranger has arrived.
   void greet(const Header& greeting);
-  /// The stranger is the worker of its greeting. Tells it so, and uses the memory that it shares,
-  /// if there is any and it is of the right size.
+  /// The stranger is the worker of its greeting. Sends it kWelcome, and uses the memory that it
+  /// shares, if there is any and it is of the right size.
   void admit_worker();
   /// The stranger is the leader of this shard.
   void admit_leader() { peer_ = Peer::kLeader; }
@@ -60,23 +60,23 @@ class Session {
   [[nodiscard]] bool is_over() const { return is_over_; }
   /// The session is over: serve() and flush() do nothing any more.
   void end() { is_over_ = true; }
-  /// As end(), with a line in the log if it is a worker's.
+  /// As end(), with a line in the log if it is a worker's session.
   void fail(const std::string& why);
 
   /// For poll().
   [[nodiscard]] int fd() const { return stream_.fd(); }
   [[nodiscard]] short events() const;
-  /// After poll(): receives. Errors, those of the handlers included, end the session.
+  /// To be called after poll(): receives. Errors, including those of the handlers, end the session.
   void serve(short events, const MessageStream::OnHeader& on_header,
              const MessageStream::OnMessage& on_message);
   /// Sends as much as the socket accepts of what may be sent. An error ends the session.
   void flush();
 
   /// The memory for the payload of a message of a stranger or worker, for MessageStream::OnHeader:
-  /// for a push memory of `gradients`. kCorrupt, kRefused.
+  /// for a push it is memory of `gradients`. kCorrupt, kRefused.
   [[nodiscard]] Result<PayloadTarget> expect(const Header& header, PushedGradients& gradients);
-  /// The gradient of this push of a worker, which has come completely. kCorrupt if it lies in a
-  /// slot and is damaged.
+  /// The gradient of this worker's push, which has arrived completely. kCorrupt if it is in a slot
+  /// and is damaged.
   [[nodiscard]] Result<PushedSum> take_gradient(const Header& push);
   /// The worker's newest question; the next answer is to this one.
   void ask(std::uint64_t question) { question_ = question; }
@@ -89,8 +89,8 @@ class Session {
   void send_lease(const Lease& lease, std::uint64_t gate);
   /// Answers the worker's question.
   void send_parameters(std::uint64_t version, std::span<const float> values, std::uint64_t gate);
-  /// Answers a fetch of the state; an earlier answer of which nothing has been sent is withdrawn,
-  /// because the worker has given that fetch up.
+  /// Answers a fetch of the state. An earlier answer of which nothing has been sent is withdrawn,
+  /// because the worker has given up that fetch.
   void send_state(const StateVersion& version, std::span<const float> values,
                   std::span<const float> momentum, std::uint64_t question, std::uint64_t gate);
   void release(std::uint64_t through) { stream_.release(through); }
@@ -106,7 +106,7 @@ class Session {
   Peer peer_ = Peer::kSilent;
   bool is_over_ = false;
   Header greeting_;
-  std::shared_ptr<SharedSlots> slots_;  // with this worker, and with what it pushed; null: none
+  std::shared_ptr<SharedSlots> slots_;  // shared with this worker and its gradients; null: none
   PushedSum space_;                     // for the gradient that is being received
   std::uint64_t question_ = 0;
 };

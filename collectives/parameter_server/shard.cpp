@@ -26,7 +26,7 @@
 namespace mayfly::parameter_server {
 namespace {
 
-// The thread behind Shard: waits for its sockets and for orders, and passes on what they bring.
+// The thread of a Shard: waits for its sockets and for orders, and passes on messages and orders.
 class ShardLoop final : public Shard {
  public:
   ShardLoop(const ShardOptions& options, const SyncPlan& plan, ShardState& state,
@@ -70,11 +70,11 @@ class ShardLoop final : public Shard {
   }
 
  private:
-  using Order = std::optional<ShardView>;  // nothing: hold
+  using Order = std::optional<ShardView>;  // nothing: an order to hold
 
   void order(Order order);
 
-  // The thread's own:
+  // Used by the thread only:
   void run();
   void close_all();
   void wait_for_events(std::vector<pollfd>& polled);
@@ -108,13 +108,13 @@ class ShardLoop final : public Shard {
   std::vector<Order> orders_;  // guarded by mutex_
   ShardFacts facts_;           // guarded by mutex_
 
-  // The thread's own:
+  // Used by the thread only:
   ShardReplica replica_;
   ShardSessions sessions_;
   std::optional<FollowedLeader> leader_;  // while we follow
   std::optional<ReplicaLink> follower_;   // of a leader, while it has one
-  MemberId follower_id_{};                // then: its server
-  bool has_no_descriptors_ = false;       // for connections that wait
+  MemberId follower_id_{};                // if there is a follower: its server
+  bool has_no_descriptors_ = false;       // no descriptors are left for waiting connections
   ShardFacts own_facts_;
   std::thread thread_;
 };
@@ -178,7 +178,7 @@ void ShardLoop::run() {
   close_all();
 }
 
-/// Not what others wake us with: they may do so as long as there is a shard.
+/// Does not close wake_, which other threads may use as long as the Shard exists.
 void ShardLoop::close_all() {
   sessions_.clear();
   follower_.reset();
@@ -212,8 +212,8 @@ void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
   (void)::poll(polled.data(), polled.size(), timeout_ms);
 }
 
-/// At most as many at a time as may be strangers: a flood must not keep the shard from its other
-/// connections.
+/// Accepts at most as many connections at a time as there may be strangers: a flood must not keep
+/// the shard from its other connections.
 void ShardLoop::accept_all(int listener) {
   const AcceptEnd end =
       accept_waiting(listener, ShardSessions::kStrangersMax,
@@ -248,26 +248,26 @@ void ShardLoop::begin_view(const ShardView& view) {
   }
   if (replica_.leads()) {
     set_follower(view);
-    // Before any worker is admitted: it must be known which workers may be given work.
+    // Before any worker is admitted, because the table of leases must know the workers.
     take_order({.kind = ShardEventKind::kWorkers, .workers = view.workers});
   }
   sessions_.set_view(view, replica_.role());
   admit();
 }
 
-/// From here on the old leader gets no acknowledgement from this server, so it cannot send anything
-/// that depends on entries which this server lacks: those have no effect any more.
+/// From now on the old leader gets no acknowledgement from this server. So it cannot send any
+/// output that depends on entries which this server lacks, and those entries have no effect.
 void ShardLoop::begin_to_lead() {
   sessions_.end_leader();
   leader_.reset();
   replica_.begin_to_lead();
   if (replica_.is_first()) {
-    take_order({.kind = ShardEventKind::kStragglers});  // none: it has not measured any worker yet
+    take_order({.kind = ShardEventKind::kStragglers});  // empty: nothing is measured yet
   }
   listener_.on_lead(replica_.version().version);
 }
 
-/// A leader learns where its follower is, or that it has none any more: then nothing is kept back.
+/// Sets a leader's follower; without a follower no output is held back.
 void ShardLoop::set_follower(const ShardView& view) {
   if (!follower_) {
     return;
@@ -350,14 +350,14 @@ Result<void> ShardLoop::handle_leader(const Header& header) {
   return taken;
 }
 
-/// Only what a worker says can be refused.
+/// Only events that a worker causes can be rejected.
 void ShardLoop::take_order(const ShardEvent& event) {
   Header message;
   message.type = order_type(event.kind);
   ENSURE(take(event, message).ok(), "an order is carried out");
 }
 
-/// Decides, tells the follower, and does what follows.
+/// Decides, sends the entry to the follower, and carries out the outcome.
 Result<void> ShardLoop::take(const ShardEvent& event, const Header& message, PushedSum gradient) {
   TRY_ASSIGN(ShardReplica::Decision decision, replica_.decide(event, message, std::move(gradient)));
   if (follower_) {
@@ -366,16 +366,16 @@ Result<void> ShardLoop::take(const ShardEvent& event, const Header& message, Pus
   const ShardOutcome& outcome = decision.outcome;
   for (const MemberId worker : outcome.departed) {
     if (Session* session = sessions_.of(worker)) {
-      session->end();  // it is fenced: nothing that it says counts any more
+      session->end();  // it is fenced: its messages do not count any more
     }
   }
   if (outcome.restore || outcome.update) {
-    sessions_.keep_copies();  // of the parameters that are about to change
+    sessions_.keep_copies();  // the parameters are about to change
     replica_.change(outcome);
     release();
   }
   replica_.measure(monotonic_now(), event, outcome.grants);
-  // A worker without a session is told when it has connected again.
+  // A worker without a session gets its leases and parameters when it has connected again.
   for (const Grant& grant : outcome.grants) {
     if (Session* session = sessions_.of(grant.worker)) {
       session->send_lease(grant.lease, replica_.gate());
@@ -394,13 +394,13 @@ Result<void> ShardLoop::take(const ShardEvent& event, const Header& message, Pus
   return {};
 }
 
-/// Lets go what has waited for the follower.
+/// Sends the outputs that the follower's acknowledgement has released.
 void ShardLoop::release() {
   sessions_.release(replica_.safe());
   replica_.release();
 }
 
-/// Once for all that the leader has sent.
+/// One acknowledgement for everything that the leader has sent.
 void ShardLoop::acknowledge() {
   if (Session* session = sessions_.leader()) {
     if (const std::optional<Header> taken = leader_->acknowledgement()) {

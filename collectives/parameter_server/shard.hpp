@@ -34,7 +34,7 @@ class ShardState {
   virtual void restore(std::uint64_t /*slice*/) {}
   /// The parameters that workers compute with.
   [[nodiscard]] virtual std::span<const float> values() const = 0;
-  /// The momentum, which only updates need; as long as values().
+  /// The momentum, which only updates need; valid as long as values().
   [[nodiscard]] virtual std::span<const float> momentum() const = 0;
 };
 
@@ -48,10 +48,10 @@ struct UpdateFacts {
   std::array<std::uint32_t, 4> sample_hash{};
 };
 
-/// Training has diverged and goes on from an earlier state.
+/// Training has diverged and continues from an earlier state.
 struct RewindFacts {
   Rewind rewind;
-  std::uint64_t step = 0;  ///< committed again: those after it are undone
+  std::uint64_t step = 0;  ///< the committed step; later steps are undone
   std::string reason;      ///< on the first shard, and while it has had the same leader
 };
 
@@ -63,7 +63,7 @@ class ShardListener {
   virtual void on_update(const UpdateFacts& /*facts*/) {}
   /// A follower has applied the same update as its leader, which is the one that reports it.
   virtual void on_followed(const UpdateFacts& /*facts*/) {}
-  /// A leader went back to an earlier state, once its follower has done so, too; or a follower did.
+  /// A leader has restored an earlier state, and its follower has done so, too; or a follower has.
   virtual void on_rewound(const RewindFacts& /*facts*/) {}
   /// A follower leads from now on, with parameters of this version.
   virtual void on_lead(std::uint64_t /*version*/) {}
@@ -71,32 +71,32 @@ class ShardListener {
   virtual void on_unreachable(MemberId /*follower*/) {}
   /// A leader whose follower is lost continues alone.
   virtual void on_alone(std::uint64_t /*version*/) {}
-  /// A follower cannot have done what its leader did; the job must not go on.
+  /// A follower cannot have done the same as its leader; the job must not continue.
   virtual void on_diverged(const std::string& /*why*/) {}
-  /// The shard is held and no worker has anything left to do; `view` is the newest that it knows.
+  /// The shard is held and no worker has anything left to do; `view` is its newest view.
   virtual void on_quiet(ViewId /*view*/) {}
-  /// The job is over: a worker says so, or the first shard's last state is on record.
+  /// The job is over: a worker has reported it, or the first shard's last state is recorded.
   virtual void on_over() {}
-  /// The first shard has found a straggler, or that a worker is none any more; the policy changes
-  /// at the end of the step.
+  /// The first shard has found that a worker is a straggler, or is no straggler any more; the
+  /// policy changes at the end of the step.
   virtual void on_straggler(const StragglerChange& /*change*/) {}
 };
 
 enum class ShardRole : std::uint8_t {
   kLeads,    ///< decides, and answers workers
-  kFollows,  ///< does what the leader of the same shard did, and may lead later
+  kFollows,  ///< repeats the events of the leader of the same shard, and may lead later
 };
 
 struct ShardOptions {
-  std::uint32_t number = 0;        ///< of all shards of the job; 0 is the first
+  std::uint32_t number = 0;        ///< number among the shards of the job; 0 is the first
   std::uint32_t shards = 1;        ///< of the job
-  std::string host = "127.0.0.1";  ///< to listen on
+  std::string host = "127.0.0.1";  ///< address to listen on
   bool payload_hashes = false;     ///< in answers
   StragglerPolicy stragglers = StragglerPolicy::kNone;
-  StragglerOptions straggling{};  ///< when a worker is one
+  StragglerOptions straggling{};  ///< when a worker is a straggler
   DivergenceOptions divergence{};
   ShardRole role = ShardRole::kLeads;
-  bool has_follower = false;  ///< of a leader: nothing leaves it before its follower has it
+  bool has_follower = false;  ///< of a leader: outputs wait until its follower has the entries
 };
 
 /// The part of a view that concerns a shard.
@@ -105,22 +105,22 @@ struct ShardView {
   std::uint64_t key = 0;
   std::set<MemberId> workers;
   ShardRole role = ShardRole::kLeads;  ///< a shard that has led does not follow again
-  std::string follower{};              ///< of a leader: where it is; empty: there is none any more
-  MemberId follower_id{};              ///< then: its server
+  std::string follower{};  ///< of a leader: the follower's address; empty: there is none any more
+  MemberId follower_id{};  ///< then: the follower's server
 };
 
-/// How much work a shard has done; read after it has stopped, or as a snapshot.
+/// The amount of work that a shard has done; read after it has stopped, or as a snapshot.
 struct ShardFacts {
   bool leads = true;
   std::uint64_t version = 0;
-  std::uint64_t committed = 0;  ///< slices of the job, with those before it was resumed
+  std::uint64_t committed = 0;  ///< slices of the job, including those before it was resumed
   std::uint64_t repeats = 0;
   std::uint64_t late = 0;
   std::uint64_t reissued = 0;
   std::uint64_t mixed = 0;
   std::uint64_t at_once = 0;  ///< slices of bsp that were updates of their own
-  std::uint64_t undone = 0;   ///< slices that were committed and are done again
-  std::uint64_t probes = 0;   ///< slices computed only to see how fast a worker is
+  std::uint64_t undone = 0;   ///< slices that were committed and must be done again
+  std::uint64_t probes = 0;   ///< slices that were computed only to measure a worker's speed
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0;    ///< of both, through memory shared with workers

@@ -15,7 +15,7 @@
 namespace mayfly::parameter_server {
 namespace {
 
-// A message that is not to be sent yet.
+// A message that is sent later.
 struct Late {
   Instant due;
   Header header;
@@ -28,13 +28,13 @@ struct Server {
       : connection(payload_max, std::move(handlers)) {}
 
   ShardConnection connection;
-  std::shared_ptr<SharedSlots> slots;  // also of payloads that are read; null: none
-  std::vector<Header> waiting;         // to be sent when it has welcomed us for the first time
-  std::deque<Late> late;               // to be sent when it is time, in order
+  std::shared_ptr<SharedSlots> slots;  // also owned by payloads that are being read; null: none
+  std::vector<Header> waiting;         // to be sent after its first welcome
+  std::deque<Late> late;               // to be sent at their instants, in order
   bool was_ready = false;
   std::uint64_t known_version = 0;
-  std::optional<StateVersion> state_version;  // of the answer to the present question
-  std::uint64_t state_got = 0;                // bytes of a state that is under way
+  std::optional<StateVersion> state_version;  // version in the answer to the present question
+  std::uint64_t state_got = 0;                // bytes of the state that have arrived
 };
 
 class Clients final : public ShardClients {
@@ -105,7 +105,8 @@ class Clients final : public ShardClients {
   [[nodiscard]] Header header_of(MessageType type, std::uint32_t shard) const;
   void tell_all(MessageType type);
   void pull_state(std::uint32_t shard);
-  /// It is the answer to what we ask now. Others come late, after a fetch was given up.
+  /// True for the answer to the present question. Other answers are late, of a fetch that was given
+  /// up.
   [[nodiscard]] bool awaits_state(std::uint32_t shard, const Header& header) const {
     return wants_states_ && !servers_[shard]->state_version && header.question == state_question_;
   }
@@ -123,11 +124,11 @@ class Clients final : public ShardClients {
   ShardClientsOptions options_;
   WorkerFlow& flow_;
   Target target_;
-  std::vector<std::unique_ptr<Server>> servers_;  // by shard; their connections do not move
+  std::vector<std::unique_ptr<Server>> servers_;  // by shard; their connections must not move
   ViewId view_{};
   std::uint64_t key_ = 0;
   bool wants_states_ = false;
-  std::uint64_t state_question_ = 0;  // so many fetches of all states were begun
+  std::uint64_t state_question_ = 0;  // number of fetches of all states so far
   Instant state_came_;
   bool said_bye_ = false;
 };
@@ -158,7 +159,7 @@ void Clients::pull_state(std::uint32_t shard) {
   send(shard, header);
 }
 
-/// Without a connection nothing is sent: the flow says it again when there is one.
+/// Without a connection nothing is sent: the flow repeats its messages when there is one.
 void Clients::send(std::uint32_t shard, const Header& header, std::span<const float> payload) {
   Server& server = *servers_[shard];
   if (server.connection.is_ready()) {
@@ -186,7 +187,7 @@ void Clients::send_what_is_due(Server& server) {
     stream.send(message.header, payload, {}, options_.payload_hashes);
     server.late.pop_front();
   }
-  (void)stream.flush();  // a broken connection shows when it is read
+  (void)stream.flush();  // a broken connection is detected when it is read
 }
 
 Result<void> Clients::move_to(std::uint32_t shard, const std::string& address) {
@@ -364,7 +365,7 @@ void Clients::handle_welcome(std::uint32_t shard, const Header& header) {
   }
 }
 
-/// Its header may have come while another question was asked, or none: then it was thrown away.
+/// If the header has arrived while another question or none was asked, the payload was discarded.
 void Clients::handle_state(std::uint32_t shard, const Header& header) {
   state_came_ = monotonic_now();
   if (awaits_state(shard, header)) {

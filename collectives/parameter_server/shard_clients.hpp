@@ -28,7 +28,7 @@ struct ShardClientsOptions {
   std::vector<std::string> addresses;  ///< by shard
   std::vector<std::size_t> elements;   ///< of each shard's range
   bool payload_hashes = false;
-  bool share_memory = true;      ///< with shards of this host; false: all goes through sockets
+  bool share_memory = true;  ///< with shards of this host; false: everything is sent over sockets
   const WakeUp* wake = nullptr;  ///< ends a wait(); outlives the connections; may be null
   /// Delay before messages are sent, for experiments with stragglers; empty = none.
   std::function<Duration()> delay{};
@@ -72,7 +72,7 @@ class ShardClients {
   virtual void pull_states() = 0;
   /// The versions of the states, by shard; nothing until all have arrived.
   [[nodiscard]] virtual std::optional<std::vector<StateVersion>> states_arrived() = 0;
-  /// When bytes of some shard's state arrived last, also of one that is discarded.
+  /// When bytes of some shard's state arrived last, including those that are discarded.
   [[nodiscard]] virtual Instant state_came() const = 0;
   [[nodiscard]] virtual bool all_sent() const = 0;
 

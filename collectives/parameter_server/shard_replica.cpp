@@ -31,7 +31,7 @@ Result<ShardReplica::Decision> ShardReplica::decide(const ShardEvent& event, con
   const std::optional<PushFate> fate = decision.outcome.fate;
   const bool is_new = fate == PushFate::kApplied || fate == PushFate::kStaged;
   const bool is_there = !gradient.span().empty();
-  if (is_new && !is_there) {  // a leader sends the gradient exactly if it has kept it
+  if (is_new && !is_there) {  // a leader sends the gradient if and only if it has kept it
     return Error{Errc::kCorrupt, "a slice without its gradient"};
   }
   if (is_new) {
@@ -139,7 +139,7 @@ void ShardReplica::report_rest(ViewId view) {
     return;
   }
   if (core_.leases()->is_over() && !std::exchange(told_over_, true)) {
-    listener_.on_over();  // before an answer to an order to stop: nothing is left to stop
+    listener_.on_over();  // before on_quiet(): then no job is left to stop
   }
   if (!told_quiet_ && core_.leases()->is_quiet()) {
     told_quiet_ = true;

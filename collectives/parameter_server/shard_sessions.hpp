@@ -18,7 +18,7 @@ namespace mayfly::parameter_server {
 
 class ShardSessions {
  public:
-  /// The most strangers; another connection ends the session of one of them.
+  /// Most strangers; a further connection ends the session of one of them.
   static constexpr std::size_t kStrangersMax = 64;
 
   /// `payload_bytes`: of the shard's parameters.
@@ -26,8 +26,8 @@ class ShardSessions {
       : context_{options.number, payload_bytes, options.payload_hashes},
         admission_(options.number) {}
 
-  /// A process has connected. If there are too many strangers, the oldest one's session ends, and
-  /// rather one that has sent no greeting: a worker connects again.
+  /// A process has connected. If there are too many strangers, the session of the oldest one ends,
+  /// preferably of one that has sent no greeting; a worker connects again.
   void add(UniqueFd socket);
 
   /// As Admission::set_view().

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
 
-// Marks. With any other number, which a faulty process has written, the slot is not used any more.
-constexpr std::uint32_t kClosed = 0;  // there may be no memory behind it; what new memory says
+// Marks. If a faulty process has written any other number, the slot is not used any more.
+constexpr std::uint32_t kClosed = 0;  // there may be no memory behind it; new memory has this mark
 constexpr std::uint32_t kFree = 1;
 constexpr std::uint32_t kTaken = 2;
 
@@ -83,7 +83,7 @@ bool SharedSlots::write(std::uint64_t slot, ByteSpan payload) {
   return true;
 }
 
-/// The first that will do, so that one that is in the cache is used again, and others need no
+/// Writes into the first free slot, so that slots in the cache are used again, and few slots need
 /// memory.
 std::uint64_t SharedSlots::write_gradient(ByteSpan payload) {
   for (std::uint64_t slot = 1; slot <= kGradients; ++slot) {

@@ -8,9 +8,9 @@
 // taken until its reader frees it. A writer that finds no free slot sends the payload over the
 // socket, so neither side waits for a slot. A header is sent when its payload is complete, so a
 // process that dies while it writes has sent nothing. The other side is not trusted: the size of
-// the memory is sealed, positions are computed here, and a side that changes payloads after it has
-// passed them on, or the marks of slots, damages only its own messages. Each side uses its own
-// object, on one thread.
+// the memory is sealed, and each side computes positions itself. If a side changes payloads after
+// it has passed them on, or the marks of slots, it damages only its own messages. Each side uses
+// its own object, on one thread.
 
 #include <cstdint>
 #include <memory>
@@ -44,7 +44,7 @@ class SharedSlots {
   /// The descriptor to send to the shard; -1 on a shard.
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  /// Worker: the shard may write into the answers' slot from now on, if there is memory.
+  /// Worker: the shard may write into the answers' slot from now on, if there is enough memory.
   void open_answers() { (void)open(kAnswer); }
   /// Worker: writes a gradient into a slot and returns its number; 0 if none is free.
   [[nodiscard]] std::uint64_t write_gradient(ByteSpan payload);
@@ -55,7 +55,7 @@ class SharedSlots {
 
   /// The payload in this slot, which must be 1 to kAnswer.
   [[nodiscard]] ByteSpan payload(std::uint64_t slot) const;
-  /// Reader: it does not use the slot's payload any more.
+  /// The reader does not use the slot's payload any more.
   void free(std::uint64_t slot);
 
  private:
@@ -69,10 +69,10 @@ class SharedSlots {
   const SealedMemory memory_;
   const UniqueFd fd_;
   const std::uint64_t payload_bytes_;
-  bool is_out_of_memory_ = false;  // of the worker: no further slots
+  bool is_out_of_memory_ = false;  // in a worker: no further slots are opened
 };
 
-/// A slot whose payload is being read; free again when this is gone. Movable.
+/// A slot whose payload is being read; it is freed when this object is destroyed. Movable.
 class TakenSlot {
  public:
   TakenSlot() = default;
@@ -96,7 +96,7 @@ class TakenSlot {
   }
 
  private:
-  std::shared_ptr<SharedSlots> slots_;  // also its connection's, which may be gone before
+  std::shared_ptr<SharedSlots> slots_;  // shared with the connection, which may be destroyed first
   std::uint64_t slot_ = 0;
 };
 

@@ -9,11 +9,11 @@ namespace mayfly::parameter_server {
 namespace {
 
 constexpr std::size_t kMeansMax = 16;
-constexpr std::size_t kMeansMin = 4;  // before that a network that knows nothing is the measure
+constexpr std::size_t kMeansMin = 4;  // before that an untrained network's loss is the measure
 constexpr std::uint32_t kUsualWindows = 3;
 
-/// Which k of so many others and k newer means are the largest: so many answers, all as likely as
-/// each other if the job is calm.
+/// In how many ways the k largest of `others` + k means can be chosen. All are equally likely if
+/// training does not diverge.
 double ways(std::size_t others, std::uint32_t k) {
   double count = 1;
   for (std::uint32_t i = 1; i <= k; ++i) {
@@ -67,8 +67,7 @@ void DivergenceWatch::learn(double mean) {
   }
 }
 
-/// The median of the last means; before there are enough of them, the loss of a network that has
-/// learned nothing.
+/// The median of the last means; until there are enough of them, the loss of an untrained network.
 double DivergenceWatch::usual() const {
   if (means_.size() < kMeansMin) {
     return options_.uniform_loss;
@@ -85,8 +84,8 @@ double DivergenceWatch::largest() const {
 }
 
 /// In a job that does not diverge, with independent noise, the next k means are all above the n
-/// before them with a chance of one in C(n + k, k): one in 969 for 3 and 16. With fewer means to
-/// compare with, more high ones are needed.
+/// before them with a probability of one in C(n + k, k): one in 969 for 3 and 16. If there are
+/// fewer earlier means, more high ones are needed.
 std::uint32_t DivergenceWatch::windows_needed() const {
   const std::size_t others = std::max(means_.size(), kMeansMin);
   const double wanted = ways(kMeansMax, std::min(options_.windows, kUsualWindows));
@@ -97,9 +96,9 @@ std::uint32_t DivergenceWatch::windows_needed() const {
   return needed;
 }
 
-/// A small loss may double by chance: what speaks for divergence is half of what a network has that
-/// knows nothing, at least. And a loss that was as high shortly before, without harm, is only
-/// noisy: it raises no doubt and ends one.
+/// A small loss may double by chance, so a high mean is at least half the loss of an untrained
+/// network. And if the loss was as high shortly before, without harm, it is only noisy: such a mean
+/// raises no doubt and ends one.
 void DivergenceWatch::judge(double mean) {
   const double median = usual();
   const double least = options_.uniform_loss / 2;

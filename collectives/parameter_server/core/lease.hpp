@@ -1,6 +1,6 @@
 #pragma once
 
-// The work that the first shard grants to a worker. Values.
+// A part of the work that the first shard grants to a worker. Values.
 
 #include <cstdint>
 #include <optional>
@@ -13,23 +13,24 @@ namespace mayfly::parameter_server {
 
 enum class LeaseKind : std::uint8_t {
   kCompute = 1,  ///< compute and push the slices
-  kSnapshot,     ///< all slices before `first` are in: record the state; nothing changes meanwhile
-  kOver,         ///< the job is done
-  kProbe,        ///< compute the slices and push nothing: how fast is this worker?
+  kSnapshot,     ///< record the state after all slices before `first`
+  kOver,         ///< the job is over
+  kProbe,        ///< compute the slices and push nothing: this measures the worker's speed
 };
 
 struct Lease {
-  std::uint64_t serial = 0;  ///< of this worker's leases, from 1
+  std::uint64_t serial = 0;  ///< number of this worker's lease, from 1
   LeaseKind kind = LeaseKind::kCompute;
   std::uint64_t first = 0;
   std::uint32_t count = 0;
-  /// Compute with parameters of exactly this version of every shard; nothing: of the newest. If
-  /// some shard has a newer version, all shards have the slices already, and the lease is over.
+  /// Compute with parameters of exactly this version of every shard; nothing: of the newest
+  /// version. If some shard has a newer version, all shards have the slices already, and the lease
+  /// is over.
   std::optional<std::uint64_t> version{};
-  /// Slices that the worker has computed before, and those that it missed by coming late or having
-  /// no work: what SyncKind::kSsp compares.
+  /// How many slices the worker has computed before, plus those that it missed because it joined
+  /// late or had no work. SyncKind::kSsp compares these numbers.
   std::uint64_t clock = 0;
-  /// Each slice is an update of its own, although its phase is one of kBsp.
+  /// Each slice is an update of its own, although the phase is kBsp.
   bool at_once = false;
   /// The change of the plan, if training has diverged.
   std::optional<Rewind> rewind{};

@@ -78,7 +78,7 @@ Lease LeaseHolders::grant(MemberId id, Lease lease) {
   return lease;
 }
 
-/// The least clock among the workers that have a lease.
+/// The lowest clock among the leases that are held.
 std::optional<std::uint64_t> LeaseHolders::slowest_clock() const {
   std::optional<std::uint64_t> least;
   for (const auto& [id, worker] : workers_) {

@@ -31,8 +31,8 @@ Grants LeaseTable::set_workers(const std::set<MemberId>& workers) {
   return serve();
 }
 
-/// The worker of these leases does not have them any more. Slices that a lost worker has not
-/// confirmed may be missing on some shard, even if this one has them. Returns the number of slices
+/// Returns slices of leases that their worker does not have any more. If a lost worker has not
+/// confirmed a slice, some shard may lack it, even if this one has it. Returns the number of slices
 /// that have to be computed again.
 std::uint64_t LeaseTable::take_back(const std::vector<Lease>& leases) {
   std::uint64_t count = 0;
@@ -48,14 +48,14 @@ std::uint64_t LeaseTable::take_back(const std::vector<Lease>& leases) {
   return count;
 }
 
-/// A worker that is not connected is not awaited, because its link may be cut, and that takes long
-/// to detect. At the beginning of the job all are awaited, or the first one that connects would be
-/// given the whole first step.
+/// True if a step waits for this worker. A worker that is not connected is not awaited, because its
+/// link may be cut, which takes long to detect. At the beginning of the job all workers are
+/// awaited, because otherwise the first one that connects would get the whole first step.
 bool LeaseTable::is_awaited(const LeaseHolders::Worker& worker) const {
   return worker.is_connected || next_ == plan_.first_slice();
 }
 
-/// It has reached every shard.
+/// The slice has reached every shard.
 bool LeaseTable::is_settled(std::uint64_t slice) const {
   if (options_.one_shard) {
     return applied_.contains(slice) || staged_.contains(slice);
@@ -121,7 +121,7 @@ Grants LeaseTable::confirmed(MemberId id, std::uint64_t through) {
     }
   }
   if (options_.one_shard) {
-    take_back(over);  // those that the worker did not begin, as their round went on without them
+    take_back(over);  // slices that were not begun, as their round did not need them
   }
   if (recorded) {
     next_phase();
@@ -156,7 +156,8 @@ void LeaseTable::staged(std::uint64_t slice) {
   }
 }
 
-/// It may be another one's already, if the worker pushes it again over a new connection.
+/// The slice may already be leased to another worker, if this worker has pushed it again over a new
+/// connection.
 Grants LeaseTable::dropped(MemberId id, std::uint64_t slice) {
   ++late_;
   workers_.drop(id, slice);
@@ -221,7 +222,7 @@ void LeaseTable::serve_returned() {
   }
 }
 
-/// Some shard may lack a slice of a round before this one's.
+/// Some shard may lack a slice of an earlier round.
 bool LeaseTable::misses_earlier_round(std::uint64_t slice) const {
   const std::uint64_t round = plan_.round_of(slice);
   if (returned_.has_before(round)) {
@@ -234,15 +235,15 @@ bool LeaseTable::misses_earlier_round(std::uint64_t slice) const {
   });
 }
 
-/// A step waits for this slice: it is given to a worker that can compute it now. If no worker has
-/// the parameters of its step any more, they are fetched anew, and a shard gives the right ones
-/// only when it has all of the steps before.
+/// A step waits for this slice, so it is given to a worker that can compute it now. If no worker
+/// has the parameters of its step any more, they are fetched anew; a shard returns the right ones
+/// only when it has all slices of the steps before.
 void LeaseTable::serve_returned(std::uint64_t slice) {
   Lease lease{.first = slice, .count = 1, .version = version_at(plan_.round_of(slice))};
   std::optional<MemberId> worker = workers_.holder_of(*lease.version);
   if (!worker && (options_.one_shard || !misses_earlier_round(slice))) {
     worker = worker_for_awaited_slice();
-    if (worker && !options_.one_shard) {  // no worker has the parameters of a shard's old version
+    if (worker && !options_.one_shard) {  // no worker has the old version of a shard that is ahead
       lease.version.reset();
       ++mixed_;
     }
@@ -253,8 +254,9 @@ void LeaseTable::serve_returned(std::uint64_t slice) {
   }
 }
 
-/// A worker for a slice that others wait for: one without work. If all have leases, they may be
-/// leases of the next step that wait for this very slice; then any connected worker.
+/// A worker for a slice that other workers wait for: preferably one without work. If all have
+/// leases, these may be leases of the next step, which waits for this slice; then any connected
+/// worker is taken.
 std::optional<MemberId> LeaseTable::worker_for_awaited_slice() const {
   std::vector<MemberId> idle = workers_.asking();
   std::stable_partition(idle.begin(), idle.end(),
@@ -306,7 +308,7 @@ void LeaseTable::serve_snapshot() {
   }
 }
 
-/// A step is begun when all workers that take part are there, and is shared out evenly.
+/// A step begins when all workers that are awaited ask for work, and is divided evenly.
 void LeaseTable::serve_round() {
   const bool begins_round = plan_.round_of(next_) == next_;
   const bool is_held = held_ && plan_.is_border(next_) && !must_restore();
@@ -342,9 +344,8 @@ void LeaseTable::serve_round() {
   probe(out, first, std::max<std::uint64_t>(1, slices / count));
 }
 
-/// The next slice for this worker: one that was given back, if possible not by this worker for
-/// being late, otherwise a new one. While the table is held, only the step that was begun is
-/// completed.
+/// The next slice for this worker: a returned one, if possible one that this worker was not too
+/// late for; otherwise a new one. While the table is held, only the step in progress is completed.
 std::optional<std::uint64_t> LeaseTable::take_slice(MemberId id) {
   const bool goes_on = !held_ && !diverged_ && (!streams() || wants_stream());
   const bool is_new = next_ < phase().last && (goes_on || !plan_.is_border(next_));
@@ -370,7 +371,7 @@ void LeaseTable::serve_stream() {
   }
 }
 
-/// One slice per worker and round; if that is not enough for the round, more.
+/// One slice per worker and round; more if that is not enough for the round.
 void LeaseTable::serve_backup() {
   const std::uint64_t version = version_at(phase().first) + updates_;
   const std::vector<MemberId> idle = workers_.asking();
@@ -389,7 +390,8 @@ void LeaseTable::serve_backup() {
   }
 }
 
-/// Between two steps, and when every shard has what was leased, the way of doing them may change.
+/// Between two steps, when every shard has all leased slices, it may change whether steps are done
+/// slice by slice.
 void LeaseTable::serve_bsp() {
   if (streams() != wants_stream() && !must_restore() && next_ < phase().last && is_at_rest()) {
     streamed_.change(wants_stream(), next_);
@@ -420,7 +422,7 @@ bool LeaseTable::shows_speeds() const {
          (phase().policy.kind == SyncKind::kBsp || phase().policy.kind == SyncKind::kAsp);
 }
 
-/// The workers that get no slices of kBsp.
+/// The workers that get no slices in kBsp.
 std::set<MemberId> LeaseTable::left_out() const {
   if (options_.stragglers != StragglerPolicy::kElastic || stragglers_.empty()) {
     return {};
@@ -434,7 +436,8 @@ std::set<MemberId> LeaseTable::left_out() const {
   return worth_leaving_out(stragglers_, all, phase().round);
 }
 
-/// As many slices as the others have, whose way to and fro counts as little.
+/// Probes have as many slices as the other workers' leases, so that the time of the messages counts
+/// as little.
 void LeaseTable::probe(const std::set<MemberId>& left_out, std::uint64_t first,
                        std::uint64_t count) {
   if (rounds_ % kRoundsPerProbe != 0) {
@@ -449,19 +452,20 @@ void LeaseTable::probe(const std::set<MemberId>& left_out, std::uint64_t first,
   }
 }
 
-/// Every shard has exactly the slices before `next_`, whole steps.
+/// Every shard has exactly the slices before `next_`, which are whole steps.
 bool LeaseTable::is_at_rest() const {
   return plan_.is_border(next_) && applied_.prefix() == next_ && returned_.empty() && all_idle();
 }
 
-/// At the end of the present phase.
+/// Whether the state is recorded at the end of the present phase.
 bool LeaseTable::is_recorded() const {
   const bool is_last = phase_ + 1 == plan_.phases().size();
   return is_last || (phase().is_recorded && !doubts_);
 }
 
-/// A phase ends here. Shards keep what they had at the beginnings of the last two phases, so it
-/// must be one of these that is good: in doubt for longer than a phase, the one before.
+/// A phase ends here. Shards keep copies of their states at the beginnings of the last two phases,
+/// so good_ must be one of these: after a doubt that has lasted longer than a phase, the earlier
+/// one.
 void LeaseTable::note_cut(std::uint64_t slice) {
   good_ = doubts_ ? std::max(good_, cut_) : slice;
   cut_ = slice;
@@ -471,7 +475,7 @@ void LeaseTable::fall_back() {
   ENSURE(!plan_.rewound(), "kBsp is where jobs fall back to");
   diverged_ = false;
   if (next_ <= good_) {
-    return;  // a worker has pushed what it had not leased
+    return;  // a worker has pushed slices that were not leased
   }
   plan_.fall_back({next_, good_});
   phase_ = plan_.index_of(next_);
@@ -482,7 +486,7 @@ void LeaseTable::fall_back() {
   doubts_ = false;
 }
 
-/// No shard is known to have restored its parameters: they do so when the first round begins.
+/// No shard is known to have restored its parameters yet: they do so when the first round begins.
 bool LeaseTable::must_restore() const {
   return plan_.rewound() && applied_.prefix() == plan_.rewound()->at;
 }

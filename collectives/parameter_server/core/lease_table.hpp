@@ -1,10 +1,9 @@
 #pragma once
 
 // Decides which worker computes which slices, as a pure state machine beside the first shard.
-// Workers lease slices. A lease is over when its worker reports that every shard has answered; the
-// slices of a lost worker that it has not confirmed are leased again. So no slice is ever lost, and
-// because shards ignore repeated pushes, none counts twice, even if its worker died between two
-// shards.
+// Workers lease slices. A lease is over when its worker reports that every shard has answered; if a
+// worker is lost, its unconfirmed slices are leased again. So no slice is ever lost, and because
+// shards ignore repeated pushes, none counts twice, even if its worker died between two shards.
 
 #include <cstdint>
 #include <map>
@@ -28,7 +27,7 @@ class LeaseTable {
     bool one_shard = true;  ///< the job has no other shards
     StragglerPolicy stragglers = StragglerPolicy::kNone;
   };
-  /// `plan` outlives it; it is changed only if training diverges.
+  /// `plan` must outlive the table; it is changed only if training diverges.
   LeaseTable(SyncPlan& plan, Options options);
 
   /// The workers of the present view; all others lose their leases. The job does not wait for a
@@ -40,20 +39,20 @@ class LeaseTable {
 
   /// A worker has connected, or connected again, and has every lease up to `received`.
   [[nodiscard]] Grants connected(MemberId worker, std::uint64_t received);
-  /// It has pushed all its slices, or has none, and wants a lease.
+  /// The worker has pushed all its slices, or has none, and wants a lease.
   [[nodiscard]] Grants wants(MemberId worker);
-  /// It has nothing to do, and its leases up to this serial are over.
+  /// The worker has nothing to do, and its leases up to this serial are over.
   [[nodiscard]] Grants rested(MemberId worker, std::uint64_t through);
-  /// Its leases up to this serial are over.
+  /// The worker's leases up to this serial are over.
   [[nodiscard]] Grants confirmed(MemberId worker, std::uint64_t through);
   /// These slices are in the parameters of the first shard.
   [[nodiscard]] Grants applied(const std::vector<std::uint64_t>& slices);
   /// The first shard keeps this slice for a round.
   void staged(std::uint64_t slice);
-  /// This slice came too late from this worker (SyncKind::kBackup). Another worker gets it, if
-  /// there is one: a worker that is slow in this version is likely to be slow in the next.
+  /// This worker pushed the slice too late (SyncKind::kBackup). If possible another worker gets it,
+  /// because a worker that is slow in this version is likely to be slow in the next.
   [[nodiscard]] Grants dropped(MemberId worker, std::uint64_t slice);
-  /// The workers that are much slower than the others now, and by which factor (straggler_watch).
+  /// The workers that are much slower than the others now, each with its ratio (straggler_watch).
   /// Present leases are not changed: the policy takes effect at the end of a step.
   [[nodiscard]] Grants set_stragglers(const std::map<MemberId, double>& stragglers);
   /// Whether the present phase, one without rounds, may be diverging. States of such a time are not
@@ -70,17 +69,17 @@ class LeaseTable {
   /// Whether the time between a lease and its slices measures the speed of the worker: in the
   /// present phase no worker waits for others in between.
   [[nodiscard]] bool shows_speeds() const;
-  /// The number of the parameters' version when exactly the slices before this one are in them, as
-  /// SyncPlan::version_at, with the updates of steps that were not done as their phase says.
+  /// The version of the parameters when exactly the slices before this one are applied, as
+  /// SyncPlan::version_at, plus the updates of steps that were done slice by slice.
   [[nodiscard]] std::uint64_t version_at(std::uint64_t slice) const;
   /// Steps of kBsp are done slice by slice at present.
   [[nodiscard]] bool streams() const { return streamed_.streams(); }
-  /// Slices that were leased to a worker that was lost before it had confirmed them, and had to be
-  /// leased again.
+  /// Number of slices that had to be leased again, because their worker was lost before it had
+  /// confirmed them.
   [[nodiscard]] std::uint64_t reissued() const { return reissued_; }
   [[nodiscard]] std::uint64_t late() const { return late_; }
-  /// Slices that had to be computed with parameters of two versions, because no worker had those of
-  /// the older one.
+  /// Number of slices that had to be computed with parameters of two versions, because no worker
+  /// had the older version.
   [[nodiscard]] std::uint64_t mixed() const { return mixed_; }
 
  private:
@@ -118,14 +117,14 @@ class LeaseTable {
   SyncPlan& plan_;
   const Options options_;
   std::size_t phase_ = 0;  // all workers are idle when it ends
-  std::uint64_t next_;     // slice that was never leased
+  std::uint64_t next_;     // the first slice that was never leased
   ReturnedSlices returned_;
   SliceSet applied_;
   std::set<std::uint64_t> staged_;
-  std::uint64_t updates_ = 0;   // in this phase
+  std::uint64_t updates_ = 0;   // number of updates in this phase
   std::uint64_t complete_ = 0;  // rounds of kBsp before this version are complete on every shard
   LeaseHolders workers_;
-  std::optional<MemberId> recorder_;  // of the snapshot at the phase's end
+  std::optional<MemberId> recorder_;  // the worker that records the snapshot at the phase's end
   bool held_ = false;
   bool doubts_ = false;
   bool diverged_ = false;
@@ -133,7 +132,7 @@ class LeaseTable {
   std::uint64_t good_;  // cut_ of this phase or the one before, to which the job would fall back
   std::map<MemberId, double> stragglers_;
   StreamedSteps streamed_;
-  std::uint64_t rounds_ = 0;  // begun
+  std::uint64_t rounds_ = 0;  // number of rounds that were begun
   std::uint64_t reissued_ = 0;
   std::uint64_t late_ = 0;
   std::uint64_t mixed_ = 0;

@@ -23,8 +23,8 @@
 
 namespace mayfly::parameter_server {
 
-/// Which server leads which shard, and which follows it; the same on all processes that have seen
-/// the same servers go.
+/// Which server leads each shard, and which one follows it; the same on all processes that have
+/// seen the same servers leave.
 class Placement {
  public:
   /// With followers there are at least two servers.
@@ -47,7 +47,7 @@ class Placement {
     return has_followers_ && !lost_.contains(second_of(shard)) ? std::optional(second_of(shard))
                                                                : std::nullopt;
   }
-  /// The server of its follower; nothing if there is none (any more).
+  /// The server of its follower; nothing if there is no follower (any more).
   [[nodiscard]] std::optional<std::uint32_t> follower_of(std::uint32_t shard) const {
     const bool both =
         has_followers_ && !lost_.contains(home_of(shard)) && !lost_.contains(second_of(shard));
@@ -79,7 +79,7 @@ class LeaderLog {
   /// The number of the next message that the leader receives, from 1.
   std::uint64_t add() { return ++last_; }
   [[nodiscard]] std::uint64_t last() const { return last_; }
-  /// The follower has everything up to this number. kCorrupt if it cannot have it.
+  /// The follower has every entry up to this number. kCorrupt if that is impossible.
   [[nodiscard]] Result<void> taken(std::uint64_t through) {
     if (through > last_ || through < taken_) {
       return Error{Errc::kCorrupt, "a follower that has taken what it was not given"};
@@ -89,7 +89,7 @@ class LeaderLog {
   }
   /// Outputs that depend only on entries up to this number may be sent.
   [[nodiscard]] std::uint64_t safe() const { return has_follower_ ? taken_ : UINT64_MAX; }
-  /// The view has no follower: from now on nothing is held back any more.
+  /// The view has no follower: from now on no output is held back any more.
   void lose_follower() { has_follower_ = false; }
 
  private:

@@ -101,7 +101,8 @@ Result<ShardOutcome> ShardCore::pushed(const ShardEvent& event) {
   return outcome;
 }
 
-/// Before the table of leases hears of the update: what is done in doubt must not be recorded.
+/// To be called before the table of leases receives the update: updates in doubt must not be
+/// recorded.
 void ShardCore::watch(const Update& update) {
   Loss loss;
   for (const std::uint64_t slice : update.slices) {
@@ -128,8 +129,8 @@ void ShardCore::watch(const Update& update) {
   }
 }
 
-/// A worker has heard it from the table of leases, which says it when every shard has exactly the
-/// slices before it.
+/// The worker has the rewind from the table of leases, which grants it only when every shard has
+/// exactly the slices before it.
 Result<void> ShardCore::check_rewind(const Rewind& rewind) const {
   const SliceSet& applied = order_.applied();
   const bool is_known = !plan_.rewound() || *plan_.rewound() == rewind;

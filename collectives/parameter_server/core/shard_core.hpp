@@ -34,29 +34,29 @@ enum class ShardEventKind : std::uint8_t {
 struct ShardEvent {
   ShardEventKind kind = ShardEventKind::kHold;
   Push push{};
-  std::uint64_t serial = 0;  ///< the worker's leases up to this one are over
+  std::uint64_t serial = 0;  ///< the worker's leases up to this serial are over
   bool wants_lease = false;
   double loss = 0;                 ///< of a push: sum over its microbatches
   std::uint32_t microbatches = 0;  ///< of a push
-  std::optional<Rewind> rewind{};  ///< of anything that a worker says: what its leases told it
+  std::optional<Rewind> rewind{};  ///< in a worker's message: the rewind of its leases
   std::set<MemberId> workers{};
-  std::map<MemberId, double> stragglers{};  ///< and how many times
+  std::map<MemberId, double> stragglers{};  ///< and how many times slower
 };
 
 /// The results of one event, to be carried out in this order.
 struct ShardOutcome {
-  std::optional<Rewind> restore;   ///< first the parameters are those before slice `to` again
+  std::optional<Rewind> restore;   ///< to be done first: parameters are again as before slice `to`
   std::optional<PushFate> fate;    ///< of a push
-  std::optional<Update> update;    ///< to be carried out now, from what is staged
+  std::optional<Update> update;    ///< to be carried out now, from the staged slices
   Grants grants;                   ///< new leases
-  std::vector<MemberId> answers;   ///< workers that get the parameters then, in order
-  std::vector<MemberId> departed;  ///< workers that are members no more
+  std::vector<MemberId> answers;   ///< workers that are then sent the parameters, in order
+  std::vector<MemberId> departed;  ///< workers that are not members any more
 };
 
 class ShardCore {
  public:
   struct Options {
-    bool is_first = true;  ///< has the table of leases
+    bool is_first = true;  ///< it has the table of leases
     LeaseTable::Options leases{};
     DivergenceOptions divergence{};
   };
@@ -65,10 +65,10 @@ class ShardCore {
   ShardCore& operator=(const ShardCore&) = delete;
 
   /// Advances the machine by one event. kInvalidInput as UpdateOrder::pushed(), or if the Rewind
-  /// that a worker reports is impossible; then nothing changes.
+  /// that a worker reports is impossible; then nothing has changed.
   [[nodiscard]] Result<ShardOutcome> take(const ShardEvent& event);
 
-  /// The plan as it is now.
+  /// The present plan.
   [[nodiscard]] const SyncPlan& plan() const { return plan_; }
   [[nodiscard]] const UpdateOrder& order() const { return order_; }
   /// Null except on the first shard.
@@ -99,8 +99,8 @@ class ShardCore {
     double sum = 0;
     std::uint32_t microbatches = 0;
   };
-  std::map<std::uint64_t, Loss> losses_;  // of slices that are not in an update yet
-  std::deque<std::uint64_t> cuts_;        // the last two whose parameters are kept
+  std::map<std::uint64_t, Loss> losses_;  // losses of slices that are not in an update yet
+  std::deque<std::uint64_t> cuts_;  // beginnings of the last two phases whose parameters are kept
   bool restored_ = false;
   std::set<MemberId> workers_;
   std::uint64_t repeats_ = 0;

@@ -46,7 +46,7 @@ void StragglerWatch::leased(Instant now, MemberId id, std::uint64_t serial, std:
 void StragglerWatch::arrived(Instant now, MemberId id) {
   const auto place = workers_.find(id);
   if (place == workers_.end() || place->second.left == 0) {
-    return;  // a repeat
+    return;  // a repeated push
   }
   Worker& worker = place->second;
   --worker.left;
@@ -60,12 +60,12 @@ void StragglerWatch::probed(Instant now, MemberId id, std::uint32_t slices) {
   }
 }
 
-/// Probes are rare, so each is a window.
+/// Probes are rare, so each one is a window of its own.
 void StragglerWatch::probe_done(Instant now, MemberId id) {
   const auto place = workers_.find(id);
   if (place != workers_.end() && place->second.probed) {
     const Instant since = *std::exchange(place->second.probed, std::nullopt);
-    place->second.sum_ms = 0;  // of an open window of slices
+    place->second.sum_ms = 0;  // the window of slices in progress
     place->second.count = 0;
     measured(id, place->second, (now - since) / place->second.probe_slices, 1);
   }
@@ -82,7 +82,7 @@ void StragglerWatch::measured(MemberId id, Worker& worker, Duration took, std::u
   judge(id, worker);
 }
 
-/// The lower one of two in the middle: it is not a second straggler's.
+/// If there are two times in the middle, the lower one: the higher may be a second straggler's.
 double StragglerWatch::others_median(MemberId id) const {
   std::vector<double> times;
   for (const auto& [other, worker] : workers_) {

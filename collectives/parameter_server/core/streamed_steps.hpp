@@ -1,8 +1,8 @@
 #pragma once
 
 // The steps of kBsp that are done slice by slice, because of a straggler
-// (StragglerPolicy::kGreedy). Each slice is an update then, so the versions of parameters are other
-// ones than the plan says. Pure; no thread matters.
+// (StragglerPolicy::kGreedy). Each slice is an update then, so parameters have other versions than
+// the plan alone implies. Pure; any thread.
 
 #include <cstdint>
 #include <vector>
@@ -13,14 +13,14 @@ namespace mayfly::parameter_server {
 
 class StreamedSteps {
  public:
-  /// From this slice on, which begins a step or is the end, steps are done slice by slice, or are
-  /// no longer.
+  /// From this slice on, which begins a step or is the end, steps are done slice by slice, or no
+  /// longer.
   void change(bool streams, std::uint64_t slice);
   /// Steps are done slice by slice at present.
   [[nodiscard]] bool streams() const { return !parts_.empty() && parts_.back().last == kOpen; }
   [[nodiscard]] bool contains(std::uint64_t slice) const;
-  /// So many more updates than the plan says have been made when exactly the slices before this one
-  /// are in the parameters.
+  /// How many more updates than the plan implies have been made when exactly the slices before this
+  /// one are applied.
   [[nodiscard]] std::uint64_t more_updates(std::uint64_t slice, const SyncPlan& plan) const;
 
  private:

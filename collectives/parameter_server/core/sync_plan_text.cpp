@@ -54,19 +54,19 @@ std::optional<double> parse_amount(std::string_view text, const JobLength& lengt
   return is_amount ? std::optional(*number * unit) : std::nullopt;
 }
 
-/// At least one, at most as many as there are.
+/// At least one slice, at most as many as there are.
 std::uint64_t whole_steps(double steps, std::uint64_t most) {
   const double rounded = std::max(1.0, std::round(steps));
   return rounded >= static_cast<double>(most) ? most : static_cast<std::uint64_t>(rounded);
 }
 
-/// A phase between two steps, before its slices have numbers.
+/// A phase between two steps, before its slices are numbered.
 struct Stretch {
   SyncPolicy policy;
   PhaseSettings settings;
-  std::optional<double> steps;  // asked for
+  std::optional<double> steps;  // as the user gave it
   std::optional<std::uint64_t> batch;
-  std::uint64_t first = 0;  // done before
+  std::uint64_t first = 0;  // steps that are done before it
   std::uint64_t last = 0;
 };
 
@@ -186,7 +186,8 @@ Result<std::vector<Stretch>> parse_stretches(std::string_view text, const JobLen
   return all;
 }
 
-/// A job that begins without rounds begins with some; or the rate rises at each such beginning.
+/// If the job begins with a phase without rounds, a phase with rounds is put before it, or the rate
+/// rises at each beginning of such a phase.
 void warm_up(std::vector<Stretch>& all, const WarmUp& how) {
   if (how.steps == 0) {
     return;
@@ -215,7 +216,7 @@ void warm_up(std::vector<Stretch>& all, const WarmUp& how) {
   }
 }
 
-/// Slices of a round and of a step, as the batch of the phase asks.
+/// The slices of a round and of a step, from the batch of the phase.
 Result<void> cut_steps(SyncPhase& phase, const Stretch& stretch, const JobLength& length) {
   const std::uint32_t microbatches =
       length.microbatches > 0 ? length.microbatches : length.slices_per_step;

@@ -85,7 +85,7 @@ Update UpdateOrder::apply_one(const Push& push) {
 
 Update UpdateOrder::apply_round() {
   std::vector<std::uint64_t> slices;
-  for (const auto& [slice, base] : staged_) {  // by their numbers, in whatever order they came
+  for (const auto& [slice, base] : staged_) {  // by number, not by arrival
     slices.push_back(slice);
   }
   Update update = update_of(std::move(slices));
@@ -128,7 +128,7 @@ std::vector<MemberId> UpdateOrder::pulled(MemberId id, std::uint64_t clock, std:
 std::vector<MemberId> UpdateOrder::rested(MemberId id) {
   if (const auto place = workers_.find(id); place != workers_.end()) {
     place->second.works = false;
-    place->second.wanted.reset();  // asked over a connection that is gone, and needed no more
+    place->second.wanted.reset();  // it was asked over a broken connection
   }
   return take_answers();
 }
@@ -138,8 +138,8 @@ std::vector<MemberId> UpdateOrder::gone(MemberId id) {
   return take_answers();
 }
 
-/// Clocks come with the messages and are the same on every shard: if each counted by itself, two
-/// shards could make two workers wait for each other.
+/// Clocks are part of the messages and so the same on every shard. If each shard counted by itself,
+/// two shards could make two workers wait for each other.
 UpdateOrder::Worker& UpdateOrder::heard_of(MemberId id, std::uint64_t clock) {
   Worker& worker = workers_[id];
   worker.clock = std::max(worker.clock, clock);
@@ -157,7 +157,7 @@ std::optional<std::uint64_t> UpdateOrder::slowest() const {
   return least;
 }
 
-/// The bound holds in the phase of the newest slices; a worker between two phases has no work.
+/// The bound applies to the phase of the newest slices; between two phases a worker has no work.
 bool UpdateOrder::may_go_on(const Worker& worker) const {
   if (applied_.prefix() >= plan_.last_slice()) {
     return true;

@@ -11,7 +11,7 @@ WorkerFlow::WorkerFlow(std::uint32_t shards) : shards_(shards) {
 }
 
 void WorkerFlow::granted(const Lease& lease) {
-  if (lease.serial == received_ + 1) {  // after a gap all that is missing comes once more, in order
+  if (lease.serial == received_ + 1) {  // after a gap the missing leases are sent again, in order
     received_ = lease.serial;
     rewind_ = lease.rewind;
     leases_.push_back({lease, 0, false});
@@ -70,7 +70,7 @@ bool WorkerFlow::is_repeatable(const Lease& lease) const {
   return has_parameters_ && lease.kind == LeaseKind::kCompute && !lease.version;
 }
 
-/// Some shard has gone on to the next round, so all have the slices of this one: the answers of
+/// Some shard has begun the next round, so all shards have the slices of this one: the answers of
 /// all shards to one question are adopted together.
 bool WorkerFlow::is_past(const Lease& lease) const {
   return has_parameters_ && lease.version &&
@@ -126,8 +126,9 @@ std::uint64_t WorkerFlow::ask(const std::vector<std::uint32_t>& shards, std::uin
   return questions_;
 }
 
-/// The answer that came or will come from this shard says that it has what is pushed now. One to a
-/// question from before says so only if it is for the version that this push leads to.
+/// True if an answer that has arrived or will arrive from this shard shows that the shard has the
+/// slice that is pushed now. An answer to an earlier question shows that only if it is for the
+/// version that this push leads to.
 bool WorkerFlow::shows_arrival(const Shard& shard, std::uint64_t version) {
   const bool is_awaited = shard.asked && shard.asked_for >= version;
   const bool is_here = shard.arrived && *shard.arrived >= version;
@@ -182,8 +183,9 @@ std::optional<FlowAction> WorkerFlow::work() {
   return std::nullopt;
 }
 
-/// Parameters for leases that cannot begin without. What a step asked for may come only when
-/// another lease is done, of the step before: for that one we ask anew, for what there is.
+/// Requests parameters for leases that cannot begin without them. The version that a step has asked
+/// for may become available only after another lease, of the step before, is done: for that lease
+/// the present version is requested.
 std::optional<FlowAction> WorkerFlow::fetch() {
   for (const Held& held : leases_) {
     const std::uint64_t version = held.lease.version.value_or(0);
@@ -209,8 +211,8 @@ std::optional<FlowAction> WorkerFlow::fetch() {
 FlowAction WorkerFlow::next() {
   drop_past();
   for (std::size_t i = 0; i < leases_.size(); ++i) {
-    // Before anything is adopted or waited for: others may wait for what only these parameters can
-    // give, and shards that miss a push hold up the answers of others.
+    // This comes before adopting or waiting: other workers may wait for a slice that only these
+    // parameters can produce, and shards that lack a push delay the answers to others.
     const Held& held = leases_[i];
     if ((held.lease.version && is_ready(held.lease)) || (held.again && is_repeatable(held.lease))) {
       return compute(i);
@@ -228,7 +230,7 @@ FlowAction WorkerFlow::next() {
   if (leases_.empty() && unanswered_.empty() && !anything_asked() &&
       done_through_ > told_through_) {
     told_through_ = done_through_;
-    has_parameters_ = false;  // they grow old meanwhile
+    has_parameters_ = false;  // they become outdated meanwhile
     return flow::Rest{};
   }
   return flow::Wait{};

@@ -1,9 +1,9 @@
 #pragma once
 
-// What a worker of a job with parameter servers does next, as a pure state machine: it holds
-// leases, knows the version of each shard's parameters that it has, and says one action at a time.
-// It keeps a complete older set of parameters until every shard has answered, so that it can
-// compute a lost worker's slice of the same round once more.
+// The next action of a worker in a job with parameter servers, as a pure state machine: it holds
+// leases, records the version of each shard's parameters that the worker has, and returns one
+// action at a time. It keeps a complete older set of parameters until every shard has answered, so
+// that the worker can compute a lost worker's slice of the same round once more.
 
 #include <cstdint>
 #include <deque>
@@ -17,40 +17,40 @@
 namespace mayfly::parameter_server {
 
 namespace flow {
-/// Nothing; an answer or a lease must come.
+/// No action; an answer or a lease must arrive.
 struct Wait {};
 /// Ask these shards for parameters of this version or a later one.
 struct Pull {
   std::vector<std::uint32_t> shards;
   std::uint64_t version = 0;
   std::uint64_t clock = 0;
-  std::uint64_t question = 0;  ///< the answer says which one it is to
+  std::uint64_t question = 0;  ///< number of the question, which the answer repeats
 };
-/// Use what these shards have answered from now on.
+/// From now on use the parameters that these shards have sent.
 struct Adopt {
   std::vector<std::uint32_t> shards;
 };
-/// Compute the slice with the adopted parameters and push it to every shard; those in `pulls` are
-/// asked for parameters of this version or a later one with the same message.
+/// Compute the slice with the adopted parameters and push it to every shard. The message to a shard
+/// in `pulls` also asks for parameters of this version or a later one.
 struct Compute {
   std::uint64_t slice = 0;
   std::vector<std::uint32_t> pulls;
   std::uint64_t version = 0;
-  std::uint64_t clock = 0;     ///< with this slice
-  std::uint64_t question = 0;  ///< to those in `pulls`
+  std::uint64_t clock = 0;     ///< includes this slice
+  std::uint64_t question = 0;  ///< for those in `pulls`
   bool wants_lease = false;
   bool at_once = false;  ///< see Lease
 };
-/// Compute the slices with any parameters and forget the result.
+/// Compute the slices with any parameters and discard the result.
 struct Probe {
   std::uint64_t first = 0;
   std::uint32_t count = 0;
 };
-/// Record the state after all slices before `first`, then say recorded().
+/// Record the state after all slices before `first`, then call recorded().
 struct Snapshot {
   std::uint64_t first = 0;
 };
-/// Tell every shard that there is nothing to do, and which leases are over.
+/// Tell every shard that the worker has nothing to do, and which leases are over.
 struct Rest {};
 struct Over {};
 }  // namespace flow
@@ -63,9 +63,9 @@ class WorkerFlow {
   explicit WorkerFlow(std::uint32_t shards);
 
   /// The first shard has granted a lease. A lease that was received before is ignored, and so are
-  /// those after a lost one: the shard repeats them when this worker connects again.
+  /// leases after a missing one: the shard repeats them when this worker connects again.
   void granted(const Lease& lease);
-  /// The answer to this question is awaited. Other answers are late ones of a lost connection and
+  /// True if the answer to this question is awaited. Other answers belong to a lost connection and
   /// must be ignored.
   [[nodiscard]] bool expects(std::uint32_t shard, std::uint64_t question) const {
     return shards_[shard].asked == question;
@@ -99,15 +99,15 @@ class WorkerFlow {
  private:
   struct Shard {
     std::uint64_t held = 0;
-    std::optional<std::uint64_t> asked;    // this question
-    std::uint64_t asked_for = 0;           // a version that it asks for at least
-    std::optional<std::uint64_t> arrived;  // an answer that is not adopted
-    bool is_known = false;                 // it has let us in
+    std::optional<std::uint64_t> asked;    // the question that it was asked
+    std::uint64_t asked_for = 0;           // the lowest version that was asked for
+    std::optional<std::uint64_t> arrived;  // version of an answer that is not adopted
+    bool is_known = false;                 // it has admitted this worker
   };
   struct Held {
     Lease lease;
-    std::uint32_t pushed = 0;  // slices of it
-    bool again = false;        // pushed before, and perhaps lost on its way to a shard
+    std::uint32_t pushed = 0;  // number of its slices that were pushed
+    bool again = false;        // it was pushed before, and the push may be lost
   };
 
   [[nodiscard]] bool anything_asked() const;
@@ -127,12 +127,12 @@ class WorkerFlow {
   bool has_parameters_ = false;
   std::optional<Rewind> rewind_;
   std::deque<Held> leases_;       // in the order of their serials
-  std::vector<Held> unanswered_;  // pushed, and over with the next answers
+  std::vector<Held> unanswered_;  // pushed, and over when the next answers are adopted
   std::set<std::uint64_t> over_;  // serials above done_through_
   std::uint64_t done_through_ = 0;
-  std::uint64_t told_through_ = 0;  // with Rest
+  std::uint64_t told_through_ = 0;  // reported with Rest
   std::uint64_t received_ = 0;
-  std::uint64_t questions_ = 0;  // so far
+  std::uint64_t questions_ = 0;  // number of questions so far
 };
 
 }  // namespace mayfly::parameter_server
