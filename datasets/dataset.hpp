@@ -42,16 +42,17 @@ class Dataset {
   /// to apply when it normalises the pixels. A pure function of the key, the index and the image.
   [[nodiscard]] virtual Result<Augmentation> read_for_training(
       std::size_t index, const EpochKey& key, std::span<std::uint8_t> pixels) const;
-  /// The calling thread will read `count` samples next, from this position of the stream on: what
-  /// has to come from other hosts is fetched together. Reading without it gives the same.
+  /// The calling thread will read `count` samples next, from this position of the stream on: images
+  /// that must be fetched from other hosts are fetched together. Reading without this call has the
+  /// same result.
   virtual void fetch_ahead(const SampleStream& stream, std::uint64_t position,
                            std::size_t count) const;
   [[nodiscard]] virtual std::uint16_t label(std::size_t index) const = 0;
-  /// How many bytes of storage one reading takes: those of the JPEG, else of the pixels.
+  /// How many bytes one reading takes from storage: those of the JPEG, else of the pixels.
   [[nodiscard]] virtual std::uint64_t stored_bytes(std::size_t index) const;
 };
 
-/// Training and test part of a data set, with what the network needs to know about it.
+/// Training and test part of a data set, with the properties that the network needs.
 struct DatasetPair {
   std::string name;  ///< "cifar10", "cifar100", "folder", "images" (of any size), "procedural"
   int classes = 0;
@@ -81,8 +82,8 @@ struct OpenOptions {
   /// Memory for encoded training images, which the processes of the host share (image_store.hpp),
   /// in bytes; 0 = none. Images that are decoded once are in memory without it.
   std::uint64_t store_bytes = 0;
-  bool store_is_unshared = false;  ///< the store is of this process alone
-  /// With a store: the interface at which other hosts ask for its images; empty = they do not.
+  bool store_is_unshared = false;  ///< no other process shares the store
+  /// With a store: the interface at which other hosts ask for its images; empty = they cannot.
   std::string store_host{};
 };
 
@@ -94,8 +95,8 @@ struct OpenOptions {
 /// log.
 [[nodiscard]] Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options);
 
-/// Whether open_dataset() finds a data set in the folder or file `spec`, as far as names tell, and
-/// for CIFAR sizes and labels, too: no image is read. Errors as there.
+/// Checks whether open_dataset() would find a data set in the folder or file `spec`, from names,
+/// and for CIFAR also from sizes and labels: no image is read. Errors as there.
 [[nodiscard]] Result<void> check_dataset(const std::string& spec);
 
 /// Whether `spec` names a data set that is computed and has no files.
@@ -108,8 +109,9 @@ struct DatasetFiles {
   bool is_file = false;            ///< the data set is one tar, not the whole folder
 };
 
-/// The files of `spec`, without reading them. kNotFound if there is no data set, or with the name
-/// if an image or a class is a link to what is not there; kInvalidInput for a procedural one; kIo.
+/// The files of `spec`, without reading them. kNotFound if there is no data set, or, with the name,
+/// if an image or a class is a link whose target does not exist; kInvalidInput for a procedural
+/// one; kIo.
 [[nodiscard]] Result<DatasetFiles> files_of_dataset(const std::string& spec);
 
 }  // namespace mayfly::datasets

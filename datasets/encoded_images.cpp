@@ -49,7 +49,8 @@ auto sort_key(const EncodedImage& image) {
   return std::tie(image.test, image.class_name, image.file);
 }
 
-// A link without a target is an image that is lost, or a class without which all labels are others.
+// A link without a target is a missing image, or a missing class, without which all labels would
+// change.
 Result<void> refuse_lost(const fs::directory_entry& entry) {
   std::error_code why;
   const fs::file_type type = entry.status(why).type();

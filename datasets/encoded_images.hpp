@@ -27,7 +27,7 @@ struct EncodedImage {
   bool test = false;
   std::string class_name;
   std::string file;  ///< last component of the name
-  std::string path;  ///< of the file, or its name in the tar
+  std::string path;  ///< path of the file, or its name in the tar
   ImagePlace place = ImagePlace::kFile;
   ByteSpan content;                   ///< not for kFile
   std::shared_ptr<const void> owner;  ///< of `content`: the mapped tar, or the image's own bytes
@@ -44,7 +44,7 @@ using EncodedImages = std::vector<EncodedImage>;
 [[nodiscard]] bool parse_image_name(const std::string& name, EncodedImage& image);
 
 /// Whether a link of that name may stand for images: train or test, a class folder in one of them,
-/// or an image. A name as above.
+/// or an image. Names as above.
 [[nodiscard]] bool may_stand_for_images(const std::string& name);
 /// The error (kNotFound) for such a link in a folder whose target does not exist.
 [[nodiscard]] Error lost_link(const std::string& path);
@@ -55,7 +55,7 @@ using EncodedImages = std::vector<EncodedImage>;
 [[nodiscard]] Result<void> arrange_images(const std::string& source, EncodedImages& images);
 
 /// Lists the images of a folder (contents stay on disk). kNotFound, with the name, if an image or a
-/// class is a link to what is not there.
+/// class is a link whose target does not exist.
 [[nodiscard]] Result<EncodedImages> list_image_folder(const std::string& folder);
 
 /// The encoded bytes of one image; those of a file are read into `buffer`. kIo if the size of the

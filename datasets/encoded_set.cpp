@@ -15,7 +15,7 @@ struct Scratch {
   JpegDecoder decoder;
   Resampler resampler;
   Bytes buffer;
-  const void* arrived_for = nullptr;  // the set that fetched the next ahead
+  const void* arrived_for = nullptr;  // the set for which this thread has fetched images ahead
   std::vector<WantedImage> arrived;
 };
 
@@ -99,7 +99,7 @@ std::string EncodedSet::name_of_sample(std::size_t index) const {
          class_names_[sample.label] + '/' + names_.substr(begin, sample.name_end - begin);
 }
 
-/// From where the set is stored, without leaving them in the page cache if there is a store.
+/// Reads the sample from storage; if there is a store, its pages do not stay in the page cache.
 Result<ByteSpan> EncodedSet::read_sample(std::size_t index, Bytes& buffer) const {
   const Sample& sample = samples_[index];
   if (sample.content == nullptr) {
@@ -146,7 +146,7 @@ void EncodedSet::fetch_ahead(const SampleStream& stream, std::uint64_t position,
   }
 }
 
-/// Empty if the calling thread has not fetched it ahead, or in vain.
+/// Empty if the calling thread has not fetched the sample ahead, or if it did not arrive.
 ByteSpan EncodedSet::arrived_ahead(std::size_t index) const {
   const Scratch& own = scratch();
   if (own.arrived_for != this) {
@@ -178,7 +178,7 @@ Result<ByteSpan> EncodedSet::bytes_of_sample(std::size_t index, Bytes& buffer) c
   }
   TRY_ASSIGN(const ByteSpan read, read_sample(index, buffer));
   if (options_.peers != nullptr && options_.peers->is_kept(index)) {
-    (void)options_.store->keep_second(index, read);  // it did not come in time
+    (void)options_.store->keep_second(index, read);  // it did not arrive in time
   } else if (!options_.store->keep(index, read) && !options_.store->keeps(index) &&
              options_.peers != nullptr) {
     options_.peers->offer(index, read);
@@ -207,7 +207,7 @@ Result<void> EncodedSet::decode_part(std::size_t index, const ImagePart& part,
 Result<void> EncodedSet::read_part(std::size_t index, const ImagePart& part,
                                    std::span<std::uint8_t> pixels) const {
   Result<void> done = decode_part(index, part, pixels);
-  // Only what the decoder refuses: a file that changes is another one for each reader and moment.
+  // Only for errors of the decoder: if a file is changing, each reader may see other bytes.
   if (!done.ok() && done.error().code == Errc::kCorrupt && options_.skip_corrupt) {
     replace(index, done.error().detail, pixels);
     return {};

@@ -58,7 +58,7 @@ class EncodedSet final : public Dataset {
   struct Sample {
     const std::byte* content = nullptr;  // in the tar; null = a file
     std::uint32_t size = 0;
-    std::uint32_t name_end = 0;  // in names_; the name before ends where this one begins
+    std::uint32_t name_end = 0;  // end in names_; the name begins where the previous one ends
     std::uint16_t width = 0;
     std::uint16_t height = 0;
     std::uint16_t label = 0;
@@ -77,8 +77,9 @@ class EncodedSet final : public Dataset {
   Options options_;
   std::vector<std::string> class_names_;
   bool test_ = false;
-  std::shared_ptr<const void> owner_;  // of a tar's bytes
-  // With a store: the tar that is mapped, of which what is read would be in memory twice.
+  std::shared_ptr<const void> owner_;  // owner of a tar's bytes
+  // With a store: the mapped tar. Images are read from its file instead, because otherwise their
+  // bytes would be in memory twice.
   const MappedFile* tar_ = nullptr;
   std::vector<Sample> samples_;
   std::string names_;  // the files' names, without their folders

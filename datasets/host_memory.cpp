@@ -27,11 +27,12 @@ constexpr const char* kLockName = "/lock";
 constexpr std::size_t kListBytesMax = 1 << 20;
 constexpr Duration kListAgainAfter = seconds(3600);
 constexpr Duration kMeasureAfter = milliseconds(100);
-// What is left to the rest of the machine: this part of the memory's size, or so many bytes.
+// The amount that is left for the rest of the machine: this part of the memory's size, but at most
+// so many bytes.
 constexpr std::uint64_t kMarginPart = 32;
 constexpr std::uint64_t kMarginMost = std::uint64_t{1} << 30;
 
-/// A process that has the memory, its descriptor there, and what the memory may take up.
+/// A process that has the memory open, its descriptor, and the upper bound on the memory.
 struct Holder {
   ::pid_t process = 0;
   int fd = -1;
@@ -63,7 +64,8 @@ Result<void> write_list(const std::string& path, const std::vector<Holder>& hold
   return write_file_atomic(path, std::string_view(text));
 }
 
-/// Removes those that do not have this memory any more, such as those that ended without a word.
+/// Removes processes that do not have this memory open any more, for example because they were
+/// killed.
 void remove_others(std::vector<Holder>& holders, int fd) {
   struct stat own {};
   (void)::fstat(fd, &own);
@@ -73,9 +75,9 @@ void remove_others(std::vector<Holder>& holders, int fd) {
   });
 }
 
-/// A folder to which only this user may write: others could make this process map their memory.
-/// Schedulers and containers pass on an XDG_RUNTIME_DIR that does not exist, and sudo that of
-/// another user.
+/// Returns a folder to which only this user may write; otherwise another user could make this
+/// process map their memory. XDG_RUNTIME_DIR is checked, because schedulers and containers pass on
+/// one that does not exist, and sudo that of another user.
 Result<std::string> own_folder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   struct stat info {};
@@ -102,13 +104,13 @@ std::optional<HostMemory::Mapping> mapping_of(const Holder& holder, const HostMe
   return is_memory ? map(std::move(fd), static_cast<std::uint64_t>(info.st_size)) : std::nullopt;
 }
 
-/// What other memory of this user may still take up.
+/// The amounts that other memory of this user may still take.
 struct Promised {
   std::uint64_t on_machine = 0;
-  std::uint64_t in_group = 0;  ///< of that, by processes of our control group
+  std::uint64_t in_group = 0;  ///< the part for processes of this process's control group
 };
 
-/// The descriptor of a process that has ended may be something else by now.
+/// Checks the descriptor, because it may be another file if the process has ended.
 std::uint64_t promised_to(const Holder& holder) {
   constexpr std::uint64_t kBlock = 512;
   std::error_code failure;
@@ -126,14 +128,14 @@ std::string control_groups_of(const std::string& process) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Under the lock.
+/// Must be called under the lock.
 Promised promised_to_others(const std::string& folder) {
   Promised promised;
   const std::string own_groups = control_groups_of("self");
   for (const std::string& name : names_in(folder)) {
     const std::string path = folder + "/" + name;
     if (name.find(".tmp.") != std::string::npos) {
-      (void)::unlink(path.c_str());  // of one who was killed while it wrote the list beside it
+      (void)::unlink(path.c_str());  // left by a process that was killed while it wrote the list
       continue;
     }
     for (const Holder& holder : read_list(path)) {
@@ -141,7 +143,7 @@ Promised promised_to_others(const std::string& folder) {
         const bool is_near = control_groups_of(std::to_string(holder.process)) == own_groups;
         promised.on_machine += bytes;
         promised.in_group += is_near ? bytes : 0;
-        break;  // the others of this list have the same memory
+        break;  // all processes of this list have the same memory
       }
     }
   }
@@ -152,7 +154,7 @@ double gib(std::uint64_t bytes) {
   return static_cast<double>(bytes) / 0x1p30;
 }
 
-/// Refuses more than is left.
+/// Rejects an amount that is not available.
 Result<void> check_memory(const HostMemory::Options& options, const std::string& folder) {
   const Promised others = promised_to_others(folder);
   const std::uint64_t machine = usable_memory_of_machine();
@@ -182,7 +184,7 @@ Result<std::unique_ptr<HostMemory>> HostMemory::join(const Options& options, con
     TRY_ASSIGN(folder, own_folder());
   }
   const std::string list = folder + "/" + options.name;
-  // One lock for all lists: what is made by one process at a time is counted by the next.
+  // One lock for all lists, so that memory that one process creates is counted by the next process.
   TRY_ASSIGN(const LockFile lock, LockFile::take(folder + kLockName, seconds(30)));
   std::vector<Holder> holders = read_list(list);
   std::optional<Mapping> found;
@@ -217,7 +219,7 @@ HostMemory::HostMemory(const Options& options, std::string folder, std::uint64_t
 HostMemory::~HostMemory() {
   const Result<LockFile> lock = LockFile::take(lock_);
   if (!lock.ok()) {
-    return;  // the next process finds our entry dead
+    return;  // the next process removes this process from the list
   }
   std::vector<Holder> others = read_list(list_);
   remove_others(others, fd());
@@ -226,7 +228,7 @@ HostMemory::~HostMemory() {
   });
   if (others.empty()) {
     (void)::unlink(list_.c_str());
-    (void)::unlink(lock_.c_str());  // who waits for the lock makes it again
+    (void)::unlink(lock_.c_str());  // a process that waits for the lock creates the file again
   } else {
     (void)write_list(list_, others);
   }
@@ -252,7 +254,7 @@ void HostMemory::stay_listed(Instant now) {
   const bool is_new = holders.empty();
   remove_others(holders, fd());
   if (holders.empty() && !is_new) {
-    return;  // others have made memory of their own meanwhile
+    return;  // other processes have created new memory meanwhile
   }
   std::erase_if(holders, [&](const Holder& holder) {
     return holder.process == ::getpid() && holder.fd == fd();
@@ -261,7 +263,7 @@ void HostMemory::stay_listed(Instant now) {
   (void)write_list(list_, holders);
 }
 
-/// Not more often than is needed: it reads some files.
+/// Measures only now and then, because it reads some files.
 void HostMemory::measure() {
   const Instant now = monotonic_now();
   if (measured_ && now - *measured_ < kMeasureAfter) {

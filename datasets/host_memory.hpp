@@ -1,8 +1,8 @@
 #pragma once
 
-// Memory that the processes of one user on a host share, without a process that owns it: a memfd,
-// which is found by way of a file that lists the processes that have it, and ends with the last of
-// them, however that ends. If the last one is killed, the list and its lock stay.
+// Memory that the processes of one user on a host share and that no single process owns: a memfd.
+// Processes find it through a file that lists the processes that have it open. It is freed when the
+// last of them ends, in whatever way. If the last one is killed, the list and its lock file stay.
 
 #include <atomic>
 #include <cstdint>
@@ -24,25 +24,25 @@ namespace mayfly::datasets {
 class HostMemory {
  public:
   struct Options {
-    const char* what = "";  ///< in errors
-    std::string name;       ///< of its list of processes
-    std::string folder;     ///< that has the lists; empty = of this user, in memory if possible
-    std::uint64_t bytes_max = 0;                ///< that new memory may take up
-    std::uint64_t (*usable)() = usable_memory;  ///< see there
+    const char* what = "";  ///< name in error messages
+    std::string name;       ///< name of its list of processes
+    std::string folder;     ///< of the lists; empty = a folder of this user, in memory if possible
+    std::uint64_t bytes_max = 0;                ///< upper bound on new memory
+    std::uint64_t (*usable)() = usable_memory;  ///< see usable_memory()
   };
   struct Mapping {
     SealedMemory memory;
     UniqueFd fd;
   };
-  /// The memory of another process by its descriptor and size in bytes; nothing if it is not what
-  /// is looked for.
+  /// Maps the memory of another process from its descriptor and size in bytes; nothing if it is not
+  /// the memory that is wanted.
   using Map = std::function<std::optional<Mapping>(UniqueFd fd, std::uint64_t size)>;
-  /// Makes it, ready for others.
+  /// Creates the memory, ready for other processes.
   using Make = std::function<Result<Mapping>()>;
 
-  /// Joins the memory of this name, or makes it. kInvalidInput, in one line, if new memory may take
-  /// up more than this process may still take, beside what other memory of this folder may; errors
-  /// of `make`; kIo.
+  /// Joins the memory of this name, or creates it. kInvalidInput, in one line, if the new memory
+  /// and other memory of this folder together could take more than this process may still take;
+  /// errors of `make`; kIo.
   [[nodiscard]] static Result<std::unique_ptr<HostMemory>> join(const Options& options,
                                                                 const Map& map, const Make& make);
   ~HostMemory();
@@ -50,16 +50,16 @@ class HostMemory {
   HostMemory& operator=(const HostMemory&) = delete;
 
   [[nodiscard]] std::byte* data() const { return mapping_.memory.data(); }
-  /// Open as long as others may want to join by way of this process.
+  /// Open as long as other processes may join through this process.
   [[nodiscard]] int fd() const { return mapping_.fd.get(); }
 
-  // Memory that was granted at the start may be used by other processes when it is needed, and then
-  // the kernel ends processes. So each allocation asks first. Any thread:
-  /// So many bytes more are taken; false: they would leave too few for the rest of the machine, or
-  /// of the control group.
+  // Memory that was available at the start may be used by other processes later, and then the
+  // kernel would kill processes. So each allocation asks first. Any thread:
+  /// Takes so many bytes; false: too few would be left for the rest of the machine, or of the
+  /// control group.
   [[nodiscard]] bool take(std::uint64_t bytes);
   void give_back(std::uint64_t bytes);
-  /// Bytes that take() allows now.
+  /// The number of bytes that take() would allow now.
   [[nodiscard]] std::uint64_t left();
 
   /// Renews the list every hour, so that it is not removed from /tmp as old. Any thread.
@@ -80,7 +80,7 @@ class HostMemory {
   std::uint64_t left_ = 0;
 };
 
-/// A key of memory that no other process joins.
+/// A key that no other process uses, for memory that is not shared.
 [[nodiscard]] Digest unshared_key();
 
 }  // namespace mayfly::datasets

@@ -47,7 +47,7 @@ struct Request {
   std::string source;
   ImageReader read_images;
   const OpenOptions& options;
-  Digest key;              // of the source and the options
+  Digest key;              // hash of the source and the options
   std::string cached_set;  // file of the decoded images; empty = none is kept
   std::string cached_sizes;
 };

@@ -21,11 +21,11 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x3445524f5453594d;  // "MYSTORE4"
 constexpr std::uint64_t kPage = 4096;
-// An entry of the index: 0, or who is about to keep the image, or its size and place: in the mapped
-// memory, or in pages behind that.
+// An entry of the index is 0, or the process that is about to keep the image, or the image's size
+// and place: in the mapped memory, or in the pages behind it.
 constexpr std::uint64_t kClaimed = std::uint64_t{1} << 63;
 constexpr std::uint64_t kInPages = std::uint64_t{1} << 62;
-constexpr std::uint64_t kSecond = std::uint64_t{1} << 61;      // it may be given up; in pages
+constexpr std::uint64_t kSecond = std::uint64_t{1} << 61;      // it may be given up; it is in pages
 constexpr unsigned kSizeBits = 27;                             // the largest JPEG has 2^26 bytes
 constexpr std::uint64_t kAlignment = 32;                       // 34 bits for the place
 constexpr std::uint64_t kPagesBytes = std::uint64_t{1} << 44;  // addresses, see the header
@@ -75,10 +75,10 @@ struct ImageStore::Head {
   std::uint64_t images = 0;
   std::uint64_t bytes_max = 0;
   std::uint64_t id = 0;
-  std::atomic<std::uint64_t> used{0};       ///< of bytes_max, with images that are being kept
-  std::atomic<std::uint64_t> end{0};        ///< of the images in the mapped memory
-  std::atomic<std::uint64_t> pages_end{0};  ///< of those behind it
-  std::atomic<std::uint64_t> next{0};       ///< where to look for a second copy to give up
+  std::atomic<std::uint64_t> used{0};  ///< used part of bytes_max, with images that are being kept
+  std::atomic<std::uint64_t> end{0};   ///< end of the images in the mapped memory
+  std::atomic<std::uint64_t> pages_end{0};  ///< end of the images behind it
+  std::atomic<std::uint64_t> next{0};       ///< where to look for the next second copy to give up
   std::atomic<bool> may_have_second{false};
   std::atomic<bool> may_give_up{false};
 
@@ -86,7 +86,8 @@ struct ImageStore::Head {
     return std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(
         reinterpret_cast<std::byte*>(this) + sizeof(Head)));
   }
-  /// Atomic, as an image that was given up may be kept again while another thread still reads it.
+  /// Atomic, because an image that was given up may be kept again while another thread still reads
+  /// it.
   [[nodiscard]] std::atomic<std::uint64_t>* hash_halves(std::uint64_t image) {
     return index() + images + 2 * image;
   }
@@ -101,7 +102,7 @@ struct ImageStore::Head {
   [[nodiscard]] std::uint64_t first_byte() const {
     return round_up(sizeof(Head) + images * (sizeof(std::uint64_t) + sizeof(Digest)), kPage);
   }
-  /// Without the pages behind it.
+  /// The size without the pages behind the memory.
   [[nodiscard]] std::uint64_t size() const { return first_byte() + round_up(bytes_max, kPage); }
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
@@ -115,7 +116,7 @@ ImageStore::Head& ImageStore::head() const {
   return *std::launder(reinterpret_cast<Head*>(memory_->data()));
 }
 
-/// The store of a process, if it still has one for these images.
+/// Maps the store of another process, if that process still has a store for these images.
 std::optional<HostMemory::Mapping> ImageStore::attach(UniqueFd fd, std::uint64_t bytes,
                                                       const Options& options) {
   if (bytes < kPagesBytes + sizeof(Head)) {
@@ -166,7 +167,7 @@ Result<std::unique_ptr<ImageStore>> ImageStore::join(const Options& options) {
   return std::unique_ptr<ImageStore>(new ImageStore(std::move(memory)));
 }
 
-/// A kept image; empty if it has been given up since its entry was read.
+/// A kept image; empty if it has been given up since the caller read its entry.
 ImageStore::Kept ImageStore::read(std::uint64_t image, std::uint64_t entry, Bytes& copy) const {
   Head& all = head();
   const Digest digest = all.hash(image);
@@ -182,7 +183,7 @@ ImageStore::Kept ImageStore::read(std::uint64_t image, std::uint64_t entry, Byte
     }
     done += static_cast<std::size_t>(std::max<::ssize_t>(got, 0));
   }
-  // It may have become a first copy meanwhile.
+  // It may have become a first copy in between.
   const std::uint64_t now = all.index()[image].load(std::memory_order_acquire);
   return (now & ~kSecond) == (entry & ~kSecond) ? Kept{copy, digest} : Kept{};
 }
@@ -199,10 +200,10 @@ ImageStore::Found ImageStore::find(std::uint64_t image, std::uint64_t size, Byte
   if (bytes.empty()) {
     return {};
   }
-  // A second copy may be another one than before, which another process has kept.
+  // A second copy may have been given up and kept again by another process.
   if ((entry & kInPages) != 0 || !is_checked(image)) {
     if (digest_of(bytes) != digest) {
-      // Others that have checked it may still read it, so its place is not used again.
+      // Processes that have checked it may still read it, so its place is not used again.
       (void)remove(image, entry);
       return {.bytes = {}, .is_damaged = true};
     }
@@ -267,7 +268,7 @@ bool ImageStore::claim_and_keep(std::uint64_t image, ByteSpan bytes, bool as_sec
   std::uint64_t claim = kClaimed | static_cast<std::uint32_t>(::getpid());
   std::uint64_t before = entry.load(std::memory_order_relaxed);
   if ((before & kClaimed) != 0) {
-    // Who has died while it kept the image will not finish.
+    // A process that died while it kept the image will not finish.
     const auto claimant = static_cast<::pid_t>(before & UINT32_MAX);
     if (claimant == ::getpid() || ::kill(claimant, 0) == 0 || errno != ESRCH) {
       return false;
@@ -292,7 +293,7 @@ bool ImageStore::claim_and_keep(std::uint64_t image, ByteSpan bytes, bool as_sec
   return true;
 }
 
-/// Puts the bytes somewhere; returns the entry for them, or nothing if there is no room.
+/// Stores the bytes; returns the entry for them, or nothing if there is no room.
 std::optional<std::uint64_t> ImageStore::store(ByteSpan bytes, bool as_second) {
   Head& all = head();
   const std::uint64_t room =
@@ -304,7 +305,7 @@ std::optional<std::uint64_t> ImageStore::store(ByteSpan bytes, bool as_second) {
     const std::uint64_t place = all.end.fetch_add(room, std::memory_order_relaxed);
     const std::uint64_t at = all.first_byte() + place;
     if (!reserve_memory(memory_->fd(), at, room)) {
-      return std::nullopt;  // the system has less than it said: that room stays used
+      return std::nullopt;  // the system lacks the memory that it reported: this room stays in use
     }
     std::memcpy(memory_->data() + at, bytes.data(), bytes.size());
     return (place / kAlignment) << kSizeBits | bytes.size();
@@ -341,14 +342,14 @@ bool ImageStore::take_free_room(std::uint64_t bytes) {
   return false;
 }
 
-/// False: there is no second copy, or it may be the only one now.
+/// False: there is no second copy, or giving it up is not allowed now.
 bool ImageStore::give_one_up() {
   Head& all = head();
   for (std::uint64_t tries = 0; tries < 2 * all.images; ++tries) {
     if (!all.may_give_up || (tries == 0 && !all.may_have_second)) {
       return false;
     }
-    if (tries == all.images) {  // there was none; if one comes now, the second look finds it
+    if (tries == all.images) {  // none was found; a copy that is added now is found next time
       all.may_have_second = false;
     }
     const std::uint64_t image = all.next.fetch_add(1, std::memory_order_relaxed) % all.images;
@@ -361,8 +362,8 @@ bool ImageStore::give_one_up() {
   return false;
 }
 
-/// The image is not kept any more; if it has pages of its own, these are given back. False: the
-/// entry was another one by then.
+/// Removes an image; if it has pages of its own, these are returned to the system. False: the entry
+/// was changed before.
 bool ImageStore::remove(std::uint64_t image, std::uint64_t entry) const {
   Head& all = head();
   if (!all.index()[image].compare_exchange_strong(entry, 0, std::memory_order_acq_rel)) {

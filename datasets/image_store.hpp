@@ -1,20 +1,20 @@
 #pragma once
 
 // The encoded images that the workers of a host keep in memory together, each once, so that they
-// are read from storage in the first epoch only. What was kept stays until the last process has
-// gone: nothing is ever replaced, but for second copies of what another host keeps (ADR 33). So a
-// store that has room for a share c of a data set serves that share of every epoch, whereas a cache
-// that evicts what was used least recently serves less of a set that is read in a new order each
-// time (Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", PVLDB 14(5), 2021,
-// call it MinIO).
+// are read from storage in the first epoch only. An image that is kept stays until the last process
+// has ended: nothing is ever replaced, except second copies of images that another host keeps (ADR
+// 33). So a store with room for a share c of a data set serves that share of every epoch. A cache
+// that evicts the least recently used image serves less, because the set is read in a new order
+// each time (Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", PVLDB 14(5),
+// 2021, call it MinIO).
 //
 // Every process maps the memory (host_memory.hpp). Readers take no lock; an image is published
-// after its last byte is written. Beside it is its XXH3-128, taken from what
-// storage gave; each process checks an image that another one has kept before it uses it.
+// after its last byte is written. Beside it is its XXH3-128, computed from the bytes that storage
+// returned; each process checks an image that another process has kept before it uses it.
 //
-// Second copies have pages of their own behind the mapped memory, which go back to the system when
-// a copy is given up. A place there is never used again (addresses cost nothing), so a reader that
-// copies the bytes and then finds its entry unchanged has what was kept.
+// Second copies have pages of their own behind the mapped memory, which are returned to the system
+// when a copy is given up. A place there is never used again (addresses cost nothing). So if a
+// reader copies the bytes and then finds the entry unchanged, it has copied the kept bytes.
 
 #include <atomic>
 #include <cstdint>
@@ -39,48 +39,48 @@ inline constexpr std::uint64_t kStoreBytesMax = std::uint64_t{1} << 39;
 class ImageStore {
  public:
   struct Options {
-    Digest key;                                 ///< of the images: stores with equal keys are one
-    std::uint64_t images = 0;                   ///< at least 1
-    std::uint64_t bytes_max = 0;                ///< for the images together; at most kStoreBytesMax
-    std::string folder;                         ///< see HostMemory::Options
-    std::uint64_t (*usable)() = usable_memory;  ///< likewise
+    Digest key;                   ///< of the images: stores with equal keys are the same store
+    std::uint64_t images = 0;     ///< at least 1
+    std::uint64_t bytes_max = 0;  ///< for the images together; at most kStoreBytesMax
+    std::string folder;           ///< see HostMemory::Options
+    std::uint64_t (*usable)() = usable_memory;  ///< see usable_memory()
   };
 
   /// Joins the store of the host, or makes it. kInvalidInput, in one line, if a new one would need
-  /// more memory than this process may still take beside other stores; kIo for what the system
-  /// refuses. A store that another process has made keeps that process's size.
+  /// more memory than this process may still take beside other stores; kIo for errors of the
+  /// system. A store that another process has made keeps its size.
   [[nodiscard]] static Result<std::unique_ptr<ImageStore>> join(const Options& options);
   ~ImageStore();
   ImageStore(const ImageStore&) = delete;
   ImageStore& operator=(const ImageStore&) = delete;
 
   struct Found {
-    ByteSpan bytes;  ///< valid as long as the store and `copy`; empty if there are none to use
-    bool is_damaged = false;  ///< they were kept, but are no longer what storage gave
+    ByteSpan bytes;  ///< valid as long as the store and `copy`; empty if the image cannot be used
+    bool is_damaged = false;  ///< the image was kept, but its bytes have changed since
   };
-  /// The `size` bytes of an image; none if it is not kept, or with another size. One that may be
-  /// given up is put into `copy`. A damaged image is found once and may then be kept again. Any
-  /// thread.
+  /// The `size` bytes of an image; empty if it is not kept, or has another size. If the image may
+  /// be given up, it is copied into `copy`. A damaged image is reported once and may then be kept
+  /// again. Any thread.
   [[nodiscard]] Found find(std::uint64_t image, std::uint64_t size, Bytes& copy) const;
   struct Kept {
     ByteSpan bytes;  ///< valid as long as the store and `copy`; empty if the image is not kept
-    Digest digest;   ///< of what storage gave
+    Digest digest;   ///< hash of the bytes that storage returned
   };
   /// An image to send to another host, which has to compare the hash. Any thread.
   [[nodiscard]] Kept kept(std::uint64_t image, Bytes& copy) const;
   [[nodiscard]] bool keeps(std::uint64_t image) const;
-  /// What other hosts are told. Any thread.
+  /// The index that is sent to other hosts. Any thread.
   [[nodiscard]] StoreIndex index() const;
   /// Keeps an image, unless there is no room for it, the system has too little memory left
-  /// (HostMemory::take()), or another thread or process is about to. Gives
-  /// up second copies for it, if that is allowed now. Returns whether it did. Any thread.
+  /// (HostMemory::take()), or another thread or process is keeping it. Gives up second copies for
+  /// it, if that is allowed now. Returns whether the image was kept. Any thread.
   bool keep(std::uint64_t image, ByteSpan bytes);
-  /// The same as a second copy, for which none is given up.
+  /// The same as a second copy, for which no other copy is given up.
   bool keep_second(std::uint64_t image, ByteSpan bytes);
-  /// A second copy is not given up any more. Any thread.
+  /// This second copy must not be given up any more. Any thread.
   void keep_for_good(std::uint64_t image);
-  /// Whether second copies may be given up: not while it is unknown what other hosts keep. For all
-  /// processes. Any thread.
+  /// Whether second copies may be given up: not while it is unknown which images other hosts keep.
+  /// Applies to all processes. Any thread.
   void allow_giving_up(bool is_allowed);
 
   /// These count for all processes together. Any thread.
@@ -114,9 +114,9 @@ class ImageStore {
   mutable std::vector<std::atomic<std::uint64_t>> checked_;
 };
 
-/// Bytes that the calling thread has got from stores instead of from storage so far.
+/// Number of bytes that the calling thread has got from stores instead of from storage so far.
 [[nodiscard]] std::uint64_t bytes_from_stores();
-/// So many more, which came from the store of another host.
+/// Adds bytes that came from the store of another host.
 void count_from_store(std::uint64_t bytes);
 
 }  // namespace mayfly::datasets

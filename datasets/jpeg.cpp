@@ -41,7 +41,7 @@ Result<ByteSpan> read_up_to(const std::string& path, std::uint64_t size, Bytes& 
     }
     done += static_cast<std::uint64_t>(n);
   }
-  if (pages == PageCache::kDropped) {  // what is mapped or not written yet stays
+  if (pages == PageCache::kDropped) {  // mapped pages and pages that are not written yet stay
     (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
   }
   return ByteSpan(buffer).first(done);
@@ -120,7 +120,7 @@ Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size, By
                                      std::to_string(kJpegBytesMax) + " expected"};
   }
   const Instant begun = monotonic_now();
-  // One byte more than expected, to see whether the file has grown.
+  // One byte more than expected, to detect that the file has grown.
   const Result<ByteSpan> read = read_up_to(path, size + 1, buffer, pages);
   reading_files() += monotonic_now() - begun;
   if (!read.ok()) {
@@ -197,7 +197,7 @@ void encode_jpeg(const RgbImage& image, int quality, Bytes& jpeg) {
 }
 
 std::string jpeg_identity() {
-  constexpr int kWidth = 45;  // no whole blocks
+  constexpr int kWidth = 45;  // not a whole number of blocks
   constexpr int kHeight = 35;
   constexpr int kQuality = 90;
   std::vector<std::uint8_t> pixels(std::size_t{3} * kWidth * kHeight);

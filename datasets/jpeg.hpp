@@ -13,18 +13,19 @@ namespace mayfly::datasets {
 
 /// Larger JPEGs are refused.
 inline constexpr std::uint64_t kJpegBytesMax = std::uint64_t{64} << 20;
-/// So are those with more pixels.
+/// JPEGs with more pixels are refused, too.
 inline constexpr std::int64_t kJpegPixelsMax = std::int64_t{1} << 26;
 
-/// What becomes of a file's pages in the kernel's cache when it was read.
+/// What happens to a file's pages in the kernel's cache after it was read.
 enum class PageCache {
   kStays,
-  kDropped,  ///< for files whose content is kept elsewhere, so that it is not there twice
+  kDropped,  ///< for files whose content is kept elsewhere, so that it is not in memory twice
 };
 
 /// Reads a whole file of `size` bytes into `buffer`, whose memory is reused; the span points into
-/// it. kNotFound, or kIo, also if the file has another size: it has changed, which is no property
-/// of an image. The error names the file. Any thread, with a buffer of its own.
+/// it. kNotFound; kIo, also if the file has another size, because then it has changed, which does
+/// not mean that the image is damaged. The error names the file. Any thread, with a buffer of its
+/// own.
 [[nodiscard]] Result<ByteSpan> read_image_file(const std::string& path, std::uint64_t size,
                                                Bytes& buffer, PageCache pages = PageCache::kStays);
 /// The same for `size` bytes of an open file, which begin at `offset`; their pages are dropped.
@@ -69,9 +70,10 @@ class JpegDecoder {
 /// libjpeg-turbo. Any thread, with a buffer of its own.
 void encode_jpeg(const RgbImage& image, int quality, Bytes& jpeg);
 
-/// A hash of what the libjpeg of this process makes of fixed images, at all the scales that are
-/// used. Two that differ in it decode the same JPEG to other pixels; its version would not tell, as
-/// distributions patch it. Takes about a millisecond. Any thread.
+/// A hash of the pixels to which the libjpeg of this process decodes fixed images, at all the
+/// scales that are used. Processes with different hashes decode the same JPEG differently;
+/// comparing versions is not enough, because distributions patch the library. Takes about a
+/// millisecond. Any thread.
 [[nodiscard]] std::string jpeg_identity();
 
 }  // namespace mayfly::datasets

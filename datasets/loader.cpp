@@ -16,12 +16,12 @@
 namespace mayfly::datasets {
 namespace {
 
-// Keeps a loader back as LoaderPace says. Any thread.
+// Delays a loader as LoaderPace specifies. Any thread.
 class Drag {
  public:
   Drag(const Dataset& train, LoaderPaceOf pace) : train_(train), pace_(std::move(pace)) {}
 
-  /// Bytes of its images that came from where they are stored.
+  /// Bytes of the batch's images that were read from storage.
   [[nodiscard]] std::uint64_t stored_bytes(const PreparedBatch& batch) const {
     std::uint64_t bytes = 0;
     for (const std::uint32_t sample : batch.samples) {
@@ -30,7 +30,8 @@ class Drag {
     return bytes - std::min(bytes, batch.bytes_from_store);
   }
 
-  /// A batch is ready; returns when it would have been.
+  /// To be called when a batch is ready; returns at the time when it would be ready with the
+  /// delays.
   void hold_back(PreparedBatch& batch) {
     if (!pace_) {
       return;
@@ -47,7 +48,7 @@ class Drag {
     }
   }
 
-  /// Nothing is kept back any more.
+  /// Ends all delays.
   void end() {
     {
       const std::lock_guard lock(mutex_);
@@ -57,7 +58,8 @@ class Drag {
   }
 
  private:
-  // A token bucket: bytes queue up for the storage, which has passed those before at `free_at_`.
+  // A token bucket: the storage delivers bytes one batch after the other, and earlier ones by
+  // `free_at_`.
   Instant come_from_storage(const PreparedBatch& batch, double rate, Instant now) {
     if (rate <= 0) {
       return now;
@@ -100,8 +102,8 @@ struct Entry {
   std::uint64_t step = 0;
   std::uint32_t microbatch = 0;
   EntryState state = EntryState::kWaiting;
-  bool cancelled = false;    // kPreparing only: drop the result when it is there
-  std::uint32_t takers = 0;  // callers of take() that wait for it
+  bool cancelled = false;    // kPreparing only: discard the result
+  std::uint32_t takers = 0;  // calls of take() that wait for it
   std::unique_ptr<PreparedBatch> batch;
 };
 
@@ -198,7 +200,7 @@ class ThreadedLoader final : public Loader {
     });
   }
 
-  // Threads that fill a batch have held the mutex after that, so they see the change.
+  // Threads that fill a batch lock the mutex after that, so they see the change.
   void leave_images_out() override {
     const std::lock_guard lock(mutex_);
     ENSURE(entries_.empty(), "before the first request");
@@ -236,8 +238,8 @@ class ThreadedLoader final : public Loader {
     }
   }
 
-  // Without its fetch a batch would have been ready so much sooner, divided by the threads that
-  // fetch at the same time for each caller.
+  // Without the fetch the batch would have been ready earlier, by the time of the fetch divided by
+  // the number of threads that fetch for each caller at the same time.
   void count_wait(Duration waited, double fetched_ns) {
     const std::int64_t fetch = std::min(waited.count(), static_cast<std::int64_t>(fetched_ns));
     fetch_wait_ns_.fetch_add(fetch, std::memory_order_relaxed);
@@ -253,7 +255,7 @@ class ThreadedLoader final : public Loader {
 
   void erase(Entry* entry) { entries_.erase(entries_.begin() + (entry - entries_.data())); }
 
-  // The batch if a thread has prepared it or is about to have; null if the caller must do it.
+  // The batch if a thread has prepared it or is preparing it; null if the caller must prepare it.
   std::unique_ptr<PreparedBatch> take_prepared(std::uint64_t step, std::uint32_t microbatch) {
     std::unique_lock lock(mutex_);
     for (;;) {

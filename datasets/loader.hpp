@@ -19,13 +19,13 @@
 
 namespace mayfly::datasets {
 
-/// What keeps a loader back, for experiments (--inject).
+/// Delays of a loader, for experiments (--inject).
 struct LoaderPace {
-  Duration fetch{};         ///< so much longer it takes to read each microbatch
+  Duration fetch{};         ///< additional time for reading each microbatch
   double storage_rate = 0;  ///< bytes per second that all its threads read together; 0 = any
-  Duration prep{};          ///< so much more processor time it takes to prepare each microbatch
+  Duration prep{};          ///< additional processor time for preparing each microbatch
 };
-/// That of a step. Any thread.
+/// The delays in a step. Any thread.
 using LoaderPaceOf = std::function<LoaderPace(std::uint64_t step)>;
 
 struct LoaderOptions {
@@ -40,10 +40,10 @@ struct LoaderOptions {
   bool yield_cores = false;
   std::uint32_t takers = 1;  ///< threads that call take() at the same time
   /// The images and labels of the first microbatches are taken again and again: nothing is read or
-  /// prepared, and nothing keeps the loader back. For measurements; training is of no use.
+  /// prepared, and no delay applies. For measurements; the training has no useful result.
   bool reuse_images = false;
   LoaderPaceOf pace{};  ///< empty = as fast as it can
-  /// Samples that other jobs of this host prepare are used, and the other way round; null = none.
+  /// Shares prepared samples with other jobs of this host, in both directions; null = none.
   std::shared_ptr<PreparedStore> prepared{};
 };
 
@@ -54,17 +54,17 @@ struct PreparedBatch {
   std::uint32_t microbatch = 0;
   std::vector<float> images;  ///< microbatch x 3 x S x S, normalised; see leave_images_out()
   std::vector<std::uint16_t> labels;
-  std::vector<std::uint32_t> samples;  ///< sample ids, for the ledger
+  std::vector<std::uint32_t> samples;  ///< sample ids, for the records
   std::vector<StreamEntry> entries;    ///< the same with their epochs, which determine the draws
   std::optional<Error> failure;
-  Duration fetched{};                  ///< how long its images were read from files (of a tar: 0)
-  std::uint64_t bytes_from_store = 0;  ///< of its images; these were not read from storage here
+  Duration fetched{};  ///< time for which its images were read from files (for a tar: 0)
+  std::uint64_t bytes_from_store = 0;  ///< bytes of its images that a store had
 };
 
 class Loader : public Feed {
  public:
-  /// Returns the microbatch. Waits if a thread prepares it; prepares it on the calling thread if it
-  /// was never requested or is not begun. Any thread.
+  /// Returns the microbatch. Waits if a thread is preparing it; prepares it on the calling thread
+  /// if it was never requested or its preparation has not begun. Any thread.
   [[nodiscard]] virtual std::unique_ptr<PreparedBatch> take(std::uint64_t step,
                                                             std::uint32_t microbatch) = 0;
   /// The first announced microbatch that is not taken yet, if it is prepared, else null. For a

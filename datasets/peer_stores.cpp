@@ -10,9 +10,10 @@
 namespace mayfly::datasets {
 namespace {
 
-// Between two views, of which the second is known some milliseconds after the end of the first.
+// Longest time between two views: the next one is known some milliseconds after the end of the
+// first.
 constexpr Duration kBetweenViews = milliseconds(100);
-// The others begin their next view, and ask what is kept here, within so long.
+// Within this time the other hosts begin their next view and ask for this host's index.
 constexpr Duration kNobodyAsks = seconds(5);
 constexpr Duration kServeMost = seconds(120);
 
@@ -32,9 +33,9 @@ std::vector<std::uint64_t> stores_of(const std::vector<std::shared_ptr<StorePeer
   return stores;
 }
 
-/// The host that is asked for an image, beginning with another one for each image, so that those
-/// that keep the same share the work; hosts that have left are asked last. Null if there is none
-/// beside `tried`.
+/// The host that is asked for an image. The search begins at another host for each image, so that
+/// hosts that keep the same images share the work; hosts that have left are asked last. Null if
+/// there is no host besides `tried`.
 StorePeer* keeper_of(const StorePeers& peers, std::uint64_t image, const StorePeer* tried) {
   for (const auto* hosts : {&peers.hosts, &peers.leavers}) {
     for (std::size_t k = 0; k < hosts->size(); ++k) {
@@ -47,7 +48,7 @@ StorePeer* keeper_of(const StorePeers& peers, std::uint64_t image, const StorePe
   return nullptr;
 }
 
-/// Fetches those of the wanted images for which `asks` has this host.
+/// Fetches the wanted images for which `asks` names this host.
 void fetch_some(StorePeer& host, const std::vector<StorePeer*>& asks, std::span<WantedImage> wanted,
                 const AbortSignal& stop) {
   std::vector<WantedImage> asked;
@@ -97,11 +98,11 @@ void PeerStores::begin_view(const StoreKey& key, const std::vector<std::string>&
   auto peers = std::make_shared<StorePeers>();
   peers->key = key;
   server_->admit(key);
-  store_->allow_giving_up(false);  // until the plans know what the hosts of this view keep
+  store_->allow_giving_up(false);  // until the plans know which images the hosts of this view keep
   const std::lock_guard lock(mutex_);
   const StorePeers none;
   const StorePeers& before = peers_ != nullptr ? *peers_ : none;
-  bool is_first = true;  // of its host
+  bool is_first = true;  // the address is the first one of its host
   for (const std::string& text : addresses) {
     std::optional<StorePeer::Address> address = StorePeer::parse(text);
     if (address && address->store == store_->id()) {

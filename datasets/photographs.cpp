@@ -110,7 +110,7 @@ std::string resolved(const std::string& folder) {
   return path.has_filename() ? path.string() : path.parent_path().string();
 }
 
-/// What is made beside `folder` could not take its place in the end.
+/// Rejects a `folder` that could not be replaced after the set is made.
 Result<void> refuse_what_cannot_be_replaced(const std::string& folder) {
   std::error_code failure;
   if (fs::is_symlink(folder, failure)) {
@@ -139,7 +139,7 @@ Result<void> refuse_content(const std::string& folder) {
   return {};
 }
 
-/// After a power cut the set is there whole or not at all.
+/// After a power failure the set exists completely or not at all.
 Result<void> put_in_place(const std::string& made, const std::string& folder) {
   const UniqueFd fd(::open(made.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid() || ::syncfs(fd.get()) != 0) {
@@ -169,7 +169,7 @@ Result<MadePhotographs> make_photographs(const std::string& folder, const Photog
     return std::move(lock).error();
   }
   std::error_code ignored;
-  fs::remove_all(making, ignored);  // of a process that was killed
+  fs::remove_all(making, ignored);  // left by a process that was killed
   Result<MadePhotographs> made = refuse_content(path).ok()
                                      ? SetWriter(making, set).write()
                                      : Error{Errc::kRefused, path + " was made meanwhile"};

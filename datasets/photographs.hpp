@@ -30,9 +30,9 @@ struct MadePhotographs {
 /// Writes train/CLASS/NUMBER.jpg and test/CLASS/NUMBER.jpg below `folder`, the same bytes for the
 /// same set with one version of libjpeg-turbo. They are written to FOLDER.making, which is renamed
 /// at the end; if the process is killed, the next call for this folder begins anew. kInvalidInput
-/// if there is something in `folder` (or in what it is a link to), or it is a mount point, kRefused
-/// if another process is making it, kIo for what the system refuses; then nothing is left behind.
-/// Blocks; starts and ends `threads` threads.
+/// if `folder`, or the target of such a link, is not empty, or is a mount point; kRefused if
+/// another process is making it; kIo for errors of the system; then nothing is left behind. Blocks;
+/// starts and ends `threads` threads.
 [[nodiscard]] Result<MadePhotographs> make_photographs(const std::string& folder,
                                                        const PhotographSet& set);
 

@@ -21,9 +21,11 @@ constexpr std::uint64_t kMagic = 0x3250455250594d;  // "MYPREP2"
 constexpr std::uint64_t kLine = 64;
 // The state of a place: 0, or a position plus one, with this bit while it is being prepared.
 constexpr std::uint64_t kClaimed = std::uint64_t{1} << 63;
-// One who claims a place and is silent for so long has lost it to the next sample of its set.
+// A thread that claims a place and does not fill it in this time loses it to the next sample of the
+// set.
 constexpr Duration kClaimKept = seconds(1);
-// After the system had no memory for a set; asking takes longer than preparing without.
+// How long memory is not asked for after the system had none; asking takes longer than preparing a
+// sample.
 constexpr Duration kAskAgainAfter = seconds(1);
 constexpr Duration kLookEvery = milliseconds(2);  // looking more often costs more than it saves
 
@@ -44,14 +46,14 @@ Digest hash_of(std::uint64_t position, const Augmentation& draw,
 
 }  // namespace
 
-/// At the beginning of the memory. A flag for each set follows, whether there is memory behind its
-/// places, and then the places.
+/// The beginning of the memory. After it there is a flag for each set, which shows whether there is
+/// memory behind its places, and then the places.
 struct PreparedStore::Head {
   std::uint64_t magic = kMagic;
   Digest key;
   std::uint64_t sample_bytes = 0;
   std::uint64_t sets = 0;
-  std::atomic<std::int64_t> lacked{INT64_MIN / 2};  ///< when the system had no memory for a set
+  std::atomic<std::int64_t> lacked{INT64_MIN / 2};  ///< when the system lacked memory for a set
 
   [[nodiscard]] std::uint64_t stride() const;
   [[nodiscard]] std::uint64_t first_place() const { return kLine + to_lines(sets); }
@@ -63,7 +65,7 @@ struct PreparedStore::Head {
 /// others.
 struct PreparedStore::Place {
   std::atomic<std::uint64_t> state{0};
-  std::atomic<std::int64_t> touched{0};  ///< when, by the monotonic clock
+  std::atomic<std::int64_t> touched{0};  ///< when it was last used, by the monotonic clock
   Digest hash;
   std::int32_t crop_x = 0;
   std::int32_t crop_y = 0;
@@ -104,8 +106,8 @@ std::atomic<std::uint8_t>& PreparedStore::has_memory(std::uint64_t set) const {
   return *std::launder(reinterpret_cast<std::atomic<std::uint8_t>*>(memory_->data() + kLine + set));
 }
 
-/// Takes the memory of a set when a sample is first put there: that of a large store takes longer
-/// than other processes wait for one that makes it. False if the system has none.
+/// Takes the memory of a set when a sample is first stored there: taking all memory of a large
+/// store would last longer than other processes wait for it. False if the system has no memory.
 bool PreparedStore::take_memory(std::uint64_t set, std::int64_t now) const {
   Head& all = head();
   if (has_memory(set).load(std::memory_order_acquire) != 0) {
@@ -174,7 +176,7 @@ Result<std::unique_ptr<PreparedStore>> PreparedStore::join(const Options& option
   return std::unique_ptr<PreparedStore>(new PreparedStore(std::move(memory)));
 }
 
-/// The place that has the sample, or where it is being prepared.
+/// The place of the sample, also while it is being prepared.
 PreparedStore::Place* PreparedStore::find(std::uint64_t position) const {
   const std::uint64_t set = position % head().sets;
   if (has_memory(set).load(std::memory_order_acquire) == 0) {
@@ -189,7 +191,7 @@ PreparedStore::Place* PreparedStore::find(std::uint64_t position) const {
   return nullptr;
 }
 
-/// The copy is valid only if the place was not written to meanwhile, which the hash tells.
+/// The copy is valid only if the place was not overwritten meanwhile, which the hash shows.
 bool PreparedStore::copy(const Place& place, std::uint64_t state, std::span<std::uint8_t> pixels,
                          Augmentation& draw) const {
   std::memcpy(pixels.data(), place.pixels(), pixels.size());
@@ -202,7 +204,8 @@ bool PreparedStore::copy(const Place& place, std::uint64_t state, std::span<std:
   return true;
 }
 
-/// The place that another sample may have; null if all are being prepared, or there is no memory.
+/// The place that another sample may use; null if all samples are being prepared, or there is no
+/// memory.
 PreparedStore::Place* PreparedStore::oldest_of_set(std::uint64_t position, std::int64_t now) const {
   const std::uint64_t set = position % head().sets;
   if (!take_memory(set, now)) {
@@ -222,7 +225,7 @@ PreparedStore::Place* PreparedStore::oldest_of_set(std::uint64_t position, std::
   return oldest;
 }
 
-/// Nothing if another thread or process was faster with the same place.
+/// Nothing if another thread or process has taken the same place first.
 std::optional<PreparedStore::Turn> PreparedStore::try_take(std::uint64_t position,
                                                            std::span<std::uint8_t> pixels,
                                                            Augmentation& draw) {
@@ -286,7 +289,7 @@ void PreparedStore::give(std::uint64_t position, std::span<const std::uint8_t> p
   std::uint64_t claim = kClaimed | (position + 1);
   Place* const own = find(position);
   if (own == nullptr || own->state.load(std::memory_order_relaxed) != claim) {
-    return;  // it took so long that the place is another sample's
+    return;  // it took so long that another sample has the place
   }
   std::memcpy(own->pixels(), pixels.data(), pixels.size());
   own->crop_x = draw.crop_x;

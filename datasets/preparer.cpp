@@ -11,8 +11,8 @@
 namespace mayfly::datasets {
 namespace {
 
-// So many samples are claimed before they are fetched from other hosts, each of which costs other
-// jobs kPatience if this one is stopped meanwhile.
+// Most samples that are claimed before they are fetched from other hosts. If this job is stopped
+// meanwhile, each of them costs other jobs kPatience.
 constexpr std::size_t kClaimsMost = 8;
 
 std::size_t image_bytes(const Dataset& set) {
@@ -81,7 +81,7 @@ Result<void> Preparer::fill_images(std::uint64_t first, PreparedBatch& batch) co
   const std::span<std::uint8_t> pixels = scratch_pixels(size);
   PreparedStore* const shared = options_.prepared.get();
   std::vector<Own> own;
-  std::vector<Own> put_off;  // other jobs are preparing them
+  std::vector<Own> put_off;  // samples that other jobs are preparing
   Augmentation draw;
   const auto use = [&](const Own& sample) {
     count_from_store(train_.stored_bytes(stream_.at(sample.position).sample));
@@ -113,7 +113,8 @@ Result<void> Preparer::fill_images(std::uint64_t first, PreparedBatch& batch) co
   return prepare_all(own);
 }
 
-/// Leaves none. What follows each other in the stream is fetched together.
+/// Prepares all samples and leaves the list empty. Samples that follow each other in the stream are
+/// fetched together.
 Result<void> Preparer::prepare_all(std::vector<Own>& own) const {
   Result<void> done;
   for (std::size_t i = 0; i < own.size(); ++i) {

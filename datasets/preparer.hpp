@@ -1,7 +1,7 @@
 #pragma once
 
 // Fills a batch with the samples of a microbatch: reads, augments and normalises them, or takes
-// what another job of the host has prepared. A pure function of (data set, options, step,
+// samples that another job of the host has prepared. A pure function of (data set, options, step,
 // microbatch).
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class Preparer {
   void leave_images_out() { with_images_ = false; }
   [[nodiscard]] const LoaderOptions& options() const { return options_; }
 
-  /// An image that cannot be read is the batch's failure. Any thread.
+  /// If an image cannot be read, the batch contains the error. Any thread.
   void fill(std::uint64_t step, std::uint32_t microbatch, PreparedBatch& batch) const;
 
  private:
@@ -34,7 +34,7 @@ class Preparer {
   struct Own {
     std::uint64_t position = 0;
     std::span<float> out;
-    bool is_claimed = false;  ///< others wait for it
+    bool is_claimed = false;  ///< other jobs may wait for it
   };
 
   [[nodiscard]] Result<void> fill_images(std::uint64_t first, PreparedBatch& batch) const;
@@ -45,7 +45,7 @@ class Preparer {
 
   const Dataset& train_;
   LoaderOptions options_;
-  std::size_t own_most_;  // that are fetched together
+  std::size_t own_most_;  // most samples that are fetched together
   SampleStream stream_;
   Normaliser normaliser_;
   bool with_images_ = true;

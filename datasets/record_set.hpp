@@ -66,7 +66,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   [[nodiscard]] std::span<const std::uint8_t> bytes() const { return {data_, size_}; }
-  /// For reading what is mapped, also when its name has become another file's.
+  /// For reading the mapped file, even if its name belongs to another file now.
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:

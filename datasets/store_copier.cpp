@@ -19,12 +19,13 @@ constexpr std::uint64_t kRequestBytes = std::uint64_t{1} << 20;
 constexpr std::size_t kRequestImages = 256;
 // Limit of one plan; after so many bytes all hosts are asked again for their contents.
 constexpr std::uint64_t kPlanBytes = std::uint64_t{64} << 20;
-// The time that is rested for each time that is used.
+// Multiple of the working time for which the thread rests.
 constexpr int kRest = 7;
 constexpr int kRestFromLeaver = 1;
-// The least time before a host is asked again that did not answer, or that others copy from.
+// The least time before a host is asked again if it did not answer, or other hosts copy from it.
 constexpr Duration kRetry = milliseconds(200);
-// Then an image is left out for the rest of the view: it is damaged, or too slow to come.
+// After so many failures an image is left out for the rest of the view: it is damaged, or its
+// transfer is too slow.
 constexpr int kFailuresMost = 2;
 constexpr Duration kUntilNextView = seconds(3600);
 // Between two plans without anything to copy.
@@ -140,7 +141,7 @@ void StoreCopier::log_copied() {
   copied_bytes_ = 0;
 }
 
-/// Nothing: a host has not said what it keeps.
+/// Nothing: some host has not sent its index.
 std::optional<StoreCopier::Round> StoreCopier::make_plan(StorePeers& peers) {
   Round round;
   std::vector<StoreIndex> of_leavers;
@@ -237,7 +238,8 @@ std::uint64_t StoreCopier::pull(const Round& round, std::span<const StorePull> p
   return kept;
 }
 
-/// Those that are damaged, and the first one that did not come: those behind it may, without it.
+/// Counts images that are damaged, and the first one that did not arrive: it may be the reason why
+/// those after it did not arrive.
 void StoreCopier::count_failures(std::span<const WantedImage> images, const AbortSignal& stop) {
   bool is_first = !stop.raised();
   for (const WantedImage& image : images) {

@@ -2,9 +2,9 @@
 
 // Copies images from the stores of other hosts into that of this host, in the background, so that
 // they outlive the hosts that keep them now: carries out datasets/core/store_plan. The thread
-// ("store-copy") has low priority, and rests seven eighths of the time so that the network is left
-// to the gradients; half of it while there is something to copy from a host that has left, which
-// may be taken away at any moment.
+// ("store-copy") has low priority, and rests seven eighths of the time so that gradients have the
+// network. It rests only half of the time while it copies from a host that has left, because that
+// host may be taken away at any moment.
 
 #include <condition_variable>
 #include <cstdint>
@@ -25,16 +25,16 @@ namespace mayfly::datasets {
 
 class StoreCopier {
  public:
-  /// `sizes`: of the images, in bytes.
+  /// `sizes`: sizes of the images, in bytes.
   StoreCopier(std::shared_ptr<ImageStore> store, std::vector<std::uint32_t> sizes);
   /// Ends at once; the view must be over (StorePeers::over) if a request may be under way.
   ~StoreCopier();
   StoreCopier(const StoreCopier&) = delete;
   StoreCopier& operator=(const StoreCopier&) = delete;
 
-  /// From now on copies in this view; null: in none. Any thread.
+  /// From now on copies in this view; null: in no view. Any thread.
   void begin_view(std::shared_ptr<StorePeers> peers);
-  /// The order of images, and where in it this worker reads now. Any thread.
+  /// The order of images, and the position in it at which this worker reads now. Any thread.
   void note_position(const SampleStream& stream, std::uint64_t position);
 
  private:
@@ -59,9 +59,9 @@ class StoreCopier {
 
   const std::shared_ptr<ImageStore> store_;
   const std::vector<std::uint32_t> sizes_;
-  std::uint64_t copied_ = 0;               // images since the last line in the log; the thread's
-  std::uint64_t copied_bytes_ = 0;         // likewise
-  std::map<std::uint64_t, int> failures_;  // of images, in this view; likewise
+  std::uint64_t copied_ = 0;        // images since the last line in the log; used by the thread
+  std::uint64_t copied_bytes_ = 0;  // likewise
+  std::map<std::uint64_t, int> failures_;  // number of failures by image, in this view; likewise
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:

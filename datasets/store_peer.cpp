@@ -10,8 +10,9 @@
 namespace mayfly::datasets {
 namespace {
 
-// What hosts keep is asked again after so long, for what was not kept yet when an epoch was begun:
-// at first soon, as some hosts still read the last images of the epoch before.
+// An index is requested again after this time, because hosts may keep further images after the
+// epoch began. At first the time is short, because some hosts still read the last images of the
+// previous epoch.
 constexpr Duration kIndexAgeLeast = milliseconds(50);
 constexpr Duration kIndexAgeMost = seconds(5);
 
@@ -37,7 +38,7 @@ std::string StorePeer::to_text(const Address& address) {
   return fmt::format("{}/{:x}", to_string(address.endpoint), address.store);
 }
 
-/// A connection that no other thread uses meanwhile; none if all were in use until the deadline.
+/// A connection that no other thread uses; none if all were in use until the deadline.
 class StorePeer::Reader {
  public:
   Reader(StorePeer& peer, Instant deadline) : peer_(peer) {
@@ -97,7 +98,7 @@ bool StorePeer::is_known_to(std::uint64_t store) const {
 }
 
 void StorePeer::update(std::uint64_t epoch, std::uint64_t images, const AbortSignal& stop) {
-  const std::lock_guard lock(asking_);  // of several threads one asks, and the others want to know
+  const std::lock_guard lock(asking_);  // one thread asks, and others wait for its answer
   const Instant now = monotonic_now();
   if (epoch_ != epoch) {
     is_known_ = false;
@@ -112,20 +113,20 @@ void StorePeer::update(std::uint64_t epoch, std::uint64_t images, const AbortSig
   Duration patience{};
   {
     const std::lock_guard guard(mutex_);
-    // A host that joins may be in the view before others.
+    // A host that joins may enter the view earlier than other hosts.
     patience = std::max(times_.patience(), index_.kept.empty() ? AnswerTimes::kMost : Duration());
   }
   std::optional<StoreIndex> index;
   if (const Reader reader(*this, now + patience); reader) {
     index = reader->fetch_index(images, now + patience, stop);
   }
-  is_known_ = index.has_value();  // else it may not be in this view yet, and is asked again soon
+  is_known_ = index.has_value();  // if false, the host is asked again soon
   if (index) {
     learn(*std::move(index), now);
   }
 }
 
-/// Answers to two questions that were asked at the same time may come in any order.
+/// The answers to two questions that were asked at the same time may arrive in any order.
 void StorePeer::learn(StoreIndex index, Instant asked) {
   const std::lock_guard lock(mutex_);
   if (asked >= index_asked_) {
@@ -155,7 +156,7 @@ void StorePeer::fetch(std::span<WantedImage> wanted, const AbortSignal& stop) {
     doubted_ = has_failed ? now : doubted_;
     images = 64 * index_.kept.size();
   }
-  if (has_failed && has_left_) {  // it may be gone now, else everybody waits for it in vain again
+  if (has_failed && has_left_) {  // it may be gone; no thread should wait in vain again
     (void)ask(images, stop);
   }
 }
@@ -167,7 +168,7 @@ bool StorePeer::offer(std::uint64_t image, ByteSpan bytes, const AbortSignal& st
     if (index_.free + index_.spare < bytes.size()) {
       return false;
     }
-    // Until the host says how much it has left.
+    // An estimate, until the host reports its free room.
     const std::uint64_t from_free = std::min<std::uint64_t>(index_.free, bytes.size());
     index_.free -= from_free;
     index_.spare -= bytes.size() - from_free;

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a host asks another one for images of its store (ADR 33).
+// How a host requests images of another host's store (ADR 33).
 //
 //   reader -> host   StoreRequest, then the numbers of its images, a microbatch at once
 //   host -> reader   for each in turn a StoreAnswer, then the bytes; size 0: it does not have it
@@ -32,7 +32,7 @@ inline constexpr std::uint32_t kStoreRequestMax = 4096;
 inline constexpr std::uint32_t kStoreIndex = UINT32_MAX;
 inline constexpr std::uint32_t kStoreOffer = UINT32_MAX - 1;
 
-/// Who may ask: the members of a view.
+/// The members of a view, who may send requests.
 struct StoreKey {
   std::uint64_t view = 0;
   std::uint64_t key = 0;
@@ -50,15 +50,15 @@ static_assert(sizeof(StoreRequest) == 32);
 struct StoreAnswer {
   std::uint64_t image = 0;
   std::uint64_t size = 0;  ///< of the bytes that follow
-  Digest digest;           ///< of what storage gave
+  Digest digest;           ///< hash of the bytes that storage returned
 };
 static_assert(sizeof(StoreAnswer) == 32);
 
 inline constexpr std::uint64_t kStoreMagic = 0x3130'6572'6f74'736dULL;  // "mstore01"
 
-/// An index as it is sent.
+/// An index in the form in which it is sent.
 [[nodiscard]] std::vector<std::uint64_t> words_of(StoreIndex index);
-/// The index that these words are; their number is even, and at least two.
+/// The index in these words; their number is even, and at least two.
 [[nodiscard]] StoreIndex index_of(std::span<const std::uint64_t> words);
 
 }  // namespace mayfly::datasets

@@ -94,14 +94,14 @@ bool StoreReader::receive_whole(std::span<std::byte> into, Instant deadline,
   return true;
 }
 
-/// False: the connection is of no use any more.
+/// False: the connection cannot be used any more.
 bool StoreReader::receive(WantedImage& image, Instant deadline, const AbortSignal& stop) {
   StoreAnswer answer;
   if (!receive_whole(std::as_writable_bytes(std::span(&answer, 1)), deadline, stop)) {
     return false;
   }
   if (answer.image != image.image || (answer.size != 0 && answer.size != image.size)) {
-    return false;  // not what was asked for: the other host has other files
+    return false;  // not the requested image: the other host has other files
   }
   if (answer.size == 0) {
     return true;
@@ -146,7 +146,7 @@ void StoreReader::give_up(const AbortSignal& stop) {
   if (!fd_.valid()) {
     return;
   }
-  fd_ = UniqueFd();  // what it would still send must not be taken for later answers
+  fd_ = UniqueFd();  // later data must not be taken for answers to later requests
   if (!stop.raised()) {
     wait_before_next_attempt();
   }

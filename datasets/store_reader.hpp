@@ -1,6 +1,6 @@
 #pragma once
 
-// What other hosts keep in their stores, fetched from them (datasets/store_protocol.hpp).
+// Fetches images from the stores of other hosts (datasets/store_protocol.hpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace mayfly::datasets {
 
-/// An image that a reader wants, and what became of it.
+/// An image that a reader wants, and the result of fetching it.
 struct WantedImage {
   std::uint64_t image = 0;
   std::uint64_t size = 0;   ///< in bytes, at least 1
-  Bytes bytes;              ///< after StoreReader::fetch(): empty if it has to come from storage
+  Bytes bytes;              ///< after StoreReader::fetch(): empty if it must be read from storage
   bool is_damaged = false;  ///< it arrived with another hash
 };
 
@@ -33,23 +33,25 @@ class StoreReader {
   StoreReader(Endpoint host, const StoreKey& key);
 
   /// Asks for all images at once (or kStoreRequestMax at a time) and waits for them until the
-  /// deadline, or until `stop` is raised (any thread). Never fails: what has not arrived whole and
-  /// with its hash by then is left without bytes. Returns the number that have arrived. After a
-  /// failure the connection is closed, and the host is not asked for kRetryFirst, and twice as long
-  /// each further time, up to kRetryMost: a host that begins a view later is asked again soon, and
-  /// one that is gone costs one deadline a second.
+  /// deadline, or until `stop` is raised (any thread). Never fails: an image that has not arrived
+  /// completely and with its hash by then is left without bytes. Returns the number of images that
+  /// have arrived. After a failure the connection is closed, and the host is not asked for
+  /// kRetryFirst, and for twice as long after each further failure, up to kRetryMost. So a host
+  /// that begins a view later is asked again soon, and a lost one costs at most one deadline per
+  /// second.
   std::size_t fetch(std::span<WantedImage> wanted, Instant deadline, const AbortSignal& stop);
 
-  /// What the host keeps, of so many images; nothing if it has not answered by the deadline.
+  /// The index of the host, for so many images; nothing if it has not answered by the deadline.
   /// Otherwise as fetch().
   [[nodiscard]] std::optional<StoreIndex> fetch_index(std::uint64_t images, Instant deadline,
                                                       const AbortSignal& stop);
   /// False after a failure.
   [[nodiscard]] bool is_connected() const { return fd_.valid(); }
-  /// The next call asks even if one has just failed.
+  /// The next call asks the host even after a failure.
   void ask_at_once() { next_attempt_ = Instant(); }
 
-  /// Sends an image that the host may keep. Whether it does is not known. Otherwise as fetch().
+  /// Sends an image that the host may keep. The reader does not learn whether it does. Otherwise as
+  /// fetch().
   void offer(std::uint64_t image, ByteSpan bytes, Instant deadline, const AbortSignal& stop);
 
   static constexpr Duration kRetryFirst = milliseconds(100);
@@ -74,8 +76,8 @@ class StoreReader {
   Duration retry_delay_ = kRetryFirst;
 };
 
-/// How long to wait for the answers of one host: twice what 99 of 100 took, also of those that were
-/// waited for in vain, and between `least` and kMost. One thread.
+/// How long to wait for the answers of one host: twice the time that 99 of 100 answers took,
+/// including those that did not arrive, and between `least` and kMost. One thread.
 class AnswerTimes {
  public:
   static constexpr Duration kLeast = milliseconds(200);

@@ -19,13 +19,13 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::size_t kReadersMax = 512;                 // that have asked with the key of a view
-constexpr std::size_t kStrangersMax = 64;                // others
-constexpr std::size_t kAskedMax = 4 * kStoreRequestMax;  // of one reader, before it takes answers
+constexpr std::size_t kReadersMax = 512;   // readers that have asked with the key of a view
+constexpr std::size_t kStrangersMax = 64;  // all other connections
+constexpr std::size_t kAskedMax = 4 * kStoreRequestMax;  // from one reader before it reads answers
 constexpr std::size_t kWaitingBytesMax = std::size_t{64} << 10;  // of a reader in a later view
 constexpr std::size_t kSendBytes = std::size_t{256} << 10;
 constexpr int kServePollMs = 500;
-// A reader says its first request as soon as it is connected.
+// A reader sends its first request as soon as it is connected.
 constexpr Duration kFirstRequest = seconds(2);
 
 }  // namespace
@@ -39,7 +39,7 @@ class StoreServer::Connection {
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] const std::string& who() const { return who_; }
   [[nodiscard]] bool has_asked() const { return has_asked_; }
-  /// When one was begun, or nothing.
+  /// When the last answer was begun, or nothing.
   [[nodiscard]] Instant last_answer() const { return last_answer_; }
   [[nodiscard]] bool is_late(Instant now) const {
     return !has_asked_ && now - since_ > kFirstRequest;
@@ -54,7 +54,8 @@ class StoreServer::Connection {
     if (asked_.size() < kAskedMax && !receive(store, admitted)) {
       return false;
     }
-    // A connection of a former view: its reader has closed it, or will connect with the new key.
+    // A connection of a former view: its reader has closed it, or will connect again with the new
+    // key.
     return (!has_asked_ || admitted.has(key_)) && send(store);
   }
 
@@ -74,7 +75,7 @@ class StoreServer::Connection {
         return false;
       }
       if (!admitted.has(request.key)) {
-        // A request of a later view is looked at again when this process begins that view.
+        // A request of a later view is handled when this process begins that view.
         return request.key.view > admitted.now.view && received_.size() <= kWaitingBytesMax &&
                !got.closed;
       }
@@ -157,7 +158,7 @@ class StoreServer::Connection {
         return false;
       }
       if (moved.bytes == 0) {
-        return true;  // poll() tells when the reader has taken some
+        return true;  // poll() reports when there is room to send again
       }
       if (sent_ == head.size() + bytes_.size()) {
         is_answering_ = false;
@@ -198,7 +199,7 @@ class StoreServer::Connection {
   ByteSpan bytes_;
   Bytes copy_;
   std::vector<std::uint64_t> index_;
-  std::size_t sent_ = 0;  // of answer and bytes
+  std::size_t sent_ = 0;  // bytes sent of the answer and the image
 };
 
 Result<std::unique_ptr<StoreServer>> StoreServer::start(ImageStore& store,
@@ -233,11 +234,11 @@ StoreServer::Admitted StoreServer::admitted() const {
   return admitted_;
 }
 
-/// False: there is no descriptor for the connections that wait.
+/// False: the process has no descriptor for the waiting connections.
 bool StoreServer::accept_connections(Connections& connections, const Admitted& admitted) {
   const AcceptEnd end = accept_waiting(listener_.get(), kStrangersMax, [&](UniqueFd fd) {
     connections.push_back(std::make_unique<Connection>(std::move(fd)));
-    advance(connections.back(), admitted);  // what has asked already is no stranger
+    advance(connections.back(), admitted);  // a connection with a valid request is no stranger
   });
   return end != AcceptEnd::kNoDescriptors;
 }
@@ -255,7 +256,7 @@ void StoreServer::advance(std::unique_ptr<Connection>& connection, const Admitte
   connection.reset();
 }
 
-/// Strangers, however many they are, keep no reader out: the oldest of them go.
+/// Closes the oldest strangers, so that they cannot keep readers from connecting.
 void StoreServer::close_excess(Connections& connections) {
   const auto asked = static_cast<std::size_t>(
       std::ranges::count_if(connections, [](const auto& one) { return one->has_asked(); }));

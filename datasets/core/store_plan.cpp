@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kNobody = SIZE_MAX;
 
-/// The first of so many hosts for which `is_wanted` holds, beginning with another one for each
-/// item.
+/// The first of so many hosts for which `is_wanted` holds. The search begins at another host for
+/// each item.
 template <typename IsWanted>
 std::size_t in_turn(std::size_t hosts, std::uint64_t item, const IsWanted& is_wanted) {
   for (std::size_t k = 0; k < hosts; ++k) {
@@ -45,7 +45,7 @@ class Planner {
   }
 
   StorePlan finish(std::uint64_t bytes_max) {
-    if (lacks_items_) {  // the room is for those
+    if (lacks_items_) {  // the room is needed for those items
       fill(taken_over_, std::min(self_.free + self_.spare, bytes_max));
     } else {
       fill(doubled_, std::min(self_.free, bytes_max));
@@ -54,9 +54,9 @@ class Planner {
   }
 
  private:
-  using Pulls = std::vector<std::pair<std::uint64_t, StorePull>>;  // with the time of the next use
+  using Pulls = std::vector<std::pair<std::uint64_t, StorePull>>;  // with the next use
 
-  /// No host that stays keeps the item.
+  /// To be called if no host that stays keeps the item.
   void take_over(std::uint64_t item) {
     lacks_items_ = true;
     const std::size_t from = keeper_of(now_.leavers, item);
@@ -73,7 +73,8 @@ class Planner {
     plan_.needs_leavers = plan_.needs_leavers || taker != kNobody;
   }
 
-  /// A second copy of ours is the first one if no other host has that: then the first in order.
+  /// A second copy of this host becomes the first copy if no other host has a first copy; if
+  /// several hosts have second copies, that of the first host in order does.
   void keep_for_good(std::uint64_t item) {
     for (std::size_t host = 0; host < now_.hosts.size(); ++host) {
       const bool is_other = host != now_.self && now_.hosts[host]->keeps(item);
@@ -84,7 +85,7 @@ class Planner {
     plan_.first.push_back(item);
   }
 
-  /// A second copy, if `keeper` is the only host that keeps it.
+  /// Plans a second copy, if `keeper` is the only host that keeps the item.
   void double_up(std::uint64_t item, std::size_t keeper) {
     const bool has_two = in_turn(now_.hosts.size(), item, [&](std::size_t host) {
                            return host != keeper && now_.hosts[host]->keeps(item);
