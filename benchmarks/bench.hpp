@@ -16,7 +16,7 @@
 
 namespace mayfly::bench {
 
-/// What the commands measure with. main.cpp fills it with the real ones, tests with doubles.
+/// The functions that run the benchmarks. main.cpp passes the real ones, tests pass doubles.
 struct Benches {
   /// By name: recovery, join, drain, detect or goodput.
   std::function<int(const std::string& name, const ElasticBenchOptions&)> elastic;
@@ -24,7 +24,7 @@ struct Benches {
   std::function<int(const DataBenchOptions&)> data;
   std::function<int(const AllReduceBenchOptions&)> allreduce;
   std::function<int(const ReformBenchOptions&)> reform;
-  /// Not for people: a process that a benchmark of communication starts (ranks/group_rank.hpp).
+  /// Not for users: runs a process that a benchmark of communication starts (ranks/group_rank.hpp).
   std::function<int(const std::vector<std::string>& words)> rank;
   std::function<int(const PsBenchOptions&)> ps;
 };
@@ -40,7 +40,7 @@ struct BenchCommand {
   std::function<int(const std::vector<std::string>& words, BenchContext& context)> run;
 };
 
-/// The list that `mayfly bench` chooses from, by name; a new benchmark is added in bench.cpp.
+/// The benchmarks of `mayfly bench`, by name; a new one is added in bench.cpp.
 [[nodiscard]] const std::vector<BenchCommand>& bench_commands();
 
 /// Runs the benchmark named by the first word.

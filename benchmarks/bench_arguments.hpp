@@ -1,6 +1,7 @@
 #pragma once
 
-// What the commands of `mayfly bench` share: each reads its flags and starts its benchmark.
+// Functions that the commands of `mayfly bench` share: each command reads its flags and starts its
+// benchmark.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,23 +15,23 @@
 
 namespace mayfly::bench {
 
-// Each is beside its benchmark.
+// Each command is defined beside its benchmark.
 [[nodiscard]] BenchCommand allreduce_command();
 [[nodiscard]] BenchCommand data_command();
 [[nodiscard]] BenchCommand plan_command();
 [[nodiscard]] BenchCommand ps_command();
 [[nodiscard]] BenchCommand reform_command();
 [[nodiscard]] BenchCommand step_command();
-/// Losing, adding and draining workers.
+/// The benchmarks that lose, add and drain workers.
 [[nodiscard]] std::vector<BenchCommand> elastic_commands();
 
-/// The command NAME of the spec "bench NAME": parses the words, answers --help, complains of what
-/// is wrong; else the exit code of `start`.
+/// The command NAME of the spec "bench NAME": parses the words, answers --help, and reports errors;
+/// otherwise it returns the exit code of `start`.
 [[nodiscard]] BenchCommand make_command(
     const cli::CommandSpec& spec,
     std::function<int(const cli::ParsedArguments&, BenchContext&)> start);
 
-/// The same for a benchmark with options that `read` makes of the arguments.
+/// The same for a benchmark whose options `read` makes from the arguments.
 template <typename Options>
 BenchCommand make_command(const cli::CommandSpec& spec,
                           Result<Options> (*read)(const cli::ParsedArguments&),
@@ -46,14 +47,14 @@ BenchCommand make_command(const cli::CommandSpec& spec,
 /// Puts the settings among the arguments into `config`.
 Result<void> read_settings(const cli::ParsedArguments& arguments, engine::JobConfig& config);
 
-/// --sizes: bytes with K or M, between commas; keeps `sizes` if it is not given.
+/// Reads --sizes: bytes with K or M, separated by commas; keeps `sizes` if it is not given.
 Result<void> read_sizes(const cli::ParsedArguments& arguments, std::vector<std::size_t>& sizes);
 
 inline constexpr std::uint32_t kRanksMax = 64;
 
-/// What stands between commas.
+/// The parts between commas.
 [[nodiscard]] std::vector<std::string> split_list(const std::string& text);
-/// "--FLAG TEXT: not EXPECTED".
+/// The error "--FLAG TEXT: not EXPECTED".
 [[nodiscard]] Error bad_flag(const std::string& flag, const std::string& text,
                              const std::string& expected);
 

@@ -26,14 +26,14 @@ class ControlGroup:
             return file.read()
 
     def add(self, process):
-        """What it starts from now on is in the group, too."""
+        """Processes that it starts from now on are in the group, too."""
         self.write("cgroup.procs", process)
 
     def processes(self):
         return [int(line) for line in self.read("cgroup.procs").split()]
 
     def needed(self):
-        """Bytes of memory that are no page cache; of the hierarchy memory."""
+        """Bytes of memory without page cache; only in the hierarchy memory."""
         usage = int(self.read("memory.usage_in_bytes"))
         return usage - next(int(line.split()[1])
                             for line in self.read("memory.stat").splitlines()

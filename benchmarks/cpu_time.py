@@ -1,7 +1,7 @@
-"""CPU time of a job's processes by what their threads do, from the kernel's scheduler."""
+"""CPU time of a job's processes by the tasks of their threads, from the kernel's scheduler."""
 import os
 
-# Threads that exist only so that members may come and go, and the one that encrypts.
+# Threads that exist only for changes of membership, and the one that encrypts.
 CONTROL = {"coordinator", "control", "signals", "mayfly-sentinel", "tls"}
 
 

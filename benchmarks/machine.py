@@ -1,4 +1,4 @@
-"""What every benchmark script says about the machine and the build it ran on."""
+"""The facts about machine and build that every benchmark script records."""
 import datetime
 import os
 import subprocess
@@ -8,7 +8,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def output_of(*command):
-    """What a command prints; empty if it fails."""
+    """The output of a command; empty if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE)
     except OSError:

@@ -30,7 +30,7 @@ int run(const std::vector<std::string>& words) {
       {std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1, {}, {}, nullptr},
       {measure_elastic, bench::bench_step, bench::bench_data, bench::bench_allreduce,
        bench::bench_reform, bench::run_bench_rank, bench::bench_ps}};
-  // Standard output is for results; jobs open a log of their own later.
+  // Standard output is for results; a job opens a log of its own later.
   log::open("mayfly", "", log::Level::kWarning);
   return bench::run_bench(words, context);
 }

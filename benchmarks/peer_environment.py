@@ -7,7 +7,7 @@ KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TOP_PAD_": "268435456",
 
 
 def clean_environment():
-    """Ours without what would make a contestant something else than its name says."""
+    """This process's environment without variables that would change a contestant's settings."""
     steering = ("MALLOC_", "OMP_", "GOMP_", "KMP_", "ATEN_", "ONEDNN_", "DNNL_", "MKL_", "MAYFLY_",
                 "GLIBC_TUNABLES", "LD_PRELOAD")
     return {name: text for name, text in os.environ.items() if not name.startswith(steering)}

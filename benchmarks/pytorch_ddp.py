@@ -6,9 +6,9 @@
 
 The same network, samples of a step, learning rates and augmentation as Mayfly's. Gradients travel
 over Gloo. Tuned as benchmarks/compare_pytorch does: channels last, one thread a worker, gradients
-as views of the buckets; the allocator is set by whoever starts it. Every --checkpoint-every steps
-rank 0 writes FOLDER/checkpoint.pt, from which all workers go on after one was lost, as torchrun
-starts all of them again. --kill STEP:RANK,...: the i-th start's rank kills itself at that step.
+as views of the buckets; the caller sets the allocator. Every --checkpoint-every steps rank 0 writes
+FOLDER/checkpoint.pt, from which all workers continue after one was lost, because torchrun starts
+all of them again. --kill STEP:RANK,...: in the i-th start this rank kills itself at that step.
 
 Rank 0 writes FOLDER/result.json at the end: seconds from the first start's first step, those of all
 workers together, test accuracies, samples that were computed more than once, and for each restart
@@ -70,7 +70,7 @@ class Images:
 
 
 def right_predictions(network, images, rank, world):
-    """Right predictions on the test set, of which each worker computes its part."""
+    """Right predictions on the test set; each worker computes a part of it."""
     network.eval()
     right = 0
     with torch.no_grad():
@@ -119,7 +119,7 @@ class Training:
         self.epoch, self.order = None, None
 
     def note_restart(self):
-        """What the restart that has just computed its first step cost."""
+        """The cost of the restart that has just computed its first step."""
         if self.killed is None:
             return
         step, rank = self.killed

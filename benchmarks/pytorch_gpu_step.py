@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One way of training with PyTorch on a GPU, measured whenever it is asked to.
+"""One way of training with PyTorch on a GPU, measured on request.
 
     benchmarks/pytorch_gpu_step.py --model resnet50 --batch 256 --dtype bf16 --mode compile-graph
 
@@ -8,11 +8,12 @@ GPU: the network and arithmetic of `mayfly bench step`, channels last, cuDNN's o
 fastest kernels, the optimizer's fused kernels where this PyTorch has them. In bf16 and fp16 through
 autocast, in fp16 with PyTorch's GradScaler.
 
-The mode says how the step gets to the GPU: `eager`; `graph`, the whole step in one CUDA graph;
-`compile`, forward and loss through torch.compile; `compile-graph`, both. Everything that takes long
-is done once; then it prints a JSON object of kind "ready". Each line on standard input, a number of
-seconds, is answered with one of kind "window": whole steps for at least so long. Ends with its
-input. `--device cpu` is for rehearsals; PyTorch has no fp16 there and computes in fp32.
+The mode is how the step is submitted to the GPU: `eager`; `graph`, the whole step in one CUDA
+graph; `compile`, forward and loss through torch.compile; `compile-graph`, both. All long
+preparations are made once; then the program prints a JSON object of kind "ready". Each line on
+standard input, a number of seconds, is answered with an object of kind "window": whole steps for at
+least so long. The program ends at the end of its input. `--device cpu` is for rehearsals; PyTorch
+has no fp16 there and computes in fp32.
 
 Exits with 77 where PyTorch or a GPU for it is missing, with 1 if a mode is not possible; the last
 line on standard error says why.
@@ -43,7 +44,7 @@ class Impossible(Exception):
 
 
 def make_optimizer(parameters):
-    """The fastest kind that this PyTorch has, and its name."""
+    """The fastest optimizer of this PyTorch, and its name."""
     for kind in ("fused", "foreach", "plain"):
         options = {} if kind == "plain" else {kind: True}
         try:
@@ -76,7 +77,7 @@ def make_step(options):
     scaler = make_scaler(half == torch.float16)
 
     def loss():
-        # A captured graph must not depend on casts that were remembered outside of it.
+        # A captured graph must not depend on casts that were cached outside of it.
         with torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None,
                             cache_enabled=not in_graph):
             return F.cross_entropy(network(images), labels)
@@ -182,7 +183,7 @@ def parse():
 
 def main():
     options = parse()
-    # What libraries print must not come between the answers.
+    # Output of libraries must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     if options.device.startswith("cuda"):

@@ -1,4 +1,4 @@
-"""How benchmark scripts sum up what they have measured, and where they write it."""
+"""How benchmark scripts summarise their measurements, and where they write them."""
 import json
 
 

@@ -1,4 +1,4 @@
-"""Reading a run directory's records while the job writes them, at no cost worth speaking of."""
+"""Reading a run directory's records while the job writes them, at a negligible cost."""
 import json
 import os
 

@@ -22,7 +22,7 @@
 namespace mayfly::bench {
 namespace {
 
-constexpr double kCellSeconds = 0.08;  // of measuring
+constexpr double kCellSeconds = 0.08;  // duration of a measurement
 constexpr std::uint32_t kIterationsMin = 3;
 constexpr std::uint32_t kIterationsMax = 4000;
 
@@ -30,7 +30,7 @@ void note(const std::string& text) {
   fmt::print(stderr, "mayfly: {}\n", text);
 }
 
-/// Chooses how often to repeat from what the last repetition took.
+/// Chooses the number of repetitions from the time that the last one took.
 std::uint32_t iterations_for(double seconds) {
   const double wanted = seconds > 0 ? kCellSeconds / seconds : kIterationsMin;
   return static_cast<std::uint32_t>(
@@ -54,12 +54,12 @@ class Field {
     return !interrupted_;
   }
 
-  /// Round 0 warms up and finds out how often to repeat; it does not count.
+  /// Round 0 warms up and finds the number of repetitions; it does not count.
   bool run_round(std::uint32_t round, std::vector<AllReduceRound>& results) {
     for (std::size_t s = 0; s < options_.sizes.size() && !interrupted_; ++s) {
       const std::size_t count = teams_.size();
       for (std::size_t i = 0; i < count && !interrupted_; ++i) {
-        // Everybody comes first, second, ... equally often.
+        // Each contestant is first, second, ... equally often.
         const std::size_t place = (i + round + s) % count;
         measure(place, options_.sizes[s], round, results);
       }
@@ -99,7 +99,7 @@ class Field {
                std::vector<AllReduceRound>& results) {
     std::unique_ptr<RankTeam>& team = teams_[place];
     if (!team) {
-      return;  // it broke earlier
+      return;  // the contestant broke before
     }
     double& usual = usual_seconds_[{place, bytes}];
     CellOrder order;
@@ -164,7 +164,7 @@ std::string json_lines(const AllReduceBenchOptions& options, const std::string& 
   return text;
 }
 
-/// Rows by ranks and size, within those ours first: the first round's order is a rotated one.
+/// Rows by ranks and size, Mayfly's first: the first round's order is a rotated one.
 std::string table(const Outcome& outcome) {
   std::vector<AllReduceRow> rows = rows_of(outcome.rounds);
   std::stable_sort(rows.begin(), rows.end(), [](const AllReduceRow& a, const AllReduceRow& b) {
@@ -221,7 +221,7 @@ Result<void> read_names(const cli::ParsedArguments& arguments, const std::string
   return {};
 }
 
-/// Before minutes of measuring, not after them.
+/// To be called before the measurements, which take minutes.
 Result<void> check_folder_of(const std::string& file) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   std::error_code ignored;

@@ -15,7 +15,7 @@ struct AllReduceBenchOptions {
                                     100U << 20};  ///< bytes
   std::vector<std::string> backends = bench_backends();
   std::vector<std::string> peers = bench_peers();
-  /// What of them is missing on this machine is a failure, not a note.
+  /// If one of these cannot run on this machine, that is a failure, not a note.
   bool backends_named = false;
   bool peers_named = false;
   std::string type = "fp32";  ///< or int32
@@ -25,10 +25,10 @@ struct AllReduceBenchOptions {
 };
 
 /// `mayfly bench allreduce`: the time of one all-reduce for each number of ranks, vector size and
-/// contestant, ours and peers. Every contestant is a set of processes that are started once per
-/// number of ranks and sleep while others are measured; in each round each runs once per size, in
-/// an order that rotates. A wrong sum, or a contestant that breaks, is an error line and exit code
-/// 1; the others are measured on.
+/// contestant, Mayfly's and peers. Every contestant is a set of processes that are started once per
+/// number of ranks and sleep while others are measured. In each round each contestant runs once per
+/// size, in an order that rotates. If a contestant computes a wrong sum or breaks, an error line is
+/// printed and the exit code is 1; the others are measured as usual.
 int bench_allreduce(const AllReduceBenchOptions& options);
 
 }  // namespace mayfly::bench

@@ -1,6 +1,6 @@
 #pragma once
 
-// What `mayfly bench allreduce` makes of its measurements. Pure.
+// The output of `mayfly bench allreduce`. Pure.
 
 #include <cstdint>
 #include <string>
@@ -37,7 +37,7 @@ struct AllReduceRow {
 
 /// Bytes of the vector by time, in 10^9 bytes per second.
 [[nodiscard]] double algorithm_bandwidth(const AllReduceRow& row);
-/// The load of the busiest link: the above times 2 (n - 1) / n, as nccl-tests defines it.
+/// The load of the busiest link: algorithm bandwidth times 2 (n - 1) / n, as nccl-tests defines it.
 [[nodiscard]] double bus_bandwidth(const AllReduceRow& row);
 
 /// One row per contestant, size and number of ranks, in the order of first appearance.
@@ -47,7 +47,7 @@ struct AllReduceRow {
 [[nodiscard]] std::string to_json(const AllReduceRound& round, const std::string& type);
 [[nodiscard]] std::string to_json(const AllReduceRow& row, const std::string& type);
 
-/// A table for people, grouped by ranks and size.
+/// The rows as a table, grouped by ranks and size.
 [[nodiscard]] std::string to_table(const std::vector<AllReduceRow>& rows);
 
 /// "64K", "25M" or "100": bytes with 1024 or 1024^2 as unit where it is a whole number of them.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Who can be measured by `mayfly bench allreduce`, and how its processes are started.
+// The contestants of `mayfly bench allreduce`, and how their processes are started.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace mayfly::bench {
 
-/// Our transports that the benchmark knows: tcp, unix, gloo, mpi (over shared memory), mpi-tcp.
+/// Mayfly's transports in the benchmark: tcp, unix, gloo, mpi (over shared memory), mpi-tcp.
 [[nodiscard]] const std::vector<std::string>& bench_backends();
 /// The peers: gloo (its own all-reduce), mpi-tcp, mpi-shm, mpi-copy (shared memory without
 /// process_vm_readv), poll (a ring over TCP and poll).
@@ -20,15 +20,14 @@ namespace mayfly::bench {
 /// How the ranks of one contestant are started.
 struct Contestant {
   std::string name;     ///< "mayfly-tcp", or the peer's name
-  std::string library;  ///< as it was asked for: "tcp"
+  std::string library;  ///< as the user named it: "tcp"
   bool is_peer = false;
-  bool launcher = false;  ///< `command` starts all ranks, not one
+  bool launcher = false;  ///< `command` starts all ranks at once
   std::vector<std::string> command;
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
-/// `program` is ours; peers lie in the same folder. kUnsupported, with what is missing, if a
-/// program is not there.
+/// `program` is this program; peers are in the same folder. kUnsupported names a missing program.
 [[nodiscard]] Result<Contestant> find_contestant(const std::string& library, bool is_peer,
                                                  std::uint32_t ranks, const std::string& program);
 

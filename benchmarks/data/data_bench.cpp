@@ -27,26 +27,26 @@ namespace {
 constexpr std::uint32_t kMicrobatch = 16;
 constexpr std::uint32_t kMicrobatchesPerStep = 8;
 
-/// What one thread has taken.
+/// The microbatches that one thread has taken.
 struct Taken {
   std::uint64_t images = 0;
-  std::uint64_t bytes = 0;       // of the images, as they are stored
-  std::uint64_t from_store = 0;  // of those, from memory
+  std::uint64_t bytes = 0;       // bytes of the images, as they are stored
+  std::uint64_t from_store = 0;  // the bytes that came from a store
   double cpu_seconds = 0;
   double seconds = 0;
   std::optional<Error> failure;
 };
 
-/// What all threads together have taken in one pass over microbatches.
+/// The microbatches that all threads together have taken in one pass.
 struct Pass {
-  std::string way;        // where images come from; empty = from where the data set is
+  std::string way;        // source of the images; empty = the place of the data set
   std::uint64_t end = 0;  // the microbatch after the last
   double per_second = 0;
   double per_cpu_second = 0;
-  double from_store = 0;  // of the bytes
+  double from_store = 0;  // share of the bytes
 };
 
-/// Takes microbatches for so long, up to `end`; nobody prepares them ahead, so take() does the
+/// Takes microbatches for so long, up to `end`; they are not prepared ahead, so take() does the
 /// work.
 Taken take_for(datasets::Loader& loader, const datasets::Dataset& train,
                std::atomic<std::uint64_t>& next, std::uint64_t end, double seconds) {
@@ -77,7 +77,7 @@ Taken take_for(datasets::Loader& loader, const datasets::Dataset& train,
   return taken;
 }
 
-/// All threads take microbatches from `first` on.
+/// All threads take microbatches from `first` on, in turn.
 Result<Pass> take_all(datasets::Loader& loader, const datasets::Dataset& train,
                       std::uint32_t thread_count, std::uint64_t first, std::uint64_t end,
                       double seconds) {
@@ -161,7 +161,7 @@ Result<DataBenchOptions> data_options(const cli::ParsedArguments& arguments) {
   return options;
 }
 
-/// The data set, and what of --store and --prepared-store is asked for.
+/// The data set, with the stores of --store and --prepared-store, if given.
 struct Opened {
   datasets::DatasetPair data;
   std::optional<datasets::DatasetPair> with_store;
@@ -179,7 +179,7 @@ Result<Opened> open_all(const DataBenchOptions& options) {
   }
   if (options.store_bytes > 0) {
     open.store_bytes = options.store_bytes;
-    open.store_is_unshared = true;  // one of a job that runs would be full already
+    open.store_is_unshared = true;  // the store of a running job would already be full
     TRY_ASSIGN(opened.with_store, datasets::open_dataset(options.data, open));
   }
   if (options.prepared_bytes > 0) {
@@ -192,7 +192,7 @@ Result<Opened> open_all(const DataBenchOptions& options) {
   return opened;
 }
 
-/// A pass that fills memory, and the same microbatches again, from there.
+/// Measures a pass that fills the memory, and one that takes the same microbatches from it.
 Result<void> measure_memory(const DataBenchOptions& options, const std::string& what,
                             const datasets::DatasetPair& data,
                             const datasets::LoaderOptions& loading) {

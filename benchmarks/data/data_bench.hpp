@@ -7,7 +7,7 @@ namespace mayfly::bench {
 
 struct DataBenchOptions {
   std::string data = "procedural";  ///< see datasets/dataset.hpp
-  std::uint32_t image_size = 0;     ///< 0 = as the data set has it, or 224
+  std::uint32_t image_size = 0;     ///< 0 = the data set's own size, or 224
   std::uint32_t threads = 1;
   double seconds = 5;                ///< measuring time, after a warm-up
   std::uint64_t store_bytes = 0;     ///< of --store; 0 = without
@@ -18,8 +18,9 @@ struct DataBenchOptions {
 
 /// `mayfly bench data`: prepares training microbatches of 16 (reads, decodes, crops, normalises) on
 /// `threads` threads that do nothing else. Reports images per second of wall clock and per second
-/// of CPU time (steadier on a shared machine). With a store, or with prepared images, two lines
-/// each follow: of microbatches of the first epoch, which fill it, and of the same ones again.
+/// of CPU time (steadier on a shared machine). With a store, or with prepared images, two further
+/// lines follow for each: for microbatches of the first epoch, which fill it, and for the same
+/// microbatches again.
 int bench_data(const DataBenchOptions& options);
 
 }  // namespace mayfly::bench

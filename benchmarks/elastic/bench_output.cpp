@@ -16,7 +16,7 @@
 namespace mayfly::bench {
 namespace {
 
-constexpr std::uint64_t kMicrobatchesToSettle = 48;  // of the running mean that workers report
+constexpr std::uint64_t kMicrobatchesToSettle = 48;  // until the workers' running mean is settled
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How the benchmarks of elasticity print what they measured.
+// How the benchmarks of elasticity print their measurements.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace mayfly::bench {
 
-/// A run directory for a job that was given none; removed at the end.
+/// A run directory for a job without one of its own; removed at the end.
 class ScratchRun {
  public:
   explicit ScratchRun(engine::JobConfig& job);
@@ -25,15 +25,16 @@ class ScratchRun {
 /// The job's part of a summary: workers, model, threads, backend, resident memory.
 [[nodiscard]] JsonFields job_facts(const ElasticBenchOptions& options);
 
-/// The machine, the events and their percentiles: JSON lines, or a table under `title`.
+/// Prints the machine, the events and their percentiles: as JSON lines, or as a table under
+/// `title`.
 void print_events(const ElasticBenchOptions& options, const std::string& title,
                   const JsonFields& facts, const std::vector<EventSeries>& series);
 
-/// Says that the job ended too early; the exit code for that.
+/// Reports that the job ended too early; returns the exit code.
 [[nodiscard]] int ended_early(std::size_t done, std::uint32_t wanted, int code);
 
-/// One microbatch on one thread of the otherwise idle machine, in milliseconds: from a short job
-/// with one worker. 0 if it fails.
+/// The time of one microbatch on one thread of the otherwise idle machine, in milliseconds, from a
+/// short job with one worker. 0 if the job fails.
 [[nodiscard]] double measure_microbatch_ms(const engine::JobConfig& job);
 
 }  // namespace mayfly::bench

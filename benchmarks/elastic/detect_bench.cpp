@@ -1,4 +1,5 @@
-// `mayfly bench detect`: how soon a fault is noticed, and that nothing else is taken for one.
+// `mayfly bench detect`: how soon a fault is detected, and whether anything else is taken for a
+// fault.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -23,11 +24,11 @@ namespace {
 
 struct Detection {
   Instant struck;
-  Instant reported;  ///< of a hang: the line that names it
+  Instant reported;  ///< for a hang: instant of the line that names the worker
   elastic::Recovery recovery;
 };
 
-/// SIGKILL or SIGSTOP, again and again in one job.
+/// Sends SIGKILL or SIGSTOP again and again in one job.
 std::vector<Detection> detect_signals(const ElasticBenchOptions& options, int& code) {
   StepLog steps;
   RandomStream random{CounterRandom(options.job.seed).split("victims")};
@@ -59,7 +60,7 @@ std::vector<Detection> detect_signals(const ElasticBenchOptions& options, int& c
   return found;
 }
 
-/// A worker hangs in a microbatch: once per job, because it was told to when it was started.
+/// A worker hangs in a microbatch: once per job, because the fault is set when the worker starts.
 std::vector<Detection> detect_hangs(const ElasticBenchOptions& options, int& code) {
   std::vector<Detection> found;
   for (std::uint32_t i = 0; i < options.events; ++i) {
@@ -118,7 +119,7 @@ int print_detections(const ElasticBenchOptions& options, const std::vector<Detec
   return engine::kExitDone;
 }
 
-/// Threads that do nothing but keep cores busy.
+/// Threads that only keep cores busy.
 class BusyThreads {
  public:
   explicit BusyThreads(std::size_t count) {
@@ -143,7 +144,7 @@ class BusyThreads {
   std::vector<std::thread> threads_;
 };
 
-/// Nothing is done to the job; whoever is evicted is evicted wrongly.
+/// Causes no fault, so every eviction is wrong.
 int count_false_evictions(const ElasticBenchOptions& options) {
   const double minutes = options.minutes > 0 ? options.minutes : 1;
   const auto cores = std::max(1U, std::thread::hardware_concurrency());

@@ -26,7 +26,7 @@ engine::JobConfig endless_job() {
   config.threads = 1;
   config.data = "procedural:4096";
   config.steps = 100'000'000;
-  config.lr = 0.001;  // with more, large networks on small batches diverge and repeat steps
+  config.lr = 0.001;  // at a higher rate large networks on small batches diverge and repeat steps
   config.lr_schedule = "constant";
   config.warmup_epochs = 0;
   config.evaluate = false;
@@ -116,7 +116,7 @@ Result<ElasticBenchOptions> options_of(const cli::ParsedArguments& arguments,
 }
 
 Result<void> check(const std::string& name, const ElasticBenchOptions& options) {
-  // Nobody leaves in a join, so it has something to measure with a single worker.
+  // No worker leaves in a join, so one worker is enough to measure it.
   if (options.job.workers < 2 && name != "join") {
     return bad("--workers 1: at least 2 are needed, one must go on");
   }

@@ -6,8 +6,8 @@
 namespace mayfly::bench {
 namespace {
 
-constexpr std::uint64_t kQuietSteps = 5;            // in the view that is struck
-constexpr Duration kAimWindow = milliseconds(200);  // a strike hits any phase of a step
+constexpr std::uint64_t kQuietSteps = 5;            // in the view before the event
+constexpr Duration kAimWindow = milliseconds(200);  // an event can then hit any phase of a step
 
 std::optional<elastic::Recovery> first_where(
     const std::vector<elastic::Recovery>& changes,

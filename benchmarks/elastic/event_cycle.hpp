@@ -1,8 +1,8 @@
 #pragma once
 
-// The rhythm of every benchmark that does something to a running job again and again: wait until
-// the job is whole and quiet, aim at a random moment, strike, wait for the outcome, make the job
-// whole again.
+// The cycle of every benchmark that causes events in a running job: wait until all workers train
+// and nothing changes, choose a random moment, cause the event, wait for the outcome, restore the
+// job.
 
 #include <cstdint>
 #include <functional>
@@ -15,15 +15,15 @@
 
 namespace mayfly::bench {
 
-/// What a benchmark does at the turning points; called on the launcher's thread.
+/// The actions of a benchmark in the cycle; called on the launcher's thread.
 struct EventCycleActions {
-  /// Does it, now.
+  /// Causes the event, at once.
   std::function<void(engine::LocalLauncher&)> strike;
-  /// True once the outcome is known; `changes` are those of view that were completed since the
-  /// strike.
+  /// True once the outcome is known; `changes` are the changes of view that were completed since
+  /// the event.
   std::function<bool(engine::LocalLauncher&, const std::vector<elastic::Recovery>& changes)>
       is_over;
-  /// Starts what brings the job back to its workers.
+  /// Begins to restore the number of workers.
   std::function<void(engine::LocalLauncher&)> restore;
 };
 

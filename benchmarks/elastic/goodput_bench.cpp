@@ -1,5 +1,5 @@
-// `mayfly bench goodput`: a job on a spot market, replayed from a trace or with a kill every so
-// many seconds, against one that never waits.
+// `mayfly bench goodput`: a job on a spot market, which is replayed from a trace or consists of a
+// kill every so many seconds, compared with a job that never waits.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -25,15 +25,15 @@ namespace {
 
 constexpr std::size_t kTraceBytesMax = std::size_t{64} << 20;
 
-/// Everything that both modes keep book of.
+/// The records of both modes.
 struct Market {
   StepLog steps;
   std::vector<AliveSince> alive;
   std::vector<elastic::Recovery> recoveries;
-  Instant begin;  ///< first commit
+  Instant begin;  ///< instant of the first commit
   Instant end;
 
-  /// Looks at the job: who is alive, what happened.
+  /// Records the live workers and the changes of the job.
   void watch(engine::LocalLauncher& launcher) {
     recoveries = launcher.coordinator().recorder().progress().recoveries();
     const elastic::JobStatus status = launcher.coordinator().server().status();
@@ -59,7 +59,7 @@ bool kill_oldest(engine::LocalLauncher& launcher) {
   return running.size() > 1 && launcher.signal_worker(running.front(), SIGKILL).ok();
 }
 
-/// Keeps the number of workers what the trace says, `speedup` times as fast.
+/// Keeps the number of workers equal to that of the trace, played `speedup` times as fast.
 class TracePlayer {
  public:
   TracePlayer(std::vector<SpotLevel> levels, double speedup, double minutes)
@@ -87,12 +87,12 @@ class TracePlayer {
   }
   void go_to(engine::LocalLauncher& launcher, std::uint32_t nodes) {
     std::vector<std::size_t> running = launcher.running_workers();
-    // A large process may take long to die.
+    // A large process may take long to end, so killed workers do not count.
     std::erase_if(running, [this](std::size_t number) { return killed_.count(number) != 0; });
     for (std::size_t n = running.size(); n < nodes; ++n) {
       (void)launcher.start_worker();
     }
-    for (std::size_t i = 0; i + nodes < running.size(); ++i) {  // the oldest go
+    for (std::size_t i = 0; i + nodes < running.size(); ++i) {  // the oldest ones are killed
       killed_.insert(running[i]);
       (void)launcher.signal_worker(running[i], SIGKILL);
     }
@@ -102,7 +102,7 @@ class TracePlayer {
   double speedup_;
   double minutes_;
   std::set<std::size_t> killed_;
-  std::size_t next_ = 1;  // the first level is what the job starts with
+  std::size_t next_ = 1;  // the job starts with the first level
 };
 
 struct MarketStalls {
@@ -123,7 +123,7 @@ MarketStalls stalls_of(const Market& market, const std::vector<LoggedStep>& step
   return stalls;
 }
 
-/// Samples committed between the first commit and the end of the watch.
+/// Samples committed between these two instants.
 double committed_samples(const std::vector<LoggedStep>& steps, Instant begin, Instant end) {
   double samples = 0;
   for (const LoggedStep& step : steps) {
@@ -140,7 +140,7 @@ engine::json::object rates_json(const Rates& rates) {
   return object;
 }
 
-/// With six digits, for people; null = not measured.
+/// With six digits; null = not measured.
 engine::json::value number(std::optional<double> value) {
   return value ? engine::json::value(std::stod(fmt::format("{:.6g}", *value))) : nullptr;
 }
@@ -220,7 +220,7 @@ int play_trace(const ElasticBenchOptions& options) {
   return engine::kExitDone;
 }
 
-/// The same job undisturbed up to a step: how long it takes, and its digests.
+/// Runs the same job undisturbed up to a step, for its duration and its digests.
 bool run_undisturbed(const ElasticBenchOptions& options, std::uint64_t last_step, Market& market) {
   engine::JobConfig job = options.job;
   job.run_dir += job.run_dir.empty() ? "" : "-undisturbed";

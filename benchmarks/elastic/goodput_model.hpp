@@ -1,9 +1,9 @@
 #pragma once
 
 // The arithmetic of `mayfly bench goodput`: how much a job with an ideal recovery would have
-// computed, how long each change really stopped it, and the cost of that at the pace of the real
-// market. Traces of spot markets are rows "milliseconds,add|remove,node" in the order of their
-// times, as published with Bamboo (NSDI 2023). Pure.
+// computed, how long each change really stopped the job, and the cost of such stops in a real
+// market, which changes more slowly. Traces of spot markets are rows "milliseconds,add|remove,node"
+// in the order of their times, as published with Bamboo (NSDI 2023). Pure.
 
 #include <cstdint>
 #include <map>
@@ -25,21 +25,21 @@ struct SpotRow {
   std::string node;
 };
 
-/// Empty lines and lines that begin with '#' are skipped. kInvalidInput names the line and what is
-/// wrong: not three fields, no number, no such kind, times that go back, a node that is there twice
-/// or is not there.
+/// Empty lines and lines that begin with '#' are skipped. kInvalidInput names the line and the
+/// fault: not three fields, no number, an unknown kind, a time before that of the previous line, a
+/// node that is added twice or removed without being present.
 [[nodiscard]] Result<std::vector<SpotRow>> parse_spot_trace(std::string_view text);
 
-/// How many nodes there are from a moment on.
+/// The number of nodes from a moment on.
 struct SpotLevel {
   std::uint64_t ms = 0;
   std::uint32_t nodes = 0;
-  bool lost = false;  ///< at least one went away at this moment
+  bool lost = false;  ///< at least one node was lost at this moment
 
   friend bool operator==(const SpotLevel&, const SpotLevel&) = default;
 };
 
-/// One level per moment at which something happens.
+/// One level for each moment at which the number of nodes changes.
 [[nodiscard]] std::vector<SpotLevel> levels_of(const std::vector<SpotRow>& rows);
 
 /// The same market with at most `nodes_max` nodes: each count in proportion, rounded, at least one;
@@ -47,14 +47,14 @@ struct SpotLevel {
 [[nodiscard]] std::vector<SpotLevel> scaled(const std::vector<SpotLevel>& levels,
                                             std::uint32_t nodes_max);
 
-/// How many workers were alive (loaded, and not yet killed) from a moment on.
+/// The number of workers that were alive (loaded, and not yet killed) from a moment on.
 struct AliveSince {
   Instant when;
   std::uint32_t workers = 0;
 };
 
-/// Samples per second by number of members: from undisturbed steps of the run. Where a number was
-/// not measured, the nearest smaller one that was counts, or else the nearest larger.
+/// Samples per second by number of members, from undisturbed steps of the run. For a number without
+/// a measurement the nearest smaller one is used, or else the nearest larger one.
 class Rates {
  public:
   explicit Rates(const std::vector<LoggedStep>& steps);
@@ -65,7 +65,7 @@ class Rates {
   std::map<std::uint32_t, double> rates_;
 };
 
-/// Samples of a job that always went at the rate of the workers alive, between two moments.
+/// The samples of a job that always trains at the rate of the live workers, between two moments.
 [[nodiscard]] double ideal_samples(const std::vector<AliveSince>& alive, const Rates& rates,
                                    Instant begin, Instant end);
 
@@ -81,7 +81,7 @@ class Stalls {
   void add(std::optional<double> seconds);
   [[nodiscard]] std::size_t count() const { return measured_.size() + unmeasured_; }
   [[nodiscard]] std::size_t unmeasured() const { return unmeasured_; }
-  /// The mean over those that were measured; nothing if none was.
+  /// The mean of the measured stalls; nothing if none was measured.
   [[nodiscard]] std::optional<double> mean_seconds() const;
   [[nodiscard]] std::optional<double> p99_seconds() const;
 
@@ -90,8 +90,8 @@ class Stalls {
   std::size_t unmeasured_ = 0;
 };
 
-/// Goodput of a job on the real market, 0 to 1: each moment at which nodes come or go costs the
-/// mean stall that was measured for its kind. Nothing if that of a kind it has was not.
+/// Goodput of a job on the real market, 0 to 1: each moment at which nodes are added or removed
+/// costs the mean stall of its kind. Nothing if a kind of change that occurs was not measured.
 [[nodiscard]] std::optional<double> natural_goodput(const std::vector<SpotLevel>& market,
                                                     std::optional<double> loss_stall_s,
                                                     std::optional<double> join_stall_s);

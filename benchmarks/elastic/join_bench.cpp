@@ -1,5 +1,5 @@
-// `mayfly bench join`: a worker comes; what that costs those who train. `mayfly bench drain`: one
-// is told to go.
+// `mayfly bench join`: a worker joins; measures the cost for the other members. `mayfly bench
+// drain`: a worker is asked to leave.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ namespace mayfly::bench {
 namespace {
 
 constexpr std::uint64_t kStepsAfter = 2;   // of the first with its work that count as its cost
-constexpr std::uint64_t kSteadySteps = 8;  // after these, for comparison
+constexpr std::uint64_t kSteadySteps = 8;  // steps after these, for comparison
 
 struct JoinSeen {
   Instant requested;
@@ -32,14 +32,14 @@ struct JoinSeen {
 
 class JoinBench {
  public:
-  /// `core`: the joiner's, if it is to have one.
+  /// `core`: a core of the joining worker's own, or nothing.
   JoinBench(const ElasticBenchOptions& options, const std::optional<OwnCore>& core)
       : options_(options),
         core_(core),
         cycle_(options.job.workers, options.events, options.job.seed,
                {[this](engine::LocalLauncher& l) { strike(l); },
                 [this](engine::LocalLauncher& l, const auto&) { return is_over(l); },
-                [](engine::LocalLauncher& l) {  // the youngest goes again
+                [](engine::LocalLauncher& l) {  // the newest worker leaves again
                   (void)l.signal_worker(l.running_workers().back(), SIGTERM);
                 }}) {}
 
@@ -63,10 +63,11 @@ class JoinBench {
     requested_ = monotonic_now();
     if (const Result<std::size_t> started = launcher.start_worker(); !started.ok()) {
       fmt::print(stderr, "mayfly: {}\n", started.error().detail);
-      launcher.coordinator().server().fail(started.error().detail);  // nobody would ever join
+      launcher.coordinator().server().fail(started.error().detail);  // no worker would ever join
     }
   }
-  /// Some steps after the joiner's first, so that they count and "undisturbed with all" is known.
+  /// True some steps after the joiner's first step, when its cost and the time of undisturbed steps
+  /// with all workers can be measured.
   bool is_over(engine::LocalLauncher& launcher) {
     const std::vector<elastic::Join> joins = launcher.coordinator().recorder().progress().joins();
     if (joins.size() == joins_before_ ||
@@ -86,11 +87,11 @@ class JoinBench {
   EventCycle cycle_;
 };
 
-/// What the steps around the admission took beyond undisturbed ones: with as many workers as had
-/// work in them.
+/// How much longer the steps around the admission took than undisturbed steps with as many workers
+/// with work.
 struct JoinCost {
   double total_ms = 0;
-  double before_ms = 0;  ///< of it, in the step whose end admitted the joiner: while it started
+  double before_ms = 0;  ///< the part in the step whose end admitted the joiner, which was starting
 };
 
 JoinCost cost_of(const elastic::Join& join, const std::vector<LoggedStep>& steps, double without_ms,
@@ -109,8 +110,9 @@ JoinCost cost_of(const elastic::Join& join, const std::vector<LoggedStep>& steps
   return cost;
 }
 
-/// What as many steps take beyond undisturbed ones when nothing happens, by those after the join:
-/// steps are late more often than early, so it is not nothing. The noise in cost_of().
+/// How much longer as many steps take than undisturbed ones when nothing happens, from the steps
+/// after the join: steps are late more often than early, so it is not zero. This is the noise in
+/// cost_of().
 double steady_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps, double with_ms) {
   const std::uint64_t settled = value(join.started_after) + kStepsAfter;
   double beyond = 0;
@@ -125,12 +127,12 @@ double steady_ms(const elastic::Join& join, const std::vector<LoggedStep>& steps
   return found == 0 ? 0 : beyond / static_cast<double>(found) * counted;
 }
 
-/// Whether the step was made while a joiner started and was not admitted yet.
+/// True if the step was made while a joiner started and was not admitted yet.
 bool is_beside(const LoggedStep& step, const JoinSeen& seen) {
   return step.heard > seen.requested && step.step <= value(seen.join.admitted_after);
 }
 
-/// Steps beside no joiner's start: to take the undisturbed ones from.
+/// The steps during which no joiner started, from which undisturbed steps are taken.
 std::vector<LoggedStep> beside_none(const std::vector<JoinSeen>& joins,
                                     const std::vector<LoggedStep>& steps) {
   std::vector<LoggedStep> found;
@@ -141,8 +143,8 @@ std::vector<LoggedStep> beside_none(const std::vector<JoinSeen>& joins,
   return found;
 }
 
-/// What the steps beside its start took beyond undisturbed ones, but for the last, which cost_of()
-/// has.
+/// How much longer the steps during its start took than undisturbed ones, without the last one,
+/// which cost_of() contains.
 double start_cost_ms(const JoinSeen& seen, const std::vector<LoggedStep>& steps,
                      double without_ms) {
   double beyond = 0;

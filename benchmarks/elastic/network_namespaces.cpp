@@ -51,8 +51,8 @@ Result<NetworkNamespaces> NetworkNamespaces::make() {
   NetworkNamespaces made(fmt::format("mf{}", static_cast<int>(::getpid())));
   const std::string bridge = made.prefix_;
   for (const std::vector<std::string>& command :
-       // An address of its own: a bridge takes one of its ports', and that port off the bridge
-       // would still take in what is sent to us.
+       // The bridge gets an address of its own: otherwise it would have that of one of its ports,
+       // and that port would still receive packets when it is taken off the bridge.
        {std::vector<std::string>{"link", "add", bridge, "address", kBridgeAddress, "type",
                                  "bridge"},
         {"addr", "add", std::string(kHostAddress) + kNetBits, "dev", bridge},
@@ -70,7 +70,7 @@ NetworkNamespaces::~NetworkNamespaces() {
     return;
   }
   for (const std::size_t number : made_) {
-    // Its link would go with the namespace, but later.
+    // The link would be removed together with the namespace, but later.
     (void)run_ip({"link", "del", outside_of(number)});
     (void)run_ip({"netns", "del", name_of(number)});
   }
@@ -113,7 +113,7 @@ Result<void> NetworkNamespaces::move_in(std::size_t number, std::vector<std::str
 }
 
 Result<void> NetworkNamespaces::cut(std::size_t number) {
-  // Without its place on the bridge the link stays up, and nothing that goes into it comes out.
+  // Without its port on the bridge the link stays up, and all packets that enter it are lost.
   return run_ip({"link", "set", outside_of(number), "nomaster"});
 }
 

@@ -21,7 +21,7 @@
 namespace mayfly::bench {
 namespace {
 
-/// Brings the fault about and remembers when.
+/// Causes the fault and records its instant.
 class LossBench {
  public:
   LossBench(const ElasticBenchOptions& options, NetworkNamespaces* spaces)
@@ -75,7 +75,7 @@ class LossBench {
   }
 
   void restore(engine::LocalLauncher& launcher) {
-    (void)launcher.signal_worker(victim_, SIGKILL);  // one that was stopped or cut off still runs
+    (void)launcher.signal_worker(victim_, SIGKILL);  // it may still exist, stopped or cut off
     (void)launcher.start_worker();
   }
 
@@ -121,15 +121,15 @@ std::vector<EventSeries> series_of(const std::vector<LossSeen>& losses,
   return series;
 }
 
-/// What a microbatch can take at most if undisturbed steps consist of nothing else: the machine may
-/// have been busier while one was measured alone.
+/// The longest time that a microbatch can take, namely if undisturbed steps consist of nothing
+/// else: the machine may have been busier while one microbatch was measured alone.
 double most_microbatch_ms(const engine::JobConfig& job, const StepFacts& facts) {
   const std::uint32_t per_step = std::max(1U, job.global_batch / std::max(1U, job.microbatch));
   const std::uint32_t at_once = std::min(facts.cores, job.workers * facts.threads);
   return facts.undisturbed_ms * at_once / per_step;
 }
 
-/// With the steps around each loss: see undisturbed_near_ms.
+/// Uses the steps around each loss: see undisturbed_near_ms.
 std::vector<LossTimes> times_of_all(const std::vector<LossSeen>& losses,
                                     const std::vector<LoggedStep>& steps,
                                     const engine::JobConfig& job, const StepFacts& facts) {

@@ -21,15 +21,15 @@
 namespace mayfly::bench {
 namespace {
 
-constexpr std::size_t kTransferMax = std::size_t{1} << 20;  // as the shards do
+constexpr std::size_t kTransferMax = std::size_t{1} << 20;  // the same as in shards
 constexpr std::uint64_t kWarmUp = 2;                        // exchanges of each worker
 constexpr std::uint64_t kExchangesMin = 8;
-constexpr std::uint64_t kSwitchSteps = 40;  // of each phase
+constexpr std::uint64_t kSwitchSteps = 40;  // steps of each phase
 
 struct Measurement {
   double cpu_per_gb = 0;  ///< seconds
   double gb_per_second = 0;
-  double shared = 0;  ///< of the bytes, through shared memory
+  double shared = 0;  ///< share of the bytes in shared memory
 };
 
 double gigabytes_of(const PsBenchOptions& options, std::size_t bytes, std::uint64_t exchanges) {
@@ -84,8 +84,8 @@ Result<std::vector<Wire>> make_wires(std::size_t count) {
   return wires;
 }
 
-/// The shape of the exchange and nothing else: a thread per worker, and one per connection at the
-/// shards; blocking calls.
+/// Only the communication pattern: a thread per worker, and one per connection at the shards;
+/// blocking calls.
 Result<Measurement> measure_raw(const PsBenchOptions& options, std::size_t bytes) {
   TRY_ASSIGN(std::vector<Wire> made, make_wires(std::size_t{options.workers} * options.shards));
   const std::vector<Wire>& wires = made;
@@ -141,7 +141,7 @@ Result<Measurement> measure_raw(const PsBenchOptions& options, std::size_t bytes
                      gigabytes / to_seconds(monotonic_now() - began), 0};
 }
 
-/// The same bytes through our shards and workers.
+/// Transfers the same bytes with Mayfly's shards and workers.
 Result<Measurement> measure_ours(const PsBenchOptions& options, std::size_t bytes,
                                  bool share_memory) {
   const std::uint64_t exchanges = exchanges_for(options, bytes);

@@ -42,7 +42,7 @@ Range range_of(const PsClusterOptions& options, std::uint32_t shard) {
           options.elements * (shard + 1) / options.shards};
 }
 
-/// As engine/parameter_server/sgd_shard, without a network's layout.
+/// Like engine/parameter_server/sgd_shard, without a network's layout.
 class PlainShard final : public parameter_server::ShardState {
  public:
   explicit PlainShard(std::size_t elements) : values_(elements), momentum_(elements) {}
@@ -66,7 +66,7 @@ class PlainShard final : public parameter_server::ShardState {
   AlignedBuffer<float> momentum_;
 };
 
-/// Notes every update; used by the shard's thread until the shard is gone.
+/// Records every update; used by the shard's thread until the shard has ended.
 class UpdateClock final : public parameter_server::ShardListener {
  public:
   void on_update(const parameter_server::UpdateFacts& facts) override {
@@ -76,7 +76,7 @@ class UpdateClock final : public parameter_server::ShardListener {
   std::vector<TimedUpdate> updates;
 };
 
-/// A worker whose gradients are there at once.
+/// A worker whose gradients need no computing.
 class EagerWorker {
  public:
   EagerWorker(const PsClusterOptions& options, std::uint32_t number,
@@ -147,7 +147,8 @@ class EagerWorker {
   AlignedBuffer<float> parameters_;
 };
 
-/// The share of the shards' bytes that went through shared memory. Ends the shards, which are done.
+/// The share of the shards' bytes that were exchanged in shared memory. Ends the shards, whose job
+/// is over.
 double shared_of(const std::vector<std::unique_ptr<Shard>>& shards) {
   double shared = 0;
   double all = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Shards and workers of a parameter-server job as threads of this process, with nothing to compute:
-// what is left is the exchange. For benchmarks.
+// Shards and workers of a parameter-server job as threads of this process, without computing, so
+// that only the exchange is measured. For benchmarks.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ struct PsClusterOptions {
   std::size_t elements = 1;  ///< of the parameters, all shards together
   std::uint32_t workers = 2;
   std::uint32_t shards = 1;
-  std::uint64_t steps = 10;  ///< of as many slices as workers
+  std::uint64_t steps = 10;  ///< each has as many slices as there are workers
   bool share_memory = true;  ///< see collectives/parameter_server/shared_slots.hpp
 };
 
@@ -26,12 +26,12 @@ struct PsClusterOptions {
 struct TimedUpdate {
   Instant at;
   double cpu_seconds = 0;    ///< of this process so far
-  std::uint64_t slices = 0;  ///< of the job, with this update
+  std::uint64_t slices = 0;  ///< slices of the job, including this update
 };
 
 struct PsClusterRun {
   std::vector<TimedUpdate> updates;
-  double shared = 0;  ///< share of all bytes that went through shared memory, 0 to 1
+  double shared = 0;  ///< share of all bytes that were exchanged in shared memory, 0 to 1
 };
 
 /// Runs the job to its end. Errors are those of sockets.

@@ -1,5 +1,5 @@
-// A rank of `mayfly bench allreduce` that calls gloo::allreduce as it is shipped: the ring, with
-// the library's defaults.
+// A rank of `mayfly bench allreduce` that calls Gloo's own gloo::allreduce: the ring, with the
+// library's defaults.
 
 #include <gloo/allreduce.h>
 #include <gloo/math.h>

@@ -1,7 +1,7 @@
 #pragma once
 
-// A ring all-reduce over TCP with nothing but sockets and poll(): what a careful programmer gets
-// without a library. Independent of Mayfly's own transports on purpose. One thread.
+// A ring all-reduce over TCP with only sockets and poll(): what can be reached by careful
+// programming without a library. It does not use Mayfly's transports, on purpose. One thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ class PollRing {
   static Result<std::unique_ptr<PollRing>> listen();
 
   [[nodiscard]] std::string address() const { return std::to_string(port_); }
-  /// Connects to the next rank and accepts the previous one; blocks until both are there.
+  /// Connects to the next rank and accepts the previous one; blocks until both are connected.
   [[nodiscard]] Result<void> connect(std::uint32_t rank, const std::vector<std::string>& addresses);
 
   /// Ends all connections; the neighbours see it.

@@ -9,9 +9,9 @@ struct PlanBenchOptions {
   bool json = false;  ///< JSON lines instead of a table
 };
 
-/// `mayfly bench plan`: how long the planner takes on one thread, on an invented market: 10,000
-/// paths of 16 servers over 24 hours, the same number of hours with the replacement policy itself
-/// (100 paths), and a question with 500 candidates.
+/// `mayfly bench plan`: how long the planner takes on one thread, on an invented market: for 10,000
+/// paths of 16 servers over 24 hours, for as many hours with the replacement policy itself (100
+/// paths), and for a question with 500 candidates.
 int bench_plan(const PlanBenchOptions& options);
 
 }  // namespace mayfly::bench

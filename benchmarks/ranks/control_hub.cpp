@@ -32,7 +32,7 @@ void catch_signals(void (*handler)(int)) {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-/// What to give to poll(): at most a second, so that a signal that came just before is seen.
+/// The time-out for poll(): at most a second, so that a signal just before the call is noticed.
 int slice_until(Instant deadline) {
   const std::int64_t ns = (deadline - monotonic_now()).count();
   return static_cast<int>(std::clamp<std::int64_t>((ns + 999'999) / 1'000'000, 0, 1000));
@@ -166,7 +166,7 @@ void ControlHub::serve_store(std::size_t id, const std::string& line) {
   const std::vector<std::string> words = words_of(line);
   Store& store = stores_[*connections_.at(id).store];
   const auto answer = [&](std::size_t to, const std::string& key) {
-    (void)send(to, "value " + key + " " + store.values[key]);  // it may have gone meanwhile
+    (void)send(to, "value " + key + " " + store.values[key]);  // the connection may have ended
   };
   if (words.size() == 2 && words[0] == "get") {
     if (store.values.contains(words[1])) {
@@ -187,7 +187,7 @@ void ControlHub::serve_store(std::size_t id, const std::string& line) {
 Result<void> ControlHub::send(std::size_t connection, const std::string& line) {
   const auto found = connections_.find(connection);
   const std::string text = line + "\n";
-  // Orders are short and ranks read them at once: a full buffer means a rank that hangs.
+  // Orders are short and ranks read them at once, so a full buffer means that the rank hangs.
   if (found == connections_.end() ||
       ::send(found->second.fd.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
           static_cast<ssize_t>(text.size())) {
@@ -221,7 +221,7 @@ Result<Bytes> ControlStore::get(const std::string& key, Instant deadline) {
   }
   while (true) {
     TRY_ASSIGN(std::string answer, socket_.receive(deadline));
-    // Answers to keys that nobody waits for any more are passed over.
+    // Answers to earlier requests that were given up are skipped.
     const std::vector<std::string> words = words_of(answer);
     if (words.size() >= 2 && words[0] == "value" && words[1] == key) {
       asked_.clear();

@@ -24,15 +24,15 @@ namespace mayfly::bench {
 
 class ControlHub {
  public:
-  /// Something a rank process said.
+  /// A message of a rank process.
   struct Message {
-    std::size_t connection = 0;  ///< never reused
+    std::size_t connection = 0;  ///< number of the connection; never reused
     std::string line;
-    bool gone = false;  ///< it said nothing more: the connection has ended
+    bool gone = false;  ///< there is no message: the connection has ended
   };
 
   /// Makes the scratch folder and listens. While a hub exists SIGINT and SIGTERM make next() fail
-  /// with kAborted instead of ending the process, so that everything is cleaned up.
+  /// with kAborted instead of ending the process, so that all files and processes are removed.
   static Result<std::unique_ptr<ControlHub>> open();
   ~ControlHub();
   ControlHub(const ControlHub&) = delete;
@@ -41,19 +41,19 @@ class ControlHub {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] std::string path() const { return folder_ + "/control"; }
 
-  /// The next message of any connection; the requests of ControlStore (below) are
-  /// answered inside. kDeadline, or kAborted after a signal.
+  /// The next message of any connection; requests of ControlStore (below) are answered by this
+  /// function itself. kDeadline, or kAborted after a signal.
   [[nodiscard]] Result<Message> next(Instant deadline);
   /// kPeerLost if the connection has ended.
   [[nodiscard]] Result<void> send(std::size_t connection, const std::string& line);
-  /// Nothing more will be heard from it.
+  /// Later messages of this connection are ignored.
   void close(std::size_t connection);
 
  private:
   struct Connection {
     UniqueFd fd;
     LineBuffer buffer;
-    std::optional<std::string> store;  ///< name, if it is a store's
+    std::optional<std::string> store;  ///< the store's name, if this is the connection of a store
   };
   struct Store {
     std::map<std::string, std::string> values;
@@ -89,7 +89,7 @@ class ControlStore final : public collectives::RendezvousStore {
 
   std::mutex mutex_;  // one request at a time
   LineSocket socket_;
-  std::string asked_;  // a key whose answer is still to come, after a deadline
+  std::string asked_;  // a key that was given up at a deadline; its answer is late
 };
 
 }  // namespace mayfly::bench

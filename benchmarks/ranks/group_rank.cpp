@@ -55,9 +55,9 @@ class GroupReducer final : public AllReducer {
 
  private:
   std::unique_ptr<collectives::Transport> transport_;
-  bool launched_;  // by mpirun, for this very backend
+  bool launched_;  // mpirun has started this process, with this backend
   std::unique_ptr<ControlStore> store_;
-  std::unique_ptr<collectives::Group> group_;  // goes before what it uses
+  std::unique_ptr<collectives::Group> group_;  // destroyed before the members that it uses
 };
 
 int run_allreduce_rank(const std::string& backend, const RankOptions& options) {
@@ -68,7 +68,7 @@ int run_allreduce_rank(const std::string& backend, const RankOptions& options) {
   Result<std::unique_ptr<ControlStore>> store =
       ControlStore::connect(options.control, options.name);
   if (!store.ok()) {
-    return engine::kExitFailed;  // the driver is gone
+    return engine::kExitFailed;  // the driver has ended
   }
   GroupReducer reducer(std::move(transport).value(), backend == "mpi", std::move(store).value());
   return serve_rank(options, reducer);

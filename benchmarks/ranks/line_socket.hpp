@@ -1,7 +1,7 @@
 #pragma once
 
-// Lines of text over a Unix-domain stream socket: how the driver of a benchmark and its rank
-// processes talk. One thread at a time may receive and one may send.
+// Lines of text over a Unix-domain stream socket: the connection between the driver of a benchmark
+// and its rank processes. One thread at a time may receive and one may send.
 
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace mayfly::bench {
 
-/// Takes lines out of a stream that arrives in chunks. Pure.
+/// Extracts lines from a stream that arrives in chunks. Pure.
 class LineBuffer {
  public:
   void append(std::string_view chunk) { text_ += chunk; }
@@ -29,14 +29,14 @@ class LineBuffer {
 
 class LineSocket {
  public:
-  /// Connects to the socket at `path`. kIo with the path if nobody listens there.
+  /// Connects to the socket at `path`. kIo with the path if no process listens there.
   static Result<LineSocket> connect(const std::string& path);
   explicit LineSocket(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  /// Sends a line, which has no line end. kPeerLost if the other side is gone.
+  /// Sends a line, which must not contain the end of a line. kPeerLost if the other side has ended.
   [[nodiscard]] Result<void> send(const std::string& line);
-  /// Blocks until a line is there: kDeadline after the deadline (nothing is lost, ask again),
-  /// kPeerLost if the other side is gone. Without a deadline it waits for ever.
+  /// Blocks until a line has arrived: kDeadline after the deadline (nothing is lost, call it
+  /// again), kPeerLost if the other side has ended. Without a deadline it waits for ever.
   [[nodiscard]] Result<std::string> receive(std::optional<Instant> deadline = {});
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 using collectives::DataType;
 
-constexpr unsigned kOrderSecondsMax = 150;  // the driver gives up earlier
+constexpr unsigned kOrderSecondsMax = 150;  // the driver gives up before that
 constexpr Duration kBarrierTimeout = seconds(60);
 
 struct Cell {
@@ -48,7 +48,7 @@ class Session {
       ::alarm(0);
       const Result<std::string> order = socket_.receive();
       if (!order.ok() || order.value() == "quit") {
-        return {};  // a driver that is gone wants nothing more
+        return {};  // the driver has ended, and needs no report
       }
       ::alarm(kOrderSecondsMax);
       TRY(obey(order.value()));
@@ -112,14 +112,14 @@ class Session {
     return times.ok() ? socket_.send("times" + times.value()) : std::move(times).error();
   }
 
-  /// A checked sum, the timed ones, and a checked sum again.
+  /// Computes a checked sum, the timed ones, and a checked sum again.
   Result<std::string> measure(const Cell& cell) {
     if (buffer_.size() < cell.bytes) {
-      buffer_ = {};  // first give the old one back
+      buffer_ = {};  // frees the old buffer first
       buffer_ = AlignedBuffer<std::byte>(cell.bytes);
     }
     TRY(sum_and_check(cell, 2 * cell.salt));
-    // Sums of zeros stay zeros: repeated sums of anything else would end in infinities.
+    // Repeated sums of zeros stay zero; sums of other values would end in infinities.
     std::memset(buffer_.data(), 0, cell.bytes);
     std::string times;
     for (std::uint32_t i = 0; i < cell.iterations; ++i) {
@@ -154,7 +154,7 @@ class Session {
   LineSocket socket_;
   AllReducer& reducer_;
   std::optional<SharedBarrier> barrier_;
-  AlignedBuffer<std::byte> buffer_;  // the largest vector so far
+  AlignedBuffer<std::byte> buffer_;  // of the size of the largest vector so far
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 0;
 };
@@ -180,11 +180,11 @@ Result<RankOptions> parse_rank_options(const std::vector<std::string>& words) {
 int serve_rank(const RankOptions& options, AllReducer& reducer) {
   Result<LineSocket> socket = LineSocket::connect(options.control);
   if (!socket.ok()) {
-    return 1;  // the driver is gone
+    return 1;  // the driver has ended
   }
   Session session(std::move(socket).value(), reducer);
   const Result<void> served = session.run(options.name);
-  ::alarm(kOrderSecondsMax);  // the library's own end can hang too
+  ::alarm(kOrderSecondsMax);  // the library may also hang at its end
   if (!served.ok()) {
     session.fail(served.error());
   }

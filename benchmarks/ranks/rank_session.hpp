@@ -27,29 +27,30 @@ namespace mayfly::bench {
 /// The hidden command of mayfly-bench with which it is started as a rank (group_rank.hpp).
 inline constexpr const char* kRankCommand = "bench-rank";
 
-/// All-reduces in a row that make one repetition of a measurement; its time is divided by them. For
-/// small vectors meeting at the barrier would weigh more than what is measured.
+/// All-reduces in a row that make one repetition of a measurement; its time is divided by their
+/// number. With a single all-reduce of a small vector the barrier would take longer than the
+/// measured operation.
 [[nodiscard]] constexpr std::uint32_t batch_of(std::size_t bytes) {
   return bytes <= 64 * 1024 ? 8 : 1;
 }
 
-/// One rank of the library that is measured. Used by one thread.
+/// One rank of the library under test. Used by one thread.
 class AllReducer {
  public:
   virtual ~AllReducer() = default;
   /// The rank that the library's own launcher has given this process, if there is one.
   [[nodiscard]] virtual std::optional<std::uint32_t> fixed_rank() const { return std::nullopt; }
-  /// What the other ranks need to reach this one; one word.
+  /// The address at which the other ranks reach this one; one word.
   [[nodiscard]] virtual std::string address() const { return "-"; }
   /// Connects all ranks; `addresses` are by rank, `key` is the same on all.
   [[nodiscard]] virtual Result<void> connect(std::uint32_t rank, std::uint64_t key,
                                              const std::vector<std::string>& addresses) = 0;
-  /// Sums in place and returns when the result is there.
+  /// Sums in place and returns when the result is complete.
   [[nodiscard]] virtual Result<void> sum(void* data, std::size_t count,
                                          collectives::DataType type) = 0;
 };
 
-/// How a rank process finds its driver; from its command line.
+/// How a rank process reaches its driver; from its command line.
 struct RankOptions {
   std::string control;  ///< path of the driver's socket; scratch files may lie beside it
   std::string name;     ///< of the contestant, as the driver knows it
@@ -58,11 +59,12 @@ struct RankOptions {
 /// Reads `--control PATH --name NAME` from the words of a rank process's command line.
 [[nodiscard]] Result<RankOptions> parse_rank_options(const std::vector<std::string>& words);
 
-/// Serves the driver until it says so or is gone, and returns the process's exit code. An order
-/// that takes minutes ends the process (SIGALRM): a hung library leaves no process behind.
+/// Serves the driver until the driver ends it or has ended, and returns the process's exit code. If
+/// an order takes minutes, the process is ended (SIGALRM), so that a library that hangs leaves no
+/// process behind.
 int serve_rank(const RankOptions& options, AllReducer& reducer);
 
-/// Tells the driver that this rank cannot take part, and why; returns the exit code.
+/// Tells the driver that this rank cannot run, and why; returns the exit code.
 int refuse_rank(const RankOptions& options, const Error& error);
 
 }  // namespace mayfly::bench

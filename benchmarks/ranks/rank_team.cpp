@@ -142,7 +142,7 @@ Result<std::vector<std::string>> RankTeam::hear_all(const std::string& verb, Ins
     TRY_ASSIGN(const ControlHub::Message message, hear(deadline));
     const auto found = std::find(connections_.begin(), connections_.end(), message.connection);
     if (found == connections_.end()) {
-      continue;  // of a contestant that has failed
+      continue;  // a message of a contestant that has failed
     }
     if (message.gone) {
       return Error{Errc::kPeerLost,

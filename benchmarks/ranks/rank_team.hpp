@@ -1,6 +1,6 @@
 #pragma once
 
-// The rank processes of one contestant, as the driver of `mayfly bench allreduce` sees them.
+// The rank processes of one contestant, seen from the driver of `mayfly bench allreduce`.
 
 #include <cstdint>
 #include <optional>
@@ -20,23 +20,23 @@ struct CellOrder {
   std::size_t bytes = 0;
   std::string type;  ///< fp32, int32
   std::uint32_t iterations = 0;
-  std::uint64_t salt = 0;  ///< of the data; another one each time
+  std::uint64_t salt = 0;  ///< of the data; different each time
 };
 
 class RankTeam {
  public:
-  /// Nothing is started yet. `hub` outlives the team.
+  /// Starts nothing yet. `hub` outlives the team.
   RankTeam(ControlHub& hub, Contestant contestant, std::uint32_t ranks);
   RankTeam(RankTeam&&) = default;
   RankTeam& operator=(RankTeam&&) = delete;
-  /// Ends the processes: they are asked, and after a short while killed.
+  /// Ends the processes: asks them to end, and kills them after a short while.
   ~RankTeam();
 
-  /// Starts the processes and connects them. kUnsupported if they say that this machine lacks
-  /// what they need.
+  /// Starts the processes and connects them. kUnsupported if they report that this machine lacks
+  /// something that they need.
   [[nodiscard]] Result<void> start();
-  /// Seconds of each all-reduce: of the slowest rank. kDiverged: a sum was wrong. After an error
-  /// the team is of no more use.
+  /// The time of each all-reduce in seconds: that of the slowest rank. kDiverged: a sum was wrong.
+  /// After an error the team cannot be used any more.
   [[nodiscard]] Result<std::vector<double>> measure(const CellOrder& order);
 
   [[nodiscard]] const Contestant& contestant() const { return contestant_; }
@@ -45,7 +45,7 @@ class RankTeam {
   Result<void> spawn();
   Result<void> meet(Instant deadline);
   Result<void> adopt(const ControlHub::Message& message);
-  /// The answers of all ranks to what they were told, by rank; each begins with `verb`.
+  /// The answers of all ranks to their last order, by rank; each begins with `verb`.
   Result<std::vector<std::string>> hear_all(const std::string& verb, Instant deadline);
   Result<ControlHub::Message> hear(Instant deadline);
   Result<void> tell_all(const std::string& line);
@@ -54,7 +54,7 @@ class RankTeam {
   ControlHub& hub_;
   Contestant contestant_;
   std::uint32_t ranks_;
-  std::vector<std::size_t> connections_;  // by rank; 0: not there yet
+  std::vector<std::size_t> connections_;  // by rank; 0: not connected yet
   std::vector<ChildProcess> processes_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Data whose sum over the ranks is known for every element, so that a benchmark can prove that
-// what it timed was right. Pure.
+// Data with a known sum over the ranks for every element, so that a benchmark can check the results
+// that it has timed. Pure.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace mayfly::bench {
 
-/// Fills `count` elements of kFloat32 or kInt32 with what `rank` contributes: small integers that
-/// depend on the element, the rank and `salt`, whose sums over up to 1,000 ranks are exact in
-/// either type. Another salt gives other sums, so old results are not taken for new ones.
+/// Fills `count` elements of kFloat32 or kInt32 with the contribution of `rank`: small integers
+/// that depend on the element, the rank and `salt`, whose sums over up to 1,000 ranks are exact in
+/// both types. Another salt has other sums, so earlier results are not taken for new ones.
 void fill_contribution(void* data, std::size_t count, collectives::DataType type,
                        std::uint32_t rank, std::uint64_t salt);
 

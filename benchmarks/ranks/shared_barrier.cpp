@@ -16,7 +16,7 @@
 
 namespace mayfly::bench {
 
-/// A fresh file is all zeros, which is a barrier where nobody waits.
+/// A new file contains zeros, which is a barrier without waiting processes.
 struct SharedBarrier::Shared {
   alignas(64) std::atomic<std::uint32_t> arrived;
   alignas(64) std::atomic<std::uint32_t> generation;
@@ -74,7 +74,7 @@ Result<void> SharedBarrier::wait(Instant deadline) {
   const auto over = [&] {
     return shared_->generation.load(std::memory_order_acquire) != generation;
   };
-  // Who spins on a core that a late rank needs makes it later.
+  // A process that spins on a core which a late rank needs delays that rank.
   const Instant begin = monotonic_now();
   const Instant spin_until = crowded_ ? begin : begin + kSpinTime;
   while (!over()) {

@@ -1,8 +1,9 @@
 #pragma once
 
-// A barrier of processes of one host in a shared file. All contestants of a benchmark use the same
-// one before each timed operation, so that none is judged by its own barrier. It spins briefly,
-// then yields, then sleeps: the ranks leave it within a microsecond or so where each has a core.
+// A barrier of processes of one host, in a shared file. All contestants of a benchmark use this
+// barrier before each timed operation, so that they are not compared by their own barriers. It
+// spins briefly, then yields, then sleeps: if each rank has a core, they leave it within about a
+// microsecond.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +22,7 @@ class SharedBarrier {
   SharedBarrier& operator=(SharedBarrier&&) = delete;
   ~SharedBarrier();
 
-  /// Returns when all have called it; kDeadline if they do not.
+  /// Returns when all processes have called it; kDeadline if they do not.
   [[nodiscard]] Result<void> wait(Instant deadline);
 
  private:

@@ -23,7 +23,7 @@ namespace {
 
 constexpr Duration kJoinTimeout = seconds(60);
 constexpr Duration kChangeTimeout = seconds(60);
-constexpr double kKillWithinSeconds = 0.05;  // any moment of an all-reduce
+constexpr double kKillWithinSeconds = 0.05;  // a kill may happen at any moment of an all-reduce
 constexpr const char* kName = "reform";
 
 struct TeamMember {
@@ -51,7 +51,7 @@ class Driver {
   }
 
  private:
-  /// A planned change of all members, then a loss, then a replacement joins.
+  /// Makes a planned change of all members, then a loss, then lets a replacement join.
   Result<ReformTrial> one_trial() {
     wait_a_while();
     Result<ReformTrial> planned = change_view();
@@ -131,7 +131,7 @@ class Driver {
     return hear_sums(told, victim != nullptr);
   }
 
-  /// The same for all members of a view.
+  /// The same key for all members of a view.
   [[nodiscard]] std::uint64_t random_key() const { return view_ * 0x9e3779b97f4a7c15U; }
 
   Result<ReformTrial> hear_sums(Instant told, bool loss) {
@@ -143,7 +143,7 @@ class Driver {
         return m.connection == message.connection;
       });
       if (!ours) {
-        continue;  // the one that was killed
+        continue;  // a message of the killed process
       }
       if (message.gone || !take_sum(message.line, told, trial)) {
         return Error{Errc::kPeerLost,

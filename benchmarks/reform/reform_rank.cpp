@@ -52,7 +52,7 @@ std::optional<ViewOrder> parse_view(const std::string& line) {
   return order;
 }
 
-/// Where the thread that hears the driver meets the one that works, as in a worker.
+/// Passes orders from the thread that listens to the driver to the one that works, as in a worker.
 class Orders {
  public:
   explicit Orders(collectives::Transport& transport) : transport_(transport) {}
@@ -111,13 +111,13 @@ class Member {
         orders_(*transport_),
         data_(kElements) {}
 
-  /// Returns only if the driver is gone before it began.
+  /// Returns only if the driver has ended before this member began.
   int run(const std::string& name) {
     if (!socket_.send("hello " + name + " -1").ok() ||
         !socket_.send("address " + transport_->address()).ok()) {
       return engine::kExitFailed;
     }
-    std::thread([this] { listen(); }).detach();  // it ends the process
+    std::thread([this] { listen(); }).detach();  // that thread ends the process
     while (true) {
       live_through(orders_.take());
     }
@@ -128,7 +128,7 @@ class Member {
     while (true) {
       const Result<std::string> line = socket_.receive();
       if (!line.ok() || line.value() == "quit") {
-        std::_Exit(engine::kExitDone);  // nothing here is worth tidying up, and a group may hang
+        std::_Exit(engine::kExitDone);  // there is nothing to clean up, and a group may hang
       }
       if (std::optional<ViewOrder> order = parse_view(line.value())) {
         orders_.put(*std::move(order));
@@ -137,7 +137,7 @@ class Member {
   }
 
   void live_through(ViewOrder order) {
-    const Instant stopped = monotonic_now();  // the group of the last view is gone
+    const Instant stopped = monotonic_now();  // the last view's group has ended
     order.spec.store = store_.get();
     Result<std::unique_ptr<Group>> group = transport_->form(order.spec, monotonic_now() + kFarAway);
     if (!group.ok()) {
@@ -173,7 +173,7 @@ class Member {
                                      collectives::ReduceOp::kSum, monotonic_now() + kFarAway);
   }
 
-  /// An aborted view is no failure: the next order is on its way.
+  /// An aborted view is no failure: the next order will arrive.
   void complain(ViewId view, const Error& error) {
     if (error.code != Errc::kAborted) {
       (void)socket_.send(
@@ -199,7 +199,7 @@ int run_reform_rank(const std::string& backend, const RankOptions& options) {
       ControlStore::connect(options.control, options.name);
   Result<LineSocket> socket = LineSocket::connect(options.control);
   if (!store.ok() || !socket.ok()) {
-    return engine::kExitFailed;  // the driver is gone
+    return engine::kExitFailed;  // the driver has ended
   }
   Member member(std::move(transport).value(), std::move(store).value(), std::move(socket).value());
   return member.run(options.name);

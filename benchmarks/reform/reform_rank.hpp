@@ -8,10 +8,10 @@
 //   sum VIEW HEARD STOPPED FORMED DONE     any number of times, each ends the view before it
 //                                          quit
 //
-// HEARD and so on are instants of the host's monotonic clock in nanoseconds: the order was heard,
-// the old view's group was gone, the new one stood, its first sum was found right. After that the
-// member runs all-reduces without pause until the next order. "failed TEXT" instead of "sum": the
-// view could not be formed, or a sum was wrong.
+// HEARD and so on are instants of the host's monotonic clock in nanoseconds: the order was
+// received, the old view's group had ended, the new one was formed, its first sum was found right.
+// After that the member runs all-reduces without pause until the next order. "failed TEXT" instead
+// of "sum": the view could not be formed, or a sum was wrong.
 
 #include <cstddef>
 #include <string>

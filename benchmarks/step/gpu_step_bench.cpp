@@ -22,7 +22,7 @@
 namespace mayfly::bench {
 namespace {
 
-/// So many random images that a GPU may keep, all channels alike.
+/// Random images for a set in the GPU's memory; all channels are alike.
 nn::cuda::TrainingSet synthetic_set(const nn::Model& model, std::uint64_t samples) {
   const auto side = static_cast<std::size_t>(model.image_size);
   nn::cuda::TrainingSet set;
@@ -39,10 +39,10 @@ nn::cuda::TrainingSet synthetic_set(const nn::Model& model, std::uint64_t sample
   return set;
 }
 
-/// In fp16. It never changes, so it is one with which nothing overflows.
+/// For fp16. The scale never changes, so it must be one with which nothing overflows.
 constexpr nn::LossScale kLossScale{.exponent = 8};
 
-/// A worker alone, with the product's sums, wire and update. One thread.
+/// A worker without other members, with Mayfly's sums, wire format and update. One thread.
 class GpuStepLoop final : public nn::GradientSink {
  public:
   /// As StepWork.
@@ -54,7 +54,7 @@ class GpuStepLoop final : public nn::GradientSink {
     if (dtype == nn::Dtype::kFp16) {
       work_.state.loss_scale = kLossScale;
     }
-    // Two microbatches, taken in turns.
+    // Two microbatches, used in turn.
     samples_ = std::uint64_t{2} * work_.microbatch_size;
     const nn::cuda::TrainingSet set = synthetic_set(work_.model, samples_);
     Result<std::unique_ptr<nn::DeviceEngine>> engine = engine::make_gpu_engine(
@@ -149,7 +149,8 @@ class GpuStepLoop final : public nn::GradientSink {
                       .options = {},
                       .learning_rate = StepWork::kLearningRate,
                       .version = value(next(work_.state.committed))});
-    // What a worker compares with others in every step, while the next is computed.
+    // The part of the state that a worker hashes for comparison in every step, while the next step
+    // is computed.
     fetched_ = std::async(std::launch::async, [this, &optimizer] {
       optimizer.fetch(nn::DevicePart::kParameters, 0, work_.state.parameters.span());
     });
@@ -168,16 +169,16 @@ class GpuStepLoop final : public nn::GradientSink {
   }
 
   StepWork work_;
-  std::uint64_t samples_ = 0;          // that the GPU may keep
-  std::uint64_t next_sample_ = 0;      // counting on
-  std::uint64_t expected_ = 0;         // id of the batch that the engine was told of
-  std::vector<nn::SampleDraw> draws_;  // empty: images come from the host
+  std::uint64_t samples_ = 0;          // samples in the GPU's memory
+  std::uint64_t next_sample_ = 0;      // increases with every batch
+  std::uint64_t expected_ = 0;         // id of the batch that was announced to the engine
+  std::vector<nn::SampleDraw> draws_;  // empty: images are copied from the host
   std::size_t next_bucket_ = 0;
   std::unique_ptr<nn::DeviceEngine> engine_;
   engine::DeviceSumsParts
-      on_gpu_;  // empty = none; goes before the engine, whose stream it waits for
+      on_gpu_;  // empty = none; destroyed before the engine, whose stream it waits for
   std::unique_ptr<engine::GradientWire> wire_;
-  std::future<void> fetched_;  // last: it waits for the thread, which uses the rest
+  std::future<void> fetched_;  // the last member, because its thread uses the others
 };
 
 Result<GpuStepResult> measure(const StepBenchOptions& options, const nn::Model& model,

@@ -61,7 +61,7 @@ class PeakMeasurement {
     AlignedBuffer<float> b(count_);
     AlignedBuffer<float> c(count_);
     for (AlignedBuffer<float>* array : {&a, &b, &c}) {
-      std::fill_n(array->data(), count_, 1.0F);  // untouched pages would all be the zero page
+      std::fill_n(array->data(), count_, 1.0F);  // unwritten pages would all be the zero page
     }
     for (int window = 0; window < kWindows; ++window) {
       start_.arrive_and_wait();
@@ -81,7 +81,7 @@ class PeakMeasurement {
   }
 
   [[nodiscard]] double triad_rate(float* a, const float* b, const float* c) const {
-    constexpr std::size_t kPart = std::size_t{1} << 18;  // the clock is read in between
+    constexpr std::size_t kPart = std::size_t{1} << 18;  // the clock is read after each part
     const Instant begin = monotonic_now();
     double bytes = 0;
     double took = 0;

@@ -4,14 +4,14 @@
 
 namespace mayfly::bench {
 
-/// What the machine can do at most with so many threads at once, measured in about a second.
+/// The peak rates of the machine with so many threads, measured in about a second.
 struct MachinePeak {
   double gflops_per_core = 0;       ///< fp32 multiply-adds in registers, per CPU-second of a thread
   double gigabytes_per_second = 0;  ///< triad far beyond the last cache, all threads together
 };
 
-/// Measures with the process's instruction set (nn::cpu::select_isa comes first). The best of
-/// several short windows counts: other programs can only make a machine look slower.
+/// Measures with the process's instruction set (nn::cpu::select_isa must be called first). The best
+/// of several short windows counts, because other programs can only make a machine look slower.
 [[nodiscard]] MachinePeak measure_machine(std::uint32_t threads);
 
 /// CPU time of the calling thread.

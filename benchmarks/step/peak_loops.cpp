@@ -24,7 +24,7 @@ constexpr std::size_t kChains = 12;
 
 double multiply_add(std::uint64_t rounds) {
   const Tag tag;
-  const Vec factor = hn::Set(tag, 0.5F);  // so that the sums stay near 2, far from denormals
+  const Vec factor = hn::Set(tag, 0.5F);  // the sums stay near 2, far from denormals
   const Vec addend = hn::Set(tag, 1.0F);
   Vec sums[kChains];
   for (std::size_t i = 0; i < kChains; ++i) {
@@ -39,7 +39,7 @@ double multiply_add(std::uint64_t rounds) {
   for (const Vec& sum : sums) {
     total = hn::Add(total, sum);
   }
-  // So that the compiler cannot leave the loop out.
+  // So that the compiler cannot remove the loop.
   volatile float seen = hn::GetLane(total);
   static_cast<void>(seen);
   return 2.0 * static_cast<double>(rounds * kChains * lanes());

@@ -1,7 +1,7 @@
 #pragma once
 
-// Loops that reach the peak rates of a machine, for comparison with measured rates. The caller has
-// the clock.
+// Loops that reach the peak rates of a machine, for comparison with measured rates. The caller
+// measures the time.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace mayfly::bench {
 
 struct PeakLoops {
-  /// Independent fp32 multiply-adds in registers; returns how many floating-point operations it
-  /// did (a multiply-add as two). About 25 ns per thousand at 4 GHz on AVX-512.
+  /// Computes independent fp32 multiply-adds in registers; returns the number of floating-point
+  /// operations (a multiply-add counts as two). About 25 ns per thousand at 4 GHz on AVX-512.
   double (*multiply_add)(std::uint64_t rounds);
   /// a = b + factor * c over `count` values (STREAM's triad, McCalpin 1995): 12 bytes each.
   void (*triad)(std::size_t count, const float* b, const float* c, float factor, float* a);

@@ -27,8 +27,8 @@ struct ThreadOutcome {
   StepSeconds times;
 };
 
-/// All threads measure at the same time: alone, a thread would have the machine's memory for
-/// itself.
+/// All threads measure at the same time, because a single thread would have all memory bandwidth of
+/// the machine.
 void run_thread(const StepBenchOptions& options, nn::Dtype dtype, StepLoop& loop,
                 std::barrier<>& start, ThreadOutcome& outcome) {
   outcome.built = loop.prepare(dtype, options.layers);
@@ -42,7 +42,7 @@ void run_thread(const StepBenchOptions& options, nn::Dtype dtype, StepLoop& loop
   outcome.times = loop.times();
 }
 
-/// Fixes the arithmetic; everything that is known before the first step.
+/// Selects the instruction set; returns everything that is known before the first step.
 Result<StepBenchResult> describe(const StepBenchOptions& options, nn::Dtype dtype,
                                  const nn::Model& model) {
   TRY(nn::cpu::select_conv_kernels(options.conv_kernels));

@@ -14,8 +14,8 @@ struct StepBenchOptions {
   std::uint32_t image_size = 0;  ///< 0 = the model's usual one
   std::uint32_t batch = 16;      ///< microbatch of each thread
   std::uint32_t threads = 1;
-  /// Images per update of all threads together, a multiple of threads x batch; 0 = 128 or the
-  /// nearest below that is one, for the ImageNet networks one microbatch of each thread.
+  /// Images per update of all threads together, a multiple of threads x batch. 0 = 128 or the
+  /// largest multiple below it; for the ImageNet networks one microbatch of each thread.
   std::uint32_t global_batch = 0;
   double seconds = 5;          ///< measuring time, after a warm-up
   std::string dtype = "fp32";  ///< or bf16, on a GPU also fp16
@@ -29,15 +29,15 @@ struct StepBenchOptions {
   bool json = false;           ///< JSON lines instead of sentences
 };
 
-/// `global_batch` with its default put in. kInvalidInput if it is no multiple of threads x batch.
+/// `global_batch` with its default filled in. kInvalidInput if it is no multiple of threads x
+/// batch.
 [[nodiscard]] Result<std::uint32_t> resolve_global_batch(const StepBenchOptions& options,
                                                          const nn::Model& model);
 
 /// `mayfly bench step`: forward, backward and exact-sum accumulation of whole microbatches on
-/// synthetic images, plus the optimizer's update, on each of `threads` compute threads, each of
-/// which works as a worker of its own that computes its share of the global batch. Prints to
-/// standard output what step_report.hpp makes of it; returns the exit code. With a GPU:
-/// gpu_step_bench.hpp.
+/// synthetic images, plus the optimizer's update, on each of `threads` compute threads. Each thread
+/// works as a worker of its own that computes its share of the global batch. Prints the report of
+/// step_report.hpp to standard output; returns the exit code. With a GPU: gpu_step_bench.hpp.
 int bench_step(const StepBenchOptions& options);
 
 }  // namespace mayfly::bench

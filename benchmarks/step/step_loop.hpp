@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to `mayfly bench step`: what one of its compute threads does.
+// Private to `mayfly bench step`: the work of one of its compute threads.
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,7 @@ class StepLoop final : public nn::GradientSink {
 
   /// Builds the engine, with a timer of its parts if `timed`.
   [[nodiscard]] Result<void> prepare(nn::Dtype dtype, bool timed);
-  /// Whole updates for at least so long, at least one.
+  /// Computes whole updates for at least so long, at least one.
   [[nodiscard]] ThreadRate run_for(double seconds);
   /// CPU seconds by part since the last run_for() began; empty unless timed.
   [[nodiscard]] StepSeconds times() const;
@@ -37,7 +37,7 @@ class StepLoop final : public nn::GradientSink {
 
   StepWork work_;
   std::optional<StepTimer> timer_;
-  std::unique_ptr<nn::StepEngine> engine_;  // told to the timer, so it goes first
+  std::unique_ptr<nn::StepEngine> engine_;  // it calls the timer, so it is destroyed first
 };
 
 }  // namespace mayfly::bench

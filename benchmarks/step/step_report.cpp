@@ -19,7 +19,7 @@ std::uint64_t images_of(const StepBenchResult& result) {
   return images;
 }
 
-/// What one microbatch took of a part.
+/// The time of one microbatch in one part of the step.
 struct PartTime {
   double ms = 0;
   double share = 0;  ///< of the whole step

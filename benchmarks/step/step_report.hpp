@@ -1,6 +1,6 @@
 #pragma once
 
-// What `mayfly bench step` prints, from what was measured. Pure.
+// The output of `mayfly bench step`, from its measurements. Pure.
 
 #include <cstdint>
 #include <string>
@@ -29,15 +29,15 @@ struct StepBenchResult {
   std::vector<ThreadRate> threads;
   StepCost cost;  ///< of a microbatch
   MachinePeak machine;
-  /// Empty unless asked for: the kernels, and CPU seconds of all threads together.
+  /// Empty unless requested: the kernels, and CPU seconds of all threads together.
   std::vector<nn::cpu::KernelChoice> kernels;
   StepSeconds times;
 };
 
-/// The figures that the report is about; docs/benchmarks.md defines them.
+/// The figures of the report; docs/benchmarks.md defines them.
 struct StepRates {
   double images_per_second = 0;           ///< all threads together
-  double images_per_second_per_core = 0;  ///< the same by the number of threads
+  double images_per_second_per_core = 0;  ///< divided by the number of threads
   double images_per_cpu_second = 0;
   double gflops_per_core = 0;  ///< direct-equivalent, per CPU-second
   double peak_fraction = 0;    ///< of the measured multiply-add peak
@@ -50,7 +50,7 @@ struct StepRates {
 /// convolution and one of kind "rest" for each other part.
 [[nodiscard]] std::string to_json_lines(const StepBenchResult& result);
 
-/// The same for people.
+/// The same as sentences.
 [[nodiscard]] std::string to_text(const StepBenchResult& result);
 
 }  // namespace mayfly::bench

@@ -1,6 +1,6 @@
 #pragma once
 
-// Adds up where the steps of one engine spend their time (nn/cpu/cpu_engine.hpp). One thread.
+// Adds up the time of each part of one engine's steps (nn/cpu/cpu_engine.hpp). One thread.
 
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,7 @@ struct LayerSeconds {
 /// Seconds of all steps since the last clear() together.
 struct StepSeconds {
   std::vector<LayerSeconds> layers;  ///< convolutions, in the order of convolutions_of()
-  double outside = 0;                ///< gradient sums, update and whatever else the caller did
+  double outside = 0;                ///< gradient sums, update and other work of the caller
   double load = 0;
   double forward_elementwise = 0;
   double backward_elementwise = 0;
@@ -31,12 +31,13 @@ struct StepSeconds {
 
 class StepTimer final : public nn::cpu::StepObserver {
  public:
-  /// `now` gives seconds that only grow; read once per part of a step. `model` is the engine's.
+  /// `now` returns seconds that only grow; it is called once per part of a step. `model` is the
+  /// engine's.
   StepTimer(const nn::Model& model, std::function<double()> now);
 
   void passed(nn::cpu::StepPart part, const nn::ConvSpec* layer) override;
 
-  /// Forgets everything; the time from now on counts.
+  /// Discards all times; counting begins anew.
   void clear();
   [[nodiscard]] const StepSeconds& seconds() const { return seconds_; }
 
@@ -44,7 +45,7 @@ class StepTimer final : public nn::cpu::StepObserver {
   LayerSeconds& of(const nn::ConvSpec* layer);
 
   std::vector<const nn::ConvSpec*> layers_;
-  std::size_t last_ = 0;  // layers come in order, so the next one is near
+  std::size_t last_ = 0;  // layers are passed in order, so the next one is near
   std::function<double()> now_;
   double begin_;
   StepSeconds seconds_;

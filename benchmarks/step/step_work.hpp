@@ -1,7 +1,7 @@
 #pragma once
 
-// Private to `mayfly bench step`: what a step on synthetic images works with, on a CPU's thread and
-// with a GPU alike. One thread.
+// Private to `mayfly bench step`: the data of a step on synthetic images, for a CPU's thread and
+// for a GPU. One thread.
 
 #include <cstdint>
 #include <functional>
@@ -17,11 +17,11 @@
 
 namespace mayfly::bench {
 
-/// The part of the measuring time for which the worker computes before measuring begins.
+/// The part of the measuring time for which the worker computes before the measurement.
 inline constexpr double kWarmUpShare = 0.2;
 
-/// A worker's share of an update: state, one microbatch of random images that is computed again and
-/// again, exact sums. The same for the same arguments.
+/// The data of a worker's share of an update: state, one microbatch of random images that is
+/// computed again and again, exact sums. Equal for equal arguments.
 struct StepWork {
   static constexpr float kLearningRate = 1e-4F;
 
@@ -37,7 +37,7 @@ struct StepWork {
             .loss_scale = state.loss_scale.has_value() ? state.loss_scale->factor() : 1.0F};
   }
   [[nodiscard]] nn::Batch batch() const { return {images, labels}; }
-  /// Parts of `vector`: where an engine leaves what it computes.
+  /// Parts of `vector`, into which an engine writes its results.
   [[nodiscard]] std::span<float> gradient() {
     return vector.span().subspan(layout.parameters_offset());
   }
@@ -47,10 +47,10 @@ struct StepWork {
 
   const nn::Model& model;
   std::uint32_t microbatch_size;
-  std::uint32_t microbatches;  ///< of an update
+  std::uint32_t microbatches;  ///< microbatches of an update
   engine::ReductionLayout layout;
   engine::GradientSums sums;
-  std::vector<std::int32_t> exponents;  ///< generous: nothing overflows, so nothing is done twice
+  std::vector<std::int32_t> exponents;  ///< so large that nothing overflows and is computed again
   AlignedBuffer<float> vector;          ///< of one microbatch: loss, statistics, gradients
   nn::ModelState state;
   std::vector<float> images;
@@ -62,7 +62,7 @@ struct UpdateCount {
   double seconds = 0;
 };
 
-/// Whole updates for at least so long, at least one.
+/// Computes whole updates for at least so long, at least one.
 [[nodiscard]] UpdateCount run_updates(double seconds, const std::function<void()>& one_update);
 
 }  // namespace mayfly::bench
