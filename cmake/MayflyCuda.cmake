@@ -1,7 +1,7 @@
-# The CUDA compiler and NCCL, where they are: MAYFLY_NVCC_FOUND, MAYFLY_NCCL_FOUND. Nothing links
-# libcuda: the static runtime loads the driver itself, so what is built here starts on machines
-# without one. nvcc is called for single files only (mayfly_cuda_object); the language CUDA is not
-# enabled, as that would cost every configuration a set of compiler checks.
+# Finds the CUDA compiler and NCCL: MAYFLY_NVCC_FOUND, MAYFLY_NCCL_FOUND. Nothing links libcuda: the
+# static runtime loads the driver itself, so programs built here start on machines without one. nvcc
+# is called for single files only (mayfly_cuda_object); the language CUDA is not enabled, because
+# every configuration would then run a set of compiler checks.
 set(MAYFLY_CUDA "" CACHE STRING "ON: fail without CUDA and NCCL; OFF: do not look for them")
 set(MAYFLY_NVCC_FOUND OFF)
 set(MAYFLY_NCCL_FOUND OFF)
@@ -28,7 +28,7 @@ if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   if(CUDAToolkit_NVCC_EXECUTABLE AND TARGET CUDA::cudart_static)
     set(MAYFLY_NVCC_FOUND ON)
   endif()
-  # NCCL, of a version that has communicators that do not block.
+  # NCCL, of a version with non-blocking communicators.
   if(MAYFLY_NVCC_FOUND AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
     mayfly_version_in(${NCCL_INCLUDE_DIR}/nccl.h NCCL nccl_version)
     if(nccl_version VERSION_GREATER_EQUAL 2.14)
@@ -49,7 +49,7 @@ if(MAYFLY_CUDA OR MAYFLY_CUDA STREQUAL "")
   endif()
 endif()
 
-# cuDNN, of a version that our choice of convolutions was checked with (nn/cuda/device_choice.hpp).
+# cuDNN, of a version for which the choice of convolutions was checked (nn/cuda/device_choice.hpp).
 set(MAYFLY_CUDNN_FOUND OFF)
 if(MAYFLY_NVCC_FOUND)
   find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_HOME
@@ -75,8 +75,8 @@ if(MAYFLY_NVCC_FOUND)
 endif()
 
 # mayfly_cuda_object(OUTPUT_VARIABLE SOURCE [FLAG...])
-# An object file made by nvcc: machine code for the GPUs of our choice and PTX for later ones. What
-# the assembler says of registers and spilled ones is kept beside it, in *.resources.
+# An object file made by nvcc: machine code for the supported GPUs and PTX for later ones. The
+# assembler's report about registers and spilled registers is kept beside it, in *.resources.
 function(mayfly_cuda_object output_variable source)
   get_filename_component(name ${source} NAME)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)

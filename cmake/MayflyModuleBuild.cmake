@@ -1,10 +1,10 @@
-# What a program and its modules are made of, as text that base/module_file compares before a module
-# is used: C++ types cross the border between them, and both must compute the same bits. It is a
-# hash of the sources, so nobody has to remember to raise a number.
+# Identifies the sources of a program and its modules, as text that base/module_file compares before
+# a module is used: C++ types are passed between them, and both must compute the same bits. The text
+# is a hash of the sources, so no version number has to be raised by hand.
 #
 # Also a script: cmake -D ROOT=... -D VERSION=... -D OUTPUT=... -P MayflyModuleBuild.cmake
 
-# The folders that modules are built of, and what in them is source.
+# The folders from which modules are built, and the suffixes of their sources.
 set(MAYFLY_MODULE_FOLDERS base collectives datasets/core nn)
 set(MAYFLY_MODULE_SUFFIXES hpp cpp cuh cu)
 
@@ -26,7 +26,7 @@ endfunction()
 # A source file with module_build() of base/module_file.hpp, written again when a source changes.
 function(mayfly_module_build_source output_variable)
   mayfly_module_sources(sources ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS)
-  string(SHA256 names "${sources}")  # of the command line, so that a removed file counts, too
+  string(SHA256 names "${sources}")  # so that the command line changes when a file is removed
   list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)
   set(script ${PROJECT_SOURCE_DIR}/cmake/MayflyModuleBuild.cmake)
   set(output ${CMAKE_CURRENT_BINARY_DIR}/module_build.cpp)

@@ -1,5 +1,6 @@
 # `cpack -G DEB` in the build folder: Debian packages of the program, the library, its headers, and
-# the Python package. The modules for GPUs are left out: they need packages that Debian has not.
+# the Python package. The modules for GPUs are left out, because they need packages that Debian does
+# not have.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME mayfly)
 set(CPACK_PACKAGE_CONTACT "the developers of Mayfly <mayfly@localhost>")

@@ -1,5 +1,6 @@
-# Sources of one target are compiled several to a translation unit: their headers are read once, so
-# a whole build takes a third of the time. Whoever works on one file may prefer them one by one.
+# Several sources of one target are compiled as one translation unit: their headers are read once,
+# so a whole build takes a third of the time. For work on one file separate compilation may be
+# preferred.
 option(MAYFLY_BATCHES "Compile several sources of a target at once" ON)
 set(MAYFLY_BATCH_SIZE 12)
 
@@ -19,16 +20,17 @@ function(mayfly_batches target)
   endforeach()
   set_target_properties(${target} PROPERTIES
     UNITY_BUILD ${MAYFLY_BATCHES} UNITY_BUILD_BATCH_SIZE ${MAYFLY_BATCH_SIZE})
-  # A class of one source may have members of that source's unnamed namespace: GCC warns of it
-  # wherever the source is not the main one.
+  # A class of one source may have members of types in that source's unnamed namespace: GCC warns
+  # about that if the source is not the main file.
   target_compile_options(${target} PRIVATE
     $<$<AND:$<BOOL:${MAYFLY_BATCHES}>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
 endfunction()
 
 # mayfly_library(NAME [COLD] [SOURCES ...] [PUBLIC targets...] [PRIVATE targets...])
-# A static library of one folder; includes are written from the repository's root. Our own libraries
-# are named mayfly_<folder with underscores>. Without SOURCES the folder has headers alone. COLD:
-# nothing of it runs within a step, so it is compiled with -O1, in three quarters of the time.
+# A static library of one folder; includes are written from the repository's root. Mayfly's
+# libraries are named mayfly_<folder with underscores>. Without SOURCES the folder has only headers.
+# COLD: none of its code runs within a step, so it is compiled with -O1, in three quarters of the
+# time.
 function(mayfly_library name)
   cmake_parse_arguments(ARG "COLD" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -46,12 +48,13 @@ function(mayfly_library name)
   mayfly_batches(mayfly_${name})
 endfunction()
 
-# All modules: whoever builds the program wants them, too, as it refuses those of another build.
+# All modules. They are built together with the program, which rejects modules of another build.
 add_custom_target(modules)
 
 # mayfly_module(NAME SOURCES ... LIBS ...)
-# libmayfly_<NAME>.so beside the program: a part that is loaded at run time, as its libraries are
-# not everywhere. It carries its own copy of our static libraries and exports one symbol.
+# libmayfly_<NAME>.so beside the program: a part that is loaded at run time, because not every
+# machine has its libraries. It contains its own copy of Mayfly's static libraries and exports one
+# symbol.
 function(mayfly_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(mayfly_${name} MODULE ${ARG_SOURCES})
@@ -66,9 +69,9 @@ function(mayfly_module name)
   set_property(GLOBAL APPEND PROPERTY MAYFLY_MODULES mayfly_${name})
 endfunction()
 
-# How much of the machine a test keeps busy, in slots: scripts/test gives ctest five for two cores.
-# A job of several workers waits for a quarter of its time, so that two of them run at once on two
-# cores, beside a test that mostly waits.
+# The part of the machine that a test keeps busy, in slots: scripts/test gives ctest five slots for
+# two cores. A job of several workers waits for a quarter of its time, so two jobs run at once on
+# two cores, besides a test that mostly waits.
 set(MAYFLY_LOAD_WAITS 1)
 set(MAYFLY_LOAD_ONE_CORE 2)
 set(MAYFLY_LOAD_JOB 4)
@@ -77,7 +80,8 @@ if(MAYFLY_LOAD_JOB GREATER cores)
   set(MAYFLY_LOAD_JOB ${cores})
 endif()
 math(EXPR MAYFLY_LOAD_MOST "5 * ${cores} / 2 - 1")
-# ctest starts first what has the highest COST: what needs many slots, then what can run beside it.
+# ctest first starts tests with the highest COST: those with many slots, then those that fit beside
+# them.
 set(MAYFLY_COST_MOST 2500)
 set(MAYFLY_COST_JOB 2000)
 set(MAYFLY_COST_WAITS 1000)
@@ -85,11 +89,11 @@ set(MAYFLY_COST_ONE_CORE 0)
 set(MAYFLY_COST_LONG 3000)
 
 # mayfly_test_load(WAITS|ONE_CORE|JOB|MOST|ALONE|LONG TEST...)
-# What these tests keep busy. MOST is for those that another job would disturb: ranks of Open MPI,
-# which poll while they wait, and tests that count what came too late; ALONE for those that judge
-# speed, or that start more than any machine has cores. LONG, in addition, for those that take a
-# good part of their label's time: they begin before others, so that they do not end after them.
-# Names of no test here are left out.
+# How busy these tests keep the machine. MOST is for tests that another job would disturb: ranks of
+# Open MPI, which poll while they wait, and tests that count late events. ALONE is for tests that
+# judge speed, or that start more processes than any machine has cores. LONG, in addition, is for
+# tests that take a good part of their label's time: they begin before others, so that they do not
+# end after them. Names that are not tests of this build are ignored.
 function(mayfly_test_load load)
   foreach(test ${ARGN})
     if(NOT TEST ${test})
@@ -108,14 +112,14 @@ endfunction()
 
 # mayfly_test(NAME LABEL label SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT VAR=value...]
 #             [SERIAL] [LONG])
-# One GoogleTest executable whose tests are each known to CTest under the label. LONG: some take so
-# long that they begin before others.
+# One GoogleTest executable whose tests are registered with CTest under the label. LONG: some tests
+# take so long that they begin before others.
 function(mayfly_test name)
   cmake_parse_arguments(ARG "SERIAL;LONG" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  # Tests need no speed: -O1 builds them in half the time. GCC 12 warns wrongly of "literal" +
-  # string and of an operator new that a test replaces to count allocations.
+  # Tests need no speed: with -O1 they build in half the time. GCC 12 warns wrongly about "literal"
+  # + string and about an operator new that a test replaces to count allocations.
   target_compile_options(${name} PRIVATE -O1 -Wno-restrict -Wno-mismatched-new-delete)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   mayfly_batches(${name})
@@ -141,8 +145,8 @@ endfunction()
 
 # MAYFLY_SANITIZE: comma-separated sanitizers for the whole tree (set by the asan and tsan presets).
 if(MAYFLY_SANITIZE)
-  # -O1 as the sanitizers' manuals advise; among the instrumentation GCC 12 loses track of
-  # std::variant and warns of members that are initialised.
+  # -O1 as the sanitizers' manuals advise. With the instrumentation GCC 12 does not understand
+  # std::variant and warns about members that are initialised.
   add_compile_options(-O1 -fsanitize=${MAYFLY_SANITIZE} -fno-omit-frame-pointer
                       -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=${MAYFLY_SANITIZE})
@@ -154,7 +158,7 @@ if(MAYFLY_SANITIZE)
   endif()
 endif()
 
-# GCC 12 sees overflows in its own inlining of fmt and std::vector that are not there.
+# GCC 12 wrongly reports overflows in code of fmt and std::vector that it has inlined.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-stringop-overflow -Wno-array-bounds)
 endif()
