@@ -20,7 +20,7 @@ function attribute(line, name,   start) {
   return plain(substr(line, start, RLENGTH - length(name) - 4))
 }
 
-# Without the bytes of a parameter that GoogleTest cannot print.
+# Removes the bytes of a parameter that GoogleTest cannot print.
 function short_name(name) {
   sub(/ *# GetParam\(\) = .*/, "", name)
   return name

@@ -1,5 +1,5 @@
-# Reads lines `skipped LABEL<tab>NAME<tab>REASON` and prints one line for each label and reason: how
-# many tests were skipped for it, and the first of them.
+# Reads lines `skipped LABEL<tab>NAME<tab>REASON` and prints one line for each label and reason: the
+# number of tests that were skipped, and the name of the first one.
 
 BEGIN { FS = "\t" }
 /^skipped / {
