@@ -109,7 +109,8 @@ constexpr Duration kConnectMax = milliseconds(1500);
 // Limit of an attempt, which may be cancelled, if the only coordinator of the list accepts the
 // connection and does not answer.
 constexpr Duration kOnlyAttemptTimeout = seconds(5);
-// Of each of several that were all asked before: one that speaks only TLS says so after a while.
+// Limit of an attempt if all coordinators of the list were asked before: a coordinator that speaks
+// only TLS answers after kSilenceMax.
 constexpr Duration kLaterAttemptTimeout = kSilenceMax + seconds(1);
 // A worker that is started a moment before its coordinator need not say so.
 constexpr Duration kSayAfter = seconds(1);

@@ -119,8 +119,9 @@ class Place {
     } while (!lock.ok() && lock.error().code == Errc::kRefused);
     return lock;
   }
-  /// Of killed workers; also of other data sets, which nobody may ask for again: of one that has
-  /// changed. Ours are ours to remove, as we hold the lock.
+  /// Removes partial folders that killed workers left: those of this data set, because this process
+  /// holds their lock, and those of other data sets whose lock is free. A data set that has changed
+  /// may never be requested again under its old name.
   void remove_partial_ones() const {
     std::error_code ignored;
     const fs::path folder = path_.parent_path();

@@ -292,8 +292,8 @@ std::optional<LoadedCheckpoint> CheckpointReceiver::start_for(const TransferQues
   return start.ok() ? std::optional(std::move(start).value()) : std::nullopt;
 }
 
-/// The newest intact checkpoint in the coordinator's own folder. A damaged one is set aside, so that
-/// a worker's copy of that step can be stored.
+/// The newest intact checkpoint in the coordinator's own folder. A damaged one is set aside, so
+/// that a worker's copy of that step can be stored.
 Result<LoadedCheckpoint> CheckpointReceiver::newest_intact() {
   Result<LoadedCheckpoint> found = load_intact_checkpoint(job_.config.run_dir);
   if (!found.ok() || found.value().passed_over.empty()) {
