@@ -6,8 +6,8 @@
 
 namespace mayfly {
 
-/// The path from the root, without "." and "..": what it names from the folder that this process is
-/// in now. The path itself if that folder is gone. Any thread.
+/// The path from the root, without "." and "..", that `path` stands for in the present working
+/// directory; `path` itself if that directory does not exist any more. Any thread.
 [[nodiscard]] inline std::string absolute_path(const std::string& path) {
   std::error_code failure;
   const std::filesystem::path whole = std::filesystem::absolute(path, failure);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Bounded little-endian encoding for everything that crosses a process border. The reader never
-// trusts its input: after the first short or oversized field it is failed, stays failed and returns
-// zeros, so a parser can read a whole message and check once.
+// Bounded little-endian encoding for all data that is exchanged between processes. The reader never
+// trusts its input: after the first short or oversized field it has failed and returns only zeros,
+// so a parser can read a whole message and check once.
 
 #include <cstddef>
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace mayfly {
 
 }  // namespace mayfly
 
-/// Aborts unless `condition` holds. `why` is one sentence that says what the reader should know.
+/// Aborts unless `condition` holds. `why` is one sentence for the reader of the message.
 #define ENSURE(condition, why)                                       \
   do {                                                               \
     if (!(condition)) [[unlikely]] {                                 \

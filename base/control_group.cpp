@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kGroups = "/sys/fs/cgroup";
 
-/// A group and all above it, in the file system of their hierarchy.
+/// A group and all groups above it, in the file system of their hierarchy.
 std::vector<std::string> folders_of(const std::string& root, std::filesystem::path group) {
   std::vector<std::string> folders;
   while (true) {
@@ -25,7 +25,7 @@ std::vector<std::string> folders_of(const std::string& root, std::filesystem::pa
   }
 }
 
-/// The group in the line "N:CONTROLLERS:GROUP" of /proc/self/cgroup that is about the controller.
+/// The group in the line "N:CONTROLLERS:GROUP" of /proc/self/cgroup that belongs to the controller.
 std::optional<std::string> own_group(std::string_view controller) {
   const std::string text = content_of_kernel_file("/proc/self/cgroup");
   for (const std::string_view line : split(text, '\n')) {

@@ -22,7 +22,7 @@ struct Digest {
 
 /// 32 lower-case hexadecimal digits.
 [[nodiscard]] std::string to_string(const Digest& digest);
-/// The digest that to_string() writes as `text`; nothing if it writes none so.
+/// The digest of a text that to_string() has written; nothing for any other text.
 [[nodiscard]] std::optional<Digest> digest_in(std::string_view text);
 
 /// Hashes a sequence of spans as if they were one. One thread at a time.

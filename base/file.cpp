@@ -18,8 +18,8 @@
 namespace mayfly {
 namespace {
 
-/// A name that no other writer of this file has: other threads, and processes with our number on
-/// other hosts or in other containers that share the folder.
+/// A name that no other writer of this file uses: neither another thread, nor a process with the
+/// same number on another host or in another container that shares the folder.
 std::string temporary_beside(const std::string& path) {
   static const std::uint64_t own = system_random();
   static std::atomic<std::uint64_t> count = 0;  // a forked process has the number of its parent
@@ -60,7 +60,7 @@ std::size_t write_all(int fd, ByteSpan content) {
     const ssize_t n = ::write(fd, content.data() + done, content.size() - done);
     if (n > 0) {
       done += static_cast<std::size_t>(n);
-    } else if (n == 0) {  // without an errno
+    } else if (n == 0) {  // write() failed without setting errno
       errno = EIO;
       break;
     } else if (errno != EINTR) {

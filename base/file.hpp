@@ -31,14 +31,15 @@ struct ReadableFile {
 /// The same, as text.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, std::size_t size_max);
 
-/// Replaces `path` so that a crash at any moment leaves the old or the new content, never a
-/// mixture: temporary file beside it, fsync, rename, fsync of the folder. On failure the temporary
-/// file is removed. Any thread; of several writers at once, also on other hosts, one wins.
+/// Replaces `path` so that after a crash at any moment the file has the old or the new content,
+/// never a mixture: temporary file beside it, fsync, rename, fsync of the folder. On failure the
+/// temporary file is removed. Any thread; if several writers do this at once, also on other hosts,
+/// the last rename decides.
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, ByteSpan content);
 [[nodiscard]] Result<void> write_file_atomic(const std::string& path, std::string_view content);
 
-/// Writes all of `content` to an open file, however little of it the system takes at a time.
-/// Returns the bytes that were written: fewer, with errno set, if it failed.
+/// Writes all of `content` to an open file, even if the system accepts only parts at a time.
+/// Returns the number of bytes written: fewer, with errno set, if it failed.
 [[nodiscard]] std::size_t write_all(int fd, ByteSpan content);
 
 /// The path of the running program, or "mayfly" if the system does not provide it.
@@ -48,8 +49,8 @@ struct ReadableFile {
 /// the program's own folder, or beside that in ../lib/mayfly or ../lib. Empty if it is in none.
 [[nodiscard]] std::string find_beside_program(const std::string& file);
 
-/// The names of a folder's entries in their order, as far as they can be read: none if there is no
-/// such folder.
+/// The names of a folder's entries in order, as far as they can be read; empty if there is no such
+/// folder.
 [[nodiscard]] std::vector<std::string> names_in(const std::string& folder);
 
 /// Creates a folder and its parents; succeeds if it already exists.

@@ -23,7 +23,7 @@ Result<void> judge_driver(const GpuFacts& f) {
         "no NVIDIA driver on this machine (libcuda.so.1 cannot be loaded); install one, or use "
         "device cpu");
   }
-  // Within a major version of CUDA any newer minor runs on an older driver.
+  // Within a major version of CUDA, programs for any newer minor version run on an older driver.
   if (f.driver_cuda / 1000 < f.built_cuda / 1000) {
     return unsupported(fmt::format(
         "the NVIDIA driver is too old: it supports CUDA {}, this build needs {}; update the driver",

@@ -17,17 +17,17 @@ struct GpuFacts {
   int driver_cuda = 0;       ///< newest CUDA that the driver supports; 0: no driver
   int built_cuda = 0;        ///< CUDA of this build
   int devices = 0;           ///< visible GPUs
-  std::string device_error;  ///< why the driver could not count or describe GPUs; empty: it could
+  std::string device_error;  ///< why the driver could not count or describe GPUs; empty: no error
   int device = 0;            ///< index of the GPU to use; the fields below describe it
   int capability = 0;        ///< compute capability, 10 * major + minor; 0: no such device
   std::string name;          ///< its model name
-  std::string uuid;          ///< of the GPU, or of the slice (MIG) that this process sees of it
+  std::string uuid;          ///< of the GPU, or of its slice (MIG) that this process sees
 };
 
-/// The oldest GPU that our kernels are built for: compute capability 8.0.
+/// The oldest GPU for which Mayfly's kernels are built: compute capability 8.0.
 inline constexpr int kGpuCapabilityMin = 80;
 
-/// Ok, or kUnsupported with one line that says what is missing and what to do. The driver is
+/// Ok, or kUnsupported with one line that names the missing part and the remedy. The driver is
 /// checked first, because everything else depends on it. Pure.
 [[nodiscard]] Result<void> judge_gpu(const GpuFacts& facts);
 

@@ -11,7 +11,7 @@ namespace {
 void read_device(GpuFacts& facts) {
   cudaDeviceProp properties{};
   const cudaError_t read = cudaGetDeviceProperties(&properties, facts.device);
-  if (read != cudaSuccess) {  // else it would count as one that is too old
+  if (read != cudaSuccess) {  // otherwise the GPU would count as too old
     facts.device_error = cudaGetErrorString(read);
     return;
   }

@@ -115,7 +115,7 @@ void LockFile::sign() const {
 }
 
 void LockFile::discard() && {
-  if (made_file_ && is_in_place()) {  // else it is another process's by now
+  if (made_file_ && is_in_place()) {  // otherwise it belongs to another process now
     ::unlink(path_.c_str());          // before the release, so that no process locks a removed file
   }
   std::for_each(made_folders_.rbegin(), made_folders_.rend(),

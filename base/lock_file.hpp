@@ -22,8 +22,8 @@ class LockFile {
   [[nodiscard]] static Result<LockFile> take(const std::string& path,
                                              Duration patience = seconds(2));
 
-  /// Writes this process's id into the file. take() does that for the process that calls it; sign()
-  /// is for a forked child that was handed the lock.
+  /// Writes this process's id into the file. take() does that for the calling process; sign() is
+  /// for a forked child that received the lock.
   void sign() const;
   /// Removes the file and folders that take() created, if the folders are empty, and releases the
   /// lock. A process that waits for the lock creates them again.

@@ -18,17 +18,18 @@ enum class Level { kInfo, kWarning, kError };
 /// role of the process is known; never while other threads log.
 void open(std::string_view who, const std::string& path, Level stderr_level);
 
-/// Lines that were kept, each with its end of line.
+/// Kept lines, each with its end of line.
 struct KeptLines {
   std::uint64_t first = 0;  ///< number of the first one, counted from 0 since keep_lines()
   std::string text;         ///< empty = none
 };
 
-/// From the last open() on, lines from kInfo up are kept for take_kept_lines(), too, at most
-/// `bytes_max` bytes of them: beyond that the oldest are forgotten, but counted. Called as open().
+/// From the last open() on, lines of level kInfo and above are also kept for take_kept_lines(), at
+/// most `bytes_max` bytes of them: beyond that the oldest lines are dropped, but counted. To be
+/// called like open().
 void keep_lines(std::size_t bytes_max);
-/// Whole lines from the oldest kept on, at most `bytes_max` bytes together; they are kept no
-/// longer. A line that is longer is cut.
+/// Removes and returns whole lines from the oldest kept one on, at most `bytes_max` bytes together.
+/// A longer line is truncated.
 [[nodiscard]] KeptLines take_kept_lines(std::size_t bytes_max);
 
 void debug(std::string_view text);

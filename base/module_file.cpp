@@ -25,7 +25,7 @@ Result<void*> load_module(const std::string& name, const char* symbol) {
                              "installed",
                              file_of(name))};
   }
-  // Never closed: the libraries behind it keep threads and exit handlers.
+  // Never closed, because libraries that it uses have threads and exit handlers.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Error{

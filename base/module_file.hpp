@@ -2,7 +2,7 @@
 
 // Parts of the program that need a library which may be missing on a machine are modules: shared
 // libraries libmayfly_<name>.so beside the program. They are loaded on demand, so that one program
-// runs on every machine and starts fast where they are not used. Any thread.
+// runs on every machine and starts fast if they are not used. Any thread.
 
 #include <string>
 

@@ -9,10 +9,10 @@
 namespace mayfly {
 
 /// `object`: the text of a JSON object with at least one field. Returns it with a last field
-/// `name`, the digest of all that precedes it, and an end of line.
+/// `name`, the digest of everything before it, and an end of line.
 [[nodiscard]] std::string with_own_hash(std::string object, std::string_view name);
 
-/// Whether the text ends with such a field and nothing in it was changed.
+/// True if the text ends with such a field and is unchanged.
 [[nodiscard]] bool fits_own_hash(std::string_view text, std::string_view name);
 
 }  // namespace mayfly

@@ -1,8 +1,8 @@
 #pragma once
 
-// The parts of small texts: numbers, and lists with a separator between their parts. Settings that
-// are written as one text (cuda:1, kill@step=200:worker=1, delay=30ms,worker=1) are read with
-// these. Pure; the parts point into the text.
+// Parsing of small texts: numbers, and lists with a separator between their parts. Settings in one
+// text (cuda:1, kill@step=200:worker=1, delay=30ms,worker=1) are read with these functions. Pure;
+// the parts point into the text.
 
 #include <algorithm>
 #include <charconv>
@@ -15,8 +15,8 @@
 
 namespace mayfly {
 
-/// The number that the whole text is. Nothing if the text is none, the type cannot hold the number,
-/// or it is not finite.
+/// The number in the text. Nothing if the whole text is not a number, the type cannot hold the
+/// number, or it is not finite.
 template <typename T>
 [[nodiscard]] std::optional<T> number_in(std::string_view text) {
   T number{};
@@ -66,15 +66,15 @@ template <typename T>
   return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
-/// What stands before and behind the first separator, without spaces around; without a separator
-/// the second is empty.
+/// The parts before and after the first separator, without spaces around them; without a separator
+/// the second part is empty.
 [[nodiscard]] inline std::pair<std::string_view, std::string_view> cut(std::string_view text,
                                                                        char separator) {
   const std::size_t end = std::min(text.find(separator), text.size());
   return {trimmed(text.substr(0, end)), trimmed(text.substr(std::min(end + 1, text.size())))};
 }
 
-/// The parts between separators, without spaces around, perhaps empty; none for an empty text.
+/// The parts between separators, without spaces around them, perhaps empty; none for an empty text.
 [[nodiscard]] inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {

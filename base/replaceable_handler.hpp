@@ -13,22 +13,23 @@ namespace mayfly {
 template <typename Signature>
 class ReplaceableHandler;
 
-/// For a handler that uses what is created after its callers and destroyed before them. Any thread;
-/// calls wait for each other. The handler must not call set() or call() of the same object.
+/// For a handler that uses objects which are created after its callers and destroyed before them.
+/// Any thread; calls wait for each other. The handler must not call set() or call() of the same
+/// object.
 template <typename R, typename... Args>
 class ReplaceableHandler<R(Args...)> {
  public:
   using Function = std::function<R(Args...)>;
   using Answer = std::conditional_t<std::is_void_v<R>, bool, std::optional<R>>;
 
-  /// `handler` is called from now on; null: none is. Returns when the one before is not being
-  /// called any more, so that what it uses may go.
+  /// `handler` is called from now on; null: none. Returns when the previous handler is not running
+  /// any more, so that objects that it uses may be destroyed.
   void set(Function handler) {
     const std::lock_guard lock(mutex_);
     handler_ = std::move(handler);
   }
 
-  /// What the handler returns (true if that is void); nothing (false) if there is no handler.
+  /// The result of the handler (true if it returns void); nothing (false) if there is no handler.
   Answer call(Args... args) {
     const std::lock_guard lock(mutex_);
     if (!handler_) {

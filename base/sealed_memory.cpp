@@ -26,7 +26,7 @@ Error no_memory(const char* what) {
   return system_error(std::string("no shared memory: ") + what, errno);
 }
 
-/// Huge pages of a pool that is empty would end the process that touches them.
+/// If the pool of huge pages is empty, a process that accesses such memory would be killed.
 bool has_ordinary_pages(int fd) {
   struct statfs system {};
   return ::fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC;

@@ -30,7 +30,7 @@ Form form_of(unsigned char first) {
   return (first & 0xf8U) == 0xf0 ? Form{4, 0x10000} : Form{};
 }
 
-/// True if the word means the same without quotes to any shell, anywhere in a line.
+/// True if the word has the same meaning without quotes in any shell, anywhere in a line.
 bool is_plain(const std::string& word) {
   constexpr std::string_view kPlain = "-_./:,+@%=";
   const auto is_harmless = [&](char c) {

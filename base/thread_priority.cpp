@@ -29,7 +29,7 @@ void use_low_latency_slice() {
   constexpr std::uint64_t kShortestTurn = 100'000;  // nanoseconds; the kernel grants no less
   SchedulingAttributes now{};
   if (::syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) != 0 || now.policy != SCHED_OTHER) {
-    return;  // another policy was set on purpose by the process that started this one
+    return;  // the process that started this one has set another policy on purpose
   }
   now.size = sizeof now;
   now.runtime = kShortestTurn;
@@ -44,7 +44,7 @@ void become_low_latency_thread(const char* name) {
 
 void run_with_low_priority() {
   constexpr int kNice = 10;
-  // Linux counts niceness by thread. Being refused changes nothing but speed.
+  // Linux counts niceness by thread. If the call is refused, only speed is affected.
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
 }
 

@@ -13,8 +13,8 @@
 namespace mayfly {
 namespace {
 
-/// Cores that are busy for `quota` of each `period`, at least one; no limit without both, as for
-/// the quotas "max" and "-1".
+/// The number of cores that `quota` of each `period` keeps busy, at least one; no limit if one of
+/// them is missing, as with the quotas "max" and "-1".
 std::uint32_t cores_in(std::string_view quota, std::string_view period) {
   const std::uint64_t busy = leading_number(quota).value_or(0);
   const std::uint64_t whole = leading_number(period).value_or(0);

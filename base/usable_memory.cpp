@@ -11,15 +11,15 @@
 namespace mayfly {
 namespace {
 
-/// The number behind `name` in a file of lines.
+/// The number after `name` in a file of lines.
 std::optional<std::uint64_t> field(std::string_view text, std::string_view name) {
   const std::size_t at = text.find(name);
   return at == std::string_view::npos ? std::nullopt
                                       : leading_number(text.substr(at + name.size()));
 }
 
-/// What a control group's limit leaves. Its page cache is given back before the limit is reached,
-/// but not the shared memory that is counted with it.
+/// The memory that a control group's limit leaves. The page cache is released before the limit is
+/// reached, but the shared memory that is counted with it is not.
 std::optional<std::uint64_t> left_in(const std::string& limit, const std::string& used,
                                      const std::string& facts, const char* file_pages,
                                      const char* shared_pages) {
@@ -50,12 +50,12 @@ std::uint64_t left_by_groups() {
   return least;
 }
 
-/// Claims of this process that overlap.
+/// Overlapping claims of this process.
 struct Claims {
   std::mutex mutex;
   std::uint64_t present = 0;
-  std::uint64_t usable = 0;  // when the first of them was made
-  std::uint64_t bytes = 0;   // of all since then
+  std::uint64_t usable = 0;  // usable memory when the first of them was made
+  std::uint64_t bytes = 0;   // bytes of all claims since then
 };
 
 Claims& claims() {

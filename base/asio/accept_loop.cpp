@@ -43,10 +43,10 @@ void AcceptLoop::wait_for_more() {
 
 void AcceptLoop::accept_all() {
   if (!listener_.is_open()) {
-    return;  // stopped when this call was due already
+    return;  // stopped after this call was scheduled
   }
-  // Not through Asio: it would not set close-on-exec, and a process started at that moment would
-  // inherit the connection and keep it open after we have closed it.
+  // Asio's own accept would not set close-on-exec, so a process that is started at that moment
+  // would inherit the connection and keep it open after this process has closed it.
   const AcceptEnd end = accept_waiting(listener_.native_handle(), kAcceptsAtOnce, take_);
   if (end != AcceptEnd::kNoDescriptors) {
     return wait_for_more();  // at once if there are more

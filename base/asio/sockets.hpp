@@ -1,7 +1,7 @@
 #pragma once
 
-// Connections that were made or accepted without Asio, which would not set close-on-exec. The
-// thread of the event loop.
+// Connections that were made or accepted without Asio, because Asio does not set close-on-exec. To
+// be called on the thread of the event loop.
 
 #include <boost/asio/ip/tcp.hpp>
 

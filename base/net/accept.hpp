@@ -1,10 +1,9 @@
 #pragma once
 
-// Accepting connections of clients that have not proved yet that they belong to the job: a bounded
-// number at once, with a log of those that were rejected at a limited rate, so that a flood of
-// connections neither holds up the thread that accepts them nor fills the disk with log lines. How
-// many unauthenticated connections are kept, and which one is closed for a new one, is the
-// listener's own decision.
+// Accepts connections of clients that have not proved yet that they belong to the job. It accepts a
+// bounded number at once and logs rejected ones at a limited rate, so that a flood of connections
+// neither blocks the accepting thread nor fills the disk with log lines. The listener decides how
+// many unauthenticated connections are kept, and which one is closed for a new one.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,10 +32,10 @@ AcceptEnd accept_waiting(int listener, std::size_t bound,
                          const std::function<void(UniqueFd)>& take);
 
 /// A readable name of the peer of a connected socket: "10.0.0.7:4711", "[fe80::1]:4711", or
-/// "process 4711 of user 1000" on this host; "somebody" if the system does not know it any more.
+/// "process 4711 of user 1000" on this host; "somebody" if the system cannot tell.
 [[nodiscard]] std::string peer_name(int fd);
 
-/// Ten lines at once, then one per second.
+/// Allows ten lines at once, then one per second.
 class LineBudget {
  public:
   /// If a line may be written now, the number of lines that were left out before it; otherwise
@@ -46,13 +45,13 @@ class LineBudget {
  private:
   static constexpr std::uint64_t kLinesMax = 10;
 
-  std::uint64_t lines_ = kLinesMax;  // that may be written now
+  std::uint64_t lines_ = kLinesMax;  // number of lines that may be written now
   std::uint64_t left_out_ = 0;
   Instant refilled_{};
 };
 
-/// The log lines of one listening socket about connections that it rejects: who and why, one line
-/// for each. One thread at a time.
+/// The log lines of one listening socket about connections that it rejects: peer and reason, one
+/// line for each. One thread at a time.
 class RejectionLog {
  public:
   /// `listener` is the name of the socket in the lines, for example "control port".
@@ -61,9 +60,9 @@ class RejectionLog {
   /// A connection that does not belong to the job was closed: writes a line, or counts it for the
   /// next one.
   void turned_away(std::string_view who, std::string_view why);
-  /// A process with the job's token was refused and told why: writes a warning. Warnings have a
-  /// limit of their own, so that unauthenticated clients cannot suppress a line that the user waits
-  /// for.
+  /// A process with the job's token was refused, and has received the reason: writes a warning.
+  /// Warnings have a limit of their own, so that unauthenticated clients cannot suppress a line
+  /// that the user needs.
   void refused(std::string_view who, std::string_view why);
 
  private:

@@ -29,13 +29,13 @@ struct FreeInterfaces {
   void operator()(ifaddrs* list) const { ::freeifaddrs(list); }
 };
 
-// Link-local addresses mean nothing without their interface, on which others would not agree.
+// Link-local addresses are valid only with their interface, whose name differs between hosts.
 bool is_link_local(const sockaddr* address) {
   return address->sa_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-/// IPv4 first, without link-local ones.
+/// IPv4 addresses first, without link-local ones.
 std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) {
@@ -56,7 +56,7 @@ std::vector<InterfaceAddress> interface_addresses() {
 }
 
 /// The numeric source address that the system would use for a packet to `to`; nothing if it has no
-/// route there.
+/// route to it.
 std::optional<std::string> sender_towards(const std::string& to) {
   constexpr std::uint16_t kAnyPort = 9;
   const Result<AddressList> found = resolve({to, kAnyPort}, AI_NUMERICHOST);
@@ -67,7 +67,7 @@ std::optional<std::string> sender_towards(const std::string& to) {
   const UniqueFd fd(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t size = sizeof own;
-  // A datagram socket only looks up the route.
+  // connect() on a datagram socket only looks up the route.
   if (!fd.valid() || ::connect(fd.get(), target.ai_addr, target.ai_addrlen) != 0 ||
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
     return std::nullopt;

@@ -40,7 +40,7 @@ using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 /// The numeric addresses of `host` in the system's order, each once; kIo as above.
 [[nodiscard]] Result<std::vector<std::string>> resolve_host(const std::string& host, int flags = 0);
 
-/// The name of this host as it calls itself; "localhost" if it has none.
+/// The name of this host in its own configuration; "localhost" if it has none.
 [[nodiscard]] std::string host_name();
 
 /// True for 127.0.0.0/8 and ::1, as numbers.
@@ -50,8 +50,8 @@ using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 /// True for a numeric IPv4 or IPv6 address.
 [[nodiscard]] bool is_numeric_address(const std::string& host);
 
-/// Numeric, of all network interfaces that are up, IPv4 first; without loopback and link-local
-/// ones.
+/// The numeric addresses of all network interfaces that are up, IPv4 first; without loopback and
+/// link-local addresses.
 [[nodiscard]] std::vector<std::string> own_addresses();
 
 /// The numeric address of the network interface `name`: IPv4 if it has one, else an IPv6 address
@@ -62,19 +62,19 @@ using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 [[nodiscard]] std::string interface_of(const std::string& host);
 
 /// The address of the default route's interface, else the first of own_addresses(), else 127.0.0.1:
-/// the one at which others most likely reach this host.
+/// the address at which other hosts most likely reach this host.
 [[nodiscard]] std::string default_address();
 
 /// The address that this host's end of a connection to one of the coordinators would have: the
-/// first that is not loopback. A name that means 127.0.0.1 or the like is taken for this host, so
-/// its answer is default_address(); a numeric loopback address and `localhost` are answered with a
-/// loopback address. No packet is sent to the coordinators, but names are resolved. Those that
-/// cannot be resolved are left out; 127.0.0.1 if none is left.
+/// first that is not loopback. For a name that resolves to a loopback address, the coordinator is
+/// assumed to be on this host, so the result is default_address(); for a numeric loopback address
+/// and `localhost` it is a loopback address. No packet is sent to the coordinators, but names are
+/// resolved. Names that cannot be resolved are left out; 127.0.0.1 if none is left.
 [[nodiscard]] std::string address_towards(const std::vector<Endpoint>& coordinators);
 
-/// Where to try to connect for `host`, as numbers: what it resolves to, and if that is all loopback
-/// though `host` is the name of some machine (Debian gives a host's own name the address
-/// 127.0.1.1), this host's other addresses, too. kIo if it cannot be resolved.
+/// The numeric addresses to try for a connection to `host`: those that it resolves to. If all of
+/// them are loopback although `host` is the name of a machine (Debian gives a host's own name the
+/// address 127.0.1.1), also this host's other addresses. kIo if it cannot be resolved.
 [[nodiscard]] Result<std::vector<std::string>> addresses_of(const std::string& host);
 
 }  // namespace mayfly

@@ -23,14 +23,14 @@ namespace {
 constexpr int kBacklog = 1024;
 // Enough to keep the other side busy for a scheduler tick, small enough to stay in cache.
 constexpr int kSocketBufferBytes = 512 * 1024;
-// Over TCP within a host: the kernel lets several megabytes wait in between, and then each byte is
-// copied out of a cold cache, which takes twice as long. With 512 KiB that begins to happen.
+// Over TCP within a host the kernel buffers several megabytes, and then each byte is copied out of
+// a cold cache, which takes twice as long. With 512 KiB that begins to happen.
 constexpr int kLocalTcpBufferBytes = 128 * 1024;
-// Transmissions of the same bytes that no answer came to. The pauses between them double, from
-// 200 ms (1 s before the connection stands), so that a single lost packet is never mistaken.
+// Transmissions of the same bytes without an answer. The pauses between them double, from 200 ms (1
+// s before the connection is established), so that a single lost packet does not count.
 constexpr int kUnansweredMax = 3;
 constexpr int kUnansweredMaxConnecting = 2;
-constexpr int kIdleQuestionSeconds = 1;  // the least that the system can do
+constexpr int kIdleQuestionSeconds = 1;  // the shortest interval that the system supports
 
 UniqueFd make_socket(int family) {
   return UniqueFd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -69,7 +69,8 @@ Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t lengt
   return fd;
 }
 
-/// The other host, or for a local name this one, has said so.
+/// True if the error shows that no process listens: the other host, or for a local name this host,
+/// has reported it.
 bool says_nobody_listens(int error) {
   return error == ECONNREFUSED || error == ENOENT;
 }
@@ -230,7 +231,7 @@ void tune_stream(int fd) {
   const std::string peer = peer_endpoint(fd).host;
   if (!peer.empty() && peer == bound_endpoint(fd).host) {
     set_option(fd, SOL_SOCKET, SO_SNDBUF, kLocalTcpBufferBytes);
-  }  // else it stays as it is: the kernel tunes it to the path
+  }  // otherwise it stays as it is: the kernel adapts it to the path
 }
 
 Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline) {

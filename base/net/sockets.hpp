@@ -2,8 +2,8 @@
 
 // TCP and Unix-domain sockets with errors as values. All descriptors are non-blocking and
 // close-on-exec, TCP without Nagle's delay. A thread that may wait uses the functions with a
-// deadline; an event loop uses those that move what is possible at once. Any thread, one at a time
-// for each direction of a socket.
+// deadline; an event loop uses the functions that transfer as many bytes as possible at once. Any
+// thread, one at a time for each direction of a socket.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,34 +37,33 @@ namespace mayfly {
 
 // --- connecting
 
-/// A connection that is complete or under way: it becomes writable, and connection_error() then
-/// tells whether it failed. The host is numeric, so that nothing is looked up. An invalid
-/// descriptor: the other side's queue is full, try again soon. kPeerLost: no process listens there.
-/// kUnreachable: no packet leaves this host for it, for example because there is no route. kIo: no
-/// descriptor is left.
+/// A connection that is complete or in progress: it becomes writable, and connection_error() then
+/// shows whether it failed. The host is numeric, so no name is resolved. An invalid descriptor: the
+/// other side's queue is full, try again soon. kPeerLost: no process listens there. kUnreachable:
+/// no packet can be sent to it, for example because there is no route. kIo: no descriptor is left.
 [[nodiscard]] Result<UniqueFd> start_connect_tcp(const Endpoint& endpoint);
 [[nodiscard]] Result<UniqueFd> start_connect_unix(const std::string& name);
 /// 0, or the errno with which a connection under way has failed.
 [[nodiscard]] int connection_error(int fd);
 
 /// One attempt to connect, to each of addresses_of() the host in turn. kPeerLost if no process
-/// listens there, kDeadline, kIo; the text has the addresses.
+/// listens there, kDeadline, kIo; the text contains the addresses.
 [[nodiscard]] Result<UniqueFd> connect_tcp(const Endpoint& endpoint, Instant deadline);
 
 /// Turns off delays for small TCP messages and sizes the send buffers of connections within the
 /// host. Done for every socket that these functions return.
 void tune_stream(int fd);
 
-// --- moving bytes until a deadline
+// --- transferring bytes until a deadline
 
 /// Sends or receives exactly these bytes; waits while the peer does not read or write. kPeerLost,
 /// kDeadline.
 [[nodiscard]] Result<void> send_exactly(int fd, ByteSpan bytes, Instant deadline);
 [[nodiscard]] Result<void> receive_exactly(int fd, std::span<std::byte> target, Instant deadline);
 
-// --- moving bytes at once
+// --- transferring bytes at once
 
-/// Bytes moved, 0 if the call would have blocked.
+/// The number of bytes transferred; 0 if the call would have blocked.
 struct Moved {
   std::size_t bytes = 0;
   bool closed = false;  ///< the connection is over
@@ -77,7 +76,7 @@ struct Moved {
 /// Prepares a sendmsg() with a descriptor (-1: none); `control` outlives it, of CMSG_SPACE(an int),
 /// aligned as a cmsghdr.
 void attach_descriptor(msghdr& message, std::span<char> control, int descriptor);
-/// Keeps a descriptor that came along in `descriptor`.
+/// Keeps a descriptor that arrived with the message in `descriptor`.
 [[nodiscard]] Moved receive_with_descriptor(int fd, std::span<std::byte> into,
                                             UniqueFd& descriptor);
 /// True if the other side has closed and nothing is left to read.
@@ -85,20 +84,19 @@ void attach_descriptor(msghdr& message, std::span<char> control, int descriptor)
 
 // --- waiting
 
-/// True if the other host leaves one transmission after the other unanswered: packets are lost on
-/// the way, or the host is gone. A program that merely does not read is not meant, its host answers
-/// for it. On a fast network this takes about 1.5 s of silence, 3 s for a connection under way. TCP
-/// only; false for other sockets.
+/// True if the other host does not answer several transmissions in a row: packets are lost, or the
+/// host is gone. A peer program that merely does not read does not count, because its host answers
+/// for it. On a fast network this takes about 1.5 s of silence, 3 s for a connection in progress.
+/// TCP only; false for other sockets.
 [[nodiscard]] bool is_unreachable(int fd);
-/// Lets the system ask once a second whether the other host is there, while nothing else travels.
+/// Makes the system ask once a second whether the other host is alive while no data is exchanged.
 /// Then is_unreachable() is also true for a socket that only waits, after 3 s of silence. TCP only;
 /// harmless on other sockets.
 void ask_while_idle(int fd);
-/// Lets the system close the connection, with ETIMEDOUT, when what was sent has not been
-/// acknowledged for so long; by default it retries for about 15 minutes. TCP only; harmless on
-/// other sockets.
+/// Makes the system close the connection, with ETIMEDOUT, if sent data is not acknowledged for so
+/// long; by default it retries for about 15 minutes. TCP only; harmless on other sockets.
 void limit_unanswered(int fd, Duration most);
-/// How often to ask is_unreachable() while waiting.
+/// How often to call is_unreachable() while waiting.
 inline constexpr Duration kReachInterval = milliseconds(250);
 
 /// Milliseconds for poll() until `deadline`, rounded up; 0 if it has passed.

@@ -15,7 +15,7 @@ WakeUp::WakeUp() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 
 void WakeUp::notify() const noexcept {
   const std::uint64_t one = 1;
-  // Can only fail when the counter is full, and then the descriptor is readable already.
+  // This can only fail if the counter is full, and then the descriptor is readable already.
   [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);
 }
 

@@ -6,16 +6,16 @@
 
 namespace mayfly {
 
-/// Lets any thread end another one's poll(): an eventfd that becomes readable and stays so until it
-/// is cleared. Ends the process if no descriptor is left. Any thread.
+/// Lets any thread end another thread's poll(): an eventfd that becomes readable and stays so until
+/// it is cleared. Ends the process if no descriptor is left. Any thread.
 class WakeUp {
  public:
   WakeUp();
 
   /// Makes fd() readable. Never fails, never waits.
   void notify() const noexcept;
-  /// Makes fd() unreadable until the next notify(). The thread that polls it calls this before it
-  /// looks for the news, so that none is missed.
+  /// Makes fd() unreadable until the next notify(). The polling thread calls this before it checks
+  /// for news, so that it misses none.
   void clear() const noexcept;
   /// To poll for POLLIN.
   [[nodiscard]] int fd() const { return event_.get(); }
@@ -24,8 +24,9 @@ class WakeUp {
   UniqueFd event_;
 };
 
-/// A flag that, once raised, stays raised, and that a thread sleeping in poll() can wait for too.
-/// For example shared by a group and by those that may have to stop it. Any thread.
+/// A flag that, once raised, stays raised, and that a thread sleeping in poll() can also wait for.
+/// For example it is shared by a group and by the threads that may have to stop the group. Any
+/// thread.
 class AbortSignal {
  public:
   AbortSignal() = default;

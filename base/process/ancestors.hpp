@@ -1,6 +1,6 @@
 #pragma once
 
-// Which processes stand above another one, as /proc says it.
+// The ancestors of a process, from /proc.
 
 #include <vector>
 

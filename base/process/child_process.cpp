@@ -29,7 +29,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 [[noreturn]] void become(const std::vector<char*>& words, const Environment& environment,
                          const std::vector<std::string>& without, const char* log, pid_t parent) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // what mpirun passes on to its ranks
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun passes this signal on to its ranks
   if (::getppid() != parent) {
     ::_exit(1);
   }
@@ -86,7 +86,7 @@ ChildProcess::~ChildProcess() {
 
 bool ChildProcess::ended() {
   if (pid_ > 0 && end_if_over(pid_)) {
-    ::kill(-pid_, SIGKILL);  // what it may have left behind
+    ::kill(-pid_, SIGKILL);  // kills processes that it may have left behind
     pid_ = -1;
   }
   return pid_ < 0;

@@ -11,13 +11,14 @@
 
 namespace mayfly {
 
-/// A process in a process group of its own; the whole group is killed when this is destroyed, and
-/// the process when ours dies.
+/// A process in a process group of its own; the whole group is killed when this object is
+/// destroyed, and the process when this process dies.
 class ChildProcess {
  public:
-  /// Starts `words` (the first is a path or found in PATH) with additions to our environment and
-  /// without the variables named in `without`, nothing on standard input and both outputs appended
-  /// to the file `log`. Only for programs with one thread. kIo if it cannot be started.
+  /// Starts `words` (the first is a path or found in PATH) with additions to this process's
+  /// environment and without the variables named in `without`, with an empty standard input and
+  /// both outputs appended to the file `log`. Only for programs with one thread. kIo if it cannot
+  /// be started.
   static Result<ChildProcess> start(
       const std::vector<std::string>& words,
       const std::vector<std::pair<std::string, std::string>>& environment, const std::string& log,
@@ -27,13 +28,13 @@ class ChildProcess {
   ChildProcess& operator=(ChildProcess&& other) noexcept;
   ~ChildProcess();
 
-  /// True once it has ended (and been reaped).
+  /// True once the process has ended (and been reaped).
   [[nodiscard]] bool ended();
-  /// SIGKILL, and does not wait.
+  /// Sends SIGKILL, and does not wait.
   void send_kill();
-  /// SIGKILL to the group, and waits for the end of the process itself.
+  /// Sends SIGKILL to the group, and waits for the end of the process itself.
   void kill();
-  /// Waits so long for it to end by itself; true if it did.
+  /// Waits so long for the process to end by itself; true if it did.
   [[nodiscard]] bool wait_until(Instant deadline);
 
  private:
@@ -42,8 +43,8 @@ class ChildProcess {
   int pid_ = -1;  // -1: none, or reaped
 };
 
-/// The last line in the log of a program that says something, which dashes alone do not; empty if
-/// there is none.
+/// The last line in the log of a program that contains text, not only dashes; empty if there is
+/// none.
 [[nodiscard]] std::string last_line_of_log(const std::string& path);
 
 }  // namespace mayfly

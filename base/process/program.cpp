@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kErrorBytesKept = 4096;
 constexpr std::size_t kLineCharactersMax = 300;
-constexpr double kLookAgainMs = 100;  // whether the program is called off
+constexpr double kLookAgainMs = 100;  // interval of checks whether the program was called off
 constexpr double kWaitMaxMs = 1000;
 constexpr Duration kExitPollInterval = milliseconds(2);
 constexpr Duration kKillPatience = seconds(2);
@@ -47,7 +47,7 @@ int spawn(const ProgramCall& call, int in, int out, int err, int& pid) {
   return plan.start(call.argv, merged_environment(call.environment), pid);
 }
 
-/// Appends what can be read now; false at the end of the stream.
+/// Appends the bytes that can be read now; false at the end of the stream.
 bool read_some(int fd, std::string& text) {
   char buffer[16384];
   const ssize_t count = ::read(fd, buffer, sizeof buffer);
@@ -58,7 +58,7 @@ bool read_some(int fd, std::string& text) {
   return count < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/// Whether a program that runs must be killed; `result.end` says why.
+/// True if a program that runs must be killed; `result.end` contains the reason.
 bool must_end(const ProgramCall& call, Instant deadline, ProgramResult& result) {
   if (call.is_called_off && call.is_called_off()) {
     result.end = ProgramResult::End::kCalledOff;
@@ -79,7 +79,7 @@ class Conversation {
     ::fcntl(in_.get(), F_SETFL, O_NONBLOCK);
   }
 
-  /// False if the program must be killed; `result.end` says why.
+  /// False if the program must be killed; `result.end` contains the reason.
   bool run(Instant deadline, ProgramResult& result) {
     while (out_.valid() || err_.valid()) {
       if (call_.input.size() == written_) {
@@ -130,7 +130,8 @@ class Conversation {
   std::size_t written_ = 0;
 };
 
-/// Waits for the end of the process, which may outlive its own output; false if it must be killed.
+/// Waits for the end of the process, which may continue after the end of its output; false if it
+/// must be killed.
 bool wait_for_exit(const ProgramCall& call, pid_t pid, Instant deadline, ProgramResult& result) {
   while (true) {
     if (const std::optional<ProcessEnd> over = end_if_over(pid)) {
@@ -146,8 +147,8 @@ bool wait_for_exit(const ProgramCall& call, pid_t pid, Instant deadline, Program
   }
 }
 
-/// A process of another user, as behind sudo, cannot be killed, and one that waits for a disk that
-/// is gone does not end. Then it is left to itself.
+/// A process of another user, as behind sudo, cannot be killed, and a process that waits for a lost
+/// disk does not end. Then the function returns without waiting for it.
 void kill_group(pid_t pid) {
   ::kill(-pid, SIGKILL);
   const Instant deadline = monotonic_now() + kKillPatience;

@@ -16,10 +16,10 @@ namespace mayfly {
 struct ProgramCall {
   std::vector<std::string> argv;  ///< argv[0] is searched in PATH
   std::string input;              ///< for its standard input, which is then closed
-  std::vector<std::pair<std::string, std::string>> environment;  ///< added to ours
+  std::vector<std::pair<std::string, std::string>> environment;  ///< additions
   Duration timeout = seconds(30);
   std::size_t output_bytes_max = std::size_t{1} << 20;  ///< of standard output; more: it is killed
-  /// Asked several times a second: when it says so, the program is killed. Empty = never.
+  /// Called several times a second: if it returns true, the program is killed. Empty = never.
   std::function<bool()> is_called_off;
 };
 
@@ -31,7 +31,8 @@ struct ProgramResult {
   std::string errors;  ///< the last few KiB of standard error
 
   [[nodiscard]] bool succeeded() const { return end == End::kExited && code == 0; }
-  /// A message of one line, without control characters: how it ended, and its last line of output.
+  /// A message of one line, without control characters: how the program ended, and its last line of
+  /// output.
   [[nodiscard]] std::string summary() const;
 };
 

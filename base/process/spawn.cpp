@@ -17,8 +17,9 @@ namespace {
 constexpr int kFirstOther = 3;  // this and higher descriptors are closed in the program
 constexpr mode_t kFileMode = 0644;
 
-/// Which signals a program does not inherit as ignored. What nohup says is meant for it, too: it is
-/// often in the group of processes to which a shell that loses its terminal sends the hangup.
+/// The signals that a program must not inherit as ignored. An ignored hangup is inherited, because
+/// nohup also applies to the program: a shell that loses its terminal often sends the hangup to the
+/// program's process group.
 sigset_t signals_to_restore() {
   sigset_t all;
   sigfillset(&all);

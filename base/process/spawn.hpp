@@ -2,10 +2,10 @@
 
 // Starting a program from a process that may have threads, and waiting for the end of a child.
 //
-// Three needs differ so much that they are not one function: a program that a server or a command
-// runs (SpawnPlan, and run_program() in program.hpp); a program that must end with this process,
-// which only code between fork and exec can arrange (ChildProcess in child_process.hpp); and a copy
-// of this process that runs other code of it (fork() in the sentinel, the duty cycle, the
+// There are three different functions for three needs: a program that a server or a command runs
+// (SpawnPlan, and run_program() in program.hpp); a program that must end with this process, which
+// only code between fork and exec can arrange (ChildProcess in child_process.hpp); and a copy of
+// this process that runs other code of it (fork() in the sentinel, the duty cycle, the
 // coordinator's keeper and the holder of MPI's sockets).
 
 #include <csignal>
@@ -23,11 +23,12 @@ namespace mayfly {
     const std::vector<std::pair<std::string, std::string>>& additions,
     const std::vector<std::string>& without = {});
 
-/// The texts as the exec calls want them, which do not change them; valid as long as `texts`.
+/// The texts in the form that the exec calls require, which do not change them; valid as long as
+/// `texts`.
 [[nodiscard]] std::vector<char*> exec_pointers(const std::vector<std::string>& texts);
 
-/// Signals that our main functions ignore, for themselves alone: a lost peer and a full disk are
-/// error values. A program of the user's must get their default handling back.
+/// Signals that Mayfly's main functions ignore, for themselves alone: a lost peer and a full disk
+/// are error values. A program of the user's must get their default handling back.
 inline constexpr int kIgnoredByMain[] = {SIGPIPE, SIGXFSZ};
 
 /// The descriptors that a program gets; it inherits no others, no signal is blocked, and all
@@ -40,11 +41,11 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  // Carried out in the order of the calls: a later one may use the result of an earlier one.
-  // `theirs` is 0, 1 or 2.
+  // Actions, carried out in the order of the calls: a later one may use the result of an earlier
+  // one. `theirs` is 0, 1 or 2.
   /// The program opens `path` itself, with flags of open(); a new file gets mode 0644.
   void open(int theirs, const std::string& path, int flags);
-  /// The program gets a copy of a descriptor of this process, or of an earlier one of its own.
+  /// The program gets a copy of a descriptor of this process, or of one that it got before.
   void copy(int theirs, int descriptor);
   /// The program leads a process group of its own, so that it can be killed with its children.
   void lead_group();
@@ -65,11 +66,11 @@ struct ProcessEnd {
   int signal = 0;     ///< 0 if it ended by itself
 };
 
-/// Waits for the end of a child of this process, which the system forgets then. One that it has
-/// forgotten already, because this process ignores SIGCHLD, as a program of the user's own may,
+/// Waits for the end of a child of this process, which the system then removes from its records. If
+/// the child was removed before, because this process ignores SIGCHLD, as a user's program may, it
 /// counts as ended with exit code 0. Any thread, once for each child.
 ProcessEnd wait_for_end(int child);
-/// The same without waiting: nothing while it runs.
+/// The same without waiting: nothing while the child runs.
 [[nodiscard]] std::optional<ProcessEnd> end_if_over(int child);
 
 }  // namespace mayfly
