@@ -33,10 +33,10 @@ Error corrupt(const std::string& file, const std::string& why) {
 constexpr const char* kFormat = "mayfly-checkpoint";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kManifestBytesMax = std::size_t{1} << 20;
-constexpr const char* kOwnHash = "manifest_xxh3";  // the last field: of all that precedes it
+constexpr const char* kOwnHash = "manifest_xxh3";  // the last field: hash of everything before it
 
 /// A manifest of an earlier build has no hash. A flipped bit cannot make a manifest look like one
-/// of these: a damaged field name would be an unknown field, which is refused.
+/// of these: a damaged field name would be an unknown field, which is rejected.
 Result<void> check_own_hash(std::string_view text, const json::object& fields) {
   if (!fields.contains(kOwnHash)) {
     constexpr std::array<std::string_view, 9> kEarlier = {
@@ -119,7 +119,7 @@ Result<json::value> parse_manifest(ByteSpan manifest) {
   return parsed;
 }
 
-/// kCorrupt names what is missing or wrong.
+/// kCorrupt names the missing or wrong field.
 Result<CheckpointInfo> info_from(const json::value& manifest) {
   const auto model = text_of(manifest, "model");
   const auto classes = number_of(manifest, "classes");

@@ -3,8 +3,8 @@
 // Checkpoints: a folder `step-N` with model.safetensors (parameters and running statistics under
 // torchvision-style names), optimizer.safetensors (momentum, exponents) and manifest.json (format
 // version, model, classes, step, seed, digest of the state, XXH3 of each file, the job's
-// fingerprint, and last XXH3 of the manifest itself up to there). Encoding and checking are pure
-// (bytes in, bytes out); engine/run/checkpoint_store does the files.
+// fingerprint, and at the end XXH3 of everything before it in the manifest). Encoding and checking
+// are pure (bytes in, bytes out); engine/run/checkpoint_store reads and writes the files.
 
 #include <string>
 #include <utility>
@@ -36,15 +36,15 @@ inline constexpr const char* kManifestFile = "manifest.json";
     const Model& model, const ModelState& state, std::uint64_t seed,
     const std::vector<std::pair<std::string, std::string>>& fingerprint);
 
-/// A checkpoint of a state that is not of one of our networks: adds the manifest, which is made of
-/// `info` and of the hashes of `files`. `info.classes` is 0.
+/// A checkpoint of a state that is not of one of Mayfly's networks: adds the manifest, which is
+/// made from `info` and the hashes of `files`. `info.classes` is 0.
 [[nodiscard]] CheckpointFiles with_manifest(CheckpointFiles files, const CheckpointInfo& info);
-/// The manifest of any checkpoint, once size and hash of all its files are what it says. kCorrupt
-/// with the file and the reason.
+/// The manifest of any checkpoint, after size and hash of all its files were compared with it.
+/// kCorrupt with the file and the reason.
 [[nodiscard]] Result<CheckpointInfo> check_files(const CheckpointFiles& files);
 
 /// Reads only the manifest. kCorrupt with the reason if it is truncated, modified or of another
-/// format. A manifest without a hash of itself, as earlier builds wrote it, is accepted.
+/// format. A manifest of an earlier build, which has no hash of itself, is accepted.
 [[nodiscard]] Result<CheckpointInfo> decode_manifest(ByteSpan manifest);
 
 /// Restores the state. kCorrupt for a truncated file or a wrong hash (with the file's name),
@@ -54,8 +54,8 @@ inline constexpr const char* kManifestFile = "manifest.json";
                                                    const CheckpointFiles& files);
 
 /// The model file (a weight file, see nn/weight_file.hpp) of a checkpoint whose manifest can be
-/// read, once its size and hash are what the manifest says. The view points into `files`. kCorrupt
-/// with the file and the reason.
+/// read, after its size and hash were compared with the manifest. The view points into `files`.
+/// kCorrupt with the file and the reason.
 [[nodiscard]] Result<ByteSpan> checked_model_file(const CheckpointFiles& files);
 
 }  // namespace mayfly::nn

@@ -87,8 +87,8 @@ struct TooLittleMemory : std::bad_alloc {
 class Arena {
  public:
   Arena() = default;
-  /// Throws TooLittleMemory before it takes any: the kernel would end the process in the midst of
-  /// its work, without a word.
+  /// Throws TooLittleMemory before it allocates anything: otherwise the kernel would kill the
+  /// process later, without a message.
   explicit Arena(const MemoryPlan& plan);
 
   [[nodiscard]] void* at(TensorId tensor);

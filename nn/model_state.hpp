@@ -49,7 +49,7 @@ void draw_weights(const Model& model, std::uint64_t seed, ModelState& state);
 /// The size of the format in which a state is sent to a member that is behind, fixed for a given
 /// model: a header of sizes, then the arrays, and in fp16 the loss scale.
 [[nodiscard]] std::size_t packed_state_size(const ModelState& like);
-/// Copies the bytes of that format from `first` on, as many as `out` has room for.
+/// Copies the bytes of that format from `first` on, as many as fit into `out`.
 void pack_state_part(const ModelState& state, std::size_t first, std::span<std::byte> out);
 /// kCorrupt if the bytes do not match the layout of `state`.
 [[nodiscard]] Result<void> unpack_state(ByteSpan packed, ModelState& state);

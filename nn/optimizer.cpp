@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mayfly::nn::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Instruction sets without a fused multiply-add take only the scalar loop, where std::fma rounds
-// once whatever the processor has: slower, but the same bits.
+// Instruction sets without a fused multiply-add use only the scalar loop, in which std::fma rounds
+// once on every processor: slower, but with the same bits.
 HWY_ATTR void sgd(const SgdOptions& options, float rate, const float* gradient, float* parameters,
                   float* velocity, std::size_t size) {
   std::size_t i = 0;

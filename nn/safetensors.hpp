@@ -30,8 +30,8 @@ struct NamedTensor {
 /// Upper limit of the JSON header, which has for each tensor some 130 bytes and its name.
 inline constexpr std::size_t kSafetensorsHeaderBytesMax = std::size_t{16} << 20;
 
-/// kInvalidInput, in one line, if no container can hold a tensor of this name and shape: the name
-/// is not UTF-8 or means something else in the header, or there are too many dimensions.
+/// kInvalidInput, in one line, if no container can store a tensor of this name and shape: the name
+/// is not UTF-8 or is reserved in the header, or there are too many dimensions.
 [[nodiscard]] Result<void> check_storable(const std::string& name,
                                           const std::vector<std::int64_t>& shape);
 
@@ -39,9 +39,9 @@ inline constexpr std::size_t kSafetensorsHeaderBytesMax = std::size_t{16} << 20;
 /// shape and type, and the header must keep its bound.
 [[nodiscard]] Bytes encode_safetensors(const std::vector<NamedTensor>& tensors);
 
-/// Reads a container; the views point into `file`. kCorrupt with the reason for anything that is
-/// not well formed: short file, bad JSON, a header over its bound, offsets outside the file or
-/// overlapping, sizes that do not fit shape and type.
+/// Reads a container; the views point into `file`. kCorrupt with the reason for any malformed
+/// container: short file, bad JSON, a header over its bound, offsets outside the file or
+/// overlapping, sizes that do not match shape and type.
 [[nodiscard]] Result<std::map<std::string, TensorView>> decode_safetensors(ByteSpan file);
 
 /// "[16, 3, 3, 3]", for messages.

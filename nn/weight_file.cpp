@@ -182,9 +182,9 @@ Result<void> copy_tensors(const std::vector<TensorInfo>& infos, std::size_t coun
   return {};
 }
 
-/// Whether it looks like a file of torch.save(): a ZIP archive, or a pickle of an earlier version,
-/// which begins with PyTorch's number 0x1950a86a20f9469cfc6c. The header of a safetensors file may
-/// be 0x..80 bytes long, too.
+/// True if the file looks like one of torch.save(): a ZIP archive, or a pickle of an earlier
+/// version, which begins with PyTorch's number 0x1950a86a20f9469cfc6c. The header of a safetensors
+/// file may be 0x..80 bytes long, too.
 bool is_of_torch_save(ByteSpan file) {
   const auto begins_with = [file](std::string_view text) {
     return file.size() >= text.size() && std::memcmp(file.data(), text.data(), text.size()) == 0;

@@ -34,8 +34,8 @@ void NormLayer::fold(const float* scale, const float* shift) {
 void NormLayer::measure(const float* scale, const float* shift, float* mean, float* variance) {
   for (std::size_t c = 0; c < mean_.size(); ++c) {
     const double centre = first_[c] / count_;
-    // The sums are in double and the pass centred each chunk, so this difference is harmless. The
-    // comparison is written so that a NaN passes: the loss must show it.
+    // The sums are in double and the pass has centred each chunk, so this difference loses few
+    // digits. The comparison is written so that a NaN passes, because the loss must show it.
     const double spread = second_[c] / count_ - centre * centre;
     const double biased = spread < 0 ? 0 : spread;
     mean_[c] = static_cast<float>(centre);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to nn/cpu: the layers of a residual block beside its convolutions.
+// Private to nn/cpu: the layers of a residual block besides its convolutions.
 
 #include <vector>
 
@@ -8,9 +8,9 @@
 
 namespace mayfly::nn::cpu {
 
-/// Batch norm over the images of a microbatch, as torch.nn.BatchNorm2d: biased variance to
-/// normalise, unbiased to report. Only the arithmetic per channel is here; the passes over the
-/// pixels belong to the convolutions around it (nn/cpu/kernels.hpp).
+/// Batch norm over the images of a microbatch, as torch.nn.BatchNorm2d: the biased variance for
+/// normalising, the unbiased one for the running statistics. This class has only the arithmetic per
+/// channel; the passes over the pixels belong to the convolutions around it (nn/cpu/kernels.hpp).
 class NormLayer {
  public:
   /// A norm over `count` values of each of `channels` channels.
@@ -20,8 +20,8 @@ class NormLayer {
   /// derive_input_gradient() the sums over the gradient.
   [[nodiscard]] ChannelSums sums() { return {first_.data(), second_.data()}; }
 
-  /// Training, once sums() holds the moments: writes mean and unbiased variance (one value per
-  /// channel each) to `mean` and `variance`, and normalises with the batch's own from now on.
+  /// Training, once sums() contains the moments: writes mean and unbiased variance (one value per
+  /// channel each) to `mean` and `variance`, and from now on normalises with those of the batch.
   void measure(const float* scale, const float* shift, float* mean, float* variance);
 
   /// Inference: normalises with running statistics from now on.
@@ -32,8 +32,8 @@ class NormLayer {
   [[nodiscard]] Affine affine() const { return {folded_scale_.data(), folded_shift_.data()}; }
   [[nodiscard]] const float* mean() const { return mean_.data(); }
 
-  /// Backward, once sums() holds those over the gradient of the norm's output: writes the gradients
-  /// of scale and shift, and makes gradient_factors() valid.
+  /// Backward, once sums() contains the sums over the gradient of the norm's output: writes the
+  /// gradients of scale and shift, and makes gradient_factors() valid.
   void derive_input_gradient(float* scale_gradient, float* shift_gradient);
   [[nodiscard]] NormGradient gradient_factors() const;
 
@@ -61,7 +61,7 @@ class DownsamplingShortcut {
 
   /// Writes all of `out`.
   void forward(const void* x, void* out) const;
-  /// Writes all of `x_gradient`: the output's gradient where a pixel was taken, else zero.
+  /// Writes all of `x_gradient`: the output's gradient for pixels that were taken, otherwise zero.
   void backward(const void* out_gradient, void* x_gradient) const;
 
  private:

@@ -48,7 +48,7 @@ HWY_INLINE void store_value(D tag, hn::Vec<D> value, float* to) {
 }
 template <typename D>
 HWY_INLINE void store_value(D tag, hn::Vec<D> value, hwy::bfloat16_t* to) {
-  // Highway cuts the lower half off; adding half a unit of the last place that stays (or one less,
+  // Highway truncates the lower half. Adding half a unit of the last remaining place (or one less,
   // if that is even already) makes it round to nearest even, as PyTorch does.
   const hn::RebindToUnsigned<D> bits_tag;
   const auto bits = hn::BitCast(bits_tag, value);
@@ -77,9 +77,9 @@ HWY_INLINE void add_to(double* totals, Vec sum) {
 }
 
 /// Adds the moments of a piece of `pixels` values per channel, given its sum, its mean and its sum
-/// of (x - mean)^2: pieces are centred on their own, so that a large mean does not eat the
-/// variance's digits. Sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m, so
-/// `mean` may be any value close to it.
+/// of (x - mean)^2. Each piece is centred on its own mean, so that a large mean does not cost
+/// digits of the variance. Sum of x^2 = sum of (x - m)^2 + m * (2 * sum of x - n * m), for any m,
+/// so `mean` may be any value close to it.
 HWY_INLINE void add_moments(std::size_t pixels, Vec sum, Vec mean, Vec centred, std::size_t channel,
                             const ChannelSums& to) {
   HWY_ALIGN float sums[kBlock];
@@ -97,7 +97,7 @@ HWY_INLINE void add_moments(std::size_t pixels, Vec sum, Vec mean, Vec centred, 
   }
 }
 
-/// NaN stays NaN, so that a network that has gone wrong does not look healthy.
+/// NaN stays NaN, so that a network with invalid values does not look healthy.
 HWY_INLINE Vec relu(Vec x) {
   if constexpr (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2) {
     return hn::Max(hn::Zero(Tag()), x);  // the second operand if either is NaN
@@ -106,8 +106,8 @@ HWY_INLINE Vec relu(Vec x) {
   }
 }
 
-/// The gradient where the ReLU's input affine(x) is positive. The same expression as in the forward
-/// kernel, so the same bits: reading x spares reading the ReLU's output.
+/// The gradient where the ReLU's input affine(x) is positive. The expression is the same as in the
+/// forward kernel, so it has the same bits, and the ReLU's output need not be read.
 HWY_INLINE Vec masked_by_affine(Vec gradient, Vec x, Vec scale, Vec shift) {
   const auto active = hn::Gt(hn::MulAdd(x, scale, shift), hn::Zero(Tag()));
   return hn::IfThenElseZero(active, gradient);

@@ -150,7 +150,7 @@ void Classifier::backward(const ClassifierWeights& weights, float* weight_gradie
                           float* bias_gradient, void* x_gradient) {
   for (std::size_t k = 0; k < classes_; ++k) {
     double bias = 0;
-    std::ranges::fill(feature_gradient_, 0.0);  // borrowed: the gradient of one row of weights
+    std::ranges::fill(feature_gradient_, 0.0);  // reused for the gradient of one row of weights
     for (std::size_t n = 0; n < shape_.images; ++n) {
       const double factor = logit_gradients_[n * classes_ + k];
       bias += factor;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Private to nn/cpu: global average pooling, linear layer and softmax cross entropy. Small, so done
-// in double with plain loops of fixed order.
+// Private to nn/cpu: global average pooling, linear layer and softmax cross entropy. They are
+// small, so they are computed in double with plain loops of fixed order.
 
 #include <cstdint>
 #include <span>
@@ -28,7 +28,7 @@ class Classifier {
   /// Mean smoothed loss over all images, and its gradient with respect to the logits.
   TrainResult loss_and_gradient(std::span<const std::uint16_t> labels, float smoothing);
 
-  /// Plain loss summed over the images that forward() saw.
+  /// Plain loss summed over the images of the last forward().
   [[nodiscard]] EvaluationResult score(std::span<const std::uint16_t> labels) const;
 
   /// The logits of the last forward(), images x classes.

@@ -12,12 +12,13 @@ enum class Choice { kAuto, kDirect, kWinograd };
 
 std::atomic<Choice> g_choice = Choice::kAuto;
 
-// Raise it whenever the table or a kernel's arithmetic changes: workers of different releases must
-// not believe that they compute the same.
+// To be raised whenever the table or a kernel's arithmetic changes, so that workers of different
+// releases detect that their bits differ.
 constexpr const char* kTableVersion = "2";
 
-/// Channels up to which Winograd was measured to win: whole steps of ResNet-18 at 224 with AVX-512
-/// ran at 16.2 images per CPU-second without it, 20.6 with it up to 128 channels, 23.1 up to 512.
+/// Up to this number of channels Winograd was measured to be faster: whole steps of ResNet-18 at
+/// 224 with AVX-512 ran at 16.2 images per CPU-second without it, 20.6 with it up to 128 channels,
+/// 23.1 up to 512.
 constexpr int kWinogradChannelsMax = 512;
 constexpr int kWinogradSizeMin = 4;
 
@@ -72,7 +73,7 @@ std::string conv_kernels_fingerprint() {
   const char* const word = choice == Choice::kAuto     ? "auto"
                            : choice == Choice::kDirect ? "direct"
                                                        : "winograd";
-  const dnnl::version_t& library = *dnnl::version();  // the one that was loaded
+  const dnnl::version_t& library = *dnnl::version();  // the library that was loaded
   return fmt::format("{}-{}-onednn-{}.{}.{}", word, kTableVersion, library.major, library.minor,
                      library.patch);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which kernel computes a convolution: a table by instruction set and shape. The choice decides the
+// Selects the kernel of a convolution: a table by instruction set and shape. The choice decides the
 // bits of the result, so it is part of the fingerprint that workers compare in exact mode.
 
 #include <string>
@@ -14,13 +14,14 @@ namespace mayfly::nn::cpu {
 
 enum class ConvKernel {
   kDirect,    ///< oneDNN's direct convolution
-  kWinograd,  ///< our F(4x4, 3x3), nn/cpu/winograd.hpp
+  kWinograd,  ///< Mayfly's F(4x4, 3x3), nn/cpu/winograd.hpp
 };
 
 [[nodiscard]] const char* name_of(ConvKernel kernel);
 
-/// Takes "auto" (the table), "direct" (oneDNN everywhere) or "winograd" (wherever it can). Counts
-/// for engines built later; call before the first. kInvalidInput for another word. Thread-safe.
+/// Sets the choice: "auto" (the table), "direct" (oneDNN everywhere) or "winograd" (wherever
+/// possible). Applies to engines built later; to be called before the first one. kInvalidInput for
+/// another word. Thread-safe.
 [[nodiscard]] Result<void> select_conv_kernels(const std::string& choice);
 
 /// The kernel for one convolution.

@@ -47,21 +47,21 @@ class Convolution {
   /// Converts flat weights (OIHW) to the layouts of the passes.
   virtual void load_weights(const float* weights) = 0;
   virtual void forward(const ActivationRead& from, const ActivationWrite& to) = 0;
-  /// Writes the flat weight gradient and, unless `to` is null, the input's gradient. `from` is that
-  /// of forward().
+  /// Writes the flat weight gradient and, unless `to` is null, the input's gradient. `from` is the
+  /// same as in forward().
   virtual void backward(const ActivationRead& from, const GradientRead& gradient,
                         const GradientWrite* to, float* weight_gradient) = 0;
 };
 
 // Both plan the convolution's memory, and keep a reference to `context`. They throw dnnl::error.
 
-/// By oneDNN's direct kernels. Activations are blocked (nChw16c or nChw8c) except a 3-channel
-/// input, which is plain NCHW. oneDNN knows nothing of our norms, so the rest of the port's
-/// operations are passes before and after it.
+/// Computes with oneDNN's direct kernels. Activations are blocked (nChw16c or nChw8c) except a
+/// 3-channel input, which is plain NCHW. oneDNN does not support Mayfly's norms, so the other
+/// operations of the port are passes before and after it.
 [[nodiscard]] std::unique_ptr<Convolution> make_direct_conv(const ConvContext& context,
                                                             const ConvSpec& spec,
                                                             const ConvUse& use, MemoryPlan& plan);
-/// By Winograd's algorithm (nn/cpu/winograd.hpp), without extra passes.
+/// Computes with Winograd's algorithm (nn/cpu/winograd.hpp), without extra passes.
 [[nodiscard]] std::unique_ptr<Convolution> make_winograd_conv(const ConvContext& context,
                                                               const ConvSpec& spec,
                                                               const ConvUse& use, MemoryPlan& plan);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The step engine of a CPU, and an observer of where its time goes.
+// The step engine of a CPU, and an observer of the time that its parts take.
 
 #include <memory>
 #include <string>
@@ -30,8 +30,8 @@ enum class StepPart {
   kBackwardElementwise,  ///< the rest of backward
 };
 
-/// An engine that is given an observer tells it, on its own thread, what it has just done. The
-/// engine reads no clock; the observer does. Without one, only a null check per layer is left.
+/// If an engine has an observer, it reports each finished part on its own thread. The engine reads
+/// no clock; the observer does. Without an observer, only a null check per layer remains.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -43,7 +43,7 @@ class StepObserver {
 
 struct CpuEngineOptions {
   Dtype dtype = Dtype::kFp32;  ///< of activations; as given to select_isa
-  /// Told about every unit's pass in train(); outlives the engine.
+  /// Called for every unit's pass in train(); outlives the engine.
   StepObserver* observer = nullptr;
 };
 
@@ -54,7 +54,7 @@ struct CpuEngineOptions {
 [[nodiscard]] Result<std::unique_ptr<StepEngine>> make_cpu_engine(
     const Model& model, std::uint32_t microbatch, const CpuEngineOptions& options = {});
 
-/// Where that engine has its tensors. Builds a whole engine and destroys it; same errors.
+/// Where that engine places its tensors. Builds a whole engine and destroys it; same errors.
 [[nodiscard]] Result<MemoryPlan> memory_plan_of(const Model& model, std::uint32_t microbatch,
                                                 Dtype dtype = Dtype::kFp32);
 

@@ -23,8 +23,8 @@ memory::data_type data_type(Dtype dtype) {
 
 constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 
-/// The tensors of one convolution. Activations have the layout of our own kernels; weights are left
-/// to oneDNN, pass by pass.
+/// The tensors of one convolution. Activations have the layout of Mayfly's kernels; oneDNN chooses
+/// that of weights, pass by pass.
 struct ConvDescs {
   memory::desc source;
   memory::desc destination;
@@ -90,18 +90,18 @@ class DnnlCall {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-/// An activation in the layout that a pass wants, where that is not the layout of our own kernels.
+/// An activation in the layout that a pass requires, if that is not the layout of Mayfly's kernels.
 class Converted {
  public:
   void plan(const memory::desc& ours, const memory::desc& wanted, const std::string& name,
             Lifetime lifetime, MemoryPlan& plan);
-  /// `ours` will be pointed at the data before each run(). What the pass reads.
+  /// The memory that the pass reads. `ours` will be pointed at the data before each run().
   dnnl::memory bind(const dnnl::memory& ours, const dnnl::engine& engine, Arena& arena);
   void run(const dnnl::stream& stream) const;
 
  private:
   memory::desc wanted_;
-  TensorId id_ = kNoTensor;  ///< kNoTensor: the pass reads our layout
+  TensorId id_ = kNoTensor;  ///< kNoTensor: the pass reads Mayfly's layout
   DnnlCall reorder_;
 };
 
@@ -125,14 +125,14 @@ class DirectConv final : public Convolution {
   [[nodiscard]] dnnl::memory memory(const dnnl::memory::desc& desc, void* data) const {
     return {desc, context_.engine, data};
   }
-  /// The weight gradient over `d.source` and `d.destination`, or over layouts of oneDNN's choice
-  /// where it has only its reference for ours.
+  /// The weight gradient over `d.source` and `d.destination`, or over layouts of oneDNN's choice if
+  /// oneDNN has only its reference implementation for these.
   [[nodiscard]] BackwardWeights::primitive_desc describe_backward_weights(
       const ConvDescs& d, const dnnl::primitive_attr& attributes) const;
   void plan_memory(const ConvUse& use, MemoryPlan& plan);
   void bind_passes(Arena& arena);
   void bind_reorders();
-  /// The output's gradient as oneDNN can read it.
+  /// The output's gradient in a form that oneDNN can read.
   const void* plain(const GradientRead& gradient);
 
   const ConvContext& context_;
@@ -153,7 +153,7 @@ class DirectConv final : public Convolution {
   void* active_ = nullptr;          ///< input after norm and ReLU, kept for backward
   void* plain_gradient_ = nullptr;  ///< output's gradient before the norm
 
-  // They point at the caller's arrays, call by call.
+  // They are pointed at the caller's arrays in each call.
   dnnl::memory source_;
   dnnl::memory destination_;
   dnnl::memory destination_gradient_;

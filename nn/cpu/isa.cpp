@@ -23,15 +23,15 @@ struct IsaEntry {
   dnnl::cpu_isa limit;
 };
 
-// Best first. "auto" takes nothing below AVX2: there oneDNN has only reference code for backward
-// passes, a hundred times slower. The limits leave out bf16 and AMX variants on purpose: fp32 does
-// not use them, and the same limit everywhere means the same code on every machine that has the
-// basic set.
+// Best first. "auto" selects nothing below AVX2, because there oneDNN has only reference code for
+// backward passes, a hundred times slower. The limits exclude bf16 and AMX variants on purpose:
+// fp32 does not use them, and the same limit everywhere means the same code on every machine with
+// the basic set.
 constexpr IsaEntry kEntries[] = {{Isa::kAvx512, "avx512", dnnl::cpu_isa::avx512_core},
                                  {Isa::kAvx2, "avx2", dnnl::cpu_isa::avx2},
                                  {Isa::kPortable, "portable", dnnl::cpu_isa::sse41}};
 
-/// What this machine computes with, in the order in which processors got it.
+/// The instruction sets that a machine may have, in the order in which processors got them.
 enum class CpuLevel { kNone, kPortable, kAvx2, kAvx512, kAvx512Bf16 };
 
 CpuLevel level_of_this_cpu() {
@@ -49,8 +49,8 @@ CpuLevel level_of_this_cpu() {
   return __builtin_cpu_supports("avx512bf16") ? CpuLevel::kAvx512Bf16 : CpuLevel::kAvx512;
 }
 
-/// The limit that kMaxIsaVariable sets. Throws std::invalid_argument for a name that means nothing:
-/// a test run that should have been limited and was not would pass for the wrong reason.
+/// The limit that kMaxIsaVariable sets. Throws std::invalid_argument for an unknown name: a test
+/// run that should have been limited and was not would pass for the wrong reason.
 CpuLevel level_limit() {
   const char* const text = std::getenv(kMaxIsaVariable);
   const std::string_view limit = text != nullptr ? text : "";
@@ -84,7 +84,7 @@ Selection& selection() {
   return instance;
 }
 
-/// Needs the lock. The limit works only before oneDNN's first primitive.
+/// Must be called with the lock. The limit works only before oneDNN's first primitive.
 Result<std::string> choose(Selection& state, const IsaEntry& entry, Dtype dtype) {
   if (dtype == Dtype::kFp16) {
     return Error{Errc::kInvalidInput,

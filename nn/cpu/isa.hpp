@@ -30,7 +30,7 @@ template <typename Function>
 /// exception (std::invalid_argument).
 inline constexpr const char* kMaxIsaVariable = "MAYFLY_TEST_MAX_ISA";
 
-/// The machine can run it, and kMaxIsaVariable does not hide it. Thread-safe.
+/// True if the machine can run it, and kMaxIsaVariable does not hide it. Thread-safe.
 [[nodiscard]] bool machine_has(Isa isa);
 
 /// The instruction set that select_isa fixed for this process; "auto" is fixed on the first call if

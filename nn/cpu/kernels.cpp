@@ -162,7 +162,7 @@ void normalise_both_add_relu(const BlockedShape& shape, const void* x, const Aff
   });
 }
 
-/// Takes the sums over term(element, x), the gradient through the ReLU, on the way.
+/// Computes the sums over term(element, x), the gradient through the ReLU, in the same pass.
 template <typename T, typename Term>
 HWY_INLINE void sum_gradients(const BlockedShape& shape, const void* x, const float* mean,
                               const ChannelSums& sums, const Term& term) {

@@ -1,10 +1,10 @@
 #pragma once
 
-// Our own element-wise kernels, once per instruction set, and the descriptions of the tensors that
-// they share with convolutions. Activations are in oneDNN's blocked
-// layout nChw16c or nChw8c: [image][channel block][pixel][channel in block]. Per-channel arrays are
-// plain and padded to nothing: the channel count is a multiple of the block. Pointers to
-// activations are untyped: they point at values of the dtype that the table is for.
+// Mayfly's own element-wise kernels, once per instruction set, and the descriptions of the tensors
+// that they share with convolutions. Activations are in oneDNN's blocked layout nChw16c or nChw8c:
+// [image][channel block][pixel][channel in block]. Per-channel arrays are plain and not padded: the
+// channel count is a multiple of the block. Pointers to activations are untyped: they point at
+// values of the dtype of the table.
 //
 // Every sum has a fixed order that depends only on the shape: chunks of 64 pixels in fp32, chunks
 // in double over pixels and then images.
@@ -71,7 +71,7 @@ struct GradientRead {
   NormGradient factors{};   ///< with through_norm
 };
 
-/// How to tell where the ReLU in front of a convolution's input was active.
+/// How to find out where the ReLU in front of a convolution's input was active.
 enum class ReluMask {
   kNone,      ///< there is none: nothing is masked, no sums are taken
   kAffine,    ///< where affine(x) > 0
@@ -98,7 +98,7 @@ struct Kernels {
   void (*store_images)(const float* values, std::size_t count, void* out);
 
   /// first = sum of x, second = sum of x squared (each chunk is centred first, so that a large mean
-  /// does not eat the variance's digits).
+  /// does not cost digits of the variance).
   void (*moments)(const BlockedShape&, const void* x, const ChannelSums& sums);
 
   /// out = max(0, affine(x))

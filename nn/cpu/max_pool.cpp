@@ -70,7 +70,7 @@ struct Span {
   int last;
 };
 
-/// What is compared: the value itself, or norm and ReLU of it.
+/// The compared value: x itself, or norm and ReLU of it.
 template <std::size_t kBlock>
 struct Plain {
   static constexpr bool kMasked = false;

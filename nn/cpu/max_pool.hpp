@@ -4,9 +4,10 @@
 // ImageNet networks, on blocked activations (nn/cpu/kernels.hpp). Stateless apart from the shape:
 // the caller owns all memory, so one thread may use one object with many buffers.
 //
-// Forward notes for each output element which of the window's nine places gave the maximum;
-// backward gathers: each input pixel adds up the windows that chose it, at most four, in one fixed
-// order. So nothing is cleared and nothing scattered, and the bits depend on no instruction set.
+// Forward records for each output element which of the window's nine places had the maximum.
+// Backward gathers: each input pixel adds up the windows that selected it, at most four, in one
+// fixed order. So nothing is cleared and nothing scattered, and the bits depend on no instruction
+// set.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,13 +31,13 @@ class MaxPool {
   /// Size of `places`, one byte per output element.
   [[nodiscard]] std::size_t place_count() const { return to().elements(); }
 
-  /// out = maximum of the window, places = where it was (0 to 8, row by row). As in PyTorch the
-  /// first of equal values wins, and a NaN wins over every number.
+  /// out = maximum of the window, places = its place (0 to 8, row by row). As in PyTorch the first
+  /// of equal values is taken, and a NaN before every number.
   void forward(const void* x, void* out, std::uint8_t* places) const;
 
   /// The same over max(0, affine(x)) without storing that: norm, ReLU and pooling in one pass over
-  /// the convolution's output. Where no value of a window is above 0 the place says "nowhere", so
-  /// that backward returns the gradient before the ReLU.
+  /// the convolution's output. If no value of a window is above 0, the place is "nowhere", so that
+  /// backward returns the gradient before the ReLU.
   void forward_normalised(const void* x, const Affine& affine, void* out,
                           std::uint8_t* places) const;
 

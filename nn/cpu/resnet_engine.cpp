@@ -37,7 +37,7 @@ ClassifierWeights ResnetEngine::classifier_weights(const Weights& weights) const
           parameters + offset(model_.classifier_weight + 1)};
 }
 
-/// Behind a block's last norm: adds the shortcut, applies the ReLU, stores.
+/// After a block's last norm: adds the shortcut, applies the ReLU, stores.
 void ResnetEngine::join(Block& block) {
   const Kernels& kernels = *context_.kernels;
   const Unit& last = block.last();
@@ -102,8 +102,8 @@ void ResnetEngine::use_running(Unit& unit, const Weights& weights) {
                         statistics + statistic_offset(unit.spec.running_mean + 1));
 }
 
-/// With the sums over a unit's gradient complete: the gradients of its norm's scale and shift, and
-/// the factors to read the gradient through the norm.
+/// To be called when the sums over a unit's gradient are complete: computes the gradients of its
+/// norm's scale and shift, and the factors to read the gradient through the norm.
 void ResnetEngine::derive(Unit& unit, std::span<float> gradient) {
   unit.norm.derive_input_gradient(gradient.data() + offset(unit.spec.weight + 1),
                                   gradient.data() + offset(unit.spec.weight + 2));
@@ -237,7 +237,7 @@ EvaluationResult ResnetEngine::evaluate(const Weights& weights, const Batch& bat
   ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
   ENSURE(weights.statistics.size() == model_.statistic_count, "statistics belong to this model");
   load(weights, batch);
-  // Places without a sample compute with data of earlier batches; no result reads them.
+  // Places without a sample compute with data of earlier batches, which no result reads.
   forward(weights, batch.labels.size(), false, [&](Unit& unit) { use_running(unit, weights); });
   return classifier_.score(batch.labels);
 }
@@ -250,8 +250,8 @@ Result<std::unique_ptr<ResnetEngine>> make_resnet_engine(const Model& model,
                  fmt::format("a microbatch of {} samples; 1 to {} are possible", microbatch,
                              kMicrobatchMax)};
   }
-  // Per thread, and baked into primitives when they are built: with more threads oneDNN's weight
-  // gradients have other bits, and inside a parallel region they can hang.
+  // The number of threads is set per thread and fixed when primitives are built. With more threads
+  // oneDNN's weight gradients have other bits, and inside a parallel region they can hang.
   omp_set_num_threads(1);
   try {
     return std::make_unique<ResnetEngine>(model, microbatch, options);

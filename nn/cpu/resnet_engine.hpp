@@ -2,11 +2,11 @@
 
 // Private to nn/cpu. The CPU step engine: walks a residual network forward and backward.
 //
-// A unit is a convolution with the norm behind it. What units keep between the passes is only the
-// convolution's output; norm and ReLU are applied where it is read (nn/cpu/kernels.hpp), so a
+// A unit is a convolution with the norm behind it. Between the passes units keep only the
+// convolution's output; norm and ReLU are applied when it is read (nn/cpu/kernels.hpp). So a
 // normalised tensor is stored only where a shortcut begins (behind the stem and behind each block)
-// and where oneDNN reads it, which knows nothing of our norms.
-// The gradient that is stored for a unit is that of its norm's output, masked by the ReLU.
+// and where oneDNN reads it, because oneDNN does not support these norms. The gradient that is
+// stored for a unit is that of its norm's output, masked by the ReLU.
 
 #include <deque>
 #include <memory>
@@ -54,7 +54,7 @@ struct Unit {
   NormLayer norm;
   std::unique_ptr<Convolution> conv;
   TensorId raw_id = kNoTensor;
-  TensorId gradient_id = kNoTensor;  ///< none for a projection: it has its block's
+  TensorId gradient_id = kNoTensor;  ///< none for a projection, which uses its block's
   void* raw = nullptr;               ///< the convolution's output
   void* gradient = nullptr;          ///< of the norm's output, masked by the ReLU
 
@@ -79,7 +79,7 @@ struct Block {
 
 struct ResnetEngineOptions {
   Dtype dtype = Dtype::kFp32;
-  bool keep_activations = false;     ///< so that activations() can show them; costs memory
+  bool keep_activations = false;     ///< for activations(); costs memory
   StepObserver* observer = nullptr;  ///< of train(); outlives the engine
 };
 
@@ -98,8 +98,8 @@ class ResnetEngine final : public StepEngine {
   [[nodiscard]] std::span<const double> logits() const { return classifier_.logits(); }
   [[nodiscard]] const MemoryPlan& memory_plan() const { return plan_; }
 
-  /// With keep_activations and fp32: calls visit(shape, values) with what the last train() had
-  /// behind every ReLU, in forward order, blocked. For checks against other implementations.
+  /// With keep_activations and fp32: calls visit(shape, values) with the outputs of every ReLU in
+  /// the last train(), in forward order, blocked. For checks against other implementations.
   template <typename Visit>
   void visit_activations(const Visit& visit) const;
 
@@ -115,7 +115,8 @@ class ResnetEngine final : public StepEngine {
 
   /// Copies the images, and brings the weights into the kernels' layouts if they changed.
   void load(const Weights& weights, const Batch& batch);
-  /// Up to the logits of the first `count` images; prepare_norm(unit) sets how a norm normalises.
+  /// Computes up to the logits of the first `count` images; prepare_norm(unit) sets how a norm
+  /// normalises.
   template <typename PrepareNorm>
   void forward(const Weights& weights, std::size_t count, bool training,
                const PrepareNorm& prepare_norm);
@@ -127,7 +128,7 @@ class ResnetEngine final : public StepEngine {
   void backward(std::size_t block, std::span<float> gradient, GradientSink& sink);
   void backward_shortcut(Block& block, std::span<float> gradient, GradientSink& sink);
   void backward_stem(std::span<float> gradient, GradientSink& sink);
-  /// What becomes of the gradient of block `index`'s input.
+  /// How the gradient of block `index`'s input is written.
   [[nodiscard]] GradientWrite input_gradient_of(std::size_t index);
 
   [[nodiscard]] std::size_t offset(std::size_t parameter) const {

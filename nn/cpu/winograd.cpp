@@ -38,8 +38,9 @@ struct Pass {
   float* matrices[4];
   float* rings[2];
 
-  /// multiply() has used up its rows of input when it stores them, if one vector or two are a whole
-  /// row: then the results may take their place, and less passes through the caches.
+  /// multiply() has read its rows of input completely when it stores its results, if one or two
+  /// vectors are a whole row. Then the results may overwrite them, and less data passes through the
+  /// caches.
   [[nodiscard]] bool works_in_place() const {
     return shape.in_channels == shape.out_channels && shape.out_channels <= 2 * lanes();
   }
@@ -58,8 +59,8 @@ HWY_INLINE void for_each_batch(const Pass& pass, const Visit& visit) {
   }
 }
 
-/// For each vector of channels a ring of the six rows of pixels that a row of tiles depends on. Two
-/// of them serve the next row of tiles as well, so that each row of pixels is read once per pass.
+/// For each vector of channels a ring of the six rows of pixels on which a row of tiles depends.
+/// The next row of tiles uses two of them as well, so each row of pixels is read once per pass.
 class PatchRings {
  public:
   PatchRings(const Pass& pass, std::size_t channels, float* memory)
@@ -104,7 +105,7 @@ class PatchRings {
       hn::Store(hn::Zero(Tag()), Tag(), row + x * lanes());
     }
   }
-  /// Makes the six rows for a row of tiles present. Row 0 is the border above the image.
+  /// Loads the six rows for a row of tiles. Row 0 is the border above the image.
   template <typename T, typename From>
   HWY_INLINE void advance(float* ring, const From& from, const Plane& plane, std::size_t image,
                           std::size_t tile_row) {
@@ -126,10 +127,10 @@ class PatchRings {
   std::size_t row_floats_;
 };
 
-/// Brings the rows of pixels that the next batch reads and overwrites into the cache, a part of
-/// them with each product of matrices, which leaves the memory idle. For narrow layers, whose
-/// products are too short for the processor to do so on its own; tensors of wide ones would
-/// displace the weights.
+/// Prefetches the rows of pixels that the next batch reads and overwrites, a part of them with each
+/// product of matrices, during which the memory is idle. For narrow layers, whose products are too
+/// short for the processor to prefetch by itself; tensors of wide layers would displace the
+/// weights.
 template <typename T>
 class RowsAhead {
  public:
@@ -138,7 +139,7 @@ class RowsAhead {
         row_bytes_(pass.shape.size * kBlock * sizeof(T)),
         is_narrow_(std::max(pass.shape.in_channels, pass.shape.out_channels) < kWideChannels) {}
 
-  /// A tensor; null for one that the pass does without. It may have been added before.
+  /// Adds a tensor; null for one that the pass does not use. It may have been added before.
   void add(const void* tensor, std::size_t channels) {
     const auto* const data = static_cast<const char*>(tensor);
     const auto is_known = [&](const Tensor& other) { return other.data == data; };
@@ -148,7 +149,7 @@ class RowsAhead {
     tensors_[count_++] = {data, channels / kBlock};
     blocks_ += channels / kBlock;
   }
-  /// `rows` is the batch at hand; the rows after it are brought by that many calls of advance().
+  /// `rows` is the present batch; the rows after it are prefetched by that many calls of advance().
   void begin(const TileRows& rows, std::size_t parts) {
     const std::size_t all = pass_.shape.images * pass_.tiles;
     first_ = rows.first + rows.count;
@@ -219,7 +220,7 @@ class RowsAhead {
   Piece piece_;
 };
 
-/// Hands the pixels of one tile on that are inside the image.
+/// Passes on the pixels of one tile that are inside the image.
 template <typename Sink>
 HWY_INLINE void drain_tile(const Vec (&tile)[4][4], std::size_t rows, std::size_t columns,
                            std::size_t at, std::size_t row_stride, Sink& sink) {
@@ -249,7 +250,7 @@ HWY_INLINE void drain_tile(const Vec (&tile)[4][4], std::size_t rows, std::size_
   }
 }
 
-/// Transforms a batch's results back and hands them on.
+/// Transforms a batch's results back and passes them on.
 template <typename Sink, typename To>
 HWY_INLINE void write_results(const Pass& pass, const TileRows& rows, std::size_t channels,
                               const float* points, const To& to) {
@@ -266,7 +267,7 @@ HWY_INLINE void write_results(const Pass& pass, const TileRows& rows, std::size_
         Vec tile[4][4];
         transform_output_tile(from + column * channels, stride, tile);
         if (column == 0) {
-          // Not of the border, where fewer weights count, if there is another one.
+          // If possible not a value of the border, to which fewer weights contribute.
           sink.begin(height > 1 && size > 1 ? tile[1][1] : tile[0][0]);
         }
         const std::size_t x = column * kWinogradTile;

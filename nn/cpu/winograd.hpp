@@ -4,10 +4,10 @@
 // F(4x4, 3x3) (Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks", with the
 // points 0, 1, -1, 2, -2, infinity): 36 multiplications where the definition has 144.
 //
-// A pass walks over the image in rows of 4x4 tiles, a few at a time ("batch"). It brings rows of
-// pixels into a small buffer with a border of zeros (there norm and ReLU are applied), transforms
-// its tiles, multiplies 36 small matrices, transforms back, and hands the pixels on tile by tile
-// (there shortcut, mask and sums are dealt with). So a tensor is read and written once per pass.
+// A pass walks over the image in rows of 4x4 tiles, a few at a time ("batch"). It copies rows of
+// pixels into a small buffer with a border of zeros (applying norm and ReLU), transforms its tiles,
+// multiplies 36 small matrices, transforms back, and passes the pixels on tile by tile (applying
+// shortcut, mask and sums). So a tensor is read and written once per pass.
 //
 // All sums have a fixed order that depends on the shape and the instruction set only.
 
@@ -29,8 +29,8 @@ struct WinogradShape {
 
   [[nodiscard]] std::size_t tiles() const { return (size + 3) / 4; }  ///< per side
   [[nodiscard]] std::size_t flat_weight_floats() const { return 9 * in_channels * out_channels; }
-  /// Distance of the transformed weights of two points. Not a power of two: their transforms touch
-  /// all 36 at once, which would all fall into one set of the cache.
+  /// Distance of the transformed weights of two points. Not a power of two: the transforms access
+  /// all 36 points at once, which would then all use the same set of the cache.
   [[nodiscard]] std::size_t weight_stride() const { return in_channels * out_channels + 16; }
   /// Transformed weights.
   [[nodiscard]] std::size_t weight_floats() const { return kWinogradPoints * weight_stride(); }
@@ -39,7 +39,7 @@ struct WinogradShape {
 };
 
 /// Transformed weights are one matrix per point, [channel of the input][channel of the output] of
-/// the pass, in the order in which it reads them.
+/// the pass, in the order in which the pass reads them.
 struct WinogradKernels {
   /// From flat OIHW weights to those of the forward pass.
   void (*transform_weights)(const WinogradShape&, const float* weights, float* transformed);
@@ -50,8 +50,8 @@ struct WinogradKernels {
   void (*forward)(const WinogradShape&, const ActivationRead&, const float* transformed,
                   const ActivationWrite&, float* scratch);
 
-  /// Both gradients at once, because they share reading the output's gradient. `transformed` is for
-  /// backward; `weight_sums` is room for weight_floats(); `weight_gradient` (flat OIHW) is
+  /// Computes both gradients together, because both read the output's gradient. `transformed` is
+  /// for backward; `weight_sums` is memory of weight_floats(); `weight_gradient` (flat OIHW) is
   /// overwritten.
   void (*backward)(const WinogradShape&, const ActivationRead&, const GradientRead&,
                    const float* transformed, const GradientWrite&, float* weight_sums,
@@ -68,7 +68,8 @@ inline constexpr std::size_t kWinogradTile = 4;   ///< output pixels of a tile, 
 inline constexpr std::size_t kWinogradPatch = 6;  ///< input pixels that they depend on
 
 /// Tiles per batch: enough to use each transformed weight many times, few enough for the caches.
-/// Narrow layers have little to keep; the weights of wide ones come from further away.
+/// Narrow layers have few weights to keep in the cache; the weights of wide ones come from further
+/// away.
 [[nodiscard]] inline std::size_t batch_tiles_wanted(const WinogradShape& shape) {
   const std::size_t channels = std::max(shape.in_channels, shape.out_channels);
   return channels >= 128 ? 96 : channels > 16 ? 16 : 32;
@@ -93,7 +94,7 @@ class WinogradLayout {
   [[nodiscard]] std::size_t rows_per_batch() const { return rows_per_batch_; }
 
   /// Distance of the matrices of two points, [slot][channel] each. Not a power of two: the
-  /// transforms touch all 36 at once, which would all fall into one set of the cache.
+  /// transforms access all 36 points at once, which would then all use the same set of the cache.
   [[nodiscard]] std::size_t point_stride(std::size_t channels) const {
     return slots_ * channels + kLine;
   }

@@ -8,9 +8,10 @@
 namespace mayfly::nn::cpu {
 namespace {
 
-// Transformed weights are four times as many. Wide layers have few pixels for so many weights, but
-// so much work per pixel that transforming them anew in each pass did not show in ResNet-18's rate
-// (within 4 %, the noise of those runs), and it saves hundreds of megabytes per compute thread.
+// Transformed weights need four times as much memory. Wide layers have few pixels for so many
+// weights, but so much work per pixel that transforming the weights anew in each pass did not
+// change ResNet-18's rate (within 4 %, the noise of those runs), and it saves hundreds of megabytes
+// per compute thread.
 constexpr std::size_t kKeptChannelsMax = 128;
 
 class WinogradConv final : public Convolution {

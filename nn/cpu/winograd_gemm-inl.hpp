@@ -19,8 +19,8 @@ namespace {
 // Independent sums kept in registers: enough chains to hide the latency of a fused multiply-add (4
 // cycles, two per cycle), as many as there are registers for. With two vectors per row each
 // broadcast value is used twice.
-// Matrices of weights lie in panels as wide as what one row of such sums covers, so that they are
-// read from front to back: [panel][row][column in panel].
+// Matrices of weights are stored in panels as wide as one row of such sums, so that they are read
+// from front to back: [panel][row][column in panel].
 HWY_INLINE std::size_t panel_width(std::size_t columns) {
   return columns % (2 * lanes()) == 0 ? 2 * lanes() : lanes();
 }
@@ -35,8 +35,8 @@ constexpr std::size_t kRowsOfOne = HWY_TARGET == HWY_AVX3 ? 16 : 8;
 constexpr std::size_t kRowsOfTwo = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 
 /// out[r][:] = sum over c of in[r][c] * weights[c][:] for kRows rows and one panel of weights. kIn
-/// is the number of input channels where it is known (else 0): the rows' addresses are then
-/// constants to one register, where otherwise there are more of them than registers.
+/// is the number of input channels if it is known (else 0): then the rows' addresses are constants
+/// relative to one register, while otherwise there are more addresses than registers.
 template <std::size_t kRows, std::size_t kVectors, std::size_t kIn>
 HWY_INLINE void multiply_tile(const float* in, std::size_t any_in_channels, const float* weights,
                               std::size_t out_channels, float* out) {

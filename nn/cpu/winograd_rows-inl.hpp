@@ -1,6 +1,6 @@
 // Private to nn/cpu/winograd.cpp, compiled once per instruction set (Highway's "-inl.h"
-// convention): bringing rows of pixels into the buffer with the zero border, and taking the pixels
-// of results out, with everything that norm, ReLU and shortcut do to them on the way.
+// convention): copying rows of pixels into the buffer with the zero border, and taking the pixels
+// of results out, with the operations of norm, ReLU and shortcut in the same pass.
 
 #if defined(MAYFLY_WINOGRAD_ROWS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef MAYFLY_WINOGRAD_ROWS_INL
@@ -70,12 +70,13 @@ HWY_INLINE void fill_row(const GradientRead& from, const Plane& plane, std::size
   }
 }
 
-// What is done with the pixels of a row of tiles of one vector of channels, after the transform. A
-// sink is made for each row. begin() receives a value like those that follow; pixel() one pixel and
-// its place `at` from the row's first one, with different chains (0, 1) for neighbours in a whole
-// tile, so that sums need not wait for each other; finish() the number of pixels.
+// Sinks: the operations on the pixels of a row of tiles of one vector of channels, after the
+// transform. A sink is made for each row. begin() receives a value similar to those that follow.
+// pixel() receives one pixel and its place `at` from the row's first one, with different chains (0,
+// 1) for neighbours in a whole tile, so that sums need not wait for each other. finish() receives
+// the number of pixels.
 
-/// Stores a convolution's output and takes its moments.
+/// Stores a convolution's output and computes its moments.
 template <typename T>
 class ActivationSink {
  public:

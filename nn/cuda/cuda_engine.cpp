@@ -83,8 +83,8 @@ class CudaEngine final : public DeviceEngine {
 
   const Model& model_;
   std::uint32_t microbatch_;
-  EngineRequest request_;  ///< its training set is gone when the engine is made
-  ChosenDevice device_;    ///< given back after everything else is gone
+  EngineRequest request_;  ///< its training set does not exist any more when the engine is made
+  ChosenDevice device_;    ///< released after everything else
 
   OwnedStream compute_;
   OwnedCudnn cudnn_;
@@ -96,14 +96,14 @@ class CudaEngine final : public DeviceEngine {
   Staging staging_;
   GradientCopy gradient_copy_;
   std::optional<DeviceFeed> feed_calls_;  ///< none if the training set is on the device
-  std::optional<ImageFeed> feed_;         ///< goes with it
+  std::optional<ImageFeed> feed_;         ///< exists together with feed_calls_
   std::optional<ResidentState> state_;
   GraphProgram evaluation_program_;
   std::vector<GraphProgram> training_programs_;  ///< by segment
 };
 
 CudaEngine::~CudaEngine() {
-  // No work may be running when memory and graphs are freed. Errors are of no interest here.
+  // No work may be running when memory and graphs are freed. Errors are ignored here.
   if (compute_.get() != nullptr) {
     (void)cudaStreamSynchronize(compute_.get());
   }
@@ -139,7 +139,7 @@ Result<void> CudaEngine::plan() {
   convolver_.emplace(cudnn_.get(), conv_plans_);
   executor_.emplace(plan_, device_kernels(), *convolver_, memory_.get());
   TRY(convolver_->bind(plan_, *executor_));
-  // The memory was cleared on the null stream, which ours do not wait for.
+  // The memory was cleared on the null stream, for which the engine's streams do not wait.
   return check(cudaDeviceSynchronize(), "clearing memory");
 }
 
@@ -159,8 +159,8 @@ Result<void> CudaEngine::make_feed() {
 }
 
 /// Computes everything once with zeros, without recording: kernels are loaded when they are first
-/// started, which a recording may not do; and if the device refuses one, this is an error with a
-/// name instead of a failure in a step.
+/// started, which is not possible during a recording. And if the device rejects a kernel, this is
+/// an error with a name instead of a failure in a step.
 Result<void> CudaEngine::warm_up() {
   TRY(check(static_cast<cudaError_t>(device_kernels().load()), "loading our kernels"));
   TRY(upload(plan_.resident.filter_table, plan_.filters.data(),
@@ -218,7 +218,7 @@ Result<void> CudaEngine::download(void* to, const void* from, std::size_t bytes)
                "copying from the device");
 }
 
-/// The staging memory is free, here and below: its last user has waited for the device.
+/// Here and below the staging memory is free, because its last user has waited for the device.
 void CudaEngine::take_test_images(const Batch& batch) {
   check_images(batch);
   std::memcpy(staging_.images.get(), batch.images.data(), batch.images.size_bytes());
@@ -274,7 +274,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
   holds_training_set() ? take_draws(batch) : take_images(batch);
   take_labels(batch, plan_.resident.train_labels,
               training_input(label_smoothing, microbatch_, weights.loss_scale));
-  // All of the step is given to the device before anything is waited for.
+  // The whole step is submitted to the device before anything is waited for.
   std::size_t end = model_.parameter_count;
   for (std::size_t i = 0; i < training_programs_.size(); ++i) {
     require_gpu(
@@ -303,7 +303,7 @@ TrainResult CudaEngine::train(const Weights& weights, const Batch& batch, float 
 EvaluationResult CudaEngine::evaluate(const Weights& weights, const Batch& batch) {
   ENSURE(!batch.labels.empty() && batch.labels.size() <= microbatch_, "1 to microbatch samples");
   state_->load(weights);
-  // Places without a sample compute with data of earlier batches; no result reads them.
+  // Places without a sample compute with data of earlier batches, which no result reads.
   take_test_images(batch);
   take_labels(batch, plan_.resident.evaluate_labels,
               {.smoothing = 0, .count = static_cast<std::uint32_t>(batch.labels.size())});

@@ -1,9 +1,9 @@
 #pragma once
 
-// Private to nn/cuda: the step engine of one GPU. Weights come from the host when they change, and
-// gradients are copied there part by part while the backward pass continues, so that the trainer
-// and its groups need not know about the device. Or gradients stay for sums in the device's memory,
-// and weights and momentum with them (resident_state).
+// Private to nn/cuda: the step engine of one GPU. Weights are copied from the host when they
+// change, and gradients are copied there part by part while the backward pass continues, so that
+// the trainer and its groups need not know about the device. Or gradients stay in the device's
+// memory for sums there, together with weights and momentum (resident_state).
 //
 // On the device a step is a row of CUDA graphs, one for each segment of its plan. One stream
 // computes, one copies finished gradients, one copies the parts of the state that the host fetches.

@@ -1,7 +1,7 @@
 #pragma once
 
-// What libmayfly_cuda.so exports: the CUDA engine as a module (base/module_file.hpp), because CUDA
-// and cuDNN are not on every machine. engine/network/device.hpp loads it for --device cuda.
+// The exports of libmayfly_cuda.so: the CUDA engine as a module (base/module_file.hpp), because not
+// every machine has CUDA and cuDNN. engine/network/device.hpp loads it for --device cuda.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,15 +19,16 @@ namespace mayfly::nn::cuda {
 
 /// A GPU that no other worker of this machine uses.
 inline constexpr int kFreeDevice = -1;
-/// The GPU that this process is told to use by its environment, or else a free one.
+/// The GPU that this process's environment names, or else a free one.
 inline constexpr int kAnyDevice = -2;
 
-/// What kind of engine is wanted.
+/// The properties of the engine to build.
 struct EngineRequest {
   std::uint32_t microbatch = 0;
   Dtype dtype = Dtype::kFp32;
   int device = kAnyDevice;
-  /// What the caller will allocate beside the engine in the GPU's memory, for sums of gradients.
+  /// Bytes that the caller will allocate besides the engine in the GPU's memory, for sums of
+  /// gradients.
   std::size_t sums_bytes = 0;
   /// Whether the engine also keeps momentum, and therefore has an optimizer().
   bool keeps_state = false;

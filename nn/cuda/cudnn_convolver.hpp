@@ -32,11 +32,11 @@ class ConvPlans {
 /// One thread at a time. Handle and plans must outlive it.
 class CudnnConvolver final : public Convolver {
  public:
-  /// All work goes to the stream that `handle` is set to.
+  /// All work is submitted to the stream that `handle` is set to.
   CudnnConvolver(cudnnHandle_t handle, const ConvPlans& plans) : handle_(handle), plans_(plans) {}
 
-  /// Tells cuDNN the addresses of all tensors, once, before the first step. kUnsupported or
-  /// kInvalidInput with the convolution's name if cuDNN refuses one.
+  /// Gives cuDNN the addresses of all tensors, once, before the first step. kUnsupported or
+  /// kInvalidInput with the convolution's name if cuDNN rejects one.
   [[nodiscard]] Result<void> bind(const StepPlan& plan, const StepExecutor& executor);
 
   [[nodiscard]] Result<void> convolve(std::size_t operation, const Convolve& what,

@@ -52,14 +52,14 @@ Result<DeviceClaim> DeviceClaim::take(const std::string& folder, const std::stri
     return Error{Errc::kIo, fmt::format("{}: {}", path, std::strerror(errno))};
   };
   int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode);
-  if (descriptor < 0 && errno == EACCES) {  // another user's: a lock needs no permission to write
+  if (descriptor < 0 && errno == EACCES) {  // another user's file: a lock needs no write permission
     descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   }
   if (descriptor < 0) {
     return failed();
   }
   UniqueFd lock(descriptor);
-  (void)::fchmod(descriptor, kFileMode);  // whatever our umask is; another user's stays as it is
+  (void)::fchmod(descriptor, kFileMode);  // whatever the umask is; fails for another user's file
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return errno == EWOULDBLOCK
                ? Error{Errc::kRefused, fmt::format("another worker has locked {}", path)}
@@ -104,7 +104,7 @@ int local_number(const Variables& variables) {
       return *number;
     }
   }
-  // A batch script has a SLURM_LOCALID, too, and everything that it starts inherits it.
+  // A batch script also has SLURM_LOCALID, and all processes that it starts inherit it.
   const bool is_one_of_several = number_of(variables, "SLURM_STEP_NUM_TASKS").value_or(1) > 1;
   return is_one_of_several ? number_of(variables, "SLURM_LOCALID").value_or(-1) : -1;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
 // Private to nn/cuda: which GPU a worker uses. The machine must be able to run the engine (decided
-// from facts), the step must fit into the GPU's memory (decided from its plan), and each GPU has
-// one worker: one that is not told which GPU to use takes one that no other worker of this machine
-// has claimed; the kernel releases the claim when the process ends for any reason.
+// from facts), and the step must fit into the GPU's memory (decided from its plan). Each GPU has
+// one worker: a worker that is not told which GPU to use takes one that no other worker of this
+// machine has claimed. The kernel releases the claim when the process ends for any reason.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,15 +27,15 @@ struct CudnnFacts {
 /// The oldest cuDNN with which the choice of convolutions was checked (docs/gpu.md).
 inline constexpr std::size_t kCudnnMin = 91100;
 
-/// Ok, or kUnsupported with one line that says what is missing and what to do.
+/// Ok, or kUnsupported with one line that names the missing part and the remedy.
 [[nodiscard]] Result<void> judge(const CudnnFacts& facts);
 
 /// The facts that the bits of a computation depend on, for a job's fingerprint and the log: "NVIDIA
 /// H200, sm_90, cuDNN 9.19.0".
 [[nodiscard]] std::string identity_of(const CudnnFacts& facts);
 
-/// The identities of those of a machine's GPUs that can run the engine, each once. If none can, the
-/// verdict on the first.
+/// The identities of a machine's GPUs that can run the engine, each once. If none can, the error
+/// for the first GPU.
 [[nodiscard]] Result<std::vector<std::string>> kinds_of(const std::vector<CudnnFacts>& gpus);
 
 class DeviceClaim {
@@ -43,8 +43,8 @@ class DeviceClaim {
   DeviceClaim() = default;
 
   /// Claims a GPU by a lock on a file in `folder`, which every user of the machine may lock.
-  /// kRefused if another process, or another claim of this one, has it; kIo if there can be no such
-  /// file or lock.
+  /// kRefused if another process, or another claim of this one, has it; kIo if the file cannot be
+  /// created or locked.
   [[nodiscard]] static Result<DeviceClaim> take(const std::string& folder, const std::string& uuid);
 
  private:
@@ -69,8 +69,9 @@ struct ChosenDevice {
 /// The value of an environment variable, or null.
 using Variables = std::function<const char*(const char*)>;
 
-/// This process's number among those of its machine that one launcher has started: LOCAL_RANK of
-/// torchrun, or what Open MPI, mpiexec (MPICH, Intel MPI) and srun say. -1: it is none of several.
+/// This process's number among the processes of this machine that one launcher has started:
+/// LOCAL_RANK of torchrun, or the variables of Open MPI, mpiexec (MPICH, Intel MPI) and srun. -1:
+/// it is not one of several.
 [[nodiscard]] int local_number(const Variables& variables);
 
 /// The largest microbatch, below `microbatch`, whose step needs at most `bytes`; 0 if none does.
@@ -81,7 +82,7 @@ using Variables = std::function<const char*(const char*)>;
 /// The memory of a GPU when an engine is made.
 struct GpuMemory {
   std::size_t free_bytes = 0;
-  std::size_t sums_bytes = 0;  ///< of these, needed for sums of gradients beside the engine
+  std::size_t sums_bytes = 0;  ///< the part that sums of gradients need besides the engine
 };
 
 /// Ok if a plan's memory fits beside the sums; else kUnsupported with a line that says how much is
@@ -93,8 +94,8 @@ struct GpuMemory {
 /// The memory that a training set must leave free: CUDA and NCCL allocate memory of their own.
 inline constexpr std::size_t kFreeBesideSet = std::size_t{1} << 30;
 
-/// The plan that a GPU gets: with the training set of `options` in its memory if there is room for
-/// that beside everything else, without it if not. Errors as check_fit, of the plan without a set.
+/// The plan for a GPU: with the training set of `options` in its memory if there is room for it
+/// besides everything else, otherwise without it. Errors as check_fit, of the plan without a set.
 [[nodiscard]] Result<StepPlan> make_fitting_plan(const Model& model, std::uint32_t microbatch,
                                                  StepPlanOptions options, const GpuMemory& memory);
 

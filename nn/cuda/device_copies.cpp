@@ -72,7 +72,8 @@ Result<void> copy_to_device(const TrainingSet& set, void* pixels, void* table, S
                                                              std::size_t bytes) -> Result<void> {
     constexpr const char* kWhat = "copying the training set to the device";
     TRY(check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, on), kWhat));
-    // The memory is used again for what follows, and CUDA may read it later even if it is pageable.
+    // The memory is reused for the next piece, and CUDA may read it after the call even if it is
+    // pageable.
     return check(cudaStreamSynchronize(on), kWhat);
   };
   Result<void> read =
@@ -98,7 +99,7 @@ Result<DeviceFeed> DeviceFeed::make(cudaStream_t engine, void* waiting, void* im
   return feed;
 }
 
-// An event that was never recorded is one that has happened.
+// An event that was never recorded counts as complete.
 void DeviceFeed::await_upload(std::size_t which) {
   require_gpu(check(cudaEventSynchronize(uploaded_[which].get()), "awaiting a copy of images"));
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Private to nn/cuda: everything that is copied between the host and a GPU, except the state
+// Private to nn/cuda: all copies between the host and a GPU, except those of the state
 // (resident_state): the training set, once; the images of a microbatch that come from the host;
-// finished gradients on their way to the host; and the small inputs and results of a step. The
+// finished gradients, which are copied to the host; and the small inputs and results of a step. The
 // engine's thread only.
 
 #include <array>
@@ -43,11 +43,11 @@ class GradientCopy {
   /// refuses.
   [[nodiscard]] static Result<GradientCopy> make(std::size_t elements, std::size_t parts);
 
-  /// Starts the copy of elements [first, end) of the device's gradient, behind what `compute` was
-  /// given before. Does not wait.
+  /// Starts the copy of elements [first, end) of the device's gradient, after everything that was
+  /// submitted to `compute` before. Does not wait.
   void start(std::size_t part, cudaStream_t compute, const float* gradient, std::size_t first,
              std::size_t end);
-  /// Waits for that copy and puts it to the same elements of `to`.
+  /// Waits for that copy and writes it to the same elements of `to`.
   void bring(std::size_t part, std::size_t first, std::size_t end, std::span<float> to);
   /// Nothing is in flight any more, or the device has failed.
   void settle();
@@ -58,9 +58,9 @@ class GradientCopy {
   std::vector<OwnedEvent> computed_, copied_;  ///< by part
 };
 
-/// Copies all images of a training set, and the table of their normalised values, to where the
-/// device has room for them, on `stream`; when it returns they are there. Fails as reading does;
-/// kUnsupported if the device refuses.
+/// Copies all images of a training set, and the table of their normalised values, to their places
+/// in the device's memory, on `stream`; they are complete when it returns. Fails with the errors of
+/// reading; kUnsupported if the device fails.
 [[nodiscard]] Result<void> copy_to_device(const TrainingSet& set, void* pixels, void* table,
                                           Stream stream);
 

@@ -1,11 +1,11 @@
 #pragma once
 
 // Private to nn/cuda: where a GPU's images come from. A training set that fits is copied to the
-// GPU's memory once, and microbatches are prepared there: looked up, cropped, flipped and
-// normalised by one kernel, with the CPU's draws, so a microbatch takes two numbers per sample to
-// the device instead of its pixels. Otherwise the images of every microbatch are copied: while one
-// is computed, those of the next. The copies' order is decided here; FeedCalls makes the calls of a
-// device.
+// GPU's memory once, and microbatches are prepared there: one kernel looks them up, crops, flips
+// and normalises them, with the CPU's draws. So only two numbers per sample are copied for a
+// microbatch instead of its pixels. Otherwise the images of every microbatch are copied: while one
+// is computed, those of the next. This file decides the order of the copies; FeedCalls makes the
+// calls of a device.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace mayfly::nn::cuda {
 struct ResidentSet {
   std::uint64_t samples = 0;
   CounterRandom augmentation{0};  ///< datasets::augmentation_source
-  bool augment = false;           ///< else images stay as they are
+  bool augment = false;           ///< otherwise images stay unchanged
 };
 
 /// Square images of the network's input size.
@@ -39,8 +39,8 @@ struct TrainingSet {
 /// Whether all of them are samples of the set.
 [[nodiscard]] bool are_of(const ResidentSet& set, std::span<const SampleDraw> draws);
 
-/// Reads all images, one behind the other, and hands them over in pieces of some MiB: `take` is
-/// given the place of the first byte and the bytes. Fails as whichever fails.
+/// Reads all images, one after the other, and passes them to `take` in pieces of some MiB, each
+/// with the offset of its first byte. Fails with the first error of reading or `take`.
 [[nodiscard]] Result<void> read_in_pieces(
     const TrainingSet& set,
     const std::function<Result<void>(std::size_t first, std::span<const std::uint8_t>)>& take);
@@ -71,19 +71,19 @@ class ImageFeed {
 
   /// The next step on the engine's stream reads the images of this batch.
   void take(const Batch& batch);
-  /// Announces the batch that take() will probably be given next, as DeviceEngine::prefetch() does.
-  /// Nothing is copied yet.
+  /// Announces the batch that will probably be the next argument of take(), as
+  /// DeviceEngine::prefetch() does. Nothing is copied yet.
   void expect(const Batch& next) { expected_ = next; }
-  /// The device is busy: copies the images that were announced, if there are any.
+  /// To be called when the device is busy: copies the images that were announced, if there are any.
   void bring_expected();
 
  private:
   void bring(const Batch& batch);
 
   FeedCalls& calls_;
-  std::size_t next_ = 0;           // pinned memory, in turns
+  std::size_t next_ = 0;           // index of the pinned memory to use next
   std::optional<Batch> expected_;  // its images are valid until bring_expected()
-  std::uint64_t brought_ = 0;      // id of the batch on the device that was not taken yet; 0: none
+  std::uint64_t brought_ = 0;      // id of a batch on the device that was not taken yet; 0: none
 };
 
 }  // namespace mayfly::nn::cuda

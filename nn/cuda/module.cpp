@@ -20,7 +20,7 @@
 namespace mayfly::nn::cuda {
 namespace {
 
-/// What driver and library report about `device`. Cheap; makes no context on a device.
+/// The facts that driver and library report about `device`. Cheap; makes no context on a device.
 CudnnFacts read_cudnn_facts(int device) {
   return {.gpu = read_gpu_facts(device), .found_cudnn = cudnnGetVersion()};
 }
@@ -38,8 +38,8 @@ Result<std::vector<std::string>> probe(int device) {
   return kinds_of(device >= 0 ? std::vector{read_cudnn_facts(device)} : read_all_facts());
 }
 
-/// The same for all workers of this machine, whose TMPDIR may differ. A container may have a TMPDIR
-/// because its /tmp cannot be written to.
+/// A folder that is the same for all workers of this machine, whose TMPDIR may differ. A container
+/// may have a TMPDIR because its /tmp cannot be written to.
 std::string claims_folder() {
   constexpr const char* kOfEverybody = "/tmp";
   std::error_code no_such_folder;

@@ -24,7 +24,7 @@ Result<ResidentState> ResidentState::make(int device, cudaStream_t compute,
   return state;
 }
 
-/// From memory that is not pinned: CUDA has taken the values when the call returns.
+/// From memory that is not pinned: CUDA has read the values when the call returns.
 void ResidentState::upload(std::span<const float> from, std::span<float> to) {
   ENSURE(from.size() == to.size(), "the state belongs to this model");
   require_gpu(check(

@@ -1,7 +1,8 @@
 #pragma once
 
 // Private to nn/cuda: weights, momentum and running statistics in the memory of a GPU. They are
-// copied from the host when it has others, and are updated on the device if the momentum is there.
+// copied from the host when the host's version is another one, and are updated on the device if the
+// momentum is there.
 //
 // The engine's stream keeps loads, updates and microbatches in order. The host fetches over a
 // separate stream, after the last update, so it does not wait for microbatches.

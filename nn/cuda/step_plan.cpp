@@ -10,15 +10,17 @@
 namespace mayfly::nn::cuda {
 namespace {
 
-/// The tensors of a step plan while it is made. A tensor lives from the first to the last operation
-/// that names it, or, if it is resident, as long as the engine.
+/// The tensors of a step plan that is being made. A tensor lives from the first to the last
+/// operation that names it, or, if it is resident, as long as the engine.
 class TensorList {
  public:
   TensorId add(std::string name, std::size_t bytes);
   TensorId add_resident(std::string name, std::size_t bytes);
-  /// Operation `now` uses it; not before the one that was noted last. Nothing for kNoTensor.
+  /// Records that operation `now` uses the tensor; not before the last recorded one. Does nothing
+  /// for kNoTensor.
   void note_use(TensorId id, std::size_t now);
-  /// Gives every tensor its place in `memory`; `end` operations there are. Every one was used.
+  /// Gives every tensor its place in `memory`; `end` is the number of operations. Every tensor was
+  /// used.
   void place(std::size_t end, MemoryPlan& memory);
 
  private:
@@ -114,7 +116,7 @@ struct Block {
   bool downsample = false;
 };
 
-/// The gradient of something that two branches read.
+/// The gradient of a tensor that two branches read.
 struct BranchGradients {
   TensorId main = kNoTensor;
   TensorId addend = kNoTensor;  ///< kNoTensor: one branch only
@@ -289,7 +291,7 @@ class StepPlanner {
     return out;
   }
 
-  /// Images as the network wants them: from the host or, in training, of a set on the device.
+  /// The images in the network's layout: from the host or, in training, from a set on the device.
   TensorId forward_input() {
     ResidentTensors& r = plan_.resident;
     const auto side = static_cast<std::size_t>(model_.image_size);
@@ -331,7 +333,7 @@ class StepPlanner {
                          add_sums(unit.layer), unit.factors});
   }
 
-  /// The weights' gradient, and a border if enough has come together.
+  /// Plans the weights' gradient, and ends the segment if it has enough gradients.
   void weight_gradient(const Unit& unit) {
     convolve({unit.layer, ConvPass::kWeightGradient, unit.input, unit.raw});
     const std::size_t ready = plan_.layers[unit.layer].weight;
@@ -354,7 +356,7 @@ class StepPlanner {
     return gradient;
   }
 
-  /// What the shortcut adds to the gradient of the block's input; `joint` is that of the sum.
+  /// The shortcut's part of the gradient of the block's input; `joint` is the gradient of the sum.
   TensorId backward_shortcut(const Block& block, TensorId joint) {
     if (block.projection.has_value()) {
       const Unit& unit = *block.projection;

@@ -47,7 +47,7 @@ struct GatherImages {
   [[nodiscard]] std::array<TensorId, 4> tensors() const { return {draws, pixels, table, to}; }
 };
 
-/// y from x, or a gradient: x and y are what ConvPass says, the filter is the layer's.
+/// y from x, or a gradient: x and y are defined by ConvPass, the filter is the layer's.
 struct Convolve {
   std::size_t layer;
   ConvPass pass;

@@ -12,7 +12,7 @@
 namespace mayfly::nn::cuda::cudnn {
 namespace {
 
-// Any numbers that differ: plan and variant pack agree on them.
+// Arbitrary but different numbers, by which plan and variant pack identify tensors.
 constexpr std::int64_t kX = 1;
 constexpr std::int64_t kFilter = 2;
 constexpr std::int64_t kY = 3;
@@ -53,7 +53,7 @@ Result<Descriptor> convolution(const ConvShape& shape) {
       .finalise();
 }
 
-/// What the same thing is called in each pass.
+/// The names of the same attributes in each pass.
 struct OperationNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t convolution, x, filter, y, alpha, beta;
@@ -134,7 +134,7 @@ Result<std::vector<Descriptor>> parts_of(const Descriptor& whole, cudnnBackendAt
   return parts;
 }
 
-/// Why a note on an engine makes it unsuitable; null if it does not.
+/// Why a note about an engine makes it unsuitable; null if it does not.
 const char* objection(cudnnBackendNumericalNote_t note, Dtype dtype) {
   switch (note) {
     case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return "it is not deterministic";
@@ -174,8 +174,8 @@ Result<std::vector<Descriptor>> offered_for(const Descriptor& graph, cudnnBacken
   return parts_of(search, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
 }
 
-/// Why a configuration is not taken, from what its engine says about itself: not deterministic,
-/// compiled at run time, sums not in fp32, or TF32 where fp32 is wanted. Null if it is.
+/// Why a configuration is not taken, from the notes of its engine: not deterministic, compiled at
+/// run time, sums not in fp32, or TF32 although fp32 is wanted. Null if it is taken.
 Result<const char*> objection_to(const Descriptor& configuration, Dtype dtype) {
   TRY_ASSIGN(const auto engine, engine_of(configuration));
   const auto numerical = values_of<cudnnBackendNumericalNote_t>(

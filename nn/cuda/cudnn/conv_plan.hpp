@@ -1,9 +1,10 @@
 #pragma once
 
-// Private to nn/cuda: one convolution as cuDNN will compute it, chosen before the first step.
+// Private to nn/cuda: one convolution in the form in which cuDNN computes it, chosen before the
+// first step.
 //
 // The choice must be the same on every worker and in every run, or their bits differ. So nothing is
-// timed: the first engine is taken that cuDNN's heuristics offer and that is deterministic, needs
+// timed. The first engine is taken that cuDNN's heuristics offer and that is deterministic, needs
 // no compiler at run time (its choice could depend on the driver), stays within a workspace, and
 // for fp32 really multiplies in fp32. With an equal GPU and an equal cuDNN the choice is equal;
 // both are in the job's fingerprint (ADR 31).
@@ -15,7 +16,7 @@
 
 namespace mayfly::nn::cuda::cudnn {
 
-/// Scratch memory that all convolutions of an engine share, at most.
+/// Most scratch memory, which all convolutions of an engine share.
 inline constexpr std::size_t kWorkspaceBytesMax = std::size_t{1} << 30;
 
 class ConvPlan {
@@ -26,7 +27,7 @@ class ConvPlan {
   [[nodiscard]] static Result<ConvPlan> choose(const ConvKey& key, const PlanningTarget& target);
 
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// The place of the engine among those that cuDNN offered, from 1.
+  /// The index of the engine among those that cuDNN offered, from 1.
   [[nodiscard]] std::size_t rank() const { return rank_; }
 
   /// The addresses of the tensors in the form that run() needs. Made once per address, not per

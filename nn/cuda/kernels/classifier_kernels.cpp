@@ -66,7 +66,7 @@ struct Multiply {
   const float* start;  ///< null: zero
   Matrix<Out> out;
 
-  /// Load and multiply by turns, then store.
+  /// Loads and multiplies alternately, then stores.
   MAYFLY_HOST_DEVICE int phases() const {
     return 2 * static_cast<int>((depth + kDepth - 1) / kDepth) + 1;
   }
@@ -102,7 +102,7 @@ struct Multiply {
   MAYFLY_HOST_DEVICE void load(const Place& at, std::uint32_t first_row, std::uint32_t first_column,
                                std::uint32_t first_depth, Shared& shared) const {
     for (std::uint32_t e = at.thread; e < kTile * kDepth; e += kThreads) {
-      // Neighbouring threads read neighbouring memory, whichever way the matrix lies.
+      // Neighbouring threads read neighbouring memory, whatever the layout of the matrix.
       const bool a_along = a.column_stride == 1;
       const std::uint32_t a_row = a_along ? e / kDepth : e % kTile;
       const std::uint32_t a_depth = a_along ? e % kDepth : e / kTile;

@@ -63,12 +63,12 @@ struct RowGrid {
          shape.channels <= 65536;
 }
 
-/// For sums: enough parts to fill a GPU, few enough that adding them up is nothing.
+/// For sums: enough parts to fill a GPU, few enough that adding them up takes no time.
 [[nodiscard]] constexpr RowGrid sum_grid(const ActivationShape& shape) {
   return row_grid(shape, 8, 1024);
 }
 
-// Which part of a filter a thread block moves.
+// How the filters are divided among thread blocks.
 
 inline constexpr std::uint32_t kFilterChannels = 128;  ///< input channels of one block
 inline constexpr std::uint32_t kFilterKernelMax = 7;

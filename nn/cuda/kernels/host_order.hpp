@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to nn/cuda/kernels and its tests: in which order the host runs blocks and threads. No
+// Private to nn/cuda/kernels and its tests: the order in which the host runs blocks and threads. No
 // result may depend on it.
 
 namespace mayfly::nn::cuda {

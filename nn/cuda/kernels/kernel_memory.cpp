@@ -1,4 +1,4 @@
-// Sizes and divisions of memory that both sides agree on.
+// The sizes and divisions of memory blocks that caller and kernels agree on.
 
 #include "nn/cuda/kernels/grids.hpp"
 #include "nn/cuda/kernels/kernels.hpp"
@@ -6,7 +6,7 @@
 namespace mayfly::nn::cuda {
 namespace {
 
-// Takes pieces off a block of memory; each begins at a multiple of 16 bytes.
+// Divides a block of memory into pieces; each begins at a multiple of 16 bytes.
 class Divider {
  public:
   explicit Divider(void* memory) : memory_(static_cast<std::byte*>(memory)) {}

@@ -1,24 +1,24 @@
 #pragma once
 
-// Our own CUDA kernels of a training step: everything but the convolutions. A table of functions,
-// as nn/cpu has one: device_kernels() gives work to a GPU, host_kernels() runs the same bodies on
-// the CPU, blocks and threads in loops, so that they can be tested, and whole networks computed
-// with them, where there is no GPU. This header needs no CUDA.
+// Mayfly's own CUDA kernels of a training step: everything but the convolutions. They are a table
+// of functions, as in nn/cpu: device_kernels() submits work to a GPU, host_kernels() runs the same
+// bodies on the CPU, with loops over blocks and threads. So the kernels can be tested, and whole
+// networks computed with them, without a GPU. This header needs no CUDA.
 //
-// Rules for all of them, unless said otherwise:
-// - A function gives work to `stream` (a cudaStream_t; the host ignores it), does not wait for it,
-//   allocates nothing and may be captured in a CUDA graph. It returns 0 or a cudaError_t;
-//   kInvalidArguments, and nothing was started, for shapes it cannot do. The calling thread must be
+// Rules for all of them, unless stated otherwise:
+// - A function submits work to `stream` (a cudaStream_t; the host ignores it), does not wait for
+//   it, allocates nothing and may be captured in a CUDA graph. It returns 0 or a cudaError_t; for
+//   impossible shapes it returns kInvalidArguments and starts nothing. The calling thread must be
 //   bound to the device; any thread.
 // - All pointers are to memory of the device, given by the caller. Activations, images, scratch and
 //   whole flat arrays are aligned to 16 bytes, tensors in a flat array only as their elements.
-//   Outputs are overwritten as a whole, whatever was in them; inputs and outputs are different
-//   memory unless it says that they may be the same.
+//   Outputs are overwritten completely; inputs and outputs are different memory unless stated.
 // - Activations and their gradients are NHWC, of a Dtype (the same everywhere within one call);
 //   channels are a multiple of 8. Parameters, their gradients and statistics are fp32.
 // - The result is a function of the arguments and shapes alone: every sum has one order, which
-//   depends on nothing else, and no float is added by an atomic operation. Nothing is fused but
-//   what says so in its formula, so device and host compute the same bits, NaN payloads apart.
+//   depends on nothing else, and no float is added by an atomic operation. Only operations that are
+//   marked as fused in the formulas are fused, so device and host compute the same bits, except for
+//   NaN payloads.
 
 #include <cstddef>
 #include <cstdint>
@@ -55,7 +55,7 @@ struct ActivationShape {
 /// Channels of the network's input as it is stored: 3 and one of zeros.
 inline constexpr std::uint32_t kImageChannels = 4;
 
-/// What a batch norm knows per channel; arrays of `channels` elements in one piece of memory.
+/// The factors of a batch norm by channel; arrays of `channels` elements in one piece of memory.
 struct NormFactors {
   double* inverse_deviation = nullptr;
   float* mean = nullptr;
@@ -133,12 +133,12 @@ struct ClassifierMemory {
 [[nodiscard]] std::size_t classifier_bytes(const ClassifierShape& shape);
 [[nodiscard]] ClassifierMemory classifier_memory_at(void* memory, const ClassifierShape& shape);
 
-/// What the loss is told, in device memory, so that a captured graph can be given other values.
+/// The inputs of the loss, in device memory, so that a captured graph can get other values.
 struct LossInput {
   float smoothing = 0;      ///< of labels; 0 in evaluation
   std::uint32_t count = 0;  ///< images that count, the first ones
-  /// Gradients of activations are times this, which is a power of two and so costs no digit; those
-  /// of parameters are not (nn/dtype.hpp).
+  /// Factor of the gradients of activations, a power of two, which changes no digit; gradients of
+  /// parameters are not scaled (nn/dtype.hpp).
   float scale = 1;
   float unscale = 1;  ///< 1 / scale
 };
@@ -149,7 +149,7 @@ struct LossInput {
   return {smoothing, images, scale, 1 / scale};
 }
 
-/// What the loss answers, in device memory.
+/// The results of the loss, in device memory.
 struct LossOutput {
   double loss_sum = 0;  ///< over the images that count
   std::uint32_t correct = 0;
@@ -169,7 +169,7 @@ struct Filter {
   std::uint32_t padding = 0;
 };
 
-/// Distributes the work of filters over thread blocks: sets first_block of each, returns the end.
+/// Distributes filters over thread blocks: sets first_block of each, returns the end.
 [[nodiscard]] std::uint32_t number_filter_blocks(std::span<Filter> filters);
 
 /// Filters in device memory, and which of their blocks to work on: those of neighbouring filters.
@@ -180,7 +180,7 @@ struct FilterRange {
   std::uint32_t last_block = 0;   ///< one past: that of the filter behind, or the end
 };
 
-/// A data set in device memory, and how training sees it (datasets/core/augmentation).
+/// A data set in device memory, with the augmentation for training (datasets/core/augmentation).
 struct ResidentImages {
   const std::uint8_t* pixels = nullptr;  ///< samples x 3 x width x width
   const float* table = nullptr;          ///< 3 x 256: the normalised value of each byte
@@ -188,7 +188,7 @@ struct ResidentImages {
 };
 
 struct Kernels {
-  /// Loads all kernels, which would otherwise wait for whatever runs when one is launched first.
+  /// Loads all kernels. Otherwise the first launch of a kernel would wait for all running work.
   int (*load)();
 
   // Input
@@ -248,18 +248,19 @@ struct Kernels {
   /// (width + 1) / 2 pixels per row and twice the channels.
   int (*shortcut)(const ActivationShape& from, Dtype dtype, const void* x, void* out,
                   Stream stream);
-  /// The output's gradient where a pixel was taken, else zero.
+  /// The output's gradient for pixels that were taken, otherwise zero.
   int (*shortcut_gradient)(const ActivationShape& from, Dtype dtype, const void* out_gradient,
                            void* x_gradient, Stream stream);
 
   /// 3x3 maximum, stride 2, padding 1, of x (`scale` null), or of max(0, x * scale + shift), which
-  /// is not stored. `places` (a byte per output element) says which of the window's nine it was,
-  /// row by row, or 9 where that maximum is not above 0 (with `scale` only). The first of equal
-  /// values wins, a NaN over every number. `out` has (width + 1) / 2 pixels per row.
+  /// is not stored. `places` (a byte per output element) is the place of the maximum among the
+  /// window's nine, row by row, or 9 if that maximum is not above 0 (with `scale` only). The first
+  /// of equal values is taken, and a NaN before every number. `out` has (width + 1) / 2 pixels per
+  /// row.
   int (*max_pool)(const ActivationShape& from, Dtype dtype, const void* x, const float* scale,
                   const float* shift, void* out, std::uint8_t* places, Stream stream);
-  /// Gradient of x, or of x * scale + shift: each pixel adds up the windows that chose it, row by
-  /// row.
+  /// Gradient of x, or of x * scale + shift: each pixel adds up the windows that selected it, row
+  /// by row.
   int (*max_pool_gradient)(const ActivationShape& from, Dtype dtype, const void* out_gradient,
                            const std::uint8_t* places, void* x_gradient, Stream stream);
 
@@ -288,16 +289,16 @@ struct Kernels {
   /// Packs weights: `from` is the flat array of parameters, `to` where all are packed.
   int (*pack_filters)(const FilterRange& range, Dtype dtype, const float* from, void* to,
                       Stream stream);
-  /// Brings packed gradients, without the scale, to their places in the flat array of gradients.
+  /// Writes packed gradients, without the scale, to their places in the flat array of gradients.
   int (*unpack_filter_gradients)(const FilterRange& range, Dtype dtype, const LossInput* input,
                                  const void* from, float* to, Stream stream);
 
-  /// nn::sgd_update over `count` elements in place, to its bits.
+  /// nn::sgd_update over `count` elements in place, with the same bits.
   int (*sgd_update)(const SgdOptions& options, float learning_rate, const float* gradient,
                     float* parameters, float* momentum, std::uint64_t count, Stream stream);
 };
 
-/// Those of the GPU: library mayfly_nn_cuda_kernels, where there is a CUDA compiler.
+/// The kernels of the GPU: library mayfly_nn_cuda_kernels, if there is a CUDA compiler.
 [[nodiscard]] const Kernels& device_kernels();
 
 /// The same on the CPU: library mayfly_nn_cuda_kernels_host. Both may be in one program.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Private to nn/cuda/kernels: how a body becomes a kernel. The CUDA compiler makes a kernel of it,
-// the host's compiler loops over its blocks and threads.
+// Private to nn/cuda/kernels: turns a body into a kernel. The CUDA compiler makes a kernel of it;
+// for the host it is run in loops over its blocks and threads.
 //
 // A body for launch_each() is a function of an index:
 //   void operator()(std::uint32_t i) const;
@@ -14,8 +14,8 @@
 //   struct State;   what a thread keeps from phase to phase; zero at first
 //   int phases() const;
 //   void phase(int number, const Place& at, State& state, Shared& shared) const;
-// Within one phase no thread reads what another one writes; the host can check that by running the
-// threads backwards.
+// Within one phase no thread reads data that another thread writes; the host can check that by
+// running the threads backwards.
 
 #include <cstdint>
 #include <cstring>
@@ -33,7 +33,7 @@
 
 namespace mayfly::nn::cuda::MAYFLY_SIDE {
 
-/// Where a thread is.
+/// The position of a thread.
 struct Place {
   std::uint32_t block;   ///< along the grid's x
   std::uint32_t column;  ///< along its y

@@ -13,7 +13,7 @@ namespace {
 struct Loss {
   static constexpr int kThreads = 128;
   static constexpr int kFolds = 7;
-  // Phases: three trees, each a phase that fills it and its folds; then the answer.
+  // Phases: three trees, each with a phase that fills it and its folds; then the result.
   static constexpr int kSum = 1 + kFolds;
   static constexpr int kGradient = 2 * (1 + kFolds);
   static constexpr int kAnswer = 3 * (1 + kFolds);

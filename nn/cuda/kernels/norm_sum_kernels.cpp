@@ -1,5 +1,5 @@
-// Batch norm: the sums over all rows of a channel, and what follows from them per channel. The
-// formulas are those of nn/cpu/block_layers, in double.
+// Batch norm: the sums over all rows of a channel, and the factors per channel that result from
+// them. The formulas are those of nn/cpu/block_layers, in double.
 
 #include "nn/cuda/kernels/grids.hpp"
 #include "nn/cuda/kernels/launch.hpp"
@@ -11,12 +11,12 @@ namespace {
 constexpr double kEpsilon = 1e-5;  // PyTorch's default
 constexpr std::uint32_t kRowThreads = RowGrid::kThreads;
 
-// Scratch: one value of each channel (the pivot), then for each part of the rows its channels'
-// first sums and their second ones.
+// Scratch: one value of each channel (the pivot), then for each part of the rows the first sums of
+// its channels and their second sums.
 
-/// Sums over the rows of one part. Terms says what is summed: an object per thread, made for eight
-/// channels, that gives two terms per element. Each thread adds up its few rows in fp32; threads
-/// and parts are added in double.
+/// Sums over the rows of one part. Terms defines the summed terms: an object per thread, made for
+/// eight channels, that returns two terms per element. Each thread adds up its few rows in fp32;
+/// threads and parts are added in double.
 template <typename Terms>
 struct SumRows {
   static constexpr int kThreads = RowGrid::kThreads;
@@ -76,8 +76,8 @@ struct SumRows {
   }
 };
 
-/// x - pivot and its square, the pivot being the channel's first value: what is squared is then
-/// about as large as its deviation, and a large mean does not eat the variance's digits.
+/// x - pivot and its square, the pivot being the channel's first value: the squared value is then
+/// about as large as the deviation, and a large mean does not cost digits of the variance.
 template <typename T>
 struct Moments {
   using Centre = Granule;

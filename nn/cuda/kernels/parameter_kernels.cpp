@@ -7,7 +7,7 @@
 namespace mayfly::nn::cuda::MAYFLY_SIDE {
 namespace {
 
-/// What one block moves: the weights between one output channel and some input channels.
+/// The part that one block moves: the weights between one output channel and some input channels.
 struct FilterPart {
   Filter filter;
   std::uint32_t out_channel;
@@ -16,12 +16,12 @@ struct FilterPart {
   std::uint32_t weights;   ///< of these, those that exist in the flat array
 
   MAYFLY_HOST_DEVICE std::uint32_t taps() const { return filter.kernel * filter.kernel; }
-  /// In the flat array, where the part is in one piece.
+  /// Offset in the flat array, in which the part is contiguous.
   MAYFLY_HOST_DEVICE std::uint64_t flat_at() const {
     const std::uint64_t row = std::uint64_t{out_channel} * filter.in_channels + first_channel;
     return filter.offset + row * taps();
   }
-  /// Where packed: of the part's first channel in one tap.
+  /// Offset in the packed array of the part's first channel in one tap.
   MAYFLY_HOST_DEVICE std::uint64_t packed_at(std::uint32_t tap) const {
     const std::uint64_t row = std::uint64_t{out_channel} * taps() + tap;
     return filter.packed_offset + row * filter.packed_channels + first_channel;
@@ -52,7 +52,8 @@ MAYFLY_HOST_DEVICE inline FilterPart part_of(const Filter& filter, std::uint32_t
 }
 
 /// Moves a part through shared memory, so that both sides are read and written in order: the flat
-/// array has a channel's taps together, the packed one a tap's channels. Direction says which way.
+/// array stores a channel's taps together, the packed one a tap's channels. Direction is the
+/// direction of the copy.
 template <typename Direction>
 struct MoveFilters {
   static constexpr int kThreads = 256;

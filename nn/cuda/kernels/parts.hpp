@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to nn/cuda/kernels: what each file adds to the table.
+// Private to nn/cuda/kernels: the functions that each file adds to the table.
 
 #include "nn/cuda/kernels/kernels.hpp"
 #include "nn/cuda/kernels/values.hpp"

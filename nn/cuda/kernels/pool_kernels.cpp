@@ -179,7 +179,7 @@ struct MaxPoolGradient {
     const std::uint32_t column = spot.column / 2;
     const bool below = spot.row % 2 == 1 && row + 1 < to.width;
     const bool right = spot.column % 2 == 1 && column + 1 < to.width;
-    // Where the pixel is in window (row, column).
+    // The pixel's place in window (row, column).
     const std::uint32_t place = (1 + spot.row % 2) * kWindow + 1 + spot.column % 2;
     Granule sum = chosen({spot.image, row, column, spot.channel}, place);
     if (right) {

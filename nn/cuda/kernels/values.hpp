@@ -1,8 +1,8 @@
 #pragma once
 
 // Private to nn/cuda/kernels: loads, stores and single operations, for the GPU and for the CPU. The
-// kernels' files are compiled by either compiler, the CUDA compiler with -fmad=false and the host's
-// with -ffp-contract=off, so that both do the operations that are written and no others.
+// kernels' files are compiled by both compilers, the CUDA compiler with -fmad=false and the host's
+// with -ffp-contract=off, so that both do exactly the operations that are written.
 
 #include <bit>
 #include <cmath>
@@ -20,7 +20,7 @@
 #define MAYFLY_SIDE on_host
 #endif
 
-// One program may hold what both compilers made of these files; nothing may be mixed up by name.
+// A program may contain the code of both compilers, so their symbols must not have the same names.
 namespace mayfly::nn::cuda::MAYFLY_SIDE {
 
 /// bfloat16: the upper half of a float.
@@ -60,29 +60,30 @@ MAYFLY_HOST_DEVICE inline float widen(float x) {
 MAYFLY_HOST_DEVICE inline float widen(Bf16 x) {
   return float_of(static_cast<std::uint32_t>(x.bits) << 16);
 }
-// Every binary16 is a float, so there is one right answer, and the GPU's instruction gives it.
+// Every binary16 is a float, so there is only one correct result, also of the GPU's instruction.
 MAYFLY_HOST_DEVICE inline float widen(Fp16 x) {
 #ifdef __CUDA_ARCH__
   return __half2float(__ushort_as_half(x.bits));
 #else
   const std::uint32_t sign = (x.bits & 0x8000U) << 16;
   const std::uint32_t rest = x.bits & 0x7fffU;
-  if (rest < 0x0400U) {  // zero, or so many times the smallest number
+  if (rest < 0x0400U) {  // zero, or a multiple of the smallest number
     return float_of(sign | std::bit_cast<std::uint32_t>(static_cast<float>(rest) * 0x1p-24F));
   }
-  // The exponent's offset is 15 there and 127 here; infinities and NaNs have the largest of either.
+  // The exponent's offset is 15 in binary16 and 127 in a float; infinities and NaNs have the
+  // largest exponent of either.
   const std::uint32_t offset = rest < 0x7c00U ? 127U - 15U : 255U - 31U;
   return float_of(sign | ((rest << 13) + (offset << 23)));
 #endif
 }
 
 #ifndef __CUDA_ARCH__
-/// As the GPU's instructions have it: rounded to nearest even, a NaN becomes 0x7fff.
+/// Like the GPU's instructions: rounds to nearest even, a NaN becomes 0x7fff.
 inline std::uint32_t narrow(float x, Bf16 /*to*/) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return is_nan(x) ? 0x7fffU : (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
 }
-/// The same, and what is too large becomes an infinity.
+/// The same; a value that is too large becomes an infinity.
 inline std::uint32_t narrow(float x, Fp16 /*to*/) {
   constexpr std::uint32_t kNormal = 0x38800000U;    // 2^-14
   constexpr std::uint32_t kInfinite = 0x477ff000U;  // 65520: half a unit above the largest number
@@ -99,7 +100,7 @@ inline std::uint32_t narrow(float x, Fp16 /*to*/) {
   if (rest >= kNormal) {
     return sign | ((rest - kOffset + 0x0fffU + ((rest >> 13) & 1U)) >> 13);
   }
-  // A multiple of 2^-24, the smallest number: what is left of the fraction moves down.
+  // A multiple of 2^-24, the smallest number: the remaining fraction is shifted down.
   const std::uint32_t shift = 126U - (rest >> 23);
   if (shift > 24U) {
     return sign;  // below half of the smallest number
@@ -128,14 +129,14 @@ MAYFLY_HOST_DEVICE inline std::uint32_t narrow_pair(float low, float high) {
 #endif
 }
 
-/// What narrow_pair() was given, as far as it is left.
+/// The inverse of narrow_pair(), for the rounded values.
 template <typename T>
 MAYFLY_HOST_DEVICE inline void widen_pair(std::uint32_t pair, float& low, float& high) {
   low = widen(T{static_cast<std::uint16_t>(pair)});
   high = widen(T{static_cast<std::uint16_t>(pair >> 16)});
 }
 
-/// The 16 bytes that a thread moves at once.
+/// The 16 bytes that a thread loads or stores at once.
 struct alignas(16) Quad {
   std::uint32_t word[4];
 };
