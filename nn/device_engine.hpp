@@ -1,7 +1,7 @@
 #pragma once
 
-// The port to an engine that computes in the memory of a device: what it can do there beyond a
-// StepEngine. It may keep the training set, so that microbatches bring no images; it can leave
+// The port to an engine that computes in the memory of a device: its functions beyond those of a
+// StepEngine. It may keep the training set, so that microbatches contain no images; it can leave
 // gradients on the device, for sums there; and it may keep weights and momentum and update them.
 // The trainer also has the state on the host and knows which of the two is newer
 // (engine/network/host_copy).

@@ -12,7 +12,7 @@
 namespace mayfly::bench {
 namespace {
 
-// 198.18.0.0/15 is reserved for benchmarks (RFC 2544), so nobody's addresses are hidden.
+// 198.18.0.0/15 is reserved for benchmarks (RFC 2544), so no real address is hidden.
 constexpr const char* kHostAddress = "198.18.0.1";
 constexpr const char* kBridgeAddress = "02:00:6d:66:00:01";  // locally administered
 constexpr const char* kNetBits = "/16";

@@ -17,10 +17,10 @@
 namespace mayfly::collectives {
 namespace {
 
-// The bytes of one message: small enough for a piece to stay in cache between being received,
-// reduced and sent on.
+// The bytes of one message: so few that a piece stays in the cache between being received, reduced
+// and sent on.
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
-// Messages under way in each direction.
+// Messages in transit in each direction.
 constexpr std::size_t kWindow = 4;
 
 enum class Progress : std::uint8_t { kIdle, kMoved, kDone };

@@ -168,7 +168,7 @@ Error LiveComm::error_of(const CommLifecycle::Failure& failure) const {
   Error error{failure.code, fmt::format("NCCL on {}: {}{}{}", runtime_->api().device_name(),
                                         to_string(failure.status), explanation_.empty() ? "" : ": ",
                                         explanation_)};
-  // NCCL does not say who it was.
+  // NCCL does not report which member it was.
   if (failure.code == Errc::kPeerLost && place_.members.size() == 2) {
     error.culprit = place_.members[1 - place_.rank];
   }

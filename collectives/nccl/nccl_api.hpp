@@ -20,7 +20,7 @@ namespace mayfly::collectives {
 /// NCCL's results (and CUDA's, if Mayfly distinguishes them).
 enum class NcclStatus {
   kSuccess,
-  kInProgress,   ///< a non-blocking call goes on, an event has not happened yet
+  kInProgress,   ///< a non-blocking call continues, or an event has not happened yet
   kRemoteError,  ///< a peer, or a connection to it, is lost
   kSystemError,  ///< a system call failed on this host, for example without enough shared memory
   kDeviceError,  ///< CUDA failed; after most errors this process cannot use the device

@@ -55,7 +55,7 @@ class SocketChannel final : public Channel {
   bool woken(short events) override { return (events & (POLLRDHUP | POLLHUP | POLLERR)) != 0; }
 
  private:
-  // Over TCP the kernel does not wake us for less. It is a wish: Unix sockets do not know it.
+  // Over TCP the kernel wakes this thread only for `bytes` or more. Unix sockets ignore that.
   void wake_at(std::size_t bytes) {
     const auto wanted = static_cast<int>(bytes);
     if (wanted != wake_bytes_) {
@@ -66,7 +66,7 @@ class SocketChannel final : public Channel {
 
   const UniqueFd socket_;
   int wake_bytes_ = 1;                              // the system's default
-  std::array<std::byte, kElementBytesMax> held_{};  // the beginning of an element
+  std::array<std::byte, kElementBytesMax> held_{};  // an incomplete element
   std::size_t held_bytes_ = 0;
 };
 
@@ -96,7 +96,7 @@ class ShmChannel final : public Channel {
 
   Moved receive(std::span<std::byte> into) override {
     std::size_t got = 0;
-    while (got < into.size()) {  // twice where the ring wraps around
+    while (got < into.size()) {  // two rounds where the ring wraps around
       const ByteSpan there = in_.peek(into.size() - got);
       if (there.empty()) {
         break;
@@ -177,7 +177,7 @@ class ShmChannel final : public Channel {
     const std::size_t whole = limit / element * element;
     for (std::size_t at = 0; at < whole;) {
       const ByteSpan there = in_.peek(whole - at);
-      if (there.empty()) {  // the other's position became one that cannot be
+      if (there.empty()) {  // the other side's position has become an impossible one
         return 0;
       }
       std::memcpy(scratch.data() + at, there.data(), there.size());

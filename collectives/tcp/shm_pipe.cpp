@@ -9,7 +9,8 @@ namespace {
 constexpr std::size_t kMask = kShmRingBytes - 1;
 static_assert((kShmRingBytes & kMask) == 0);
 
-// The writer publishes so many bytes at a time, and the reader frees them: the two work at once.
+// The writer publishes this many bytes at a time, and the reader frees as many, so that both work
+// at once.
 constexpr std::size_t kStepBytes = 32 * 1024;
 // A side never waits for more than this, so that the other side can work meanwhile.
 constexpr std::size_t kWantedMax = kShmRingBytes / 2;

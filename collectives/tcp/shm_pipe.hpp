@@ -43,10 +43,10 @@ class ShmWriter {
 
   /// Copies as many bytes as fit and returns their number, which has no meaning if broken().
   [[nodiscard]] std::size_t write(ByteSpan data);
-  /// True if the reader sleeps and the bytes that it waits for are there; its flag is then cleared,
-  /// and the caller must wake it.
+  /// True if the reader sleeps and the bytes for which it waits have arrived; its flag is then
+  /// cleared, and the caller must wake it.
   [[nodiscard]] bool take_reader_alarm();
-  /// Asks to be woken when a good part of the ring is free. False: there is room already.
+  /// Asks to be woken when a good part of the ring is free. False: there is enough room already.
   [[nodiscard]] bool arm();
   /// The other side has written an impossible value into its counter.
   [[nodiscard]] bool broken() const { return broken_; }
@@ -67,14 +67,15 @@ class ShmReader {
 
   /// Bytes that can be read.
   [[nodiscard]] std::size_t available();
-  /// The bytes that lie in one piece, at most `limit`; may be fewer than are there.
+  /// The next bytes in one contiguous piece, at most `limit`; there may be more than these.
   [[nodiscard]] ByteSpan peek(std::size_t limit);
-  /// The first `bytes` of what peek() showed are done with.
+  /// The first `bytes` of the result of peek() are not needed any more.
   void consume(std::size_t bytes);
-  /// True if the writer sleeps and the room that it waits for is there; its flag is then cleared,
+  /// True if the writer sleeps and the room for which it waits is free; its flag is then cleared,
   /// and the caller must wake it.
   [[nodiscard]] bool take_writer_alarm();
-  /// Asks to be woken when `wanted` bytes (or a good part of the ring) are there. False: they are.
+  /// Asks to be woken when `wanted` bytes (or a good part of the ring) have arrived. False: they
+  /// have arrived already.
   [[nodiscard]] bool arm(std::size_t wanted);
   [[nodiscard]] bool broken() const { return broken_; }
 

@@ -13,8 +13,8 @@
 namespace mayfly::collectives {
 namespace {
 
-// Beyond this the bytes cost more than the second step that they spare (measured with two and four
-// members, over TCP and through shared memory).
+// For larger vectors the bytes cost more than the second step that is saved (measured with two and
+// four members, over TCP and through shared memory).
 constexpr std::size_t kTotalBytesMax = 128 * 1024;
 
 std::span<std::byte> payload(std::span<std::byte> message) {
@@ -132,12 +132,12 @@ class OneShotExchange final : public Exchange {
   bool complete_ = false;
 };
 
-// One message to and one from a partner; not every step has both.
+// One message to a partner and one from it; not every step has both.
 struct Step {
   std::size_t partner = 0;
   bool sends = false;
   bool receives = false;
-  bool replaces = false;  // what comes is the result; else it is added to ours
+  bool replaces = false;  // it is the result; otherwise it is added to this vector
 };
 
 // The largest power of two of members double; each of the others gives its vector to one of them
@@ -240,11 +240,11 @@ class DoublingExchange final : public Exchange {
   const Operation& operation_;
   const std::span<TcpPeer> peers_;
   const std::vector<Step> steps_;
-  const std::span<std::byte> ours_;  // what we send: the sum so far
+  const std::span<std::byte> ours_;  // the vector to send: the sum so far
   const std::span<std::byte> theirs_;
   std::size_t step_ = 0;
-  std::size_t sent_ = 0;      // in this step
-  std::size_t received_ = 0;  // in this step
+  std::size_t sent_ = 0;      // bytes of this step
+  std::size_t received_ = 0;  // bytes of this step
 };
 
 }  // namespace

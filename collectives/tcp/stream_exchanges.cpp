@@ -12,14 +12,14 @@ namespace {
 
 using Piece = RingTask::Piece;
 
-// A thread is not woken for fewer bytes as long as more are to come.
+// A thread is not woken for fewer bytes as long as more will arrive.
 constexpr std::size_t kWakeBytes = 64 * 1024;
-// Along the ring, received and reduced in one go: half of a typical second-level cache or less, so
-// that the sum finds the bytes where the kernel has just put them, and early enough for the next
-// member to start.
+// Bytes along the ring that are received and reduced at a time: half of a typical second-level
+// cache or less, so that the sum finds the bytes where the kernel has just put them, and early
+// enough for the next member to start.
 constexpr std::size_t kRingPieceBytes = 128 * 1024;
-// In two shots, sent, or received and reduced, in one go: measured best at 2 MB and above (128 KiB
-// were slower there).
+// Bytes in two shots that are sent, or received and reduced, at a time: measured best at 2 MB and
+// above (128 KiB were slower there).
 constexpr std::size_t kTwoShotPieceBytes = 256 * 1024;
 
 // The headers of one operation to and from one peer.
@@ -29,7 +29,7 @@ class HeaderExchange {
 
   [[nodiscard]] bool sent() const { return sent_bytes_ == sizeof(OperationHeader); }
   [[nodiscard]] bool received() const { return received_bytes_ == sizeof(OperationHeader); }
-  // Sends or receives more of it; false: nothing moved. `more`: data follow at once.
+  // Sends or receives more of it; false: no byte was transferred. `more`: data follows at once.
   [[nodiscard]] Result<bool> send(bool more) {
     return send_rest(*peer_, std::as_bytes(std::span(&ours_, 1)), sent_bytes_, more);
   }
@@ -355,8 +355,8 @@ class TwoShotExchange final : public Exchange {
   const std::size_t size_;
   const std::span<std::byte> scratch_;
   bool ordered_ = false;
-  std::span<std::byte> own_;      // our segment
-  std::vector<Streams> streams_;  // from the member after us on
+  std::span<std::byte> own_;      // this member's segment
+  std::vector<Streams> streams_;  // beginning with the member after this one
 };
 
 }  // namespace

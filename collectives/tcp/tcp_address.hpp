@@ -26,8 +26,8 @@ struct TcpAddress {
 /// Identifies the running kernel and the network namespace, which is how far abstract Unix-domain
 /// socket names reach. Empty if the system does not tell.
 [[nodiscard]] std::string this_host_id();
-/// The same for what the system says of them: `boot` is random at each start of a kernel, and
-/// `network` the namespace's name. Empty if either is. Pure.
+/// The same from the system's answers: `boot` is random at each start of a kernel, and `network` is
+/// the namespace's name. Empty if either is empty. Pure.
 [[nodiscard]] std::string host_id_of(std::string_view boot, std::string_view network);
 
 }  // namespace mayfly::collectives

@@ -16,19 +16,19 @@ namespace mayfly::collectives {
 namespace {
 
 constexpr Duration kWindowMax = std::chrono::microseconds(100);
-constexpr Duration kWindowMin = std::chrono::microseconds(10);  // less is not worth it: none
+constexpr Duration kWindowMin = std::chrono::microseconds(10);  // below this no window is used
 
-// How long to look again and again before sleeping in the kernel. Waking a core that has gone idle
-// takes tens of microseconds, much longer than most waits inside an all-reduce of a quiet machine;
-// but a thread that spins in vain takes the core from the one that it waits for. So the window
-// follows what happens, as the kernel's own halt polling does: it grows when a sleep turned out to
-// be shorter than the longest window, and shrinks when a sleep was long. Each look first gives the
-// core to the next thread in line for it.
+// How long to poll before sleeping in the kernel. Waking a core that has gone idle takes tens of
+// microseconds, much longer than most waits inside an all-reduce of a quiet machine; but a thread
+// that spins in vain takes the core from the thread that it waits for. So the window adapts, as the
+// kernel's own halt polling does: it grows when a sleep turned out to be shorter than the longest
+// window, and shrinks when a sleep was long. Each poll first yields the core to the next waiting
+// thread.
 class SpinWindow {
  public:
-  // Something has moved: the next wait begins now.
+  // Data was transferred: the next wait begins now.
   void start() { waiting_since_ = {}; }
-  // True: look again. False: sleep now.
+  // True: poll again. False: sleep now.
   bool may_spin() {
     if (window_ < kWindowMin) {
       return false;
@@ -43,7 +43,7 @@ class SpinWindow {
     ::sched_yield();
     return true;
   }
-  // Around a sleep.
+  // To be called around a sleep.
   void slept_from() { sleeping_since_ = monotonic_now(); }
   void slept_until() {
     const bool was_short = monotonic_now() - sleeping_since_ < kWindowMax;
@@ -57,7 +57,8 @@ class SpinWindow {
   Instant sleeping_since_{};
 };
 
-// The time in which nothing moved. One thread at a time begins and ends a wait; any thread asks.
+// The time in which no data was transferred. One thread at a time begins and ends a wait; any
+// thread asks.
 class IdleTime {
  public:
   void begin() {
@@ -80,7 +81,7 @@ class IdleTime {
   }
 
  private:
-  std::atomic<std::int64_t> since_ns_ = 0;  // 0: something moves
+  std::atomic<std::int64_t> since_ns_ = 0;  // 0: data is being transferred
   std::atomic<std::int64_t> total_ns_ = 0;
 };
 
@@ -149,7 +150,7 @@ class PollingTcpEngine final : public TcpEngine {
     return true;
   }
 
-  // Until a channel is ready, the group is aborted or the time is up.
+  // Waits until a channel is ready, the group is aborted or the time has passed.
   Result<void> sleep(std::optional<Instant> until) {
     if (!watch_channels()) {
       return {};
@@ -183,7 +184,7 @@ class PollingTcpEngine final : public TcpEngine {
     return {};
   }
 
-  // False: one of them is ready already.
+  // False: a channel is ready already.
   bool watch_channels() {
     watched_.clear();
     watched_ranks_.clear();
@@ -202,7 +203,7 @@ class PollingTcpEngine final : public TcpEngine {
   }
 
   TcpConnections connections_;
-  const std::shared_ptr<AbortSignal> signal_;  // also the transport's while it forms the group
+  const std::shared_ptr<AbortSignal> signal_;  // shared with the transport while it forms the group
   AlignedBuffer<std::byte> scratch_{kExchangeScratchBytes};
   std::unique_ptr<Exchange> exchange_;
   bool spares_messages_ = false;

@@ -13,7 +13,7 @@
 namespace mayfly::collectives {
 namespace {
 
-// How soon a connection that is late is found.
+// How soon a late connection is detected.
 constexpr int kSweepMs = 500;
 
 bool says_nothing_yet(const PendingConnection& pending) {
@@ -48,7 +48,7 @@ bool Incoming::receive() {
   if (received_ < raw_.size()) {
     return true;
   }
-  // A closed one has given up waiting for our answer.
+  // If it is closed, the other side has given up waiting for the answer.
   return hello()->magic == kHelloMagic && !at_end(fd_.get());
 }
 
@@ -166,7 +166,7 @@ void PendingConnections::accept_all(int listener, Instant now) {
   const AcceptEnd end = accept_waiting(listener, kPendingMax, [&](UniqueFd fd) {
     std::string who = peer_name(fd.get());
     PendingConnection pending{Incoming(std::move(fd)), std::move(who), now};
-    // Its hello is here already, as a rule; connections with one are the last to be closed.
+    // Usually its hello has arrived already; connections with a hello are closed last.
     if (must_close(pending, now)) {
       return;
     }
@@ -192,7 +192,7 @@ bool PendingConnections::must_close(PendingConnection& pending, Instant now) {
   const bool is_here = pending.incoming.receive();
   const std::optional<Hello> said = pending.incoming.hello();
   if (!is_here && said && said->magic == kHelloMagic) {
-    return true;  // a member that has given up its view; nothing to tell
+    return true;  // a member that has given up its view; it needs no answer
   }
   if (!is_here) {
     why = said ? "it does not speak our protocol" : "it closed the connection without a hello";

@@ -39,7 +39,7 @@ inline constexpr std::uint64_t kHelloMagic = 0x3130'6873'656d'796dULL;  // "myme
 
 enum class Verdict : std::uint32_t {
   kWelcome = 0x6d79'0001,
-  kWelcomeShared = 0x6d79'0005,  ///< welcome, and bytes go through the memory that was handed over
+  kWelcomeShared = 0x6d79'0005,  ///< welcome; bytes are exchanged through the shared memory
   kStaleView = 0x6d79'0002,      ///< the accepting side forms a newer view already
   kWrongKey = 0x6d79'0003,
   kWrongRank = 0x6d79'0004,  ///< the two disagree about the order of members
@@ -56,11 +56,11 @@ class Incoming {
   explicit Incoming(UniqueFd fd) : fd_(std::move(fd)) {}
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// Reads what is there. False: the connection is over or not one of ours.
+  /// Reads the bytes that have arrived. False: the connection is over or not one of a member.
   [[nodiscard]] bool receive();
   /// The hello, once it is complete.
   [[nodiscard]] std::optional<Hello> hello() const;
-  /// Refuses or welcomes; false if the other side is gone.
+  /// Refuses or welcomes; false if the other side has ended.
   [[nodiscard]] bool answer(Verdict verdict);
   /// After a welcome.
   [[nodiscard]] std::unique_ptr<Channel> take_channel();
@@ -117,9 +117,9 @@ struct PendingConnection {
 
 /// The connections to a member that it has not answered yet: those of members that are ahead of it,
 /// of former views, and of any other process that can reach its sockets. Their number and their
-/// time are limited, whoever opened them. While the member forms a group, the forming thread alone
-/// handles them (see lock()); otherwise a thread of this class accepts, reads and closes them, so
-/// that they cannot fill the system's queues between two views.
+/// time are limited, whatever process opened them. While the member forms a group, only the forming
+/// thread handles them (see lock()); otherwise a thread of this class accepts, reads and closes
+/// them, so that they cannot fill the system's queues between two views.
 class PendingConnections {
  public:
   /// Each other member sends at most one hello per view; further connections are not those of
@@ -137,8 +137,8 @@ class PendingConnections {
   PendingConnections(const PendingConnections&) = delete;
   PendingConnections& operator=(const PendingConnections&) = delete;
 
-  /// While the result lives, the calling thread has the connections to itself and may call the
-  /// functions below. Any thread; waits a moment if another one has the lock.
+  /// While the result exists, only the calling thread uses the connections and may call the
+  /// functions below. Any thread; waits a moment if another thread has the lock.
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
   [[nodiscard]] int tcp_fd() const { return tcp_.get(); }
@@ -147,7 +147,7 @@ class PendingConnections {
   [[nodiscard]] short events() const;
   /// Accepts connections, reads what has arrived, and closes those that are not a member's or late.
   void receive(Instant now);
-  /// In the order in which they came. The caller answers them and takes them out.
+  /// In the order of their arrival. The caller answers them and removes them.
   [[nodiscard]] std::vector<PendingConnection>& waiting() { return waiting_; }
   /// Logs that the caller has closed a pending connection.
   void note_refusal(const PendingConnection& pending, const char* why) {
@@ -162,12 +162,12 @@ class PendingConnections {
 
   const UniqueFd tcp_;
   const UniqueFd unix_domain_;
-  const WakeUp wake_;  // the thread has to end
+  const WakeUp wake_;  // tells the thread to end
   std::mutex mutex_;
-  std::vector<PendingConnection> waiting_;  // guarded by mutex_, as all below
+  std::vector<PendingConnection> waiting_;  // guarded by mutex_, like all members below
   RejectionLog log_{"gradient port"};
   bool has_no_descriptors_ = false;
-  std::thread thread_;  // the last member: it uses the others
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
 }  // namespace mayfly::collectives

@@ -22,26 +22,26 @@
 namespace mayfly::collectives {
 namespace {
 
-// How soon to try again when the next member's queue of connections is full.
+// How soon to connect again when the next member's queue of connections is full.
 constexpr int kRetryMs = 2;
-// The most connections to one member that it closes without an answer although it lives: too many
-// other connections may have come between the request and its answer.
+// Most connections to one member that it may close without an answer while it is alive: too many
+// other connections may have arrived between the request and its answer.
 constexpr int kAttemptsMax = 20;
-// A host that has answered none of several connections for this time is unreachable. Several,
-// because the system repeats the first packet of a connection only after a second: that is too late
-// to tell a lost packet from a cut network while the other members wait.
+// A host that has answered none of several connections for this time is unreachable. Several are
+// needed, because the system repeats the first packet of a connection only after a second: that is
+// too late to distinguish a lost packet from a cut network while the other members wait.
 constexpr Duration kSilenceMax = milliseconds(1100);
 constexpr Duration kNextConnection = milliseconds(300);
-constexpr std::size_t kConnectionsMax = 3;  // under way to one member
+constexpr std::size_t kConnectionsMax = 3;  // at once to one member
 
-// Which of two members connects.
+// Decides which of two members connects.
 bool connects(std::size_t from, std::size_t to) {
   return ((from + to) % 2 == 1) == (from < to);
 }
 
 // The parts of a transport that every formation uses.
 struct TcpListener {
-  std::unique_ptr<PendingConnections> pending;  // the other members may be ahead of this one
+  std::unique_ptr<PendingConnections> pending;  // also for members that are ahead
   std::string host_id;                          // of this host
   bool share_memory = true;                     // with members of this host
   std::size_t mesh_members_max = 16;
@@ -167,9 +167,9 @@ class TcpFormation {
     pending_.waiting() = std::move(still_waiting);
   }
 
-  /// Connections to one member, of which the first that stands is used.
+  /// Connections to one member; the first one that is established is used.
   struct Attempts {
-    Instant since;  // when the first was begun
+    Instant since;  // when the first of them was begun
     std::vector<Outgoing> under_way;
 
     [[nodiscard]] bool is_connected() const {
@@ -233,7 +233,7 @@ class TcpFormation {
       watched.push_back({.fd = fd, .events = pending_.events(), .revents = 0});
     }
     for (const PendingConnection& pending : pending_.waiting()) {
-      // A connection that waits for a newer view has nothing more to say.
+      // A connection that waits for a newer view sends nothing more.
       const int fd = pending.incoming.hello() ? -1 : pending.incoming.fd();
       watched.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     }
@@ -252,7 +252,7 @@ class TcpFormation {
     return {};
   }
 
-  // A member that has to connect to this one finds out in the same way.
+  // A member that has to connect to this one detects this in the same way.
   Result<void> check_reach() const {
     const Instant now = monotonic_now();
     for (std::size_t rank = 0; rank < size(); ++rank) {
@@ -275,11 +275,11 @@ class TcpFormation {
     const auto place = std::find_if(under_way.begin(), under_way.end(),
                                     [fd](const Outgoing& one) { return one.fd() == fd; });
     if (place == under_way.end()) {
-      return {};  // another one stands since
+      return {};  // another connection was established meanwhile
     }
     const Result<bool> welcome = place->advance();
     if (!welcome.ok() && place->was_left_unanswered() && ++unanswered_[rank] < kAttemptsMax) {
-      under_way.clear();  // to connect again: if the member is gone, that will fail
+      under_way.clear();  // connect again, which fails if the member is lost
       return {};
     }
     if (!welcome.ok()) {

@@ -21,12 +21,12 @@ struct TcpOptions {
   bool share_memory = true;  ///< false: Unix-domain sockets between members of one host
   /// Views of up to so many members are a mesh, larger ones a ring; the same on every member.
   std::size_t mesh_members_max = 16;
-  /// How late this member's operations begin (experiments with stragglers); empty: not at all.
+  /// The delay of this member's operations (experiments with stragglers); empty: none.
   DelaySource delay{};
 };
 
 /// Opens the listening sockets, on ports that the system chooses; fails with kIo or kInvalidInput.
-/// Between two form() calls a thread, "pending", takes in peers that connect early.
+/// Between two form() calls a thread, "pending", accepts peers that connect early.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace mayfly::collectives

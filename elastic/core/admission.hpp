@@ -1,8 +1,8 @@
 #pragma once
 
-// Which workers may take part in a job: whether a coordinator admits a new worker, or a member that
-// has outlived its coordinator or its connection; whether the report of such a member can be true;
-// and how long a coordinator waits for members before it takes charge. Pure; one thread.
+// Decides which workers may belong to a job: whether a coordinator admits a new worker, or a member
+// that has outlived its coordinator or its connection; whether the report of such a member can be
+// true; and how long a coordinator waits for members before it takes charge. Pure; one thread.
 
 #include <cstdint>
 #include <optional>

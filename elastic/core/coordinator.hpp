@@ -83,7 +83,7 @@ class Coordinator {
   /// The highest step that any member has reported as committed. It becomes lower when all members
   /// that held that step are lost.
   [[nodiscard]] Step committed() const { return membership_.committed(); }
-  /// 0 for a standby that has not heard of a job.
+  /// 0 for a standby that does not know a job yet.
   [[nodiscard]] Incarnation incarnation() const { return term_.incarnation(); }
   [[nodiscard]] std::uint64_t job() const { return term_.job(); }
 

@@ -34,8 +34,8 @@ struct ConnectionLost {
   MemberId member{};
   std::string detail;
 };
-/// The sentinel says that the worker's process is dead, or that it hangs, or its own connection
-/// broke with the worker's.
+/// The sentinel reports that the worker's process is dead, or that it hangs, or the sentinel's own
+/// connection broke together with the worker's.
 struct SentinelReport {
   MemberId member{};
   std::string detail;
@@ -84,7 +84,7 @@ using CoordinatorEvent =
 
 /// The phase of the coordinator's job.
 enum class JobPhase : std::uint8_t {
-  kStandby,   ///< this coordinator has not heard of the job that it is to take over
+  kStandby,   ///< this coordinator does not know the job yet that it is to take over
   kResuming,  ///< members of the last view are expected back
   kWaiting,   ///< there are too few members for a view, or no majority of the last one
   kRunning,

@@ -80,7 +80,7 @@ struct StateCaughtUp {
 struct LeaveAsked {
   std::string reason;
 };
-/// The control connection is gone. The member goes on; the adapter connects again.
+/// The control connection was lost. The member continues; the adapter connects again.
 struct CoordinatorLost {};
 /// No coordinator could be reached within the worker's coordinator_timeout. The member continues
 /// with its view while its group works. When it needs a coordinator it leaves, unless a Welcome has
@@ -153,7 +153,7 @@ class Member {
   /// Fills in this member's id, job, incarnation and view, for every connection after the first.
   void introduce(Hello& hello) const;
   [[nodiscard]] MemberId id() const { return self_; }
-  /// True if only a coordinator can say what to do next: no view is being run.
+  /// True if only a coordinator can decide how to continue: no view is being run.
   [[nodiscard]] bool needs_coordinator() const;
   /// True if the trainer has committed the job's last step; it waits for Dismiss.
   [[nodiscard]] bool is_finished() const { return last_ && last_->finished; }

@@ -119,7 +119,7 @@ bool Membership::may_leave(MemberId id, bool is_running) const {
     return true;
   }
   // The only holder of the last committed step stays for one more view, so that no commit is
-  // undone; and with parameter servers the last worker stays until another one is there.
+  // undone. With parameter servers the last worker stays until another one has joined.
   const Candidates others = candidates();
   return std::ranges::any_of(others, [&](const auto& other) {
     const bool holds_as_much =

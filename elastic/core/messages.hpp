@@ -87,7 +87,7 @@ struct Hello {
   Bytes nonce;        ///< 32 random bytes of the client; no two sessions have the same proof
   Bytes proof;        ///< HMAC-SHA256(token, challenge nonce + own nonce + role)
   MemberId member{};  ///< kSentinel: its worker's id; kWorker: its id in this job, 0 if it is new
-  std::string host;   ///< name of the host, for people
+  std::string host;   ///< readable name of the host
   std::uint32_t pid = 0;
   std::string address;  ///< kWorker: address of its gradient transport
   std::string server;   ///< kWorker: the provider's name for its server; empty = unknown
@@ -170,7 +170,7 @@ enum class ResumePhase : std::uint8_t { kLoading = 0, kReady = 1, kRunning = 2, 
 struct Resume {
   Incarnation incarnation{};  ///< that of the Welcome
   ResumePhase phase = ResumePhase::kLoading;
-  Step committed{};               ///< its highest committed step that its control thread knows of
+  Step committed{};  ///< its highest committed step, as far as its control thread knows
   std::uint64_t state_bytes = 0;  ///< as in Ready
   bool is_active = false;         ///< it has committed a step of `view`
   bool has_caught_up = false;     ///< it is an observer of `view` and has said CaughtUp

@@ -28,7 +28,7 @@ class CoordinatorSearch {
 
   CoordinatorSearch(boost::asio::io_context& io, std::vector<std::string> endpoints, Bytes token,
                     Introduction introduce, OnAnswer on_answer);
-  /// Waits for an attempt that is under way. After the io_context has stopped.
+  /// Waits for an attempt in progress. To be called after the io_context has stopped.
   ~CoordinatorSearch();
 
   /// Begins a search, with the coordinator that was lost. `seed` as in ReconnectPlan.

@@ -113,7 +113,7 @@ class ResnetEngine final : public StepEngine {
   void bind();
   void bind_block(Block& block, const void* input);
 
-  /// Copies the images, and brings the weights into the kernels' layouts if they changed.
+  /// Copies the images, and converts the weights to the kernels' layouts if they changed.
   void load(const Weights& weights, const Batch& batch);
   /// Computes up to the logits of the first `count` images; prepare_norm(unit) sets how a norm
   /// normalises.
