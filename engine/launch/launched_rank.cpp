@@ -486,9 +486,10 @@ int run_launched_rank(const JobConfig& requested, RunListener& listener,
   ENSURE(found.value().has_value(), "asked only where a launcher has started this process");
   const LaunchedBy& self = *found.value();
   if (self.rank == 0 && requested.workers > 1 && requested.workers != self.size) {
-    log::warning(fmt::format("{} has started {} processes, each of them a worker; --workers {} has "
-                             "no effect",
-                             name_of(self.launcher), self.size, requested.workers));
+    log::warning(
+        fmt::format("{} has started {} processes, each of them a worker; --workers {} has "
+                    "no effect",
+                    name_of(self.launcher), self.size, requested.workers));
   }
   return LaunchedRank(*found.value(), requested, listener, std::move(sentinel), command).run();
 }

@@ -360,8 +360,7 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   }
 }
 
-/// The step of the newest checkpoint that was written since --resume. The run directory may contain
-/// later steps from before.
+/// The step of the newest intact checkpoint written since --resume. Sets damaged ones aside.
 std::optional<Step> CoordinatorProcess::newest_here() const {
   if (!goes_on_ && passed_over_.empty()) {
     return std::nullopt;
@@ -418,10 +417,9 @@ void CoordinatorProcess::end_transfers() {
   }
 }
 
-/// The newest step that a checkpoint may have, if no member has the job's state. A member has the
-/// state if it is or was in a view, or if it has committed steps after the start of the job. Lost
-/// members may not have reported the progress of their last steps. Members that the coordinator has
-/// dismissed do not count: others that must join again may already have done so.
+/// The newest step that a checkpoint may have, if no member has the job's state. A member has it if
+/// it was in a view, or has committed steps after the job's start, and was not dismissed. Lost
+/// members may not have reported their last steps.
 std::optional<Step> CoordinatorProcess::step_without_holder() const {
   const elastic::JobStatus status = server_->status();
   const bool is_held = std::ranges::any_of(status.members, [this](const auto& member) {
