@@ -1,6 +1,6 @@
-"""A worker whose messages are changed: a real one, whose control connection goes through a proxy
-that does not know the token and changes some of the worker's messages. The coordinator sees one
-member that makes false claims.
+"""A proxy between the control connection of a real worker and the coordinator. It does not know the
+token and changes some of the worker's messages, so the coordinator sees a member that makes false
+claims.
 """
 import socket
 import struct
@@ -10,7 +10,7 @@ import hostile
 
 
 def number(data, at):
-    """(value, position after it) of a number of seven bits a byte."""
+    """Decodes a number with seven bits in each byte; returns (value, position after it)."""
     value, shift = 0, 0
     while True:
         byte = data[at]
@@ -22,7 +22,7 @@ def number(data, at):
 
 
 class Stopped:
-    """The fields of the message `stopped` that a test changes; see elastic/core/messages.cpp."""
+    """The message Stopped (elastic/core/messages.cpp), with the fields that tests change."""
 
     def __init__(self, body):
         self.view, self.committed = struct.unpack_from("<QQ", body)
@@ -44,8 +44,8 @@ class Stopped:
 
 
 class AlteringProxy:
-    """Listens on `endpoint`. `alter(kind, body)` returns what the coordinator receives instead: the
-    body itself if it is to be left alone, another one, or None for nothing."""
+    """Listens on `endpoint`. `alter(kind, body)` returns the body that the coordinator receives:
+    the same one, a changed one, or None to drop the message."""
 
     def __init__(self, coordinator_port, alter):
         self.port, self.alter = coordinator_port, alter
@@ -76,7 +76,8 @@ class AlteringProxy:
 
     @staticmethod
     def _pass_on(source, target, change, is_transfer):
-        """Messages, and on a connection for checkpoints whatever follows the handshake."""
+        """Forwards messages through `change`. On a transfer connection it forwards all bytes after
+        the handshake unchanged."""
         try:
             while not is_transfer.is_set():
                 kind, body = hostile.receive_frame(source)

@@ -1,6 +1,6 @@
-"""A job of processes that the test starts one by one, as on real machines: coordinators and
-workers, on this machine's loopback or each on a host of a `network.Network`. Any of them can be
-killed, stopped and started again.
+"""A job whose coordinators and workers a test starts one by one, as on real machines. All run on
+this machine's loopback interface, or each on a host of a `network.Network`. A test can kill, stop
+and restart any of them.
 """
 import atexit
 import os
@@ -13,7 +13,7 @@ from mayfly_run import Failure, Run
 
 
 class Process:
-    """One mayfly process; `name` is also that of its output file."""
+    """One mayfly process. Its output goes into the file `name`.txt of the cluster's folder."""
 
     def __init__(self, cluster, name, words, host=None):
         self.name, self.host = name, host
@@ -46,8 +46,8 @@ class Process:
 
 
 class Cluster:
-    """`job`: settings of `mayfly train` that coordinator and workers share. The records of the
-    first coordinator are read through `run`, see mayfly_run.Run."""
+    """`job`: settings of `mayfly train` that the coordinator and the workers share. Tests read the
+    records of the first coordinator through `run` (mayfly_run.Run)."""
 
     def __init__(self, folder, job, network=None, timeout=120):
         self.folder, self.job, self.network, self.timeout = folder, list(job), network, timeout
@@ -61,7 +61,7 @@ class Cluster:
     # --- starting
 
     def start_process(self, name, words, host):
-        """Any mayfly command; start_coordinator() and start_worker() are the usual ones."""
+        """Starts any mayfly command. For coordinators and workers there are functions below."""
         process = Process(self, name, words, host)
         self.processes.append(process)
         return process
@@ -70,7 +70,7 @@ class Cluster:
         return os.path.join(self.folder, name)
 
     def start_coordinator(self, workers, name="run", host=None, extra=()):
-        """Starts it, or starts it again: `name` is that of its run directory."""
+        """Starts or restarts the coordinator with the run directory `name`."""
         words = ["coordinator", "--run-dir", self.run_dir(name), "--token-file", self.token_file,
                  "--workers", str(workers)] + self.job + list(extra)
         if "--bind-host" not in words:
@@ -87,7 +87,7 @@ class Cluster:
         return process
 
     def endpoint(self, name="run", process=None):
-        """Waits until the coordinator says where it listens."""
+        """Waits until the coordinator has written the address on which it listens; returns it."""
         path = os.path.join(self.run_dir(name), "coordinator")
         while True:
             try:
@@ -103,7 +103,7 @@ class Cluster:
             time.sleep(0.01)
 
     def start_worker(self, endpoints, host=None, extra=()):
-        """`endpoints`: one "host:port" or several, the first to be tried first."""
+        """`endpoints`: one "host:port" or a list; the worker tries them in this order."""
         endpoints = [endpoints] if isinstance(endpoints, str) else list(endpoints)
         number = len(self.workers)
         words = ["worker", "--coordinator", ",".join(endpoints), "--token-file", self.token_file,
@@ -115,7 +115,7 @@ class Cluster:
         return worker
 
     def start_server(self, endpoint, index, host=None):
-        """A parameter server."""
+        """Starts a parameter server."""
         words = ["ps-server", "--coordinator", endpoint, "--token-file", self.token_file,
                  "--run-dir", self.run_dir(f"server-{index}"), "--ps-index",
                  str(index)] + self.job
@@ -132,7 +132,7 @@ class Cluster:
             raise Failure(f"{text} after {self.timeout} s\n{logs}")
 
     def wait_for(self, condition, text):
-        """Until condition() holds; bounded by the cluster's time."""
+        """Waits until condition() holds, at most until the cluster's timeout."""
         began = time.monotonic()
         while not condition():
             self.check_time(text)

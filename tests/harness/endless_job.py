@@ -1,5 +1,5 @@
-"""A job of real processes that goes on until it is stopped, for tests that do things to it which
-take as long as they take. The oracle is the digest of each step of an undisturbed worker.
+"""A job of real processes that runs until a test stops it, for tests whose actions take an unknown
+time. The oracle is the digest of each step of an undisturbed run with one worker.
 """
 import json
 import os
@@ -17,7 +17,7 @@ _oracle = {}
 
 
 def undisturbed():
-    """The digests of the first COMPARED steps at least."""
+    """The digests of an undisturbed run, of at least the first COMPARED steps."""
     if not _oracle:
         run = Run(JOB + ["--workers", "1"])
         run.wait_for_step(COMPARED)
@@ -63,7 +63,8 @@ class EndlessJob(Cluster):
             return f.read()
 
     def living(self):
-        """The pids of those that live, sentinels included."""
+        """The pids of all living coordinators and workers and of their child processes (such as
+        sentinels)."""
         pids = [p.pid for p in self.coordinators + self.workers if p.alive()]
         for entry in os.listdir("/proc"):
             if entry.isdigit():
@@ -77,7 +78,8 @@ class EndlessJob(Cluster):
         return pids
 
     def finish(self):
-        """Stops it; every step is on record once, with the bits of the undisturbed run."""
+        """Stops the job. Expects that every step was recorded once and that its digest is that of
+        the undisturbed run."""
         self.run.wait_for_step(COMPARED)
         done = self.run.command("stop", "--token-file", self.token_file)
         expect(done.returncode == 0, f"stop: {done.stderr}\n{self.logs()}")

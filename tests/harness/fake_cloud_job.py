@@ -1,6 +1,6 @@
-"""A job whose servers come from the fake cloud (tests/fake_cloud): `mayfly coordinator` asks
-Compute Engine's or EC2's interface, machines start from the bundle that it serves, and every worker
-is a real process. Used by tests and by scripts/demo-spot.
+"""A job whose servers come from the fake cloud (tests/fake_cloud). `mayfly coordinator` sends
+requests to the interface of Compute Engine or EC2, the machines start from the bundle that the
+coordinator serves, and every worker is a real process. Used by tests and by scripts/demo-spot.
 """
 import collections
 import fcntl
@@ -22,8 +22,9 @@ MAKES = {"gce": "insert", "ec2": "RunInstances"}  # the operations that make mac
 
 
 def bundle_of(binary):
-    """The worker bundle of a binary and the modules beside it, made when there is none that is
-    newer; by one process, while others that want it wait."""
+    """The path of the worker bundle of a binary and the modules beside it. Makes the bundle if it
+    is missing or older than one of these files. A lock lets one process make it while others wait.
+    """
     binary = os.path.abspath(binary)
     folder = os.path.dirname(binary)
     path = os.path.join(folder, "mayfly-worker.tar.gz")
@@ -37,8 +38,8 @@ def bundle_of(binary):
 
 
 def unpack_bundle(binary, folder):
-    """Puts what the bundle of a binary has into the folder, as `tar -xzf` does, but unpacks it only
-    once, beside the bundle."""
+    """Unpacks the bundle of a binary into the folder. It is decompressed only once, into a
+    directory beside the bundle, from which later calls copy."""
     bundle = bundle_of(binary)
     unpacked = bundle + ".unpacked"
     with open(bundle + ".lock", "w") as lock:
@@ -54,16 +55,16 @@ def unpack_bundle(binary, folder):
 
 
 def offers(provider):
-    """Three zones to choose from, and something dear that is always there."""
+    """Spot offers in three zones, and an expensive offer on demand that is always available."""
     machine = MACHINE_TYPE[provider]
     return (f"{machine}@zone-a:spot=0.90,{machine}@zone-b:spot=0.95,"
             f"{machine}@zone-c:spot=1.00,small@zone-c:on_demand=3.00")
 
 
 class FakeCloudJob:
-    """`job`: settings that coordinator and workers share; `workers`: None leaves their number, and
-    the offers, to a job file in `extra`. `program`: (folder, command) of `mayfly run`.
-    `environment`: more of it for the coordinator."""
+    """`job`: settings that the coordinator and the workers share. `workers`: None if a job file in
+    `extra` has their number and the offers. `program`: (folder, command) of `mayfly run`.
+    `environment`: additional variables for the coordinator."""
 
     def __init__(self, provider, job, workers, extra=(), timeout=300, folder=None, boot_s=0.2,
                  program=None, environment=()):
@@ -95,7 +96,7 @@ class FakeCloudJob:
         self.run = None
 
     def start(self):
-        """The coordinator, for the first time or again."""
+        """Starts or restarts the coordinator."""
         with open(os.path.join(self.folder, "output.txt"), "ab") as output:
             process = subprocess.Popen(
                 [mayfly_run.BINARY, self.command, "--bind-host", "127.0.0.1", "--run-dir",
@@ -123,7 +124,7 @@ class FakeCloudJob:
             mayfly_run.look_again(began, 0.02)
 
     def end(self):
-        """Stops it with a checkpoint, waits, and returns the summary."""
+        """Stops the job with a checkpoint, waits for its end, and returns the summary."""
         self.run.command("stop")
         code = self.run.wait()
         expect(code == 3, f"the job ended with {code}\n{self.shown()}")
@@ -134,7 +135,7 @@ class FakeCloudJob:
             self.run.stop_hard()
         self.cloud.stop()
 
-    # --- what happened
+    # --- records
 
     def events(self, *kinds):
         return [e for e in self.run.lines("events.jsonl") if not kinds or e["kind"] in kinds]
@@ -147,7 +148,7 @@ class FakeCloudJob:
                                   operation=MAKES[self.provider])
 
     def machines_by_request(self):
-        """How many machines each request has ever made."""
+        """The number of machines that each request has ever created."""
         made = collections.Counter(m["labels"]["mayfly-request"] for m in self.machines()
                                    if m["reason"] not in ("stock_out", "quota"))
         return made
@@ -164,8 +165,8 @@ class FakeCloudJob:
 
 
 def expect_undisturbed_bits(run, job, timeout=300):
-    """Every recorded step of `run` has the digest of a run of one worker that nobody disturbs.
-    Returns the last step and its digest."""
+    """Expects that every recorded step of `run` has the digest of an undisturbed run with one
+    worker. Returns the last step and its digest."""
     found = mayfly_run.digests(run)
     last = max(found)
     oracle = Run(list(job) + ["--workers", "1"], timeout=timeout)

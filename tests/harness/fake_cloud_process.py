@@ -1,4 +1,4 @@
-"""The fake cloud (tests/fake_cloud) as a process of a test or a demonstration."""
+"""Runs the fake cloud (tests/fake_cloud) as a child process of a test or a demonstration."""
 import atexit
 import json
 import os
@@ -11,7 +11,8 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fake_c
 
 
 class FakeCloud:
-    """`addresses` are those of its first line; it ends with this process."""
+    """`addresses`: the addresses that the fake cloud prints when it starts. It ends with this
+    process."""
 
     def __init__(self, *options):
         self.process = subprocess.Popen([sys.executable, PROGRAM, *options],
@@ -20,7 +21,7 @@ class FakeCloud:
         self.addresses = json.loads(self.process.stdout.readline())
 
     def control(self, name, **arguments):
-        """One of the do_... functions of tests/fake_cloud/fake_cloud.py."""
+        """Calls one of the do_... functions of tests/fake_cloud/fake_cloud.py."""
         request = urllib.request.Request(f"{self.addresses['control']}/{name}", method="POST",
                                          data=json.dumps(arguments).encode())
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

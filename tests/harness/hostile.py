@@ -1,6 +1,7 @@
-"""Those who mean harm: what they can say to every port of a job, and what the job's processes have
-open meanwhile. Speaks the control protocol's first messages (elastic/core/messages), the group's
-hello (collectives/tcp/tcp_handshake) and the request for a state (engine/state/state_transfer).
+"""A hostile client: what it can send to the ports of a job, and the sockets and memory that the
+job's processes use meanwhile. It implements the first messages of the control protocol
+(elastic/core/messages), the hello of a group (collectives/tcp/tcp_handshake) and the request for a
+state (engine/state/state_transfer).
 """
 import hashlib
 import hmac
@@ -17,7 +18,7 @@ GROUP_MAGIC = int.from_bytes(b"mymesh01", "little")
 PART_MAGIC = int.from_bytes(b"mypart01", "little")
 
 
-# --- what is open
+# --- the sockets of processes
 
 def listening(pid):
     """The sockets on which a process listens: ("tcp", port) and ("unix", name)."""
@@ -42,7 +43,7 @@ def listening(pid):
 
 
 def open_door(door, timeout=2):
-    """A connection to what listening() returned; None if there is none to be had."""
+    """A connection to a socket that listening() returned; None if it cannot be connected to."""
     kind, where = door
     sock = socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX)
     sock.settimeout(timeout)
@@ -58,7 +59,7 @@ def open_door(door, timeout=2):
 
 
 def usage(pid):
-    """Resident MiB and open descriptors, or None if it is gone."""
+    """Resident MiB and open descriptors of a process, or None if it has ended."""
     try:
         with open(f"/proc/{pid}/status") as f:
             fields = dict(line.split(":", 1) for line in f)
@@ -96,7 +97,7 @@ def receive_frame(sock):
 
 
 def hello_body(nonce, proof, role=WORKER, protocol=None, member=0, address="", fingerprint=()):
-    """elastic/core/messages.hpp: Hello. A new worker without a server's name."""
+    """The body of a Hello (elastic/core/messages.hpp) from a new worker without a server's name."""
     pairs = b"".join(blob(n.encode()) + blob(v.encode()) for n, v in fingerprint)
     return (struct.pack("<IB", protocol, role) + blob(nonce) + blob(proof) +
             struct.pack("<Q", member) + blob(b"hostile") + struct.pack("<I", os.getpid()) +
@@ -105,7 +106,7 @@ def hello_body(nonce, proof, role=WORKER, protocol=None, member=0, address="", f
 
 
 def greeted(port, timeout=10):
-    """A connection to a coordinator and the nonce of its challenge."""
+    """Connects to a coordinator; returns the connection and the nonce of the challenge."""
     sock = open_door(("tcp", port), timeout)
     kind, body = receive_frame(sock)
     assert kind == CHALLENGE, kind
@@ -131,10 +132,10 @@ def refusal(body):
     return body[4:4 + length].decode()
 
 
-# --- what to say
+# --- attacks
 
 def nonsense(chance, protocol):
-    """Bytes of one attack on any port."""
+    """The bytes of one random attack, which may be sent to any port."""
     which = chance.randrange(8)
     if which == 0:
         return chance.randbytes(chance.randrange(1, 6000))
@@ -145,19 +146,19 @@ def nonsense(chance, protocol):
     if which == 3:  # a worker of another version, with a wrong proof
         version = chance.choice([0, protocol - 1, protocol + 1, 0xffffffff])
         return frame(HELLO, hello_body(os.urandom(32), os.urandom(32), protocol=version))
-    if which == 4:  # something that only members may say
+    if which == 4:  # a message that only members may send
         return frame(chance.randrange(2, 28), chance.randbytes(24))
-    if which == 5:  # to a group: a view that may or may not come
+    if which == 5:  # the hello of a group, for a view that the job may or may not reach
         view = chance.choice([0, 1, 2, 1 << 32, (1 << 64) - 1])
         return struct.pack("<QQQII", GROUP_MAGIC, view, chance.getrandbits(64),
                            chance.randrange(4), chance.randrange(4))
-    if which == 6:  # half of that
+    if which == 6:  # half of a group's hello
         return struct.pack("<QQ", GROUP_MAGIC, 1)
     return struct.pack("<QQQ", PART_MAGIC, chance.randrange(4), chance.getrandbits(64))
 
 
 def attack(door, chance, protocol):
-    """One hostile connection; returns it open, or None."""
+    """Opens a hostile connection and leaves it open; returns it, or None if it was refused."""
     sock = open_door(door, 0.5)
     if sock is None:
         return None
@@ -173,7 +174,7 @@ def attack(door, chance, protocol):
 
 
 def still_open(socks):
-    """Those that the other side has not closed."""
+    """The connections of `socks` that the other side has not closed."""
     left = []
     for sock in socks:
         sock.setblocking(False)
@@ -189,7 +190,8 @@ def still_open(socks):
 
 
 def wait_until_closed(socks, seconds):
-    """Waits until the other side has closed them; returns how many it has not."""
+    """Waits until the other side has closed all connections, at most so many seconds; returns the
+    number of those that it has not closed."""
     deadline = time.monotonic() + seconds
     while socks and time.monotonic() < deadline:
         socks = still_open(socks)

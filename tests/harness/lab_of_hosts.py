@@ -1,7 +1,7 @@
-"""Hosts on one machine that share no disk: each is a network namespace of network.py and has its
-own processes, host name, /tmp, /root, /run and /dev/shm, an sshd, and nothing of this repository.
-Its power can be cut: the link goes silent, and then all its processes end at once. Needs root,
-Linux' namespaces, and sshd and ssh of OpenSSH.
+"""Hosts on one machine that share no disk. Each is a network namespace of network.py with its own
+processes, host name, /tmp, /root, /run, /dev/shm and sshd, and without access to this repository.
+A test can cut the power of a host: first its link drops all packets, then all its processes end at
+once. Needs root, Linux namespaces, and sshd and ssh of OpenSSH.
 """
 import atexit
 import glob
@@ -14,10 +14,11 @@ import time
 import network
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-OWN_FOLDERS = ("tmp", "root", "home", "var/tmp")  # a disk; the last one hides where it is
+# The folders on a host's own disk. Its /var/tmp also hides the folder that contains all disks.
+OWN_FOLDERS = ("tmp", "root", "home", "var/tmp")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Pid 1 of a host. What is mounted here, nobody else sees; the last line reaps what others leave.
+# Pid 1 of a host. Its mounts are visible only there; the last line reaps orphaned processes.
 BOOT = """
 set -e
 mount --make-rprivate /
@@ -50,14 +51,14 @@ PidFile none
 MaxStartups 100
 {environment}
 """
-SSHD_LISTENS = ":0016 00000000:0000 0A "  # as /proc/net/tcp has it: port 22, any peer, LISTEN
-# Hosts see nothing of our environment but what makes the processor an older one.
+SSHD_LISTENS = ":0016 00000000:0000 0A "  # in /proc/net/tcp: port 22, any peer, LISTEN
+# Hosts inherit nothing of our environment except the variable that limits the instruction set.
 MASK = "MAYFLY_TEST_MAX_ISA"
 MASKED = [f"{MASK}={os.environ[MASK]}"] if MASK in os.environ else []
 
 
 def reason_to_skip():
-    """Why this machine cannot do it, or None."""
+    """Why this machine cannot run a lab, or None."""
     for program in ("ssh", "ssh-keygen", "unshare", "nsenter"):
         if shutil.which(program) is None:
             return f"the command `{program}` is missing"
@@ -77,7 +78,7 @@ def reason_to_skip():
 
 
 def wrong_clock(by):
-    """The environment of a process whose clock is wrong; its monotonic one stays right."""
+    """The environment of a process whose wall clock is wrong; its monotonic clock stays right."""
     if by is None:
         return []
     (library,) = fake_clocks()
@@ -85,20 +86,20 @@ def wrong_clock(by):
 
 
 def fake_clocks():
-    """libfaketime of this machine, if it is there."""
+    """The paths of libfaketime on this machine; empty if it is not installed."""
     return glob.glob("/usr/lib/*-linux-gnu/faketime/libfaketime.so.1")
 
 
 class Lab(network.Network):
-    """Hosts h0, h1, ...; host 0 is where the user is, and its key opens all others. `clocks` says
-    of hosts by how much the clock of what is started there over ssh is wrong, as libfaketime has
-    it: {1: "-5h"}."""
+    """Hosts h0, h1, ... The user works on host 0, whose key is accepted by all others. `clocks`
+    maps hosts to the error of the clock, in the syntax of libfaketime, that processes started
+    there over ssh see: {1: "-5h"}."""
 
     def __init__(self, hosts, clocks=None):
         super().__init__(hosts)
         self.folder = tempfile.mkdtemp(prefix="mayfly-lab-", dir="/var/tmp")
-        self.boots = {}  # the process that is outside of a host and ends with it
-        atexit.register(self.switch_off)  # before the namespaces go
+        self.boots = {}  # for each host its `unshare` process, which ends with the host
+        atexit.register(self.switch_off)  # runs before the namespaces are removed
         key = os.path.join(self.folder, "key")
         self._keygen(key)
         known = ""
@@ -112,7 +113,7 @@ class Lab(network.Network):
             self._write(host, "root/sshd_config", SSHD.format(
                 address=self.address(host),
                 environment=f"SetEnv {' '.join(settings)}" if settings else ""))
-            # As Debian's installer writes it: a host's own name means 127.0.1.1 to itself.
+            # As Debian's installer writes it: a host resolves its own name to 127.0.1.1.
             names = [f"127.0.1.1 h{host}" if other == host else f"{self.address(other)} h{other}"
                      for other in range(hosts)]
             self._write(host, "hosts", "\n".join(["127.0.0.1 localhost"] + names) + "\n")
@@ -132,7 +133,7 @@ class Lab(network.Network):
             file.write(text)
 
     def disk(self, host, *parts):
-        """Where this machine sees the host's files, such as root/run."""
+        """The path on this machine of a file of the host, such as root/run."""
         return os.path.join(self.folder, f"h{host}", *parts)
 
     def power_on(self, host):
@@ -163,16 +164,17 @@ class Lab(network.Network):
             return False
 
     def _init(self, host):
-        """The process that is pid 1 there."""
+        """The pid on this machine of the host's pid 1."""
         outer = self.boots[host].pid
         with open(f"/proc/{outer}/task/{outer}/children") as file:
             return int(file.read().split()[0])
 
     def power_off(self, host):
-        """No packet says so: the link is silent before the first process ends. What the kernel
-        would still send for connections of before goes with the network namespace."""
+        """Cuts the power. No packet announces it: the link is cut before the first process ends.
+        Packets that the kernel would still send for open connections are lost because the network
+        namespace is deleted and made anew."""
         self.pull_out(host)
-        self.boots[host].kill()  # and with it, at once, all that runs there (--kill-child)
+        self.boots[host].kill()  # which ends all processes of the host at once (--kill-child)
         self.boots[host].wait()
         self._hub("link", "del", f"p{host}")
         self._run("netns", "del", f"{self.name}h{host}")
@@ -187,7 +189,8 @@ class Lab(network.Network):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, host, words, output):
-        """A command on a host as from its console, in /root; its output goes into the file."""
+        """Starts a command on a host as from its console, in /root. Its output is written to the
+        file `output`."""
         pid = str(self._init(host))
         with open(output, "wb") as file:
             return subprocess.Popen(
@@ -197,7 +200,7 @@ class Lab(network.Network):
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
 
     def run(self, host, words, timeout=60):
-        """(exit code, output) of a command on a host."""
+        """Runs a command on a host; returns (exit code, output)."""
         path = os.path.join(self.folder, "output")
         process = self.start(host, words, path)
         try:

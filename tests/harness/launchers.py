@@ -1,6 +1,5 @@
-"""Ranks as srun and mpiexec start them, without either: N processes with the variables that the
-launcher sets, each in a folder of its own, as on a host of its own; and PMI-1, which a launcher
-speaks with its ranks."""
+"""Imitates srun and mpiexec: starts N processes with the variables that the launcher would set,
+each in a folder of its own as on a separate host, and implements the launcher's side of PMI-1."""
 import os
 import socket
 import subprocess
@@ -11,7 +10,8 @@ import mayfly_run
 
 
 def srun(rank, size, nodes=1):
-    """Slurm 22.05's variables of a task, with the ranks on so many nodes in turn."""
+    """The variables that Slurm 22.05 sets for a task, with ranks distributed cyclically over the
+    nodes."""
     per_node = [len(range(node, size, nodes)) for node in range(nodes)]
     return {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_STEPID": "0",
             "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(size),
@@ -21,12 +21,12 @@ def srun(rank, size, nodes=1):
 
 
 def mpiexec(rank, size, per_host=1):
-    """MPICH's, without its connection."""
+    """The variables that MPICH sets, without the PMI connection."""
     return {"PMI_RANK": str(rank), "PMI_SIZE": str(size), "MPI_LOCALNRANKS": str(per_host)}
 
 
 class Pmi:
-    """The launcher's side of PMI-1 for so many ranks."""
+    """The launcher's side of PMI-1 for `size` ranks."""
 
     def __init__(self, size):
         self.size = size
@@ -52,7 +52,7 @@ class Pmi:
                 has_left = fields["cmd"] == "finalize"
         except (OSError, threading.BrokenBarrierError):
             pass
-        if not has_left:  # one that has may be ahead of others that just leave the barrier
+        if not has_left:  # a rank that has may be ahead of ranks that are still in the barrier
             self.barrier.abort()
 
     def _answer(self, fields):
@@ -75,7 +75,7 @@ class Pmi:
 
 
 class Ranks:
-    """`mayfly train ARGS` as each of the ranks, and what they said."""
+    """Starts `mayfly train ARGS` as each of the ranks, and keeps their outputs."""
 
     def __init__(self, args, variables, pmi=None, together=False):
         self.folder = tempfile.mkdtemp(prefix="mayfly-test-")

@@ -1,6 +1,6 @@
-"""Runs the mayfly binary for tests: start, kill workers from outside, read the run directory.
+"""Runs the mayfly binary for tests: starts it, kills its workers, reads its run directory.
 
-Only Python's standard library, so that it runs wherever the project builds.
+Uses only Python's standard library, so that it runs wherever the project builds.
 """
 import atexit
 import glob
@@ -14,25 +14,25 @@ import sys
 import tempfile
 import time
 
-SKIP = 77  # what CTest takes for "skipped"
+SKIP = 77  # the exit code that means "skipped" to CTest
 BINARY = os.environ.get("MAYFLY_TEST_BINARY", "build/release/mayfly")
 
 # Small enough for hundreds of runs, large enough that a kill lands in every phase.
 SMALL_JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch", "16",
              "--microbatch", "4", "--lr", "0.05", "--seed", "7", "--no-evaluate",
              "--no-tensorboard", "--digest-every", "1",
-             # A machine busy with other tests must not look like a silent worker.
+             # On a machine busy with other tests a worker must not be evicted for silence.
              "--silence-max-ms", "2000"]
 
 
-# For jobs whose provider lists a server as soon as it is there (engine/cloud/cloud_plan.hpp).
+# For jobs whose provider lists a server as soon as it exists (engine/cloud/cloud_plan.hpp).
 LISTS_ARE_EXACT = {"MAYFLY_TEST_LIST_SECONDS": "3"}
 
 
 def lingering(*steps):
-    """Arguments of a job: in the steps that follow each of these all workers are asleep most of the
-    time, for a second or more together. A test that waits for one of them and then does something
-    does so while the job goes on, on a busy machine too. No bit is another one."""
+    """Arguments that slow a job down after each of `steps`: for up to 16 steps all workers sleep
+    most of the time, a second or more in total. A test that waits for one of `steps` and then acts
+    therefore acts before the job ends, even on a busy machine. The results have the same bits."""
     ends = [*steps[1:], steps[-1] + 16]
     rules = [f"slow=12x,from=step{step + 1},to=step{min(step + 16, end)}"
              for step, end in zip(steps, ends)]
@@ -40,13 +40,14 @@ def lingering(*steps):
 
 
 def look_again(began, least):
-    """Sleeps before a loop looks again: `least` seconds, or twice as long as it has looked since
-    `began`, if that has started a program. So the loop leaves the processor to the job."""
+    """Sleeps before a loop checks its condition again: `least` seconds, or twice as long as the
+    check that began at `began` took, if that is more. A check that starts a program thus leaves
+    most of the processor to the job."""
     time.sleep(max(least, 2 * (time.monotonic() - began)))
 
 
 class Failure(Exception):
-    """A test's expectation that does not hold; the text says which."""
+    """An expectation of a test does not hold; the text describes it."""
 
 
 def expect(condition, text):
@@ -55,7 +56,8 @@ def expect(condition, text):
 
 
 def workers_of(launcher_pid):
-    """The launcher's living worker processes, oldest first (sentinels and zombies left out)."""
+    """The pids of the launcher's living workers in ascending order, without sentinels and
+    zombies."""
     pids = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -91,7 +93,7 @@ class Run:
 
     @classmethod
     def attach(cls, folder, process, timeout, output="output.txt"):
-        """A run that the caller started: `output` and run/ are in `folder`."""
+        """Wraps a run that the caller has started: `output` and run/ are in `folder`."""
         run = cls.__new__(cls)
         run.folder, run.process, run.timeout = folder, process, timeout
         run.run_dir = os.path.join(folder, "run")
@@ -108,7 +110,7 @@ class Run:
             return f.read()
 
     def wait(self):
-        """The exit code; a run that takes too long is a failure with its logs."""
+        """Returns the exit code. Fails with the run's logs if the run exceeds its timeout."""
         left = self.timeout - (time.monotonic() - self.started)
         try:
             return self.process.wait(timeout=max(left, 1))
@@ -155,7 +157,8 @@ class Run:
         return [m for m in self.lines("metrics.jsonl") if is_step(m)]
 
     def last_steps(self):
-        """The last recorded steps, some or none, newest first; reads the file's end only."""
+        """Yields recorded steps, newest first. Reads only the end of the file, so it may yield few
+        or none."""
         tail_bytes = 16384
         try:
             with open(self.path("metrics.jsonl"), "rb") as f:
@@ -172,14 +175,14 @@ class Run:
         return next((m["step"] for m in self.last_steps()), 0)
 
     def last_members(self):
-        """Members that committed the last recorded step."""
+        """The number of members that committed the last recorded step."""
         return next((m["members"] for m in self.last_steps() if "members" in m), 0)
 
     def events(self, kind):
         return [event for event in self.lines("events.jsonl") if event.get("kind") == kind]
 
     def wait_for(self, what, is_true):
-        """Until it is true; the job must not end before."""
+        """Waits until is_true() holds; fails if the job ends before. `what` names it in errors."""
         end = time.monotonic() + self.timeout
         began = time.monotonic()
         while not is_true():
@@ -190,7 +193,7 @@ class Run:
 
     def wait_for_step(self, step):
         while True:
-            has_ended = self.process.poll() is not None  # asked first: it may end meanwhile
+            has_ended = self.process.poll() is not None  # read first: the job may end meanwhile
             if self.last_step() >= step:
                 return
             if has_ended:
@@ -214,17 +217,17 @@ class Run:
 
 
 def is_step(record):
-    """Of the records in metrics.jsonl."""
+    """Whether a record of metrics.jsonl describes a step."""
     return "loss" in record and "sample_hash" in record
 
 
 def digests(run):
-    """Digest of the state after each recorded step."""
+    """The digest of the state after each step that was recorded with one."""
     return {m["step"]: m["digest"] for m in run.metrics() if m.get("digest")}
 
 
 def train(args, **options):
-    """Runs to the end, returns (summary, digests by step), leaves nothing behind on success."""
+    """Runs a job to its end; returns (summary, digests by step). Removes its files on success."""
     run = Run(args, **options)
     summary = run.finish()
     by_step = digests(run)
@@ -233,8 +236,8 @@ def train(args, **options):
 
 
 def expect_refused(job, cases):
-    """Each of `cases`, (arguments, words), added to a job is refused: exit code 2 and one line that
-    has the words."""
+    """Expects that the job is refused with the arguments of each of `cases`, (arguments, words):
+    with exit code 2 and one line that contains the words."""
     for args, words in cases:
         run = Run(job + args)
         expect(run.wait() == 2, f"{args}: not refused")
@@ -253,8 +256,8 @@ def kill(pid, number=signal.SIGKILL):
 
 def play_seeds(play, count, name):
     """Plays the seeds that the environment names, or `count` of them. `play(seed)` returns how
-    often the membership changed; it raises Failure. Prints each failure and a summary, returns
-    the exit code."""
+    often the membership changed, or raises Failure. Prints each failure and a summary; returns the
+    exit code."""
     changes, failed, played = 0, 0, 0
     for seed in seeds(count):
         played += 1
@@ -269,7 +272,8 @@ def play_seeds(play, count, name):
 
 
 def main(tests):
-    """Runs the named tests (all by default), prints one line each, returns the exit code."""
+    """Runs the tests named on the command line, or all; prints a line for each; returns the exit
+    code."""
     names = sys.argv[1:] or list(tests)
     failed = 0
     for name in names:
@@ -284,7 +288,7 @@ def main(tests):
 
 
 def seeds(default_count, first=1):
-    """Seeds of random schedules; MAYFLY_TEST_SEEDS=COUNT or FIRST:COUNT changes how many."""
+    """The seeds of random schedules. MAYFLY_TEST_SEEDS=COUNT or FIRST:COUNT selects others."""
     text = os.environ.get("MAYFLY_TEST_SEEDS", "")
     if ":" in text:
         first, count = (int(part) for part in text.split(":"))

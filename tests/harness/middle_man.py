@@ -1,5 +1,5 @@
-"""Somebody on the network between two sides: who listens to everything that a lab of hosts sends,
-and who passes a connection on and changes bytes on the way.
+"""Attackers on the network: one records all packets that a lab of hosts sends, another forwards
+connections and changes bytes in them.
 """
 import os
 import socket
@@ -12,7 +12,7 @@ ETH_P_ALL = 3
 
 
 class Ear:
-    """Writes down every packet on the bridges of a `network.Network`, until close()."""
+    """Records every packet on the bridges of a `network.Network` until close()."""
 
     def __init__(self, network, path):
         self.path = path
@@ -40,8 +40,8 @@ def listen(path):
 
 
 class ChangingProxy:
-    """Listens on `endpoint`. Of what passes, in either direction and on all connections together,
-    it flips a bit in every `every`th byte, at most `most` times."""
+    """Listens on `endpoint` and forwards connections. It flips a bit in every `every`th byte,
+    counted over both directions of all connections, at most `most` times."""
 
     def __init__(self, port, every, most):
         self.port, self.every, self.most = port, every, most

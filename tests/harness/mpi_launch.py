@@ -1,4 +1,4 @@
-"""Jobs that mpirun launches, for tests: started with the lines that docs/mpi.md gives."""
+"""Starts jobs under mpirun, with the command lines that docs/mpi.md gives."""
 import os
 import shutil
 import subprocess
@@ -30,7 +30,8 @@ def command(ranks, options=()):
 
 
 def start(ranks, args, options=("--enable-recovery",), timeout=120, program=()):
-    """`mpirun OPTIONS -np RANKS mayfly train ARGS` as a Run, or `mayfly run ARGS -- PROGRAM`."""
+    """Starts `mpirun OPTIONS -np RANKS mayfly train ARGS` (with `program`: `mayfly run ARGS --
+    PROGRAM`); returns a Run."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     with open(folder + "/output.txt", "wb") as output:
         process = subprocess.Popen(
@@ -41,7 +42,7 @@ def start(ranks, args, options=("--enable-recovery",), timeout=120, program=()):
 
 
 def pid_of_rank(launcher, rank):
-    """The rank's worker: a child of mpirun with that rank in its environment."""
+    """The pid of the rank's worker: the child of mpirun with that rank in its environment."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{entry}/stat") as f:

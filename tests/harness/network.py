@@ -1,9 +1,9 @@
-"""A small network of hosts on one machine, each a network namespace, that can be cut and healed.
+"""A small network of hosts on one machine, each a network namespace. Tests can cut and heal it.
 
-Every host has one interface, plugged into a bridge in a namespace of the network's own. A
-partition is a bridge per side; a host that is pulled out is on none. Packets are dropped without a
-word, as when a machine vanishes: no end of file, no reset. Needs root and Linux' veth and bridge;
-what loses packets between hosts (lose) also nft, what limits their rate (limit) tc.
+Every host has one interface, which is connected to a bridge in another namespace. In a partition
+each side has a bridge of its own; a host that is pulled out is on no bridge. Packets are dropped
+silently, as when a machine vanishes: no end of file, no reset. Needs root and Linux's veth and
+bridge devices; losing packets between hosts (lose) also needs nft, limiting their rate (limit) tc.
 """
 import atexit
 import itertools
@@ -19,7 +19,7 @@ def _ip(*words):
 
 
 def reason_to_skip():
-    """Why this machine cannot do it, or None."""
+    """Why this machine cannot have such a network, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     name = f"mfp{os.getpid()}"
@@ -38,7 +38,7 @@ def reason_to_skip():
 
 
 def reason_not_to_lose():
-    """Why packets cannot be lost on their way through a bridge here, or None."""
+    """Why this machine cannot drop packets in a bridge, or None."""
     try:
         nobody = Network(0)
         nobody.lose("all", (None, None), percent=50)
@@ -51,7 +51,7 @@ def reason_not_to_lose():
 
 
 def reason_not_to_limit():
-    """Why a host's rate cannot be limited here, or None."""
+    """Why this machine cannot limit the rate of a host, or None."""
     try:
         one = Network(1)
         one.limit(0, 100)
@@ -64,7 +64,7 @@ def reason_not_to_limit():
 
 
 class Network:
-    """Hosts by number, 0, 1, ...; all see each other until they are cut."""
+    """Hosts 0, 1, ... All of them reach each other until a test cuts a connection."""
 
     def __init__(self, hosts):
         self.name = f"mf{os.getpid()}n{next(_numbers)}"
@@ -74,7 +74,7 @@ class Network:
         self.bridges = 0
         self.losses = {}
         self.unplugged = set()
-        self.wires = {}  # the process that holds back what a host sends and gets
+        self.wires = {}  # for each delayed host the process that delays its packets
         self.limited = set()
         self._bridge()
         for host in range(hosts):
@@ -103,7 +103,7 @@ class Network:
         self._hub("link", "set", f"p{host}", "master", "br0")
 
     def _interface(self, host):
-        """The host's one, and its port, which is on no bridge yet."""
+        """Makes the host's interface and its port, which is not connected to a bridge yet."""
         self.limited.discard(host)
         space = f"{self.name}h{host}"
         self._hub("link", "add", f"p{host}", "type", "veth", "peer", "name", "eth0", "address",
@@ -122,7 +122,8 @@ class Network:
         return ["ip", "netns", "exec", f"{self.name}h{host}"] + list(words)
 
     def partition(self, *sides):
-        """Each side (a collection of hosts) sees itself only; hosts not named see side 0."""
+        """Hosts reach only those of their own side (a collection of hosts). Hosts that are in no
+        side stay on their bridge, usually that of side 0."""
         while self.bridges < len(sides):
             self._bridge()
         for number, side in enumerate(sides):
@@ -130,12 +131,12 @@ class Network:
                 self._hub("link", "set", f"p{host}", "master", f"br{number}")
 
     def pull_out(self, host):
-        """The host sees nobody any more, and nobody it."""
+        """Cuts the host from all others, in both directions and without a notice."""
         self.shorten(host)
         self._hub("link", "set", f"p{host}", "nomaster")
 
     def unplug(self, host):
-        """The same, and it is told: its interface has no carrier."""
+        """Cuts the host from all others visibly: its interface loses the carrier."""
         self.unplugged.add(host)
         self._hub("link", "set", f"p{host}", "down")
 
@@ -144,8 +145,8 @@ class Network:
         self._hub("link", "set", f"p{host}", "up")
 
     def lose(self, name, *ways, percent=100):
-        """That part of the packets on these ways, pairs (sender, receiver) of which None is
-        anybody, is lost until `lose_no_more(name)`. A packet has up to 64 KiB."""
+        """Drops a part of the packets until `lose_no_more(name)`. `ways`: pairs (sender, receiver),
+        in which None means any host. A packet has up to 64 KiB."""
         self.losses[name] = (ways, percent)
         self._filter()
 
@@ -169,8 +170,8 @@ class Network:
             raise RuntimeError(f"nft: {done.stderr.strip()}")
 
     def delay(self, host, milliseconds):
-        """What the host sends or gets arrives so much later, until `shorten`. Its port p is on a
-        bridge through a wire, d and q, then."""
+        """Delays all packets to and from the host until `shorten`. Meanwhile its port p is
+        connected to the bridge through a wire with the ends d and q."""
         near, far = f"d{host}", f"q{host}"
         self._hub("link", "add", near, "type", "veth", "peer", "name", far)
         self._hub("link", "set", near, "up")
@@ -197,9 +198,9 @@ class Network:
         wire.stdout.close()
 
     def limit(self, host, megabits, burst=3000):
-        """As much per second in each direction, until `limit_no_more`. Packets have 1500 bytes at
-        most then: what is larger than the burst is cut. Above 100 Mbit/s the kernel's timer needs
-        a larger burst to reach the rate, such as the bytes of a millisecond."""
+        """Limits the host's rate in each direction until `limit_no_more`. Packets then have at most
+        1500 bytes, because those larger than the burst are cut. Above 100 Mbit/s the kernel's timer
+        needs a larger burst to reach the rate, such as the bytes of a millisecond."""
         for space, device in self._both_ends(host):
             self._queue(space, "replace", "dev", device, "root", "tbf", "rate",
                         f"{megabits}mbit", "burst", str(burst), "latency", "50ms")
@@ -233,7 +234,7 @@ class Network:
             self._filter()
 
     def mute(self, sender, receiver):
-        """One way only: what `sender` says to `receiver` is lost from now on."""
+        """Drops all packets from `sender` to `receiver`, but not those in the other direction."""
         self._run("-n", f"{self.name}h{sender}", "route", "add", "blackhole",
                   self.address(receiver) + "/32")
 

@@ -1,7 +1,7 @@
-"""Runs that nobody disturbs, each made once for all tests that compare something with it: what a
-binary computes with the same settings has the same bits every time (tests/integration/engine/
-same_bits_test.py shows that). They are kept beside the binary, or beside the modules that take part
-in the run, and forgotten when one of these is another.
+"""Undisturbed runs with which tests compare their results. Each is run once for all tests, because
+a binary computes the same bits from the same settings every time (tests/integration/engine/
+same_bits_test.py shows that). The results are stored beside the binary, or beside the modules that
+the run loads, and are deleted when one of these files changes.
 """
 import contextlib
 import fcntl
@@ -15,16 +15,16 @@ from mayfly_run import Run
 
 
 class Oracle:
-    """`summary` and `metrics` of a run of the job that `args` describe. `modules`: paths of those
-    that the program loads for it."""
+    """`summary` and `metrics` of a run of the job that `args` describe. `modules`: paths of the
+    modules that the program loads for it."""
 
     def __init__(self, args, timeout=300, modules=()):
         path = _place(args, modules)
-        with _locked(path):  # whoever wants the same waits for it
+        with _locked(path):  # other tests that need the same run wait for it
             self.summary, self.metrics = _read(path) or _make(path, args, timeout)
 
     def digests(self):
-        """Of the state, by step."""
+        """The digest of the state by step."""
         return {m["step"]: m["digest"] for m in self.metrics if m.get("digest")}
 
     @property
@@ -56,7 +56,8 @@ def _place(args, modules):
 
 
 def _flags(args):
-    """The words of each flag, in no order of their own: the last one of a name counts."""
+    """The words of each flag, sorted, so that the order of flags does not matter. If a flag is
+    repeated, its last words count."""
     found = {}
     for word in args:
         if word.startswith("--"):

@@ -1,5 +1,5 @@
-"""Which samples a job used, told from outside: the ledgers that workers write (--ledger), and the
-hash of the samples in each committed sum, with our own arithmetic.
+"""Determines from outside which samples a job used: from the ledgers that workers write (--ledger),
+and from the hash of the samples in each committed sum, which is computed here a second time.
 """
 import glob
 import os
@@ -27,7 +27,7 @@ def hash_of(samples):
 
 
 def sample_hash(metrics):
-    """Of all samples of a job, in whatever order they were used: sums lane by lane."""
+    """The hash of all samples of a job, independent of their order: the sum of each lane."""
     lanes = [0] * 4
     for metric in metrics:
         for i in range(4):
@@ -40,7 +40,7 @@ def files(run_dirs):
 
 
 def read(run_dirs):
-    """Samples by (step, microbatch); workers that computed the same one must agree."""
+    """Samples by (step, microbatch). Workers that computed the same microbatch must agree on it."""
     computed = {}
     for name in files(run_dirs):
         with open(name) as f:
@@ -54,7 +54,7 @@ def read(run_dirs):
 
 
 def expect_every_sample_once(metrics, run_dirs, samples, batch, microbatch):
-    """`metrics`: of steps 1, 2, 3, ...; `samples`: of the data set."""
+    """`metrics`: the records of steps 1, 2, 3, ...; `samples`: their number in the data set."""
     computed = read(run_dirs)
     stream = []
     for metric in metrics:

@@ -1,5 +1,5 @@
-"""Slurm on hosts that share no disk: slurmctld where the user is, h0, and slurmd on the others.
-Needs what lab_of_hosts.py needs, and Debian's slurm-wlm and munge.
+"""Slurm on hosts that share no disk: slurmctld on h0, where the user works, and slurmd on all other
+hosts. Needs what lab_of_hosts.py needs, and Debian's slurm-wlm and munge.
 """
 import os
 import shutil
@@ -51,7 +51,7 @@ def reason_to_skip():
 
 
 class SlurmLab(Lab):
-    """Host 0 and so many nodes, h1, h2, ..., of two cores each."""
+    """Host 0 and `nodes` nodes, h1, h2, ..., of two cores each."""
 
     def __init__(self, nodes):
         super().__init__(nodes + 1)
@@ -75,8 +75,8 @@ class SlurmLab(Lab):
         self.wait_for_nodes()
 
     def start_slurm(self, host):
-        """Its daemons there, for the first time or after the power came back."""
-        # slurmd looks what this is, also if it is told to use none of it.
+        """Starts Slurm's daemons on the host, for the first time or after its power came back."""
+        # slurmd inspects this folder even if it is configured not to use cgroups.
         self.run(host, ["mount", "-t", "tmpfs", "cgroup", "/sys/fs/cgroup"])
         self.daemon(host, MUNGED)
         self.daemon(host, ["slurmd", "-N", f"h{host}"] if host else ["slurmctld"])
@@ -87,7 +87,7 @@ class SlurmLab(Lab):
             raise RuntimeError(f"{words[0]} on h{host}: {said}")
 
     def slurm(self, host, words, timeout=60):
-        """(exit code, output) of one of Slurm's programs there."""
+        """Runs one of Slurm's programs on the host; returns (exit code, output)."""
         return self.run(host, self.words(words), timeout)
 
     @staticmethod
@@ -110,7 +110,7 @@ class SlurmLab(Lab):
         return [tuple(line.split()) for line in lines.splitlines()]
 
     def aborted_jobs(self, node):
-        """How many jobs slurmd killed there as unknown, with no time to clean up: slurmctld writes
-        a job down seconds after it began, and does not know it when the power fails before."""
+        """The number of jobs that slurmd on `node` killed as unknown, with no time to clean up:
+        slurmctld saves a job seconds after it began, and has lost it if the power fails before."""
         with open(self.disk(node, "root", "slurm", "slurmd.log")) as file:
             return file.read().count("abort completed")

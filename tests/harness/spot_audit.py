@@ -1,4 +1,4 @@
-"""What a job's servers came to by the records of the fake cloud, which the job cannot see."""
+"""What a job's servers cost by the records of the fake cloud, which the job cannot see."""
 import os
 import sys
 
@@ -8,14 +8,15 @@ BENCHMARKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir,
 
 
 def machine_facts(binary):
-    """Of this machine and build, as in the records of benchmarks."""
+    """Facts of this machine and build, as in the records of benchmarks."""
     sys.path.insert(0, BENCHMARKS)
     import machine  # pylint: disable=import-outside-toplevel
     return machine.facts(binary)
 
 
 def per_hour_max(spans):
-    """The most that cost something at once: spans are (begin, end, price per hour)."""
+    """The highest price per hour of all servers at one time. Spans are (begin, end, price per
+    hour)."""
     changes = sorted([(begin, 1, price) for begin, _, price in spans] +
                      [(end, 0, -price) for _, end, price in spans])  # ends before beginnings
     now = most = 0.0
@@ -26,8 +27,8 @@ def per_hour_max(spans):
 
 
 def by_the_cloud(job, prices):
-    """Costs, machines that are left, and requests that made more than they asked for. `prices`: per
-    hour, by zone and market. Call when the job has ended."""
+    """The cost, the machines that still exist, and the requests that created more machines than
+    they asked for. `prices`: per hour, by zone and market. Call it after the job has ended."""
     made = [m for m in job.machines() if m["reason"] not in ("stock_out", "quota")]
     left = [m["name"] for m in made if m["state"] != "gone"]
     spans = [(m["created"], m["ended"], prices[m["zone"], m["market"]]) for m in made if m["ended"]]

@@ -1,6 +1,7 @@
-"""A spot market that follows a real trace, played on the fake cloud: as many spot machines may be
-had as the trace has nodes, scaled to the job; whenever nodes go, machines are taken away, every
-other one with a notice. Machines on demand are always to be had, and nobody takes them.
+"""A spot market that follows a real trace, played on the fake cloud. The number of available spot
+machines is the trace's number of nodes, scaled to the job. When nodes are removed in the trace, the
+market takes machines away, every other one with a notice. Machines on demand are always available
+and are never taken away.
 """
 import collections
 import itertools
@@ -9,9 +10,10 @@ import time
 
 
 def read_moments(path, nodes_max, hours=None):
-    """[(seconds, nodes, taken)] of a trace with rows "milliseconds,add|remove,node", scaled so that
-    its most nodes are nodes_max: how many there may be from that moment on, and how many go then,
-    at least one if any node does. A trace shorter than `hours` begins again when it is over."""
+    """[(seconds, nodes, taken)] of a trace with rows "milliseconds,add|remove,node". `nodes`: how
+    many machines are available from that moment on, scaled so that the maximum is nodes_max.
+    `taken`: how many are taken away at that moment, at least one if the trace removes any node. A
+    trace shorter than `hours` is repeated."""
     with open(path) as f:
         rows = [line.split(",") for line in f if line.strip() and not line.startswith("#")]
     nodes, by_time = 0, {}
@@ -34,9 +36,10 @@ def read_moments(path, nodes_max, hours=None):
 
 class SpotMarket(threading.Thread):
     """Ends by itself some seconds after the trace's last moment. `trouble`: rules for the fake
-    cloud's faults (tests/fake_cloud/faults.py), of which every few moments bring the next one."""
+    cloud's faults (tests/fake_cloud/faults.py); the market applies one of them every few moments.
+    """
 
-    NOTICE_S = 3  # of warning, for those that get one
+    NOTICE_S = 3  # between the notice and the end of a machine
     MOMENTS_PER_TROUBLE = 5
 
     def __init__(self, cloud, moments, speedup, quiet_s=5, trouble=()):
@@ -45,7 +48,7 @@ class SpotMarket(threading.Thread):
         self.trouble = itertools.cycle(trouble) if trouble else None
         self.taken = collections.Counter()
         self.troubles = collections.Counter()
-        self.leaving = {}  # machine: when it ends
+        self.leaving = {}  # when each machine that has got a notice ends
         self.stopped = threading.Event()
 
     def run(self):

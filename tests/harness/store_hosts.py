@@ -1,5 +1,5 @@
-"""Jobs whose workers have stores of images of their own (--store --store-peers), as on several
-hosts, and which images are read from storage during them.
+"""Jobs on several simulated hosts, each with its own store of images (--store --store-peers), and
+the images that such a job reads from storage.
 """
 import glob
 import os
@@ -33,8 +33,8 @@ def job_on(folder, steps=STEPS):
 
 
 class Hosts:
-    """A job on hosts with a store each and so many workers each; with a network.Network the
-    coordinator is on host 0 and each worker on the next host."""
+    """A job on hosts with a store and `workers_each` workers each. With a network.Network the
+    coordinator runs on host 0 and each worker on the next host."""
 
     def __init__(self, folder, job, hosts, words, network=None, workers_each=1):
         workers = hosts * workers_each
@@ -71,7 +71,7 @@ def reference(folder):
 
 
 class Accesses:
-    """Which images are read from storage from now on, by the times of the last access."""
+    """Counts the images that are read from storage from now on, by their times of last access."""
 
     def __init__(self, folder):
         self.paths = glob.glob(f"{folder}/set/train/*/*")
@@ -91,7 +91,8 @@ class Accesses:
         return sum(os.stat(path).st_atime_ns != 0 for path in self.paths)
 
 
-# Images that a host does not send in time, because this machine is busy, are read from storage.
+# A worker reads an image from storage if another host does not send it in time, as on a busy
+# machine.
 LATE = IMAGES // 50
 
 
@@ -99,19 +100,20 @@ def wait_for_second_copies(cluster):
     def copied():
         return sum("have been copied from other hosts" in worker.output()
                    for worker in cluster.workers)
-    cluster.wait_for(lambda: copied() == 3, "no second copies")  # of a host one worker copies
+    cluster.wait_for(lambda: copied() == 3, "no second copies")  # one worker of each host copies
 
 
 def spares_storage(share, change, before=lambda cluster: None, network=None, workers_each=1):
-    """Of three hosts with room for this share of the images each: change(hosts) happens after some
-    epochs, when before(cluster) has returned, and nothing is read from storage again."""
+    """Runs a job on three hosts with room for this share of the images each. After some epochs it
+    calls before(cluster) and change(hosts), and expects that no image is read from storage again.
+    """
     folder, size = made_set()
     wanted = reference(folder)
     slowly = ["--inject", f"slow=8x,from=step60,to=step{STEPS}"]
     hosts = Hosts(folder, job_on(folder) + slowly, 3,
                   ["--store", f"{int(share * size)}B", "--store-peers"], network, workers_each)
     run = hosts.cluster.run
-    run.wait_for_step(60)  # all have been read
+    run.wait_for_step(60)  # by now all images have been read
     before(hosts.cluster)
     accesses = Accesses(folder)
     change(hosts)

@@ -1,8 +1,8 @@
-"""A cable between two network interfaces that is so many milliseconds long, in both directions, for
-kernels without netem: wire.py LEFT RIGHT MILLISECONDS. Says `ready`, then works until it is killed.
+"""A cable between two network interfaces that delays frames in both directions, for kernels without
+netem: wire.py LEFT RIGHT MILLISECONDS. Prints `ready`, then works until it is killed.
 
-The kernel's own header goes along with each frame (PACKET_VNET_HDR), so that one of 64 KiB, which
-is for a device to cut and to give a checksum, passes as it is.
+Each frame keeps the kernel's own header (PACKET_VNET_HDR). So a frame of 64 KiB, whose segmentation
+and checksum are left to a device, is passed on unchanged.
 """
 import collections
 import os
@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 
-SOL_PACKET = 263  # of Linux, as the next five
+SOL_PACKET = 263  # constants of Linux, like the next five
 PACKET_VNET_HDR = 15
 PACKET_IGNORE_OUTGOING = 23
 ETH_P_ALL = 3
@@ -49,7 +49,7 @@ def give(sink, line):
 
 
 def never_wait_for_a_processor():
-    """A cable does not; a machine busy with other tests would look like one that breaks."""
+    """A cable never waits. On a machine busy with other tests this one would seem to be broken."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except OSError:
@@ -59,7 +59,7 @@ def never_wait_for_a_processor():
 def main(left, right, delay):
     never_wait_for_a_processor()
     ports = port(left), port(right)
-    lines = collections.deque(), collections.deque()  # what came in at each, with when it is due
+    lines = collections.deque(), collections.deque()  # frames from each port, with their due times
     print("ready", flush=True)
     while True:
         due = [line[0][0] for line in lines if line]
