@@ -1,7 +1,8 @@
-"""Goal: a worker that is slowed while it trains gets less work within seconds, gets it back when it
-recovers, and not one bit of the result changes.
-Method: one of two workers is stopped and continued ten times a second, shorter than any silence
-that would evict it; `mayfly status` shows the shares. The oracle is a run of one worker.
+"""Goal: a worker that is slowed while it trains gets less work within seconds and gets it back when
+it recovers; the result has the same bits.
+Method: one of two workers is stopped and continued ten times a second, each time for less than the
+silence for which it would be evicted. `mayfly status` shows each worker's share. The oracle is a
+run of one worker.
 """
 import json
 import signal

@@ -1,10 +1,9 @@
-"""Goal: any schedule of lost workers, sleeping workers, notices, joins, cut links and killed
-coordinators, at random moments, ends with the bits of the undisturbed run and with every sample
-used exactly once.
-Method: per seed, a coordinator and workers as processes of their own, on loopback or (where the
-machine allows it) each on a host of its own; faults at random times, several at once now and then.
-At least one worker holds the newest state at any time. The digest after every step must be the
-oracle's, every step on record once, its samples those of the stream.
+"""Goal: with any schedule of lost and sleeping workers, notices, joins, cut links and killed
+coordinators, a job ends with the bits of the undisturbed run and with every sample used once.
+Method: for each seed, a coordinator and workers run as separate processes, on the loopback
+interface or (where the machine allows it) each on a host of its own. Faults occur at random times,
+sometimes several at once. At least one worker holds the newest state at any time. After every step
+the digest must be the oracle's; every step must be recorded once, with the samples of the stream.
 
   MAYFLY_TEST_SEEDS=200 or FIRST:COUNT runs other seeds; the failing seed is printed.
 """
@@ -36,7 +35,7 @@ def undisturbed():
 
 
 class Schedule:
-    """What happens in one run, all drawn from the seed."""
+    """The faults of one run, all drawn from the seed."""
 
     def __init__(self, seed, has_network):
         random = mayfly_run.rng(seed)
@@ -54,17 +53,17 @@ class Schedule:
 
 
 class Play:
-    """One schedule on one cluster."""
+    """Plays one schedule on one cluster."""
 
     def __init__(self, schedule):
         self.schedule, self.random = schedule, schedule.random
-        self.has_summary = False  # when its coordinator was killed
+        self.has_summary = False  # the coordinator was killed after it had written the summary
         hosts = network.Network(schedule.workers + 4) if schedule.on_hosts else None
         self.cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB, hosts, timeout=150)
         self.cluster.start_coordinator(schedule.workers, host=self.host(COORDINATOR))
         for _ in range(schedule.workers):
             self.join()
-        # Workers that have work and that nothing has been done to yet. One of them always stays.
+        # Workers that have work and have not been disturbed. One of them is never disturbed.
         self.untouched = list(self.cluster.workers)
 
     def host(self, number):
@@ -76,7 +75,7 @@ class Play:
             self.cluster.start_worker(self.cluster.endpoint(), host=self.host(number))
 
     def victim(self):
-        """Somebody who can be spared, or None."""
+        """A worker that may be disturbed, or None if only one undisturbed worker is left."""
         if len(self.untouched) < 2:
             return None
         return self.untouched.pop(self.random.randrange(len(self.untouched)))
@@ -87,7 +86,7 @@ class Play:
         elif kind == "coordinator":
             self.cluster.coordinators[-1].kill()
             if os.path.exists(self.cluster.run.path("summary.json")):
-                self.has_summary = True  # it had nothing left to do; another one would be refused
+                self.has_summary = True  # the job is over; another coordinator would be refused
                 return
             time.sleep(self.random.uniform(0, 0.8))
             self.cluster.start_coordinator(self.schedule.workers, host=self.host(COORDINATOR))
@@ -108,7 +107,7 @@ class Play:
         victim.signal(signal.SIGCONT)
 
     def cut(self, victim):
-        """It cannot reach one of the others any more, which goes on hearing it or not."""
+        """Drops packets between the victim and another worker, in one or both directions."""
         other = self.random.choice(self.untouched)
         self.cluster.network.mute(victim.host, other.host)
         if self.random.random() < 0.5:
@@ -125,7 +124,7 @@ class Play:
     def run(self):
         for when, kind in self.schedule.faults:
             self.cluster.run.wait_for_step(max(1, int(when * STEPS)))
-            time.sleep(self.random.uniform(0, 0.03))  # anywhere inside the step
+            time.sleep(self.random.uniform(0, 0.03))  # strikes at a random point of the step
             if self.cluster.coordinators[-1].alive():
                 self.strike(kind)
         return self.check()

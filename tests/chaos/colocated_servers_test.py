@@ -1,9 +1,9 @@
-"""Goal: workers that carry parameter servers may be lost at random moments, in any way, as long as
-no two neighbours are; what ends is the undisturbed job.
-Method: per seed, a job in bsp, asp or both with four workers that carry a server each, and with
-followers; one or two workers that are no neighbours are killed, stopped until they are evicted, or
-told to leave, and others join. Every sample must have been used exactly once, and bsp ends with the
-bits of an undisturbed run with servers of their own.
+"""Goal: workers that run parameter servers may be lost at random moments, in any way, as long as no
+two neighbours are lost; the job has the result of an undisturbed one.
+Method: for each seed, a job in bsp, asp or both with four workers that run a server each, and with
+followers. One or two workers that are not neighbours are killed, stopped until they are evicted, or
+told to leave, and other workers join. Every sample must have been used exactly once, and bsp must
+end with the bits of an undisturbed run whose servers are separate processes.
 
   MAYFLY_TEST_SEEDS=200 or FIRST:COUNT runs other seeds; the failing seed is printed.
 """
@@ -23,13 +23,14 @@ KINDS = ["kill", "kill", "kill", "stop", "leave"]
 
 
 def undisturbed():
-    """The bits of bsp with servers of their own, and the samples of every policy."""
+    """The final digest of bsp with separate servers, and the hash of the samples, which is the same
+    for every policy."""
     run = Oracle(JOB + ["--sync", "bsp", "--ps", "2"])
     return run.summary["final_digest"], sample_hash(run.metrics)
 
 
 class Schedule:
-    """What happens in one run, all drawn from the seed."""
+    """The faults of one run, all drawn from the seed."""
 
     def __init__(self, seed):
         random = mayfly_run.rng(seed)
@@ -81,7 +82,7 @@ def play(seed):
         expect(len(workers) == 4 or is_over, f"{len(workers)} workers")
         for (when, kind, victim), pause in zip([] if is_over else schedule.faults, schedule.pauses):
             run.wait_for_step(max(1, int(when * STEPS)))
-            time.sleep(pause)  # anywhere inside the step
+            time.sleep(pause)  # strikes at a random point of the step
             strike(kind, workers[victim])
             stopped += [workers[victim]] if kind == "stop" else []
         changes = check(run, schedule)

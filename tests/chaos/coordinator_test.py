@@ -1,6 +1,6 @@
-"""Goal: the coordinator may die. Steps go on without it; a new one goes on with the job, from its
-log or as a standby; the weights are those of an undisturbed run, every step is on record once and
-every sample was used once.
+"""Goal: a job survives the loss of its coordinator. Workers go on with their steps without it; a
+new coordinator continues the job from the log of the old one, or a standby takes over. The weights
+are those of an undisturbed run, every step is recorded once and every sample was used once.
 Method: real processes on loopback, SIGKILL at many moments, damaged logs.
 """
 import json
@@ -35,7 +35,8 @@ def new_cluster(extra=(), timeout=150):
 
 
 def start(workers, extra=None, worker_extra=(), until_step=5):
-    """`extra`: settings of the job. By default they give the caller some time after that step."""
+    """`extra`: settings of the job. The default ones slow the job down after `until_step`, so that
+    the caller has time to act."""
     more = [until_step, until_step + 16, until_step + 32]
     cluster = new_cluster(lingering(*more) if extra is None else extra)
     cluster.start_coordinator(workers)
@@ -90,14 +91,14 @@ def finish(cluster):
 
 
 def killed_and_started_again():
-    """Nobody is lost, no view changes; then losses and joins are handled as ever."""
+    """A restart loses no member and changes no view. Later losses and joins work as usual."""
     cluster = start(3, extra=["--ledger"] + lingering(5, 21, 37))
     ledgers = [cluster.run_dir(f"worker-{n}") for n in range(4)]
     views = len(events(cluster, "view"))
     cluster.coordinators[-1].kill()
     def written():
         return sum(os.path.getsize(name) for name in sample_ledger.files(ledgers))
-    # Some ten steps: a worker writes 30 bytes or so for each of its microbatches.
+    # Waits for about ten steps: a worker writes some 30 bytes for each of its microbatches.
     for _ in range(5):
         before = written()
         cluster.wait_for(lambda: written() > before + 60, "no step is made without a coordinator")
@@ -118,7 +119,8 @@ def killed_and_started_again():
 
 
 def records_lost_with_the_machine():
-    """The end of metrics.jsonl never came to the disk. The members still know those steps."""
+    """The end of metrics.jsonl is lost, as if it had not been written to the disk. The members
+    still have the reports of those steps and send them again."""
     for cut in (5, 2000):
         cluster = start(2, until_step=20)
         cluster.coordinators[-1].kill()
@@ -129,7 +131,7 @@ def records_lost_with_the_machine():
 
 
 def killed_in_a_change_of_view():
-    """A worker dies, and the coordinator a moment later, at any point of what follows."""
+    """A worker is killed, and a moment later the coordinator, at any point of the view change."""
     for seed in mayfly_run.seeds(4):
         chance = random.Random(seed)
         cluster = start(4)
@@ -143,7 +145,7 @@ def killed_in_a_change_of_view():
 
 
 def killed_between_log_and_record():
-    """A view is in the log, and members work in it, but the run directory does not have it yet."""
+    """A view is in the log and its members work in it, but it is not in the run's records yet."""
     cluster = start(3)
     cluster.workers[1].kill()
     def views():
@@ -167,7 +169,7 @@ def killed_between_log_and_record():
 
 
 def torn_log():
-    """The log's tail is damaged in several ways; members know better."""
+    """The end of the view log is damaged in several ways. The members supply what it lacks."""
     def cut(data):
         return data[:-7]
     def flip(data):
@@ -187,8 +189,8 @@ def torn_log():
 
 
 def reporter_dies_with_the_last_reports():
-    """While there is no coordinator the job's last steps are made, and the worker that reports
-    them dies: the others know them too."""
+    """Workers commit the job's last steps while there is no coordinator, and the reporter dies. The
+    other members have its reports, too."""
     cluster = start(3, extra=["--ledger"] + lingering(STEPS - 15), until_step=STEPS - 15)
     cluster.coordinators[-1].kill()
     folders = [cluster.run_dir(f"worker-{n}") for n in range(3)]
@@ -206,7 +208,7 @@ def reporter_dies_with_the_last_reports():
 
 
 def again_and_again():
-    cluster = start(3, extra=["--inject", "slow=12x"])  # it must not be over before the fourth time
+    cluster = start(3, extra=["--inject", "slow=12x"])  # the job must outlast the fourth restart
     for _ in range(4):
         step = cluster.run.last_step()
         cluster.coordinators[-1].kill()
@@ -216,8 +218,8 @@ def again_and_again():
 
 
 def killed_at_the_end():
-    """Before, while or after it tells its members that the job is done: the next one does the rest,
-    unless nothing is left to do."""
+    """The coordinator is killed before, while or after it tells its members that the job is done.
+    The next one completes what is left, if anything is."""
     with_rest = 0
     for seed in mayfly_run.seeds(8):
         chance = random.Random(seed)
@@ -242,7 +244,7 @@ def killed_at_the_end():
 
 
 def second_one_is_refused():
-    slow = ["--inject", "slow=4x"]  # the job must not be over before the second one looks
+    slow = ["--inject", "slow=4x"]  # the job must not end before the second coordinator starts
     cluster = start(2, extra=slow)
     words = ["coordinator", "--run-dir", cluster.run_dir(), "--token-file", cluster.token_file,
              "--workers", "2"] + JOB + slow
@@ -261,7 +263,7 @@ def another_configuration_is_refused():
     other = cluster.start_process("other", words + ["--lr", "0.7"], None)
     code = cluster.wait_for_end(other, "the coordinator does not end")
     expect(code == 2 and "lr" in other.output() and "0.05" in other.output(), other.output())
-    # Without any other word it goes on.
+    # Without that flag the coordinator continues the job.
     again = cluster.start_process("coordinator-run", words, None)
     cluster.coordinators.append(again)
     cluster.run.process = again.process
@@ -278,7 +280,7 @@ def finish_and_refuse_a_third(cluster, words):
 
 
 def never_started_again():
-    """Workers finish what they can, then end by themselves and say why."""
+    """Without a new coordinator, workers finish what they can, then end and print the reason."""
     cluster = start(2, worker_extra=["--coordinator-timeout", "2"])
     late = cluster.start_worker(cluster.endpoint(), extra=["--coordinator-timeout", "2"])
     cluster.wait_for(lambda: "joined" in late.output(), "the third worker does not join")
@@ -292,8 +294,8 @@ def never_started_again():
 
 
 def left_alone():
-    """The coordinator's host is lost for good, and a worker's, too: nobody can re-form the group.
-    What the others have trained is on their own disks, and they say where."""
+    """The coordinator and a worker are lost for good, so the group cannot re-form. The other
+    workers save their state on their own disks and print where."""
     cluster = start(3, worker_extra=["--coordinator-timeout", "3"])
     cluster.coordinators[-1].kill()
     lost, *others = cluster.workers
@@ -339,13 +341,14 @@ def standby_takes_over(is_restarted=False):
 
 
 def standby_is_restarted():
-    """One that has taken over goes on with its own log like any coordinator."""
+    """A standby that has taken over continues from its own log after a restart."""
     standby_takes_over(is_restarted=True)
 
 
 def standby_before_the_first_view():
-    """It cannot know that nobody leads the job, so it does not take over; it says what to do, and
-    its members do not wait for ever. Started again, the first coordinator has the job."""
+    """Before the first view a standby cannot know whether another coordinator leads the job, so it
+    does not take over. It prints what to do, and its members do not wait for ever. When the first
+    coordinator is started again, it leads the job."""
     cluster = new_cluster()
     cluster.start_coordinator(2, extra=["--quorum"])
     cluster.start_coordinator(2, name="standby", extra=["--standby"])
@@ -353,7 +356,7 @@ def standby_before_the_first_view():
     waiting = cluster.start_worker(endpoints, extra=["--coordinator-timeout", "8"])
     cluster.wait_for(lambda: "joined" in waiting.output(), "the worker does not join")
     cluster.coordinators[0].kill()
-    late = cluster.start_worker(endpoints)  # refused until somebody leads the job
+    late = cluster.start_worker(endpoints)  # refused until a coordinator leads the job
     code = cluster.wait_for_end(waiting, f"{waiting.name} does not end")
     expect(code == 1, f"the waiting worker ended with {code}\n{waiting.output()}")
     for words in ("is not in charge: the job has had no view yet",
@@ -375,7 +378,7 @@ def standby_status(cluster):
 
 
 def stopped_worker_rejoins():
-    """Evicted while it slept, it wakes up and works again, in the same process."""
+    """A worker that was evicted while it was stopped joins again in the same process."""
     cluster = start(3, extra=["--silence-max-ms", "500"] + lingering(20, 36, 52))
     sleeper = cluster.workers[1]
     sleeper.signal(signal.SIGSTOP)
@@ -391,7 +394,7 @@ def stopped_worker_rejoins():
 
 
 def under_mpirun():
-    """Rank 0 keeps the coordinator: it is started again by itself."""
+    """Under mpirun rank 0 starts a killed coordinator again."""
     if shutil.which("mpirun") is None:
         print("skipped under_mpirun: mpirun is not installed")
         return

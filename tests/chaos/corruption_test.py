@@ -1,8 +1,8 @@
-"""Goal: a bit that flips in one worker's state is found before anything is committed on top of it,
-the right worker is evicted, and the result has the bits of the undisturbed run.
+"""Goal: the members detect a flipped bit in one worker's state before they commit anything on top
+of it; the right worker is evicted, and the result has the bits of the undisturbed run.
 Method: `--chaos flip_...` flips a bit of one of three workers after a given step: in its weights,
-its momentum, its running statistics; or in what it computes. With two workers nobody can tell whose
-state is right.
+its momentum, its running statistics, or in the sums that it computes. With two workers it cannot be
+decided whose state is right.
 """
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect, lingering
@@ -10,8 +10,8 @@ from oracle import Oracle
 
 STEPS = 60
 FLIPPED_AFTER = 20
-ROUNDS = 16  # steps within which everything is compared
-# Digests of the whole state only at the end: what is found is found by the rotating comparison.
+ROUNDS = 16  # the number of steps in which the members compare the whole state once
+# The whole state has a digest only at the end, so a flip must be found by the rotating comparison.
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--digest-every", "1000000"]
 
 
@@ -37,7 +37,7 @@ def flipped(what, worker, tensor, within, oracle):
     with open(run.path("logs", f"worker-{worker}.log")) as file:
         log = file.read()
     expect("differ" in log, f"{what}: worker {worker} (pid {pid}) is the one")
-    # With a fresh state: with the one it was evicted for, it would be found a second time.
+    # It must have fetched the state anew: its own wrong one would be found a second time.
     expect("joining again" in log, f"{what}: it does not join again\n{log}")
     expect(run.last_members() == 3, f"{what}: {run.last_members()} members at the end")
     steps = [m["step"] for m in run.metrics()]
@@ -55,8 +55,9 @@ def three_workers():
 
 
 def wrong_result():
-    """A wrong sum, with nothing wrong in anybody's state: only computing it twice shows it. The one
-    that is asked again gets it right, contradicts itself and goes; so two workers are enough."""
+    """A wrong sum while all states are right can only be detected if the microbatch is computed
+    twice. Its owner is asked again, computes the right sum, thereby contradicts itself and is
+    evicted. So two workers are enough."""
     oracle = undisturbed()
     for workers, owner in ((3, 1), (2, 0)):
         run = Run(JOB + ["--workers", str(workers), "--audit-every", "1", "--chaos",
@@ -81,10 +82,10 @@ def two_workers():
 
 
 def nobody_goes_on_without_it():
-    """The others wait for it at the step that it was evicted in, so its own state looks as new as
-    theirs: with the wrong one it would be found a second time, or spread. So would the weights
-    that its compute threads have loaded, which are of the same step as those that it gets; there
-    are microbatches enough for it to compute some of that very step."""
+    """The other members wait for the evicted worker at the step of the eviction, so its own state
+    has the same step as theirs. If it used its wrong state again, it would be found a second time,
+    or spread the error. The same is true for the weights that its compute threads have loaded, so
+    there are enough microbatches for it to compute some of that very step."""
     job = JOB + ["--global-batch", "64", "--steps", "30"]
     oracle = undisturbed(job)
     for what in ("momentum", "weights"):

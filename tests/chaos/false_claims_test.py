@@ -1,8 +1,9 @@
-"""Goal: a worker that knows the token and says what is not true of its steps, its sums, its state
-or the job's end is evicted with a note that says why; the job goes on with the others, and every
-step has the bits of the undisturbed run.
-Method: one of four real workers speaks through a proxy that changes some of its messages. Most
-false claims are found when members are compared, so another worker is killed.
+"""Goal: a worker that knows the token and sends false claims about its steps, its sums, its state
+or the job's end is evicted with a record of the reason. The job goes on with the other workers, and
+every step has the bits of the undisturbed run.
+Method: one of four real workers is connected through a proxy that changes some of its messages. The
+coordinator finds most false claims when it compares the reports at the end of a view, so another
+worker is killed.
 """
 import os
 import struct
@@ -18,9 +19,9 @@ FLIPS_A_BIT = ["--launched", "--chaos", "flip_weights@step=60"]
 
 
 class FalseClaims:
-    """Changes messages at most `times` times, from step 5 on and until the member is evicted and
-    joins again; `change(stopped)` changes its report. Its progress is changed in every message,
-    because the coordinator ignores that while a view ends."""
+    """Changes messages of one member, from step 5 on until it is evicted and joins again.
+    `change(stopped)` changes the report Stopped, at most `times` times. `change_progress` changes
+    every Progress message, because the coordinator ignores those that arrive while a view ends."""
 
     def __init__(self, change=None, change_progress=None, times=1):
         self.change, self.change_progress, self.left = change, change_progress, times
@@ -45,7 +46,8 @@ class FalseClaims:
 
 
 def play(name, claims, *words, kills=1, kind="evicted"):
-    """Three honest workers, the one with false claims; then one of the honest is killed."""
+    """Runs three honest workers and one with false claims, and then kills `kills` of the honest
+    ones. The worker with false claims must be evicted with `words` as the reason."""
     job = EndlessJob(4, timeout=120)
     proxy = AlteringProxy(job.ports["run"], claims.alter)
     job.start_workers(3)
@@ -54,7 +56,7 @@ def play(name, claims, *words, kills=1, kind="evicted"):
     member = next(m["id"] for m in job.status()["members"] if m["pid"] == worker.pid)
     claims.is_armed = True
     while claims.change_progress is not None and not claims.is_made:
-        job.wait_for_more_steps(1)  # what is said before the view ends comes out at its end
+        job.wait_for_more_steps(1)  # a false claim is sent now and found when the view ends
     for number in range(kills):
         job.workers[number].kill()
     job.wait_for_event(kind)
@@ -92,16 +94,16 @@ def sums():
 
 
 def false_hashes(stopped):
-    """Whatever the others have in common, this is something else."""
+    """Replaces the hashes of the state by random ones, which no other member has."""
     contradicts_itself, unanswered = 0, 0
     stopped.dispute = (b"\x01" + struct.pack("<I", 2) + os.urandom(16) +
                        bytes([contradicts_itself, unanswered]))
 
 
 def digest():
-    """Members find that their states differ, because a bit flips in one of five; and when they say
-    what they have, another one lies, even if its group was aborted before it saw a difference. What
-    three have in common is right."""
+    """A bit flips in the state of one of five members, and the members find that their states
+    differ. When they report their hashes, another member sends false ones, even if its group was
+    aborted before it saw a difference. The state that three members have in common is right."""
     job = EndlessJob(5, timeout=120)
     claims = FalseClaims(false_hashes, times=100)  # as often as states are compared
     proxy = AlteringProxy(job.ports["run"], claims.alter)
@@ -123,8 +125,9 @@ def digest():
 
 
 def false_alarm():
-    """Members stop because one is killed, and one says that states differ: nobody else has seen
-    that, the next view compares, and all is well."""
+    """Members stop because one of them is killed, and one falsely reports that states differ. No
+    other member reports that. The members of the next view compare their states; these are equal.
+    """
     job = EndlessJob(4, timeout=120)
     claims = FalseClaims(false_hashes, times=2)
     proxy = AlteringProxy(job.ports["run"], claims.alter)

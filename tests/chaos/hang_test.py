@@ -1,4 +1,5 @@
-"""Goal: a worker that lives but stands still is named at once and evicted; a slow one is not.
+"""Goal: a worker that is alive but makes no progress is reported at once and evicted; a slow one is
+not.
 Method: the scripted fault `hang`, real processes, and the digest of the undisturbed run.
 """
 import mayfly_run

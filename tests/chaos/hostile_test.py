@@ -1,6 +1,7 @@
-"""Goal: whoever connects to any port of a job and says anything, or nothing, changes no bit of its
-result; nobody is kept out, nothing grows, every such connection ends, and the log says who it was.
-Method: real processes on loopback; the attacker finds every socket on which they listen, and may
+"""Goal: an attacker may connect to any port of a job and send anything, or nothing, without an
+effect on the job: the result has the same bits, no worker is kept out, and no process uses more and
+more memory. Every such connection is closed, and the log names the attacker's address.
+Method: real processes on loopback. The attacker finds every socket on which they listen, and may
 even know the token. The oracle is the digest of the undisturbed run.
 """
 import os
@@ -15,9 +16,9 @@ import mayfly_run
 from endless_job import EndlessJob
 from mayfly_run import expect
 
-CLOSED_WITHIN = 20  # seconds, on a busy machine; a few are what the limits say
-# A joiner takes even this small state from a donor, who listens for it. Most of the time that an
-# attack takes is waited for, so the workers sleep most of theirs.
+CLOSED_WITHIN = 20  # seconds, on a busy machine; the job's own limits are a few seconds
+# With this setting a joining worker receives even a small state from a donor, which listens for it.
+# An attack mostly waits, so the workers are slowed down: they sleep most of the time.
 JOB = ["--observe-from-mib", "0", "--inject", "slow=4x"]
 
 
@@ -29,7 +30,7 @@ def start(workers=3):
 
 
 def protocol_of(job):
-    """As the coordinator tells somebody who speaks another version."""
+    """The protocol version, from the coordinator's refusal of a client with another version."""
     sock, kind, body = hostile.say_hello(job.ports["run"], job.token(), 0)
     sock.close()
     expect(kind == hostile.REFUSED, f"version 0 is answered by message {kind}")
@@ -41,7 +42,7 @@ def doors(job):
 
 
 class Watch(threading.Thread):
-    """How much memory and how many descriptors the job's processes have had at most."""
+    """Records the maximum of memory and of open descriptors of each of the job's processes."""
 
     def __init__(self, job):
         super().__init__(daemon=True)
@@ -70,7 +71,8 @@ class Watch(threading.Thread):
 
 
 def change_members(job):
-    """One is killed, another joins. Returns how long that took the joiner, in seconds."""
+    """Kills a worker and starts another one. Returns how long the new one took to join, in
+    seconds."""
     lost, joined = len(job.events("lost")), len(job.events("join"))
     next(w for w in job.workers if w.alive()).kill()
     job.wait_for_event("lost", lost + 1)
@@ -81,8 +83,9 @@ def change_members(job):
 
 
 def expect_told(text, door, who, words, verb="turned"):
-    """The log names those who came: one line each, but few lines. Who might have been a worker of
-    ours is "refused", as its user looks for the reason; others are "turned away".
+    """Expects that the log names the attackers, but that they cannot fill it. A client that may be
+    one of the user's workers is "refused", because the user looks for that reason; others are
+    "turned away".
     """
     lines = [line for line in text.splitlines() if f"{door}: {verb} {who}" in line]
     expect(lines, f"the log says nothing of {who} at the {door}:\n{text[-2000:]}")
@@ -92,10 +95,10 @@ def expect_told(text, door, who, words, verb="turned"):
 
 
 def thousand_silent():
-    """Connections that say nothing, at every door: members come and go all the same, and every such
-    connection is closed while the job runs."""
+    """Connections to every listening socket that send nothing. Members join and leave all the same,
+    and every such connection is closed while the job runs."""
     job = start()
-    change_members(job)  # now somebody is a donor, and listens
+    change_members(job)  # now one worker is a donor, and listens
     watch = Watch(job)
     where = doors(job)
     expect(len(where) >= 8, f"a port and a Unix socket each, a donor, the coordinator: {where}")
@@ -115,8 +118,9 @@ def thousand_silent():
 
 
 def nonsense_everywhere():
-    """Random bytes, half messages, lengths that cannot be, other versions, hellos for views that
-    never come; at every door, all the time, while members come and go."""
+    """Random bytes, incomplete messages, impossible lengths, other versions and hellos for views
+    that never exist are sent to every listening socket, all the time, while members join and
+    leave."""
     job = start()
     change_members(job)
     protocol = protocol_of(job)
@@ -156,7 +160,7 @@ def nonsense_everywhere():
 
 
 def wrong_token_and_replay():
-    """Who knows another job's token, or has heard somebody prove that he knows ours."""
+    """Attackers with the token of another job, and attackers that replay a recorded proof."""
     job = start()
     port, token, protocol = job.ports["run"], job.token(), protocol_of(job)
     for role in (hostile.WORKER, hostile.SENTINEL, hostile.OPERATOR):
@@ -183,8 +187,8 @@ def wrong_token_and_replay():
 
 
 def join_as_impostor(job, protocol, address=""):
-    """A session as a worker whose model, data and so on are what the job wants: each refusal
-    says what that is."""
+    """Opens a session as a worker with the job's fingerprint (model, data set and so on). It learns
+    the fingerprint from the coordinator's refusals: each one names a property."""
     fingerprint = {}
     while True:
         sock, kind, body = hostile.say_hello(
@@ -199,11 +203,11 @@ def join_as_impostor(job, protocol, address=""):
 
 
 def ready_impostors():
-    """Who knows the token, says that he is ready, and then only that he lives: he is given work,
-    does not come to the group, and is evicted."""
+    """An attacker that knows the token reports that it is ready and then only sends heartbeats. It
+    is given work, does not join the group, and is evicted."""
     job = start()
     protocol = protocol_of(job)
-    deaf = socket.create_server(("127.0.0.1", 0))  # takes connections, never says a word
+    deaf = socket.create_server(("127.0.0.1", 0))  # accepts connections and never answers
     host, port = deaf.getsockname()
     for address in ("nowhere", f"{host}:{port}"):
         sock, member = join_as_impostor(job, protocol, address)
@@ -223,7 +227,7 @@ def ready_impostors():
 
 
 def live_on(sock, stop):
-    """Says so ten times a second, and hears nothing."""
+    """Sends ten heartbeats a second and reads no answers."""
     try:
         while not stop.wait(0.1):
             sock.sendall(hostile.frame(hostile.HEARTBEAT, b"\0\0"))
@@ -234,7 +238,8 @@ def live_on(sock, stop):
 
 
 def impostors():
-    """Who knows the token and says what no worker says, or nothing: is gone soon, and only he."""
+    """Attackers that know the token and send invalid messages, or none, are soon disconnected. No
+    other member is affected."""
     job = start()
     protocol = protocol_of(job)
     watch = Watch(job)

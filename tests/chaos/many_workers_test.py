@@ -1,8 +1,8 @@
-"""Goal: 64 worker processes on one machine form a group, survive the loss of three and take in two
+"""Goal: 64 worker processes on one machine form a group, survive the loss of three and admit two
 more; the weights are those of an undisturbed run of one worker.
-Method: real processes on loopback, many more than there are cores, so silence and starvation are
-given seconds. Two of the three are killed at the same moment, the third while the view changes or
-soon after. The numbers of a recovery are printed.
+Method: real processes on loopback, many more than there are cores, so the limits for silence are
+seconds. Two of the three workers are killed at the same moment, the third while the view changes or
+soon after. The test prints the times of the recovery.
 """
 import time
 
@@ -11,7 +11,7 @@ from mayfly_run import Run, expect
 
 WORKERS, LOST, JOINING = 64, 3, 2
 STEPS = 24
-SAMPLES_PER_STEP = 72  # of one sample each: everybody has work, some have two
+SAMPLES_PER_STEP = 72  # in microbatches of one sample: each worker has one, some have two
 JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch", str(SAMPLES_PER_STEP),
        "--microbatch", "1", "--lr", "0.05", "--seed", "7", "--no-evaluate", "--no-tensorboard",
        "--digest-every", "1", "--steps", str(STEPS), "--threads", "1", "--no-rebalance",

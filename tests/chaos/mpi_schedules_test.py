@@ -1,6 +1,6 @@
-"""Goal: whatever ranks of an mpirun die whenever, the job ends with the bits of one worker.
-Method: random numbers of ranks and spares over Open MPI's TCP or shared memory; ranks are killed at
-random moments, now and then two at once, as long as one lives. MAYFLY_TEST_SEEDS runs more of them.
+"""Goal: any ranks of an mpirun may die at any time; the job ends with the bits of one worker.
+Method: random numbers of ranks and spares over Open MPI's TCP or shared memory. Ranks are killed at
+random moments, sometimes two at once, as long as one lives. MAYFLY_TEST_SEEDS runs other seeds.
 """
 import sys
 import time
@@ -29,7 +29,7 @@ def play(seed, oracle):
             time.sleep(random.random() * 0.03)  # only to vary the moment
         try:
             mpi_launch.kill_rank(run, victim)
-        except Failure as failure:  # that it is not there; it may have done its work
+        except Failure as failure:  # the rank does not exist; it may have ended after the last step
             expect(run.last_step() == STEPS, failure)
     run.wait()
     plan = f"seed {seed}: {ranks} ranks, {spares} spares, {btl}, killed {victims}"

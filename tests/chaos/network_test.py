@@ -1,4 +1,4 @@
-"""Goal: hosts and links that vanish without a word cost time and nothing else.
+"""Goal: hosts and links that fail silently cost time and nothing else.
 Method: a coordinator and three workers, each on a host (a network namespace) of its own; a host is
 pulled out of the network, or packets between two of them are dropped, in the middle of the job.
 The digest after every step must be that of an undisturbed run on loopback.
@@ -49,7 +49,7 @@ def expect_same_bits(cluster):
 
 
 def host_vanishes():
-    """Its packets are dropped both ways: no end of file, no reset, only silence."""
+    """A host's packets are dropped both ways: no end of file, no reset, only silence."""
     cluster = cluster_of(3)
     cluster.network.pull_out(2)
     summary = expect_same_bits(cluster)
@@ -58,7 +58,7 @@ def host_vanishes():
 
 
 def link_breaks():
-    """Two workers cannot exchange data, but both reach the coordinator: one of them goes."""
+    """Two workers cannot exchange data, but both reach the coordinator: one of them is evicted."""
     cluster = cluster_of(3)
     cluster.network.mute(1, 2)
     cluster.network.mute(2, 1)
@@ -72,7 +72,7 @@ def link_breaks_one_way():
 
 
 def comes_back():
-    """Out of the network for a moment only: nobody is evicted for it, or it costs a view."""
+    """A host is cut off for a moment only. No worker is evicted, or at most the view changes."""
     cluster = cluster_of(3)
     cluster.network.pull_out(3)
     step = cluster.run.last_step()

@@ -1,8 +1,8 @@
-"""Goal: of two sides of a partition at most one goes on, and the other joins it when it heals.
+"""Goal: at most one side of a partition goes on, and the other side joins it after the partition.
 Method: a primary, a standby and three workers, each on a host (a network namespace) of its own. The
 primary is cut off with one worker, so the standby has the majority. Both sides' records together
-must be those of an undisturbed run: a step that both had committed would differ, or be there twice
-in different views.
+must be those of an undisturbed run: a step that both sides had committed would differ, or would be
+recorded twice in different views.
 """
 import json
 import subprocess
@@ -16,7 +16,7 @@ from mayfly_run import SMALL_JOB, Run, expect
 
 STEPS = 160
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1", "--silence-max-ms", "1000"]
-SLOW = ["--inject", "slow=4x"]  # so that it is not over before the sides have found each other
+SLOW = ["--inject", "slow=4x"]  # so that the job does not end before the sides are joined again
 PRIMARY, STANDBY, WORKERS = 0, 1, (2, 3, 4)
 
 

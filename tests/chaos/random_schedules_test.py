@@ -1,8 +1,8 @@
-"""Goal: any schedule of kill -9 and joins, at random moments, ends with the bits of the
+"""Goal: with any schedule of kill -9 and joins at random moments, a job ends with the bits of the
 undisturbed run.
-Method: per seed, a job of a random shape; faults hit at random times (not at step borders):
-kill -9 from outside, SIGSTOP for a while, SIGTERM, and joins through `mayfly scale`. At least
-one worker always lives. The digest after every step must be the oracle's.
+Method: for each seed, a job of a random shape. Faults occur at random times (not at step
+boundaries): kill -9 from outside, SIGSTOP for a while, SIGTERM, and joins through `mayfly scale`.
+At least one worker always lives. The digest after every step must be the oracle's.
 
   MAYFLY_TEST_SEEDS=500 or FIRST:COUNT runs other seeds; the failing seed is printed.
 """
@@ -26,7 +26,7 @@ def undisturbed():
 
 
 class Schedule:
-    """What happens in one run, all drawn from the seed."""
+    """The faults of one run, all drawn from the seed."""
 
     def __init__(self, seed, backend):
         random = mayfly_run.rng(seed)
@@ -34,12 +34,12 @@ class Schedule:
         self.workers = random.choice([2, 3, 3, 4, 4])
         self.threads = random.choice([1, 1, 2])
         self.backend = backend
-        self.silence_ms = random.choice([300, 2000])  # a stopped worker is evicted, or waited for
+        self.silence_ms = random.choice([300, 2000])  # evicts a stopped worker, or waits for it
         self.faults = sorted(
             (random.uniform(0.0, 0.9),
              random.choice(["kill", "kill", "kill", "join", "drain", "stop"]))
             for _ in range(random.randint(2, 5)))
-        self.observe = random.choice(["0", "8"])  # MiB: joiners observe, or are sent the state
+        self.observe = random.choice(["0", "8"])  # MiB: joiners observe, or get the state at once
 
     def arguments(self):
         return SMALL_JOB + ["--steps", str(STEPS), "--workers", str(self.workers), "--threads",
@@ -53,8 +53,8 @@ class Schedule:
 
 
 def strike(run, kind, random, leaving):
-    """`leaving`: workers that were asked to leave, or that slept: they may have been evicted
-    meanwhile and end by themselves when they learn of it. None counts as the one that must
+    """`leaving`: workers that were asked to leave, or that were stopped for a while. The latter may
+    have been evicted and end by themselves later. None of them counts as the worker that must
     live."""
     pids = run.worker_pids()
     if kind == "join":
@@ -84,7 +84,7 @@ def play(seed, backend):
         for when, kind in schedule.faults:
             step = max(1, int(when * STEPS))
             run.wait_for_step(step)
-            time.sleep(schedule.random.uniform(0, 0.02))  # anywhere inside the step
+            time.sleep(schedule.random.uniform(0, 0.02))  # strikes at a random point of the step
             if run.process.poll() is None:
                 strike(run, kind, schedule.random, leaving)
         summary = run.finish()

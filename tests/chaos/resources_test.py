@@ -1,5 +1,5 @@
-"""Goal: a worker that lives through 100 re-formations in 2,000 steps holds no more memory,
-descriptors or threads at the end than early on, and stays below 400 MB.
+"""Goal: a worker that survives 100 re-formations in 2,000 steps has no more memory, descriptors or
+threads at the end than after the first ones, and stays below 400 MB.
 Method: one worker survives while the other is killed and replaced 56 times; its /proc entries are
 read after the first changes and at the end.
 """
@@ -10,7 +10,7 @@ import mayfly_run
 from mayfly_run import Run, expect
 
 STEPS, PAIRS = 2000, 56
-LONG_ENOUGH = 1_000_000  # steps: the job is stopped when everything has happened
+LONG_ENOUGH = 1_000_000  # steps: the test stops the job after the last change
 STOPPED_BY_USER = 3
 
 

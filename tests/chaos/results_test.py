@@ -1,8 +1,8 @@
-"""Goal: whichever process dies at whichever moment around a job's end, the last weights are in the
-coordinator's run directory when the job says done, with the bits of the undisturbed run.
-Method: coordinator and workers in directories of their own; around the last step one worker after
-the other, or the coordinator, is killed at a random moment and replaced. Then all that the workers
-have written is deleted, and what came home is exported.
+"""Goal: any process may die at any moment around a job's end. When the job reports that it is done,
+the last weights are in the coordinator's run directory, with the bits of the undisturbed run.
+Method: the coordinator and the workers have directories of their own. Around the last step, workers
+and the coordinator are killed at random moments and replaced. Then the directories of the workers
+are deleted, and the weights in the coordinator's directory are exported.
 """
 import os
 import shutil
@@ -17,7 +17,7 @@ from oracle import Oracle
 
 STEPS = 30
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--checkpoint-every", "10"]
-SLOW = lingering(STEPS - 8)  # so that there is a moment around the end
+SLOW = lingering(STEPS - 8)  # so that the test has time to act around the end
 
 
 def undisturbed():
@@ -25,14 +25,15 @@ def undisturbed():
 
 
 def wait_while_saving(job):
-    """Until the last checkpoint is there, perhaps not the latest yet, or the job has ended."""
+    """Waits until the checkpoint of the last step exists, perhaps not as the latest one yet, or
+    until the job has ended."""
     folder = job.run.path("checkpoints", f"step-{STEPS}")
     while job.coordinators[-1].alive() and not os.path.exists(folder):
         time.sleep(0.0005)
 
 
 def kill_some(job, random):
-    """Until the job has ended or enough was done."""
+    """Kills processes up to three times, or until the job has ended."""
     for _ in range(random.randint(1, 3)):
         time.sleep(random.uniform(0, 0.12))
         is_saving = random.random() < 0.25
@@ -43,7 +44,7 @@ def kill_some(job, random):
         if is_saving or random.random() < 0.25:
             job.coordinators[-1].kill()
             if os.path.exists(job.run.path("summary.json")):
-                return  # it had done all that it had to
+                return  # the coordinator had completed the job
             time.sleep(random.uniform(0, 0.3))
             job.start_coordinator(2)
         else:
