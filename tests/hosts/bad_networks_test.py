@@ -1,9 +1,9 @@
 """Goal: a bad network costs time and nothing else.
-Method: `mayfly train --hosts` in the lab. Lossy: packets of 1500 bytes, of which 1 % are lost, 20
-ms between any two hosts, and 100 Mbit/s for each; with the detector's default settings nobody may
-be taken for lost. Pair: two members do not hear each other any more, without a word, while the
-coordinator hears both. Half: of a network that falls into two, the coordinator's side goes on and
-the other does not commit (with --quorum: tests/chaos/partition_test.py). The bits are those of an
+Method: `mayfly train --hosts` in the lab. lossy: packets of 1500 bytes, of which 1 % are lost, 20
+ms between any two hosts, and 100 Mbit/s for each; with the detector's default settings no worker
+may be evicted. pair_cut: packets between two members are dropped silently, while the coordinator
+reaches both. half: the network falls into two parts; the coordinator's part goes on and the other
+part commits nothing (with --quorum: tests/chaos/partition_test.py). The bits are those of an
 undisturbed run on this machine.
 
   MAYFLY_TEST_MINUTES=10 makes the lossy job about so long, MAYFLY_TEST_REPEATS=10 cuts ten pairs.
@@ -24,9 +24,9 @@ from ssh_test import LabRun, lab_with_program, nothing_is_left
 
 MINUTES = float(os.environ.get("MAYFLY_TEST_MINUTES", "1"))
 REPEATS = int(os.environ.get("MAYFLY_TEST_REPEATS", "1"))
-STEPS_PER_MINUTE = 50  # on a network like that
-CABLE_MS = 10  # of each host: twice that between two
-STANDS_STILL_S = 20  # more than a busy machine needs; docs/failure_model.md says what is usual
+STEPS_PER_MINUTE = 50  # on the lossy network
+CABLE_MS = 10  # the delay of each host: twice that between two
+STANDS_STILL_S = 20  # enough for a busy machine; docs/failure_model.md has the usual times
 
 
 def spread(values):
@@ -36,7 +36,7 @@ def spread(values):
 
 
 def bring_the_program(lab, names):
-    """While the network is good: the copies would take a minute."""
+    """Copies the program to the hosts while the network is good; later it would take a minute."""
     run = LabRun(lab, names, job=SMALL_JOB + ["--steps", "1"])
     expect(run.wait() == 0, run.logs())
     shutil.rmtree(run.run_dir)
@@ -73,7 +73,7 @@ def lossy():
 
 
 class LongRun(LabRun):
-    """Some twenty seconds of training on h1, h2 and h3 if nothing happens."""
+    """A job on h1, h2 and h3 that takes some twenty seconds if it is not disturbed."""
 
     STEPS = ["--steps", "300"]
 
@@ -91,7 +91,7 @@ class LongRun(LabRun):
 
 
 def pair_cut():
-    """One of the two is evicted, once: it comes back when the cut ends, not before."""
+    """One of the two members is evicted, once. It joins again when the cut ends, not before."""
     digest = LongRun.digest()
     lab = lab_with_program(4)
     waits = []
@@ -115,7 +115,7 @@ def pair_cut():
 
 
 def ended_after(lab, host):
-    """The step after which the worker there has left a view, by its log; None: it has not."""
+    """The step after which the host's worker has left a view, from its log; None if it has not."""
     (log,) = glob.glob(lab.disk(host, "root/.cache/mayfly/servers/*/log"))
     with open(log, errors="replace") as file:
         found = re.findall(r"view \d+ ended after step (\d+)", file.read())
@@ -123,8 +123,8 @@ def ended_after(lab, host):
 
 
 def half():
-    """The coordinator and h1 on one side. The other two may have committed the step that was under
-    way, of which they had every sum, and no more."""
+    """The coordinator and h1 are on one side. The two members on the other side may commit the step
+    in progress if they had every sum of it, but no later step."""
     digest = LongRun.digest()
     lab = lab_with_program(4)
     run = LongRun(lab)

@@ -1,8 +1,8 @@
-"""Goal: what docs/mpi.md promises when mpirun loses a whole host.
-Method: mpirun is typed on h0 of the lab and reaches the other hosts by ssh; each has the program on
-a disk of its own. A host's power is cut, or nothing of it arrives for some seconds. With a limit
-for ssh's silence mpirun has to return, with the weights where rank 0 was and with nothing left
-running; without one a host that is back in time has to take part again.
+"""Goal: mpirun loses a whole host, and the job behaves as docs/mpi.md promises.
+Method: mpirun runs on h0 of the lab and reaches the other hosts by ssh; each has the program on its
+own disk. A host's power is cut, or its packets are dropped for some seconds. If ssh ends silent
+connections, mpirun must return, with the weights on the host of rank 0 and with no process left.
+Otherwise the ranks of a host that is back in time must join again.
 """
 import shutil
 import time
@@ -19,7 +19,7 @@ SILENCE_S = 4
 OPTIONS = ["--enable-recovery", "--mca", "oob_tcp_if_include", "eth0"]
 NOTICES = ["--mca", "plm_rsh_args", "-o BatchMode=yes -o ServerAliveInterval=2 "
            f"-o ServerAliveCountMax={SILENCE_S // 2}"]
-RETURNS_S = 60  # after that silence, on a busy machine
+RETURNS_S = 60  # mpirun must return within this time after the silence, on a busy machine
 
 
 def digests():
@@ -27,7 +27,7 @@ def digests():
 
 
 class Launched(LabRun):
-    """`mpirun` on h0; rank 0, and with it the run directory, on the first of `hosts`."""
+    """Starts `mpirun` on h0. Rank 0 and the run directory are on the first of `hosts`."""
 
     def __init__(self, lab, hosts, *options):
         for host in hosts:
@@ -47,7 +47,7 @@ class Launched(LabRun):
             self.output_path)
 
     def returns(self):
-        """mpirun's exit code, in time."""
+        """The exit code of mpirun; fails if mpirun does not end in time."""
         self.timeout = time.monotonic() - self.started + SILENCE_S + RETURNS_S
         return self.wait()
 
@@ -58,7 +58,7 @@ class Launched(LabRun):
                 expect(code == 1, f"on h{host}: {found}\n{self.logs()}")
 
     def has_weights(self, host, by_step):
-        """Of a step that the undisturbed job had, too."""
+        """Expects that the host has the weights of a step, with the bits of the undisturbed job."""
         code, text = self.lab.run(host, [PROGRAM, "digest", "run"])
         expect(code == 0, text)
         found = [one for one, digest in by_step.items() if digest in text]
@@ -67,7 +67,7 @@ class Launched(LabRun):
 
 
 def host_lost():
-    """mpirun ends the job, which is stopped like any other: with the weights of its last step."""
+    """mpirun ends the job, which stops in the usual way: with the weights of its last step."""
     by_step = digests()
     run = Launched(lab_with_program(3), (0, 1, 2), *NOTICES)
     run.wait_for_step(10)
@@ -81,7 +81,7 @@ def host_lost():
 
 
 def rank_0_lost():
-    """The job ends with its coordinator; what came home is on that host's disk."""
+    """The job ends with its coordinator. Its checkpoints are on the disk of the lost host."""
     by_step = digests()
     run = Launched(lab_with_program(4), (1, 2, 3), *NOTICES)
     run.wait_for_step(16)
@@ -94,7 +94,7 @@ def rank_0_lost():
 
 
 def away_for_a_while():
-    """Its ranks join again."""
+    """A host is cut off for some seconds; its ranks join again."""
     by_step = digests()
     run = Launched(lab_with_program(3), (0, 1, 2))
     run.wait_for_step(10)

@@ -1,8 +1,8 @@
-"""Goal: a program of somebody else trains over hosts with disks of their own, and the loss of a
-host's power changes no bit.
-Method: the coordinator on h0, the C example on the other hosts with nothing but the library, the
-program mayfly for its sentinel, and the job's token. A host is switched off, and on again later.
-`mayfly run --hosts` brings all of that, with a folder of the user's, to hosts that have nothing.
+"""Goal: a user's own program trains over hosts with disks of their own, and the loss of a host's
+power changes no bit.
+Method: the coordinator runs on h0. The other hosts have only the C example, the library, the
+program mayfly for the sentinel, and the job's token. A host is switched off, and later on again.
+In other cases `mayfly run --hosts` copies all this and the user's folder to hosts with nothing.
 """
 import glob
 import os
@@ -30,7 +30,7 @@ def undisturbed():
 
 
 class RunOnFirst(Run):
-    """A command of the program mayfly on h0 of the lab, with the run directory there."""
+    """Runs a mayfly command on h0 of the lab, where the run directory is, too."""
 
     def __init__(self, lab, command, *more):
         self.lab = lab
@@ -44,7 +44,7 @@ class RunOnFirst(Run):
 
 
 class ProgramRun(RunOnFirst):
-    """`mayfly coordinator --model program`; programs come by themselves."""
+    """Runs `mayfly coordinator --model program`; the test starts the programs itself."""
 
     def __init__(self, lab, workers):
         super().__init__(lab, "coordinator", "--model", "program", "--workers", str(workers))
@@ -87,7 +87,7 @@ def power_cut():
 
 
 def run_on(lab, names, command, *more):
-    """`mayfly run --hosts` of a user who has his program in a folder of his home directory."""
+    """Runs `mayfly run --hosts` for a user whose program is in a folder of the home directory."""
     return RunOnFirst(lab, "run", "--hosts", names, "--program-dir", "mine", *more, "--", *command)
 
 
@@ -108,7 +108,7 @@ def ends_well(run, lab, digest):
 
 
 def run_on_hosts():
-    """One command; a host loses its power, and another one takes its place."""
+    """One command starts the job. A host loses its power, and another one takes its place."""
     digest = undisturbed()
     lab = lab_with_folder(4, LINEAR)
     run = run_on(lab, "h1,h2,h3", ["./" + os.path.basename(LINEAR), STEPS], "--workers", "2")
@@ -120,7 +120,8 @@ def run_on_hosts():
 
 
 def python_on_hosts():
-    """The package comes along; what a program prints comes home with its log."""
+    """The Python package is copied to the hosts, and the logs that are collected from them contain
+    the program's output."""
     program = os.path.join(ROOT, "tests/integration/library/arrays_program.py")
     command = ["/usr/bin/python3", "arrays_program.py", "200"]
     if subprocess.run([command[0], "-c", "import numpy"], capture_output=True).returncode != 0:

@@ -1,14 +1,14 @@
-"""Goal: whatever becomes of the hosts of `mayfly train --hosts`, of the user's own machine and of
-the network between them, the job ends with the bits of the undisturbed run, with nothing lost, with
-the model where the command was typed, and with no process left.
-Method: per seed, a job on two or three hosts and one from which it is started, and which works now
-and then, too; two to five faults, each with its end: power off and on (of all workers at once now
-and then; on host 0 the same command follows), a cable pulled out, a host that falls silent, a pair
-of hosts that are cut off from each other or in one direction only, two groups, loss, delay. They
-overlap as they like. Every step has to be on record once with the oracle's digest and samples. When
-the command ends, no host may have a process or a folder of the job but those that were out of reach
-in its last ten seconds, as such hosts are asked again so often; they may until `mayfly cloud
-release`, the way that docs/hosts.md gives.
+"""Goal: with any temporary faults of the hosts of `mayfly train --hosts`, of the user's machine and
+of the network between them, the job ends with the bits of the undisturbed run, with nothing lost,
+with the model on the user's machine, and with no process left.
+Method: for each seed, a job on two or three hosts, started from host 0, which in some runs has a
+worker, too. Two to five faults occur, which end after a while and may overlap: power off and on
+(sometimes of all workers at once; on host 0 the same command is repeated), a cable pulled out, a
+host whose packets are dropped, a pair of hosts cut off from each other in both directions or in
+one, two groups, loss, delay. Every step must be recorded once, with the oracle's digest and
+samples. When the command ends, no host may have a process or a folder of the job, except hosts that
+were out of reach in the last ten seconds, because the provider asks such hosts only so often. These
+may keep them until `mayfly cloud release` (docs/hosts.md).
 
   MAYFLY_TEST_SEEDS=200 or FIRST:COUNT runs other seeds; a failing one is printed with its schedule.
 """
@@ -28,9 +28,9 @@ from ssh_test import PROGRAM, STEPS, LabRun, lab_with_program
 LAST_STEP = int(STEPS[1])
 BATCH = int(SMALL_JOB[SMALL_JOB.index("--global-batch") + 1])
 HOSTS = 4
-HOME = 0  # where the command is typed
-TIMEOUT_S = 300  # of a schedule
-ASKED_EVERY_S = 10  # a host that is gone; docs/hosts.md
+HOME = 0  # the user's machine
+TIMEOUT_S = 300  # for one schedule
+ASKED_EVERY_S = 10  # how often the provider tries a host that is out of reach; docs/hosts.md
 KINDS = ["power"] * 4 + ["unplug", "silence", "cut", "one_way", "split"] * 2 + ["loss", "delay"]
 
 
@@ -39,8 +39,8 @@ def undisturbed():
 
 
 class Fault:
-    """`hosts`: those that it hits; of a pair in one direction the sender first; of a split one
-    side."""
+    """`hosts`: the hosts that it affects. For a cut in one direction the sender is the first; for a
+    split they are one side."""
 
     def __init__(self, random, number, hosts):
         self.name = f"fault{number}"
@@ -50,7 +50,8 @@ class Fault:
         self.amount = {"loss": random.choice([1, 3, 10, 30]),
                        "delay": random.choice([1, 5, 20, 80])}.get(self.kind)
         self.for_s = 0.2 + 7.8 * random.random() ** 2  # as often below 2.2 as above
-        # Most begin at a step; others a while after the one before, as a job may stand still then.
+        # Most faults begin at a step. The others begin a while after the fault before, because a
+        # job may make no steps during that one.
         by_step = number == 1 or random.random() < 0.6
         self.step = random.randint(1, LAST_STEP * 3 // 4) if by_step else None
         self.after_s = random.uniform(0, 0.3 if self.step else 3)
@@ -74,7 +75,7 @@ class Fault:
         return sorted(random.sample(range(self.all), random.randint(1, self.all - 1)))
 
     def ways(self):
-        """On which packets are lost: pairs (sender, receiver)."""
+        """The pairs (sender, receiver) between which packets are lost."""
         one, other = self.hosts[0], self.hosts[-1]
         if self.kind in ("silence", "loss"):
             return [(one, None), (None, one)]
@@ -86,7 +87,7 @@ class Fault:
         return [way for a in near for b in others for way in ((a, b), (b, a))]
 
     def out_of_reach(self):
-        """Other hosts than the one on which the command runs that it cannot reach meanwhile."""
+        """The hosts that the command on HOME cannot reach during the fault, without HOME itself."""
         if self.kind in ("power", "unplug", "silence"):
             found = range(self.all) if HOME in self.hosts else self.hosts
         elif self.kind in ("loss", "delay"):
@@ -104,7 +105,7 @@ class Fault:
 
 
 class Schedule:
-    """What happens in one run, all drawn from the seed."""
+    """The hosts and faults of one run, all drawn from the seed."""
 
     def __init__(self, seed):
         random = mayfly_run.rng(seed)
@@ -124,7 +125,7 @@ class Schedule:
 
 
 class Play:
-    """One schedule in a lab in which all is well."""
+    """Plays one schedule in a lab without faults."""
 
     def __init__(self, schedule, lab):
         self.lab, self.schedule = lab, schedule
@@ -135,10 +136,10 @@ class Play:
         self.active = {}  # when they end, by fault
         self.off = set()
         self.back = {}  # since when hosts are in reach again
-        self.has_summary = False  # when the power of its host was cut
+        self.has_summary = False  # HOME lost its power after the summary had been written
         self.ended = None
         shutil.rmtree(lab.disk(HOME, "root/run"), ignore_errors=True)
-        # Longer steps that keep no processor busy: a job of ten seconds.
+        # The delay makes the job ten seconds long without keeping processors busy.
         self.run = LabRun(lab, schedule.names, "--workers", str(schedule.workers),
                           "--checkpoint-every", "5", "--inject", "delay=30ms")
         self.run.timeout = TIMEOUT_S
@@ -148,7 +149,7 @@ class Play:
         clock = time.strftime("%H:%M:%S") + f".{time.time() % 1 * 1000:03.0f}"
         self.history.append(f"{clock}, step {self.run.last_step()}: {text}")
 
-    # --- what happens
+    # --- faults
 
     def play(self):
         while not self.has_ended():
@@ -217,16 +218,16 @@ class Play:
         self.lab.shorten(fault.hosts[0])
 
     def begin_loss(self, fault):
-        """Also what loses all packets of some."""
+        """Begins a loss of packets; also called for faults that drop all packets of some hosts."""
         self.lab.lose(fault.name, *fault.ways(), percent=fault.amount or 100)
 
     def end_loss(self, fault):
         self.lab.lose_no_more(fault.name)
 
-    # --- what has to be true then
+    # --- checks after the end
 
     def check(self):
-        """All of it, whatever is wrong first."""
+        """Makes all checks, and reports all that fail."""
         wrong = []
         for part in (self.check_end, self.check_records, self.check_hosts, self.check_model):
             try:
@@ -258,7 +259,8 @@ class Play:
                f"no model at home: {text}")
 
     def check_hosts(self):
-        """First as the command has left them; then those that were away, once they are back."""
+        """Checks the hosts as the command has left them, and then those that were out of reach,
+        after they are back."""
         away = self.off.union(*(fault.out_of_reach() for fault in self.active))
         away.update(host for host, since in self.back.items()
                     if since > self.ended - ASKED_EVERY_S)
@@ -291,10 +293,10 @@ class Play:
                 f"{self.run.summary()['membership_changes']} changes, "
                 f"{len(self.run.events('restarted'))} times back to a checkpoint")
 
-    # --- when it is not
+    # --- after a failed check
 
     def keep(self):
-        """Copies what is on the hosts' disks; returns where."""
+        """Copies the job's files from the hosts' disks into a folder; returns its path."""
         folder = tempfile.mkdtemp(prefix="mayfly-test-schedule-")
         for host in range(self.schedule.hosts):
             for part in ("root/run", "root/.cache/mayfly/servers"):
@@ -306,7 +308,7 @@ class Play:
         return folder
 
     def logs(self):
-        """Of the command, and of workers that have not come home."""
+        """The logs of the command, and those of workers that are still on the hosts."""
         text = self.run.logs()
         for host in range(self.schedule.hosts):
             for name in glob.glob(self.lab.disk(host, "root/.cache/mayfly/servers/*/log")):
@@ -317,7 +319,7 @@ class Play:
 
 
 def begin_anew(lab):
-    """After a failure: nothing of it is left, but the program is on the hosts already."""
+    """Removes everything of a failed run from the hosts, except the copies of the program."""
     for host in range(HOSTS):
         lab.power_off(host)
         shutil.rmtree(lab.disk(host, "root/.cache/mayfly/servers"), ignore_errors=True)

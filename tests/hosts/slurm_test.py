@@ -1,6 +1,6 @@
-"""Goal: on a Slurm whose nodes share no disk, a job that srun, sbatch or mpirun starts is one job,
-and its model is where the last lines say; and workers that the coordinator asks Slurm for get the
-program from it, each on a node of its own, and leave nothing there."""
+"""Goal: on Slurm nodes that share no disk, processes that srun, sbatch or mpirun starts form one
+job, and the model is where the job's last lines say. Workers that the coordinator requests from
+Slurm fetch the program from it, run on a node each, and leave nothing there."""
 import os
 import re
 import shutil
@@ -43,7 +43,8 @@ def train(run_dir):
 
 
 def is_one_job(lab, said, digest, run_dir):
-    """One worker on each of three nodes, and the model on the host that the last lines name."""
+    """Expects one job with a worker on each of three nodes, and the model on the host that the last
+    lines name."""
     code, output = said
     expect(code == 0, f"exit code {code}\n{output}")
     expect(output.count("Done: 40 steps") == 1, f"not one job\n{output}")
@@ -68,13 +69,13 @@ def launched_by_srun():
         if kind in kinds.split():
             said = lab.slurm(0, ["srun", f"--mpi={kind}", "-N", "3", "-n", "3"] + train(kind), 120)
             is_one_job(lab, said, digest, kind)
-    # Without either the ranks cannot find each other: each says so, and what to do.
+    # Without PMI the ranks cannot find each other: each of them prints what to do.
     code, output = lab.slurm(0, ["srun", "-N", "3", "-n", "3"] + train("alone"), 120)
     expect(code == 2 and "Done" not in output and "srun --mpi=pmi2" in output, output)
 
 
 def node_that_srun_loses():
-    """The others go on; srun ends when Slurm has noticed, with the exit code of those."""
+    """The other workers go on. srun ends when Slurm has noticed the loss, with their exit code."""
     digest = undisturbed()
     lab = lab_with_program(3, 1, 2, 3)
     output = lab.disk(0, "root", "output.txt")
@@ -110,7 +111,7 @@ def launched_in_a_batch_script():
         is_one_job(lab, (code, said + file.read()), digest, "batch")
 
 
-# As docs/slurm.md has it: salloc runs it where the user is.
+# The script of docs/slurm.md. salloc runs it on the user's host.
 FROM_NOTHING = """#!/bin/sh -e
 sbcast program.tar.gz /tmp/program.tar.gz
 srun tar -xzf /tmp/program.tar.gz -C /root
@@ -120,7 +121,7 @@ srun --nodes=1 --ntasks=1 --relative=0 tar -czf - home > home.tar.gz
 
 
 def brought_along_and_home():
-    """Nodes that have nothing; the program goes there and the model comes back by Slurm alone."""
+    """The nodes have nothing. Slurm alone copies the program to them and the model back."""
     digest = undisturbed()
     lab = lab_with_bundle(3)
     with open(lab.disk(0, "root/job.sh"), "w") as file:
@@ -144,7 +145,8 @@ def launched_by_mpirun():
 
 
 class ProviderRun(Run):
-    """`mayfly coordinator` where only the user has the program; its workers are Slurm's jobs."""
+    """Runs `mayfly coordinator`, whose workers are jobs of Slurm. Only the user's host has the
+    program."""
 
     def __init__(self, lab, workers, *more):
         self.lab = lab
@@ -169,7 +171,7 @@ class ProviderRun(Run):
         expect(shown[0] == 0 and digest in shown[1], f"the model is not at home: {shown}")
 
     def fails(self, *words):
-        """With exit code 1, one line that has the words, and nothing in the queue."""
+        """Expects exit code 1, a line that contains the words, and an empty queue."""
         expect(self.wait() == 1, f"not failed\n{self.logs()}")
         last = [line for line in self.output().splitlines() if "no worker can start" in line]
         expect(last and all(word in last[0] for word in words), f"not {words}: {self.output()}")
@@ -179,7 +181,8 @@ class ProviderRun(Run):
 
 
 def nothing_is_left(lab, nodes):
-    """A job that was cancelled removes its folder while Slurm calls it COMPLETING."""
+    """Expects no process and no folder on the nodes. A cancelled job removes its folder while Slurm
+    shows it as COMPLETING, so this waits for the end of that state."""
     deadline = time.monotonic() + 60
     while any(job[1] == "COMPLETING" for job in lab.jobs()) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -204,7 +207,7 @@ def asked_for_by_the_coordinator():
 
 
 def node_that_is_lost():
-    """Its worker's place is taken by a job on the node that is free."""
+    """A job on the free node replaces the worker of the lost one."""
     digest = undisturbed()
     lab = lab_with_bundle(3)
     run = ProviderRun(lab, 2, *BUNDLE, *JOB, *lingering(6, 30))
@@ -220,7 +223,8 @@ def node_that_is_lost():
 
 
 def own_machine_loses_power():
-    """And slurmctld with it. The workers go on; the same command takes them up again."""
+    """The power loss ends slurmctld, too. The workers go on; the same command continues the job
+    with them."""
     digest = undisturbed()
     lab = lab_with_bundle(2)
     run = ProviderRun(lab, 2, *BUNDLE, *JOB, *lingering(6, 30))
@@ -237,7 +241,8 @@ def own_machine_loses_power():
 
 
 def workers_that_cannot_start():
-    """Three in a row, and no more are asked for; the last words and their place are said."""
+    """After three failed workers in a row the coordinator requests no more. It prints the last
+    lines of a worker and the path of its log."""
     lab = lab_with_bundle(2)
     run = ProviderRun(lab, 2, *BUNDLE, *JOB, "--cloud-worker-args", "--data /nowhere/cifar")
     run.fails("/nowhere/cifar", "on h", ", log /tmp/slurm-")
@@ -251,7 +256,7 @@ def folder_that_nodes_do_not_see():
 
 
 def program_of_ones_own():
-    """By srun, where the nodes have it; and by the coordinator, where only the user has it."""
+    """srun starts it if the nodes have it; the coordinator does so if only the user has it."""
     job = [LINEAR, "20000"]
     settings = ["--no-tensorboard", "--digest-every", "1000"]
     alone = Run(settings + ["--workers", "1"], program=job)

@@ -1,5 +1,5 @@
-"""Goal: from hosts with nothing but an sshd to the model in the user's hands, by one command; and
-the same when a host loses its power, is cut off, or the user's own machine does."""
+"""Goal: one command trains a model on hosts that have only an sshd, and puts it on the user's
+machine; also if a host loses its power or is cut off, or the user's machine loses its power."""
 import glob
 import json
 import os
@@ -22,15 +22,15 @@ def undisturbed():
 
 
 def lab_with_program(hosts, clocks=None):
-    """The user has the program in his home directory; the other hosts know nothing of it."""
+    """A lab in which only the user's home directory on host 0 has the program."""
     lab = Lab(hosts, clocks)
     unpack_bundle(mayfly_run.BINARY, lab.disk(0, "root"))
     return lab
 
 
 class LabRun(Run):
-    """`mayfly train --hosts` on host 0. It brings the program to the other hosts as it was packed
-    once for all tests, unless it `packs` it itself."""
+    """Runs `mayfly train --hosts` on host 0. The program is copied to the other hosts in an archive
+    that is made once for all tests, unless the command `packs` it itself."""
 
     def __init__(self, lab, names, *more, job=tuple(SMALL_JOB + STEPS), timeout=200, packs=False):
         self.lab = lab
@@ -85,7 +85,7 @@ def one_command():
 
 
 def parameter_servers():
-    """Which host is the server, the coordinator says; two are left for workers."""
+    """The coordinator chooses the host of the server; two hosts are left for workers."""
     servers = ["--sync", "bsp", "--ps", "1"]
     digest = Oracle(SMALL_JOB + STEPS + servers + ["--workers", "2", "--threads", "1"]
                     ).summary["final_digest"]
@@ -100,8 +100,8 @@ def parameter_servers():
 
 
 def evaluator():
-    """One of three hosts measures the checkpoints of two workers. It loses its power, and measures
-    again when it is back: no checkpoint is left out, and training does not notice."""
+    """One of three hosts evaluates the checkpoints of two workers. It loses its power and goes on
+    when it is back: every checkpoint is evaluated, and training is not disturbed."""
     steps = 400
     job = SMALL_JOB + ["--steps", str(steps)]
     digest = Oracle(job + ["--workers", "1", "--threads", "1"]).summary["final_digest"]
@@ -122,8 +122,8 @@ def evaluator():
 
 
 def lose_a_host(lab, run):
-    """Cuts the power of one of two that have workers, until the spare one has a worker; returns the
-    hosts that have one then."""
+    """Cuts the power of one of the two hosts with workers until the spare host has a worker.
+    Returns the two hosts that have workers then."""
     run.wait_for_step(6)
     used = [host for host in (1, 2, 3) if os.listdir(lab.disk(host, "root/.cache/mayfly/servers"))]
     expect(len(used) == 2, f"workers on {used}")
@@ -136,7 +136,7 @@ def lose_a_host(lab, run):
 
 
 def power_cut():
-    """One host goes without a word and comes back; the spare has taken its place."""
+    """One host loses its power and comes back after the spare host has taken its place."""
     digest = undisturbed()
     lab = lab_with_program(4)
     run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30))
@@ -146,7 +146,7 @@ def power_cut():
 
 
 def own_machine_loses_power():
-    """The workers go on; the same command takes them up again."""
+    """The workers go on; the same command continues the job with them."""
     digest = undisturbed()
     lab = lab_with_program(3)
     run = LabRun(lab, "h1,h2", *lingering(6, 30))
@@ -163,8 +163,8 @@ def own_machine_loses_power():
 
 
 def left_alone():
-    """No coordinator comes back before the one worker that is left gives up; a day later the user
-    gives the same command. The job goes on from what that worker had saved, on its host."""
+    """The one worker that is left gives up before a coordinator comes back. A day later the user
+    repeats the command. The job goes on from the state that the worker had saved on its host."""
     digest = undisturbed()
     lab = lab_with_program(3)
     run = LabRun(lab, "h1,h2", "--coordinator-timeout", "3", *lingering(6, 30))
@@ -191,8 +191,8 @@ def left_alone():
 
 
 def wrong_clocks():
-    """Nothing depends on what a host thinks the time is: not the detector, not the token, not the
-    certificate of the job, which is hours from being valid or over there, not what is on record."""
+    """Nothing depends on the wall clocks of hosts: not the failure detector, not the token, not the
+    job's certificate, which by these clocks is not valid yet or has expired, not the records."""
     if not lab_of_hosts.fake_clocks():
         print("skipped: libfaketime is missing")
         raise SystemExit(mayfly_run.SKIP)
@@ -226,7 +226,7 @@ def refused_in_one_line():
 
 
 def half_a_copy():
-    """What an interrupted copy has left is not used."""
+    """The remains of an interrupted copy are not used."""
     lab = lab_with_program(2)
     run = LabRun(lab, "h1")
     expect(run.wait() == 0, run.output())
@@ -240,7 +240,7 @@ def half_a_copy():
 
 
 def difference():
-    """`mayfly profile --difference` of a job on hosts that are far apart finds the network."""
+    """On hosts that are far apart `mayfly profile --difference` names the network as the cause."""
     lab = lab_with_program(3)
     with open(lab.disk(0, "root/job.toml"), "w") as file:
         file.write('model = "resnet20"\ndata = "procedural:512"\nhosts = "h1,h2"\nthreads = 1\n'

@@ -1,8 +1,8 @@
-"""Goal: the stores of hosts (--store --store-peers) lose nothing with a host for which there was
-room elsewhere, on a network that does not say that the host is gone either.
-Method: workers with stores of their own in network namespaces; a host loses its power when spare
-room holds second copies, or gets a notice; the digest of an undisturbed job, and the times of the
-last access to the images.
+"""Goal: when a host is lost, even silently, the stores of the other hosts (--store --store-peers)
+still have all images for which they had room.
+Method: workers with stores of their own in network namespaces. A host loses its power after second
+copies have filled the spare room, or it gets a notice. The digest must be that of an undisturbed
+job; the images' times of last access show whether one was read from storage again.
 """
 import signal
 

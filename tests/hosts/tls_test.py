@@ -1,10 +1,10 @@
-"""Goal: with --tls, who is on the network between the hosts of a job neither reads its settings,
-weights and records nor changes them, and who has another token is told so.
-Method: read: everything that crosses the bridges of the lab is written down while a job runs, loses
-a host and takes in another one that needs the state; none of the job's texts and weights may be in
-it, and all of them are in what the same job says without --tls. changed: between a coordinator and
-its workers somebody flips bits; connections break, the digest is that of an undisturbed run.
-wrong_token: workers with another token, with one that is not for TLS, and a command.
+"""Goal: with --tls, an attacker on the network between the hosts of a job can neither read nor
+change its settings, weights and records. A worker or a command with a wrong token prints so.
+Method: read: all packets on the bridges of the lab are recorded while a job runs, loses a host and
+admits another one that needs the state. They may contain none of the job's texts and weights; the
+packets of the same job without --tls contain all of them. changed: a proxy between a coordinator
+and its workers flips bits; connections break, the digest is that of an undisturbed run.
+wrong_token: workers with another token, workers with one that is not for TLS, and a command.
 """
 import os
 import tempfile
@@ -19,12 +19,12 @@ from ssh_test import (LabRun, STEPS, lab_with_program, lose_a_host, nothing_is_l
 
 CHANGES = 12
 BYTES_BETWEEN = 30_000
-# Of the settings and of the names of tensors.
+# Parts of the settings and of the names of tensors.
 TEXTS = [b"procedural", b"resnet20", b"layer1.0.conv1"]
 
 
 def heard_in_a_job(digest, *more):
-    """What somebody on the network hears of a job that loses a host, and its last weights."""
+    """Runs a job that loses a host; returns all packets on the network and its last weights."""
     lab = lab_with_program(4)
     ear = Ear(lab, os.path.join(tempfile.mkdtemp(), "packets"))
     run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30), *more)
@@ -40,7 +40,7 @@ def heard_in_a_job(digest, *more):
 
 
 def pieces(weights):
-    """Of 32 bytes each, from all over the file."""
+    """Pieces of 32 bytes from all parts of the file."""
     return [weights[at:at + 32] for at in range(10_000, len(weights) - 32, len(weights) // 20)]
 
 
