@@ -1,7 +1,8 @@
 #pragma once
 
-// Simulated time: events run in the order of their instants, and in the order they were scheduled
-// if these are equal. Nothing else decides what happens next, so a run is a function of its seed.
+// Simulated time: events run in the order of their instants; events with equal instants run in the
+// order in which they were scheduled. Nothing else decides which event is next, so a run is a
+// function of its seed.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +17,8 @@
 
 namespace mayfly::sim {
 
-/// Moves only. What it holds must fit `Size` bytes and move without throwing.
+/// A function object that can only be moved. The callable in it must fit into `Size` bytes and must
+/// not throw when it is moved.
 template <std::size_t Size, typename... Arguments>
 class Callback {
  public:
@@ -44,7 +46,7 @@ class Callback {
  private:
   struct Operations {
     void (*call)(void*, Arguments...);
-    void (*move)(void* from, void* to);  // and destroys what was moved
+    void (*move)(void* from, void* to);  // also destroys the moved object
     void (*destroy)(void*);
   };
   template <typename Stored>
@@ -121,7 +123,7 @@ class EventQueue {
   Instant now_;
   std::uint64_t scheduled_ = 0;
   std::vector<Entry> heap_;
-  std::vector<Event> events_;  // by slot
+  std::vector<Event> events_;  // indexed by slot
   std::vector<std::size_t> free_;
 };
 

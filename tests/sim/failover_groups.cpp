@@ -1,8 +1,8 @@
 
 #include "tests/sim/failover_parts.hpp"
 
-// The gradient group of a view: a step is committed where every member has given its part; each
-// member hears of it at its own moment, or never.
+// The gradient group of a view. A step is complete when every member has contributed; each member
+// learns that after a delay of its own, or never.
 
 namespace mayfly::sim {
 
@@ -11,7 +11,7 @@ using namespace elastic;
 namespace {
 
 constexpr Duration kSilence = milliseconds(300);  // until a cut link is noticed
-constexpr Duration kLastWord = milliseconds(30);  // until a member hears that all are done
+constexpr Duration kLastWord = milliseconds(30);  // until a member is told that all are done
 
 }  // namespace
 
@@ -24,7 +24,7 @@ FailoverWorld::Group& FailoverWorld::group_of(const View& view) {
   return *group;
 }
 
-/// Somebody in the group that another one cannot reach.
+/// A member of the group that another one cannot reach, if there is one.
 std::optional<MemberId> FailoverWorld::unreachable(const Group& group) const {
   for (const ViewMember& one : group.view.members) {
     for (const ViewMember& other : group.view.members) {
@@ -131,9 +131,9 @@ void FailoverWorld::contribute(std::size_t index) {
   }
 }
 
-/// After the last step the members evaluate and write a checkpoint. They are done when all are,
-/// and each hears of that at its own moment; or the group breaks before. Somebody may die just
-/// then.
+/// After the last step the members evaluate and write a checkpoint. They are done when all have
+/// done this; each learns that after a delay of its own, unless the group breaks before. A member
+/// may die at that moment.
 void FailoverWorld::do_the_rest(std::size_t index) {
   const auto finish = [this](std::size_t each) {
     workers_[each]->has_finished = true;

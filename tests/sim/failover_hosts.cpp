@@ -13,7 +13,7 @@ namespace {
 
 constexpr Duration kTick = milliseconds(10);
 constexpr Duration kMessageDelay = milliseconds(3);
-constexpr Duration kUnacknowledged = milliseconds(400);  // until a sender gives up on its peer
+constexpr Duration kUnacknowledged = milliseconds(400);  // until a sender gives up its peer
 
 CoordinatorOptions options_of(const FailoverScenario& scenario, bool is_standby,
                               std::uint64_t identity) {
@@ -128,8 +128,8 @@ void FailoverWorld::crash_host(std::size_t index) {
   });
 }
 
-/// A coordinator whose term, or whose first view, is not on the disk could forget it. It goes as
-/// if it were killed.
+/// A coordinator that cannot write its term or its first view to the disk could forget it. It ends
+/// as if it were killed.
 bool FailoverWorld::must_not_lead(const CoordinatorEffect& effect) const {
   const auto* record = std::get_if<coordinator_effect::Append>(&effect);
   return queue_.now() < disk_full_until_ && record != nullptr && record->durable &&
@@ -151,7 +151,7 @@ void FailoverWorld::append(Host& host, const coordinator_effect::Append& append,
     }
   }
   if (torn && host.log.empty()) {
-    return;  // nothing was handed over
+    return;  // nothing was written
   }
   host.log.insert(host.log.end(), bytes.begin(), bytes.end());
   if (append.durable && !torn) {
@@ -180,7 +180,8 @@ void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
     }
     carry_out(index, effect);
   }
-  // A member that comes back while its coordinator waits for others is stopped, and leads nowhere.
+  // A coordinator that still waits for other members has stopped the members that returned to it,
+  // so it does not lead the job.
   const JobPhase phase = host.core->phase();
   host.leads = phase == JobPhase::kRunning || phase == JobPhase::kPaused ||
                (phase == JobPhase::kStopping && host.leads);
@@ -251,8 +252,8 @@ void FailoverWorld::published(std::size_t index, const View& view) {
       kill_somebody();
     }
   }
-  // Without cuts whoever lives has come back in time, so what it has committed counts; unless the
-  // log lacks the view, because the disk was full.
+  // Without cuts all living members have returned in time, so the steps that they have committed
+  // count, unless the view is not in the log because the disk was full.
   if (scenario_.cut_every == Duration::zero() && scenario_.disk_full_every == Duration::zero() &&
       scenario_.resume_timeout >= seconds(2)) {
     for (const auto& worker : workers_) {
@@ -270,10 +271,11 @@ void FailoverWorld::published(std::size_t index, const View& view) {
   }
 }
 
-/// With standbys those who live need not all come to the same coordinator: a majority of a view
-/// goes on with one of them, while the others wait at another one until that sends them away. A
-/// step that only they have committed cannot be told from one that only the dead have, and is done
-/// again. Whoever has told this coordinator what it holds must not be forgotten.
+/// With standbys the living members need not all connect to the same coordinator: a majority of a
+/// view goes on with one coordinator, while the other members wait at another one until that sends
+/// them elsewhere. A step that only these have committed looks like one that only dead members have
+/// committed, and is computed again. But a member that has reported its state to this coordinator
+/// must not be ignored.
 bool FailoverWorld::is_known_to(std::size_t index, const Worker& worker) const {
   if (scenario_.standbys == 0) {
     return true;
@@ -321,7 +323,7 @@ void FailoverWorld::note(std::size_t index, const coordinator_effect::Note& note
        (note.member ? std::to_string(value(*note.member)) + ' ' : "") + note.detail);
 }
 
-// --- connections: FIFO in each direction; a sender notices after a while that nobody answers
+// --- connections: FIFO in each direction; a sender notices late that its peer does not answer
 
 void FailoverWorld::to_worker(std::size_t index, const Message& message) {
   Link& link = links_[index];

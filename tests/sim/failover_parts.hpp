@@ -1,6 +1,6 @@
 #pragma once
 
-// The inside of FailoverWorld.
+// The nested types of FailoverWorld.
 
 #include "base/bytes.hpp"
 #include "elastic/core/view_log.hpp"
@@ -14,49 +14,49 @@ struct FailoverWorld::Host {
   std::unique_ptr<elastic::Coordinator> core;  // while it is up
   std::uint64_t life = 0;                      // counts its starts
   SimClock clock;
-  Bytes log;  // of the primary; survives crashes
+  Bytes log;  // the primary's view log; survives crashes
   std::size_t durable_bytes = 0;
-  std::optional<std::uint64_t> effects_to_live;  // then it crashes
+  std::optional<std::uint64_t> effects_to_live;  // after so many effects the host crashes
   std::map<MemberId, std::size_t> link_of;
   bool has_ended = false;
-  bool ends_again = false;  // what it found in its log was over
-  bool leads = false;       // members, in a view
+  bool ends_again = false;  // its log said that the job had ended
+  bool leads = false;       // it has members in a view
   Instant last_led;
 };
 
 struct FailoverWorld::Link {
   std::size_t worker = 0;
   std::size_t host = 0;
-  std::uint64_t life = 0;  // of the host
+  std::uint64_t life = 0;  // the host's life when the connection was made
   bool open_at_worker = true;
   bool open_at_host = true;
   Instant last_up;
   Instant last_down;
   MemberId member{};
-  bool has_told_state = false;  // the coordinator has heard what its worker holds
+  bool has_told_state = false;  // the coordinator has received the worker's Ready or Resume
 };
 
 struct FailoverWorld::Worker {
   bool alive = true;
   std::optional<elastic::Member> member;
   std::uint64_t life = 0;           // counts its evictions
-  bool is_new = true;               // no coordinator has taken it in since the last one
+  bool is_new = true;               // no coordinator has admitted it since the last eviction
   std::optional<std::size_t> link;  // the present connection
-  std::size_t address = 0;          // of the list: which host
+  std::size_t address = 0;          // its position in the list of coordinators
   Instant lost_at;
-  std::optional<Incarnation> obeys;  // a broken one: whomever it talks to
+  std::optional<Incarnation> obeys;  // of a broken member: that of any coordinator that answers
   // The trainer.
   std::uint64_t committed = 0;
-  bool has_state = true;        // that it could go on with; not while it joins again
-  bool is_left_behind = false;  // the job has gone on elsewhere from an earlier step than its own
-  Instant last_progress;        // said
+  bool has_state = true;        // false while it joins again and must receive the state
+  bool is_left_behind = false;  // other members have gone on from an earlier step than its own
+  Instant last_progress;        // when it sent the last Progress
   elastic::MicrobatchSet held;
   std::optional<elastic::View> view;
   std::uint64_t generation = 0;
   bool boundary = false;
   bool contributed = false;            // to the view's first step
-  bool has_finished = false;           // what follows the last step
-  std::optional<Instant> needy_since;  // it needs a coordinator and has none
+  bool has_finished = false;           // the work that follows the last step
+  std::optional<Instant> needy_since;  // since when it lacks a coordinator that it needs
 };
 
 struct FailoverWorld::Group {
@@ -65,7 +65,7 @@ struct FailoverWorld::Group {
   std::set<MemberId> left;
   std::map<std::uint64_t, std::map<MemberId, elastic::MicrobatchSet>> parts;
   std::set<std::uint64_t> boundaries;
-  std::set<MemberId> at_the_end;  // have done their part of what follows the last step
+  std::set<MemberId> at_the_end;  // members that have done their work after the last step
 };
 
 }  // namespace mayfly::sim

@@ -7,7 +7,7 @@
 
 #include "tests/sim/sweep.hpp"
 
-// That the world keeps its promises for many seeds is in worlds_test.cpp.
+// worlds_test.cpp checks for many seeds that the world keeps its promises.
 
 namespace mayfly::sim {
 namespace {
@@ -44,7 +44,7 @@ TEST(Failover, ASeedAlwaysGivesTheSameRun) {
   }
 }
 
-/// What the checkers say of the first of 300 seeds in which they see it.
+/// The finding of the checkers in the first of 300 seeds in which they detect the defect.
 std::string first_finding(BrokenCore broken, std::uint64_t first = 1,
                           void (*change)(FailoverScenario&) = nullptr) {
   for (std::uint64_t seed = first; seed < first + 300; ++seed) {
@@ -89,7 +89,7 @@ TEST(FailoverCheckers, FindAnEvictedMemberThatForgetsItsVotes) {
 }
 
 TEST(FailoverCheckers, FindAJobThatGoesOnThoughItIsPaused) {
-  const auto with_long_pauses = [](FailoverScenario& scenario) {  // that outlive a coordinator
+  const auto with_long_pauses = [](FailoverScenario& scenario) {  // longer than coordinators live
     scenario.standbys = 0;
     scenario.cut_every = scenario.disk_full_every = Duration::zero();
     scenario.loses_log_tails = false;
@@ -107,7 +107,7 @@ TEST(FailoverCheckers, FindAJobThatIsGivenUpTooEarly) {
 }
 
 TEST(FailoverCheckers, FindAViewAfterTheEndOnRecord) {
-  const auto with_many_ends = [](FailoverScenario& scenario) {  // of coordinators, and soon of jobs
+  const auto with_many_ends = [](FailoverScenario& scenario) {  // short jobs with many crashes
     scenario.standbys = 0;
     scenario.cut_every = scenario.disk_full_every = Duration::zero();
     scenario.loses_log_tails = false;
@@ -127,7 +127,7 @@ TEST(FailoverCheckers, FindACommitThatIsUndone) {
     scenario.resume_timeout = seconds(2);
   };
   EXPECT_EQ(first_finding(BrokenCore::kNone, 1, where_all_come_back), "nothing");
-  // Half of the seeds find first that a job ends too early because of it.
+  // In half of the seeds the first finding is that a job ends too early because of this defect.
   EXPECT_THAT(first_finding(BrokenCore::kForgetsCommits, 11, where_all_come_back),
               testing::HasSubstr("undoes step"));
 }

@@ -29,7 +29,7 @@ void FailoverWorld::add_worker() {
   beat(index);
 }
 
-/// Its sentinel says so at once, or the kernel closes its sockets a little later.
+/// Kills a worker. Its sentinel reports that at once, or the kernel closes its sockets a bit later.
 void FailoverWorld::kill_worker(std::size_t index) {
   Worker& worker = *workers_[index];
   budget_.on_event();
@@ -59,7 +59,8 @@ void FailoverWorld::kill_worker(std::size_t index) {
   }
 }
 
-/// A sentinel tries every coordinator of its list until each has heard it, or it gives up.
+/// A sentinel repeats its report to each coordinator of its list until that has received it, or
+/// gives up.
 void FailoverWorld::tell_of_death(std::size_t index, std::size_t host, const Hello& who) {
   const Duration late = scenario_.sentinels_tell_all && chance(2) ? seconds(1) : milliseconds(2);
   after(draw(late), [this, index, host, who] {
@@ -83,7 +84,7 @@ void FailoverWorld::beat(std::size_t index) {
   });
 }
 
-/// As the product's client does.
+/// Gives up the search for a coordinator, like the product's client.
 void FailoverWorld::give_up_if_alone(std::size_t index) {
   Worker& worker = *workers_[index];
   if (scenario_.give_up_after == Duration::zero() || !worker.member || worker.link ||
@@ -250,8 +251,9 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
   }
 }
 
-/// Everybody has been told that the job is done. The coordinator that said so may have crashed
-/// between telling them and ending itself, and a standby keeps no log here that says it later.
+/// Ends the run when every worker has been told that the job is done. The coordinator may have
+/// crashed after it told them and before it ended, and standbys have no log in this world from
+/// which they would learn it.
 void FailoverWorld::end_with_last_worker(DismissReason reason) {
   const bool any_left = std::any_of(workers_.begin(), workers_.end(),
                                     [](const auto& worker) { return worker->alive; });

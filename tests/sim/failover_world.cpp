@@ -31,7 +31,7 @@ FailoverScenario draw_first_failover(std::uint64_t seed) {
   if (random.below(2) == 0) {
     scenario.worker_crash_every = draw_between(random, milliseconds(400), seconds(5));
   }
-  // Without standbys a view that is cut off as a whole goes on beside what follows it.
+  // Without standbys a view that is cut off as a whole would go on beside the next view.
   if (scenario.standbys > 0 && random.below(3) != 0) {
     scenario.cut_every = draw_between(random, milliseconds(300), seconds(4));
   }
@@ -44,8 +44,8 @@ FailoverScenario draw_first_failover(std::uint64_t seed) {
   }
   const auto drift = static_cast<std::uint32_t>(1 + random.below(100));
   scenario.clock_drift_per_mille = random.below(2) == 0 ? drift : 0;
-  // Only the log tells the next coordinator of a pause: a standby does not have it, and a full disk
-  // may leave it out.
+  // The next coordinator knows a pause only from the log, which a standby does not have, and from
+  // which a full disk may have omitted it.
   if (scenario.standbys == 0 && scenario.disk_full_every == Duration::zero() &&
       random.below(2) == 0) {
     scenario.pause_every = draw_between(random, milliseconds(300), seconds(4));
@@ -224,7 +224,7 @@ void FailoverWorld::start_faults() {
   after(scenario_.faults_end, [this] { end_faults(); });
 }
 
-/// Between any two of its effects.
+/// Makes the coordinator crash between any two of its effects.
 void FailoverWorld::crash_soon(std::size_t host) {
   if (hosts_[host]->core) {
     hosts_[host]->effects_to_live = random_.below(8);
@@ -247,14 +247,14 @@ void FailoverWorld::ask_somebody_to_leave() {
   }
 }
 
-/// The operator goes to the first coordinator; whether it hears is its business.
+/// The operator sends the command to the first coordinator once, even if that is down.
 void FailoverWorld::pause_the_job() {
   tell("an operator pauses the job");
   give(0, coordinator_event::PauseAsked{true});
   after(draw(scenario_.pause_max), [this] { resume_the_job(); });
 }
 
-/// Again and again, until somebody is there who hears it.
+/// The operator repeats the command until the first coordinator receives it.
 void FailoverWorld::resume_the_job() {
   if (!hosts_[0]->core) {
     after(milliseconds(50), [this] { resume_the_job(); });

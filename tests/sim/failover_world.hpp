@@ -1,10 +1,11 @@
 #pragma once
 
-// A second small world, for what the first one has only one of and never loses: coordinators. They
-// crash between any two of their effects, restart with a log whose tail is torn, have standbys, and
-// are cut off from members and from nobody in particular; members outlive them. The coordinator,
-// the member, the view log and the messages are the product's; the gradient group is reduced to
-// "everybody has given its part". One thread; a run is a function of its seed.
+// A second small world, in which coordinators fail; the first one (sim_world.hpp) has a single
+// coordinator that is never lost. Here coordinators crash between any two of their effects, restart
+// with a torn log, have standbys, and lose their connections to some or all members; members
+// outlive them. The coordinator, the member, the view log and the messages are the product's. A
+// gradient group only checks that every member has contributed. One thread; a run is a function of
+// its seed.
 
 #include <cstdint>
 #include <functional>
@@ -27,19 +28,19 @@
 
 namespace mayfly::sim {
 
-/// A core that is broken on purpose, which a checker must find.
+/// A defect that is planted in the core, and that a checker must detect.
 enum class BrokenCore {
   kNone,
-  kTakesOverAlone,        ///< a standby believes that the one member it sees is all of the view
+  kTakesOverAlone,        ///< a standby takes its only connected member for the whole view
   kIgnoresQuorum,         ///< the primary has standbys but publishes without a majority
-  kObeysOldIncarnations,  ///< a member takes any Welcome for one of the newest incarnation
-  kBelievesTornLogs,      ///< a damaged view at the end of the log is taken for real
+  kObeysOldIncarnations,  ///< a member accepts every Welcome as one of the newest incarnation
+  kBelievesTornLogs,      ///< a coordinator uses a damaged view at the end of the log
   kReusesMemberIds,       ///< a resumed coordinator counts members from 1 again
-  kForgetsWhenEvicted,    ///< who joins again keeps its id, but not what it has promised and seen
+  kForgetsWhenEvicted,    ///< a member that joins again keeps its id, but not its incarnation
   kForgetsPauses,         ///< a resumed coordinator goes on with a job that is paused
-  kGivesUpEarly,          ///< a coordinator without members waits for a part of the time only
+  kGivesUpEarly,          ///< a coordinator without members waits for only a part of the time
   kForgetsTheEnd,         ///< a resumed coordinator goes on with a job that has ended
-  kForgetsCommits,        ///< of who comes back stopped, only what its view began with is believed
+  kForgetsCommits,        ///< commits of a returning, stopped member within its view are ignored
 };
 
 struct FailoverScenario {
@@ -49,35 +50,35 @@ struct FailoverScenario {
   std::uint64_t steps = 60;
   Duration coordinator_crash_every{};
   Duration worker_crash_every{};
-  Duration cut_every{};  ///< links between two sets of hosts, one way or both
+  Duration cut_every{};  ///< links between two sets of hosts are cut, in one or both directions
   Duration join_every{};
   Duration
-      disk_full_every{};  ///< the primary's log takes no more records for disk_full_max at most
+      disk_full_every{};  ///< the primary cannot write records to its log for disk_full_max at most
   Duration disk_full_max = seconds(2);
   Duration cut_max = seconds(3);
   Duration down_max = milliseconds(2500);
   Duration pause_every{};  ///< an operator pauses the job for pause_max at most
   Duration pause_max = seconds(1);
   bool crash_on_view = false;    ///< whenever a view is published, its author may crash, links may
-                                 ///< be cut and members die
+                                 ///< be cut and members may die
   bool crash_on_return = false;  ///< when a coordinator starts, members may die that it waits for
-  bool sentinels_tell_all = false;  ///< and late: every coordinator hears who has died
-  Duration progress_every{};        ///< members say what they have committed so often; 0 = always
-  Duration min_workers_timeout = seconds(600);  ///< as the coordinator has them
+  bool sentinels_tell_all = false;  ///< sentinels report deaths to every coordinator, and late
+  Duration progress_every{};        ///< interval of the members' Progress messages; 0 = each step
+  Duration min_workers_timeout = seconds(600);  ///< settings of the coordinator
   Duration resume_timeout = seconds(2);
   Duration quorum_timeout = seconds(3);
-  bool loses_log_tails = false;  ///< a crash takes what was not yet on the disk
-  /// The clock of each coordinator is so much too fast or too slow at most.
+  bool loses_log_tails = false;  ///< a crash loses the part of the log that is not on the disk yet
+  /// The clock of each coordinator is too fast or too slow by at most this much.
   std::uint32_t clock_drift_per_mille = 0;
   Duration notice_every{};   ///< a worker is asked to leave
-  Duration give_up_after{};  ///< without a coordinator that it needs, a worker leaves; 0 = never
-  bool replaces_nobody = false;  ///< as long as there are faults, no worker comes
-  Duration end_takes{};          ///< what the members do together after the last step, at most
-  std::uint32_t delta_from_members = 32;  ///< members are told what changes in views of so many
+  Duration give_up_after{};  ///< a worker leaves if it lacks a coordinator for so long; 0 = never
+  bool replaces_nobody = false;           ///< no new worker joins as long as there are faults
+  Duration end_takes{};                   ///< longest time of the members' work after the last step
+  std::uint32_t delta_from_members = 32;  ///< views of so many members are announced as deltas
   Duration faults_end = seconds(10);
   BrokenCore broken = BrokenCore::kNone;
 
-  /// False if so many members may be gone for good that no majority can ever come.
+  /// False if so many members may be lost for good that there is never a majority again.
   [[nodiscard]] bool must_end() const {
     const bool nobody_goes = worker_crash_every == Duration::zero() &&
                              notice_every == Duration::zero() && give_up_after == Duration::zero();
@@ -85,14 +86,14 @@ struct FailoverScenario {
   }
 };
 
-/// All but kNone.
+/// All defects, without kNone.
 [[nodiscard]] const std::vector<BrokenCore>& all_broken_cores();
 /// "takes-over-alone", ...; "none".
 [[nodiscard]] const char* name_of(BrokenCore broken);
 
-/// Everything about the run with this seed.
+/// The scenario of this seed.
 [[nodiscard]] FailoverScenario draw_failover(std::uint64_t seed);
-/// Without the trouble that was added last: as it was when older seeds found something.
+/// The same without the kinds of faults that were added later, for older seeds that found defects.
 [[nodiscard]] FailoverScenario draw_first_failover(std::uint64_t seed);
 [[nodiscard]] std::string describe(const FailoverScenario& scenario);
 
@@ -102,15 +103,15 @@ struct FailoverResult {
   bool is_done = false;
   std::uint64_t views = 0;
   std::uint64_t crashes = 0;    ///< of coordinators
-  std::uint64_t resumed = 0;    ///< a coordinator was in charge again
-  std::uint64_t takeovers = 0;  ///< of standbys
+  std::uint64_t resumed = 0;    ///< times that a restarted coordinator led the job again
+  std::uint64_t takeovers = 0;  ///< by standbys
   std::uint64_t cuts = 0;
   std::uint64_t unwritten = 0;  ///< records that did not fit on the disk
   std::uint64_t rejoins = 0;
-  std::uint64_t undone = 0;   ///< times that a committed step was done again
-  std::uint64_t gave_up = 0;  ///< jobs that ended for want of members
+  std::uint64_t undone = 0;   ///< times that a committed step was computed again
+  std::uint64_t gave_up = 0;  ///< jobs that ended because they had too few members
 
-  /// The counts by name, in the order in which people want to read them.
+  /// The counts by name, the most interesting ones first.
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
 };
 
@@ -121,10 +122,10 @@ class FailoverWorld {
   [[nodiscard]] FailoverResult run();
 
  private:
-  struct Host;    // of a coordinator
+  struct Host;    // a coordinator's host
   struct Worker;  // a worker process and its trainer
   struct Link;    // a control connection
-  struct Group;   // of one view
+  struct Group;   // the gradient group of one view
 
   // failover_world.cpp: time, faults
   void after(Duration delay, std::function<void()> event) { queue_.after(delay, std::move(event)); }
@@ -204,10 +205,10 @@ class FailoverWorld {
   std::set<std::pair<std::size_t, std::size_t>> cut_;  // from, to
   std::map<MemberId, std::size_t> worker_of_;
   Instant disk_full_until_;
-  bool is_paused_ = false;  // and nobody has asked for more steps since
+  bool is_paused_ = false;  // the operator has not resumed the job since
   bool is_calm_ = false;
   bool is_over_ = false;
-  bool is_known_done_ = false;  // somebody was told so; others may be waiting for a coordinator
+  bool is_known_done_ = false;  // a member knows it; others may still wait for a coordinator
   FailoverResult result_;
 };
 

@@ -6,7 +6,7 @@
 namespace mayfly::sim {
 namespace {
 
-/// Half of all runs know this kind of fault; then its mean interval is anything between the bounds.
+/// Half of all runs have this kind of fault, with a mean interval between the bounds.
 Duration draw_interval(RandomStream& random, Duration least, Duration most) {
   const bool exists = random.below(2) == 0;
   const auto width = static_cast<std::uint64_t>((most - least).count());
@@ -39,7 +39,7 @@ FaultPlan draw_faults(RandomStream& random) {
   return plan;
 }
 
-/// Half of all runs know each of these, too.
+/// Faults of machines; half of all runs have each kind.
 void draw_machines(RandomStream& random, FaultPlan& plan) {
   plan.halt_every = draw_interval(random, milliseconds(300), seconds(4));
   plan.starve_every = draw_interval(random, milliseconds(200), seconds(3));
@@ -48,7 +48,7 @@ void draw_machines(RandomStream& random, FaultPlan& plan) {
   plan.sentinel_delay_max = random.below(2) == 0 ? milliseconds(2) : milliseconds(400);
 }
 
-/// Workers come and go, at their own speeds, and nothing goes wrong.
+/// Keeps only planned joins and leaves and the speeds of workers; there are no faults.
 void keep_planned_changes(FaultPlan& plan) {
   FaultPlan kept;
   kept.join_every = plan.join_every;
@@ -153,7 +153,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     plan.end_takes = milliseconds(5 + static_cast<std::int64_t>(random.below(300)));
   }
   plan.drains_stragglers = random.below(4) == 0;
-  if (random.below(16) == 0) {  // more than a word of a set
+  if (random.below(16) == 0) {  // up to more than one word of a MicrobatchSet
     scenario.microbatches = static_cast<std::uint32_t>(60 + random.below(80));
     scenario.microbatch_time = milliseconds(1);
     scenario.steps = 20 + random.below(20);

@@ -1,8 +1,8 @@
 #pragma once
 
-// The fault model of the simulator: the faults of one run. They are chosen at two levels, first
-// which kinds of faults exist at all, then how often they occur, so that runs explore combinations
-// instead of a little of everything.
+// The fault model of the simulator: the faults of one run. A seed first selects the kinds of faults
+// that occur at all, then how often they occur. So different runs test different combinations
+// instead of a few faults of every kind.
 
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ inline constexpr int kSlowestFactor = 10;
 /// Mean time between faults of one kind, over the whole job; zero = this kind does not exist.
 struct FaultPlan {
   Duration crash_every{};     ///< SIGKILL: connections break, the sentinel reports it, perhaps late
-  Duration vanish_every{};    ///< a host loses its network: nothing but its silence shows it
+  Duration vanish_every{};    ///< a host loses its network: only its silence shows that
   Duration freeze_every{};    ///< SIGSTOP for at most freeze_max; then the process continues
   Duration halt_every{};      ///< a machine is suspended for at most freeze_max and answers nothing
   Duration starve_every{};    ///< a worker and its sentinel get no processor for at most freeze_max
@@ -28,15 +28,15 @@ struct FaultPlan {
   Duration notice_every{};    ///< a worker is asked to leave
   Duration pause_every{};     ///< an operator pauses the job for pause_max at most
   Duration speed_change_every{};  ///< a worker becomes slower or faster, up to kSlowestFactor
-  Duration mass_loss_every{};     ///< a zone is taken away: any number of workers at once, or all
+  Duration mass_loss_every{};     ///< any number of workers, or all, are lost at once, as in a zone
   /// The coordinator's host is suspended for at most stall_max.
   Duration coordinator_stall_every{};
   Duration repeat_every{};      ///< an earlier message of a worker reaches the coordinator again
   Duration corrupt_every{};     ///< a bit of a worker's state or result flips
   Duration missed_sum_every{};  ///< a member dies when only an observer lacks the sum
-  Duration fail_alone_every{};  ///< a trainer fails by itself; its process continues
+  Duration fail_alone_every{};  ///< a trainer fails and blames no member; its process continues
   Duration stop_after{};        ///< when an operator stops the job
-  Duration fail_after{};  ///< when the engine ends the job as failed: a loss is not finite, ...
+  Duration fail_after{};        ///< when the engine ends the job as failed, as for an infinite loss
   /// Longest time of the work that members do together after the last step. A member that is
   /// interrupted in it has not finished.
   Duration end_takes{};
@@ -55,7 +55,7 @@ struct FaultPlan {
   /// Delay of the messages of sentinels, which have connections of their own: such a message may
   /// overtake those of the worker, or arrive long after them.
   Duration sentinel_delay_max = milliseconds(2);
-  Duration break_delay_max = milliseconds(5);  ///< until a member sees that its group broke
+  Duration break_delay_max = milliseconds(5);  ///< until a member notices that its group broke
   Duration faults_end = seconds(4);            ///< no faults begin after this
 };
 
@@ -64,9 +64,9 @@ enum class Sabotage {
   kNone,
   kKeepsStaleSums,         ///< a member that was behind counts its sums of the older step
   kWorksOnOldWeights,      ///< a member that is behind begins its share before it has the state
-  kIgnoresFirstStep,       ///< some members do their usual range in a first step too
+  kIgnoresFirstStep,       ///< some members compute their usual range in a view's first step, too
   kReducesTooEarly,        ///< a reduction completes without its last member
-  kSkipsSync,              ///< a member that is behind does not take the state
+  kSkipsSync,              ///< a member that is behind does not use the state that it receives
   kLosesViews,             ///< announcements of views after the third do not arrive
   kSkipsAnObservedSum,     ///< an observer leaves out a step while it catches up
   kIgnoresDifferences,     ///< members commit although their states differ
@@ -83,31 +83,31 @@ struct Scenario {
   std::uint32_t initial_workers = 4;
   std::uint32_t view_max = elastic::kMembersMax;  ///< further workers are spares
   std::uint32_t min_workers = 1;
-  std::uint32_t delta_from_members = 32;  ///< members are told what changes in views of so many
+  std::uint32_t delta_from_members = 32;  ///< views of so many members are announced as deltas
   std::uint32_t microbatches = 8;
   std::uint32_t microbatch_size = 2;
-  std::uint64_t samples = 50;  ///< of the data set
+  std::uint64_t samples = 50;  ///< in the data set
   ExchangeKind exchange = ExchangeKind::kRing;
   std::size_t buckets = 1;  ///< all-reduces per step
   std::uint64_t steps = 60;
-  std::uint64_t state_bytes = 0;  ///< a joiner observes if it is more than zero
+  std::uint64_t state_bytes = 0;  ///< joining workers observe first if this is more than zero
   Duration microbatch_time = milliseconds(5);
   FaultPlan faults;
   Sabotage sabotage = Sabotage::kNone;
 };
 
-/// All of them but kNone.
+/// All defects, without kNone.
 [[nodiscard]] const std::vector<Sabotage>& all_sabotages();
-/// "keeps-stale-sums".
+/// The defect's name, such as "keeps-stale-sums".
 [[nodiscard]] const char* name_of(Sabotage sabotage);
 
-/// Everything about the run with this seed.
+/// The scenario of this seed.
 [[nodiscard]] Scenario draw_scenario(std::uint64_t seed);
 /// The same without the kinds of faults that were added later, for older seeds that found defects.
 [[nodiscard]] Scenario draw_first_scenario(std::uint64_t seed);
-/// " NAME=MILLISECONDS" for such a line, or nothing if there is no such time.
+/// " NAME=MILLISECONDS" for the line of describe(), or "" if `time` is zero.
 [[nodiscard]] std::string ms(const char* name, Duration time);
-/// One line for people.
+/// One readable line.
 [[nodiscard]] std::string describe(const Scenario& scenario);
 
 }  // namespace mayfly::sim

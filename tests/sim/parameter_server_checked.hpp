@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a simulated job of parameter servers that is checked when it is over.
+// For tests: runs a simulated job with parameter servers and checks its result.
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 namespace mayfly::sim {
 
-/// Runs a schedule; fails if a promise is broken.
+/// Runs a job with these options; the test fails if the result violates a promise.
 inline PsResult checked(const PsOptions& options) {
   PsResult result = run_parameter_server(options);
   EXPECT_EQ(violation(options, result), "") << named(options);

@@ -15,7 +15,7 @@ using parameter_server::SyncKind;
 using parameter_server::SyncPhase;
 using parameter_server::SyncPlan;
 
-constexpr Duration kAtRest = milliseconds(30);  // messages, a last record, losses being noticed
+constexpr Duration kAtRest = milliseconds(30);  // for messages, a last record, detecting losses
 constexpr std::uint64_t kNeglectMax = 24;       // leases
 
 bool has_losses(const PsOptions& o) {
@@ -30,12 +30,12 @@ bool has_faults(const PsOptions& o) {
   return o.joins + o.holds > 0 || has_losses(o) || has_orders(o);
 }
 
-/// The coordinator ran out of patience with an orderly end of a view.
+/// Whether the coordinator may give up an orderly end of a view, because its time is short.
 bool is_hurried(const PsOptions& o) {
   return o.stop_timeout < seconds(1);
 }
 
-/// Where an undisturbed worker ends; computed once for all seeds.
+/// The result of one undisturbed worker; computed once for all seeds.
 const PsResult& undisturbed(const PsOptions& options) {
   static std::mutex mutex;  // seeds are played on several threads
   const std::lock_guard lock(mutex);
@@ -77,8 +77,8 @@ std::string shard_violation(const PsOptions& options, const PsResult& result, st
   return {};
 }
 
-/// What every step must have taken that was begun when somebody was told to stop: all slices one
-/// after the other on the slowest worker, twice, as a loss may come in between.
+/// The longest time of a step that was in progress when a process was told to stop: all slices one
+/// after the other on the slowest worker, twice, because a worker may be lost meanwhile.
 Duration longest_change(const PsOptions& options) {
   double slowest = 1;
   for (const auto& [number, factor] : options.slow) {
@@ -88,8 +88,8 @@ Duration longest_change(const PsOptions& options) {
   return kAtRest + milliseconds(static_cast<std::int64_t>(2 * slice_ms * options.slices_per_step));
 }
 
-/// Each loss, and each order to go, come or pause, explains a view; a job that ends while it is
-/// told to stop needs one more.
+/// Each loss, join, leave and pause explains a view; a job that ends while it is told to stop needs
+/// one more.
 std::uint64_t views_explained(const PsOptions& options) {
   return 2 + options.joins + options.drains + options.kills + options.server_kills +
          options.zombies + 2 * (options.pauses + options.pauses_at.size()) +
@@ -105,8 +105,8 @@ void check_end(const PsOptions& options, const PsResult& result, std::vector<std
   if (*result.outcome != elastic::Outcome::kDone && !(is_stopped && options.stop_at)) {
     broken.emplace_back("the job ended as nobody asked it to");
   }
-  // After losses, and for those that were told to leave, the members' word that all is done may
-  // come too late for the stop.
+  // After losses, or if members were told to leave, the members' report that the job is done may
+  // arrive after the stop.
   const bool is_orderly = !has_losses(options) && options.drains == 0 && !is_hurried(options);
   if (is_stopped && result.done && is_orderly) {
     broken.emplace_back("the job was stopped although nothing was left to do");
@@ -131,7 +131,7 @@ void check_membership(const PsOptions& options, const PsResult& result,
                      std::to_string(views_explained(options)) + " can be explained");
   }
   const bool has_late = options.phases.find("backup") != std::string::npos;
-  // A server that is to leave takes answers that are on their way with it.
+  // Answers of a server that leaves may be lost on their way.
   const bool moves_shards = options.colocated && options.drains > 0;
   if (!has_losses(options) && !has_late && !moves_shards &&
       result.reissued + result.repeats + result.mixed > 0) {
@@ -139,7 +139,7 @@ void check_membership(const PsOptions& options, const PsResult& result,
   }
 }
 
-/// Every slice once at most, and what is there is what the recorded order gives.
+/// Every shard must have every slice at most once, and the numbers that the recorded order gives.
 void check_unfinished(const PsOptions& options, const PsResult& result,
                       std::vector<std::string>& broken) {
   for (std::uint32_t s = 0; s < options.shards; ++s) {
@@ -185,7 +185,7 @@ std::vector<std::string> violations(const PsOptions& options, const PsResult& re
   }
   std::vector<std::string> broken;
   for (std::uint32_t s = 0; s < options.shards; ++s) {
-    if (!result.shards[s].refused.empty()) {  // the record cannot be played again
+    if (!result.shards[s].refused.empty()) {  // such a record cannot be replayed
       return {on_shard(s, "refused: " + result.shards[s].refused)};
     }
   }

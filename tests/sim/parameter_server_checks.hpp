@@ -1,6 +1,6 @@
 #pragma once
 
-// What must be true of a simulated job with parameter servers, whatever happened to it.
+// The promises that every simulated job with parameter servers must keep, with any faults.
 
 #include <cstdint>
 #include <string>
@@ -10,30 +10,30 @@
 
 namespace mayfly::sim {
 
-/// The first promise that was broken, or nothing:
+/// The first promise that was broken, or "". The promises are:
 /// - the job ended, unless a shard was lost with its follower;
 /// - no push was refused;
-/// - on every shard every slice of the job is in exactly once;
-/// - as many updates as the plan says;
-/// - the recorded pushes, played to a fresh machine, give the same numbers;
-/// - snapshots hold exactly the slices before them;
-/// - SSP kept the fastest within the bound (without faults);
+/// - every shard has summed every slice of the job exactly once;
+/// - every shard made as many updates as the plan has;
+/// - the recorded pushes, replayed on a new machine, give the same numbers;
+/// - snapshots contain exactly the slices before them;
+/// - SSP kept the fastest worker within the bound (without faults);
 /// - BSP ended with the numbers of one undisturbed worker;
 /// and with a coordinator, too:
-/// - the job ended as it was asked to, and as done if nothing was left;
-/// - nobody was sent away, no view made and no slice computed twice without a cause;
-/// - a change of view took no longer than the steps that were begun;
-/// - nobody was left without work while others got some;
+/// - the job ended as requested, and as done if no work was left;
+/// - no member was dismissed, no view made and no slice computed twice without a cause;
+/// - a change of view took no longer than the steps in progress;
+/// - no worker was left without work while other workers got leases;
 /// - a job that was stopped in time has a checkpoint of whole steps.
 [[nodiscard]] std::string violation(const PsOptions& options, const PsResult& result);
 
-/// How many seeds each claim is checked for: 150, unless MAYFLY_SIM_SEEDS asks for others.
+/// The number of seeds for which each claim is checked: MAYFLY_SIM_SEEDS, or 150.
 [[nodiscard]] std::uint64_t seeds_asked();
 
-/// Everything that was broken.
+/// All promises that were broken.
 [[nodiscard]] std::vector<std::string> violations(const PsOptions& options, const PsResult& result);
 
-/// The schedule, for the message of a failed check.
+/// The options in words, for the message of a failed check.
 [[nodiscard]] std::string named(const PsOptions& options);
 
 }  // namespace mayfly::sim

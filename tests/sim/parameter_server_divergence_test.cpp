@@ -1,5 +1,5 @@
-// Jobs that diverge without rounds and fall back: what was undone is done again, in rounds, from
-// the parameters of an earlier moment, whoever dies meanwhile.
+// Jobs that diverge in a phase without rounds and fall back to earlier parameters. The slices since
+// then are computed again, in rounds, even if processes die meanwhile.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using parameter_server::SyncPlan;
 
-/// 30 % of bsp, which is 12 of 40 steps of 4 slices, then something that goes wrong after a while.
+/// 30 % of bsp, which is 12 of 40 steps of 4 slices, then a phase that diverges after a while.
 PsOptions diverging(std::uint32_t shards, std::uint64_t seed) {
   PsOptions options;
   options.seed = seed;
@@ -83,7 +83,7 @@ TEST(DivergingJobs, RecordNothingThatIsInDoubt) {
     options.diverges_from = 20 * 4 + 4 * (seed % 5);
     const PsResult result = checked(options);
     ASSERT_TRUE(result.rewind.has_value()) << named(options);
-    // All steps are recorded once they are done again, so at the end nothing is missing.
+    // Steps that are computed again are recorded again, so at the end no snapshot is missing.
     EXPECT_EQ(result.snapshots.size(), 7U) << named(options);
     left_out += result.rewind->to < 22 * 4 ? 1 : 0;
   }

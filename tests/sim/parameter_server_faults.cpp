@@ -1,4 +1,4 @@
-// What goes wrong in a simulated job with parameter servers, and what its operator asks for.
+// The faults of a simulated job with parameter servers, and the commands of its operator.
 
 #include <algorithm>
 
@@ -73,7 +73,7 @@ void PsRun::notice_cuts(const PsWorker& w) {
   }
 }
 
-/// One whose link is cut and that everybody has noticed it of.
+/// Evicts a worker whose link is cut, after that was noticed.
 void PsRun::cut_off(MemberId id) {
   PsWorker& w = worker(id);
   if (!w.alive || w.over) {
@@ -93,7 +93,7 @@ void PsRun::cut_off(MemberId id) {
   });
 }
 
-/// What it has sent still arrives, up to another moment for each shard.
+/// Kills a worker. Its messages still arrive until a random moment, another one for each shard.
 void PsRun::kill_one() {
   const std::vector<MemberId> ids = living();
   if (ids.size() < 2) {
@@ -111,7 +111,7 @@ void PsRun::kill_one() {
   declare_lost_soon(victim, true);
 }
 
-/// A notice: it leaves at the end of a step.
+/// Gives a worker a notice: it leaves at the end of a step.
 void PsRun::drain_one() {
   const std::vector<MemberId> ids = living();
   if (ids.size() >= 2) {
@@ -125,7 +125,7 @@ bool PsRun::carries(const PsWorker& w) const {
   return options_.colocated && w.number < options_.shards;
 }
 
-/// The next view is without it, and without what it carries.
+/// Excludes the worker, and the server that it runs, from the next view.
 void PsRun::declare_lost_soon(PsWorker& victim, bool is_dead) {
   victim.is_given_up = true;
   if (members_) {
@@ -143,7 +143,7 @@ void PsRun::declare_lost_soon(PsWorker& victim, bool is_dead) {
                });
 }
 
-/// A worker and the server that it carries are taken for dead, and go on until they hear of it.
+/// A worker and the server that it runs are declared lost, and go on until they learn that.
 void PsRun::disown_one() {
   const auto number = static_cast<std::uint32_t>(random_.below(options_.shards));
   const auto place = std::find_if(workers_.begin(), workers_.end(), [number](const auto& entry) {

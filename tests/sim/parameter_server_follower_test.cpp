@@ -1,5 +1,5 @@
-// Shards with followers under random schedules: servers that die or are taken for dead, alone,
-// together, and with workers; and machines that are broken on purpose.
+// Shards with followers under random schedules: servers that die or are declared lost, alone,
+// together, and with workers; and machines with planted defects.
 
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST(Followers, GoOnWithWhatTheirLeadersMadeOfStragglers) {
   EXPECT_GT(changes, seeds_asked() / 4);
 }
 
-/// As many workers as servers; worker i carries server i, and later ones none.
+/// As many workers as servers; worker i runs server i, and workers that join later run none.
 PsOptions colocated(const std::string& phases, std::uint32_t workers, std::uint64_t seed) {
   PsOptions options = with_followers(phases, workers, seed);
   options.workers = workers;
@@ -157,7 +157,7 @@ TEST(Colocated, NeighboursLostTogetherEndTheJobAndOthersDoNot) {
   EXPECT_GT(survived, seeds_asked() / 8);
 }
 
-/// Schedules in which each of the broken machines can be seen.
+/// A schedule in which the defect can be detected.
 PsOptions for_sabotage(PsSabotage sabotage, std::uint64_t seed) {
   PsOptions options = with_followers("bsp", 2, seed);
   options.sabotage = sabotage;
@@ -184,7 +184,7 @@ PsOptions for_sabotage(PsSabotage sabotage, std::uint64_t seed) {
       options.diverges_from = 30;
       break;
     case PsSabotage::kDeafToTheStopped:
-    case PsSabotage::kJudgesSteps:  // a pause must meet the job's last step
+    case PsSabotage::kJudgesSteps:  // a pause must coincide with the job's last step
       options = {};
       options.seed = seed;
       options.phases = "asp";

@@ -1,5 +1,5 @@
-// Links between a worker and a server that lose everything while both reach the coordinator: the
-// worker is left out when that is noticed, and tries again. Nobody waits for it then.
+// Links between a worker and a server that lose everything while both reach the coordinator. The
+// worker is evicted when that is noticed, and joins again; the other workers do not wait for it.
 
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ PsOptions with_cut(const std::string& phases, std::uint32_t shards, std::uint64_
   return options;
 }
 
-/// The job took no longer than until the cut was noticed, and a quarter more than without the
-/// worker that has the cut link.
+/// Expects that the job took at most the time until the cut was noticed, plus 1.25 times as long as
+/// without the worker that has the cut link.
 void expect_one_detection(const PsOptions& options, const PsResult& result) {
   PsOptions others = options;
   others.cuts.clear();
@@ -76,7 +76,7 @@ TEST(CutLinks, AreNotWaitedForInRoundsWithBackups) {
   }
 }
 
-/// One server is out of one worker's reach while another server dies and its follower takes over.
+/// One worker cannot reach a server while another server dies and its follower takes over.
 TEST(CutLinks, AndALostServerTogetherLoseNothing) {
   std::uint64_t takeovers = 0;
   for (const char* phases : {"bsp", "asp"}) {

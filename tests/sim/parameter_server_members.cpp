@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint64_t kLatencyUs = 100;
 constexpr std::uint64_t kLoadUs = 2000;
 constexpr Duration kServerTick = milliseconds(10);
-constexpr Duration kReportTimeout = seconds(60);  // as the product's
+constexpr Duration kReportTimeout = seconds(60);  // as in the product
 
 constexpr const char* kWorker = "worker";
 constexpr const char* kServer = "server";
@@ -59,7 +59,7 @@ MemberId PsMembers::join(bool computes, bool serves) {
   hello.address = computes && serves ? kBoth : computes ? kWorker : kServer;
   give(coordinator_event::WorkerConnected{processes_.size() + 1, hello});
   const MemberId id = accepted_;
-  // Servers say one less than workers, as in the product.
+  // Servers report one step less than workers, as in the product.
   const Step committed{computes ? 1U : 0U};
   processes_.emplace(id, std::make_unique<Process>(Welcome{id}, committed, Step{options_.steps}));
   queue_.after(std::chrono::microseconds(random_.below(kLoadUs)), [this, id] {
@@ -90,7 +90,7 @@ void PsMembers::stop() {
   give(coordinator_event::StopAsked{"asked"});
 }
 
-/// The store of the newest view that the process has met.
+/// Waits for an answer from the store of the newest view that the process has entered.
 void PsMembers::wait_for_reports(MemberId id) {
   const ViewId view = process(id).view;
   process(id).reports = view;
@@ -138,7 +138,7 @@ void PsMembers::carry_out(CoordinatorEffect& effect) {
   }
 }
 
-/// Nobody is sent away without a cause among the injected faults.
+/// Records members that were dismissed without a cause among the injected faults.
 void PsMembers::note(const coordinator_effect::Note& fact) {
   const std::string who = fact.member ? " " + std::to_string(value(*fact.member)) : "";
   hooks_.tell(fact.kind + who + (fact.detail.empty() ? "" : ": " + fact.detail));
@@ -148,7 +148,7 @@ void PsMembers::note(const coordinator_effect::Note& fact) {
   }
 }
 
-/// How long it takes from the order to stop until there is another view, or none is wanted.
+/// Measures the time from the order to stop until the next view, or until no view is needed.
 void PsMembers::watch_changes() {
   const bool is_changing = coordinator_.phase() == JobPhase::kStopping;
   if (is_changing && !changing_since_) {
@@ -161,7 +161,7 @@ void PsMembers::watch_changes() {
 
 void PsMembers::send_down(MemberId id, Message message) {
   if (!processes_.contains(id)) {
-    return;  // the Welcome, which it was made with
+    return;  // the Welcome, with which the process was constructed
   }
   Process& to = process(id);
   to.last_down = std::max(to.last_down, queue_.now() + some_time());
@@ -229,7 +229,7 @@ void PsMembers::carry_out(MemberId id, MemberEffect& effect) {
   }
 }
 
-/// As PsLink::run_view().
+/// Like PsLink::run_view().
 void PsMembers::run_view(MemberId id, const View& view) {
   Process& own = process(id);
   end_views_up_to(id, own.view);

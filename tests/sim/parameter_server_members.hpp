@@ -1,8 +1,8 @@
 #pragma once
 
-// The processes of a simulated job with parameter servers as members of it: the product's
-// coordinator, a member machine for each process, and what the product's processes answer when a
-// view is to end. For parameter_server_run.hpp.
+// The membership of a simulated job with parameter servers: the product's coordinator, a member
+// machine for each process, and the answers of the product's processes when a view must end
+// (StopAnswers). For parameter_server_run.hpp.
 
 #include <functional>
 #include <map>
@@ -23,34 +23,34 @@ namespace mayfly::sim {
 class PsMembers {
  public:
   struct Hooks {
-    /// The coordinator has published a view; then each of its members learns of it.
+    /// The coordinator has published a view. Later `met` is called for each member that enters it.
     std::function<void(const elastic::View&)> published;
     std::function<void(MemberId, const elastic::View&)> met;
     /// No new step may begin on this process's shards.
     std::function<void(MemberId)> held;
     std::function<void(MemberId, const elastic::member_effect::Leave&)> left;
-    /// The process's reports are on record, or there is no use in waiting for that.
+    /// The process's reports are recorded, or the process need not wait for that any more.
     std::function<void(MemberId)> reports_taken;
-    /// A line of the history.
+    /// Adds a line to the history.
     std::function<void(std::string)> tell;
   };
 
-  /// Everything outlives it.
+  /// All arguments outlive this object.
   PsMembers(const PsOptions& options, EventQueue& queue, RandomStream& random, Hooks hooks);
 
   /// A process joins the job; it is ready after a while.
   MemberId join(bool computes, bool serves);
-  /// The process dies, or (`is_dead` false) is taken for dead; the coordinator hears of it.
+  /// The process dies, or (`is_dead` false) is only reported as dead; the coordinator is informed.
   void lose(MemberId id, bool is_dead);
-  /// SIGTERM has reached it.
+  /// The process has received SIGTERM.
   void drain(MemberId id);
   void pause(bool pause);
   void stop();
-  /// It has the first shard, and answers planned orders when that is quiet.
+  /// The process has the first shard, and answers a planned Stop when that shard is quiet.
   void wait_for_quiet(MemberId id) { process(id).answers.wait_for_quiet(); }
   void quiet(MemberId id, ViewId held_in) { say(id, process(id).answers.quiet(held_in)); }
   void finished(MemberId id) { say(id, process(id).answers.finished()); }
-  /// As the product's wait_for_reports(): its trainer waits for the answer.
+  /// Like the product's wait_for_reports(): the process's trainer waits for the answer.
   void wait_for_reports(MemberId id);
 
   [[nodiscard]] bool has_ended() const { return outcome_.has_value(); }
@@ -63,11 +63,11 @@ class PsMembers {
     elastic::Member machine;
     engine::StopAnswers answers;
     bool is_alive = true;
-    bool is_known = true;  // to the coordinator
-    Instant last_up;       // of what it says to the coordinator, which comes in order
+    bool is_known = true;  // the coordinator has it as a member
+    Instant last_up;       // when its last message reaches the coordinator: the order is kept
     Instant last_down;
-    ViewId view{};                  // the newest that it has met
-    std::optional<ViewId> reports;  // whose store it waits for
+    ViewId view{};                  // the newest one that it has entered
+    std::optional<ViewId> reports;  // the view on whose store wait_for_reports() waits
   };
 
   [[nodiscard]] Process& process(MemberId id) { return *processes_.at(id); }
@@ -92,7 +92,7 @@ class PsMembers {
   const Hooks hooks_;
   elastic::Coordinator coordinator_;
   std::map<MemberId, std::unique_ptr<Process>> processes_;
-  MemberId accepted_{};  // the newest
+  MemberId accepted_{};  // the newest member
   std::optional<elastic::Outcome> outcome_;
   std::uint32_t views_ = 0;
   std::optional<Instant> changing_since_;

@@ -1,5 +1,5 @@
-// What a job with parameter servers is told while it runs: to pause, to go on, to stop, that a
-// worker comes or leaves. With the product's coordinator.
+// Orders to a running job with parameter servers: pause, resume, stop, and workers that join or
+// leave. With the product's coordinator.
 
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ TEST(PsOrders, ANewWorkerOrANoticeAtAnyPointNearTheEndOfAJobHarmsNothing) {
   }
 }
 
-/// The same in all kinds of jobs, at random moments, and with faults.
+/// All orders in all kinds of jobs, at random moments, and with faults.
 TEST(PsWorld, EveryScheduleEndsAsItShould) {
   SweepOptions options;
   options.world = &parameter_server_world();

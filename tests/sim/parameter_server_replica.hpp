@@ -1,7 +1,7 @@
 #pragma once
 
-// One server's part of one shard in simulated time: the product's machine, and numbers instead of
-// parameters. For parameter_server_world.cpp and its tests.
+// One replica of a shard (its leader or its follower) in simulated time: the product's machine and
+// numbers instead of parameters. For parameter_server_world.cpp and its tests.
 
 #include <cstdint>
 #include <functional>
@@ -18,25 +18,26 @@
 
 namespace mayfly::sim {
 
-/// Ways in which a core may be broken; the checkers must notice each (parameter_server_checks.hpp).
+/// Defects that are planted in a run. The checkers (parameter_server_checks.hpp) must detect each.
 enum class PsSabotage : std::uint8_t {
   kNone,
-  kLeaksBeforeFollower,  ///< a leader answers before its follower has what the answer follows from
-  kFollowerMissesPush,   ///< a follower says that it has a push, and has not
-  kRepeatsApplied,       ///< a slice that comes again changes the parameters again
-  kWrongSlice,           ///< a worker computes the slice after the one it says
+  kLeaksBeforeFollower,  ///< a leader answers before its follower has the events behind the answer
+  kFollowerMissesPush,   ///< a follower confirms a push that it has not applied
+  kRepeatsApplied,       ///< a slice that is pushed again changes the parameters again
+  kWrongSlice,           ///< a worker computes the slice after the one that it names in its push
   kArrivalOrder,         ///< a round is summed in the order of arrival
   kVelocityLost,         ///< the state is not carried over a switch of phases
   kStaleBound,           ///< SSP lets a worker be one slice further ahead
-  kConfirmsEarly,        ///< a worker says that leases are over before every shard has answered
-  kForgetsTheLost,       ///< what a lost worker had leased is not leased again
-  kRestoresNothing,      ///< after a divergence the parameters stay as they are
+  kConfirmsEarly,        ///< a worker reports that leases are over before every shard has answered
+  kForgetsTheLost,       ///< the leases of a lost worker are not given to other workers
+  kRestoresNothing,      ///< after a divergence the parameters are not restored
   // With a coordinator only:
-  kDeafToTheStopped,  ///< a process that has stopped for a change of view cannot say a last word
-  kJudgesSteps,       ///< members' steps are compared as if a step needed everybody
-  kForgetsToBeQuiet,  ///< the first shard does not say that everybody is at rest
+  kDeafToTheStopped,  ///< the StoreGet of a process that has stopped for a change of view is
+                      ///< ignored
+  kJudgesSteps,       ///< members' steps are compared as if a step needed every member
+  kForgetsToBeQuiet,  ///< the first shard does not report that all workers are idle
   kComputesTwice,     ///< a worker pushes its first slice a second time
-  kNeglectsTheLate,   ///< a worker that comes late is not heard when it wants work again
+  kNeglectsTheLate,   ///< further requests for work of a worker that joined late are ignored
 };
 inline constexpr PsSabotage kAllPsSabotage[] = {
     PsSabotage::kLeaksBeforeFollower, PsSabotage::kFollowerMissesPush,
@@ -49,19 +50,19 @@ inline constexpr PsSabotage kAllPsSabotage[] = {
     PsSabotage::kNeglectsTheLate};
 [[nodiscard]] std::string to_text(PsSabotage sabotage);
 
-/// What happened on one shard, in order.
+/// The events of one shard, in order.
 struct PsShardLog {
   std::vector<parameter_server::Push> pushes;
   std::vector<std::uint64_t> gradients;  ///< of each push
   std::vector<std::uint64_t> committed;  ///< slices, in the order in which they were summed
   std::vector<std::size_t> update_sizes;
   std::optional<parameter_server::Rewind> rewind;  ///< training diverged
-  std::size_t pushes_before_rewind = 0;            ///< so many were there then
+  std::size_t pushes_before_rewind = 0;            ///< number of pushes before that
   std::uint64_t model = 0;
-  std::string refused;  ///< why a push was refused; workers that follow their leases send no such
+  std::string refused;  ///< why a push was refused; pushes of leased slices never are
 };
 
-/// The numbers after an update of what is in `gradients`.
+/// The model after an update with the gradients of `slices`.
 [[nodiscard]] std::uint64_t updated(std::uint64_t model, const std::vector<std::uint64_t>& slices,
                                     const std::map<std::uint64_t, std::uint64_t>& gradients);
 
@@ -71,7 +72,7 @@ class PsReplica {
             const parameter_server::ShardCore::Options& options, PsSabotage sabotage)
       : core(plan, options), plan_(plan), sabotage_(sabotage) {}
 
-  /// A push that the machine refuses is noted and forgotten.
+  /// A push that the machine refuses is only noted in the log.
   parameter_server::ShardOutcome carry_out(const parameter_server::ShardEvent& event,
                                            std::uint64_t gradient);
 
@@ -79,7 +80,7 @@ class PsReplica {
   PsShardLog log;
   bool is_alive = true;
   bool leads = false;
-  bool told_over = false;  // by the first shard: the job is over
+  bool told_over = false;  // the first shard has reported that the job is over
   parameter_server::LeaderLog sent{false};
   parameter_server::FollowerLog followed;
   /// Messages to workers.
@@ -87,9 +88,9 @@ class PsReplica {
   std::set<MemberId> present;
   std::set<MemberId> gone;
   std::map<MemberId, std::vector<std::function<void()>>> unread;
-  std::map<MemberId, std::uint64_t> questions;  // the newest of each worker
-  Instant last_sent;                            // of entries to the follower, which come in order
-  Instant last_answered;                        // of what the follower says
+  std::map<MemberId, std::uint64_t> questions;  // the newest one of each worker
+  Instant last_sent;      // when the last entry reaches the follower: the order is kept
+  Instant last_answered;  // when the follower's last answer arrives
 
  private:
   void apply(const parameter_server::Update& update);
@@ -97,7 +98,7 @@ class PsReplica {
   const parameter_server::SyncPlan& plan_;
   const PsSabotage sabotage_;
   std::map<std::uint64_t, std::uint64_t> kept_;    // slice to gradient
-  std::vector<std::uint64_t> arrivals_;            // of what is kept
+  std::vector<std::uint64_t> arrivals_;            // slices of kept_, in the order of arrival
   std::map<std::uint64_t, std::uint64_t> models_;  // at the beginnings of phases
 };
 
@@ -105,7 +106,7 @@ class PsReplica {
 [[nodiscard]] std::uint64_t gradient_of(std::uint64_t slice,
                                         const std::vector<std::uint64_t>& parameters,
                                         std::uint32_t shard);
-/// Which slice of the job's samples this one is; another number only after a divergence.
+/// The number of this slice in the job's samples; it differs from `slice` only after a divergence.
 [[nodiscard]] std::uint64_t samples_of(const parameter_server::SyncPlan& plan, std::uint64_t slice);
 
 }  // namespace mayfly::sim

@@ -1,7 +1,7 @@
 #pragma once
 
-// One run of a simulated job with parameter servers: parameter_server_world.cpp (what workers do
-// and say), parameter_server_views.cpp (who takes part) and parameter_server_faults.cpp.
+// One run of a simulated job with parameter servers: parameter_server_world.cpp (the workers and
+// their messages), parameter_server_views.cpp (membership) and parameter_server_faults.cpp.
 
 #include <functional>
 #include <map>
@@ -23,7 +23,7 @@ namespace mayfly::sim {
 
 inline constexpr std::uint64_t kPsSliceUs = 1000;
 inline constexpr std::uint64_t kPsLatencyUs = 200;
-inline constexpr std::uint64_t kPsJobUs = 20'000;  // within which faults happen
+inline constexpr std::uint64_t kPsJobUs = 20'000;  // faults occur within this time
 
 class PsRun {
  public:
@@ -111,9 +111,9 @@ class PsRun {
   std::optional<PsMembers> members_;
   std::map<std::uint32_t, MemberId> servers_;  // by index
   std::map<MemberId, Instant> last_order_;     // to a server's shards
-  ViewId met_by_first_{};                      // the newest that the first shard's leader has met
+  ViewId met_by_first_{};                      // the newest view of the first shard's leader
   bool told_quiet_ = true;
-  bool has_begun_ = false;  // there was a view
+  bool has_begun_ = false;  // the job has had a view
 };
 
 }  // namespace mayfly::sim

@@ -19,7 +19,7 @@ constexpr std::array kPhases = {"bsp",
                                 "asp:30%,bsp:30%,ssp:2",
                                 "bsp",
                                 "bsp:20%,asp:40%,bsp"};
-/// With one shard only.
+/// Phases with backup workers, which need a job with one shard.
 constexpr std::array kWithBackup = {"backup:3-of-4", "bsp:50%,backup:3-of-4",
                                     "asp:30%,backup:3-of-4:30%,bsp",
                                     "backup:3-of-4:40%,ssp:1:20%,backup:3-of-4"};
@@ -93,7 +93,7 @@ void draw_speeds(Draw& draw, PsOptions& options) {
   options.slow_to = slices * 3 / 4;
 }
 
-/// Until when the job is likely to be under way.
+/// The likely duration of the job.
 Duration likely_length(const PsOptions& options) {
   const std::uint64_t slices = std::uint64_t{options.steps} * options.slices_per_step;
   const std::uint64_t rounds = slices / std::min(options.workers, options.slices_per_step);
@@ -111,7 +111,7 @@ void draw_faults(Draw& draw, PsOptions& options) {
   options.stop_timeout =
       draw.once_in(5) ? milliseconds(1) + draw.time(milliseconds(20)) : seconds(10);
   if (draw.once_in(3)) {
-    return;  // only what is planned
+    return;  // only planned changes
   }
   options.kills = draw.below(4);
   options.breaks = draw.below(5);

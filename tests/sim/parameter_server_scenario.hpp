@@ -1,7 +1,7 @@
 #pragma once
 
-// A job with parameter servers, and what happens to it, drawn from a seed: policies, phases,
-// servers, stragglers, faults, and what its operator asks for.
+// Draws a job with parameter servers from a seed: policies, phases, servers, stragglers, faults and
+// commands of the operator.
 
 #include <string>
 
@@ -9,9 +9,9 @@
 
 namespace mayfly::sim {
 
-/// Always with a coordinator.
+/// The options of this seed; the job always has a coordinator.
 [[nodiscard]] PsOptions draw_parameter_server(std::uint64_t seed);
-/// In one line.
+/// The options in one line.
 [[nodiscard]] std::string describe(const PsOptions& options);
 
 }  // namespace mayfly::sim

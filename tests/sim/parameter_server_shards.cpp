@@ -85,7 +85,7 @@ bool PsShards::forgets(const PsReplica& replica) const {
                         replica.present.end());
 }
 
-/// Who is no member any more is told nothing.
+/// A server that is no member any more is not informed.
 void PsShards::meet(std::uint32_t shard, std::uint32_t place) {
   PsReplica& replica = at(shard, place);
   const bool is_member = !placement_.lost().contains(host_of(shard, place));
@@ -94,7 +94,7 @@ void PsShards::meet(std::uint32_t shard, std::uint32_t place) {
   }
   if (place == leader_of(shard) && !std::exchange(replica.leads, true)) {
     ++takeovers_;
-    if (replica.core.leases() != nullptr) {  // it has measured nobody yet
+    if (replica.core.leases() != nullptr) {  // a new leader has not measured any worker yet
       (void)tell(shard, place, {.kind = ShardEventKind::kStragglers}, 0);
     }
     hooks_.took_over(shard);
@@ -166,7 +166,8 @@ void PsShards::release(PsReplica& replica) {
   }
 }
 
-/// Home to follower; what is on its way arrives even if the sender dies, up to some moment.
+/// Sends an entry from the home replica to the follower. If the home dies, entries on their way
+/// arrive up to a random one (cut_after_).
 void PsShards::forward(std::uint32_t shard, std::uint64_t entry, const ShardEvent& event,
                        std::uint64_t gradient) {
   PsReplica& home = at(shard, 0);

@@ -17,7 +17,7 @@ namespace {
 
 using parameter_server::SyncPlan;
 
-/// On every shard every slice of the job exactly once, and nothing else.
+/// Expects that every shard has every slice of the job exactly once, and no others.
 void expect_exactly_once(const PsOptions& options, const PsResult& result) {
   ASSERT_TRUE(result.done) << named(options) << " did not end";
   std::vector<std::uint64_t> all(std::size_t{options.steps} * options.slices_per_step);
@@ -88,7 +88,7 @@ TEST(ParameterServers, OfBspEndWithTheBitsOfOneUndisturbedWorker) {
       const PsResult result = run_parameter_server(options);
       expect_exactly_once(options, result);
       if (result.mixed > 0) {
-        continue;  // nobody was left who had the parameters of that step; it is counted
+        continue;  // no worker was left that had the parameters of that step; it is counted
       }
       ++compared;
       for (std::uint32_t s = 0; s < shards; ++s) {
@@ -110,8 +110,8 @@ TEST(ParameterServers, OfAspAreStaleByAllOtherWorkersOnAverage) {
     options.slow = {{0, 1 + static_cast<double>(seed % 4)}};
     const PsResult result = run_parameter_server(options);
     ASSERT_TRUE(result.done);
-    // Every update makes every other worker's parameters one older. So the sum over the updates
-    // is (workers - 1) each, but for those workers' that had not come back at the end.
+    // Every update makes the parameters of every other worker one version older. So each update
+    // adds (workers - 1) to the sum, except for workers that had not pushed again at the end.
     std::uint64_t sum = 0;
     std::uint64_t updates = 0;
     for (const auto& [staleness, count] : result.staleness[0]) {
@@ -157,8 +157,8 @@ TEST(ParameterServers, OfSspWithoutABoundDoWhatAspDoes) {
   }
 }
 
-/// A bound of 0 lets nobody be a slice ahead, but each slice is an update of its own: even one
-/// worker alone does not compute what BSP does.
+/// With a bound of 0 no worker is ahead by a slice, but each slice is a separate update. So even a
+/// single worker computes other weights than BSP.
 TEST(ParameterServers, OfSspWithABoundOfZeroDoNotHaveTheWeightsOfBsp) {
   for (const std::uint32_t workers : {1U, 4U}) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
@@ -179,7 +179,7 @@ TEST(ParameterServers, OfSspWithABoundOfZeroDoNotHaveTheWeightsOfBsp) {
   }
 }
 
-/// Everybody waits for everybody once at a switch; that, and no more, is what it costs.
+/// At a switch of phases every worker waits for all others once. That is its only cost.
 TEST(ParameterServers, SwitchWithinAStep) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     PsOptions options;
@@ -245,7 +245,7 @@ TEST(ParameterServers, WithBackupsDoNotWaitForASliceThatCameTooLateUntilThePhase
     EXPECT_EQ(result.reissued, 0U);
     const std::vector<std::uint64_t>& order = result.shards[0].committed;
     for (std::uint64_t place = 0; place < order.size(); ++place) {
-      // It comes back after five or so versions, and is in the one after the next.
+      // The worker pushes again after five or so versions; its slice is in the version after next.
       ASSERT_LE(place, order[place] + 9 * options.slices_per_step) << named(options);
     }
   }

@@ -1,5 +1,5 @@
-// Who takes part in a simulated job with parameter servers: without a coordinator everybody learns
-// of each change in its own time; with one, by its views, as in the product.
+// The membership of a simulated job with parameter servers. Without a coordinator each process
+// learns of each change after a delay of its own; with one, from its views, as in the product.
 
 #include <algorithm>
 #include <utility>
@@ -21,7 +21,7 @@ void PsRun::add_worker_on(std::uint32_t host) {
   fresh->joined = queue_.now();
   workers_.emplace(id, std::move(fresh));
   PsWorker& w = worker(id);
-  if (members_) {  // it hears of the shards with its first view
+  if (members_) {  // the process learns of the shards with its first view
     if (serves) {
       servers_[number] = id;
     }
@@ -42,7 +42,7 @@ void PsRun::add_servers() {
   }
 }
 
-/// As the product: the first shard when all others have let it in.
+/// Greets the shards as in the product: the first shard when all others have accepted the worker.
 void PsRun::greet(PsWorker& w) {
   w.has_met = true;
   for (std::uint32_t s = 1; s < options_.shards; ++s) {
@@ -57,7 +57,7 @@ void PsRun::greet_first(PsWorker& w) {
   }
 }
 
-/// Everybody learns of the newest view, each in its own time.
+/// Announces the newest view to all processes, each after a delay of its own.
 void PsRun::publish() {
   result_.torn = shards_.is_torn();
   if (result_.torn) {
@@ -70,8 +70,8 @@ void PsRun::publish() {
   }
 }
 
-/// A worker learns of the newest view: shards may be led elsewhere. One for which the job is over
-/// says so to every leader.
+/// A worker learns of the newest view, in which shards may have other leaders. A worker for which
+/// the job is over tells every leader so.
 void PsRun::learn(PsWorker& w) {
   if (!w.alive || !roster_.contains(w.id) || (w.over && !members_)) {
     return;
@@ -143,7 +143,7 @@ std::optional<MemberId> PsRun::host_of_first_shard() {
   return host == servers_.end() ? std::nullopt : std::optional(host->second);
 }
 
-/// What a process tells its shards' threads they do a little later, in order.
+/// Runs an order of a server's process to its shards' threads a little later; the order is kept.
 void PsRun::order(MemberId server, std::function<void()> what) {
   Instant& last = last_order_[server];
   last = std::max(last, queue_.now() + some_time());
@@ -162,7 +162,7 @@ void PsRun::on_met(MemberId id, const elastic::View& view) {
       }
       order(id, [this, id, index = index, is_first, met = view.id] {
         shards_.meet_all(index);
-        if (is_first && host_of_first_shard() == id) {  // not one that lost it meanwhile
+        if (is_first && host_of_first_shard() == id) {  // unless it lost the shard meanwhile
           met_by_first_ = met;
           told_quiet_ = true;
         }
@@ -186,7 +186,7 @@ void PsRun::on_met(MemberId id, const elastic::View& view) {
 
 void PsRun::on_held(MemberId id) {
   if (!result_.torn && host_of_first_shard() == id) {
-    order(id, [this, place = shards_.leader_of(0)] {  // its own, whoever leads when it is told
+    order(id, [this, place = shards_.leader_of(0)] {  // its own replica, even if another leads then
       if (shards_.at(0, place).is_alive && shards_.at(0, place).leads) {
         (void)shards_.tell(0, place, {.kind = ShardEventKind::kHold}, 0);
         told_quiet_ = false;
@@ -195,7 +195,7 @@ void PsRun::on_held(MemberId id) {
   }
 }
 
-/// As the product's shard does at the end of each turn.
+/// Reports that the first shard is quiet, as the product's shard does at the end of each turn.
 void PsRun::check_quiet() {
   const bool forgets = options_.sabotage == PsSabotage::kForgetsToBeQuiet;
   if (!members_ || result_.torn || forgets) {
@@ -230,7 +230,7 @@ void PsRun::on_left(MemberId id, const elastic::member_effect::Leave& leave) {
   replace_the_last();
 }
 
-/// A provider that brings a worker when there is none.
+/// Adds a worker when there is none, like a provider.
 void PsRun::replace_the_last() {
   const std::vector<MemberId> ids = living();
   const bool has_any =
@@ -240,8 +240,8 @@ void PsRun::replace_the_last() {
   }
 }
 
-/// Checks the state in which a stopped job leaves its shards, and from which it could be resumed;
-/// there is none if the shards are not between two steps.
+/// Checks the state of the shards of a stopped job, from which it could be resumed. There is none
+/// if the shards are not between two steps.
 void PsRun::last_checkpoint() {
   std::vector<parameter_server::StateVersion> versions;
   for (std::uint32_t s = 0; s < options_.shards; ++s) {
@@ -260,7 +260,7 @@ void PsRun::last_checkpoint() {
   }
 }
 
-/// It has recorded the last state, and may say that it has.
+/// The worker's record of the last state has been received, so the worker may report the job's end.
 void PsRun::on_reports_taken(MemberId id) {
   PsWorker& w = worker(id);
   if (w.alive) {
@@ -270,7 +270,7 @@ void PsRun::on_reports_taken(MemberId id) {
   }
 }
 
-/// The job is over for this worker.
+/// Tells a shard that the job is over for this worker.
 void PsRun::say_bye(PsWorker& w, std::uint32_t s) {
   send_up(w, s,
           [this, s, i = w.leader[s]] { members_->finished(servers_.at(shards_.host_of(s, i))); });

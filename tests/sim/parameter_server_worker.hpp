@@ -1,7 +1,7 @@
 #pragma once
 
-// One worker of a simulated job with parameter servers, and what may go wrong with what it says and
-// hears. For parameter_server_world.cpp.
+// One worker of a simulated job with parameter servers, its connections, and the loss of its
+// messages. For parameter_server_world.cpp.
 
 #include <cstdint>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace mayfly::sim {
 
-/// One direction of a connection: in order, and cut off when the connection breaks.
+/// One direction of a connection. Messages arrive in order, and not after the connection broke.
 struct PsLane {
   Instant last;
   std::uint64_t generation = 0;
@@ -26,41 +26,41 @@ struct PsWorker {
       : flow(shards), held(shards), fresh(shards), up(shards), down(shards), leader(shards) {}
   MemberId id{};
   std::uint32_t number = 0;
-  std::uint32_t host = 0;  // the number of the first worker there
+  std::uint32_t host = 0;  // the number of the first worker on that host
   Instant joined;
   parameter_server::WorkerFlow flow;
   std::vector<std::uint64_t> held;
   std::vector<std::uint64_t> fresh;
   std::vector<PsLane> up;
   std::vector<PsLane> down;
-  std::vector<std::uint32_t> leader;  // which of the shard's two, as far as it knows
+  std::vector<std::uint32_t> leader;  // place of each shard's leader, as far as the worker knows
   bool alive = true;
   bool computes = false;
   bool over = false;
-  bool greets_first = false;  // the first shard was greeted
+  bool greets_first = false;  // it has sent its greeting to the first shard
   std::uint64_t pushed = 0;
-  bool is_given_up = false;   // lost, or taken for it
-  bool has_met = false;       // a view, and knows where the shards are
-  bool let_in = false;        // by the first shard
-  std::uint64_t granted = 0;  // serial of its newest lease
-  std::uint64_t missed = 0;   // leases that others have got since it had nothing
+  bool is_given_up = false;   // lost, or declared lost
+  bool has_met = false;       // it has entered a view and knows where the shards are
+  bool let_in = false;        // the first shard has accepted it
+  std::uint64_t granted = 0;  // serial number of its newest lease
+  std::uint64_t missed = 0;   // leases of other workers since it has none
 };
 
 using PsWorkers = std::map<MemberId, std::unique_ptr<PsWorker>>;
 
-/// Who lives and is not done.
+/// The workers that are alive and not done.
 [[nodiscard]] std::vector<MemberId> living(const PsWorkers& workers);
-/// How many slices the fastest has pushed more than the slowest.
+/// The difference between the slices that the fastest and the slowest worker have pushed.
 [[nodiscard]] std::uint64_t clock_gap(const PsWorkers& workers);
-/// With the bound that a broken machine keeps.
+/// The options with the SSP bound of a broken machine (PsSabotage::kStaleBound).
 [[nodiscard]] PsOptions loosened(PsOptions options);
-/// What this worker says to a shard, or hears from it, is lost at present: PsCut.
+/// Whether messages of this worker to a shard (`goes_up`) or from it are lost now, see PsCut.
 [[nodiscard]] bool is_lost(const PsOptions& options, const PsWorker& worker, std::uint32_t shard,
                            bool goes_up, Instant now);
 /// The job's plan as this worker knows it.
 [[nodiscard]] parameter_server::SyncPlan plan_for(const parameter_server::SyncPlan& plan,
                                                   const PsWorker& worker);
-/// The loss of a slice, by the plan that its worker knows.
+/// The loss of a slice by the plan that its worker knows.
 [[nodiscard]] double loss_of(const PsOptions& options, const parameter_server::SyncPlan& plan,
                              std::uint64_t slice);
 

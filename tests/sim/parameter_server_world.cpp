@@ -18,7 +18,7 @@ using namespace parameter_server::flow;
 namespace {
 
 constexpr Duration kBound = seconds(60);
-constexpr std::uint64_t kRecordUs = 3000;  // what it takes to record a state, at most
+constexpr std::uint64_t kRecordUs = 3000;  // longest time of recording a state
 
 }  // namespace
 
@@ -40,7 +40,7 @@ PsResult PsRun::run() {
   for (std::uint32_t i = 0; i < options_.workers; ++i) {
     add_worker();
   }
-  if (members_) {  // what goes wrong begins with the first view
+  if (members_) {  // faults begin with the first view
     add_servers();
     plan_pauses(options_.pauses_at);
     if (options_.stop_at) {
@@ -69,7 +69,7 @@ void PsRun::tell(std::string line) {
   }
 }
 
-/// Sends something to the leader of a shard; it arrives unless the connection is gone by then.
+/// Sends a message to the leader of a shard. It arrives unless the connection breaks before.
 void PsRun::send_up(PsWorker& from, std::uint32_t s, std::function<void()> message) {
   PsLane& lane = from.up[s];
   lane.last = std::max(lane.last, queue_.now() + some_time());
@@ -120,7 +120,7 @@ void PsRun::deliver(const Grants& grants) {
   }
 }
 
-/// Others get work while somebody could do it who has none.
+/// Counts leases that other workers get while a worker that could compute them has none.
 void PsRun::note_neglect(MemberId given) {
   const bool is_for_all = options_.stragglers != parameter_server::StragglerPolicy::kElastic &&
                           roster_.size() <= options_.slices_per_step;
@@ -169,7 +169,7 @@ void PsRun::answer(std::uint32_t s, const std::map<MemberId, std::uint64_t>& que
   }
 }
 
-/// The worker does what its flow says until it has to wait or to compute.
+/// Carries out the actions of the worker's flow until it has to wait or to compute.
 void PsRun::act(PsWorker& w) {
   while (w.alive && !w.computes && !w.over && !result_.torn) {
     const FlowAction action = w.flow.next();
@@ -301,7 +301,7 @@ void PsRun::send_push(PsWorker& w, const Compute& compute) {
   }
 }
 
-/// As kNeglectsTheLate does.
+/// Whether the worker's requests are ignored because of kNeglectsTheLate.
 bool PsRun::is_neglected(const PsWorker& w) const {
   return options_.sabotage == PsSabotage::kNeglectsTheLate && w.number >= options_.workers;
 }
@@ -311,12 +311,13 @@ void PsRun::note_push(MemberId id) {
   ++worker(id).pushed;
   const bool ends = first_shard().core.order().applied().count() + workers_.size() >=
                     first_shard().core.plan().last_slice();
-  if (!ends) {  // then there is not work for everybody
+  if (!ends) {  // near the end there is not enough work for all workers
     result_.clock_gap_max = std::max(result_.clock_gap_max, clock_gap(workers_));
   }
 }
 
-/// As the product: the states of all shards must come from leaders as this worker knows them.
+/// Records a state as in the product: all shards' states must come from the leaders that this
+/// worker knows.
 bool PsRun::record(PsWorker& w, const Snapshot& snapshot) {
   std::vector<std::uint64_t> models;
   for (std::uint32_t s = 0; s < options_.shards; ++s) {
@@ -337,7 +338,7 @@ bool PsRun::record(PsWorker& w, const Snapshot& snapshot) {
     w.flow.recorded();
     return true;
   }
-  w.computes = true;  // it writes
+  w.computes = true;  // it is busy with writing
   queue_.after(std::chrono::microseconds(random_.below(kRecordUs)),
                [this, id = w.id, is_last = step == options_.steps] {
                  if (is_last && worker(id).alive) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which samples a microbatch consists of: the product's endless stream, cut as the engine cuts it.
+// The samples of each microbatch: the product's endless stream, divided as the engine divides it.
 
 #include <cstdint>
 

@@ -38,7 +38,7 @@ class Driver {
     return row_;
   }
 
-  /// Workers connect and load; they are members when the next view is there.
+  /// Workers connect and load; they become members with the next view.
   void connect(std::uint32_t workers) {
     for (std::uint32_t i = 0; i < workers; ++i) {
       Hello hello;
@@ -64,9 +64,9 @@ class Driver {
     say(any_member(), LeaveRequest{"notice"});
     happen();
   }
-  /// Whether a loss finds everybody somewhere else in the middle of a step.
+  /// Whether members are at different points of a step when one is lost.
   void set_apart(bool apart) { is_apart_ = apart; }
-  /// Everybody does what it was told, until all compute in one view.
+  /// Members answer the coordinator's messages until all of them compute in one view.
   void settle() {
     while (!stopping_.empty() || !starting_.empty()) {
       for (const MemberId member : std::exchange(stopping_, {})) {
@@ -102,7 +102,7 @@ class Driver {
     return place == members_.end() ? *members_.begin() : *place;
   }
 
-  /// Servers that are alike are about equally far.
+  /// The microbatches that a member has computed; on equal servers members are about equally far.
   MicrobatchSet held_by(MemberId member) {
     const ViewMember* self = member_of(*coordinator_.view(), member);
     if (at_boundary_ || self == nullptr || self->count == 0) {
@@ -120,7 +120,8 @@ class Driver {
     row_.bytes_in += static_cast<double>(bytes.size() + kFrameHeaderBytes);
     events_.emplace_back(coordinator_event::Received{member, std::move(message)});
   }
-  /// All together are measured, as reading a clock takes about as long as an event.
+  /// Handles all waiting events. Their time is measured together, because reading a clock takes
+  /// about as long as handling one event.
   void happen() {
     std::vector<CoordinatorEffect> effects;
     const double before = now_ms_();
@@ -194,14 +195,14 @@ class Driver {
   Instant now_ = Instant{} + seconds(1);
   std::uint64_t connections_ = 0;
   std::uint64_t committed_ = 0;
-  std::vector<CoordinatorEvent> events_;  // that are to happen
+  std::vector<CoordinatorEvent> events_;  // not handled yet
   MemberId newest_{};
-  std::vector<MemberId> accepted_;  // they have not loaded yet
+  std::vector<MemberId> accepted_;  // workers that are still loading
   ViewId view_{};
   std::set<MemberId> members_;
   bool is_apart_ = false;
-  std::uint32_t reached_ = 0;  // microbatches that everybody had computed at the last loss
-  bool at_boundary_ = false;   // nobody has begun a step when it stops
+  std::uint32_t reached_ = 0;  // microbatches that each member had computed at the last loss
+  bool at_boundary_ = false;   // members stop between two steps
   std::vector<MemberId> stopping_;
   std::vector<MemberId> starting_;
   ScaleRow row_;

@@ -1,7 +1,8 @@
 #pragma once
 
-// One coordinator with thousands of members, and what a change of view costs it: messages, bytes
-// and processor time. Members here are only what they say; the machine and the messages are real.
+// Measures what a change of view costs a coordinator with thousands of members: messages, bytes and
+// processor time. The coordinator's machine and the messages are the product's; of the members only
+// the messages exist.
 
 #include <cstdint>
 #include <string>
@@ -17,8 +18,8 @@ struct ScaleOptions {
 
 /// The mean over changes of one kind.
 struct ScaleRow {
-  /// start, loss and join (also with members that are apart: each elsewhere in the step), leave,
-  /// joins, loss of a tenth
+  /// start, loss and join (also with members at different points of the step), leave, joins, loss
+  /// of a tenth of the members
   std::string change;
   std::uint32_t members = 0;
   std::uint32_t changes = 0;
@@ -27,13 +28,13 @@ struct ScaleRow {
   double bytes_in = 0;
   double bytes_out = 0;
   double bytes_per_member_max = 0;  ///< the largest message that announced a view
-  double full_view_bytes = 0;       ///< what that would be without deltas
-  double machine_ms = 0;            ///< in the coordinator's machine, all events of the change
-  double encode_ms = 0;             ///< of its messages
+  double full_view_bytes = 0;       ///< its size without deltas
+  double machine_ms = 0;            ///< time in the coordinator's machine for all events
+  double encode_ms = 0;             ///< time for encoding its messages
 };
 
-/// Drives the coordinator through changes of every kind. `now_ms`, milliseconds of this thread's
-/// processor time, is for the two times.
+/// Makes the coordinator carry out changes of every kind. `now_ms` returns this thread's processor
+/// time in milliseconds, for machine_ms and encode_ms.
 [[nodiscard]] std::vector<ScaleRow> measure_scale(const ScaleOptions& options, double (*now_ms)());
 
 }  // namespace mayfly::sim

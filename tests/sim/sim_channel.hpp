@@ -13,12 +13,12 @@ namespace mayfly::sim {
 
 class SimChannel final : public collectives::Channel {
  public:
-  /// `accept`: how many of so many bytes fit now; what it accepts is on its way.
+  /// `accept` sends as many of the bytes as fit now, and returns their number.
   explicit SimChannel(std::function<std::size_t(ByteSpan data, bool more)> accept)
       : accept_(std::move(accept)) {}
 
   void arrived(ByteSpan data) { incoming_.insert(incoming_.end(), data.begin(), data.end()); }
-  /// The other side is gone; what arrived before can still be received.
+  /// The other side has closed; bytes that arrived before can still be received.
   void end() { ended_ = true; }
   [[nodiscard]] bool ended() const { return ended_; }
 
@@ -27,7 +27,7 @@ class SimChannel final : public collectives::Channel {
   [[nodiscard]] Moved receive_and_reduce(std::span<std::byte> into,
                                          collectives::Reduction reduction,
                                          std::span<std::byte> scratch) override;
-  /// Nothing sleeps in simulated time.
+  /// Never called: no thread waits for a socket in simulated time.
   [[nodiscard]] bool watch(std::size_t wanted_bytes, bool wants_room, pollfd& watched) override;
   [[nodiscard]] bool unreachable() const override { return false; }
   [[nodiscard]] bool woken(short events) override;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-// The trouble of the fault plan, and the launcher that replaces what it destroys.
+// The faults of the fault plan, and the launcher that replaces lost workers.
 
 namespace mayfly::sim {
 
@@ -114,7 +114,7 @@ void SimWorld::start_faults() {
   keep_enough_workers();
 }
 
-/// Each with the same probability, which may be one; in the same instant.
+/// Kills workers in the same instant, each with the same probability, which may be one.
 void SimWorld::lose_many() {
   const std::uint64_t of_ten = 3 + random_.below(8);
   for (const std::size_t index : living()) {
@@ -132,8 +132,8 @@ void SimWorld::stop_the_job() {
   give(coordinator_event::StopAsked{"an operator"});
 }
 
-/// As after a reconnection, or by somebody who listened: connections keep their order, but nothing
-/// keeps an old message from coming once more.
+/// Sends an earlier message of a worker again, as after a reconnection or in a replay attack.
+/// Connections keep their order, but an old message may arrive a second time.
 void SimWorld::repeat_a_message() {
   const auto index = pick_living();
   if (!index || sent_[*index].empty() || !connections_[*index].open || !workers_[*index]->id()) {
@@ -143,7 +143,7 @@ void SimWorld::repeat_a_message() {
   give(coordinator_event::Received{*workers_[*index]->id(), old});
 }
 
-/// Replacements come late while there is trouble, and surely afterwards.
+/// Starts replacements: late while there are faults, and always after them.
 void SimWorld::keep_enough_workers() {
   const bool is_calm = queue_.now() - Instant{} >= scenario_.faults.faults_end;
   const std::size_t wanted = std::max(scenario_.initial_workers, scenario_.min_workers);
@@ -216,10 +216,10 @@ std::optional<std::size_t> SimWorld::pick_living() {
   return alive.empty() ? std::nullopt : std::optional(alive[random_.below(alive.size())]);
 }
 
-// What workers run on: clocks that drift, sentinels with connections of their own, processes and
-// machines that stand still.
+// The machines of workers: clocks that drift, sentinels with connections of their own, suspended
+// processes and machines.
 
-/// Any clock may have started long ago; how far it drifts is up to the plan.
+/// A clock may have started long before; the fault plan limits its drift.
 SimClock SimWorld::draw_clock() {
   const auto most = static_cast<std::int64_t>(scenario_.faults.clock_drift_per_mille);
   if (most == 0) {
@@ -239,7 +239,8 @@ void SimWorld::beat(std::size_t index) {
 
 // --- sentinels
 
-/// In the order in which it says it; nothing connects that with what its worker says.
+/// Sends an event of a sentinel to the coordinator. A sentinel's events keep their order among
+/// themselves, but not relative to the messages of its worker.
 template <typename Event>
 void SimWorld::from_sentinel(std::size_t index, Event event) {
   const Duration delay = in_order(connections_[index].last_of_sentinel,
@@ -281,7 +282,7 @@ void SimWorld::worker_died(std::size_t index, bool silently) {
   if (silently || !id) {
     return;
   }
-  // Its sentinel tells, unless that is gone, too; the kernel takes its time to close the socket.
+  // The sentinel reports the death, unless it is dead, too. The kernel closes the socket later.
   const Machine& machine = machines_[index];
   const auto until = [this](Instant when) {
     return std::max(when - queue_.now(), Duration::zero());
@@ -301,7 +302,7 @@ void SimWorld::worker_died(std::size_t index, bool silently) {
 
 // --- machines
 
-/// The kernel acknowledges what comes, whether or not anybody reads it.
+/// The kernel of a host acknowledges packets even if its processes are suspended.
 void SimWorld::probe(MemberId member) {
   if (scenario_.sabotage == Sabotage::kForgetsToProbe) {
     return;

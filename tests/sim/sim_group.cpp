@@ -11,7 +11,7 @@ namespace {
 
 constexpr Duration kBadLinkTimeout = milliseconds(100);
 constexpr Duration kHopMax = milliseconds(1);
-constexpr Duration kLastWord = milliseconds(20);  // until a member hears that all are done
+constexpr Duration kLastWord = milliseconds(20);  // until a member is told that all are done
 constexpr std::size_t kShortSendOneIn = 16;
 
 }  // namespace
@@ -194,7 +194,7 @@ std::unique_ptr<collectives::Exchange> SimGroup::make_exchange(std::size_t rank)
   UNREACHABLE("every kind of exchange can be made");
 }
 
-/// What a link's thread does when one of its connections wakes it up.
+/// Moves bytes like a link's thread that one of its connections has woken up.
 void SimGroup::pump(std::size_t rank) {
   Part& part = parts_[rank];
   while (part.exchange && !part.exchange->complete()) {
@@ -234,7 +234,7 @@ void SimGroup::finish_bucket(std::size_t rank) {
   }
 }
 
-/// The step's sums are complete on this member.
+/// Passes the step's complete sums to this member's worker.
 void SimGroup::hand_over(std::size_t rank) {
   Part& part = parts_[rank];
   world_.lease_checker().on_end(part.id, view_.id);
@@ -251,8 +251,9 @@ void SimGroup::hand_over(std::size_t rank) {
   std::copy_n(part.lanes.begin(), kGradientLanes, sum.gradient.begin());
   sum.samples = part.lanes[kGradientLanes];
   const bool boundary = part.lanes[kGradientLanes + 1] > 0;
-  // Equal numbers are their sum divided by their count, and the square of their sum is their count
-  // times the sum of their squares; others hardly ever are, though all that is modulo 2^64.
+  // If all checks are equal, each is their sum divided by their count, and the square of their sum
+  // is their count times the sum of their squares. For different checks that is very unlikely, even
+  // though the arithmetic is modulo 2^64.
   const std::uint64_t checks = part.lanes[kGradientLanes + 2];
   const std::uint64_t count = part.lanes[kGradientLanes + 4];
   std::optional<std::uint64_t> agreed;
@@ -280,7 +281,7 @@ void SimGroup::fail(std::size_t rank, MemberId culprit) {
   });
 }
 
-/// Afterwards nothing moves bytes in or out of the member's buffers.
+/// Ends the member's exchange: no bytes are moved into or out of its buffers any more.
 void SimGroup::cancel(Part& part) {
   part.exchange.reset();
   world_.lease_checker().on_end(part.id, view_.id);
@@ -304,8 +305,8 @@ void SimGroup::at_end(MemberId member) {
   world_.maybe_crash_at_end(view_);
 }
 
-/// Who waits there for the others sees that one goes which has not heard, either: it may have been
-/// the one to pass the word on.
+/// Fails if a member leaves before it was told that all are done, while this one still waits to be
+/// told: in the product the message may come through the member that left.
 bool SimGroup::is_end_broken(std::size_t rank) {
   if (!parts_[rank].at_end || parts_[rank].has_heard) {
     return false;

@@ -1,9 +1,9 @@
 #pragma once
 
-// The gradient group of one view. Everybody enters; each all-reduce is the product's own
-// (collectives/tcp/exchange over collectives/plan), message by message over simulated
-// connections, so that anything may happen between any two messages; whoever leaves ends its
-// connections, and the others notice when they next need it, each at its own moment.
+// The gradient group of one view. All members enter. Each all-reduce is the product's own
+// (collectives/tcp/exchange over collectives/plan), message by message over simulated connections,
+// so that faults may occur between any two messages. A member that leaves ends its connections;
+// each other member notices that when it next needs the connection.
 
 #include <array>
 #include <cstdint>
@@ -36,47 +36,48 @@ class SimGroup {
   SimGroup(SimWorld& world, elastic::View view);
 
   void enter(MemberId member);
-  /// Starts the member's part of a step's all-reduces; their end is SimWorker::on_reduced or
-  /// on_group_broken, unless it leaves before.
+  /// Starts the member's part of a step's all-reduces. When they end, SimWorker::on_reduced or
+  /// on_group_broken is called, unless the member leaves before.
   void contribute(MemberId member, std::uint64_t step, Contribution contribution);
-  /// The member has done its part of what follows the last step. All hear of it when all have, each
-  /// at its own moment; or the group breaks before.
+  /// The member has done its work after the last step. When all members have, each of them is told,
+  /// with a delay of its own, unless the group breaks before.
   void at_end(MemberId member);
-  /// The member has heard so: whatever it does now breaks nothing.
+  /// The member was told so: it may leave from now on without breaking the group.
   void heard_of_end(MemberId member) { parts_[rank_of(member)].has_heard = true; }
-  /// In the all-reduce of this step the member compared its state with the others': who observes
-  /// does not, even if it has caught up and takes its state a moment later.
+  /// Whether the member compared its state with that of the others in the all-reduce of this step.
+  /// An observer does not, even if it has caught up and uses its state a moment later.
   [[nodiscard]] bool has_compared(MemberId member, std::uint64_t step) const;
-  /// The member's connections end after what it has sent, and its buffers are its own again.
+  /// Ends the member's connections after the bytes that it has sent. The group does not use the
+  /// member's buffers any more.
   void leave(MemberId member);
-  /// The member's host is off the network: nothing reaches the others, not even an end of file.
+  /// Cuts the member's host from the network: other members do not even get an end of file.
   void vanish(MemberId member);
-  /// Nothing passes between these two any more; both find out late.
+  /// Cuts the link between these two members; both notice it late.
   void cut(MemberId one, MemberId other);
-  /// Packets between these two stay unanswered.
+  /// Whether the link between these two members is cut.
   [[nodiscard]] bool is_cut(MemberId one, MemberId other) const;
 
  private:
   static constexpr std::size_t kLanes =
       kGradientLanes + 5;  // samples, boundary, checks, their squares and number
 
-  /// One member's side.
+  /// One member's side of the group.
   struct Part {
     MemberId id{};
     bool entered = false;
     bool left = false;
     bool at_end = false;
-    bool has_heard = false;                   // that all are there
+    bool has_heard = false;                   // see heard_of_end()
     std::vector<collectives::TcpPeer> peers;  // by rank; the channels are SimChannels
-    std::vector<Instant> last_arrival;        // at the others, by rank: order is kept
-    // The step under way.
+    std::vector<Instant> last_arrival;        // at the other members, by rank: order is kept
+    // The step in progress.
     std::uint64_t step = 0;
     std::array<std::uint64_t, kLanes> lanes{};
     std::size_t bucket = 0;
     std::uint64_t operations = 0;  // started in this group
     collectives::Operation operation;
     std::unique_ptr<collectives::Exchange> exchange;
-    Bytes unsent;  // waits for the bytes that follow at once
+    Bytes unsent;  // kept until the bytes that follow immediately are added
     std::size_t unsent_to = 0;
   };
 
@@ -95,14 +96,14 @@ class SimGroup {
   [[nodiscard]] std::unique_ptr<collectives::Exchange> make_exchange(std::size_t rank);
   [[nodiscard]] std::span<std::uint64_t> bucket_of(Part& part) const;
   [[nodiscard]] std::size_t rank_of(MemberId member) const;
-  /// Members that take part in reductions: all, if nobody broke this on purpose.
+  /// The number of members in reductions: all, except with Sabotage::kReducesTooEarly.
   [[nodiscard]] std::size_t reducing() const;
 
   SimWorld& world_;
   elastic::View view_;
   std::vector<Part> parts_;  // by rank
   std::size_t entered_ = 0;
-  std::optional<MemberId> gone_;  // the first that left
+  std::optional<MemberId> gone_;  // the first member that left
   std::set<std::pair<std::size_t, std::size_t>> cut_;
   std::map<std::uint64_t, std::vector<elastic::MicrobatchSet>> contributed_;  // by step, then rank
   std::map<std::uint64_t, std::set<MemberId>> compared_;                      // by step

@@ -12,7 +12,7 @@ using namespace elastic;
 
 namespace {
 
-constexpr Duration kReplayTime = milliseconds(1);  // of one sum
+constexpr Duration kReplayTime = milliseconds(1);  // for one sum
 constexpr Duration kPatience = milliseconds(300);
 constexpr std::size_t kQueueMax = 40;
 
@@ -119,7 +119,7 @@ void SimWorker::start_observing() {
   contribute_nothing();
 }
 
-/// There and back, with a part of the state.
+/// Requests a part of the state from a donor, and receives it after two delays of the network.
 void SimWorker::fetch_from(MemberId donor, bool comes) {
   const Duration there = world_.draw_delay(milliseconds(40));
   const Duration back = world_.draw_delay(milliseconds(40));
@@ -149,7 +149,7 @@ void SimWorker::replay_if_right() {
   }
 }
 
-/// The only members that could give a sum were wrong, and nobody was there who could tell.
+/// The members that gave the sum had wrong states, and no member could detect that.
 void SimWorker::doubt_state() {
   if (!observes_) {
     world_.corruption_checker().on_wrong(*id_);
@@ -158,14 +158,15 @@ void SimWorker::doubt_state() {
   }
 }
 
-/// What has come and was compared is right, until a bit of it flips, or all others are wrong.
+/// A received state that was compared must be right, unless a bit of it flipped since or the states
+/// of all other members are wrong.
 void SimWorker::check_observed() {
   if (!observer_->is_doubtful()) {
     world_.commit_checker().on_observed(*id_, observer_->applied(), observer_->state().state);
   }
 }
 
-/// Goes on whether a view runs or not.
+/// Applies sums one after the other, also between views.
 void SimWorker::replay(ViewId since) {
   if (!observer_ || observer_->since() != since || observer_->failed()) {
     return;
@@ -206,7 +207,7 @@ void SimWorker::take_state_if_caught_up() {
   } else {
     world_.commit_checker().on_sync(*id_, committed_, state_);
   }
-  while (observer_->waiting() > 0) {  // the newest: nobody else may have it yet
+  while (observer_->waiting() > 0) {  // the newest sum: no other member may have it yet
     const ToySum sum = observer_->apply_one(true);
     if (observer_->is_doubtful() &&
         update(state_, sum) != world_.commit_checker().expected(committed_ + 1)) {
@@ -220,7 +221,7 @@ void SimWorker::take_state_if_caught_up() {
   say_caught_up();
 }
 
-/// The step is committed by the others.
+/// The other members have committed the step.
 void SimWorker::observe(const ToySum& sum, std::uint64_t agreed) {
   ++position_;
   if (observer_ && !observer_->failed()) {

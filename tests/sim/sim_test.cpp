@@ -6,7 +6,7 @@
 
 #include "tests/sim/sweep.hpp"
 
-// That the world keeps its promises for many seeds is in worlds_test.cpp.
+// worlds_test.cpp checks for many seeds that the world keeps its promises.
 
 namespace mayfly::sim {
 namespace {
@@ -59,7 +59,7 @@ TEST(Simulator, ASeedAlwaysGivesTheSameRun) {
   }
 }
 
-/// What the checkers say in the first seed, up to 200, in which they see the sabotage.
+/// The finding of the checkers in the first seed, up to 200, in which they detect the sabotage.
 std::string first_finding(Sabotage sabotage, void (*change)(Scenario&) = nullptr) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Scenario scenario = draw_first_scenario(seed);
@@ -139,7 +139,7 @@ TEST(Checkers, FindACoordinatorThatTakesWaitingForAProcessorForSilence) {
 }
 
 TEST(Checkers, FindAnObserverThatBelievesWhatComes) {
-  const auto copies_with_wrong_bits = [](Scenario& scenario) {  // else it takes some 400 seeds
+  const auto copies_with_wrong_bits = [](Scenario& scenario) {  // without it: some 400 seeds
     scenario.faults = {};
     scenario.faults.corrupt_every = milliseconds(200);
     scenario.faults.join_every = milliseconds(100);

@@ -111,8 +111,8 @@ void SimWorker::carry_out(const member_effect::AbortGroup& abort) {
   if (!runs(abort.view)) {
     return;
   }
-  // Who waits for an all-reduce wakes up; the microbatch that is being computed is not interrupted.
-  // Until then the trainer goes on, and may even commit.
+  // A trainer that waits for an all-reduce wakes up, but a microbatch in progress is not
+  // interrupted. Until the trainer notices the Stop it goes on, and may even commit.
   const Duration notices = world_.draw_delay(is_reducing_ ? milliseconds(2) : microbatch_time_);
   if (world_.scenario().sabotage == Sabotage::kStopsBeforeCancelling) {
     const Stopped report{
@@ -139,7 +139,7 @@ void SimWorker::carry_out(const member_effect::AskForBoundary& ask) {
 void SimWorker::carry_out(const member_effect::Leave& leave) {
   has_left_ = true;
   die(false);
-  if (leave.may_rejoin && !has_worked_) {  // a real one comes back in any case
+  if (leave.may_rejoin && !has_worked_) {  // a real worker would join again in any case
     world_.add_worker();
   }
 }
@@ -179,7 +179,7 @@ void SimWorker::sync_or_start() {
 void SimWorker::take_state() {
   const MemberId source = view_->members[value(view_->source)].id;
   const auto state = world_.state_of(source, value(view_->committed));
-  if (!state) {  // it died or left meanwhile: its end breaks the group
+  if (!state) {  // the source died or left meanwhile, which breaks the group
     in_view_after(milliseconds(5), [](SimWorker& w) { w.take_state(); });
     return;
   }
@@ -245,7 +245,7 @@ void SimWorker::on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, b
   if (!has_reported_progress_ || step % 4 == 0) {
     report_progress();
   }
-  if (ends_together() && position_ == world_.scenario().steps) {  // whatever was asked for
+  if (ends_together() && position_ == world_.scenario().steps) {  // even if it was told to stop
     do_the_rest();
     return;
   }
@@ -276,7 +276,8 @@ void SimWorker::flip_a_bit() {
   }
 }
 
-/// All of the state in the first step of a view and in one of kRounds; else what matters at once.
+/// The check of the whole state in the first step of a view and once in kRounds steps; otherwise of
+/// the part from which gradients are computed.
 std::uint64_t SimWorker::state_check() const {
   const bool whole = is_first_step_ || committed_ % CorruptionChecker::kRounds == 0;
   return check_of({state_, whole ? deep_state_ : 0});
@@ -310,9 +311,9 @@ void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
   }
 }
 
-/// The members evaluate, compare their states and write a checkpoint after the last step, and say
-/// together that they are done. Who only observed has nothing that could be written: it is done
-/// when they are, and not if they die before. If that takes its time, all are done together.
+/// After the last step the members evaluate, compare their states and write a checkpoint; then they
+/// are done. An observer has no state to write: it is done when another member is, and not if all
+/// others die before. If that work takes time (end_takes), all members are done together.
 bool SimWorker::has_finished() const {
   const bool is_sure = !observes_ && !ends_together();
   return position_ == world_.scenario().steps && (is_sure || end_is_known_);
@@ -322,7 +323,7 @@ bool SimWorker::ends_together() const {
   return world_.scenario().faults.end_takes > Duration::zero();
 }
 
-/// Observers do their part of it, too, as in the product.
+/// The work after the last step. Observers take part in it, too, as in the product.
 void SimWorker::do_the_rest() {
   if (!ends_together()) {
     stop_trainer(false, std::nullopt);
@@ -389,8 +390,8 @@ std::optional<ToyState> SimWorker::state_after(std::uint64_t step) const {
   return alive_ && committed_ == step ? std::optional(state_) : std::nullopt;
 }
 
-// The compute thread of a simulated worker. It outlives views, as the product's does: what it was
-// given goes on being computed while one group ends and the next one forms.
+// The compute thread of a simulated worker. Like the product's it outlives views: it goes on with
+// its microbatches while one group ends and the next one forms.
 
 void SimWorker::begin_step(const MicrobatchSet& share) {
   compute_share(committed_ + 1, share);
@@ -400,14 +401,14 @@ void SimWorker::begin_step(const MicrobatchSet& share) {
   }
 }
 
-/// While the group forms.
+/// Begins work while the group forms.
 void SimWorker::work_ahead() {
   const Sabotage sabotage = world_.scenario().sabotage;
   if ((observes_ || committed_ != value(view_->committed)) &&
       sabotage != Sabotage::kKeepsStaleSums) {
     discard_work();
   }
-  // Who is behind does not wait for the state.
+  // With this defect a member that is behind does not wait for the state.
   const bool too_soon = sabotage == Sabotage::kWorksOnOldWeights && !observes_;
   const ViewMember& self = self_in_view();
   const MicrobatchSet share =
@@ -418,7 +419,7 @@ void SimWorker::work_ahead() {
   }
 }
 
-/// After the boundary at which the view ends.
+/// Goes on with work after the boundary at which the view ends.
 void SimWorker::work_on() {
   const MicrobatchSet share = work_at_boundary(self_in_view(), !observes_ && stays_, 1);
   if (!share.empty() && position_ < world_.scenario().steps) {
@@ -464,7 +465,7 @@ void SimWorker::compute_next() {
   });
 }
 
-/// Discards work for another step than the one that is to be computed, or from other weights.
+/// Discards work for another step than the next one, or from other weights.
 void SimWorker::discard_work() {
   ++discarded_;
   queue_.clear();

@@ -18,7 +18,7 @@ namespace mayfly::sim {
 
 class SimWorker {
  public:
-  /// `committed` and `state`: what it loads at start.
+  /// `committed` and `state`: of the checkpoint that it loads at the start.
   SimWorker(SimWorld& world, std::size_t index, Duration microbatch_time, std::uint64_t committed,
             ToyState state)
       : world_(world),
@@ -31,7 +31,7 @@ class SimWorker {
   // The process.
   [[nodiscard]] std::size_t index() const { return index_; }
   [[nodiscard]] bool alive() const { return alive_; }
-  /// It ended because the job let it go.
+  /// Whether it ended because the coordinator had dismissed it.
   [[nodiscard]] bool has_left() const { return has_left_; }
   [[nodiscard]] std::optional<MemberId> id() const { return id_; }
   [[nodiscard]] Instant frozen_until() const { return frozen_until_; }
@@ -39,36 +39,37 @@ class SimWorker {
   /// Ends the process; `silently` means that its host is off the network.
   void die(bool silently);
   void heartbeat();
-  /// Its trainer fails, and names nobody. False if it has no view.
+  /// Its trainer fails and blames no member. False if it is in no view.
   bool fails_alone();
   void set_microbatch_time(Duration time) { microbatch_time_ = time; }
 
-  // What arrives.
+  // Messages and events.
   void on_message(const elastic::Message& message);
   void on_connection_closed();
   void on_leave_asked();
   void on_group_formed(ViewId view);
-  /// `agreed`: the check of the state that all who have one hold; nothing if they differ.
+  /// `agreed`: the check of the state, which is equal on all members with a state; nullopt if the
+  /// members' states differ.
   void on_reduced(ViewId view, std::uint64_t step, const ToySum& sum, bool boundary,
                   std::optional<std::uint64_t> agreed);
   void on_group_broken(ViewId view, MemberId culprit);
-  /// All members have done what follows the last step.
+  /// All members have done their work after the last step.
   void on_all_at_end(ViewId view);
-  /// A member that has the state is done with the last step.
+  /// A member that has the state has finished the last step.
   void on_end(ViewId view);
-  /// A donor's part of the state at the beginning of view `since`.
+  /// Receives a donor's part of the state at the beginning of view `since`.
   void on_part(MemberId donor, ViewId since, const StateCopy& part);
 
-  /// A bit of what it holds is wrong from now on: of its state, of a copy that it sends to
-  /// observers, or of what it has received as one.
+  /// Flips a bit of its state, of a copy that it sends to observers, or of a state that it receives
+  /// as an observer.
   void flip_a_bit();
   [[nodiscard]] std::uint64_t deep_state() const { return deep_state_; }
-  /// It has no state of its view, or not yet.
+  /// Whether it is an observer, without the state of its view.
   [[nodiscard]] bool observes() const { return observes_; }
 
-  /// The trainer is in this view.
+  /// Whether the trainer is in this view.
   [[nodiscard]] bool runs(ViewId view) const { return view_ && view_->id == view; }
-  /// The state after `step`, if that is the one it holds.
+  /// Its state, if that is the state after `step`.
   [[nodiscard]] std::optional<ToyState> state_after(std::uint64_t step) const;
 
  private:
@@ -129,7 +130,7 @@ class SimWorker {
   Duration microbatch_time_;
   bool alive_ = true;
   bool has_left_ = false;
-  bool has_worked_ = false;  // with a state of the job
+  bool has_worked_ = false;  // it has computed with a state of the job
   Instant frozen_until_;
   std::optional<MemberId> id_;
   std::optional<elastic::Member> member_;
@@ -138,29 +139,29 @@ class SimWorker {
   ToyState state_;
   std::uint64_t deep_state_ = 0;       // stands for momentum and statistics; 0 is right
   std::optional<elastic::View> view_;  // while it runs one
-  std::uint64_t generation_ = 0;       // of what the trainer does; old timers are void
+  std::uint64_t generation_ = 0;       // of the trainer's task; timers of older ones are void
   // The compute thread: it goes on whether a view runs or not.
   std::uint64_t computing_ = 0;  // the step; 0 = none
-  elastic::MicrobatchSet held_;  // in its sum, or on their way into it
+  elastic::MicrobatchSet held_;  // microbatches that are in its sum or will be
   ToySum held_sum_;
-  std::deque<std::uint32_t> queue_;  // given out and not begun
-  bool is_busy_ = false;             // with a microbatch
-  std::uint64_t discarded_ = 0;      // so often; older timers are void
-  bool awaits_work_ = false;         // contributes when all is computed
+  std::deque<std::uint32_t> queue_;  // microbatches that are not begun yet
+  bool is_busy_ = false;             // it computes a microbatch
+  std::uint64_t discarded_ = 0;      // times that work was discarded; older timers are void
+  bool awaits_work_ = false;         // contributes when all microbatches are computed
   bool is_reducing_ = false;
   bool boundary_asked_ = false;
-  bool stays_ = false;  // in the next view
+  bool stays_ = false;  // it is expected to be in the next view
   bool has_reported_progress_ = false;
   bool is_first_step_ = false;  // of the view
-  bool end_is_known_ = false;   // somebody who has the state is done with the last step
-  Instant turned_to_;           // the microbatch being computed
+  bool end_is_known_ = false;   // a member with the state has finished the last step
+  Instant turned_to_;           // when it began the present microbatch
   Duration computing_time_{};   // since the last Progress
   std::uint32_t computed_ = 0;
   std::uint64_t position_;  // the last committed step of the view
   bool observes_ = false;   // it lacks the state of that step
   std::optional<SimObserver> observer_;
   bool expects_check_ = false;          // of the state that it is to receive
-  std::map<ViewId, StateCopy> copies_;  // for observers, by the view they observe since
+  std::map<ViewId, StateCopy> copies_;  // for observers, by the view in which they began
 };
 
 }  // namespace mayfly::sim

@@ -14,7 +14,7 @@ namespace {
 constexpr Duration kMemberTick = milliseconds(10);
 constexpr Duration kSettling = seconds(30);
 
-/// When the slowest possible worker alone would surely have done everything.
+/// The instant at which the slowest possible worker would certainly have done the whole job alone.
 Instant bound_of(const Scenario& scenario) {
   const auto microbatches = static_cast<std::int64_t>(scenario.steps) * scenario.microbatches;
   const FaultPlan& faults = scenario.faults;
@@ -54,14 +54,14 @@ CoordinatorOptions options_of(const Scenario& scenario) {
   return options;
 }
 
-/// When a silence of this length can be over, measured by a fast clock; the last beat may have come
-/// just before the silence.
+/// The shortest time after which a fast clock shows that `silence` has passed. The last heartbeat
+/// may have arrived shortly before the member fell silent.
 Duration earliest(Duration silence, const Scenario& scenario) {
   const SimClock fast({}, scenario.faults.clock_drift_per_mille);
   return fast.real(silence) - milliseconds(50);
 }
 
-/// A view after the third.
+/// Whether the message announces a view after the third.
 bool announces_later_view(const Message& message) {
   const auto* view = std::get_if<NewView>(&message);
   const auto* delta = std::get_if<NewViewDelta>(&message);
@@ -160,7 +160,7 @@ void SimWorld::at_index(std::size_t index, Duration delay, WorkerEvent what) {
   });
 }
 
-/// A worker that was frozen wakes up to everything it missed, in order.
+/// When a worker is not frozen any more, runs all events that it missed, in order.
 void SimWorld::thaw_later(std::size_t index) {
   const Duration rest = workers_[index]->frozen_until() - queue_.now();
   queue_.after(std::max(rest, Duration::zero()), [this, index] {
@@ -270,14 +270,14 @@ void SimWorld::close_connection(std::size_t index) {
   at_index(index, delay, [](SimWorker& worker) { worker.on_connection_closed(); });
 }
 
-// --- the coordinator's shell
+// --- the coordinator's input and output
 
 void SimWorld::tick() {
   give(coordinator_event::Tick{});
   queue_.after(clock_.real(kMemberTick), [this] { tick(); });
 }
 
-/// While its host stands still, everything waits for the coordinator; it then comes in order.
+/// While the coordinator's host is suspended, events are kept, and then handled in order.
 void SimWorld::give(CoordinatorEvent event) {
   if (backlog_.empty() && queue_.now() >= stalled_until_) {
     handle(event);
@@ -360,7 +360,7 @@ RunResult simulate(const Scenario& scenario) {
   return SimWorld(scenario).run();
 }
 
-// What the coordinator notes, and what the checkers make of it.
+// --- the coordinator's notes, which go to the checkers
 
 void SimWorld::note(const coordinator_effect::Note& note) {
   result_.losses += note.kind == "lost" ? 1 : 0;
@@ -406,8 +406,8 @@ void SimWorld::tell(const std::string& what, std::optional<MemberId> member,
 }
 
 void SimWorld::evicted(MemberId member, const std::string& reason) {
-  // Where two members do not reach each other, those that find out first leave the group, and which
-  // of the names that are named then is the culprit's cannot always be told.
+  // If two members do not reach each other, other members leave the group first. They blame
+  // different members, and it cannot always be decided which one is the culprit.
   const auto is_member = [this](MemberId id) {
     return std::find(last_members_.begin(), last_members_.end(), id) != last_members_.end();
   };
@@ -426,7 +426,7 @@ void SimWorld::evicted(MemberId member, const std::string& reason) {
                                 .brought_state = !commit_checker_.has_worked(member)});
 }
 
-/// By something else than workers that come and go as planned.
+/// The job was disturbed by something else than planned joins and leaves.
 void SimWorld::disturbed() {
   budget_checker_.on_event();
   pace_checker_.on_fault(queue_.now());
@@ -442,7 +442,7 @@ bool SimWorld::misses_this_sum(MemberId observer) {
   return true;
 }
 
-// Who knows better when what somebody holds is wrong.
+// --- wrong states: whether another member could have detected them
 
 std::size_t SimWorld::healthy_members() const {
   return static_cast<std::size_t>(
@@ -452,8 +452,8 @@ std::size_t SimWorld::healthy_members() const {
       }));
 }
 
-/// A right observer could not object, and does not answer for the sum if it leaves before it has
-/// got that; meanwhile it may have taken its state and look like one that works.
+/// Observers do not count, because they do not compare states. has_compared() asks about the
+/// member's role in this step: it may have become a working member since.
 bool SimWorld::is_anyone_right(std::uint64_t step, const View& view, MemberId but) {
   const SimGroup& group = group_of(view);
   return std::any_of(view.members.begin(), view.members.end(), [&](const ViewMember& member) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything around the machines: time, the network, the coordinator's shell, a launcher that
-// brings new workers, and the trouble of the fault plan. One thread; a run is a function of its
+// Everything around the machines: time, the network, the I/O of the coordinator, a launcher that
+// starts new workers, and the faults of the fault plan. One thread; a run is a function of its
 // scenario.
 
 #include <deque>
@@ -36,28 +36,28 @@
 
 namespace mayfly::sim {
 
-/// What came out of one run.
+/// The result of one run.
 struct RunResult {
   std::vector<std::string> violations;  ///< empty if all is well
-  std::vector<std::string> history;     ///< one line per membership event, for people
+  std::vector<std::string> history;     ///< one readable line per membership event
   std::uint64_t views = 0;
   std::uint64_t losses = 0;
   std::uint64_t joins = 0;
   std::uint64_t leaves = 0;
   std::uint64_t evictions = 0;
   std::uint64_t recoveries = 0;
-  std::uint64_t expelled = 0;  ///< their states were wrong
-  std::uint64_t failed = 0;    ///< jobs that could not tell who was wrong
-  std::uint64_t stopped = 0;   ///< jobs, because an operator asked for it
+  std::uint64_t expelled = 0;  ///< members that were evicted for a wrong state
+  std::uint64_t failed = 0;    ///< jobs that could not decide whose state was wrong
+  std::uint64_t stopped = 0;   ///< jobs that an operator stopped
   std::uint64_t rebalances = 0;
   std::uint64_t kept_sums = 0;    ///< microbatches that did not have to be computed again
   std::uint64_t fingerprint = 0;  ///< equal for two runs of the same scenario
 
-  /// The counts by name, in the order in which people want to read them.
+  /// The counts by name, the most interesting ones first.
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
 };
 
-/// What happens at a worker.
+/// An event at a worker.
 using WorkerEvent = Callback<256, SimWorker&>;
 
 class SimWorld {
@@ -70,14 +70,15 @@ class SimWorld {
   [[nodiscard]] Instant now() const { return queue_.now(); }
   [[nodiscard]] Duration draw_delay(Duration most);
   [[nodiscard]] std::uint64_t draw_below(std::uint64_t bound) { return random_.below(bound); }
-  /// Accidents do not agree with each other: no two flips hit the same bit, until all have been
-  /// hit.
+  /// No two flips hit the same bit until all bits have been hit, so that two wrong states are never
+  /// equal.
   [[nodiscard]] std::uint64_t next_bit_to_flip() {
     return std::uint64_t{1} << (scenario_.seed + 37 * flips_++) % 64;
   }
-  /// What something sent now after `delay` takes, if it must not overtake what arrived at `last`.
+  /// The delay of a message that is sent now: `delay`, or longer if it would overtake the one that
+  /// arrives at `last`.
   [[nodiscard]] Duration in_order(Instant& last, Duration delay);
-  /// Runs at that worker after `delay`: never if it is dead by then, later if it is frozen.
+  /// Runs `what` at that worker after `delay`: never if it is dead then, later if it is frozen.
   void at_worker(MemberId member, Duration delay, WorkerEvent what);
   void to_coordinator(std::size_t worker, const elastic::Message& message);
   void worker_died(std::size_t worker, bool silently);
@@ -92,27 +93,28 @@ class SimWorld {
   [[nodiscard]] CommitChecker& commit_checker() { return commit_checker_; }
   [[nodiscard]] SampleChecker& sample_checker() { return sample_checker_; }
   [[nodiscard]] CorruptionChecker& corruption_checker() { return corruption_checker_; }
-  /// Another member held its state against the sum of this step, and it is right.
+  /// Whether another member than `but` compared its state in this step, and that state is right.
   [[nodiscard]] bool is_anyone_right(std::uint64_t step, const elastic::View& view, MemberId but);
-  /// The sum of a step is wrong, and only the observer could have known.
+  /// Whether the sum of a step is wrong and only the observer could have detected it.
   [[nodiscard]] bool comes_from_wrong(const ToySum& sum, std::uint64_t step,
                                       const elastic::View& view, MemberId observer);
   /// A member whose state is wrong committed a step of this view.
   void on_wrong_commit(MemberId member, std::uint64_t step, const elastic::View& view);
   [[nodiscard]] const SimWorker& worker_at(MemberId member) const;
-  /// A new one, which may have found a checkpoint.
+  /// Starts a new worker, which may have found a checkpoint.
   void add_worker();
-  /// Those of the last view that could vote on whose state is wrong.
+  /// The number of members of the last view that could vote on whose state is wrong.
   [[nodiscard]] std::size_t healthy_members() const;
   [[nodiscard]] const SimClock& clock_of(std::size_t worker) const {
     return machines_[worker].clock;
   }
   [[nodiscard]] LeaseChecker& lease_checker() { return lease_checker_; }
-  /// The others have the sum that is complete, and this observer does not get it. Once per fault.
+  /// Whether this observer does not receive the complete sum that all other members have. True once
+  /// per fault.
   [[nodiscard]] bool misses_this_sum(MemberId observer);
-  /// An observer gives up what it has, because its donors do not answer.
+  /// An observer discards its parts of the state, because its donors do not answer.
   void on_state_given_up() { disturbed(); }
-  /// The members of this view are done; not all of them know.
+  /// The members of this view are done, but not all of them know that yet.
   void maybe_crash_at_end(const elastic::View& view);
   /// A step's sums are complete on some member of the view.
   void on_reduced(ViewId view, std::uint64_t step,
@@ -123,16 +125,16 @@ class SimWorld {
  private:
   /// One worker's control connection: FIFO in each direction, whatever the delays.
   struct Connection {
-    bool open = true;  // seen from the coordinator
+    bool open = true;  // as the coordinator sees it
     Instant last_up;
     Instant last_down;
-    Instant last_of_sentinel;  // that has a connection of its own
+    Instant last_of_sentinel;  // on the sentinel's own connection
   };
-  /// What a worker and its sentinel run on.
+  /// The machine of a worker and its sentinel.
   struct Machine {
     SimClock clock;
     Instant sentinel_still_until;
-    Instant deaf_until;  // nothing answers
+    Instant deaf_until;  // until then the machine answers nothing
   };
 
   // sim_world.cpp: network and coordinator
@@ -150,7 +152,7 @@ class SimWorld {
   void disturbed();
   void tell(const std::string& what, std::optional<MemberId> member, const std::string& detail);
 
-  // sim_faults.cpp: clocks, sentinels, machines that stand still
+  // sim_faults.cpp: clocks, sentinels, suspended machines
   [[nodiscard]] SimClock draw_clock();
   void beat(std::size_t worker);
   void beat_of_sentinel(std::size_t worker);
@@ -160,7 +162,7 @@ class SimWorld {
   void stand_still(std::size_t worker, Standstill kind);
   void suspected(MemberId member);
 
-  // sim_faults.cpp: trouble
+  // sim_faults.cpp: faults
   void start_faults();
   void start_faults_of_workers();
   void every(Duration mean, std::function<void()> fault);
@@ -194,7 +196,7 @@ class SimWorld {
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::vector<Connection> connections_;
   std::vector<Machine> machines_;       // by worker
-  SimClock clock_;                      // of the coordinator
+  SimClock clock_;                      // the coordinator's
   std::set<std::size_t> failed_alone_;  // workers
   bool is_fail_asked_ = false;
   std::uint64_t flips_ = 0;                         // bits flipped so far
@@ -202,9 +204,9 @@ class SimWorld {
   std::vector<std::deque<elastic::Message>> sent_;  // by worker: the last few to the coordinator
   Instant stalled_since_;
   Instant stalled_until_;                              // the coordinator's host
-  std::deque<elastic::CoordinatorEvent> backlog_;      // of what it has not seen yet
+  std::deque<elastic::CoordinatorEvent> backlog_;      // events that it has not handled yet
   std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by worker, when first needed
-  std::vector<std::vector<WorkerEvent>> missed_;       // while a worker was frozen
+  std::vector<std::vector<WorkerEvent>> missed_;       // events while a worker was frozen
   std::map<MemberId, std::size_t> worker_of_;
   std::map<ViewId, std::unique_ptr<SimGroup>> groups_;
   std::vector<MemberId> last_members_;  // of the last view

@@ -131,7 +131,7 @@ std::string json_of(const SweepOptions& options, const SweepResult& result, doub
   return engine::json_text(object);
 }
 
-/// One rewritten line on a terminal, at most ten times a second; nothing elsewhere.
+/// Shows one line on a terminal, rewritten at most ten times a second; shows nothing elsewhere.
 class SweepProgress {
  public:
   SweepProgress(const Context& context, std::uint64_t seeds) : context_(context), seeds_(seeds) {}
@@ -192,7 +192,7 @@ std::string line_of(const ScaleRow& row) {
       row.bytes_per_member_max, row.full_view_bytes, row.machine_ms, row.encode_ms);
 }
 
-/// `mayfly simulate --members 10,100,1000`: means per change.
+/// Runs `mayfly simulate --members 10,100,1000`: prints means per change.
 int measure(const ParsedArguments& arguments, Context& context) {
   const Result<std::uint64_t> changes = count_of(arguments, "changes", 10);
   if (!changes.ok() || changes.value() < 1 || changes.value() > 100'000) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The program mayfly-simulate, which `mayfly simulate` starts: the product's machines in simulated
-// time, hundreds of jobs a second, each from one seed.
+// The program mayfly-simulate, which `mayfly simulate` starts. It runs the product's machines in
+// simulated time, hundreds of jobs a second, each drawn from one seed.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace mayfly::sim {
 
-/// Runs it with these words, its flags; returns the exit code.
+/// Runs the simulator with these command-line arguments; returns the exit code.
 [[nodiscard]] int run_simulator(const std::vector<std::string>& words, cli::Context& context);
 
 }  // namespace mayfly::sim

@@ -1,5 +1,5 @@
-// What becomes of a step while a worker is slow, under random schedules: the machines of
-// parameter servers with each straggler policy.
+// Steps while a worker is slow, under random schedules: the machines of parameter servers with each
+// straggler policy.
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::uint64_t kSeedsAtOnce = 16;
 
-/// What all threads add to. Sums, and the lowest seeds: equal for any order of arrival.
+/// The results of all threads. They are sums and the lowest seeds, so they do not depend on the
+/// order in which threads add to them.
 class Collected {
  public:
   Collected(const SweepOptions& options,

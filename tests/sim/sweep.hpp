@@ -1,7 +1,7 @@
 #pragma once
 
-// Many seeds of the simulator, on several threads. Each run belongs to one thread from start to
-// end; what comes out does not depend on how many threads there are.
+// Runs many seeds of the simulator on several threads. Each run belongs to one thread from start to
+// end; the result does not depend on the number of threads.
 
 #include <cstdint>
 #include <functional>
@@ -18,19 +18,19 @@ struct SweepOptions {
   std::uint64_t first_seed = 1;
   std::uint64_t seeds = 1000;
   unsigned threads = 1;
-  std::string sabotage = "none";  ///< one of the world's
-  std::size_t failures_kept = 5;  ///< of so many failing seeds the story is kept, lowest first
+  std::string sabotage = "none";  ///< one of World::sabotages()
+  std::size_t failures_kept = 5;  ///< number of failing seeds whose outcome is kept, lowest first
 };
 
 struct SweepResult {
   std::vector<std::pair<std::string, std::uint64_t>> counts;  ///< of all runs added up
   std::uint64_t fingerprint = 0;
-  std::uint64_t failing = 0;   ///< seeds
+  std::uint64_t failing = 0;   ///< number of failing seeds
   std::vector<Outcome> first;  ///< the lowest failing seeds
 };
 
-/// Runs all seeds. `progress` (seeds done, failing so far) is called now and then, from any of the
-/// threads but one at a time.
+/// Runs all seeds. `progress` (seeds done, failing so far) is called now and then, by any of the
+/// threads but by one at a time.
 [[nodiscard]] SweepResult sweep(
     const SweepOptions& options,
     const std::function<void(std::uint64_t done, std::uint64_t failing)>& progress = {});

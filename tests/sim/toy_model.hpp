@@ -1,8 +1,8 @@
 #pragma once
 
 // A model whose state is one number. Its sums are exact and independent of order, as the engine's
-// are, and every microbatch changes every later state, so a lost or repeated one cannot hide. A sum
-// is a short vector of integers, so that it can be cut into buckets and segments on its way.
+// are, and every microbatch changes every later state, so a lost or repeated one is detected. A sum
+// is a short vector of integers, so that it can be divided into buckets and segments.
 
 #include <array>
 #include <cstddef>
@@ -17,18 +17,18 @@ using ToyState = std::uint64_t;
 inline constexpr ToyState kInitialState = 0x1234'5678'9abc'def0ULL;
 inline constexpr std::size_t kGradientLanes = 6;
 
-/// All that a member holds: `deep` stands for momentum and statistics, from which no gradient is
-/// computed; 0 is right.
+/// The whole state of a member. `deep` stands for momentum and statistics, from which no gradient
+/// is computed; its right value is 0.
 struct StateCopy {
   ToyState state = 0;
   std::uint64_t deep = 0;
 };
-/// What members compare; below 2^32.
+/// The check of a state that members compare; below 2^32.
 [[nodiscard]] constexpr std::uint64_t check_of(const StateCopy& copy) {
   return mix64(copy.state ^ mix64(copy.deep)) >> 32;
 }
 
-/// What some microbatches add up to: their gradients, and the hashes of their samples.
+/// The sum of some microbatches: of their gradients, and of the hashes of their samples.
 struct ToySum {
   std::array<std::uint64_t, kGradientLanes> gradient{};
   std::uint64_t samples = 0;

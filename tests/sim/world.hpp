@@ -1,7 +1,7 @@
 #pragma once
 
-// The worlds that can be played from one seed, behind one face: for `mayfly simulate`, for sweeps
-// over many seeds and for whatever tells of a run.
+// One interface for all simulated worlds, whose runs are drawn from a seed: for `mayfly simulate`,
+// for sweeps over many seeds and for descriptions of a run.
 
 #include <cstdint>
 #include <string>
@@ -15,13 +15,13 @@
 
 namespace mayfly::sim {
 
-/// What one seed came to.
+/// The outcome of one seed.
 struct Outcome {
   std::uint64_t seed = 0;
   std::string scenario;                                       ///< in one line
-  std::string replay;                                         ///< the command that plays it again
+  std::string replay;                                         ///< the command that repeats the run
   std::vector<std::string> violations;                        ///< empty if all is well
-  std::vector<std::string> history;                           ///< one line per event, for people
+  std::vector<std::string> history;                           ///< one readable line per event
   std::vector<std::pair<std::string, std::uint64_t>> counts;  ///< the same names for every seed
   std::uint64_t fingerprint = 0;                              ///< equal for two runs of the same
 };
@@ -34,17 +34,18 @@ class World {
  public:
   virtual ~World() = default;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// What can be broken in it on purpose, which its checkers must find.
+  /// The names of the defects that can be planted in it and that its checkers must detect.
   [[nodiscard]] virtual std::vector<std::string> sabotages() const = 0;
-  /// Plays one seed; any thread. `sabotage` is one of sabotages(), or "none".
+  /// Runs one seed, on any thread. `sabotage` is one of sabotages(), or "none".
   [[nodiscard]] virtual Outcome play(std::uint64_t seed, const std::string& sabotage) const = 0;
 };
 
-/// Workers and one coordinator that stays, with faults of every kind: sim_world.
+/// Workers and one coordinator that is never lost, with faults of every kind: sim_world.
 [[nodiscard]] const World& membership_world();
 /// Coordinators that die and are cut off, with standbys or without: failover_world.
 [[nodiscard]] const World& failover_world();
-/// Parameter servers under every policy, with a coordinator that stays: parameter_server_world.
+/// Parameter servers under every policy, with a coordinator that is never lost:
+/// parameter_server_world.
 [[nodiscard]] const World& parameter_server_world();
 [[nodiscard]] const std::vector<const World*>& all_worlds();
 

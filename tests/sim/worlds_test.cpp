@@ -1,5 +1,5 @@
-// Every world over many seeds. scripts/test derives the first one from the commit, so each commit
-// is tried with seeds of its own, and with the same ones whenever it is tried again.
+// Runs every world over many seeds. scripts/test derives the first one from the commit, so each
+// commit is tested with other seeds, and with the same ones when it is tested again.
 //
 // MAYFLY_SIM_FIRST_SEED=S starts at S instead of 1, MAYFLY_SIM_SEEDS=N runs N seeds of each world,
 // MAYFLY_SIM_LINES=L shows the last L events of a failing one instead of 40.
@@ -20,7 +20,7 @@ namespace mayfly::sim {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSanitizedShare = 10;  // a sanitizer makes a seed that much slower
+constexpr std::uint64_t kSanitizedShare = 10;  // sanitizers make a seed slower by this factor
 #else
 constexpr std::uint64_t kSanitizedShare = 1;
 #endif
@@ -30,13 +30,13 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// A seed of the failover world is short, and what goes wrong between coordinators is rare: faults
-/// of its machines were found once in 2,000 to 20,000 seeds.
+/// A seed of the failover world is short, and defects between coordinators show rarely: past
+/// defects of its machines were found once in 2,000 to 20,000 seeds.
 std::uint64_t seeds_of(const World& world) {
   return (&world == &failover_world() ? 10'000 : 2'000) / kSanitizedShare;
 }
 
-/// Says which seed was played if a broken invariant aborts.
+/// Prints the seed in progress if a broken invariant aborts the process.
 class NamedSeeds final : public World {
  public:
   explicit NamedSeeds(const World& world) : world_(world) {
@@ -73,7 +73,7 @@ std::vector<std::string> names() {
   return all;
 }
 
-/// By name, as ctest's names of tests must be the same in every process.
+/// The worlds by name, because ctest's names of tests must be the same in every process.
 class EveryWorld : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryWorld, KeepsItsPromisesWhateverTheSeed) {

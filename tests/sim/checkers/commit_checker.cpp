@@ -64,7 +64,7 @@ void CommitChecker::on_view(const elastic::View& view) {
                        [id](const elastic::ViewMember& member) { return member.id == id; });
   };
   for (const auto& [id, own] : of_member_) {
-    // What somebody brings who has not worked yet is known only once it is ready.
+    // The state of a member that has not worked yet is known only once the member is ready.
     const bool is_there = !dead_.contains(id) && !given_up_.contains(id);
     const bool counts = (is_there && holders_.contains(id)) || is_member(id);
     violations_.expect(!counts || own <= value(view.committed), [&] {

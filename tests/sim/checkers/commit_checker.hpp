@@ -24,25 +24,25 @@ class CommitChecker {
   CommitChecker(Violations& violations, std::uint32_t microbatches)
       : violations_(violations), microbatches_(microbatches) {}
   void on_commit(MemberId member, std::uint64_t step, ToyState state);
-  /// It brings this state with it; nobody knows of it yet.
+  /// A new member has loaded this state; the coordinator does not know that yet.
   void on_loaded(MemberId member, std::uint64_t step, ToyState state);
   void on_sync(MemberId member, std::uint64_t step, ToyState state);
-  /// An observer has received or brought forward a state, but does not yet answer for it.
+  /// An observer has received a state or applied sums to it, but does not use it yet.
   void on_observed(MemberId member, std::uint64_t step, ToyState state);
-  /// It holds a state after this step that is known to be wrong.
+  /// The member's state after this step is known to be wrong.
   void on_wrong(MemberId member, std::uint64_t step);
   void on_view(const elastic::View& view);
-  /// It died, and perhaps nobody knows yet.
+  /// The member died; the coordinator may not know that yet.
   void on_died(MemberId member) { dead_.insert(member); }
-  /// The coordinator gave it up.
+  /// The coordinator has declared the member lost.
   void on_lost(MemberId member) { given_up_.insert(member); }
-  /// The coordinator let it go.
+  /// The coordinator has dismissed the member.
   void on_left(MemberId member);
   void on_end(std::uint64_t last_step);
 
-  /// The last step that a member whose state is right has committed: what a checkpoint can be of.
+  /// The last step that a member with a right state has committed; a checkpoint may be of that one.
   [[nodiscard]] std::uint64_t highest_right() const { return highest_right_; }
-  /// It has had a state of the job, and not only one that it brought with it.
+  /// Whether the member has had a state of the job, and not only the one that it loaded at first.
   [[nodiscard]] bool has_worked(MemberId member) const { return holders_.contains(member); }
   [[nodiscard]] ToyState expected(std::uint64_t step);
 
@@ -52,9 +52,9 @@ class CommitChecker {
   std::uint64_t highest_ = 0;
   std::uint64_t highest_right_ = 0;
   std::map<MemberId, std::uint64_t> of_member_;
-  std::set<MemberId> holders_;  // that had a state which the job counts on
+  std::set<MemberId> holders_;  // members whose states the job relies on
   std::set<MemberId> dead_;
-  std::set<MemberId> given_up_;  // lost, evicted or let go
+  std::set<MemberId> given_up_;  // lost, evicted or dismissed
   std::vector<ToyState> undisturbed_ = {kInitialState};
 };
 

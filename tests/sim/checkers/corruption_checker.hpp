@@ -15,17 +15,17 @@ namespace mayfly::sim {
 /// that could have shown which state is right.
 class CorruptionChecker {
  public:
-  /// A member compares all of its state with the others' once in so many steps.
+  /// Members compare their whole states once in so many steps.
   static constexpr std::uint64_t kRounds = 8;
 
   explicit CorruptionChecker(Violations& violations) : violations_(violations) {}
 
-  /// Its state is wrong from now on: a bit flipped, or it copied the state of such a member.
+  /// The member's state is wrong from now on: a bit flipped, or it copied a wrong state.
   void on_wrong(MemberId member) {
     wrong_.try_emplace(member, 0);
     any_ = true;
   }
-  /// It took the state of another.
+  /// The member copied the state of another one.
   void on_copy(MemberId member, MemberId source) {
     if (is_wrong(source)) {
       on_wrong(member);
@@ -33,7 +33,7 @@ class CorruptionChecker {
       wrong_.erase(member);
     }
   }
-  /// It took a state that had come bit by bit, and this is whether that is right.
+  /// The member uses a state that it has received in parts. `is_right`: whether that is right.
   void on_taken(MemberId member, bool is_right) {
     if (is_right) {
       wrong_.erase(member);
@@ -43,13 +43,14 @@ class CorruptionChecker {
   }
   [[nodiscard]] bool is_wrong(MemberId member) const { return wrong_.contains(member); }
   [[nodiscard]] bool any() const { return any_; }
-  /// A wrong member committed a step together with healthy ones.
+  /// A member with a wrong state committed a step together with healthy members.
   void on_wrong_commit(MemberId member) {
     violations_.expect(++wrong_[member] <= kRounds + 1, [member] {
       return "member " + std::to_string(value(member)) + " is wrong for too many steps";
     });
   }
-  /// So many living members are healthy. One alone may be outvoted by copies of a wrong state.
+  /// `healthy`: the number of living healthy members. A single one may be outvoted by copies of a
+  /// wrong state.
   void on_expelled(MemberId member, std::size_t healthy) {
     violations_.expect(is_wrong(member) || healthy < 2, [member] {
       return "member " + std::to_string(value(member)) + " is healthy, but was expelled";
@@ -59,7 +60,7 @@ class CorruptionChecker {
  private:
   Violations& violations_;
   bool any_ = false;
-  std::map<MemberId, std::uint64_t> wrong_;  // with the steps it committed since
+  std::map<MemberId, std::uint64_t> wrong_;  // with the number of steps committed since
 };
 
 }  // namespace mayfly::sim

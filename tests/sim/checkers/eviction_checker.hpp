@@ -16,18 +16,18 @@ namespace mayfly::sim {
 /// commits only from time to time.
 class EvictionChecker {
  public:
-  /// What has happened that can explain an eviction.
+  /// Facts that can explain an eviction.
   struct Causes {
-    bool links_broke = false;    ///< between members of its view
-    bool failed_alone = false;   ///< a trainer of its view did
-    bool stood_still = false;    ///< it did, or its messages were under way for long
-    bool was_unheard = false;    ///< its connection to the coordinator ended
-    bool brought_state = false;  ///< it has not worked yet, or not since it was evicted
+    bool links_broke = false;   ///< between members of its view
+    bool failed_alone = false;  ///< the trainer of some member of its view
+    bool stood_still = false;   ///< the member was suspended, or its messages were delayed for long
+    bool was_unheard = false;   ///< its connection to the coordinator ended
+    bool brought_state = false;  ///< it has not worked yet, or not since its last eviction
   };
 
   explicit EvictionChecker(Violations& violations) : violations_(violations) {}
 
-  /// `reason` as in the coordinator's note.
+  /// `reason`: the text of the coordinator's note.
   void on_evicted(MemberId member, std::string_view reason, const Causes& causes) {
     violations_.expect(is_explained(reason, causes), [&] {
       return "member " + std::to_string(value(member)) +

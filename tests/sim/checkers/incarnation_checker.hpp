@@ -45,7 +45,7 @@ class IncarnationChecker {
     });
     highest = std::max(highest, incarnation);
   }
-  /// Every member of the view has given its part: the step is committed there.
+  /// Every member of the view has contributed, so the step is committed in it.
   void on_reduced(ViewId view, std::uint64_t step) {
     if (newest_ && view < *newest_) {
       violations_.add(name(view) + " commits step " + std::to_string(step) + " although " +
@@ -63,7 +63,7 @@ class IncarnationChecker {
   std::map<ViewId, elastic::View> published_;
   std::map<MemberId, std::size_t> process_of_;
   std::map<MemberId, Incarnation> accepted_;
-  std::optional<ViewId> newest_;  // that has committed a step
+  std::optional<ViewId> newest_;  // the newest view that has committed a step
 };
 
 }  // namespace mayfly::sim

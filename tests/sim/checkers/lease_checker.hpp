@@ -21,14 +21,14 @@ class LeaseChecker {
                       " while view " + std::to_string(value(place->second)) + " uses its buffers");
     }
   }
-  /// The operation is over, or was cancelled and touches nothing any more.
+  /// The operation is over, or was cancelled and does not access the buffers any more.
   void on_end(MemberId member, ViewId view) {
     const auto place = leases_.find(member);
     if (place != leases_.end() && place->second == view) {
       leases_.erase(place);
     }
   }
-  /// Bytes move between the buffers and the wire.
+  /// The group moves bytes between the buffers and a connection.
   void on_touch(MemberId member, ViewId view) {
     const auto place = leases_.find(member);
     if (place == leases_.end() || place->second != view) {

@@ -22,12 +22,12 @@ class LivenessChecker {
     violations_.add("the job does not end; the coordinator is " + phase);
     return false;
   }
-  /// An operator wants the job to end: from `calm_from` on that takes no longer than `most`.
+  /// An operator stops the job: it must end within `most`, counted from `calm_from`.
   void on_stop_asked(Instant calm_from, Duration most) {
     is_stop_asked_ = true;
     bound_ = std::min(bound_, calm_from + most);
   }
-  /// `may_fail`: something happened that a job need not survive.
+  /// `may_fail`: a fault occurred that a job need not survive.
   void on_ended(elastic::Outcome outcome, bool may_fail = false) {
     failed_ = outcome == elastic::Outcome::kFailed && may_fail;
     stopped_ = outcome == elastic::Outcome::kStopped && is_stop_asked_;

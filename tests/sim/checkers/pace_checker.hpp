@@ -9,18 +9,18 @@
 
 namespace mayfly::sim {
 
-/// Checks that planned joins and leaves do not delay the others for long: while nothing else
-/// happens, the next step is committed within the time in which the slowest member could compute
-/// all of it.
+/// Checks that planned joins and leaves do not delay the other members for long: while there are no
+/// faults, the next step is committed within the time in which the slowest member could compute all
+/// of it.
 class PaceChecker {
  public:
-  /// `longest`: of a step, with all that a planned change adds.
+  /// `longest`: the longest time of a step with a planned change.
   PaceChecker(Violations& violations, Duration longest)
       : violations_(violations), longest_(longest) {}
 
-  /// Something that may hold steps up, now or for a while.
+  /// A fault that may delay steps, now or for a while.
   void on_fault(Instant now) { excused_until_ = std::max(excused_until_, now + kExcused); }
-  /// A step is committed by the first of its members.
+  /// The first member has committed the step.
   void on_step(std::uint64_t step, Instant now) {
     const Duration took = now - last_;
     const bool is_judged = step == last_step_ + 1 && last_ > excused_until_;
@@ -33,7 +33,7 @@ class PaceChecker {
   }
 
  private:
-  static constexpr Duration kExcused = milliseconds(700);  // until a silent member is given up
+  static constexpr Duration kExcused = milliseconds(700);  // until a silent member is evicted
 
   Violations& violations_;
   Duration longest_;

@@ -16,7 +16,7 @@ class RebalanceChecker {
   explicit RebalanceChecker(Violations& violations) : violations_(violations) {}
   void on_speed_change() { ++disturbances_; }
   void on_view() { disturbances_ += std::exchange(is_expected_, false) ? 0 : 1; }
-  /// One is decided; the view that follows is no disturbance.
+  /// The coordinator has decided to rebalance; the next view is not counted as a change.
   void on_rebalance() {
     ++rebalances_;
     is_expected_ = true;

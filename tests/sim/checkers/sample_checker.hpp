@@ -11,19 +11,20 @@
 
 namespace mayfly::sim {
 
-/// Checks that in every epoch each sample is used exactly once, by whichever member: from a ledger
-/// of the samples in the committed sums, and from the hash that each sum contains, as in the
-/// records of a run.
+/// Checks that in every epoch each sample is used exactly once, by any member: from a ledger of the
+/// samples in the committed sums, and from the hash that each sum contains, as in the records of a
+/// run.
 class SampleChecker {
  public:
   SampleChecker(Violations& violations, const SampleOrder& order)
       : violations_(violations), order_(order) {}
 
-  /// A sum was completed of these parts, one per member. Computed again, it has the same samples.
+  /// A sum of these parts, one per member, is complete. If the step is computed again, its sum must
+  /// have the same samples.
   void on_reduced(std::uint64_t step, const std::vector<elastic::MicrobatchSet>& parts);
   /// A member committed a sum with this hash of samples.
   void on_commit(MemberId member, std::uint64_t step, std::uint64_t samples_hash);
-  /// The job is done: every step up to this one, and nothing twice.
+  /// The job is done: checks that every step up to this one was committed and no sample used twice.
   void on_end(std::uint64_t last_step);
 
  private:

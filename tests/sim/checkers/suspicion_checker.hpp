@@ -11,27 +11,28 @@
 
 namespace mayfly::sim {
 
-/// The reason why a live worker's process does nothing.
+/// The reason why a living worker's process does nothing.
 enum class Standstill {
-  kStopped,  ///< SIGSTOP; its sentinel lives and says so
+  kStopped,  ///< by SIGSTOP; its sentinel is alive and reports that
   kStarved,  ///< it and its sentinel get no processor; their machine answers
-  kFrozen,   ///< the machine stands still, and nothing of it answers
+  kFrozen,   ///< the machine is suspended and does not answer
 };
 
 /// Checks that a member is evicted for silence only if it was silent, and not too early: a process
 /// that only waits for a processor gets more time than a machine that does not answer.
 class SuspicionChecker {
  public:
-  /// `silence` and `starved`: the shortest times after which these may be believed, as true time
-  /// passes. `is_sharp`: nothing else delays messages, so that this can be judged at all.
+  /// `silence` and `starved`: the shortest times, in simulated time, after which the coordinator
+  /// may evict a silent or a starved member. `is_sharp`: nothing else delays messages; otherwise
+  /// this cannot be checked.
   SuspicionChecker(Violations& violations, Duration silence, Duration starved, bool is_sharp)
       : violations_(violations), silence_(silence), starved_(starved), is_sharp_(is_sharp) {}
 
-  /// `deaf_since`: since when nobody listens to what workers say, or now.
+  /// `deaf_since`: since when the coordinator reads no messages, or `now` if it reads them.
   void on_standstill(std::size_t worker, Standstill kind, Instant now, Instant until,
                      Instant deaf_since) {
     Still& still = still_[worker];
-    // Else nobody can have heard that it went on meanwhile.
+    // Otherwise the coordinator cannot know that the worker went on meanwhile.
     const bool is_new = now > still.until + kBeatMax && deaf_since > still.until;
     still.since = is_new ? now : still.since;
     // If it starves before its next beat, that it is stopped may be the last that its sentinel
@@ -45,8 +46,8 @@ class SuspicionChecker {
       still.stopped_until = std::max(still.stopped_until.value_or(until), until);
     }
   }
-  /// A living worker was evicted because it was silent. Before `listening_since` nobody listened,
-  /// and what it said then may be heard after the judgement.
+  /// A living worker was evicted because it was silent. Before `listening_since` the coordinator
+  /// read no messages; it may read those of that time only after the eviction.
   void on_believed(std::size_t worker, Instant now, Instant listening_since) {
     if (!is_sharp_) {
       return;
@@ -69,14 +70,14 @@ class SuspicionChecker {
   }
 
  private:
-  static constexpr Duration kWaking = milliseconds(50);   // until it is heard from again
+  static constexpr Duration kWaking = milliseconds(50);   // until its next message is received
   static constexpr Duration kBeatMax = milliseconds(23);  // between beats, by the slowest clock
 
   struct Still {
     Instant since;
     Instant until;
-    bool is_starved = false;               // and nothing else
-    std::optional<Instant> stopped_until;  // the last of these
+    bool is_starved = false;               // it is only starved
+    std::optional<Instant> stopped_until;  // the end of the last stop
   };
 
   Violations& violations_;

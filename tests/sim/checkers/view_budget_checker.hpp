@@ -15,7 +15,7 @@ class ViewBudgetChecker {
   ViewBudgetChecker(Violations& violations, std::uint64_t each)
       : violations_(violations), each_(each) {}
 
-  /// Something that changes who is a member, or who computes what.
+  /// An event that changes the members or the assignment of microbatches.
   void on_event() { ++events_; }
   void on_view() {
     ++views_;

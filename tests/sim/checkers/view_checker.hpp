@@ -23,12 +23,12 @@ class ViewChecker {
   std::map<MemberId, ViewId> last_run_;
 };
 
-/// A completed reduction counts each microbatch of the step exactly once.
+/// Checks that a completed reduction contains each microbatch of the step exactly once.
 class MicrobatchChecker {
  public:
   MicrobatchChecker(Violations& violations, std::uint32_t microbatches)
       : violations_(violations), microbatches_(microbatches) {}
-  /// `parts`: what each member put into the reduction.
+  /// `parts`: the microbatches that each member contributed.
   void on_reduced(ViewId view, std::uint64_t step,
                   const std::vector<elastic::MicrobatchSet>& parts);
 

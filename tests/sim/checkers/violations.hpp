@@ -15,7 +15,7 @@ class Violations {
       add(text);
     }
   }
-  /// `text` makes the text, if it is needed: checkers are asked about everything that happens.
+  /// `text` is called only for a violation, because checkers check every event.
   template <typename Text>
   void expect(bool holds, Text text) {
     if (!holds) {
