@@ -1,6 +1,6 @@
-"""Goal: `mayfly bench data` says how fast images are prepared from storage, from a store, and from
-what another job has prepared.
-Method: it runs on tiny photographs; where the bytes came from, in its lines.
+"""Goal: `mayfly bench data` measures how fast images are prepared from storage, from a store, and
+from the samples that another job has prepared.
+Method: it runs on tiny photographs; its lines must name the sources of the bytes.
 """
 import json
 import os

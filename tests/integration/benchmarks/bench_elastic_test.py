@@ -1,6 +1,7 @@
-"""Goal: the benchmarks of elasticity measure what they were asked to and leave nothing behind.
-Method: tiny runs of each; their JSON lines, exit codes, processes and folders are looked at from
-outside. No time is judged.
+"""Goal: the benchmarks of elasticity measure what their arguments request and leave no processes
+or files behind.
+Method: tiny runs of each; their JSON lines, exit codes, processes and folders are checked from
+outside. No time is checked.
 """
 import json
 import os
@@ -77,7 +78,7 @@ def cores_of(pid):
 
 
 def join_own_core():
-    """The joiner has the last core, and nobody else has it."""
+    """The joining worker has the last core for itself."""
     cores = sorted(os.sched_getaffinity(0))
     words = ["bench", "join", "--workers", "2", "--events", "1", "--own-core"] + SMALL
     if len(cores) < 2:

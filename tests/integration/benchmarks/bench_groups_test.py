@@ -1,6 +1,7 @@
-"""Goal: the benchmarks of communication measure what they were asked to and leave nothing behind.
+"""Goal: the benchmarks of communication measure what their arguments request and leave no processes
+or files behind.
 Method: tiny runs of `mayfly bench allreduce` and `mayfly bench reform`; their JSON lines, exit
-codes, processes and scratch folders are looked at from outside. No time is judged.
+codes, processes and scratch folders are checked from outside. No time is checked.
 """
 import json
 import os
@@ -43,7 +44,7 @@ class Scratch:
         expect(not processes, f"bench {' '.join(words)} left processes behind: {processes}")
 
     def processes(self):
-        """Command lines that name our folder."""
+        """The command lines of processes that contain this folder's name."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

@@ -17,7 +17,7 @@ NOT_KNOWN = {"step time with 30 ms of latency", "accuracy with a switch of polic
 
 
 def names_in(text):
-    """First cells of the table whose heading is that of the command."""
+    """The first cells of the table whose heading names the command."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| left out and predicted |"))
     names = []

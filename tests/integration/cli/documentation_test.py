@@ -1,7 +1,7 @@
 """Goal: the manual pages and completions that `mayfly documentation` writes can be used.
 Method: the programs that read them (groff, bash, zsh) check the files, where they are installed; in
-bash some words are completed, too. tests/unit/cli/documentation_test.cpp checks that nothing is
-missing in the texts.
+bash some words are completed, too. tests/unit/cli/documentation_test.cpp checks that the texts are
+complete.
 """
 import pathlib
 import shutil

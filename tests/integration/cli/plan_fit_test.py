@@ -94,7 +94,7 @@ def predicts(folder):
 
 
 def noticed(run, folder):
-    """A worker that leaves because its server is about to be taken has lost it."""
+    """A worker that leaves after a notice counts as a loss of its server."""
     left = folder / "left"
     shutil.copytree(run.run_dir, left)
     lines = [json.loads(line) for line in (left / "events.jsonl").read_text().splitlines()]
@@ -198,7 +198,7 @@ def kept(folder):
 
 
 def left(_folder):
-    """`mayfly status` says what is left of a job, from its records."""
+    """`mayfly status` predicts the rest of a job from its records."""
     run = mayfly_run.Run(SMALL_JOB + ["--workers", "2", "--steps", "100000", "--price-per-hour",
                                       "0.36"])
     run.wait_for_step(80)

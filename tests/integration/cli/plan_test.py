@@ -1,4 +1,4 @@
-"""Goal: `mayfly plan predict` answers from whatever measurements a folder has.
+"""Goal: `mayfly plan predict` answers from the measurements that a folder has, also if some lack.
 Method: copies of the invented calibration (tests/unit/planner/invented.hpp) that lack files, have
 other numbers or are damaged; the predictions must follow.
 """
@@ -17,7 +17,7 @@ STEP = {"quantity": "step_time", "gpu": "A1", "family": "plain", "gflops": 3}
 
 
 def predict(folder, *queries):
-    """The exit code, standard error, and the answers."""
+    """Runs `mayfly plan predict`; returns the exit code, standard error, and the answers."""
     done = subprocess.run([mayfly_run.BINARY, "plan", "predict", "--calibration", str(folder)],
                           input="".join(json.dumps(query) + "\n" for query in queries),
                           capture_output=True, text=True, timeout=60)

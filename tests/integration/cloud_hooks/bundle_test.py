@@ -1,7 +1,7 @@
-"""Goal: what `mayfly bundle` packs runs on a server without Mayfly, with the modules for GPUs where
-this program has them; cuDNN and NCCL are found where packages put them; and `mayfly cloud doctor`
-says before anything is paid for whether a bundle and its machines can compute on GPUs.
-Method: the archive unpacked elsewhere, with an empty environment. No GPU is needed.
+"""Goal: the archive of `mayfly bundle` runs on a server without Mayfly, with the modules for GPUs
+if this program has them. cuDNN and NCCL are found where packages install them. `mayfly cloud
+doctor` tells, before servers are paid for, whether a bundle and its machines can compute on GPUs.
+Method: the archive is unpacked elsewhere and run with an empty environment. No GPU is needed.
 """
 import os
 import shutil
@@ -60,7 +60,7 @@ def libraries_of_packages():
         for name, place in places.items():
             os.makedirs(os.path.join(nvidia, place))
             open(os.path.join(nvidia, place, name), "w").close()
-        tools = os.path.join(folder, "tools")  # an ldconfig that knows nothing
+        tools = os.path.join(folder, "tools")  # an ldconfig that lists no libraries
         os.mkdir(tools)
         with open(os.path.join(tools, "ldconfig"), "w") as f:
             f.write("#!/bin/sh\n")
@@ -83,8 +83,8 @@ def libraries_of_packages():
 
 
 def folder_of_a_program():
-    """What runs and tools leave in it stays behind, what symbolic links name comes along, and the
-    archive may be written into it."""
+    """Files that runs and tools leave in the folder are not packed, targets of symbolic links are,
+    and the archive may be written into the folder."""
     with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder, \
             tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as elsewhere:
         with open(os.path.join(elsewhere, "linked.py"), "w") as f:
@@ -123,7 +123,7 @@ def folder_of_a_program():
 
 
 def doctor():
-    """A provider of exec that is content, so that what is said is ours."""
+    """A provider of exec that reports no errors, so that all remarks are Mayfly's own."""
     with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder:
         content = os.path.join(folder, "content.sh")
         with open(content, "w") as f:

@@ -14,12 +14,12 @@ from mayfly_run import LISTS_ARE_EXACT, SMALL_JOB, Run, expect
 HERE = os.path.dirname(os.path.abspath(__file__))
 TIMEOUT = 200
 JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]
-SLOW = ["--inject", "slow=4x"]  # its workers sleep most of the time; the bits are those of JOB
+SLOW = ["--inject", "slow=4x"]  # workers sleep most of the time; the bits are those of JOB
 
 
 def free_ports(count):
-    """Ports that nobody listens on. The kernel gives them to nobody by itself: they are below those
-    that it chooses from."""
+    """Ports on which no process listens. They are below the range from which the kernel chooses, so
+    it does not give them to other sockets."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         first_chosen = int(file.read().split()[0])
     ports = []
@@ -52,7 +52,7 @@ class CloudJob:
         self.run = Run.attach(self.folder, process, TIMEOUT)
 
     def wait_for(self, what, condition):
-        """Until it holds; a job that does not get there is a failure with its events."""
+        """Waits until the condition holds; otherwise fails and shows the job's events."""
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             began = time.monotonic()
@@ -78,7 +78,7 @@ class CloudJob:
         return [event for event in events if kind in (None, event["kind"])]
 
     def status(self):
-        """What `mayfly status` says, or nothing if nobody answers."""
+        """The output of `mayfly status`, or nothing if the coordinator does not answer."""
         done = subprocess.run(
             [mayfly_run.BINARY, "status", "--run-dir", self.run.run_dir, "--json"],
             capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Servers from a provider, end to end: real workers, one case per run of this script."""
+"""Servers from a provider, end to end, with real workers. Each run of this script is one case."""
 import csv
 import json
 import os
@@ -28,7 +28,7 @@ def same_bits_as_undisturbed(job):
 
 
 def calibrates(job):
-    """`mayfly plan fit` knows the servers' type, starts, lives and prices."""
+    """`mayfly plan fit` finds types, starting times, lifetimes and prices of the servers."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     done = subprocess.run([mayfly_run.BINARY, "plan", "fit", job.run.run_dir, "-o", folder],
                           capture_output=True, text=True, timeout=60)
@@ -76,7 +76,7 @@ SLOW_STEPS = ["--inject", "delay=50ms"]
 
 
 def digest_of_train(words):
-    """Of the same job with processes that `mayfly train` starts, which nothing happens to."""
+    """The digest of the same job without a provider: `mayfly train`, undisturbed."""
     run = Run(SERVERS + words)
     expect(run.wait() == 0, run.output())
     digest = run.summary()["final_digest"]
@@ -89,8 +89,9 @@ def granted(job):
 
 
 def parameter_servers_are_servers_too():
-    """Two workers and two servers from the provider; a worker is replaced when it dies. A server is
-    not: its follower leads, and a new one would hold nothing. Fewer workers cost no server."""
+    """Two workers and two parameter servers from the provider. A dead worker is replaced. A dead
+    server is not: its follower leads, and a new server would have no parameters. Asking for fewer
+    workers ends no server."""
     digest = digest_of_train(["--ps", "2"])
     job = CloudJob(["--cloud-provider", "local", "--cloud-max-workers", "3", "--ps", "2"],
                    job=SERVERS + SLOW_STEPS)
@@ -113,7 +114,7 @@ def parameter_servers_are_servers_too():
 
 
 def workers_from_a_provider_carry_servers():
-    """One that comes later carries none."""
+    """Workers from a provider run the servers. A worker that joins later runs none."""
     digest = digest_of_train(["--ps", "colocated"])
     job = CloudJob(["--cloud-provider", "local", "--cloud-max-workers", "3", "--ps", "colocated"],
                    job=SERVERS + SLOW_STEPS)
@@ -144,8 +145,8 @@ def exec_survives_stock_outs_and_lost_answers():
 
 
 def fewer_workers_are_those_that_are_missed_least():
-    """The first of three servers is slow. It is given up, not the newest, which costs more and is
-    of another offer."""
+    """The first of three servers is slow. The coordinator releases it, and not the newest one,
+    which costs more and is of another offer."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     with open(os.path.join(cloud, "first"), "w") as file:
@@ -187,8 +188,8 @@ def fewer_workers_are_those_that_are_missed_least():
 
 
 def other_servers_are_proposed_and_taken():
-    """The servers' price rises fourfold while the job runs: one is exchanged for the other offer,
-    which was dearer, within the hourly budget."""
+    """The servers' price rises fourfold while the job runs. One server is replaced by one of the
+    other offer, which was more expensive before, within the hourly budget."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
@@ -218,8 +219,9 @@ def other_servers_are_proposed_and_taken():
 
 
 def a_composition_is_met_and_met_again():
-    """Two of x and one of y are wanted. y is sold out, so the third one is of x, up to the limit of
-    that offer; later it gives way to one of y. A lost server of y is replaced by one of y."""
+    """Two servers of offer x and one of y are wanted. y is sold out, so the third one is of x, up
+    to the limit of that offer. Later it is replaced by one of y. A lost one of y is replaced by y.
+    """
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     sold_out = os.path.join(cloud, "sold-out")
@@ -250,7 +252,7 @@ def a_composition_is_met_and_met_again():
 
 
 def a_restarted_coordinator_adopts_what_it_finds():
-    """And keeps the number of workers that it was told to go to."""
+    """It also keeps the number of workers that was set with `mayfly scale`."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
@@ -287,7 +289,7 @@ def one_killed_while_it_ends_is_followed_by_one_that_releases_the_servers():
     job.run.process.wait()
     expect(not os.path.exists(job.run.path("summary.json")), "it died before that")
     expect(len(alive_in(cloud)) == 2, "nobody has released them")
-    time.sleep(0.1)  # for what was held to notice that nobody waits for it
+    time.sleep(0.1)  # so that the held request notices that its caller has ended
     os.remove(os.path.join(cloud, "hold"))
     job.start()
     expect(job.run.wait() == 3, f"the outcome is what it was\n{job.shown()}")
@@ -321,7 +323,7 @@ def a_standby_takes_over_the_servers_too():
     os.kill(second.active()[0]["pid"], signal.SIGKILL)
     second.wait_for("a replacement", lambda: len(requests_in(cloud)) == before + 1)
     second.wait_for_active(3)
-    # Started again, the first hears that it is not in charge, and takes no server from the job.
+    # Started again, the first coordinator learns that it does not lead the job and takes no server.
     first.start()
     first.wait_for("its turn", lambda: first.status().get("phase") in ("resuming", "waiting"))
     step = second.run.last_step()
@@ -367,8 +369,8 @@ def wrong_settings_start_nothing():
 
 
 def an_evaluator_is_a_server_too():
-    """Two workers and an evaluator on the same offer. When the evaluator is killed it is replaced,
-    and training goes on; fewer workers cost no evaluator; it measures the last checkpoint."""
+    """Two workers and an evaluator on the same offer. A killed evaluator is replaced, and training
+    goes on. Asking for fewer workers does not end it, and it evaluates the last checkpoint."""
     job = CloudJob(["--cloud-provider", "local", "--workers", "2", "--evaluators", "1",
                     "--cloud-offers", "process:on_demand=0.5", "--checkpoint-every", "10",
                     "--keep-checkpoints", "1000"])

@@ -1,5 +1,5 @@
-"""The programs of examples/cloud answer as docs/cloud.md says, with stand-ins for the clouds' own
-programs first in PATH."""
+"""The programs of examples/cloud answer as docs/cloud.md specifies. Imitations of the clouds' own
+programs are first in PATH."""
 import json
 import os
 import shutil
@@ -22,8 +22,8 @@ INSTANCE = {"name": "mayfly-" + ID, "zone": "zones/z", "status": "STAGING",
 
 
 def ask(example, words, body, unset=(), **request):
-    """The answer of an example whose cloud program is the shell script `body`, without the
-    variables `unset`."""
+    """The answer of an example program. `body`: the shell script in place of the cloud's program;
+    `unset`: variables that are removed."""
     with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
         for name in ("gcloud", "aws", "az", "kubectl"):
             with open(os.path.join(folder, name), "w") as file:
@@ -70,7 +70,7 @@ def grants():
 
 
 def unset():
-    """A variable that the user has forgotten: no request is repeated, and the doctor says so."""
+    """If the user has forgotten a variable, no request is repeated, and the doctor names it."""
     for example, name in (("gcloud.sh", "PROJECT"), ("aws.sh", "IMAGE"), ("kubectl.sh", "IMAGE"),
                           ("az.sh", "RESOURCE_GROUP")):
         text = f"the variable {name} is not set"
@@ -83,7 +83,7 @@ def unset():
 
 
 def states():
-    """What exists is not said to be gone: it would be replaced, and never be released."""
+    """An existing server is never listed as gone: it would be replaced, and never be released."""
     machine = {"name": "mayfly-" + ID, "provisioningState": "Failed", "location": "z",
                "tags": {"mayfly-job": "j", "mayfly-request": ID}, "priority": "Spot",
                "hardwareProfile": {"vmSize": "n1"}}
@@ -103,7 +103,7 @@ def states():
 
 
 def lifetime():
-    """An instance of EC2 ends by itself, and runs the startup script whatever that is."""
+    """An instance of EC2 ends by itself, and runs any startup script."""
     body = """while [ $# -gt 1 ]; do
         [ "$1" = --user-data ] && cat "${2#file://}" >"$TOLD"
         shift
@@ -121,7 +121,7 @@ def lifetime():
 
 
 def failed_creation():
-    """A machine of Azure that could not be created is deleted, not adopted and waited for."""
+    """A machine of Azure that could not be created is deleted; the job does not wait for it."""
     with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
         os.environ["TOLD"] = os.path.join(folder, "calls")
         answer = ask("az.sh", [], 'echo "$*" >>"$TOLD"; case "$*" in *create*) '
@@ -133,7 +133,7 @@ def failed_creation():
 
 
 def no_address():
-    """A machine of Azure has no public address, which would be there when the machine is gone."""
+    """A machine of Azure gets no public address, because that would outlive the machine."""
     body = """while [ $# -gt 1 ]; do
         [ "$1" = --public-ip-address ] && [ -z "$2" ] && exit 0
         shift

@@ -1,6 +1,6 @@
-"""Goal: `mayfly train --hosts` trains on hosts that have nothing of ours, brings the program along,
-replaces workers that die and hosts that go, and leaves nothing there. A stand-in for ssh runs the
-commands on this machine, each host with a home directory of its own."""
+"""Goal: `mayfly train --hosts` trains on hosts without Mayfly: it copies the program there,
+replaces workers that die and hosts that are lost, and leaves no files on them. An imitation of ssh
+runs the commands on this machine; each host has a home directory of its own."""
 import glob
 import os
 import shutil
@@ -33,7 +33,7 @@ cd "$home" && HOME=$home exec sh -c "$*"
 
 
 class Hosts:
-    """Homes of hosts in a folder, and a program in place of ssh that reaches them."""
+    """Home directories of hosts in a folder, and a program in place of ssh."""
 
     def __init__(self, *names):
         self.folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -57,7 +57,7 @@ class Hosts:
         return glob.glob(self.home(name, ".cache", "mayfly", "programs", "*"))
 
     def processes(self, name):
-        """Of the workers on that host; each leads a group of its own."""
+        """The pids of the workers on that host; each leads a process group of its own."""
         pids = []
         for server in self.servers(name):
             with open(os.path.join(server, "process")) as file:
@@ -74,8 +74,8 @@ class Hosts:
 
 
 def started(hosts, names, *more, run_dir=None, packs=False):
-    """It brings the program along as it was packed once for all tests, unless it `packs` it
-    itself."""
+    """Starts a job. The program is copied to hosts in an archive that is made once for all tests,
+    unless the command `packs` it itself."""
     if not packs:
         more = (*more, "--cloud-bundle", bundle_of(mayfly_run.BINARY))
     return Run(SMALL_JOB + STEPS + ["--hosts", names, "--ssh", hosts.ssh, "--threads", "1",
@@ -126,7 +126,7 @@ def data_on_the_hosts_only():
 
 
 def killed_worker_is_replaced():
-    """After the five seconds in which its host is left alone."""
+    """A killed worker is replaced after five seconds, in which its host is not used."""
     digest = undisturbed()
     hosts = Hosts("a", "b")
     run = started(hosts, "a,b", *lingering(6, 22, 38))

@@ -1,5 +1,5 @@
-"""A program for cloud_provider exec whose servers are processes of this host, with the faults that
-a test asks for: files in the folder that it is given.
+"""A program for cloud_provider exec whose servers are processes of this host. A test injects faults
+with files in the folder FOLDER.
 
     process_cloud.py FOLDER      one JSON object in, one out (docs/cloud.md)
 
@@ -21,7 +21,7 @@ import time
 
 
 def take_one(path):
-    """True, and one less of them, if the file says that there are some left."""
+    """If the count in the file is not zero, decrements it and returns True."""
     if not os.path.exists(path):
         return False
     with open(path) as file:
@@ -39,7 +39,7 @@ def text_of(path):
 
 
 def alive(pid):
-    """A process that ended and has no parent to ask for it counts as gone."""
+    """Whether the process runs. A zombie that no parent reaps counts as ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -53,7 +53,7 @@ def price_in(folder, zone):
 
 
 def servers(folder, job=None):
-    """Of one job, or all."""
+    """The servers of one job, or of all."""
     for name in sorted(os.listdir(folder)):
         if name.startswith("server-"):
             with open(os.path.join(folder, name)) as file:

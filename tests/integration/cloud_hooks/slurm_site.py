@@ -56,7 +56,7 @@ def reason_to_skip():
 
 
 def free_ports(count):
-    """A row of ports that nobody listened on just now."""
+    """A range of ports on which no process listens at the moment."""
     for first in range(17000, 19000, 50):
         try:
             for port in range(first, first + count):

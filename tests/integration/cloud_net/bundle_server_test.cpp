@@ -1,5 +1,5 @@
-// What new servers fetch, over real sockets: with and without the token, by the impatient, the slow
-// and the malicious.
+// The downloads of new servers over real sockets: with and without the token, by clients that close
+// early, are slow, or are malicious.
 
 #include "cloud_hooks/bundle/bundle_server.hpp"
 
@@ -44,7 +44,7 @@ class Caller {
   void say(const std::string& text) {
     (void)!::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
-  /// Everything until the server closes.
+  /// Reads everything until the server closes the connection.
   std::string rest() {
     std::string text;
     std::vector<char> block(1 << 16);
@@ -195,7 +195,7 @@ TEST_F(BundleServerTest, MoreDownloadsThanAllowedAreToldToComeBack) {
   start(limits);
   Caller first(port_);
   first.say(request("/bundle"));
-  // The first one's request may be read after this one's.
+  // The server may read the first client's request after this one's.
   const Instant deadline = monotonic_now() + kHangBound;
   std::string answer;
   while (!answer.starts_with("HTTP/1.1 503") && monotonic_now() < deadline) {

@@ -1,6 +1,6 @@
-"""Goal: the fake cloud is what the clouds' own clients take it for, so that our providers' contract
-with it means something: they sign as AWS does, and read and write what Google does.
-Method: `aws` and `gcloud`, where they are installed, against it. Skipped with a reason elsewhere.
+"""Goal: the clouds' own clients accept the fake cloud, so that the provider tests with it are
+meaningful: the clients sign requests as AWS requires, and use Google's formats.
+Method: `aws` and `gcloud` are run against it. Skipped with a reason where they are not installed.
 """
 import json
 import os
@@ -24,7 +24,7 @@ def run(words, environment):
 
 
 def usable(program, *words):
-    """A client that is there and starts; some machines have only a shell's stand-in."""
+    """Whether a client is installed and starts; some machines have only a placeholder script."""
     if shutil.which(program) is None:
         return False
     return run([program, *words], {}).returncode == 0
@@ -68,7 +68,7 @@ def gcloud():
     at = cloud.addresses
     folder = tempfile.mkdtemp(prefix="mayfly-gcloud-")
     token_file = os.path.join(folder, "token")
-    # The service account's own way to a token is for our provider; here any good token will do.
+    # Mayfly's provider gets a token for the service account; here any valid token is sufficient.
     with open(token_file, "w") as f:
         f.write(cloud.control("token")["access_token"])
     environment = {"CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": at["gce"] + "/compute/v1/",

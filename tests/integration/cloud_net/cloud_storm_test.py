@@ -1,5 +1,5 @@
-"""Goal: whatever a cloud does to a job, the job has the bits of an undisturbed run, no machine is
-left, none is made twice for one request, and nobody reads the token.
+"""Goal: with any faults of a cloud, a job has the bits of an undisturbed run, no machine is left
+over, none is made twice for one request, and the token is not readable by others.
 Method: a real coordinator asks the fake Compute Engine or EC2 through stock-outs, a quota,
 throttling, lost and slow answers; machines start from the bundle that it serves, vanish with and
 without a notice; the coordinator is killed and started again.
@@ -12,8 +12,8 @@ import mayfly_run
 from fake_cloud_job import MAKES, FakeCloudJob, expect_undisturbed_bits
 from mayfly_run import SMALL_JOB, expect
 
-JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]  # until it is stopped
-# Most of the time the cloud is waited for: fewer steps for the oracle to repeat.
+JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]  # until the test stops the job
+# The test mostly waits for the cloud. A slower job leaves fewer steps for the oracle to repeat.
 SLOW = ["--inject", "slow=6x"]
 WORKERS = 3
 
@@ -38,7 +38,7 @@ def causes_of(job):
 
 
 def who_can_read(token):
-    """Command lines of this host, if they show the token."""
+    """The command lines of processes on this host that contain the token."""
     found = []
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
@@ -52,7 +52,7 @@ def who_can_read(token):
 
 
 def expect_secret(job, token):
-    """Where other users of a machine, or readers of logs, could look."""
+    """Expects that other users of a machine and readers of logs cannot see the token."""
     paths = [p for p in glob.glob(job.folder + "/run/**", recursive=True)
              if os.path.isfile(p) and os.path.basename(p) != "token"]
     paths += glob.glob(job.folder + "/cloud/*.log") + [job.folder + "/output.txt"]
@@ -89,7 +89,7 @@ def storm(provider):
     asked_before = len(job.events("server_requested"))
     here = len(job.machines("running", "starting"))
     job.kill_coordinator()
-    job.cloud.control("vanish", machine=running(job)[0])  # while nobody looks
+    job.cloud.control("vanish", machine=running(job)[0])  # while there is no coordinator
     job.start()
     job.wait_for("adoption",
                  lambda: len(job.events("server_adopted")) - adopted_before >= here - 1)

@@ -1,7 +1,7 @@
-"""Goal: the commands of docs/cloud_providers.md that run on the coordinator's machine do what the
-page says, from an unpacked bundle to servers that are all released.
-Method: they are read from the page and run in its order against the fake Compute Engine, whose
-metadata server gives the token, as on the page. Only names, addresses and sizes are a test's.
+"""Goal: the commands of docs/cloud_providers.md for the coordinator's machine do what the page
+describes, from an unpacked bundle to the release of all servers.
+Method: the test reads them from the page and runs them in this order against the fake Compute
+Engine, whose metadata server gives the token. Only names, addresses and sizes are changed.
 """
 import os
 import re
@@ -22,7 +22,8 @@ PATIENCE_S = 200
 
 
 def commands_of_the_page():
-    """Of its first part, what runs on the coordinator's machine, continued lines joined."""
+    """The commands of the page's first part for the coordinator's machine, with continued lines
+    joined."""
     with open(PAGE) as f:
         text = f.read()
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)

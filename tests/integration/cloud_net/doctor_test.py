@@ -1,6 +1,6 @@
-"""Goal: `mayfly cloud doctor` names what is missing before a job is started: credentials, project,
-zone, machine type, image, quota, permission; and changes nothing.
-Method: the program against the fake cloud, with one thing wrong at a time.
+"""Goal: before a job is started, `mayfly cloud doctor` names missing credentials, projects, zones,
+machine types, images, quotas and permissions. It changes nothing.
+Method: the program runs against the fake cloud, with one error at a time.
 """
 import os
 import subprocess

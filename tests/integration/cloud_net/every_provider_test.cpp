@@ -1,5 +1,5 @@
-// What all five providers promise (cloud_hooks/core/provider.hpp): the same claims for each. Those
-// that only clouds can be held to are in provider_contract_test.cpp.
+// What all five providers promise (cloud_hooks/core/provider.hpp): the same claims for each. Claims
+// that only apply to clouds are in provider_contract_test.cpp.
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class EveryProvider : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(answer.ok()) << id;
     return answer.ok() ? answer.value() : ServerStatus();
   }
-  /// An end may take a moment; it comes.
+  /// Expects that the server ends, perhaps not at once.
   void expect_gone(const std::string& id) {
     const Instant deadline = monotonic_now() + kProviderHangBound;
     while (status(id).alive() && monotonic_now() < deadline) {

@@ -1,4 +1,4 @@
-// The client against servers that do everything wrong that a server can do.
+// The client against servers that make all kinds of errors.
 #include "cloud_hooks/http/http_client.hpp"
 
 #include <gtest/gtest.h>

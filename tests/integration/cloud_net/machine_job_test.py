@@ -20,7 +20,7 @@ from mayfly_run import SMALL_JOB, Run, expect
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 3)
 JOB = SMALL_JOB + ["--steps", "120", "--threads", "1"]
-SLOW = ["--inject", "slow=4x"]  # machines start, hear and end while the job goes on
+SLOW = ["--inject", "slow=4x"]  # machines start, get notices and end while the job goes on
 
 
 def bundle_and_digest():
@@ -42,7 +42,7 @@ def startup_script(bundle, digest, endpoint, token):
 
 
 def insert(cloud, name, script):
-    """A machine, as any client of Compute Engine makes it."""
+    """Creates a machine like any client of Compute Engine."""
     token = cloud.control("token")["access_token"]
     base = f"{cloud.addresses['gce']}/compute/v1/projects/{cloud.addresses['project']}/zones/zone-a"
     context = ssl.create_default_context(cafile=cloud.addresses["ca_file"])

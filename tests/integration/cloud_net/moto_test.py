@@ -1,7 +1,7 @@
-"""Goal: our EC2 provider is understood by a server that we have not written: moto, which checks
-signatures against keys that it gave out, and answers in AWS's XML.
-Method: the doctor, a job that asks for servers and releases them, a wrong secret. Skipped where
-there is no moto_server.
+"""Goal: Mayfly's EC2 provider works with an independent server: moto, which checks signatures
+against keys that it has issued, and answers in AWS's XML.
+Method: the doctor, a job that requests servers and releases them, a wrong secret. Skipped if
+moto_server is not installed.
 """
 import os
 import re
@@ -79,7 +79,7 @@ def cloud(moto, *verb, **changed):
 
 
 def job(moto, folder):
-    """One that no worker ever joins: its servers are moto's."""
+    """A job that no worker ever joins, because its servers exist only in moto."""
     startup = os.path.join(folder, "startup")
     with open(startup, "w") as f:
         f.write("#!/bin/sh\n")

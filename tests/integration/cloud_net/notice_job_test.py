@@ -1,6 +1,6 @@
-"""Goal: a worker whose cloud gives notice leaves like one that gets SIGTERM: at a boundary, without
-redone work, and the job ends with the bits of an undisturbed run; Azure hears that it has left. A
-far notice that is withdrawn changes nothing; a bad setting starts nothing.
+"""Goal: a worker that gets a notice of its cloud leaves like one that gets SIGTERM: at a boundary,
+without repeated work, and the job ends with the bits of an undisturbed run. Azure is told that the
+worker has left. A distant notice that is withdrawn has no effect; a bad setting starts no job.
 Method: real workers, the fake cloud's metadata servers, a file.
 """
 import os
@@ -13,13 +13,13 @@ from fake_cloud_job import expect_undisturbed_bits
 from fake_cloud_process import FakeCloud
 from mayfly_run import SMALL_JOB, Run, expect
 
-JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]  # until it is stopped
-SLOW = ["--inject", "slow=4x"]  # a notice takes as long as it takes
+JOB = SMALL_JOB + ["--steps", "1000000", "--threads", "1"]  # until the test stops the job
+SLOW = ["--inject", "slow=4x"]  # notices may take long on a busy machine
 STOPPED_BY_USER = 3
 
 
 def job_with_notice(source, give):
-    """A job of three workers, the first of which listens to `source`; give() gives notice."""
+    """A job of three workers, the first of which watches `source`. give() makes the notice."""
     folder = tempfile.mkdtemp(prefix="mayfly-notice-")
     cluster = Cluster(folder, JOB + SLOW, timeout=250)
     coordinator = cluster.start_coordinator(3)
@@ -57,7 +57,7 @@ def metadata(kind):
 
 
 def file():
-    """A notice far ahead is waited with, and forgotten when it is withdrawn."""
+    """A worker does not act on a distant notice yet, and forgets it when it is withdrawn."""
     def write(folder, text):
         path = os.path.join(folder, "notice")
         with open(path + ".new", "w") as f:

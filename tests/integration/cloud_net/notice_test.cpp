@@ -40,7 +40,7 @@ class NoticeSources : public testing::TestWithParam<const char*> {
   HttpClient client_;
 };
 
-/// Where a watcher calls, and the test waits.
+/// The watcher's callback, for which the test waits.
 struct Bell {
   std::mutex mutex;
   std::condition_variable rung_changed;

@@ -1,6 +1,6 @@
-"""Goal: `mayfly run` trains a program of the user's own on a cloud's machines, which have nothing
-of it but what the coordinator serves; a machine that vanishes is replaced, and no bit changes. A
-program that fails everywhere is not paid for again and again.
+"""Goal: `mayfly run` trains a user's own program on a cloud's machines, which get it only from the
+coordinator. A machine that vanishes is replaced, and the bits are the same. For a program that
+fails everywhere the job does not request machines again and again.
 Method: the fake clouds; machines start from the bundle, with the folder of a program that NumPy
 computes. The oracle is the program on this machine.
 """
@@ -17,7 +17,7 @@ PROGRAM = os.path.join(ROOT, "tests", "integration", "library", "arrays_program.
 PYTHON = "/usr/bin/python3"  # the one that has NumPy
 STEPS = "1200"
 SETTINGS = ["--no-tensorboard", "--digest-every", "100"]
-TIMEOUT = 140  # of each of two jobs; the test's own is longer, so that it can say what went wrong
+TIMEOUT = 140  # for each of two jobs; ctest's is longer, so that the test can print the error
 
 
 def vanishing_machine():

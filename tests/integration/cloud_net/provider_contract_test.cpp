@@ -37,7 +37,7 @@ class ProviderContract : public testing::TestWithParam<std::size_t> {
                                 R"(", "times": )" + std::to_string(times) + ", " + rest + "}");
   }
 
-  /// What the cloud has; only what still exists.
+  /// The machines of the cloud that still exist.
   std::vector<boost::json::object> machines() {
     std::vector<boost::json::object> alive;
     const boost::json::value all = boost::json::parse(cloud_.control("machines"));
@@ -60,7 +60,7 @@ class ProviderContract : public testing::TestWithParam<std::size_t> {
     return answer.ok() ? std::move(answer).value() : std::vector<ServerStatus>();
   }
 
-  /// Errors are readable and say no secret.
+  /// Expects that the error is readable and contains no secret; returns it.
   const ProviderError& checked(const ProviderError& error) {
     EXPECT_FALSE(error.detail.empty());
     expect_no_secret(error.detail);

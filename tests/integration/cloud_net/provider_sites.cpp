@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that ends with its site.
+/// A folder that is removed with its site.
 class SiteFolder {
  public:
   SiteFolder() {
@@ -132,7 +132,7 @@ class ExecSite final : public ProviderSite {
   SiteFolder folder_;
 };
 
-/// sbatch, squeue and scancel of our own, first in PATH, with a queue in a file.
+/// Imitations of sbatch, squeue and scancel, first in PATH, with a queue in a file.
 class SlurmSite final : public ProviderSite {
  public:
   SlurmSite() : old_path_(::getenv("PATH")) {
@@ -231,7 +231,7 @@ class CloudSite final : public ProviderSite {
     cloud_.control("vanish", R"({"machine": ")" + id.substr(id.find('/') + 1) + "\"}");
   }
   bool lose_next_answer() override {
-    fault(R"("kind": "lose")", 3);  // it is sent three times at most
+    fault(R"("kind": "lose")", 3);  // a request is sent three times at most
     return true;
   }
   bool refuse(ProviderErrorKind kind) override {
@@ -265,7 +265,7 @@ const std::vector<std::string>& provider_site_names() {
 }
 
 std::unique_ptr<ProviderSite> make_provider_site(const std::string& name) {
-  ::signal(SIGPIPE, SIG_IGN);  // as the program's main does
+  ::signal(SIGPIPE, SIG_IGN);  // as the program's main() does
   if (name == "local") {
     return std::make_unique<LocalSite>();
   }

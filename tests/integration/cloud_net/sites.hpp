@@ -1,6 +1,6 @@
 #pragma once
 
-// The clouds that the contract is tested on: how to reach each in the fake cloud.
+// The clouds on which the contract is tested, and how to reach each of them in the fake cloud.
 
 #include <memory>
 #include <string>
@@ -24,20 +24,20 @@ struct SiteOptions {
 struct Site {
   std::string name;     ///< of the service in the fake cloud
   std::string make;     ///< operation that makes servers
-  std::string look;     ///< that asks for one
-  std::string list;     ///< that lists them
-  std::string release;  ///< that ends one
+  std::string look;     ///< operation that asks for one server
+  std::string list;     ///< operation that lists servers
+  std::string release;  ///< operation that ends a server
   std::string machine_type;
   std::string credentials;           ///< operation of the metadata server that gives them
-  std::vector<std::string> secrets;  ///< that may appear nowhere
+  std::vector<std::string> secrets;  ///< must not appear anywhere
   std::unique_ptr<Provider> (*provider)(const SiteOptions& options);
 };
 
 /// Compute Engine and EC2.
 [[nodiscard]] const std::vector<Site>& sites();
 
-/// The real client, trusting the fake cloud, with no patience: answers in `answer_max`, pauses are
-/// skipped.
+/// The real client, which trusts the fake cloud. Answers must arrive within `answer_max`; pauses
+/// are skipped.
 [[nodiscard]] std::unique_ptr<HttpSender> impatient_client(Duration answer_max);
 
 }  // namespace mayfly::cloud_hooks

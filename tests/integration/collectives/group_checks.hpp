@@ -1,9 +1,9 @@
 #pragma once
 
-// What every Group promises when nothing fails, as checks that all members of a group call at once:
-// threads of one process (group_contract_test.cpp), ranks of an mpirun (mpi_contract_program.cpp),
-// processes with a GPU (tests/gpu/group_checks.cpp). `Array` says in which memory the data are.
-// Each check returns what was wrong; empty: nothing.
+// Checks of what every Group promises when nothing fails. All members of a group call a check at
+// once: threads of one process (group_contract_test.cpp), ranks of an mpirun
+// (mpi_contract_program.cpp), processes with a GPU (tests/gpu/group_checks.cpp). `Array` is the
+// kind of memory. Each check returns a description of the error, or "".
 
 #include <fmt/format.h>
 
@@ -61,7 +61,7 @@ std::vector<T> reduced(std::uint32_t size, std::size_t count, ReduceOp op) {
   return out;
 }
 
-/// `far`: seconds that only a hang can take.
+/// `far`: a time in seconds that only a hang can take.
 template <template <typename> class Array = HostArray>
 class GroupChecks {
  public:
@@ -194,7 +194,7 @@ class GroupChecks {
     return fmt::format("{} of {} elements: {}\n", what, count, why);
   }
 
-  /// Compares bits.
+  /// Compares the bits of two arrays.
   template <typename T>
   static std::string difference(const char* what, const Result<void>& done,
                                 const std::vector<T>& got, const std::vector<T>& want) {

@@ -1,4 +1,4 @@
-// What every Group promises when nothing fails: right results, the same bits everywhere.
+// What every Group promises when nothing fails: right results, with the same bits on all members.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,8 @@ using test::on_all;
 
 class GroupContract : public testing::TestWithParam<Kind> {
  protected:
-  // Gloo's threads spin when ranks outnumber cores, so it is asked for less.
+  // Gloo's threads spin, which is slow if there are more ranks than cores, so its groups are
+  // smaller.
   static std::vector<std::uint32_t> group_sizes() {
     return GetParam() == Kind::kGloo ? std::vector<std::uint32_t>{1, 2, 3, 5}
                                      : std::vector<std::uint32_t>{1, 2, 3, 4, 5, 8};
@@ -79,7 +80,7 @@ TEST_P(GroupContract, AHundredMegabytesAreReduced) {
   });
 }
 
-// Around every size at which a transport changes its way.
+// Sizes around every limit at which a transport changes its algorithm.
 TEST_P(GroupContract, NoSizeIsSpecial) {
   Cluster cluster(GetParam(), 3);
   auto groups = cluster.form(ViewId{1}, 3);
@@ -110,7 +111,7 @@ TEST_P(GroupContract, SixteenBitTypesAreReduced) {
   }
 }
 
-// A group of one too: what a job computes must not depend on the number of members.
+// Also in a group of one: the results of a job must not depend on the number of members.
 TEST_P(GroupContract, MaximaOfFloatsAreATotalOrderWithOneNan) {
   for (const std::uint32_t size : {1U, 2U, 3U}) {
     Cluster cluster(GetParam(), size);
@@ -184,7 +185,7 @@ TEST_P(GroupContract, AfterItsDeadlineABlockingOperationHasAbortedTheGroup) {
 
 TEST_P(GroupContract, DifferentOperationsAreFoundOut) {
   if (GetParam() == Kind::kFakeNccl) {
-    return;  // NCCL cannot tell (docs/gpu.md)
+    return;  // NCCL cannot detect it (docs/gpu.md)
   }
   Cluster cluster(GetParam(), 2);
   auto groups = cluster.form(ViewId{1}, 2);
@@ -194,7 +195,7 @@ TEST_P(GroupContract, DifferentOperationsAreFoundOut) {
         groups[rank]->all_reduce(data.data(), 1000 - rank, DataType::kInt32, ReduceOp::kSum);
     const Result<void> result = work->wait(far());
     ASSERT_FALSE(result.ok());
-    // The first to see it says so; the other may only see that its neighbour has left.
+    // The first member to detect it reports it; the other may only notice that this one has left.
     EXPECT_TRUE(result.error().code == Errc::kCorrupt || result.error().code == Errc::kPeerLost);
     groups[rank].reset();
   });

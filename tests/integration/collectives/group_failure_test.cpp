@@ -50,7 +50,8 @@ std::size_t entries_of(const char* folder) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// The kernel may show a joined thread for a moment longer.
+// Waits until the folder has at most so many entries: the kernel may show a joined thread a bit
+// longer.
 bool settles_at(const char* folder, std::size_t expected) {
   const Instant hang = far();
   while (entries_of(folder) > expected && monotonic_now() < hang) {
@@ -59,7 +60,7 @@ bool settles_at(const char* folder, std::size_t expected) {
   return entries_of(folder) <= expected;
 }
 
-// Goal: abort() from another thread ends every operation, whenever it comes.
+// Goal: abort() from another thread ends every operation at any moment.
 // Method: all ranks reduce in a loop; each is aborted at a random moment, as a control thread
 // would.
 TEST_P(GroupFailure, AbortFromAnotherThreadFreesEveryRankAtAnyMoment) {
@@ -80,7 +81,7 @@ TEST_P(GroupFailure, AbortFromAnotherThreadFreesEveryRankAtAnyMoment) {
     });
     on_all(kSize, [&](std::uint32_t rank) {
       EXPECT_TRUE(is_loss(reduce_until_failure(*groups[rank], count).code));
-      // The failure sticks.
+      // All later operations fail, too.
       EXPECT_TRUE(is_loss(reduce_until_failure(*groups[rank], 1).code));
     });
     aborter.join();
@@ -113,7 +114,8 @@ TEST_P(GroupFailure, AGroupOfOneCanBeAbortedToo) {
   EXPECT_EQ(result.error().code, Errc::kAborted);
 }
 
-// Goal: survivors of a member that vanishes inside an operation get out and form the next view.
+// Goal: if a member vanishes inside an operation, the survivors' operations end, and they form the
+// next view.
 // Method: one member destroys group and transport at a random moment; the others are aborted as
 // soon as one of them reports, as the coordinator would, and then form a view without it.
 TEST_P(GroupFailure, SurvivorsOfAVanishedMemberGoOnWithoutIt) {
@@ -228,7 +230,7 @@ TEST_P(GroupFailure, AFailedFormationDoesNotDisturbTheNextOne) {
   constexpr std::uint32_t kSize = 3;
   Cluster cluster(GetParam(), kSize);
   for (std::uint64_t view = 1; view <= 6; view += 2) {
-    // Two of three try, and are told to stop at different moments.
+    // Two of three members try to form the group, and are aborted at different moments.
     on_all(2, [&](std::uint32_t rank) {
       const auto formed =
           cluster.transports[rank]->form(cluster.spec(ViewId{view}, {0, 1, 2}, rank),
@@ -242,8 +244,8 @@ TEST_P(GroupFailure, AFailedFormationDoesNotDisturbTheNextOne) {
 }
 
 // Goal: a failed operation leaves its buffer alone, so that its owner may reuse it at once.
-// Method: after wait() has failed the buffer is filled with a pattern, while the others go on for
-// a while; the pattern must stay.
+// Method: after wait() has failed the buffer is filled with a pattern, while the other members go
+// on for a while; the pattern must not change.
 TEST_P(GroupFailure, ABufferIsNeverTouchedAfterItsOperationHasFailed) {
   constexpr std::uint32_t kSize = 3;
   Cluster cluster(GetParam(), kSize);
@@ -259,7 +261,7 @@ TEST_P(GroupFailure, ABufferIsNeverTouchedAfterItsOperationHasFailed) {
       const Result<void> done = work->wait(monotonic_now() + milliseconds(2));
       if (!done.ok() && done.error().code != Errc::kDeadline) {
         std::fill(data.begin(), data.end(), 7);
-        std::this_thread::sleep_for(milliseconds(2));  // time for whoever would write
+        std::this_thread::sleep_for(milliseconds(2));  // time for a late write
         EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](auto v) { return v == 7; }));
       }
       groups[rank]->abort();
@@ -280,7 +282,7 @@ std::size_t resident_kib() {
   return kib;
 }
 
-// Goal: hundreds of views leave nothing behind. Method: count descriptors, threads and memory.
+// Goal: hundreds of views leak nothing. Method: count descriptors, threads and memory.
 TEST_P(GroupFailure, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
   constexpr std::uint32_t kSize = 3;
   Cluster cluster(GetParam(), kSize);
@@ -301,7 +303,7 @@ TEST_P(GroupFailure, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
       }
     });
     groups.clear();
-    if (round == 20) {  // after what is made once
+    if (round == 20) {  // by now one-time allocations are made
       descriptors = entries_of("/proc/self/fd");
       threads = entries_of("/proc/self/task");
       memory_kib = resident_kib();

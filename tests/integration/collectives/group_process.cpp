@@ -1,11 +1,10 @@
-// One member as a process of its own, for process_kill_test: it obeys lines on standard input and
-// answers on standard output. Operations run on a second thread, so that "abort" is heard at any
-// time.
+// One member as a process, for process_kill_test: it reads commands on standard input and answers
+// on standard output. Operations run on a second thread, so that "abort" is read at any time.
 //
 //   form VIEW RANK MEMBER ADDRESS [MEMBER ADDRESS]...   -> "formed" or "failed CODE"
 //   reduce COUNT       all-reduces of COUNT int32 until one fails -> "reducing", then "failed CODE"
 //   sum                one all-reduce of a 1               -> "sum N" or "failed CODE"
-//   abort VIEW         gives up on VIEW and aborts the group; no answer
+//   abort VIEW         gives up VIEW and aborts the group; no answer
 //
 // Usage: group_process unix|tcp|gloo STORE_FOLDER. First prints "address ADDRESS".
 

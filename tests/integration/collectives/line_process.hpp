@@ -1,6 +1,7 @@
 #pragma once
 
-// A program that obeys lines on its standard input and answers on its standard output.
+// A child process that reads commands, one a line, on its standard input and answers on its
+// standard output.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -46,7 +47,7 @@ class LineProcess {
   LineProcess(const LineProcess&) = delete;
   LineProcess& operator=(const LineProcess&) = delete;
 
-  /// SIGKILL, and waits for the end.
+  /// Sends SIGKILL and waits for the end.
   void kill() {
     if (pid_ > 0) {
       ::kill(pid_, SIGKILL);
@@ -57,7 +58,7 @@ class LineProcess {
   void stop() const { ::kill(pid_, SIGSTOP); }
   void go_on() const { ::kill(pid_, SIGCONT); }
 
-  /// False if it is gone, which hear() says, too.
+  /// Sends a line. False if the process has ended; hear() then returns "gone".
   bool tell(const std::string& line) {
     const std::string text = line + "\n";
     return write_all(to_.get(), std::as_bytes(std::span(text))) == text.size();

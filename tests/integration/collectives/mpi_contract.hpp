@@ -1,7 +1,6 @@
 #pragma once
 
-// What the tests of the mpi contract have in common. All ranks of an mpirun run each of them at
-// once.
+// Fixtures for the tests of the mpi contract. All ranks of an mpirun run each test at once.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@ class MpiContract : public testing::Test {
   MpiRank& self_ = MpiRank::get();
 };
 
-/// Operations of this mode can be stopped; without --enable-recovery nothing can.
+/// Tests that abort operations, which is possible only with --enable-recovery.
 class MpiAbort : public MpiContract {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// What every Group promises, for the mpi transport: each test is run by all ranks of an mpirun at
-// once (tests/integration/collectives/mpi_contract_test.py).
+// Tests of what every Group promises, for the mpi transport. All ranks of an mpirun run each test
+// at once (tests/integration/collectives/mpi_contract_test.py).
 //
 // Usage: mpi_contract PAGE_FILE [gtest options]. Last line: "rank R: passed" or "rank R: failed".
 

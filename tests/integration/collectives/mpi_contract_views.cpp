@@ -109,8 +109,8 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Every second view is aborted in mid-flight where that is possible: what its members then still
-// had under way goes when they greet each other in the next one.
+// Every second view is aborted in mid-flight if that is possible. Its unfinished messages are
+// removed when the members greet each other in the next view.
 TEST_F(MpiContract, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
   constexpr std::size_t kMemoryMax = std::size_t{16} << 20;
   std::size_t descriptors = 0;
@@ -125,7 +125,7 @@ TEST_F(MpiContract, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
     } else {
       expect_ok(work->wait(far()));
     }
-    if (round == 40) {  // after what is made once
+    if (round == 40) {  // by now one-time allocations are made
       descriptors = entries_of("/proc/self/fd");
       threads = entries_of("/proc/self/task");
       memory = resident_bytes();
@@ -136,8 +136,8 @@ TEST_F(MpiContract, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
   EXPECT_LE(resident_bytes(), memory + kMemoryMax);
 }
 
-// A rank that dies while a connection of its is being made breaks it: Open MPI's survivors of that
-// may abort or hang. So all of them are made at the start, before anybody can be in a view.
+// If a rank dies while one of its connections is being made, Open MPI on the other side may abort
+// or hang. So all connections are made at the start, before any rank can be in a view.
 TEST_F(MpiAbort, NoViewMakesAConnection) {
   const auto group = self_.form(self_.everybody());
   std::vector<std::int32_t> data(1 << 20);
@@ -170,7 +170,7 @@ TEST_F(MpiAbort, AbortFreesAnOperationThatOnlyOneMemberHasStarted) {
     const auto barrier = group->barrier();
     group->abort();
     group->abort();
-    const bool alone = self_.size() == 1;  // then it may be done already
+    const bool alone = self_.size() == 1;  // then the operation may be over already
     EXPECT_TRUE(is_loss(reduce->wait(far())) || alone);
     EXPECT_TRUE(is_loss(barrier->wait(far())) || alone);
     EXPECT_TRUE(is_loss(group->barrier()->wait(far())));
@@ -200,7 +200,7 @@ TEST_F(MpiAbort, AbortFromAnotherThreadFreesEveryRankAtAnyMoment) {
       auto data = std::make_unique<std::vector<std::int32_t>>(count);
       result =
           group->all_reduce(data->data(), count, DataType::kInt32, ReduceOp::kSum)->wait(far());
-    }  // the memory is gone as soon as wait() has returned
+    }  // the memory is freed as soon as wait() has returned
     EXPECT_TRUE(is_loss(result)) << result.error().detail;
     aborter.join();
     self_.meet(self_.everybody());

@@ -1,8 +1,8 @@
 // Ranks of `mpirun --enable-recovery` that are killed one or two at a time, at random moments,
-// until one is left (tests/integration/collectives/mpi_contract_test.py). The survivors of each
-// kill are told, abort their group, form the next view and check a sum in it.
+// until one is left (tests/integration/collectives/mpi_contract_test.py). After each kill the
+// survivors are told, abort their group, form the next view and check a sum in it.
 //
-// Usage: mpi_kill PAGE_FILE SEED. A survivor of all prints "rank R: passed" or "rank R: failed".
+// Usage: mpi_kill PAGE_FILE SEED. The last survivor prints "rank R: passed" or "rank R: failed".
 
 #include <signal.h>
 
@@ -24,7 +24,8 @@ using namespace mayfly::collectives;  // NOLINT
 
 using Members = std::vector<std::uint32_t>;
 
-/// One round: who dies, when, and whether while the view forms or later. Equal on all ranks.
+/// One round: the ranks that die, when, and whether while the view forms or later. Equal on all
+/// ranks.
 struct Plan {
   Members victims;
   std::chrono::microseconds delay;
@@ -48,7 +49,7 @@ bool holds(const Members& members, std::uint32_t rank) {
   return std::find(members.begin(), members.end(), rank) != members.end();
 }
 
-/// What the coordinator does in a job: stops the view as soon as a victim is gone.
+/// Does the coordinator's work: stops the view as soon as a victim is dead.
 class Teller {
  public:
   Teller(test::MpiRank& self, const Plan& plan, ViewId view)
@@ -79,7 +80,7 @@ class Teller {
   std::thread thread_;  // last: uses the rest
 };
 
-/// Takes part in one view that somebody does not survive. False: something went wrong.
+/// Runs one view in which another rank dies. False after an error.
 bool live_through(test::MpiRank& self, const Plan& plan, const GroupSpec& spec) {
   std::thread death;
   if (holds(plan.victims, self.rank())) {
@@ -128,7 +129,7 @@ bool check_sum(test::MpiRank& self, const Members& alive) {
                 done.ok() ? "" : done.error().detail.c_str());
     return false;
   }
-  // Nobody goes on to the next view, and dies in it, while another still needs this one.
+  // No rank may enter the next view, and die in it, while another one still needs this one.
   return group->barrier()->wait(test::far()).ok();
 }
 

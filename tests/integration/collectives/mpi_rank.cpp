@@ -44,7 +44,7 @@ SharedPage* map_page(const char* file) {
   return static_cast<SharedPage*>(memory);
 }
 
-// The address of another rank, from our own.
+// The address of another rank, derived from this rank's own.
 std::string address_of(const std::string& own, std::uint32_t rank) {
   return own.substr(0, own.rfind(':') + 1) + std::to_string(rank);
 }
@@ -77,7 +77,7 @@ MpiRank& MpiRank::start(const char* page_file) {
 std::size_t MpiRank::sockets() {
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code closed;  // the folder's own descriptor is
+    std::error_code closed;  // set for the descriptor of the folder itself
     const std::string target = std::filesystem::read_symlink(entry, closed);
     count += target.starts_with("socket:") ? 1 : 0;
   }

@@ -18,7 +18,7 @@ namespace mayfly::collectives::test {
 
 constexpr std::uint32_t kRanksMax = 64;
 
-/// In a file that mpi_contract_test.py makes, zeroed.
+/// The content of a file that mpi_contract_test.py makes, filled with zeros.
 struct SharedPage {
   std::atomic<std::uint32_t> entered;                          ///< free use of a test
   std::array<std::atomic<std::uint64_t>, kRanksMax> meetings;  ///< how often each rank met
@@ -44,14 +44,14 @@ class MpiRank {
 
   /// Ranks 0 to size() - 1.
   [[nodiscard]] std::vector<std::uint32_t> everybody() const;
-  /// The next view, of these ranks in this order; every rank calls it, in it or not.
+  /// The next view, with these ranks in this order. Every rank calls this, member or not.
   [[nodiscard]] GroupSpec next_spec(const std::vector<std::uint32_t>& members);
-  /// Forms next_spec(); null for who is not a member.
+  /// Forms the group of next_spec(); returns null on ranks that are not members.
   [[nodiscard]] std::unique_ptr<Group> form(const std::vector<std::uint32_t>& members);
   /// Returns when all of `members` have called it.
   void meet(const std::vector<std::uint32_t>& members);
 
-  /// Ends MPI as the mode wants it.
+  /// Destroys the transport, which ends MPI in the way of its mode.
   void finish() { transport_.reset(); }
 
  private:

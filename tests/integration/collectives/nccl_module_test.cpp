@@ -39,7 +39,7 @@ TEST(NcclModule, SaysInOneLineWhatIsMissing) {
   const TransportModule* const module = load();
   const Result<void> fit = module->probe();
   if (fit.ok()) {
-    return;  // there is a GPU: tests/gpu goes on from here
+    return;  // there is a GPU, for which tests/gpu has the tests
   }
   EXPECT_EQ(fit.error().code, Errc::kUnsupported);
   EXPECT_EQ(fit.error().detail.find('\n'), std::string::npos);

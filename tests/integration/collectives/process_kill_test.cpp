@@ -141,8 +141,8 @@ TEST_P(ProcessKill, SurvivorsOfAKillWhileFormingFormTheNextView) {
   }
 }
 
-// Goal: a member that is stopped, which closes nothing, holds nobody once the others are told; and
-// when it wakes up in its old view it disturbs nobody.
+// Goal: a stopped member closes no connections, but does not block the other members once they are
+// told to abort. When it wakes up in its old view it does not disturb them.
 TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
   SCOPED_TRACE("seed " + std::to_string(seed_));
   Members members = start(3);
@@ -158,7 +158,7 @@ TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
   tell(members, "abort 1");
   for (const auto& member : members) {
     const std::string answer = member->hear();
-    // Gloo's abort closes connections, which the other may see before it is told itself.
+    // Gloo's abort closes connections; the other member may notice that before it is told to abort.
     EXPECT_TRUE(answer == "failed aborted" ||
                 (GetParam() == "gloo" && answer == "failed peer_lost"))
         << answer;
@@ -169,8 +169,8 @@ TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
   expect(members, "sum 2");
   stopped->go_on();
   if (GetParam() == "gloo") {
-    // Gloo 0.5 may forget that we wait for a send to a peer that is gone (docs/failure_model.md).
-    // Being told ends that, as the coordinator tells who was evicted.
+    // Gloo 0.5 may forget a wait for a send to a peer that has ended (docs/failure_model.md). An
+    // abort ends the wait; in a job the coordinator tells an evicted member.
     stopped->tell("abort 1");
   }
   const std::string answer = stopped->hear();

@@ -48,7 +48,7 @@ TEST(TcpTransport, AMemberWithTheWrongKeyIsRefusedAndHarmsNobody) {
     ASSERT_FALSE(formed.ok());
     EXPECT_EQ(formed.error().code, Errc::kRefused);
   });
-  // Rank 1 alone: it must meet the intruder, refuse it, and go on waiting for the true rank 0.
+  // Rank 1 must refuse the intruder's connection, and go on waiting for the true rank 0.
   std::thread true_member([&] {
     intruder.join();
     const auto formed = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0), far());
@@ -61,7 +61,7 @@ TEST(TcpTransport, AMemberWithTheWrongKeyIsRefusedAndHarmsNobody) {
 
 TEST(TcpTransport, AMemberOfAStaleViewIsToldSoAndOneOfANewerViewWaits) {
   Cluster cluster(Kind::kTcp, 2);
-  // 1 forms view 2 while 0 still tries view 1, and then comes to view 2 as well.
+  // Member 1 forms view 2 while member 0 still tries view 1, and then forms view 2 as well.
   std::thread behind([&] {
     const auto stale = cluster.transports[0]->form(cluster.spec(ViewId{1}, {0, 1}, 0), far());
     ASSERT_FALSE(stale.ok());
@@ -103,7 +103,7 @@ TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
   on_all(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
 }
 
-// Between two views nobody forms a group, and the system's queue of connections is short.
+// Between two views no thread forms a group, and the system's queue of connections is short.
 TEST(TcpTransport, BetweenViewsStrangersAreLetInAndThrownOut) {
   Cluster cluster(Kind::kTcp, 1);
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
@@ -140,9 +140,9 @@ TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
   ahead.join();
 }
 
-// Goal: which way an all-reduce takes is a matter of the group, not of each member's machine.
-// Method: one member may use a single core, so that alone it would find its host crowded; sizes
-// where that decides between ways, and vectors of nothing with and without an address.
+// Goal: the group decides on the algorithm of an all-reduce, not each member by its own machine.
+// Method: one member may use a single core, so by itself it would consider its host overloaded;
+// sizes at which that changes the algorithm, and empty vectors with and without an address.
 TEST(TcpTransport, MembersWithUnequalCoresTakeTheSameWay) {
   for (const Kind kind : {Kind::kShared, Kind::kTcp}) {
     Cluster cluster(kind, 2);

@@ -14,12 +14,12 @@ namespace mayfly::collectives::test {
 
 namespace {
 
-// The group above NCCL, with a library and a device that are played in this process.
+// The NCCL transport, with an imitation of the library and the device in this process.
 Result<std::unique_ptr<Transport>> make_fake_nccl_transport() {
   return make_nccl_transport(make_fake_nccl(), "nccl:fake");
 }
 
-// Gradients through the above, everything else through tcp: what --backend nccl has.
+// Gradients over the transport above, everything else over tcp, as with --backend nccl.
 Result<std::unique_ptr<Transport>> make_paired() {
   Result<std::unique_ptr<Transport>> host = make_tcp_transport({});
   Result<std::unique_ptr<Transport>> device = make_nccl_transport(make_fake_nccl(), "nccl:fake");

@@ -11,7 +11,7 @@
 
 namespace mayfly::collectives::test {
 
-/// What the contract is run over.
+/// The transports on which the contract is tested.
 enum class Kind { kShared, kUnix, kTcp, kTcpV6, kTcpRing, kGloo, kFakeNccl, kPaired };
 [[nodiscard]] std::string name_of(Kind kind);
 /// The kinds that this build and this machine can run.

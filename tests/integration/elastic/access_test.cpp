@@ -1,4 +1,4 @@
-// Who is let in, and that those who are not harm nobody.
+// Which clients are admitted, and that refused ones do not disturb the job.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ void expect_closed(const UniqueFd& fd) {
   EXPECT_EQ(message.error().code, Errc::kPeerLost);
 }
 
-/// A job that runs its first view; whatever happens at the door must not change that.
+/// A job that runs its first view. Connections of other clients must not change that view.
 class Access : public testing::Test {
  protected:
   Access() : worker_(job_.add_worker()) {
@@ -109,7 +109,7 @@ TEST_F(Access, AMembersOversizedFrameCostsOnlyItsOwnConnection) {
   job_.observer().wait_for_note("lost", session.value().welcome.member);
 }
 
-/// One of each kind that the coordinator, a sentinel or an operator says.
+/// A message of each kind that only the coordinator, a sentinel or an operator sends.
 std::vector<Message> not_from_workers() {
   View view{ViewId{9}, 0, Step{}, Rank{0}, {}, {}};
   view.members.push_back({MemberId{1}, "", {}, 0, 1});
@@ -146,7 +146,7 @@ TEST_F(Access, EveryMessageThatAWorkerMayNotSendCostsItsConnection) {
   }
 }
 
-/// The next message of a kind; others are passed over.
+/// The next message of kind M; messages of other kinds are skipped.
 template <typename M>
 M next_message(int fd) {
   while (true) {
@@ -187,8 +187,8 @@ std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(begin(folder), end(folder)));
 }
 
-// Who is refused is told so, and is given a moment to hear it; a thousand are not given a thousand
-// descriptors.
+// A refused client is told the reason, and its connection stays open for a moment so that it can
+// read that. But a thousand refused clients do not use a thousand descriptors.
 TEST_F(Access, AFloodOfWrongTokensIsBoundedAndKeepsNobodyOut) {
   constexpr std::size_t kFlood = 1000;
   const std::size_t before = open_descriptors();
@@ -255,7 +255,7 @@ TEST(AccessToAJob, WithoutACoordinatorConnectingEndsAtTheDeadline) {
   EXPECT_NE(client.error().detail.find(endpoint), std::string::npos);
 }
 
-// A listener that accepts (in the kernel) but never says a word.
+// A listener that accepts connections (in the kernel) but never sends anything.
 TEST(AccessToAJob, APortThatNeverAnswersEndsAtTheDeadline) {
   Result<UniqueFd> listener = listen_tcp(Endpoint{"127.0.0.1", 0});
   ASSERT_TRUE(listener.ok());
@@ -265,7 +265,7 @@ TEST(AccessToAJob, APortThatNeverAnswersEndsAtTheDeadline) {
   EXPECT_EQ(reply.error().code, Errc::kDeadline);
 }
 
-/// A server that begins later; its options come with begin().
+/// A server that begins later; it gets its options with begin().
 class NotBegun : public testing::Test {
  protected:
   NotBegun() {
@@ -282,7 +282,7 @@ class NotBegun : public testing::Test {
   void begin(const CoordinatorOptions& core = {}) {
     server_->begin([core] { return core; });
   }
-  /// The answer to a worker that asks until it is taken in.
+  /// The answer to a worker that asks again until it is admitted.
   [[nodiscard]] Result<Answer> join() const {
     const Instant deadline = monotonic_now() + kHangBound;
     Result<Answer> taken = ask(Role::kWorker);
@@ -312,11 +312,11 @@ TEST_F(NotBegun, SendsWorkersAwayForAWhile) {
   EXPECT_TRUE(std::holds_alternative<Welcome>(taken.value().verdict));
 }
 
-// Members that hear nothing look for another coordinator.
+// Without heartbeats members would look for another coordinator.
 TEST_F(NotBegun, SendsHeartbeatsOnceItHasBegunAJobWithStandbys) {
   CoordinatorOptions core;
   core.quorum = true;
-  core.silence_max = seconds(600);  // nobody is probed
+  core.silence_max = seconds(600);  // no member is probed
   begin(core);
   const Result<Answer> taken = join();
   ASSERT_TRUE(taken.ok()) << taken.error().detail;

@@ -1,4 +1,4 @@
-// A coordinator that goes away and comes back, with real connections on loopback.
+// A coordinator that is lost and started again, with real connections on loopback.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ TEST(Failover, AWaitForAKeyOutlastsTheCoordinator) {
   job.restart_coordinator();
   waiter.join();
   EXPECT_TRUE(late.ok());
-  // The new coordinator has been told what the old one knew.
+  // The members have told the new coordinator the values in the old one's store.
   EXPECT_TRUE(workers[1]->client().store_get(view, "early", monotonic_now() + kHangBound).ok());
 }
 

@@ -1,4 +1,4 @@
-// A real coordinator and real clients on loopback: how views follow who is there.
+// A real coordinator and real clients on loopback: views follow joins, leaves and losses.
 
 #include <gtest/gtest.h>
 
@@ -86,9 +86,9 @@ TEST(Membership, AWorkerMayAskToLeave) {
   job.observer().wait_for_view({workers[0]->id()});
 }
 
-/// A replacement is asked for then, however long the step takes.
+/// Observers are told of it at once, so that a replacement can be requested during the step.
 TEST(Membership, ThatSomebodyIsToLeaveIsNewsBeforeTheBoundary) {
-  CoordinatorOptions patient;  // that one stands still, or does not stop, would be news, too
+  CoordinatorOptions patient;  // a stall, or a member that does not stop, would be news, too
   patient.stop_timeout = patient.silence_max = patient.starved_max = seconds(3600);
   patient.stalls.report_floor = patient.stalls.unknown_report_floor = seconds(3600);
   for (const bool by_order : {false, true}) {

@@ -1,5 +1,5 @@
-// A worker process of its own, its sentinel, and a real coordinator that must hear of the worker's
-// end.
+// A worker process, its sentinel, and a real coordinator, to which the sentinel must report the
+// worker's end.
 
 #include "elastic/net/sentinel.hpp"
 
@@ -49,10 +49,10 @@ std::string first_line(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
-  return file.good() ? line : "";  // only if it is complete
+  return file.good() ? line : "";  // only a complete line
 }
 
-/// What the process's descriptors are, without standard input, output and error.
+/// The targets of the process's descriptors, without standard input, output and error.
 std::vector<std::string> descriptors_of(int pid) {
   std::vector<std::string> targets;
   std::error_code error;
@@ -64,7 +64,7 @@ std::vector<std::string> descriptors_of(int pid) {
   return targets;
 }
 
-/// Gone, or a zombie that nobody has reaped yet.
+/// Whether the process has ended; it may be a zombie.
 bool has_ended(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -72,7 +72,7 @@ bool has_ended(int pid) {
   return name_end == std::string::npos || text.substr(name_end, 3) == ") Z";
 }
 
-/// Sums a kind of memory of the process, in KiB.
+/// The sum of one kind of memory of the process, in KiB.
 long memory_kib(int pid, const std::string& kind) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
   for (std::string line; std::getline(file, line);) {
@@ -83,7 +83,7 @@ long memory_kib(int pid, const std::string& kind) {
   return -1;
 }
 
-/// A coordinator in charge of a job that has no members: it refuses whoever comes, and counts.
+/// A coordinator of a job without members: it refuses all clients, and counts them.
 class RefusingCoordinator {
  public:
   RefusingCoordinator() : thread_([this] { serve(); }) {}
@@ -132,7 +132,7 @@ class SentinelTest : public testing::Test {
   }
   ~SentinelTest() override { fs::remove_all(scratch_); }
 
-  /// Starts a worker and waits until it is connected and, if it has one, its sentinel too.
+  /// Starts a worker and waits until it and its sentinel, if it has one, are connected.
   ToyProcess start_worker(const std::string& mode, int resident_mib = 4) {
     return start_worker(mode, resident_mib, job_->endpoint());
   }
@@ -160,7 +160,7 @@ class SentinelTest : public testing::Test {
                        [](const std::string& each) { return each.rfind("socket:", 0) == 0; });
   }
 
-  /// The median time from a SIGKILL until the coordinator knows, and by whom it knew last.
+  /// The median time from a SIGKILL until the coordinator knows. `detail`: its last source.
   double kill_to_lost_ms(const std::string& mode, int resident_mib, std::string* detail) {
     std::vector<double> times;
     for (int i = 0; i < 3; ++i) {
@@ -190,7 +190,7 @@ class SentinelTest : public testing::Test {
 
 TEST_F(SentinelTest, AKilledWorkerIsReportedBeforeItsMemoryIsFreed) {
   std::string detail;
-  // A sanitizer's shadow of the memory is several times as large, and takes minutes to touch.
+  // A sanitizer's shadow memory is several times as large, and writing to it takes minutes.
   const int large_mib = kSanitized ? 128 : 512;
   const double small_ms = kill_to_lost_ms("serve", 4, &detail);
   const double large_ms = kill_to_lost_ms("serve", large_mib, &detail);

@@ -1,7 +1,7 @@
 #pragma once
 
 // A job over loopback for tests: a real coordinator server and real member clients, with a trainer
-// that does nothing but follow orders.
+// that only answers the coordinator's messages.
 
 #include <atomic>
 #include <condition_variable>
@@ -17,10 +17,10 @@
 
 namespace mayfly::elastic {
 
-/// So long may anything take before a test fails; nothing is expected to take as long.
+/// A generous bound: a wait that takes longer fails the test.
 inline constexpr Duration kHangBound = seconds(60);
 
-/// Records what the server tells, and lets tests wait for it.
+/// Records the callbacks of the server, and lets tests wait for them.
 class RecordingObserver final : public CoordinatorObserver {
  public:
   void on_note(Instant when, const coordinator_effect::Note& note) override;
@@ -43,7 +43,7 @@ class RecordingObserver final : public CoordinatorObserver {
     std::vector<Outcome> outcomes;
     std::set<MemberId> leaving;  // for at_news()
   };
-  /// What to do whenever the server has news, on its thread.
+  /// Sets a function that the server's thread calls on every on_news().
   void at_news(std::function<void(Seen&)> what);
   /// Waits until `condition` holds; false, with a test failure, after kHangBound.
   bool wait_until(const std::function<bool(const Seen&)>& condition, const char* what);
@@ -62,7 +62,7 @@ class RecordingObserver final : public CoordinatorObserver {
   std::function<void(Seen&)> at_news_;  // guarded by mutex_
 };
 
-/// A worker in this process: says that each view formed and synced, and stops when told.
+/// A worker in this process. It reports each view as formed and synced, and stops when told.
 class ToyWorker final : public MemberHandler {
  public:
   ToyWorker(std::unique_ptr<MemberClient> client, bool ready = true);
@@ -74,16 +74,16 @@ class ToyWorker final : public MemberHandler {
 
   [[nodiscard]] MemberClient& client() { return *client_; }
   [[nodiscard]] MemberId id() const { return id_; }
-  /// Waits for the end of this worker's part and says why it ended.
+  /// Waits until this worker is dismissed; returns the reason.
   member_effect::Leave wait_for_leave();
-  /// Waits until this view runs here.
+  /// Waits until this worker runs this view.
   void wait_for_view(ViewId view);
   [[nodiscard]] std::vector<ViewId> aborted() const;
-  /// Says that the job's last step is committed.
+  /// Reports that the job's last step is committed.
   void finish();
-  /// From now on it is in the middle of a step for ever.
+  /// From now on it does not answer Stop, as if it were in the middle of a long step.
   void never_stop() { stops_ = false; }
-  /// Breaks the connection without a word.
+  /// Breaks the connection without a message.
   void vanish() { owned_.reset(); }
 
  private:
@@ -96,8 +96,8 @@ class ToyWorker final : public MemberHandler {
   ViewId view_{};  // guarded by mutex_, as all below
   std::vector<ViewId> aborted_;
   std::optional<member_effect::Leave> left_;
-  std::unique_ptr<MemberClient> owned_;        // last: its thread calls us until it is gone
-  MemberClient* const client_ = owned_.get();  // what that thread uses while owned_ is being reset
+  std::unique_ptr<MemberClient> owned_;        // last: its thread calls this object until it ends
+  MemberClient* const client_ = owned_.get();  // for that thread while owned_ is being reset
 };
 
 /// A coordinator and the means to add workers to it.
@@ -107,12 +107,12 @@ class TestJob {
 
   ~TestJob();
 
-  /// The server ends without a word to its members; restart() starts another, on the same port with
-  /// the same log.
+  /// Ends the server without a message to its members. restart_coordinator() starts another one on
+  /// the same port with the same log.
   void kill_coordinator();
   void restart_coordinator();
 
-  /// `reports`: of an earlier worker of the same process, or null.
+  /// `reports`: the queue of an earlier worker of the same process, or null.
   std::unique_ptr<ToyWorker> add_worker(bool ready = true, ReportQueue* reports = nullptr);
   [[nodiscard]] Result<std::unique_ptr<MemberClient>> connect(
       Bytes token, std::vector<std::pair<std::string, std::string>> fingerprint = {},

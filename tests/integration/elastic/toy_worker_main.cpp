@@ -1,10 +1,10 @@
 // A worker process with a sentinel, for sentinel_test.
 // Arguments: ENDPOINT TOKEN_FILE RESIDENT_MIB MODE
-//   MODE serve: says on standard output when its sentinel is armed, then waits to be killed
+//   MODE serve: prints a line when its sentinel is armed, then waits until it is killed
 //        exit: ends normally at once
-//        hang: its trainer stands still in an update
-//        alone: serves without a sentinel
-//        stray: no member of the job, but its sentinel takes it for one; then as serve
+//        hang: its trainer makes no progress in an update
+//        alone: like serve, without a sentinel
+//        stray: like serve, but it is no member of the job, although its sentinel believes that
 
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ int run(char** arguments) {
     }
   }
   const std::size_t resident = std::strtoul(arguments[3], nullptr, 10) << 20;
-  std::vector<char> memory(resident, 1);  // touched, so it is there
+  std::vector<char> memory(resident, 1);  // written, so it is resident
   MemberClientOptions options;
   options.endpoints = {arguments[1]};
   options.sentinel = sentinel.get();

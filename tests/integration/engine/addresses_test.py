@@ -1,6 +1,6 @@
 """Goal: coordinators, workers and servers of several hosts find each other without --bind-host,
-also by names that mean 127.0.1.1 on their own host; whoever waits says for what, and whoever is
-refused is named by the coordinator.
+also by names that mean 127.0.1.1 on their own host. A process that waits prints for what, and the
+coordinator names each worker that it refuses.
 Method: processes of one job on loopback, and on hosts that are network namespaces (needs root).
 """
 import os
@@ -22,7 +22,7 @@ JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1"]
 
 
 class Hosts(network.Network):
-    """Hosts with names of their own: host 0 is alpha, and Debian's installer named it."""
+    """Hosts with names. Host 0 is alpha; as Debian installs it, it resolves this to 127.0.1.1."""
 
     def __init__(self, hosts):
         super().__init__(hosts)
@@ -49,7 +49,7 @@ def new_cluster(net=None):
 
 
 def start(cluster, name, words, host=None):
-    """A command on a host, with nothing said about addresses."""
+    """Starts a command on a host without any option about addresses."""
     return cluster.start_process(
         name, words + ["--token-file", cluster.token_file, "--run-dir",
                        cluster.run_dir(name)] + cluster.job, host)
@@ -72,7 +72,7 @@ def skip_without_hosts():
 
 
 def waits_aloud():
-    """Within seconds, with what the name meant; servers too."""
+    """Waiting workers and servers print within seconds for which name and address they wait."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -118,7 +118,7 @@ def every_interface():
 
 
 def nothing_said():
-    """Three hosts; the coordinator's own has a worker, too, which knows it by its name."""
+    """Three hosts. The coordinator's host has a worker, too, which uses the coordinator's name."""
     skip_without_hosts()
     net = Hosts(3)
     cluster = new_cluster(net)
@@ -135,7 +135,7 @@ def nothing_said():
 
 
 def out_of_reach():
-    """A worker that listens on 127.0.0.1 far from the others is refused and disturbs nobody."""
+    """A worker on another host that listens on 127.0.0.1 is refused; the job is not disturbed."""
     skip_without_hosts()
     net = Hosts(2)
     cluster = new_cluster(net)

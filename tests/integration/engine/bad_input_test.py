@@ -1,5 +1,5 @@
 """Goal: bad input ends with exit code 2 (or a continued job) and one clear line, and loses nothing.
-Method: each case starts the binary with one thing wrong and looks at the code and the text.
+Method: each case starts the binary with one error and checks the exit code and the text.
 """
 import os
 import pathlib
@@ -16,7 +16,7 @@ RECORD = 3073
 
 
 def everything_in(folder):
-    """Contents by path; folders have none."""
+    """The contents of all files below a folder by path; None for folders."""
     found = {}
     for path in pathlib.Path(folder).rglob("*"):
         found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else None
@@ -29,7 +29,8 @@ def changes(before, after):
 
 
 def refused(args, *words, code=2, given=None):
-    """Nothing is left behind in the current folder but what was `given`: texts by path."""
+    """Expects that the arguments are refused, and that the current folder then contains only the
+    files that were `given`: texts by path."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     for name, text in (given or {}).items():
         path = os.path.join(folder, name)
@@ -202,7 +203,7 @@ def port_in_use():
     refused(["coordinator", "--bind-host", "127.0.0.1"] + SMALL_JOB
             + ["--steps", "1", "--port", port], port)
     refused(busy + ["--run-dir", "x/y/run"], port)
-    # A folder that was there stays, with what is in it; so does the run of somebody else.
+    # A folder that existed before keeps its contents; so does another run in it.
     refused(busy + ["--run-dir", "x/run"], port, given={"x/run/notes.txt": "mine"})
     refused(busy + ["--run-dir", "x/run"], port, given={"x/run/logs/old.log": "mine",
                                                         "x/run/tb/events.out.tfevents.1": "mine",
@@ -215,7 +216,7 @@ def port_in_use():
 
 
 def refused_resume(port):
-    """An ended run that somebody wanted to go on with is as it was."""
+    """A refused --resume leaves the ended run unchanged."""
     ended = Run(SMALL_JOB + ["--steps", "4", "--workers", "1", "--threads", "1",
                              "--trace", "auto"])
     ended.finish()
@@ -225,15 +226,15 @@ def refused_resume(port):
                                     "--trace", "auto"]
     refused(more + ["--lr", "0.2", "--port", port], port)
     changed = changes(before, everything_in(ended.run_dir))
-    expect(changed == ["view.log.lock"], f"a refused --resume changed {changed}")  # who had it last
+    expect(changed == ["view.log.lock"], f"a refused --resume changed {changed}")  # its last owner
     ended.remove()
 
 
 def places():
-    """Found out after the run directory was made."""
+    """Errors that are detected only after the run directory was made."""
     job = ["train"] + SMALL_JOB + STEPS
     refused(job + ["--bind-host", "no.such.host.invalid"], "no.such.host.invalid")
-    refused(job + ["--bind-host", "203.0.113.7"], "203.0.113.7")  # RFC 5737: nobody's address
+    refused(job + ["--bind-host", "203.0.113.7"], "203.0.113.7")  # RFC 5737: reserved for examples
     refused(job + ["--token-file", "token"], "is not a job token", given={"token": "zz\n"})
     refused(job + ["--run-dir", "file/run"], "file/run", given={"file": "mine"})
     refused(job + ["--run-dir", "run", "--quiet"], "worker-0.log", code=1,
@@ -243,7 +244,7 @@ def places():
 
 
 def worker_refuses():
-    """What only a worker can find out leaves its log, and the line says where that is."""
+    """If only a worker can detect the error, its log is kept, and the line says where."""
     run = Run(SMALL_JOB + STEPS + ["--resident-mib", "99999999"])
     code = run.wait()
     expect(code == 2, f"exit code {code}\n{run.logs()}")
@@ -257,13 +258,14 @@ def worker_refuses():
 
 
 def damaged_view_log():
-    """What it hides cannot be known: nobody goes on with a part of it, and it stays as it is."""
+    """A job is not continued from a part of a damaged log, because the content of the rest cannot
+    be known. The log is not changed."""
     run = Run(SMALL_JOB + ["--steps", "100", "--workers", "1", "--threads", "1"] + lingering(1))
     run.wait_for_step(1)
     run.stop_hard()  # its worker ends with it
     with open(run.path("view.log"), "rb") as f:
         content = bytearray(f.read())
-    for place in (20, 200):  # of the first record, which intact ones follow
+    for place in (20, 200):  # in the first record, which intact records follow
         damaged = bytearray(content)
         damaged[place] ^= 1
         with open(run.path("view.log"), "wb") as f:
@@ -277,7 +279,8 @@ def damaged_view_log():
 
 
 def disk_full():
-    """A small file system: checkpoints fit for a while. Training goes on, but the end is said."""
+    """On a small file system checkpoints fit for a while. Training goes on, but the job reports the
+    failure at its end."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder],
                              capture_output=True)

@@ -1,5 +1,5 @@
-"""Goal: with --checkpoint-to each checkpoint is in a second place as well, again and again until it
-is; a job whose last one did not get there has failed, and says where it is.
+"""Goal: with --checkpoint-to the coordinator copies each checkpoint to a second place, and repeats
+that until it succeeds. A job whose last checkpoint was not copied fails and prints where it is.
 Method: folders, and commands that are small shell scripts.
 """
 import os
@@ -50,7 +50,7 @@ def into_a_folder():
 
 
 def by_a_command():
-    """It fails twice; what it finds is a whole checkpoint. It prints megabytes."""
+    """The command fails twice, and prints megabytes. Each time it gets a complete checkpoint."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     bucket = os.path.join(folder, "a bucket")
     os.makedirs(bucket)
@@ -76,7 +76,7 @@ cp -r "$1" '{bucket}/'"$2"
 
 
 def that_never_works():
-    """The job's own result is there all the same."""
+    """The copies always fail. The job's own result is complete all the same."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run = started(folder, "false {}")
     code = run.wait()
@@ -102,7 +102,7 @@ def that_cannot_be():
 
 
 def restarted():
-    """The coordinator dies while it copies; the next one does it."""
+    """The coordinator dies while it copies; the next one copies the checkpoint again."""
     job = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"),
                   SMALL_JOB + ["--steps", str(STEPS), "--checkpoint-every", "10", "--threads", "1"]
                   + lingering(12))

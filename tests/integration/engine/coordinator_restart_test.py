@@ -1,7 +1,7 @@
-"""Goal: a coordinator that is started again after it was killed at any moment, or whose host has
-lost power, goes on with the job that it had, from what came to the disk.
-Method: coordinator and workers as processes of their own; what a kill at that moment leaves behind
-is made by killing them then, or by cutting files; the weights are those of an undisturbed run.
+"""Goal: a coordinator that was killed at any moment, or whose host lost power, is started again and
+goes on with its job from the data on the disk.
+Method: coordinator and workers are separate processes. The files of a kill at some moment are made
+by killing a process then, or by cutting files. The weights must be those of an undisturbed run.
 """
 import os
 import shutil
@@ -56,7 +56,7 @@ def run_until(step):
 
 
 def before_its_files():
-    """Killed while it opened the data set of a new job: its log is there, and nothing else."""
+    """Killed while it opened the data set of a new job: only its log exists."""
     job = cluster()
     os.makedirs(job.run_dir())
     with open(os.path.join(job.run_dir(), "view.log"), "w", encoding="utf-8"):
@@ -67,7 +67,7 @@ def before_its_files():
 
 
 def resumed_before_the_first_view():
-    """It was to begin with a checkpoint, which its workers do not have."""
+    """Killed before the first view of a job that resumes a checkpoint, which its workers lack."""
     old = run_until(12)
     job = cluster(["--checkpoint-every", "20"])
     job.start_coordinator(2, extra=["--resume", old.run_dir])
@@ -86,7 +86,7 @@ def finish_from(job, old):
 
 
 def resumed_from_what_is_gone():
-    """In the same folder, where newer checkpoints have taken the place of that one."""
+    """The job resumes a checkpoint of the same folder, in which newer ones have replaced it."""
     old = run_until(12)
     folder = os.path.dirname(old.run_dir)
     job = cluster(["--checkpoint-every", "5", "--keep-checkpoints", "1"] + lingering(40), folder)
@@ -102,7 +102,7 @@ def resumed_from_what_is_gone():
 
 
 def replaced_in_what_is_resumed():
-    """Workers that come when that checkpoint has gone get the job's state from the others."""
+    """Workers that join after that checkpoint was removed receive the state from other members."""
     old = run_until(12)
     run = Run(JOB + ["--resume", old.run_dir, "--workers", "2", "--checkpoint-every", "2",
                      "--keep-checkpoints", "1", "--chaos",
@@ -116,7 +116,7 @@ def replaced_in_what_is_resumed():
 
 
 def records_behind_the_checkpoint():
-    """All are lost, and the records of the last steps never came to the disk, but a checkpoint."""
+    """All processes are lost. The disk has a checkpoint, but not the records of the last steps."""
     job = cluster(["--checkpoint-every", "10"] + SLOW)
     job.start_coordinator(2)
     start_workers(job, 2)

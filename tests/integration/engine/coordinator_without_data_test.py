@@ -1,7 +1,8 @@
-"""Goal: a coordinator needs neither the data set nor the device that computes: the first worker
-says what its data is like, and who comes later has to have the same.
-Method: coordinator and workers in directories of their own, as on hosts without a shared disk; the
-coordinator's --data names a folder that is nowhere. The oracle is the digest of an undisturbed run.
+"""Goal: a coordinator needs neither the data set nor a device for computing. The first worker
+describes its data, and workers that join later must have the same.
+Method: coordinator and workers have directories of their own, as on hosts without a shared disk.
+The folder of the coordinator's --data does not exist. The oracle is the digest of an undisturbed
+run.
 """
 import json
 import os
@@ -23,7 +24,7 @@ NOWHERE = "/nowhere/cifar"
 def cluster(workers, extra=()):
     made = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + ["--data", NOWHERE] + list(extra))
     made.start_coordinator(workers)
-    made.job = ["--threads", "1"]  # all else is told to the workers
+    made.job = ["--threads", "1"]  # the coordinator sends all other settings to the workers
     return made
 
 
@@ -63,7 +64,7 @@ def told_by_the_first():
 
 
 def epochs():
-    """How many steps there are depends on the size of the data set."""
+    """The number of steps depends on the size of the data set."""
     job = cluster(1, ["--steps", "0", "--epochs", "2"])
     job.start_worker(job.endpoint(), extra=DATA)
     summary = job.run.finish()
@@ -84,7 +85,7 @@ def others_must_have_the_same():
 
 
 def nobody_has_it():
-    """A worker that has not got it either; and a job that is stopped before anybody has come."""
+    """A worker without the data set is refused; then the job is stopped before a worker joined."""
     job = cluster(1)
     worker = job.start_worker(job.endpoint(), extra=["--data", NOWHERE])
     expect(job.wait_for_end(worker, "it is not refused") == 2, worker.output())
@@ -99,11 +100,11 @@ def nobody_has_it():
 
 
 def restarted():
-    """A coordinator that is started again knows them from its run directory."""
+    """A restarted coordinator reads the facts about the data from its run directory."""
     job = cluster(2, lingering(6))
     job.coordinators[0].kill()
     job.job = JOB + ["--data", NOWHERE] + lingering(6)
-    job.start_coordinator(2)  # before anybody came
+    job.start_coordinator(2)  # before any worker joined
     job.job = ["--threads", "1"]
     for _ in range(2):
         job.start_worker(job.endpoint(), extra=DATA)
@@ -122,7 +123,7 @@ def restarted():
 
 
 def not_for_local_workers():
-    """They would find it no more than the coordinator."""
+    """Local workers could not find the data set any more than their coordinator."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run_dir = os.path.join(folder, "run")
     done = subprocess.run([mayfly_run.BINARY, "train", "--run-dir", run_dir, "--data", NOWHERE],

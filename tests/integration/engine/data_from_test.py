@@ -1,6 +1,6 @@
-"""Goal: a worker whose host has no copy of the data set gets it from where --data-from says, once,
-and trains to the same bits; where it cannot be had, or when the worker is asked to leave meanwhile,
-one line says why and nothing is left behind.
+"""Goal: a worker whose host has no copy of the data set fetches it once from the source that
+--data-from names, and trains to the same bits. If it cannot be fetched, or the worker is asked to
+leave meanwhile, one line gives the reason and no files are left behind.
 Method: workers with cache folders of their own, and a --data that only the coordinator has.
 """
 import http.server
@@ -18,7 +18,7 @@ NOWHERE = "/nowhere/images"
 
 
 class Job:
-    """A coordinator that has the data set, and workers that have not."""
+    """A coordinator that has the data set, and workers without it."""
 
     def __init__(self, data_from, coordinator_has=True, as_tar=False):
         self.folder = self.data = image_folder()
@@ -44,7 +44,7 @@ class Job:
         expect(summary["final_digest"] == undisturbed(self.data), "the bits of a local run")
 
     def kept(self, cache):
-        """Data sets in a worker's cache."""
+        """The data sets in a worker's cache."""
         return sorted(name for name in os.listdir(self.cache(cache))
                       if name.startswith("data-") and not name.endswith(".lock"))
 
@@ -210,7 +210,7 @@ def leaves_while_a_command_runs():
 def coordinator_is_lost():
     job = Job("coordinator")
     with open(os.path.join(job.folder, "train", "large"), "wb") as large:
-        large.truncate(2 << 30)  # so that it is still on its way
+        large.truncate(2 << 30)  # so that the transfer is not over yet
     stays, leaves = job.worker("a"), job.worker("b")
     for worker in (stays, leaves):
         job.wait_for_line(worker, "fetching the data set")

@@ -1,5 +1,6 @@
-"""Goal: a set that `mayfly data make` writes is there whole or not at all, and a network learns it.
-Method: it is killed while it writes, and called again; a job on the set, and its loss.
+"""Goal: `mayfly data make` writes a set completely or not at all, and a network can learn it.
+Method: the command is killed while it writes, and repeated; a job trains on the set, and its loss
+falls.
 """
 import os
 import shutil

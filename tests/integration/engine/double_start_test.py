@@ -1,7 +1,8 @@
-"""Goal: of two commands that are started in one run directory at the same moment one has it and the
-other is refused without touching it: nothing of the run is lost.
-Method: both are started 0 to 40 ms apart, in a directory that is not there yet or that holds an
-ended part of the job. MAYFLY_TEST_DOUBLE_STARTS says how often; MAYFLY_TEST_SEEDS which starts.
+"""Goal: if two commands are started in one run directory at the same moment, one of them runs and
+the other is refused without changing it: nothing of the run is lost.
+Method: both are started 0 to 40 ms apart, in a directory that does not exist yet or that has an
+ended part of the job. MAYFLY_TEST_DOUBLE_STARTS is the number of starts, MAYFLY_TEST_SEEDS their
+seeds.
 """
 import os
 import shutil
@@ -21,7 +22,7 @@ FILES = {"config.toml", "events.jsonl", "metrics.jsonl", "token", "view.log", "v
 
 
 class Start:
-    """One of the two; its output is in a file of its own."""
+    """One of the two commands; its output is in a file of its own."""
 
     def __init__(self, folder, name, words, prefix=()):
         self.output_path = os.path.join(folder, name + ".txt")
@@ -44,7 +45,7 @@ def words_of(kind, run_dir, steps):
 
 
 def wait_for_both(folder, run_dir, starts):
-    """A coordinator has no worker of its own: it is given one."""
+    """Waits until both commands have ended. Starts a worker if one of them is a coordinator."""
     deadline = time.monotonic() + 120
     worker = None
     while any(start.process.poll() is None for start in starts):
@@ -87,7 +88,7 @@ def check(kinds, starts, run_dir, first_step, steps):
     expect(len(first) == 1, f"exit codes {codes}\n{text}")
     refused = starts[1 - first[0]]
     said = refused.output()
-    # Who waits for the lock may get it when the first one has done everything.
+    # A command that waits for the lock may get it after the first one has completed the job.
     late = "nothing is left to do" in said and kinds == ("resume", "resume")
     expect(refused.process.returncode == (0 if late else 2), f"exit codes {codes}\n{text}")
     expect(late or "holds" in said, text)
@@ -115,7 +116,7 @@ def double_starts():
 
 
 def without_a_name():
-    """Who names no run directory gets one of its own, in the same second, too."""
+    """Commands without a run directory get separate ones, even in the same second."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     words = ["train", "--steps", "2", "--workers", "1", "--no-evaluate"] + JOB
     runs = [subprocess.Popen([os.path.abspath(mayfly_run.BINARY)] + words, cwd=folder,

@@ -1,7 +1,7 @@
-"""Goal: a change that is meant to change nothing changes no bit of what jobs compute.
+"""Goal: a change that is not meant to change the results of jobs changes no bit of them.
 Method: fixed jobs, whose weights after twelve steps have the digests in golden_digests.json. The
-kernels of one instruction set add in another order than those of another, so each has its own; a
-processor without one leaves that out. A change that is meant to change the bits says so in
+kernels of different instruction sets add in different orders, so each set has its own digests; on a
+processor without a set its jobs are left out. A change that is meant to change the bits says so in
 CHANGELOG.md and writes the file anew:
 
   MAYFLY_TEST_WRITE=1 ... golden_digests_test.py
@@ -31,7 +31,7 @@ def job(name, isa):
 
 
 def digest(name, isa):
-    """None: this processor has not what the job needs."""
+    """The digest of a job; None if this processor lacks the instruction set."""
     run = Run(job(name, isa) + STEPS)
     code = run.wait()
     if code == 2 and ("needs a CPU with" in run.output() or "this CPU has no" in run.output()):
@@ -44,7 +44,7 @@ def digest(name, isa):
 
 
 def digest_of_resumed(isa):
-    """In two parts, the second with three workers."""
+    """The digest of a job in two parts, the second with three workers."""
     first = Run(job("exact", isa) + ["--steps", "12", "--checkpoint-every", "6"])
     first.finish()
     at = os.path.join(first.run_dir, "checkpoints", "step-6")

@@ -1,6 +1,6 @@
-"""Goal: a folder of JPEGs of any size trains to the same bits whoever decodes them, and a bad image
-is named: at the start if its header tells, else when it is read. With --skip-corrupt the data are
-those without the bad ones, to the bit, and the run says which those were.
+"""Goal: a folder of JPEGs of any size trains to the same bits with any workers and threads. A bad
+image is named: at the start if its header is bad, otherwise when it is read. With --skip-corrupt
+the job has the bits of the folder without the bad images, and the run names these.
 Method: folders made of three tiny JPEGs; digests of several workers; the code and the text.
 """
 import base64

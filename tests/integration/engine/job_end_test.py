@@ -1,6 +1,6 @@
-"""Goal: exit code and summary of a job say what became of it: done if nothing is left to do, failed
-if its last weights or its summary are nowhere; and a finished job's record stays as it is.
-Method: real jobs that are stopped in their last step, or lose the place they write to.
+"""Goal: exit code and summary of a job tell its outcome: done if no work is left, failed if its
+last weights or its summary could not be written. The records of a finished job are not changed.
+Method: real jobs that are stopped in their last step, or that cannot write to their folder.
 """
 import os
 import shutil
@@ -43,10 +43,10 @@ def nothing_left():
         expect(again.returncode == 0, f"exit code {again.returncode}\n{text}")
         expect(len(text.splitlines()) == 1 and "nothing is left to do" in text, text)
         changed = changes(before, everything_in(run.run_dir))
-        expect(changed in ([], ["view.log.lock"]), f"changed {changed}")  # who had it last
+        expect(changed in ([], ["view.log.lock"]), f"changed {changed}")  # names the last owner
     expect(not os.path.exists(other), "a directory was made for nothing")
 
-    os.remove(run.path("summary.json"))  # as if it had been killed before it wrote that
+    os.remove(run.path("summary.json"))  # as if it had been killed before it wrote the summary
     again = resume(run, "--steps", "6")
     expect(again.returncode == 0, again.stderr)
     rest = run.summary()
@@ -56,8 +56,8 @@ def nothing_left():
 
 
 def last_weights_not_written():
-    """A file where the folder of checkpoints should be. Training goes on, and each cause is said
-    once."""
+    """There is a file in place of the folder of checkpoints. Training goes on, and each cause is
+    reported once."""
     run = Run(JOB + ["--steps", "30", "--checkpoint-every", "3"] + lingering(5))
     run.wait_for_step(5)
     shutil.rmtree(run.path("checkpoints"), ignore_errors=True)

@@ -1,5 +1,5 @@
-"""Goal: a worker is told two things, where the coordinator is and the job's token; the settings of
-the job, and the checkpoint that it is resumed from, come from the coordinator.
+"""Goal: a worker needs only the coordinator's address and the job's token; it receives the settings
+of the job, and the checkpoint from which the job is resumed, from the coordinator.
 Method: coordinator and workers in directories of their own, as on hosts without a shared disk. The
 oracle is the digest of an undisturbed run.
 """
@@ -18,7 +18,7 @@ JOB = SMALL_JOB + ["--steps", str(STEPS), "--momentum", "0.8", "--label-smoothin
 
 
 def cluster(workers, extra=()):
-    """The workers that it starts get no settings of the job."""
+    """A cluster whose workers are started without settings of the job."""
     made = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"), JOB + list(extra))
     made.start_coordinator(workers)
     made.job = ["--threads", "1"]
@@ -48,7 +48,8 @@ def told_by_the_coordinator():
 
 
 def own_words_win():
-    """What a worker says itself is its own, and a job that has it otherwise refuses it by name."""
+    """A worker's own flags have priority; if the job has another value, it refuses the worker and
+    names the setting."""
     job = cluster(1)
     other = job.start_worker(job.endpoint(), extra=["--momentum", "0.5"])
     expect(job.wait_for_end(other, "it is not refused") == 2, other.output())
@@ -59,7 +60,7 @@ def own_words_win():
 
 
 def flags_beat_the_environment():
-    """Also in the processes that a command starts, which have its environment."""
+    """Flags have priority also in the processes that a command starts with its environment."""
     wanted = undisturbed()
     os.environ.update(MAYFLY_LR="0.2", MAYFLY_THREADS="2", MAYFLY_RUN_DIR="/nonexistent/run")
     run = Run(JOB + ["--workers", "2", "--threads", "1"])
@@ -71,7 +72,7 @@ def flags_beat_the_environment():
 
 
 def servers_are_told():
-    """A parameter server and its workers; a step has as many slices as the coordinator says."""
+    """A parameter server and its workers get the number of slices per step from the coordinator."""
     servers = ["--sync", "bsp", "--ps", "1", "--shards", "2"]
     job = cluster(2, servers)
     job.start_server(job.endpoint(), 0)
@@ -82,7 +83,7 @@ def servers_are_told():
 
 
 def resumed_by_the_coordinator():
-    """Only the coordinator has the checkpoint; also one of another type, and one of step 0."""
+    """Only the coordinator has the checkpoint. Also with one of another type, and one of step 0."""
     first = Run(JOB + ["--workers", "1", "--threads", "1", "--steps", "10"])
     first.finish()
     whole = Run(JOB + ["--workers", "1", "--threads", "1", "--resume", first.run_dir])
@@ -110,7 +111,7 @@ def resumed_by_the_coordinator():
 
 
 def wrong_ones_are_told():
-    """Without a token, or with that of another job: one line on either side, and nothing more."""
+    """A worker without a token, or with that of another job, causes one line on either side."""
     job = cluster(1)
     done = subprocess.run([mayfly_run.BINARY, "worker", "--coordinator", job.endpoint()],
                           capture_output=True, text=True, timeout=60, check=False, cwd=job.folder)

@@ -1,5 +1,5 @@
-"""Goal: N ranks of srun, mpiexec or mpirun are one job of N workers, also if they share no files;
-where they cannot be one they say within seconds what to do, and are never N jobs.
+"""Goal: N ranks of srun, mpiexec or mpirun form one job of N workers, also if they share no files.
+If they cannot, they print within seconds what to do; they never become N jobs.
 Method: processes with the variables of each launcher (tests/harness/launchers.py), each in a folder
 of its own; the launchers themselves where they are installed. The digest is that of one worker.
 """
@@ -61,7 +61,7 @@ def srun_on_one_host():
 
 
 def srun_with_a_shared_folder():
-    """No channel: each finds the others' files, and their marks are removed."""
+    """Without PMI the ranks find each other through marks in a folder, and remove these."""
     ranks = Ranks(JOB, [srun(r, 3, nodes=3) for r in range(3)], together=True)
     ranks.wait()
     expect(not glob.glob(ranks.folder + "/runs/*/ranks"), "marks were left behind")
@@ -69,7 +69,7 @@ def srun_with_a_shared_folder():
 
 
 def marks_of_before():
-    """Those that a launch has left which was ended while its ranks came are not counted."""
+    """Marks of an earlier launch, which ended while its ranks started, are not counted."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     os.makedirs(folder + "/run/ranks")
     for rank in ("1", "2"):
@@ -84,7 +84,7 @@ def marks_of_before():
 
 
 def address_of_before():
-    """A coordinator that was killed has left its address; ranks wait for the next one's."""
+    """Ranks ignore the address that a killed coordinator has left, and wait for the next one's."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     args = [*JOB, "--run-dir", folder + "/run", "--checkpoint-every", "4"]
     variables = [srun(r, 3) for r in range(3)]
@@ -92,7 +92,7 @@ def address_of_before():
     expect(first.wait() == [0, 0, 0], first.outputs())
     os.remove(folder + "/run/summary.json")
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        nobody.bind(("127.0.0.1", 0))  # a port on which no process listens
         with open(folder + "/run/coordinator", "w", encoding="utf-8") as file:
             file.write(f"127.0.0.1:{nobody.getsockname()[1]}\n")
         again = Ranks([*args, "--resume", folder + "/run/checkpoints/step-8"],
@@ -118,12 +118,12 @@ def descendants(pid):
 
 
 def coordinator_begins_late():
-    """Rank 0 waits as long as its coordinator loads the job, the others for --coordinator-timeout,
-    and then say what that can mean."""
+    """Rank 0 waits as long as its coordinator loads the job; the other ranks wait for
+    --coordinator-timeout and then print possible reasons."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     os.makedirs(folder + "/run/logs")
     gate = folder + "/run/logs/coordinator.log"
-    os.mkfifo(gate)  # the coordinator gets no further before somebody reads it
+    os.mkfifo(gate)  # the coordinator blocks here until the test opens the pipe
     ranks = Ranks([*JOB, "--run-dir", folder + "/run", "--coordinator-timeout", "4"],
                   [srun(r, 3) for r in range(3)])
     codes = [ranks.processes[r].wait(30) for r in (1, 2)]
@@ -142,7 +142,7 @@ def coordinator_begins_late():
 
 
 def first_rank_cannot_tell():
-    """It ends its coordinator when the others will never hear of it."""
+    """Rank 0 ends its coordinator if it cannot send its address to the other ranks."""
     class Deaf(Pmi):
         def _answer(self, fields):
             return ("cmd=put_result rc=-1 msg=no" if fields["cmd"] == "put"
@@ -154,12 +154,12 @@ def first_rank_cannot_tell():
     expect(codes == [1], f"exit codes {codes}\n{ranks.outputs()}")
     (lock,) = glob.glob(ranks.folder + "/**/view.log.lock", recursive=True)
     with open(lock, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the coordinator has ended
     shutil.rmtree(ranks.folder)
 
 
 def srun_over_pmi():
-    """--mpi=pmi2, ranks that share nothing."""
+    """srun --mpi=pmi2 with ranks that share no files."""
     pmi = Pmi(3)
     variables = [{**srun(r, 3, nodes=3), "PMI_RANK": str(r), "PMI_SIZE": "3"} for r in range(3)]
     check_one_job(Ranks(JOB, variables, pmi), 3)
@@ -176,7 +176,7 @@ def mpiexec_over_pmi():
 
 
 def first_rank_fails():
-    """Its reason is said once, and the others end with its exit code instead of waiting."""
+    """Rank 0's reason is printed once; the other ranks do not wait but end with its exit code."""
     pmi = Pmi(3)
     begin = time.monotonic()
     ranks = Ranks(JOB + ["--data", "/no/such/folder"], [mpiexec(r, 3) for r in range(3)], pmi)
@@ -188,7 +188,7 @@ def first_rank_fails():
 
 
 def nothing_shared():
-    """Said within seconds, and then the ranks end, rank 0 included."""
+    """Ranks without PMI and a shared folder print that within seconds and end, also rank 0."""
     begin = time.monotonic()
     ranks = Ranks(JOB, [srun(r, 2, nodes=2) for r in range(2)])
     words = "the ranks are on hosts node[1-2] and the run directory"
@@ -219,7 +219,7 @@ def contradictions():
 
 
 def batch_script():
-    """Its variables speak of three tasks, but it is none of them."""
+    """The variables of a batch script describe three tasks, but the script is none of them."""
     variables = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "3", "SLURM_PROCID": "0"}
     ranks = Ranks(JOB + ["--workers", "2"], [variables])
     expect(ranks.wait() == [0], ranks.outputs())
@@ -228,7 +228,7 @@ def batch_script():
 
 
 def mpirun_shares_nothing():
-    """Over PMIx, each rank in a folder of its own and told that it is alone on its host."""
+    """Over PMIx; each rank has a folder of its own and is told that it is alone on its host."""
     mpi_launch.skip_without_mpirun()
     folder = Ranks([], []).folder
     script = ('export OMPI_COMM_WORLD_LOCAL_SIZE=1; mkdir -p "$0/$OMPI_COMM_WORLD_RANK"; '

@@ -1,9 +1,9 @@
 """Goal: over three epochs with kills and joins, each sample of each epoch is committed exactly
 once.
-Method: every worker writes which samples it computed for each (step, microbatch); the reduced
-message carries an order-free hash of the samples that are really in the sum. From outside, with
-our own arithmetic: the samples of a step's microbatches must give the committed hash, and each
-epoch's stretch of the stream must be a permutation of the data set.
+Method: every worker writes which samples it computed for each (step, microbatch), and each reduced
+sum contains an order-free hash of the samples that are really in it. The test computes the hash a
+second time: the samples of a step's microbatches must have the committed hash, and each epoch's
+part of the stream must be a permutation of the data set.
 """
 import mayfly_run
 import sample_ledger

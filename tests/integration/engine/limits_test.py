@@ -1,6 +1,6 @@
-"""Goal: what a process is started with - closed standard descriptors, limits of the system, files
-that are no files, a place for others to read - is coped with, or refused in one clear line.
-Method: a shell closes or limits something and then becomes the binary.
+"""Goal: a process works, or refuses in one clear line, if it is started with closed standard
+descriptors, limits of the system, files that are not regular, or readers that have gone.
+Method: a shell closes or limits something and then executes the binary.
 """
 import itertools
 import os
@@ -18,7 +18,7 @@ JOB = SMALL_JOB + ["--steps", "6", "--workers", "1", "--threads", "1"]
 
 
 def by_shell(script, folder, args):
-    """Words of a shell that does `script` and then becomes `mayfly train ARGS`."""
+    """The words of a shell command that runs `script` and then executes `mayfly train ARGS`."""
     return ["sh", "-c", script + '; exec "$@"', "sh", mayfly_run.BINARY, "train", "--run-dir",
             os.path.join(folder, "run")] + args
 
@@ -33,7 +33,8 @@ def started_by_shell(script, args, timeout=120):
 
 
 def closed_descriptors():
-    """Whatever of the three is closed, the job is the same; its files hold only what is theirs."""
+    """Any of the three standard descriptors may be closed: the job has the same result, and no
+    output is written into its files."""
     plain = Run(JOB)
     digest = plain.finish()["final_digest"]
     plain.remove()
@@ -49,9 +50,10 @@ def closed_descriptors():
 
 
 def file_size_limit():
-    """Files that may not grow are a full disk: nobody is killed, and the reason is said."""
+    """A limit for the size of files acts like a full disk: no process is killed, and the reason is
+    printed."""
     steps = ["--steps", "12", "--workers", "2", "--checkpoint-every", "5"]
-    run = started_by_shell("ulimit -f 16", JOB + steps)  # of 512 bytes
+    run = started_by_shell("ulimit -f 16", JOB + steps)  # blocks of 512 bytes
     code = run.wait()
     text = run.output()
     expect(code in (0, 1), f"exit code {code}\n{run.logs()}")
@@ -70,7 +72,7 @@ def file_size_limit():
 
 
 def lost_output():
-    """What could not be printed is no success; a reader that has gone is told nothing."""
+    """A command whose output cannot be written fails; if its reader has gone it prints no error."""
     long, short = ["train", "--help-all"], ["token"]
     for words in (long, short):
         with open("/dev/full", "w", encoding="utf-8") as full:
@@ -90,7 +92,7 @@ def lost_output():
 
 
 def few_descriptors():
-    """A job whose workers cannot all connect says why it does not begin."""
+    """A job whose workers cannot all connect prints why it does not begin."""
     run = started_by_shell("ulimit -n 24", JOB + ["--workers", "8"])
     while "ulimit -n" not in run.output():
         expect(run.process.poll() is None, f"ended without a word\n{run.logs()}")
@@ -103,7 +105,7 @@ def few_descriptors():
 
 
 def pipes_and_loops():
-    """A named pipe that nobody writes to is not waited for; links in a circle lead nowhere."""
+    """The program does not wait for a named pipe without a writer, and refuses circular links."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     pipe, loop = os.path.join(folder, "pipe.tar"), os.path.join(folder, "loop")
     os.mkfifo(pipe)

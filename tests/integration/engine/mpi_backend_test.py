@@ -1,5 +1,5 @@
-"""Goal: --backend mpi trains to the bits of one worker, over Open MPI's TCP and shared memory,
-without --enable-recovery at full speed and with it past the death of ranks, which spares replace.
+"""Goal: --backend mpi trains to the bits of one worker, over Open MPI's TCP and shared memory. With
+--enable-recovery the job survives the death of ranks, which spares replace.
 Method: jobs under mpirun, ranks killed from outside; the digest of the state after every step is
 compared with that of one worker.
 """
@@ -30,7 +30,7 @@ def over(btl, *options):
 
 
 def check(run, code=0):
-    """Waits for the end; returns the numbers of members that steps were committed with."""
+    """Waits for the end; returns the set of numbers of members with which steps were committed."""
     ended = run.wait()
     expect(ended == code, f"mpirun returned {ended}, not {code}\n{run.logs()}")
     by_step = mayfly_run.digests(run)
@@ -90,13 +90,13 @@ def loses_ranks_tcp():
 
 
 def spares():
-    """As many as were lost come in, and no more."""
+    """As many spares join as ranks were lost, and no more."""
     members = killed_in_turn("vader", 4, [0, 1], ["--spares", "2"])
     expect(set(members) == {2}, f"steps of {set(members)} members")
 
 
 def static_loss():
-    """Without --enable-recovery mpirun ends the job, and nothing is left hanging."""
+    """Without --enable-recovery mpirun ends the job, and no process hangs."""
     run = mpi_launch.start(3, MPI + ["--steps", "100000"], over("vader"))
     run.wait_for_step(3)
     mpi_launch.kill_rank(run, 1)

@@ -1,7 +1,7 @@
-"""Goal: a worker that joins a job with a large state takes it in the background (ADR 16), whatever
-happens meanwhile, and no committed step differs.
-Method: a small network is made to count as large (--observe-from-mib 0), so that joins are many;
-and a large one, so that members can be killed while the state is on its way.
+"""Goal: a worker that joins a job with a large state receives it in the background (ADR 16), with
+any faults meanwhile, and the committed steps have the same bits.
+Method: a small network that counts as large (--observe-from-mib 0), so that many joins are
+possible; and a large one, so that members can be killed while the state is sent.
 """
 import time
 
@@ -10,7 +10,7 @@ from mayfly_run import SMALL_JOB, Run, digests, expect
 from oracle import Oracle
 
 SMALL = SMALL_JOB + ["--steps", "50", "--threads", "1", "--observe-from-mib", "0"]
-# The state has 90 MB, so digests are those of every other step: what differs stays different.
+# The state has 90 MB, so only every other step has a digest: a difference remains in later steps.
 LARGE = ["--model", "resnet18", "--image-size", "32", "--data", "procedural:256",
          "--global-batch", "8", "--microbatch", "2", "--lr", "0.01", "--seed", "7",
          "--no-evaluate", "--no-tensorboard", "--digest-every", "2", "--threads", "1",
@@ -58,7 +58,8 @@ def exact():
 
 
 def plain():
-    """Sums are rounded in the order of the members, so only these are compared, at every step."""
+    """With rounded sums the bits depend on the order of members, so members are only compared with
+    each other, at every step."""
     for wire in ("fp32", "bf16", "fp16"):
         run = Run(SMALL + ["--reduction", "fp32", "--wire", wire] + CHURN)
         run.finish()
@@ -76,7 +77,7 @@ def bucket_auto():
 
 
 def evaluation():
-    """Observers evaluate nothing; every image is counted once."""
+    """Observers do not evaluate; every image is counted once."""
     args = [a for a in SMALL if a != "--no-evaluate"] + ["--eval-every-epochs", "0.5"]
     run = Run(args + CHURN)
     run.finish()
@@ -90,7 +91,7 @@ def evaluation():
 
 
 def ends_meanwhile():
-    """The job's last step may come while somebody still observes."""
+    """The job may end while a worker still observes."""
     run = Run(SMALL + ["--workers", "2", "--chaos", "join@step=46,join@step=48,join@step=49"])
     run.finish()
     compare("late joins", run, undisturbed(SMALL + ["--wire", "int32"]))
@@ -109,9 +110,9 @@ def wait_for(run, what, condition):
 
 
 def kill_while_observing(name, victims):
-    """`victims`: of the workers' processes, oldest first; the last is the joiner's."""
+    """Kills the `victims`: indices of workers, oldest first; the last one is the joining worker."""
     run = Run(LARGE + ["--workers", "3", "--chaos", "join@step=3",
-                       # Longer steps, as it may observe for two of them only.
+                       # Longer steps, because the worker may observe for only two of them.
                        "--inject", "slow=3x,from=step4,to=step10"])
     wait_for(run, "a join", lambda: len(of_kind(run, "joined")) == 4)
     pids = run.worker_pids()
@@ -148,7 +149,7 @@ def both_die():
     kill_while_observing("donor and joiner", [0, 3]).remove()
 
 
-# Of each step half is lost with one of two workers, and then shared with a third.
+# A job in which half of each step is lost with one of two workers, and then given to a third one.
 HALVES = SMALL + ["--wire", "int32", "--global-batch", "32"]
 
 
@@ -180,8 +181,8 @@ def break_after_catching_up():
 
 
 def caught_up_when_a_view_breaks():
-    """It then has work in the next view, in a step that it has already begun, without work and with
-    the memory of its old state: of that nothing may be used."""
+    """The observer has work in the next view, in a step that it has already begun without work and
+    with the memory of its old state. It must not use anything of that."""
     expected = undisturbed(HALVES)
     for _ in range(5):
         run, in_time = break_after_catching_up()

@@ -7,7 +7,7 @@ import time
 import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect
 
-LONG = ["--steps", "100000", "--threads", "1", "--inject", "slow=12x"]  # it sleeps most of the time
+LONG = ["--steps", "100000", "--threads", "1", "--inject", "slow=12x"]  # workers mostly sleep
 
 
 def status_of(run):
@@ -67,7 +67,8 @@ def pause_and_resume():
 
 
 def dead_workers_are_replaced():
-    """As often as --max-restarts says; not who was drained or killed by --chaos."""
+    """Dead workers are replaced up to --max-restarts times, but not those that were drained or
+    killed by --chaos."""
     run = Run(SMALL_JOB + LONG + ["--workers", "2", "--max-restarts", "2", "--chaos",
                                   "kill@step=8:worker=1"])
     run.wait_for_step(8)
@@ -92,7 +93,7 @@ def dead_workers_are_replaced():
 
 
 def scale_right_after_a_loss():
-    """A dead process counts no more, even while the kernel still frees its memory."""
+    """A dead process is not counted, even while the kernel still frees its memory."""
     run = Run(SMALL_JOB + LONG + ["--workers", "2", "--resident-mib", "512"])
     run.wait_for_step(2)
     for _ in range(3):
@@ -100,7 +101,7 @@ def scale_right_after_a_loss():
         wait_for_members(run, 1)
         expect(run.command("scale", "2").returncode == 0, "scale failed")
         wait_for_members(run, 2)
-        while run.last_members() != 2:  # the state is on both: else the next kill loses it
+        while run.last_members() != 2:  # both must have the state before the next kill
             time.sleep(0.05)
     run.command("stop")
     code = run.wait()

@@ -1,6 +1,6 @@
-"""Goal: jobs of one host that share prepared images (--prepared-store) have the bits that they have
-alone, whichever of them is stopped, killed, or has other batches; and what one has prepared the
-others do not read.
+"""Goal: jobs of one host that share prepared images (--prepared-store) have the same bits as alone,
+even if one of them is stopped, killed, or has other batches. A job does not read images again that
+another one has prepared.
 Method: jobs on tiny JPEGs with other initial weights and the same samples, at once.
 """
 import os
@@ -30,7 +30,7 @@ def digest_of(folder, seed, *words):
 
 
 def shared():
-    """A job that is there first, and lingers in its last steps, has prepared what a second one uses
+    """A first job, which is slow in its last steps, has prepared the images that a second one uses
     from its first step to its last."""
     folder = image_folder()
     store = ["--prepared-store", "64MiB"]
@@ -53,7 +53,7 @@ def shared():
 def undisturbed():
     """One search is stopped and another one killed, in mid-step; one has batches of its own."""
     folder = image_folder()
-    store = ["--prepared-store", "200kB"]  # far from all
+    store = ["--prepared-store", "200kB"]  # room for a small part of the images
     others = [Run(job_of(folder, seed, *store, *lingering(20))) for seed in (1, 2)]
     for run in others:
         run.wait_for_step(20)

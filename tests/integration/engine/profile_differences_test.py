@@ -1,5 +1,5 @@
-"""Goal: `mayfly profile --difference` finds what images that are read and prepared slowly take of a
-step, and refuses in one line what it cannot measure.
+"""Goal: `mayfly profile --difference` finds how much of a step slow reading and preparing of images
+takes, and refuses in one line jobs that it cannot measure.
 Method: a job of two workers with --inject, in its cells A to E.
 """
 import json
@@ -43,8 +43,8 @@ def finds_kinds():
         for part in kinds.values():
             expect(part["low_ms"] <= part["ms"] <= part["high_ms"], done.stdout)
             expect(part["measurable"] == (part["low_ms"] > 0), done.stdout)
-        # Neither is hidden, as each alone takes longer than computing. Which of them another busy
-        # process lengthens is not known, so only their sum is sure.
+        # Neither part is hidden, because each alone takes longer than computing. Another busy
+        # process may lengthen either of them, so only their sum is checked.
         expect(kinds["fetch"]["ms"] + kinds["prep"]["ms"] > 60, done.stdout)
         expect(means["D"] > means["C"] and means["E"] > means["C"], done.stdout)
         expect(found["stash"]["interconnect_ms"] >= 0, done.stdout)

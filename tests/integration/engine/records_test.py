@@ -1,5 +1,5 @@
-"""Goal: the records of a job have one time axis, which goes on when its coordinator is restarted;
-they say what became of each member and what the job has cost.
+"""Goal: the records of a job have one time axis, which continues when its coordinator is restarted.
+They contain the end of each member and the cost of the job.
 Method: real jobs, with workers that have a price and one of which is killed; a coordinator that is
 killed and started again while its workers go on.
 """
@@ -12,11 +12,12 @@ import mayfly_run
 from mayfly_run import SMALL_JOB, Run, expect, kill, lingering
 
 EVALUATED = [word for word in SMALL_JOB if word != "--no-evaluate"]
-PRICE = 36.0  # of an hour of a worker: a cent a second
+PRICE = 36.0  # per hour of a worker, which is a cent a second
 
 
 def expect_one_axis(run):
-    """Every line has a time; those of events never decrease, and those of steps of one view."""
+    """Expects that every line has a time, and that the times of events, and those of the steps of
+    one view, never decrease."""
     for name in ("events.jsonl", "metrics.jsonl", "members.jsonl"):
         lines = run.lines(name)
         expect(lines and all("t" in line for line in lines), f"a line of {name} has no time")
@@ -30,7 +31,7 @@ def expect_one_axis(run):
 
 
 def seconds_of_recoveries(run):
-    """On a busy machine there may be more than the one that the test asks for."""
+    """The time of all recoveries. On a busy machine there may be more than the test has caused."""
     facts = [event["recovery"] for event in run.events("recovery")]
     seconds, until = 0, 0
     for begin, end in sorted((one["detected"], one["detected"] + one["step_ms"] / 1000)
@@ -65,7 +66,7 @@ def members_and_money():
     expect(abs(samples - summary["samples"]) <= len(last), f"{samples} of {summary['samples']}")
     expect({line["phase"] for line in last.values()} <= {"lost", "left", "ended"},
            last)
-    # The bill: each member from its connection to its end.
+    # The cost: each member is charged from its connection to its end.
     begun, bill = {}, 0
     for event in run.lines("events.jsonl"):
         if event["kind"] == "connected":
@@ -83,7 +84,7 @@ def members_and_money():
 
 
 def restarted():
-    """Steps that were committed while there was no coordinator have the times of their commits."""
+    """Steps committed while there was no coordinator are recorded with the times of the commits."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run_dir, token = os.path.join(folder, "run"), os.path.join(folder, "token")
     subprocess.run([mayfly_run.BINARY, "token", token], check=True)

@@ -1,6 +1,6 @@
-"""Goal: what was trained is in the coordinator's run directory, whoever computed it and whatever
-became of its server; and a job goes on from there when nobody has its state any more.
-Method: coordinator and workers in directories of their own, as on hosts without a shared disk.
+"""Goal: the trained weights are in the coordinator's run directory, even if all workers' servers
+are lost. A job goes on from its checkpoint there when no worker has the state any more.
+Method: coordinator and workers have directories of their own, as on hosts without a shared disk.
 """
 import os
 import shutil
@@ -47,7 +47,7 @@ def checkpoints(job, name="run"):
 
 
 def expect_here(job, step, name="run"):
-    """The checkpoint can be used where the user is, without any worker's disk."""
+    """Expects that the checkpoint can be used on the user's host, without any worker's disk."""
     for entry in os.listdir(job.folder):
         if entry.startswith("worker-") and os.path.isdir(os.path.join(job.folder, entry)):
             shutil.rmtree(os.path.join(job.folder, entry))
@@ -90,7 +90,7 @@ def stopped():
 
 
 def by_time():
-    """Without --checkpoint-every there is one now and then all the same."""
+    """Without --checkpoint-every checkpoints are written at intervals of time."""
     job = cluster(1, steps=100000, extra=["--checkpoint-minutes", "0.005", "--digest-every", "1"])
     start_workers(job, 1)
     job.wait_for(lambda: len(events(job, "checkpoint_received")) >= 3, "three checkpoints")
@@ -98,11 +98,11 @@ def by_time():
 
 
 def all_workers_lost():
-    """The next worker goes on with the newest checkpoint that came home."""
+    """The next worker goes on from the newest checkpoint that the coordinator has received."""
     job = cluster(2, extra=["--checkpoint-every", "10"] + lingering(25))
     first = start_workers(job, 2)
     job.wait_for(lambda: 20 in [e["step"] for e in events(job, "checkpoint_received")], "step 20")
-    for worker in first:  # at once, so that neither says how far it has come
+    for worker in first:  # at once, so that neither reports its last steps
         os.kill(worker.pid, signal.SIGSTOP)
     for worker in first:
         worker.kill()
@@ -110,7 +110,7 @@ def all_workers_lost():
     start_workers(job, 1)
     summary = job.run.finish()
     expect(summary["final_digest"] == undisturbed(), summary)
-    # None if the checkpoint has all that the members had said of their steps.
+    # No such event if the checkpoint is of the last step that the members had reported.
     restarted = events(job, "restarted")
     expect(len(restarted) <= 1 and all(
         "resuming after" in e["detail"] and int(e["detail"].rsplit(" ", 1)[1]) >= 20
@@ -121,8 +121,8 @@ def all_workers_lost():
 
 
 def rejoined_without_its_state():
-    """With rounded sums an evicted worker starts anew. If the others are lost meanwhile, it goes on
-    with the newest checkpoint, as a worker would that is started then."""
+    """With rounded sums an evicted worker starts anew. If the other members are lost meanwhile, it
+    goes on from the newest checkpoint, like a new worker."""
     job = cluster(2, extra=["--reduction", "fp32", "--checkpoint-every", "10",
                             "--min-workers", "1"] + lingering(25))
     stays, goes = start_workers(job, 2)
@@ -138,8 +138,8 @@ def rejoined_without_its_state():
 
 
 def last_notice():
-    """Two workers that are told to go, both at once: neither can be spared, as nobody else has the
-    state, so they write checkpoints until they are gone. The next one goes on from there."""
+    """Both workers are told to leave at once. No other worker has the state, so they write
+    checkpoints until they end. The next worker goes on from there."""
     steps = STEPS + 20
     job = cluster(2, steps, lingering(25, 41, 57))
     first = start_workers(job, 2)
@@ -161,8 +161,8 @@ def last_notice():
 
 
 def last_of_two():
-    """A worker that is alone with the state after a loss writes a checkpoint, so that its own loss
-    does not cost the whole job."""
+    """A worker that is the only one with the state after a loss writes a checkpoint, so that the
+    state survives its own loss."""
     steps = STEPS + 20
     job = cluster(2, steps, lingering(25, 41, 57))
     first = start_workers(job, 2)
@@ -182,7 +182,7 @@ def last_of_two():
 
 
 def stopped_after_a_loss():
-    """A job that is stopped before it is back where it was ends at the step that it has."""
+    """A job that is stopped while it repeats lost steps ends at the step that it has reached."""
     job = cluster(2, steps=100000,
                   extra=["--checkpoint-every", "20", "--digest-every", "1"] + lingering(20))
     first = start_workers(job, 2)
@@ -205,8 +205,8 @@ def stopped_after_a_loss():
     expect(summary["samples"] == sum(metrics[s]["samples"] for s in range(1, steps + 1)), summary)
     restarted = events(job, "restarted")
     expect([e["step"] for e in restarted] == [20], restarted)
-    # The one killed first may have reported a step that the other had not committed: the view in
-    # between has it done again already.
+    # The worker killed first may have reported a step that the other had not committed. Then the
+    # view between the two kills has already computed it again.
     undone = restarted[0]["undone_steps"]
     expect(undone in (before - 21, before - 20), f"{before} {restarted}")
     expect(summary["undone_samples"] == sum(metrics[s]["samples"]
@@ -239,8 +239,8 @@ def foreign_checkpoints():
 
 
 def later_checkpoint():
-    """A worker whose checkpoint is of a step that the job has not reached yet, on the way to the
-    same end or to another, is refused once, and the job is not disturbed."""
+    """A worker with a checkpoint of a step that the job has not reached yet, from the same or from
+    another course of training, is refused once, and the job is not disturbed."""
     for reduction in ("exact", "fp32"):
         settings = ["--reduction", reduction, "--checkpoint-every", "6"] + lingering(12)
         ahead = Run(job_of(STEPS, ["--workers", "1", "--keep-checkpoints", "20"] + settings))
@@ -261,7 +261,7 @@ def later_checkpoint():
 
 
 def coordinator_restarted():
-    """The last checkpoint comes to the coordinator that is there at the end."""
+    """The last checkpoint is sent to the restarted coordinator."""
     job = cluster(2, extra=["--checkpoint-every", "10"] + lingering(15))
     start_workers(job, 2)
     job.run.wait_for_step(15)
@@ -275,7 +275,7 @@ def coordinator_restarted():
 
 
 def member_logs(job):
-    """The lines of each."""
+    """The lines of each member's log."""
     folder = os.path.join(job.run_dir(), "logs")
     told = []
     for name in sorted(os.listdir(folder)):
@@ -286,8 +286,8 @@ def member_logs(job):
 
 
 def logs():
-    """What workers have logged is here, also of one whose host is lost; each line once, although
-    the coordinator is killed and started again."""
+    """The coordinator's run directory has the log lines of all workers, also of one whose host is
+    lost; each line once, although the coordinator is killed and started again."""
     job = cluster(2, extra=lingering(30))
     workers = start_workers(job, 2)
     job.run.wait_for_step(30)
@@ -311,7 +311,7 @@ def logs():
 
 
 def not_taken():
-    """A coordinator that cannot write it says so, and the job has failed."""
+    """If the coordinator cannot write the last checkpoint it reports that, and the job fails."""
     job = cluster(1, extra=lingering(10))
     start_workers(job, 1)
     job.run.wait_for_step(10)

@@ -76,7 +76,7 @@ def init_from():
     done = subprocess.run([mayfly_run.BINARY, "export", first.run_dir, "--output", weights],
                           capture_output=True, text=True, timeout=60)
     expect(done.returncode == 0, f"export: {done.stderr}")
-    # A copy: the run directory goes on living while the others start from it.
+    # A copy, because the run directory changes while other jobs start from it.
     job = SMALL_JOB + STEPS + ["--threads", "1", "--init-from"]
     _, alone = mayfly_run.train(job + [weights, "--workers", "1"])
     expect(len(alone) == 30 and alone[1] != oracle()[1], "the weights had no effect")

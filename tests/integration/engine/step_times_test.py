@@ -1,8 +1,8 @@
-"""Goal: the records tell what the time of each step was spent on, charged to the right kind and to
-the member that the others waited for; the kinds add up to the step.
-Method: four workers of one thread. Reading or preparing images takes longer, microbatches do, or
-messages leave later, on one worker or on all; `mayfly profile --json` says which. What is shorter
-than computing is hidden, so loading takes many times as long, also on a busy machine.
+"""Goal: the records divide the time of each step correctly into kinds and name the member for which
+the others waited. The kinds add up to the step.
+Method: four workers of one thread. Reading images, preparing images, computing or sending is slowed
+down, on one worker or on all; `mayfly profile --json` must name the kind. Loading that takes less
+time than computing is hidden, so it is made many times as long, to show on a busy machine, too.
 """
 import json
 import re
@@ -19,7 +19,7 @@ KINDS = ("compute_ms", "fetch_ms", "prep_ms", "exchange_ms", "update_ms")
 
 
 def divided(run):
-    """(duration by the reporter's clock, division) of each step that is divided."""
+    """(duration by the reporter's clock, division) of each step whose record has a division."""
     rows = {row["step"]: row for row in run.metrics()}
     return [(1e3 * rows[step - 1]["samples"] / rows[step - 1]["images_per_second"], row["before"])
             for step, row in rows.items() if "before" in row]
@@ -32,7 +32,7 @@ def profile_of(run):
 
 
 def in_memory(run):
-    """By how much a step would be shorter with all images in memory, as a factor."""
+    """The factor by which a step would be shorter with all images in memory."""
     shown = subprocess.run([mayfly_run.BINARY, "profile", run.run_dir, "--json", "--what-if",
                             "cached=100%"], capture_output=True, text=True, timeout=60)
     expect(shown.returncode == 0, shown.stderr)
@@ -41,8 +41,8 @@ def in_memory(run):
 
 
 def job(inject):
-    """The profile of a job, which agrees with its records, the member that SLOWED was, and the
-    digest of the job's end."""
+    """Runs a job; returns its profile, after checking it against the records, the member id of the
+    worker SLOWED, and the final digest."""
     run = Run(JOB + ["--inject", inject])
     digest = run.finish()["final_digest"]
     steps = divided(run)
@@ -64,14 +64,14 @@ def job(inject):
 
 
 def dominates(profile, kind):
-    """Most of a step's time is of this kind."""
+    """Expects that most of a step's time is of this kind."""
     step = profile["step"]
     expect(step[kind] > sum(step.values()) / 2, f"{kind} of {step}")
 
 
 def before_the_exchange(kind, effect):
-    """The effect is on one worker and then on all; both times the bits are the same. Returns the
-    profile of the second job."""
+    """Runs a job with the effect on one worker and then one with it on all; both have the same
+    bits. Returns the profile of the second job."""
     profile, slowed, one = job(f"{effect},worker={SLOWED}")
     dominates(profile, kind)
     last = max(profile["slowest"], key=lambda member: member["steps"])
@@ -109,7 +109,7 @@ def late_messages():
     expect(late["exchange_ms"] > 0.7 * profile["step"]["exchange_ms"], f"{profile}")
     profile, _, everywhere = job("delay=80ms")
     dominates(profile, "exchange_ms")
-    # Nobody is late if all are.
+    # If all members are equally late, none waits for another.
     held = sum(member["steps"] * member["exchange_ms"] for member in profile["held_up"])
     expect(held < 0.5 * profile["steps"] * profile["step"]["exchange_ms"], f"{profile}")
     expect(one == everywhere, f"{one} {everywhere}")

@@ -1,8 +1,8 @@
 """Goal: hosts that get images from each other's stores (--store-peers) train to the same bits, read
-nothing from storage that one of them keeps, and lose nothing but time with a host.
-Method: workers with stores of their own, as on several hosts; digests, the hashes of samples, and
-what members.jsonl says was read, and the times of the last access to files; workers are told to
-leave or killed, and others come.
+no image from storage that one of them keeps, and lose only time with a host.
+Method: workers with stores of their own, as on several hosts. Workers are told to leave or killed,
+and others join. Checked are digests, the hashes of samples, the bytes read by members.jsonl, and
+the times of last access of the files.
 """
 import os
 import random
@@ -16,7 +16,7 @@ from store_hosts import (BATCH, IMAGES, LATE, STEPS, Accesses, Hosts, job_on, ma
 
 
 def read_per_microbatch(run):
-    """Bytes from storage, by member, as its last line says it."""
+    """The bytes that each member read from storage, from its last line in members.jsonl."""
     return {line["member"]: line["stages"]["bytes"] for line in run.lines("members.jsonl")
             if "stages" in line}
 
@@ -75,7 +75,7 @@ def lost():
 
 
 def lost_with_two():
-    """A host with two workers is gone at once; before, one of another host's two was told to go."""
+    """One of two workers of a host leaves. Then another host is lost with both its workers."""
     def change(hosts):
         hosts.cluster.workers[0].signal(signal.SIGTERM)
         hosts.cluster.wait_for(lambda: hosts.cluster.run.last_members() == 5, "it stays")
@@ -85,7 +85,7 @@ def lost_with_two():
 
 
 def joined():
-    """A host that joins reads nothing that the others keep."""
+    """A host that joins reads no image that other hosts keep."""
     def join(hosts):
         hosts.start()
         hosts.cluster.wait_for(lambda: hosts.cluster.run.last_members() == 4, "nobody joins")
@@ -93,7 +93,7 @@ def joined():
 
 
 def offered():
-    """What a host has no room for is kept by one that joins and has."""
+    """A host that joins keeps the images for which the first host has no room."""
     folder, size = made_set()
     wanted = reference(folder)
     hosts = Hosts(folder, job_on(folder) + ["--inject", "slow=4x"], 1,

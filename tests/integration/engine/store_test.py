@@ -1,6 +1,6 @@
-"""Goal: with images kept in memory (--store) a job has the same bits whoever comes and goes, reads
-each image that has room from storage once, and leaves nothing behind.
-Method: folders of tiny JPEGs; the digest without a store; what members.jsonl says was read.
+"""Goal: with images kept in memory (--store) a job has the same bits with any joins and leaves,
+reads each image for which there is room once from storage, and leaves no files behind.
+Method: folders of tiny JPEGs; the digest without a store; the bytes read by members.jsonl.
 """
 import glob
 import os
@@ -21,7 +21,7 @@ def stored(folder):
 
 
 def bytes_of_a_microbatch(run):
-    """That came from storage, as the last line of each member says it."""
+    """The bytes of a microbatch from storage, from the last line of each member."""
     last = {line["member"]: line["stages"]["bytes"] for line in run.lines("members.jsonl")
             if "stages" in line}
     expect(len(last) > 0, "no member says what it has read")

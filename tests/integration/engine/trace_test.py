@@ -1,7 +1,7 @@
-"""Goal: --trace writes what Perfetto opens: strict JSON, spans that nest, one process per member,
-also when a worker is killed; and it changes no result.
-Method: two workers, one killed, one joining; every lane's spans are checked like brackets, and the
-spans of a step against each other.
+"""Goal: --trace writes a file that Perfetto can open: strict JSON, spans that nest, one process per
+member, also when a worker is killed. Tracing does not change the result.
+Method: two workers, one of which is killed, and one that joins. The spans of every lane must nest
+like brackets; the spans of a step are checked against each other.
 """
 import collections
 import json
@@ -71,7 +71,7 @@ def traced():
 
 
 def window():
-    """Only the steps that were asked for are recorded, in a file of the user's choice."""
+    """Only the requested steps are recorded, in a file of the user's choice."""
     folder = mayfly_run.tempfile.mkdtemp(prefix="mayfly-test-")
     path = os.path.join(folder, "chosen.json")
     mayfly_run.train(JOB + ["--workers", "1", "--trace", path, "--trace-steps", "3:5"])
@@ -83,7 +83,7 @@ def window():
 
 
 def refused():
-    """What cannot become a trace is refused before anything starts, or left alone."""
+    """Files that cannot be used for a trace are refused before the job starts, or not touched."""
     for value in ("5", "7:3", "a:b"):
         done = mayfly_run.subprocess.run(
             [mayfly_run.BINARY, "train", "--trace", "auto", "--trace-steps", value],

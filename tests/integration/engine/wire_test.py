@@ -1,5 +1,5 @@
-"""Goal: gradients with half the bytes on their way. int16 keeps the promise of the exact sum (the
-same bits for any workers and any churn); bf16 and fp16 train as well as fp32 does.
+"""Goal: gradients are sent with half the bytes. int16 keeps the promise of the exact sum (the same
+bits for any workers and any joins and losses); bf16 and fp16 train as well as fp32.
 Method: digests against one undisturbed worker; losses against the 32-bit wire.
 """
 import subprocess
@@ -65,7 +65,7 @@ def final_loss(args):
 
 
 def half_wires():
-    """Also with a loss and a join on the way, which drop the residuals."""
+    """Also with a loss and a join during the job, which drop the residuals."""
     plain = final_loss(["--workers", "2", "--reduction", "fp32"])
     for wire in ("bf16", "fp16"):
         for churn in ([], ["--chaos", "kill@step=10:worker=1,join@step=15"]):
@@ -74,7 +74,7 @@ def half_wires():
 
 
 def bucket_auto():
-    """Sizes are tried in the first steps, by all members alike, joiners included."""
+    """All members, also joining ones, try the same bucket sizes in the first steps."""
     steps = ["--steps", "60", "--threads", "1"]
     churn = ["--workers", "2", "--chaos", "kill@step=9:worker=1,join@step=14,join@step=20"]
     _, alone = mayfly_run.train(SMALL_JOB + steps + ["--workers", "1"])
@@ -90,7 +90,7 @@ def bucket_auto():
                                  if "buckets of " in line)
         expect(len(decisions) == 1, f"{reduction}: the members decided {decisions}")
         run.remove()
-    # One that was evicted comes back, when a size is chosen, with the state that nobody has left.
+    # An evicted worker joins again after a size was chosen, with the only copy of the state.
     run = Run(SMALL_JOB + steps + ["--workers", "2", "--min-workers", "2", "--bucket-kib", "auto",
                                    "--chaos", "stop@step=50:worker=1:for=3000"])
     run.finish()
@@ -112,7 +112,7 @@ def refused():
 
 
 def other_wire_refused():
-    """All members must have the same wire: a worker that is given another one is refused."""
+    """All members must have the same wire format: a worker with another one is refused."""
     run = Run(INT16 + ["--workers", "2", "--steps", "400"])
     run.wait_for_step(2)
     with open(run.path("coordinator")) as f:

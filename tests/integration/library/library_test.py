@@ -1,6 +1,6 @@
-"""Goal: a program of somebody else, trained through the library, has the promises of our own
-networks: the same bits for any number of workers and any losses, joins and leaves, each sample
-once, checkpoints that another number of workers resumes, and refusals in one line.
+"""Goal: for a user's own program, trained through the library, the promises of the built-in
+networks hold: the same bits for any number of workers and any losses, joins and leaves, each sample
+once, checkpoints that another number of workers can resume, and refusals in one line.
 Method: the C example, and NumPy and PyTorch programs, under `mayfly run` and alone.
 """
 import functools
@@ -28,7 +28,7 @@ os.environ["PYTHONPATH"] = PACKAGE
 
 @functools.cache
 def python_with(module):
-    """Looks for it without loading it, which takes a second or two in the case of PyTorch."""
+    """Whether Python has the module; does not load it, which takes seconds for PyTorch."""
     look = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec('{module}'))"
     found = subprocess.run([PYTHON, "-c", look], capture_output=True, check=False)
     if found.returncode != 0:
@@ -37,7 +37,7 @@ def python_with(module):
 
 
 def trained(program, workers, args=(), chaos=""):
-    """(summary, digests, sample hashes, run) of a whole job."""
+    """Runs a job to its end; returns (summary, digests, sample hashes, run)."""
     run = Run(QUIET + ["--workers", str(workers), *args] + (["--chaos", chaos] if chaos else []),
               program=program, timeout=120)
     summary = run.finish()
@@ -50,15 +50,15 @@ WAITING = ["--min-workers", "3", "--min-workers-timeout", "60"]
 
 
 def changes(*steps):
-    """After each of the steps a worker goes, killed or told to leave in turn, and one joins. They
-    are named: one that leaves may still run when the next one is to go."""
+    """After each of the steps a worker is killed or told to leave, in turn, and another one joins.
+    Workers are named, because one that leaves may still run when the next one is chosen."""
     return ",".join(f"{'drain' if i % 2 else 'kill'}@step={step}:worker={i},join@step={step}"
                     for i, step in enumerate(steps))
 
 
 def expect_same_bits(program, *steps):
-    """As one worker alone, for two, and for three with changes of membership after the `steps`. The
-    job waits while it has two of them, so that each joining worker gets the state of the job."""
+    """Expects the bits of one worker for two workers, and for three with changes of membership
+    after the `steps`. The job waits for a third worker, so each joining one gets the state."""
     alone = trained(program, 1)
     for workers, plan, args in ((2, "", []), (3, changes(*steps), WAITING)):
         summary, digests, hashes, run = trained(program, workers, args, plan)
@@ -87,7 +87,7 @@ def cpp_program():
 
 def audited():
     """A second worker also computes every third step's microbatch, by the same loop: no bit of the
-    job changes, and a program that computes something else each time is found in the first step."""
+    job changes, and a program with other results each time is detected in the first step."""
     python_with("torch")
     program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "cnn", "12"]
     plain = trained(program, 2)
@@ -115,8 +115,8 @@ def sizes():
 
 
 def many_tensors():
-    """A model of 1,500 tensors, as large networks have. What its workers say of the job was cut off
-    after 32 KiB, and none of them was taken."""
+    """A model of 1,500 tensors, as large networks have. Its workers' description of the job was cut
+    off after 32 KiB, and none of them was admitted."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "60", "many"]
     plain = trained(program, 1)
@@ -127,7 +127,7 @@ def many_tensors():
 
 
 def own_metrics():
-    """Figures of the program's own are on record: the same means for any number of workers."""
+    """The program's own metrics are recorded: the same means for any number of workers."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40"]
     seen = []
@@ -231,7 +231,7 @@ def under_mpirun():
 
 
 def environment_alone(**more):
-    """Of a program that nobody has started as a worker."""
+    """The environment of a program that was not started as a worker."""
     binary = os.path.abspath(mayfly_run.BINARY)
     return {**os.environ, "MAYFLY_PROGRAM": binary, "MAYFLY_LIBRARY": os.path.join(
         os.path.dirname(binary), "libmayfly.so.0"), **more}
@@ -244,7 +244,7 @@ def begin_alone(folder, *args, program="arrays_program.py", **more):
 
 
 def alone():
-    """A program that nobody has started as a worker begins a job of its own."""
+    """A program that was not started as a worker begins a job of its own."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     done = subprocess.run([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"],
@@ -369,7 +369,7 @@ def alone_resumed():
 
 
 def alone_elsewhere():
-    """A file that is called mayfly in the present folder is not taken for the program."""
+    """A file named mayfly in the current folder is not run in place of the program."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     shutil.copy("/bin/false", os.path.join(folder, "mayfly"))
     own = {name: value for name, value in os.environ.items() if name != "MAYFLY_LIBRARY"}
@@ -383,7 +383,7 @@ def alone_elsewhere():
 
 def alone_ends_early():
     """A program that is alone and leaves its loop, or raises in it, ends at once, and its job has a
-    summary. It used to hang for ten seconds without a word, and the job had none."""
+    summary. It used to hang for ten seconds without output, and the job had no summary."""
     python_with("numpy")
     for how, code, words in (("breaks", 0, "mayfly: the program has ended before its loop"),
                              ("raises", 1, "ZeroDivisionError")):
@@ -498,14 +498,14 @@ def notebook():
 
 
 def joined_in(run_dir):
-    """How many workers the job of this run directory has had."""
+    """The number of workers that have joined the job of this run directory."""
     with open(os.path.join(run_dir, "events.jsonl"), encoding="utf-8") as file:
         return sum(json.loads(line)["kind"] == "joined" for line in file)
 
 
 def alone_twice():
-    """Of two programs that start in the same moment each has a job of its own, and one that names
-    the folder of a job that runs is refused. They used to become one job without a word."""
+    """Two programs that start at the same moment have separate jobs, and a program that names the
+    folder of a running job is refused. They used to become one job without a message."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     slow = os.path.join(folder, "slow")
@@ -573,7 +573,7 @@ def weighted():
 
 
 def speaks():
-    """One worker in each step says its loss, and each would say the same."""
+    """One worker in each step prints the loss; each worker would print the same."""
     alone, expected = used("speaks", 1)
     three, written = used("speaks", 3)
     expect(len(written["losses"]) == 40 and written["losses"] == expected["losses"], written)
@@ -582,7 +582,7 @@ def speaks():
 
 
 def stops_early():
-    """A job that stops itself by what its evaluations have found leaves a checkpoint."""
+    """A job that its program stops because of an evaluation leaves a checkpoint."""
     args = ["--eval-every-epochs", "1"]
     run, written = used("stops", 2, "20000", args=args, ends=3)
     expect(len(written["ends"]) == 2, written)
@@ -621,8 +621,8 @@ def normed():
 
 
 def killed_reader():
-    """What a process that is killed was to read ahead is read by the program itself. The loop used
-    to wait for it for ever."""
+    """The program itself reads the samples that a killed process should have read ahead. The loop
+    used to wait for them for ever."""
     plain, _ = used("read", 1)
     killed, written = used("killed", 1)
     expect(len(written["killed"]) == 1 and "was ended from outside" in killed.logs(),
@@ -640,8 +640,8 @@ def killed_reader():
 
 
 def abandoned_readers():
-    """A program that fails ends at once. It used to read first what it had asked for ahead, while
-    the other workers waited for its end."""
+    """A program that fails ends at once. It used to read all requested samples first, while the
+    other workers waited for its end."""
     python_with("torch")
     reading = """if True:
         import time
@@ -673,8 +673,8 @@ def half():
 
 
 def random_evaluation():
-    """What a test set draws depends on its samples, not on who evaluates them. Sums of a program's
-    own are added over all workers."""
+    """Random numbers of a test set depend on its samples, not on the worker that evaluates them.
+    The program's own sums are added over all workers."""
     found = []
     for workers in (1, 3):
         run, written = used("random", workers)
@@ -697,8 +697,8 @@ def many_sums():
 
 
 def kept_state():
-    """What else is kept is compared between workers, too, also if it is a number of NumPy's, of
-    which only the type was compared; and a worker that does not take it is told which part it
+    """Other parts of the state are compared between workers, too, also numbers of NumPy, of which
+    only the type was compared. A worker whose program does not load a part is told which one it
     is."""
     run, _ = used("extra", 2, "3000", ends=1)
     expect("states differ" in run.output(), run.logs())
@@ -806,8 +806,8 @@ def other_samples():
 
 
 def diverged():
-    """The reason of a failed job is what the program ends with, and not what it does without a
-    loss."""
+    """A program ends with the reason of its failed job, and not with an error that follows from a
+    missing loss."""
     run, _ = changed("diverges", 2, ends=1)
     expect("MayflyError: " in run.logs() and "TypeError" not in run.logs(), run.logs())
     run.remove()
@@ -880,8 +880,8 @@ def misused():
 
 
 def other_text():
-    """What a program says and what it fails with is on record, also if it is not UTF-8. The text
-    was lost, and with it why the job has failed."""
+    """The output and the error of a program are recorded, also if they are not UTF-8. The text was
+    lost, and with it the reason why the job had failed."""
     run, _ = changed("surrogate", 1, ends=1)
     notes = {(one["of"], one["detail"]) for one in run.events("note")}
     expect(notes == {("read", "of ?")}, f"{notes}\n{run.logs()}")
@@ -917,7 +917,7 @@ def alone_stopped():
 
 
 def refused():
-    """What cannot be is said in one line, with exit code 2."""
+    """Impossible settings are refused in one line, with exit code 2."""
     for args, program, words in (
             (["--sync", "asp"], [LINEAR, "10"], "cannot be combined with parameter servers"),
             (["--backend", "mpi"], [LINEAR, "10"], "combined with the backends mpi and nccl"),
@@ -966,7 +966,7 @@ def other_weights():
 
 
 def leaves_early():
-    """A worker that asks to go before it is a member goes when it is one. It used to stay."""
+    """A worker that asks to leave before it is a member leaves once it is one. It used to stay."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2", "--chaos", "join@step=20"], timeout=120,
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "800",
@@ -994,7 +994,7 @@ def slots():
 
 
 def raises():
-    """An exception of the program is on record, and the others take over."""
+    """An exception of the program is recorded, and the other workers take over its work."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2"],
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100", "raises"])
@@ -1108,7 +1108,7 @@ def handlers():
 
 
 def fails_late():
-    """What a program does after its loop may fail: the job is done, and the exit code is 1."""
+    """If a program fails after its loop, the job is done, and the program's exit code is 1."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2"],
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "30", "fails_late"])
@@ -1234,7 +1234,7 @@ def of_a_script():
 
 
 def resumed_otherwise():
-    """What a program has otherwise than in the run that it resumes is said."""
+    """The job reports how a program differs from the one of the run that it resumes."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py")]
     run = Run(QUIET + ["--workers", "2"], program=program + ["30"])
@@ -1268,7 +1268,7 @@ def other_arrays():
 
 
 def ctrl_c():
-    """As for our own workers: the job stops with a checkpoint."""
+    """Ctrl-C stops the job with a checkpoint, as with the built-in networks."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100000"]
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -1422,8 +1422,8 @@ def failed_calls():
 
 
 def untaken():
-    """A worker whose program does not take the optimizer's tensors of a state that has come says
-    so, and the others train on; it used to be evicted for wrong weights."""
+    """A worker whose program does not load the optimizer's tensors of a received state reports
+    that, and the others go on. It used to be evicted for wrong weights."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     program = changed_example(
         folder, "untaken", "std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);",
@@ -1454,7 +1454,7 @@ def other_optimizer():
 
 
 def interface():
-    """What programs that were built before rely on: symbols, and the sizes of structures."""
+    """The symbols and sizes of structures on which earlier built programs rely have not changed."""
     with open(os.path.join(HERE, "interface.txt"), encoding="utf-8") as file:
         known = {line for line in file.read().splitlines() if not line.startswith("#")}
     library = os.path.join(os.path.dirname(os.path.abspath(mayfly_run.BINARY)), "libmayfly.so.0")

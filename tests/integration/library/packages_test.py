@@ -1,5 +1,5 @@
-"""Goal: what is installed, in each of the ways, is enough for programs of somebody else, and is
-complete. Method: `cmake --install`, Debian packages and the wheel, used without the build folder.
+"""Goal: each kind of installation is complete and sufficient for users' own programs.
+Method: `cmake --install`, Debian packages and the wheel, used without the build folder.
 """
 import json
 import os
@@ -28,7 +28,7 @@ def run(*command, **options):
 
 
 def installed():
-    """What `cmake --install` puts in place is enough to build and run a program."""
+    """The files of `cmake --install` are sufficient to build and run a program."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     prefix = os.path.join(folder, "usr")
 
@@ -62,7 +62,7 @@ def installed():
 
 
 def packaged():
-    """The Debian packages have what they should, and need nothing that they should not."""
+    """The Debian packages have the expected files, and depend on no unexpected package."""
     if shutil.which("cpack") is None or shutil.which("dpkg-shlibdeps") is None:
         print("no cpack or dpkg-shlibdeps")
         sys.exit(mayfly_run.SKIP)
@@ -89,7 +89,7 @@ def packaged():
 
 
 def wheel():
-    """What the wheel has is enough to run a program, alone and with workers."""
+    """The wheel is sufficient to run a program, alone and with workers."""
     if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode:
         print(f"{PYTHON} has no numpy")
         sys.exit(mayfly_run.SKIP)

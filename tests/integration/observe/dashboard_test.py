@@ -1,4 +1,4 @@
-"""The dashboard's page in a real browser: its numbers, its keys, and what must not run in it."""
+"""The dashboard's page in a real browser: its numbers, its keys, and scripts that must not run."""
 
 import atexit
 import http.client
@@ -125,7 +125,7 @@ class Served:
     def __init__(self, run, *more):
         self.process = subprocess.Popen([BINARY, "dashboard", str(run.folder), *more],
                                         stdout=subprocess.PIPE, text=True)
-        atexit.register(self.process.kill)  # of a test that fails
+        atexit.register(self.process.kill)  # in case the test fails
         self.address = self.process.stdout.readline().strip()
 
     def stop(self):
@@ -134,7 +134,7 @@ class Served:
 
 
 def divided_as_printed(page, shown, run):
-    """The division of a step is that of `mayfly profile`, in the state, the picture and as text."""
+    """Expects that the state, the picture and the text divide a step like `mayfly profile`."""
     done = subprocess.run([BINARY, "profile", str(run.folder), "--json"], check=True,
                           stdout=subprocess.PIPE, text=True)
     printed = json.loads(done.stdout)
@@ -168,7 +168,8 @@ def divided_as_printed(page, shown, run):
 
 
 def report(folder, page):
-    """Opens from a disk; a spike is in every picture; a keyboard finds the last loss."""
+    """A report opens from a disk, shows a spike in every picture, and the keyboard finds the last
+    loss."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 4000, spike=1234)
@@ -235,7 +236,7 @@ def served(folder, page):
     run.steps(61, 80)
     wait_for("new steps", lambda: state(page)["rows"] == 80)
     wait_for("a recovery", lambda: len(state(page)["state"]["recoveries"]) == 1)
-    # Another server at the same port: the page comes back by itself.
+    # Another server starts at the same port: the page reconnects by itself.
     port = server.address.split(":")[2].split("/")[0]
     server.stop()
     run.steps(81, 90)
@@ -255,7 +256,7 @@ def served(folder, page):
 
 
 def crowded(folder, page):
-    """A page for which there is no room says so, and goes on when there is."""
+    """A page that the server refuses because it has too many shows that, and goes on later."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 50)
@@ -280,7 +281,7 @@ def crowded(folder, page):
 
 
 def long(folder, page):
-    """A run of more steps than a page takes: a part of it comes in full detail."""
+    """Of a run with more steps than a page loads, the visible part is loaded in full detail."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 120_000, spike=77_777)
@@ -321,7 +322,7 @@ def hostile(folder, page):
 
 
 def resumed(folder, page):
-    """Steps that were undone are no zigzag; two runs can be chosen."""
+    """Undone steps are not drawn as a zigzag; the user can choose between two runs."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 100)

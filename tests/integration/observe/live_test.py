@@ -1,7 +1,7 @@
 """Goal: the page that a coordinator serves while its job runs, the page that `mayfly dashboard`
 serves afterwards, and the report show equal numbers; no viewer disturbs the job.
-Method: real jobs and an HTTP client, which asks as a page does. The page itself is tested in a
-browser by dashboard_test.py.
+Method: real jobs and an HTTP client, which sends the requests of a page. dashboard_test.py tests
+the page itself in a browser.
 """
 import base64
 import http.client
@@ -23,7 +23,7 @@ JOB = SMALL_JOB + ["--workers", "2", "--threads", "1", "--price-per-hour", "36"]
 
 
 class Viewer:
-    """Follows a run as a page does: keeps the newest state and curves until the server ends."""
+    """Follows a run like a page: keeps the newest state and curves until the server ends."""
 
     def __init__(self, address):
         self.host, self.port, self.key = re.fullmatch(r"http://([^:]+):(\d+)/#key=(\w+)",
@@ -139,7 +139,7 @@ def equal_numbers():
 
 
 def refused():
-    """A port in use is one line, and nothing is left of the command."""
+    """A port in use causes a one-line error, and the command leaves nothing behind."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         expect_refused(JOB + ["--steps", "5"],
@@ -149,7 +149,7 @@ def refused():
 
 
 def coordinator_restarted():
-    """The same address after a restart; an open page goes on where it was."""
+    """A restarted coordinator serves at the same address, and an open page continues."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run_dir = os.path.join(folder, "run")
     words = ["coordinator", "--run-dir", run_dir, "--bind-host", "127.0.0.1", "--workers", "1",

@@ -1,5 +1,5 @@
-"""Goal: what /metrics says is read by Prometheus' own programs, stays small however much happens to
-a job, and is what the board and the alerts of examples/monitoring ask for.
+"""Goal: Prometheus' own programs can read /metrics. Its size does not grow with the events of a
+job, and it has the series that the board and the alerts of examples/monitoring use.
 Method: the metrics of a run with a thousand losses, checked by promtool; a real Prometheus server
 that scrapes a real job. Debian's package `prometheus` has both programs
 (scripts/packages-monitoring.txt); without them the tests that need them are skipped.
@@ -88,7 +88,7 @@ class Served:
 
 
 def names_in(text):
-    """Names of series in an exposition; in an expression, all that look like one."""
+    """The names of series in an exposition; in an expression, all words that may be such names."""
     return set(re.findall(r"\bmayfly_[a-z_]+", text)) - {"mayfly_job_phase"}
 
 

@@ -1,6 +1,6 @@
-"""Parameter servers that workers carry (--ps colocated), as a user runs them: bits of servers of
-their own, deaths of workers with their servers, workers that come back or later, and other ways to
-start such a job."""
+"""Parameter servers that workers run (--ps colocated), as a user starts them: the bits are those of
+separate servers; workers die with their servers, come back, or join later; other ways to start
+such a job."""
 import json
 import os
 import signal
@@ -21,7 +21,7 @@ FOLLOWED = COLOCATED + ["--sync", "bsp", "--workers", "3", "--ps-replicas", "1"]
 
 
 def dedicated():
-    """BSP's bits in three slices with servers of their own, and the samples of every policy."""
+    """The bits of BSP in three slices with separate servers, and the samples of every policy."""
     run = Oracle(JOB + ["--sync", "bsp", "--slices", "3", "--workers", "3", "--ps", "3"])
     return run.summary["final_digest"], sample_hash(run.metrics)
 
@@ -41,7 +41,7 @@ def with_steps(words, steps):
 
 
 def wait_for_members(run, count):
-    """Until so many have committed a step."""
+    """Waits until so many members have committed a step."""
     while True:
         has_ended = run.process.poll() is not None
         if run.last_members() == count:
@@ -57,7 +57,7 @@ def members_at_the_end(run):
 
 
 def expect_roles(run, shards):
-    """Each of three workers carries a server, as status and events.jsonl have it."""
+    """Expects that each of three workers runs a server, by status and by events.jsonl."""
     members = json.loads(run.command("status", "--json").stdout)["members"]
     roles = sorted((m["server"], m["role"], m["leads"], m["follows"]) for m in members)
     carried = [(i, "worker+server", list(range(i * shards, (i + 1) * shards)), [])
@@ -136,8 +136,7 @@ def a_stopped_worker_comes_back_without_its_server():
 
 
 def by_hand(numbers, steps=STEPS):
-    """A coordinator, and workers that are started one by one; those without number take the
-    default, which is 0."""
+    """Starts a coordinator, and workers one by one. Workers without a number get the default, 0."""
     cluster = Cluster(tempfile.mkdtemp(prefix="mayfly-test-"),
                       with_steps(COLOCATED, steps) + ["--sync", "bsp", "--workers", "3"])
     cluster.start_coordinator(3)

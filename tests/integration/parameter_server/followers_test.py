@@ -40,7 +40,7 @@ def lose_a_server(sync, server, shards="1", number=signal.SIGKILL, and_worker=Fa
     kill(pid, number)
     if number == signal.SIGSTOP:
         run.wait_for_step(40)
-        kill(pid, signal.SIGCONT)  # it hears that it is no member any more
+        kill(pid, signal.SIGCONT)  # it learns that it is no member any more
     code = run.wait()
     expect(code == 0, f"{sync}: exit code {code}\n{run.logs()}")
     took = [e["time"] - at for e in events(run, "shard_taken_over")]
@@ -126,7 +126,7 @@ def an_evaluator_measures_what_the_job_writes():
     command = [BINARY, "evaluator", "--run-dir", run.run_dir]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     run.wait_for_step(22)
-    first.kill()  # whenever that is, another one goes on where it was
+    first.kill()  # at any moment: the other one goes on from there
     first.wait()
     second = subprocess.run(command, capture_output=True, text=True, timeout=120)
     expect(run.wait() == 0, run.logs())

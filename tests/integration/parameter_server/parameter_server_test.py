@@ -21,7 +21,7 @@ def events(run, kind):
 
 
 def finish(run):
-    """The summary, the samples' hash and the shards' own accounts."""
+    """Waits for the end; returns the summary, the samples' hash and the reports of the shards."""
     summary = run.finish()
     expect(summary["steps"] == STEPS, f"{summary['steps']} steps, not {STEPS}")
     done = [e["detail"] for e in events(run, "shard_done")]
@@ -31,7 +31,8 @@ def finish(run):
 
 
 def reference():
-    """All-reduce by one worker: the bits of BSP in one slice, and the samples of every policy."""
+    """The result of all-reduce with one worker, which has the bits of BSP in one slice and the
+    samples of every policy."""
     alone = Oracle(JOB + ["--reduction", "fp32", "--workers", "1"])
     return alone.summary["final_digest"], sample_hash(alone.metrics)
 
@@ -43,7 +44,7 @@ def three_slices():
 
 
 def servers_pids(run):
-    """The launcher's living parameter servers, by their number."""
+    """The pids of the launcher's living parameter servers, by their number."""
     found = {}
     for entry in os.listdir("/proc"):
         try:
@@ -129,7 +130,7 @@ def workers_die_and_come():
 
 
 def lose_one_server_of(workers, servers, more=()):
-    """The step that the updates are counted from."""
+    """Kills a server. The job must fail and report its updates and since which step they count."""
     run = Run(JOB + ["--sync", "bsp", "--workers", workers, "--ps", servers, *more] + lingering(15))
     run.wait_for_step(15)
     kill(servers_pids(run)[int(servers) - 1])
@@ -178,8 +179,8 @@ def a_stopped_job_goes_on():
 
 
 def only_the_coordinator_resumes():
-    """In directories of their own, as on several hosts: servers and workers get what the job is
-    resumed from, and end with the bits of a job that was never stopped."""
+    """Servers and workers have directories of their own, as on several hosts. The coordinator sends
+    them the state from which the job is resumed; it ends with the bits of an unstopped job."""
     digest, _ = reference()
     sync = ["--sync", "bsp", "--slices", "1"]
     first = Run(JOB + sync + ["--workers", "2"] + lingering(15))

@@ -17,13 +17,13 @@ def events(run, kind):
 
 
 def newest(metrics):
-    """The last record of each step: those before it were undone."""
+    """The last record of each step; earlier ones were undone."""
     steps = {m["step"]: m for m in metrics}
     return [steps[step] for step in sorted(steps)]
 
 
 def finish(args):
-    """The summary, what is in metrics.jsonl and events.jsonl."""
+    """Runs a job; returns the summary and the records of metrics.jsonl and events.jsonl."""
     run = Run(JOB + args)
     summary = run.finish()
     expect(summary["steps"] == STEPS, f"{summary['steps']} steps, not {STEPS}")

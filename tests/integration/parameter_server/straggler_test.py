@@ -1,4 +1,5 @@
-"""Slow workers: what is injected changes no bits, stragglers are found, what becomes of them."""
+"""Slow workers: injected delays change no bits; stragglers are detected and treated as configured.
+"""
 import os
 import sys
 
@@ -16,7 +17,8 @@ def events(run, kind):
 
 
 def finish(args):
-    """The summary, the samples' hash, what was said of stragglers, the shards' accounts."""
+    """Runs a job; returns the summary, the samples' hash, the records of stragglers and the reports
+    of the shards."""
     run = Run(JOB + args)
     summary = run.finish()
     result = (summary, sample_hash(run.metrics()), events(run, "straggler"),
@@ -26,7 +28,7 @@ def finish(args):
 
 
 def number(account, words):
-    """Of "..., 12 at once, ..." the 12."""
+    """The number before `words` in a report, such as 12 in "..., 12 at once, ..."."""
     return next(int(part.split()[0]) for part in account.split(": ", 1)[1].split(", ")
                 if part.split(" ", 1)[1] == words)
 
@@ -54,7 +56,7 @@ def a_delay_is_as_long_as_it_says():
 
 
 def alone():
-    """What nobody disturbs: its bits, the samples' hash."""
+    """The digest and the samples' hash of an undisturbed run."""
     run = Oracle(JOB + ["--steps", "120", "--sync", "bsp", "--slices", "4", "--workers", "1"])
     return run.summary["final_digest"], sample_hash(run.metrics)
 
