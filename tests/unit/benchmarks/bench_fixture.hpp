@@ -10,7 +10,7 @@
 
 namespace mayfly::bench {
 
-/// Runs commands with benchmarks that only write down what they were asked.
+/// Runs commands with benchmarks that only record their arguments.
 class BenchTest : public ::testing::Test {
  protected:
   int run(const std::vector<std::string>& words) {
@@ -25,7 +25,7 @@ class BenchTest : public ::testing::Test {
   std::ostringstream out_;
   std::ostringstream err_;
   BenchContext context_{{out_, err_, false, {}, {}, nullptr}, {}};
-  std::string started_;  // which benchmark ran
+  std::string started_;  // the benchmark that ran
 };
 
 }  // namespace mayfly::bench

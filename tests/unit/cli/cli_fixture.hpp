@@ -10,7 +10,7 @@
 
 namespace mayfly::cli {
 
-/// A sentinel that is no process.
+/// A sentinel without a process.
 class NoSentinel final : public elastic::Sentinel {
  public:
   void arm(const std::vector<std::string>&, std::size_t, ByteSpan, MemberId) override {}
@@ -24,7 +24,7 @@ class NoSentinel final : public elastic::Sentinel {
   elastic::ProgressBoard board_;
 };
 
-/// Runs commands with services that only write down what they were asked.
+/// Runs commands with services that only record their arguments.
 class CliTest : public ::testing::Test {
  protected:
   CliTest() {
@@ -85,11 +85,11 @@ class CliTest : public ::testing::Test {
   std::ostringstream out_;
   std::ostringstream err_;
   Context context_{out_, err_, false, {}, {}, nullptr};
-  std::string started_;       // which service ran
-  engine::JobConfig config_;  // and with what
+  std::string started_;       // the service that ran
+  engine::JobConfig config_;  // its configuration
   int exit_code_ = 0;         // what services return
   bool inside_launcher_ = false;
-  std::vector<std::string> command_;  // of a program of the user's own
+  std::vector<std::string> command_;  // the command of a user's own program
   std::vector<std::pair<std::string, std::string>> given_;
   int sentinels_forked_ = 0;
   std::string asked_;

@@ -1,11 +1,11 @@
 #pragma once
 
-// A simulated market of servers and a job that lives on it, driven by one seed: offers run out and
-// come back, quotas, refusals, lost answers, late lists, servers that are taken away one by one or
+// A simulated market of servers and a job that uses it, drawn from one seed: offers are sold out
+// for a time, quotas, refusals, lost answers, late lists, servers that are taken away one by one or
 // many at once, with and without a notice, providers that want a number of them back, workers that
-// crash and come back or never come, operators that change their mind, coordinators that are
-// started again. ReplacementPolicy decides; the market knows the truth, and checks it against what
-// the policy promises.
+// crash and restart or never start, operators that change the number of workers, restarted
+// coordinators. ReplacementPolicy decides; the market has the true state, and checks the policy's
+// promises with it.
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +22,7 @@
 
 namespace mayfly::cloud_hooks::test_support {
 
-/// Ways to break the policy from outside, to see that the checks are awake.
+/// Defects that are planted around the policy, and that the checks must detect.
 enum class Sabotage {
   kNone,
   kNewIdForRepeats,  // a repeated request gets a new id
@@ -33,18 +33,18 @@ enum class Sabotage {
 struct MarketResult {
   std::vector<std::string> violations;
   int created = 0;   // servers
-  int taken = 0;     // by the provider
+  int taken = 0;     // servers taken away by the provider
   int restarts = 0;  // of the coordinator
   int repeats = 0;
   int stopped_by_budget = 0;
-  int exchanges = 0;  // of a server for one that is wanted in its place, begun
+  int exchanges = 0;  // begun replacements of a server by one of another offer
   bool is_unnamed = false;
 };
 
 class MarketWorld {
  public:
   explicit MarketWorld(std::uint64_t seed, Sabotage sabotage = Sabotage::kNone);
-  /// Runs the job to its end, and on until everything should be gone.
+  /// Runs the job to its end, and then until all servers should have ended.
   MarketResult run();
 
  private:
@@ -56,11 +56,11 @@ class MarketWorld {
     ServerState state = ServerState::kStarting;
     std::optional<Instant> gone;
     std::optional<MemberId> member;
-    Instant quiet_since;  // without a worker, if it has none
+    Instant quiet_since;  // since when it has no worker, if it has none
     bool never_joins = false;
     bool releasing = false;
   };
-  struct Pool {  // the truth of one offer
+  struct Pool {  // the true state of one offer
     int stock = 0;
     double refused_chance = 0;
     bool broken_image = false;
@@ -129,10 +129,10 @@ class MarketWorld {
   std::uint64_t term_ = 0;  // of the coordinator; answers to an earlier one are lost
   std::optional<Instant> wake_set_;
   std::map<std::string, Machine> machines_;
-  std::map<std::string, ServerRequest> requests_;  // ever seen, by id
+  std::map<std::string, ServerRequest> requests_;  // all requests so far, by id
   std::map<MemberId, std::string> members_;
   bool calm_ = false, ended_ = false, job_stopped_ = false;
-  bool is_unnamed_ = false;  // no worker says on which server it runs
+  bool is_unnamed_ = false;  // workers do not report their servers' names
   std::uint32_t wanted_ = 0;
   MarketResult result_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// A ReplacementPolicy with a clock that a test sets, and what it wanted last.
+// A ReplacementPolicy with a clock that a test sets, and its last effects.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,19 +24,19 @@ inline ReplacementOptions two_zones() {
   return options;
 }
 
-/// The policy with a clock, and what it wanted last.
+/// The policy with a clock, and its last effects.
 class PolicyHarness {
  public:
   explicit PolicyHarness(ReplacementOptions options) : policy_(std::move(options)) {
     feed(policy_event::Begin{});
   }
 
-  /// One event; what it led to replaces what was wanted before.
+  /// Passes one event to the policy. Its effects replace the earlier ones.
   void feed(const PolicyEvent& event) {
     forget();
     feed_more(event);
   }
-  /// Ticks whenever the policy wants it; what all ticks led to replaces what was wanted before.
+  /// Lets time pass, with ticks when the policy wants them. Their effects replace the earlier ones.
   void wait(Duration duration) {
     forget();
     const Instant end = now + duration;
@@ -64,7 +64,7 @@ class PolicyHarness {
     status.offer = request.offer;
     return status;
   }
-  /// All that is wanted now is granted, and its workers join as members 1, 2, ...
+  /// Grants all present requests; the servers' workers join as members 1, 2, ...
   void settle() {
     const std::vector<policy_effect::Request> wanted = requests;
     for (const policy_effect::Request& request : wanted) {
@@ -77,7 +77,7 @@ class PolicyHarness {
   [[nodiscard]] PolicyStatus status() const { return policy_.status(now); }
   [[nodiscard]] Composition composition() const { return policy_.composition(now); }
   [[nodiscard]] bool settled() const { return policy_.settled(); }
-  /// The text of the last event of this kind; empty = there was none.
+  /// The text of the last event of this kind; "" if there was none.
   [[nodiscard]] std::string text_of(const std::string& kind) const {
     const auto found = std::find(told.rbegin(), told.rend(), kind);
     return found == told.rend() ? ""
@@ -125,7 +125,7 @@ class PolicyHarness {
   ReplacementPolicy policy_;
 };
 
-/// Servers that run, and no others.
+/// A list of the provider with exactly these running servers.
 inline policy_event::Listed listed(const std::vector<std::string>& ids) {
   std::vector<ServerStatus> servers;
   for (const std::string& id : ids) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // The parts of a ReplacementPolicy without the policy, with a clock that a test sets, for tests of
-// one of them among the others.
+// a single part together with the other ones.
 
 #include <string>
 #include <utility>
@@ -19,8 +19,8 @@ struct PolicyParts : ReplacementParts {
   std::string request(std::size_t offer, std::uint32_t count) {
     return requests.send(now, offer, count, Duration(0), {});
   }
-  /// A server of the offer that runs. It is of no request, and its worker is a member unless that
-  /// is 0.
+  /// Adds a running server of the offer that belongs to no request. Its worker is `member`; 0 = it
+  /// has none.
   void run(const std::string& id, std::size_t offer, std::uint64_t member = 0) {
     Fleet::Arrival arrival;
     arrival.offer = offer;
@@ -43,7 +43,7 @@ struct PolicyParts : ReplacementParts {
     }
     return all;
   }
-  /// The kinds of what was told.
+  /// The kinds of the events that were recorded.
   [[nodiscard]] std::vector<std::string> told() {
     std::vector<std::string> kinds;
     for (policy_effect::Tell& tell : taken<policy_effect::Tell>()) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What tests of live shards share: parameters that add gradients up, and workers that compute
+// Helpers for tests of live shards: parameters that are sums of gradients, and workers that compute
 // slices with the product's flow and connections.
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ inline bool is_uniform(std::span<const float> values) {
   return std::ranges::all_of(values, [&](float value) { return value == values.front(); });
 }
 
-/// Adds all up. Every gradient of these tests has one value in all its elements.
+/// Parameters that are the sum of all gradients. In these tests all elements of a gradient are
+/// equal.
 class SumState final : public ShardState {
  public:
   void apply(std::span<const SliceGradient> slices, const Update& /*update*/) override {
@@ -59,7 +60,7 @@ class LiveWorker {
                }).value();
   }
 
-  /// A view begins in which this is the shard's address.
+  /// Begins a view in which the shard has this address.
   void set_view(ViewId view, const std::string& address) {
     ASSERT_TRUE(clients_->move_to(0, address).ok());
     set_view(view);
@@ -70,7 +71,7 @@ class LiveWorker {
     while (act(milliseconds(200))) {
     }
   }
-  /// One action, or a wait of at most this time. False when the job is over.
+  /// Does one action, or waits for at most this time. False when the job is over.
   bool act(Duration patience) {
     const FlowAction action = flow_.next();
     if (std::holds_alternative<flow::Wait>(action)) {
@@ -92,7 +93,7 @@ class LiveWorker {
     }
     return !std::holds_alternative<flow::Over>(action);
   }
-  /// So many leases have come.
+  /// The number of received leases.
   [[nodiscard]] std::uint64_t leases() const { return flow_.received(); }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// What tests share whose members are threads of one process.
+// Helpers for tests whose members are threads of one process.
 
 #include <algorithm>
 #include <chrono>
@@ -17,10 +17,10 @@
 
 namespace mayfly::collectives::test {
 
-/// The rendezvous of all views; they are kept apart by their keys' prefix.
+/// The rendezvous of all views; the prefixes of their keys differ.
 class MemoryStore final : public RendezvousStore {
  public:
-  /// How long an answer is on its way, as from a store on another host.
+  /// The delay of an answer, as from a store on another host.
   Duration answers_after{};
 
   Result<void> set(const std::string& key, ByteSpan value) override {
@@ -40,7 +40,7 @@ class MemoryStore final : public RendezvousStore {
     }
     return values_.at(key);
   }
-  /// Whether a key that ends so is set.
+  /// Whether a key that ends in `end` is set.
   bool has(const std::string& end) {
     const std::lock_guard lock(mutex_);
     return std::any_of(values_.begin(), values_.end(),

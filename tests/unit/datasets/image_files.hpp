@@ -70,7 +70,7 @@ inline void write_folder(const Files& files, const std::string& folder) {
   }
 }
 
-/// Packs the files, in reverse order; the name's end says how it is compressed.
+/// Packs the files in reverse order. The end of the archive's name selects the compression.
 inline void write_tar(const Files& files, const std::string& path, const std::string& prefix = "") {
   archive* writer = archive_write_new();
   archive_write_set_format_ustar(writer);

@@ -20,7 +20,7 @@ class Admission : public testing::Test {
     options.identity = kAdmittingJob;
     return options;
   }
-  /// A member of the view that says that it is in this one.
+  /// The Hello of a returning member that reports this view.
   static Hello member(MemberId id, std::uint64_t view) {
     Hello hello;
     hello.member = id;

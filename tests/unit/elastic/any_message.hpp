@@ -1,7 +1,7 @@
 #pragma once
 
-// Well-formed messages with any content: what a member that knows the token could send. Numbers are
-// drawn near those that mean something, and from the edges.
+// Well-formed messages with any content, as a member that knows the token could send. Numbers are
+// drawn near meaningful values, and from the limits of their types.
 
 #include <string>
 #include <utility>
@@ -16,7 +16,7 @@ class AnyMessage {
   AnyMessage(RandomStream& random, ViewId view, Step committed, std::uint32_t microbatches)
       : random_(random), view_(view), committed_(committed), microbatches_(microbatches) {}
 
-  /// A message of any kind, those that no member should send included.
+  /// A message of any kind, also of kinds that no member should send.
   [[nodiscard]] Message draw() {
     return draw_kind(random_.below(std::variant_size_v<Message>),
                      std::make_index_sequence<std::variant_size_v<Message>>());

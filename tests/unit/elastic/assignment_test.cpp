@@ -110,8 +110,8 @@ std::vector<MicrobatchSet> sets_of(const std::vector<MicrobatchSet>& held,
                          microbatches);
 }
 
-/// Each to the rank that would be done first with one more; if equal, to the one that holds fewest;
-/// then to the lower one.
+/// Assigns each microbatch to the rank that would finish it first; among equal ones to the rank
+/// that holds fewest, then to the lower rank.
 std::vector<std::uint32_t> one_by_one(const std::vector<float>& times,
                                       const std::vector<std::uint32_t>& held,
                                       std::vector<std::uint32_t> counts, std::uint32_t more) {
@@ -148,7 +148,7 @@ TEST(FirstStepSets, AndRangesAreAsLargeAsIfEachMicrobatchWereGivenOutByItself) {
     }
     const auto [least, most] = std::ranges::minmax_element(times);
     if (!alike && *most <= *least * 1.2F) {
-      continue;  // they count as alike
+      continue;  // such speeds count as equal
     }
     EXPECT_EQ(counts(times, microbatches),
               one_by_one(times, std::vector<std::uint32_t>(ranks),
@@ -188,7 +188,8 @@ TEST(FirstStepSets, OfTwoHoldersTheFirstInRankOrderKeepsIt) {
   EXPECT_TRUE(sets[2].empty());
 }
 
-// At a boundary each member has begun one microbatch, and holds it, when a newcomer's view comes.
+// At a boundary each member has begun one microbatch, and holds it, when the view with a new member
+// is made.
 TEST(FirstStepSets, ANewcomerComesFirstAmongEquals) {
   const auto sets = sets_of({MicrobatchSet::range(0, 1),
                              MicrobatchSet::range(2, 1),
@@ -241,8 +242,8 @@ TEST(FirstStepSets, CoverTheStepOnceForAnyClaims) {
   }
 }
 
-// Four members have four microbatches each. The last one is lost when two of the others hold two
-// and one holds one.
+// Four members have four microbatches each. The last member is lost when two of the other members
+// hold two and one holds one.
 TEST(FirstStepSets, WhoHasUnfinishedWorkKeepsItAndOnlyThatOfTheLostMoves) {
   const std::vector<MicrobatchSet> usual = {MicrobatchSet::range(0, 4), MicrobatchSet::range(4, 4),
                                             MicrobatchSet::range(8, 4)};

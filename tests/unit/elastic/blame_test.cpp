@@ -23,7 +23,7 @@ TEST(BlameRecord, TwoBlamersAreEnough) {
 
 TEST(BlameRecord, OneThatOnlyLeftBecauseAnotherBrokeIsNotBlamed) {
   BlameRecord record;
-  // Member 2 saw member 9 die and closed its connections; 1 and 3 saw only that.
+  // Member 2 noticed the death of member 9 and closed its connections; 1 and 3 noticed only this.
   EXPECT_EQ(record.group_broke(k1, {blames(k1, k2), blames(k2, k9), blames(k3, k2)}), std::nullopt);
 }
 
@@ -51,7 +51,7 @@ TEST(BlameRecord, OfTwoThatBlameEachOtherInTurnsTheLargerIdGoesAfterThreeViews) 
   }
 }
 
-// A cut link: the first view finds it at work, the second one when it connects anew.
+// A cut link: in the first view it is noticed during work, in the second one while connecting.
 TEST(BlameRecord, PacketsThatStayUnansweredInTwoViewsAreEnough) {
   const auto cannot_reach = [](MemberId member, MemberId culprit) {
     return BreakReport{member, true, false, culprit, true};
@@ -81,7 +81,7 @@ TEST(BlameRecord, AViewThatEndedOtherwiseBreaksTheRow) {
   }
 }
 
-// Only the first one that is noticed shows in each view.
+// In each view only the link that is noticed first is reported.
 TEST(BlameRecord, TwoBadLinksThatBreakViewsInTurnsAreBothFound) {
   BlameRecord record;
   std::vector<MemberId> gone;
@@ -116,7 +116,7 @@ TEST(BlameRecord, ABreakWithoutACulpritBlamesNobody) {
   EXPECT_EQ(record.group_broke(k1, {{k1, true, false, {}}, was_told(k2)}), std::nullopt);
 }
 
-// It cries wolf, or something of its own is broken: a view that it is in never lives long.
+// The member reports errors falsely, or is itself broken: all of its views end early.
 TEST(BlameRecord, WhoseGroupAloneBreaksInThreeViewsGoes) {
   BlameRecord record;
   const BreakReport alone{k2, true, false, {}};
@@ -149,7 +149,7 @@ TEST(BlameRecord, WhoIsCutOffByItsOwnWordGoesAtOnce) {
   EXPECT_EQ(record.group_broke(k2, {was_told(k1), is_cut_off(k2), was_told(k3)}), k2);
 }
 
-// All may be cut off from the same member: then the last one blames it.
+// If all members are cut off from the same one, the last of them blames it.
 TEST(BlameRecord, OfTwoThatAreCutOffTheFirstToSaySoGoes) {
   BlameRecord record;
   EXPECT_EQ(record.group_broke(k1, {is_cut_off(k1), is_cut_off(k2), was_told(k3)}), k1);

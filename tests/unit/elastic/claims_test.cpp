@@ -21,7 +21,7 @@ std::vector<MemberId> members_of(const std::vector<Accusation>& accusations) {
   return members;
 }
 
-/// Members 1 to 3 stop after these steps.
+/// A membership whose members 1 to 3 have stopped after these steps.
 Membership stopped_at(std::uint64_t first, std::uint64_t second, std::uint64_t third) {
   Membership membership = working({k1, k2, k3});
   membership.stopped(k1, stopped_after(first));

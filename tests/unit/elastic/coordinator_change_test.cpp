@@ -2,8 +2,8 @@
 
 #include "tests/unit/elastic/coordinator_harness.hpp"
 
-// From one view to the next: for how long a coordinator waits until everybody has stopped, and what
-// of the view before counts in the next one.
+// From one view to the next: how long a coordinator waits until all members have stopped, and which
+// reports about the old view count in the new one.
 
 namespace mayfly::elastic {
 namespace {
@@ -63,8 +63,8 @@ TEST(CoordinatorStopDeadline, WhoDoesNotComeToTheBoundaryIsToldToStopAtOnceAndHa
   EXPECT_EQ(job.view_members(), (Members{k1}));
 }
 
-/// What the members said meanwhile is read after the first tick. They used to be evicted there, and
-/// a commit was undone with them.
+/// The members' messages of that time are read after the first tick. Members used to be evicted in
+/// that tick, and a commit was undone with them.
 TEST(CoordinatorStopDeadline, DoesNotPassWhileTheCoordinatorItselfStandsStill) {
   CoordinatorHarness job = job_of_three();
   job.give(coordinator_event::ConnectionLost{k3, "killed"});
@@ -105,7 +105,7 @@ TEST(CoordinatorWaiting, TakesNoTimeWhileTheCoordinatorItselfStandsStill) {
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
 }
 
-/// A change that is settled leaves nothing behind.
+/// The deadline of a completed change does not affect the next one.
 TEST(CoordinatorStopDeadline, OfTheNextChangeBeginsWithThat) {
   CoordinatorHarness job = job_of_three();
   job.give(coordinator_event::ConnectionLost{k3, "killed"});
@@ -145,7 +145,7 @@ TEST(CoordinatorNextView, SumsOfAMemberThatIsBehindDoNotCount) {
   ASSERT_EQ(job.view().members[1].first, 3U);
   job.give(coordinator_event::ConnectionLost{k3, "killed"});
   job.stopped(k1, 11);
-  job.stopped(k2, 10, MicrobatchSet::range(3, 3));  // of the step that member 1 has committed
+  job.stopped(k2, 10, MicrobatchSet::range(3, 3));  // for the step that member 1 has committed
   ASSERT_EQ(job.view().committed, Step{11});
   ASSERT_EQ(job.view().behind, (std::vector<Rank>{Rank{1}}));
   for (const ViewMember& member : job.view().members) {

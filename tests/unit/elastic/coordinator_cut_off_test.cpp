@@ -1,4 +1,4 @@
-// A member whose own way to others is cut says so by blaming itself.
+// A member that is itself cut off from other members reports that by blaming itself.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ TEST(CoordinatorCutOff, WhoSaysThatItIsGoesAtOnceAndTheOthersGoOn) {
   EXPECT_EQ(why, "it is cut off: broken");
 }
 
-// All may be cut off from the same one: the last says that it is that one that has to go.
+// If all members are cut off from the same one, the last of them blames it, and it is evicted.
 TEST(CoordinatorCutOff, GoesOnlyOneInAView) {
   CoordinatorHarness job = running_job(3);
   job.failed(k2, 10, k2);

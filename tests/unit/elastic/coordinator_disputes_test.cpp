@@ -96,7 +96,7 @@ TEST(CoordinatorDisputes, IfAWitnessWasCutOffTheNextViewComparesAgain) {
   EXPECT_THAT(job.view_members(), ElementsAre(k1, k3));
 }
 
-// The others are in the same reduction, and what they have is needed.
+// The other members are in the same reduction, and the hashes of their states are needed.
 TEST(CoordinatorDisputes, NobodyIsStoppedBeforeItCanSayWhatItHas) {
   CoordinatorHarness job = running(3);
   differs(job, k1, 4, {1, 2, 3});
@@ -138,7 +138,7 @@ TEST(CoordinatorDisputes, WhoseGroupBreaksMeanwhileEndsTheWaitToo) {
   EXPECT_EQ(job.sent<Stop>(k3).size(), 1U);
 }
 
-// Asked to stop at a boundary that they cannot come to any more.
+// The members were asked to stop at a boundary that they cannot reach any more.
 TEST(CoordinatorDisputes, APlannedChangeThatADifferenceOvertakesIsARecovery) {
   CoordinatorHarness job = running(3);
   const MemberId late = job.join();
@@ -147,7 +147,7 @@ TEST(CoordinatorDisputes, APlannedChangeThatADifferenceOvertakesIsARecovery) {
   differs(job, k2, 4, {1, 9, 3});
   ASSERT_EQ(job.sent<Stop>(k3).size(), 1U);
   EXPECT_TRUE(job.sent<Stop>(k3)[0].at_boundary);
-  job.stopped(k3, 4);  // nobody knows yet who is wrong
+  job.stopped(k3, 4);  // it is not decided yet whose state is wrong
   ASSERT_THAT(job.view_members(), ElementsAre(k1, k2, k3, late));
   for (const MemberId member : job.view_members()) {
     job.start(member, 5);

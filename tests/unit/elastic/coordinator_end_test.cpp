@@ -3,8 +3,8 @@
 #include "elastic/core/coordinator.hpp"
 #include "tests/unit/elastic/resume_fixture.hpp"
 
-// A coordinator that died after the end was on record and before all members were told: the next
-// one on its log tells those that come back, and ends the job once more.
+// A coordinator died after it had recorded the job's end and before it had told all members. The
+// next coordinator with its log tells the members that return, and ends the job once more.
 
 namespace mayfly::elastic {
 namespace {

@@ -175,7 +175,7 @@ TEST_F(FalseClaims, WhoIsKeptFromFinishingByABrokenGroupIsNotBlamed) {
   EXPECT_EQ(job.outcome(), Outcome::kDone);
 }
 
-/// With parameter servers the steps are not the members' to count.
+/// With parameter servers, members do not count the job's steps.
 TEST(FinishWithoutALastStep, IsWhatAllMembersSay) {
   CoordinatorOptions options = three_workers();
   options.last_step.reset();
@@ -244,7 +244,7 @@ TEST_F(FalseClaims, AFullStoreIsNotedOncePerView) {
 
 // --- any message at any time
 
-/// What must hold of effects whatever happened.
+/// Checks what must be true of all effects after any events.
 void check_effects(const std::vector<CoordinatorEffect>& effects, std::uint32_t microbatches,
                    ViewId& last_view) {
   for (const CoordinatorEffect& effect : effects) {
@@ -297,7 +297,7 @@ CoordinatorEvent any_event(RandomStream& random, const Coordinator& coordinator,
     default: break;
   }
   const ViewId view = coordinator.view() ? coordinator.view()->id : ViewId{};
-  const bool is_fair = random.below(3) == 0;  // so that views also end as they should
+  const bool is_fair = random.below(3) == 0;  // so that some views also end in the usual way
   if (is_fair && coordinator.view()) {
     if (coordinator.phase() == JobPhase::kWaiting || coordinator.phase() == JobPhase::kPaused) {
       return random.below(2) == 0 ? CoordinatorEvent(Received{member, Ready{}})

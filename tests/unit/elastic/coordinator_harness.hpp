@@ -1,7 +1,6 @@
 #pragma once
 
-// Drives one Coordinator by hand: short names for events, and the effects of everything so far in
-// lists by kind.
+// Drives one Coordinator by hand: short names for events, and all effects so far in lists by kind.
 
 #include <gtest/gtest.h>
 
@@ -21,10 +20,10 @@ class CoordinatorHarness {
  public:
   explicit CoordinatorHarness(CoordinatorOptions options) : coordinator(std::move(options)) {
     give(coordinator_event::Tick{});
-    clear();  // of what every coordinator does first
+    clear();  // removes the effects of the coordinator's start
   }
 
-  /// One that goes on with a job.
+  /// A coordinator that continues the job of a log.
   CoordinatorHarness(CoordinatorOptions options, const LogContents& contents)
       : coordinator(std::move(options), contents) {
     give(coordinator_event::Tick{});
@@ -38,7 +37,7 @@ class CoordinatorHarness {
   void say(MemberId member, Message message) {
     give(coordinator_event::Received{member, std::move(message)});
   }
-  /// Lets time pass in small ticks; every listed member is heard from at each.
+  /// Lets time pass in small ticks; at each tick every listed member sends a heartbeat.
   void pass(Duration time, const std::vector<MemberId>& alive) {
     for (const Instant end = now + time; now < end;) {
       now = now + milliseconds(10);
@@ -92,7 +91,7 @@ class CoordinatorHarness {
     }
     return found;
   }
-  /// The messages of one kind that `member` was sent since clear().
+  /// The messages of one kind that were sent to `member` since clear().
   template <typename Sent>
   [[nodiscard]] std::vector<Sent> sent(MemberId member) const {
     std::vector<Sent> found;
@@ -128,7 +127,8 @@ class CoordinatorHarness {
   std::uint64_t connections = 0;
 };
 
-/// A job whose first view has `count` members, all at step `committed`; what led to it is cleared.
+/// A job whose first view has `count` members, all at step `committed`. Earlier effects are
+/// cleared.
 inline CoordinatorHarness running_job(std::uint32_t count, std::uint64_t committed = 10,
                                       CoordinatorOptions options = {}) {
   options.initial_workers = count;

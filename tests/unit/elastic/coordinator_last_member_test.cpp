@@ -2,8 +2,8 @@
 
 #include "tests/unit/elastic/coordinator_harness.hpp"
 
-// A suspicion may be wrong. Whoever is the last one holds the job's state and stands in nobody's
-// way.
+// A suspicion may be wrong, and the last member has the job's state and delays no other member. So
+// it is not evicted.
 
 namespace mayfly::elastic {
 namespace {
@@ -38,7 +38,7 @@ TEST(CoordinatorLastMember, OfTwoSilentOnesOneGoesOn) {
   EXPECT_EQ(job.coordinator.members().size(), 1u);
 }
 
-// Both servers of a job may be taken away at nearly the same time, one of them without a word.
+// Both servers of a job may be taken away at nearly the same time, one of them without a notice.
 TEST(CoordinatorLastMember, WhoHasToGoSoonIsNotKeptWaitingForASilentOne) {
   CoordinatorHarness job = running_job(2);
   job.say(k1, LeaveRequest{"notice"});

@@ -4,13 +4,13 @@
 
 #include "tests/unit/elastic/resume_fixture.hpp"
 
-// Every holder of the job's state is gone: whoever is left has to ask for a checkpoint first, also
-// if its connection broke meanwhile or the coordinator is another one.
+// All members with the job's state are lost. The remaining workers must ask for a checkpoint first,
+// also if their connections broke meanwhile or the coordinator is another one.
 
 namespace mayfly::elastic {
 namespace {
 
-/// It comes back and waits for its first view, with what it has loaded.
+/// Makes a spare return that waits for its first view, with the state that it has loaded.
 void return_ready(CoordinatorHarness& job, MemberId member, std::uint64_t committed = 0) {
   ASSERT_TRUE(come_back(job, member, 0));
   Resume ready;
@@ -20,7 +20,8 @@ void return_ready(CoordinatorHarness& job, MemberId member, std::uint64_t commit
   job.say(member, ready);
 }
 
-/// Evicted before it was in a view, it joins again as the one it was, and says nothing yet.
+/// Makes a member that was evicted before its first view join again under its id; it has not
+/// reported anything yet.
 void join_under_its_id(CoordinatorHarness& job, MemberId member) {
   Hello hello;
   hello.member = member;
@@ -33,7 +34,7 @@ void join_under_its_id(CoordinatorHarness& job, MemberId member) {
   ASSERT_EQ(job.all<coordinator_effect::Accept>().size(), before + 1);
 }
 
-/// Members 1 and 2 are at step 10, and 3 is a spare.
+/// A job with members 1 and 2 at step 10, the spare 3, and standbys.
 CoordinatorHarness with_spare_and_standbys() {
   CoordinatorOptions options = quorum_options();
   options.initial_workers = options.view_max = 2;
@@ -46,7 +47,7 @@ CoordinatorHarness with_spare_and_standbys() {
   return job;
 }
 
-/// A coordinator that goes on with the log of the one before.
+/// A coordinator that continues from the log of an earlier one.
 CoordinatorHarness resumed(const View& view) {
   CoordinatorOptions options;
   options.identity = 9;
@@ -77,7 +78,7 @@ TEST(CoordinatorLostState, ASpareWhoseConnectionBrokeOnceJoinsAgainToBeOfferedAC
   }
 }
 
-/// When it connected, nobody had trained anything yet.
+/// When the spare connected, no member had trained yet.
 TEST(CoordinatorLostState, ASpareThatConnectedBeforeTheFirstViewJoinsAgainToBeOfferedACheckpoint) {
   CoordinatorOptions options;
   options.initial_workers = options.view_max = 2;
@@ -97,7 +98,8 @@ TEST(CoordinatorLostState, ASpareThatConnectedBeforeTheFirstViewJoinsAgainToBeOf
   EXPECT_EQ(job.view().committed, Step{8});
 }
 
-/// It was offered a checkpoint, but the other one had a newer state and has written more since.
+/// The observer was offered a checkpoint, but the other member had a newer state and has written
+/// newer checkpoints since.
 TEST(CoordinatorLostState, AnObserverOfTheFirstViewThatGotNoStateJoinsAgain) {
   CoordinatorOptions options;
   options.initial_workers = 2;
@@ -115,7 +117,8 @@ TEST(CoordinatorLostState, AnObserverOfTheFirstViewThatGotNoStateJoinsAgain) {
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
 }
 
-/// The one whose checkpoint they were to receive is lost again, and nobody else holds their step.
+/// The member from which they should receive the state is lost, and no other has committed the step
+/// of their view.
 TEST(CoordinatorLostState, AMemberThatIsBehindItsViewGoesOnWithWhatItHasTrained) {
   CoordinatorHarness job = running_job(1, 10);
   const MemberId trained = job.join(2);
@@ -133,7 +136,7 @@ TEST(CoordinatorLostState, AMemberThatIsBehindItsViewGoesOnWithWhatItHasTrained)
   EXPECT_EQ(job.view().committed, Step{12});
 }
 
-/// Only who is in charge offers one.
+/// Only a coordinator that leads the job offers a checkpoint.
 TEST(CoordinatorLostState, ACoordinatorThatHadNoQuorumForAWhileIsInChargeWhenSparesJoinAgain) {
   CoordinatorHarness job = with_spare_and_standbys();
   lose(job, {k1, k2});
@@ -147,7 +150,7 @@ TEST(CoordinatorLostState, ACoordinatorThatHadNoQuorumForAWhileIsInChargeWhenSpa
   EXPECT_TRUE(job.sent<NoQuorum>(k3).empty());
 }
 
-/// It asks what to start with before it reports, and is offered nothing if somebody has a state.
+/// The spare asks for a state before it reports, and is offered none if a member has the state.
 TEST(CoordinatorLostState, ASpareThatJoinsAgainUnderItsIdIsShownAsOneThatLoads) {
   CoordinatorHarness job = with_spare_and_standbys();
   lose(job, {k1, k2});
@@ -160,7 +163,7 @@ TEST(CoordinatorLostState, ASpareThatJoinsAgainUnderItsIdIsShownAsOneThatLoads) 
   EXPECT_TRUE(job.coordinator.is_in_charge());
 }
 
-/// It was offered nothing, because others held the state.
+/// The spare was offered no checkpoint, because other members had the state.
 TEST(CoordinatorLostState, ASpareThatJoinedUnderItsIdBesideAStateJoinsAgain) {
   CoordinatorHarness job = with_spare_and_standbys();
   lose(job, {k3});
@@ -175,8 +178,8 @@ TEST(CoordinatorLostState, ASpareThatJoinedUnderItsIdBesideAStateJoinsAgain) {
   EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
 }
 
-/// Its connection broke, or it came to a coordinator that had just begun: it asked nobody who could
-/// have offered it something.
+/// The spare's connection broke, or its coordinator had just started: it has not asked a
+/// coordinator that could have offered it a checkpoint.
 TEST(CoordinatorLostState, ASpareThatComesUnderItsIdWhenNobodyIsInChargeJoinsAgain) {
   const View view = old_view(5, 2, 10);
   CoordinatorOptions options = quorum_options();
@@ -204,7 +207,7 @@ TEST(CoordinatorLostState, ASpareThatComesUnderItsIdWhenNobodyIsInChargeJoinsAga
   EXPECT_EQ(job.view().committed, Step{8});
 }
 
-/// They join again one after the other, and the first must not wait for the rest.
+/// The spares join again one after the other, and the first must not wait for the others.
 TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) {
   CoordinatorHarness job = running_job(1, 10);
   const MemberId first = job.join(2);
@@ -222,7 +225,7 @@ TEST(CoordinatorLostState, OfSeveralThatJoinAgainTheFirstFindsNobodyWithAState) 
   EXPECT_EQ(job.view().committed, Step{8});
 }
 
-/// --resume would begin with them, although there are checkpoints.
+/// --resume would begin with these weights, although there are checkpoints.
 TEST(CoordinatorLostState, ASpareDoesNotSaveItsFirstWeightsAsTheLastState) {
   for (const bool is_asked : {false, true}) {
     CoordinatorOptions options;
@@ -255,7 +258,7 @@ TEST(CoordinatorLostState, ASpareThatComesBackAloneToARestartedCoordinatorJoinsA
   EXPECT_TRUE(job.sent<Dismiss>(k3)[0].may_rejoin);
 }
 
-/// The log has only the step that the view began after, which the spare may have loaded, too.
+/// The log has only the step after which the view began, which the spare may have loaded, too.
 TEST(CoordinatorLostState, ASpareThatHasWhatTheLastViewBeganWithJoinsAgainIfItComesBackAlone) {
   for (const std::uint64_t loaded : {0, 7}) {
     CoordinatorHarness job = resumed(old_view(1, 2, loaded));
@@ -287,7 +290,7 @@ TEST(CoordinatorLostState, AnObserverThatComesBackWithoutTheStateJoinsAgainIfItI
     view.members.push_back({k3, "", {}, 0, 0, view.id});
     CoordinatorHarness job = resumed(view);
     ASSERT_TRUE(come_back(job, k3, value(view.id)));
-    // While it runs it tells how far the others are.
+    // A running member also reports the step of the others.
     job.say(k3, is_running ? running_in(job, view, 12) : stopped_in(job, view, 0));
     job.pass(milliseconds(2100), {k3});
     if (is_running) {
@@ -299,7 +302,7 @@ TEST(CoordinatorLostState, AnObserverThatComesBackWithoutTheStateJoinsAgainIfItI
   }
 }
 
-/// What it once loaded is not known, but it has trained since.
+/// It is not known what the member loaded at first, but it has trained since.
 TEST(CoordinatorLostState, AMemberThatCameBackBehindAndHasTrainedSinceGoesOnWithThat) {
   const View view = old_view(5, 2, 10);
   CoordinatorHarness job = resumed(view);

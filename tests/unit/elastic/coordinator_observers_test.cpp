@@ -2,7 +2,7 @@
 
 #include "tests/unit/elastic/coordinator_harness.hpp"
 
-// Joiners of jobs with a large state: they observe until they have it.
+// Workers that join a job with a large state: they observe until they have received it.
 
 namespace mayfly::elastic {
 namespace {
@@ -24,7 +24,7 @@ MemberId join(CoordinatorHarness& job, std::uint64_t committed, std::uint64_t by
   return member;
 }
 
-/// Members 1 and 2 work at step 10; the first has told the coordinator so.
+/// A job in which members 1 and 2 work at step 10, which the first one has reported.
 CoordinatorHarness running() {
   CoordinatorHarness job(observed_options());
   (void)join(job, 0, kLarge);
@@ -39,7 +39,7 @@ void observer_stopped(CoordinatorHarness& job, MemberId member, std::uint64_t ob
   job.say(member, Stopped{job.view().id, Step{0}, {}, false, false, {}, "", Step{observed}});
 }
 
-/// Member 3 has come and observes since step 12, in view 2.
+/// The same job after member 3 has joined; it observes since step 12, in view 2.
 CoordinatorHarness observed() {
   CoordinatorHarness job = running();
   (void)join(job, 0, kLarge);

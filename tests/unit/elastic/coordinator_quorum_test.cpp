@@ -5,7 +5,7 @@
 #include "elastic/core/coordinator.hpp"
 #include "tests/unit/elastic/resume_fixture.hpp"
 
-// Jobs with standbys: what needs a majority, and of whom.
+// Jobs with standbys: which decisions need a majority, and of which members.
 
 namespace mayfly::elastic {
 namespace {
@@ -35,7 +35,7 @@ TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
   EXPECT_FALSE(job.outcome());
 }
 
-/// The connection of a process that is killed may break before its sentinel has spoken.
+/// The connection of a killed process may break before its sentinel reports the death.
 TEST(CoordinatorQuorum, ADeathThatIsToldAfterTheConnectionBrokeCounts) {
   CoordinatorHarness job = primary(3);
   EXPECT_FALSE(job.coordinator.awaits_members());
@@ -52,7 +52,8 @@ TEST(CoordinatorQuorum, ADeathThatIsToldAfterTheConnectionBrokeCounts) {
   EXPECT_FALSE(without.coordinator.awaits_members());
 }
 
-/// For example while a slow disk wrote its log: the third member has come meanwhile.
+/// The coordinator was suspended, for example by a slow disk. The third member has returned
+/// meanwhile.
 TEST(CoordinatorQuorum, NobodyIsSentAwayBecauseTheCoordinatorItselfStoodStill) {
   CoordinatorHarness job = primary(5);
   const View view = job.view();
@@ -68,8 +69,8 @@ TEST(CoordinatorQuorum, NobodyIsSentAwayBecauseTheCoordinatorItselfStoodStill) {
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k3}));
 }
 
-/// Two groups that both went to the next coordinator of the list, in turns, went round it for 80 s
-/// (failover, seed 1158608).
+/// Two groups of members each went on to the next coordinator of the list in turn, and did so for
+/// 80 s (failover, seed 1158608).
 TEST(CoordinatorQuorum, AMinorityIsSentToThatOrAnotherCoordinatorButAllOfItToTheSame) {
   CoordinatorHarness job = primary(5);
   const View view = job.view();
@@ -130,7 +131,7 @@ TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadAcceptedAnotherIncarnation) 
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
 }
 
-/// Its view may have been replaced by one that we do not know of, in which it had no part.
+/// Another coordinator may have replaced the dead member's view by one without it.
 TEST(CoordinatorQuorum, TheDeadDoNotConsentIfTheyHadNotAcceptedThisIncarnationYet) {
   const View view = old_view(5, 3);
   CoordinatorHarness job(quorum_options(), log_with(view));
@@ -147,14 +148,14 @@ TEST(CoordinatorQuorum, TheDeadOfAnEarlierIncarnationDoNotConsentInTheNext) {
   const View view = job.view();
   job.give(coordinator_event::SentinelReport{k1, "killed", true, Incarnation{1}, kJob});
   lose(job, {k2, k3});
-  ASSERT_TRUE(come_back(job, k3, value(view.id), 4));  // it has obeyed somebody else since
+  ASSERT_TRUE(come_back(job, k3, value(view.id), 4));  // it has obeyed another coordinator since
   job.say(k3, running_in(job, view, 1));
   job.pass(milliseconds(2100), {k3});
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kResuming)
       << "member 1 may have been counted elsewhere";
 }
 
-/// A later loss of the quorum is not as long as all of them together.
+/// The times of several losses of the quorum are not added up.
 TEST(CoordinatorQuorum, TheTimeWithoutAQuorumBeginsAnewWhenEverybodyIsBack) {
   CoordinatorOptions options = quorum_options();
   options.min_workers_timeout = seconds(20);
@@ -273,7 +274,7 @@ TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {
   }
   ASSERT_EQ(job.view_members().size(), 3u);
   ASSERT_EQ(job.view().bases.size(), 1u);
-  lose(job, {k3});  // nobody knows whether it entered the view and what it did in it
+  lose(job, {k3});  // it is not known whether it entered the view and committed steps
   job.stopped(k1, 1);
   job.stopped(k2, 1);
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting) << "2 of 3, but also 2 of 5";
@@ -307,7 +308,7 @@ TEST(CoordinatorQuorum, ViewsInDoubtAreNotCountedForEver) {
   CoordinatorHarness job = primary(3);
   for (std::size_t views = 1; views <= kViewBasesMax; ++views) {
     for (const MemberId member : {k1, k2, k3}) {
-      job.stopped(member, 1);  // it has given its part of the first step, and got nothing
+      job.stopped(member, 1);  // it has contributed to the first step and received no sum
     }
     ASSERT_EQ(job.view().bases.size(), views);
   }
@@ -388,7 +389,7 @@ TEST(CoordinatorQuorum, OneThatHasVotedForAnotherInThisIncarnationIsAskedInTheNe
 TEST(Coordinator, ThatIsOvertakenTakesBackWhomItEvictedAndTheOtherTookIn) {
   CoordinatorHarness job = primary(3);
   const View mine = job.view();
-  job.stopped(k3, 0);  // it said that it has committed step 1
+  job.stopped(k3, 0);  // it had reported that it committed step 1
   ASSERT_TRUE(job.noted("evicted"));
   lose(job, {k1, k2});
   EXPECT_FALSE(come_back(job, k3, value(mine.id)));

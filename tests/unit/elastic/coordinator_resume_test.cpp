@@ -3,7 +3,7 @@
 #include "elastic/core/coordinator.hpp"
 #include "tests/unit/elastic/resume_fixture.hpp"
 
-// A coordinator that was restarted with the log of the one before it.
+// A coordinator that was restarted with the log of its predecessor.
 
 namespace mayfly::elastic {
 namespace {
@@ -116,7 +116,7 @@ TEST(CoordinatorResume, HandlesALossAfterwardsAsAlways) {
 TEST(CoordinatorResume, WhoDoesNotComeBackInTimeIsLost) {
   const View view = old_view(5, 3);
   CoordinatorHarness job = resumed(view);
-  job.pass(seconds(10), {});  // nobody at all: it waits
+  job.pass(seconds(10), {});  // without any member it waits
   return_running(job, k1, view);
   return_running(job, k3, view);
   job.pass(milliseconds(1900), {k1, k3});
@@ -131,7 +131,8 @@ TEST(CoordinatorResume, WhoDoesNotComeBackInTimeIsLost) {
       << "sums are kept";
 }
 
-/// Who came back while the coordinator itself stood still is read after its first tick.
+/// The messages of members that returned while the coordinator was suspended are read after its
+/// first tick.
 TEST(CoordinatorResume, TheTimeToComeBackDoesNotPassWhileTheCoordinatorItselfStandsStill) {
   const View view = old_view(5, 2);
   CoordinatorHarness job = resumed(view);
@@ -199,7 +200,7 @@ TEST(CoordinatorResume, AMemberThatTheLastViewLeftOutGivesItsStateIfNobodyElseHa
   const MemberId joiner = job.join();
   ASSERT_TRUE(come_back(job, k2, 4));
   Resume resume = stopped_in(job, old_view(4, 3), 12, MicrobatchSet::range(2, 3));
-  resume.is_leaving = true;  // it was let go, and has not heard so
+  resume.is_leaving = true;  // it was dismissed and does not know that yet
   resume.leave_reason = "notice";
   job.say(k2, resume);
   job.pass(milliseconds(2100), {k2, joiner});
@@ -373,7 +374,7 @@ TEST(CoordinatorResume, TheStoreOfTheLastViewServesThoseThatAreBack) {
   EXPECT_EQ(job.sent<StoreValue>(k1)[0], (StoreValue{view.id, "reports", Bytes(3)}));
 }
 
-/// The one before may have died between the log and the run directory.
+/// The predecessor may have died after it wrote the log and before it wrote the run directory.
 TEST(CoordinatorResume, TheViewItGoesOnWithIsToldAgain) {
   const View view = old_view(5, 1);
   CoordinatorHarness job = resumed(view);
@@ -393,7 +394,8 @@ TEST(CoordinatorResume, AReportThatArrivesBeforeItIsInChargeCounts) {
   EXPECT_EQ(job.view().committed, Step{13});
 }
 
-/// Progress is sent now and then: it may be the report that says of the last step first.
+/// Progress is sent only from time to time, so the coordinator may learn of the last step from a
+/// report first.
 TEST(CoordinatorResume, AStepThatOnlyAReportBeforeItIsInChargeTellsOfIsNotUndone) {
   const View view = old_view(5, 2);
   CoordinatorHarness job = resumed(view);
@@ -411,7 +413,7 @@ TEST(CoordinatorResume, WhatAMemberHeldBeforeItsViewIsNoContradictionAfterwardsE
   CoordinatorHarness job = resumed(view);
   ASSERT_TRUE(come_back(job, k1, 5));
   Resume resume = running_in(job, view, 10);
-  resume.held_before = MicrobatchSet::range(6, 1);  // kept, although it is now another's
+  resume.held_before = MicrobatchSet::range(6, 1);  // kept, although another member has it now
   job.say(k1, resume);
   return_running(job, k2, view, 10);
   ASSERT_EQ(job.coordinator.phase(), JobPhase::kRunning);

@@ -1,4 +1,4 @@
-// Members that do not count as workers: parameter servers.
+// Parameter servers: members that do not count as workers.
 
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ TEST(CoordinatorServers, WithoutAnyWorkerForTooLongAreDismissed) {
   EXPECT_EQ(job.sent<Dismiss>(first)[0].detail, "0 workers are ready, 1 are needed");
 }
 
-/// They count the steps, and have them all.
+/// The servers count the steps, and their state has all of them.
 TEST(CoordinatorServers, LoseNoStepWithTheLastWorker) {
   CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);
@@ -83,7 +83,7 @@ TEST(CoordinatorServers, LoseNoStepWithTheLastWorker) {
   EXPECT_FALSE(job.noted("restarted")) << "no step is computed again";
 }
 
-/// Also if the worker has come late and does not know with which step the job began.
+/// Also if the worker has joined late and does not know the step with which the job began.
 TEST(CoordinatorServers, AreNotAskedForTheLastCheckpoint) {
   CoordinatorOptions options = with_servers(2);
   options.first_step = Step{300};
@@ -116,8 +116,8 @@ TEST(CoordinatorServers, AreWaitedForBeforeTheFirstView) {
   EXPECT_EQ(job.view_members().size(), 3U);
 }
 
-/// Nobody tells of their steps, so that no view would be known to have committed one, and too many
-/// in a row would be in doubt.
+/// Nothing reports the steps of servers, so no view would count as one with a commit, and too many
+/// views in a row would be in doubt.
 TEST(CoordinatorServers, MayChangeTheirViewOftenInAJobWithStandbys) {
   CoordinatorOptions options = with_servers(2);
   options.quorum = true;
@@ -135,7 +135,7 @@ TEST(CoordinatorServers, MayChangeTheirViewOftenInAJobWithStandbys) {
   }
 }
 
-/// Servers hold the state and compute nothing: without a worker nothing goes on.
+/// Servers have the state but compute nothing: without a worker the job makes no steps.
 TEST(CoordinatorServers, DoNotLetTheLastWorkerLeave) {
   CoordinatorHarness job(with_servers(2));
   (void)join(job, kServer);
@@ -172,7 +172,7 @@ TEST(CoordinatorServers, AndWorkersThatHaveStoppedMayUseTheStoreUntilThereIsAnot
   EXPECT_EQ(job.sent<StoreValue>(worker).size(), 1U) << "paused, there is none yet";
 }
 
-/// The order reaches the worker before it has heard that the job is over.
+/// The worker receives Stop before it learns that the job is over.
 TEST(CoordinatorServers, ThatAreFinishedWhileAWorkerIsNotAreBelieved) {
   CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);
@@ -201,7 +201,7 @@ TEST(CoordinatorServers, ThatAreFinishedWhenTheJobIsToBeStoppedEndItAsDone) {
   EXPECT_EQ(job.outcome(), Outcome::kDone);
 }
 
-/// It cannot come to the end, for whatever reason: that is waited for once.
+/// The worker cannot reach the end for some reason. The coordinator waits for it only once.
 TEST(CoordinatorServers, ThatAreFinishedWaitForTheOthersOfAStoppedJobOnlyOnce) {
   CoordinatorHarness job(with_servers(2));
   const MemberId server = join(job, kServer);

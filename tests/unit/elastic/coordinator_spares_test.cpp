@@ -9,7 +9,7 @@ namespace {
 
 using Members = std::vector<MemberId>;
 
-/// Two members work at step 10; `spares` more are ready.
+/// A job with two members at step 10 and `spares` ready spares.
 CoordinatorHarness running(std::uint32_t spares, std::uint32_t min_workers = 1) {
   CoordinatorOptions options;
   options.initial_workers = 2;

@@ -32,7 +32,7 @@ class CoordinatorSpeeds : public testing::Test {
       h_.start(member, value(h_.view().committed));
     }
   }
-  /// Both report steps for a while, with these times of a microbatch.
+  /// Both members report steps for a while, with these times per microbatch.
   void train(Duration time, float one_ms, float two_ms) {
     for (const Instant end = h_.now + time; h_.now < end;) {
       const std::vector<MemberId> members = h_.view_members();

@@ -5,7 +5,7 @@
 namespace mayfly::elastic {
 namespace {
 
-/// Three members; heartbeats carry where each stands.
+/// Three members, whose heartbeats contain their positions.
 class CoordinatorStallsTest : public testing::Test {
  protected:
   CoordinatorStallsTest() : job_(options()) {
@@ -27,7 +27,7 @@ class CoordinatorStallsTest : public testing::Test {
     o.bucket_names = {"fc.weight to layer3.0.conv1.weight"};
     return o;
   }
-  /// A heartbeat of everybody; those listed have moved.
+  /// A heartbeat of every member; the positions of the listed ones have changed.
   void beat(Duration time, const std::vector<std::size_t>& moved) {
     job_.now = job_.now + time;
     for (const std::size_t i : moved) {

@@ -2,7 +2,7 @@
 
 #include "tests/unit/elastic/resume_fixture.hpp"
 
-// Coordinators that wait until members need them.
+// Standbys: coordinators that wait until members connect to them.
 
 namespace mayfly::elastic {
 namespace {
@@ -28,7 +28,8 @@ TEST(Standby, BelievesThatAViewDiedToWhichOneThatJoinsAgainGaveNothing) {
   EXPECT_EQ(standby.view().bases, view.bases);
 }
 
-/// Without a report nobody knows what it gave to the view, so its view stays among the bases.
+/// Without a report it is not known whether the member contributed to the view, so its view stays
+/// among the bases.
 TEST(Standby, BelievesThatAViewMayLiveOfWhichOneThatJoinsAgainReportsNothing) {
   CoordinatorHarness standby(quorum_options(true));
   View view = old_view(6, 3);

@@ -24,7 +24,7 @@ View view_after(Step committed, const ViewMember& member) {
 
 TEST(EarlyWork, AMemberWithTheStateBeginsItsShareBeforeTheGroupStands) {
   ViewMember self = member_with(4, 2);
-  self.first_step.add(9);  // of somebody who is gone
+  self.first_step.add(9);  // of a lost member
   EXPECT_EQ(work_before_group(view_after(Step{5}, self), self, Step{5}), self.first_step);
 }
 

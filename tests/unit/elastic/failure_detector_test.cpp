@@ -14,7 +14,7 @@ Instant at_ms(std::int64_t ms) {
   return Instant{} + milliseconds(ms);
 }
 
-/// Looks every 10 ms in (from, to]; returns the first time somebody is suspect, or -1.
+/// Checks every 10 ms in (from, to]; returns the first time at which a member is suspect, or -1.
 std::int64_t first_suspicion(FailureDetector& detector, std::int64_t from, std::int64_t to,
                              const std::function<void(std::int64_t)>& each = {}) {
   for (std::int64_t ms = from + 10; ms <= to; ms += 10) {
@@ -70,7 +70,8 @@ TEST(FailureDetector, ExcusesEverybodyWhenTheObserverItselfWasPaused) {
   EXPECT_EQ(first_suspicion(detector, 5000, 6000), 5300);
 }
 
-// It starved, was stopped, and went on while nobody listened; all that is read at once.
+// The member starved, was stopped, and went on while the observer was suspended. The observer reads
+// all these messages at once.
 TEST(FailureDetector, AfterAPauseOfTheObserverWhatWasSentMeanwhileIsReadFirst) {
   for (const bool goes_on : {true, false}) {
     FailureDetector detector(milliseconds(300), seconds(1));
@@ -95,7 +96,7 @@ TEST(FailureDetector, AMemberWhoseMachineAnswersOnlyWaitsForAProcessor) {
   detector.heard(kA, at_ms(0));
   detector.heard(kB, at_ms(0));
   const auto answers = [&](std::int64_t ms) { detector.host_answers(kA, at_ms(ms)); };
-  EXPECT_EQ(first_suspicion(detector, 0, 2000, answers), 310);  // b, whose machine says nothing
+  EXPECT_EQ(first_suspicion(detector, 0, 2000, answers), 310);  // b, whose machine does not answer
   detector.forget(kB);
   EXPECT_EQ(first_suspicion(detector, 310, 2000, answers), 1010);
   EXPECT_NE(detector.reason(kA, at_ms(1010)).find("although its machine answers"),

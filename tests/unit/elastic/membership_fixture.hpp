@@ -23,7 +23,7 @@ inline Hello hello_from(const std::string& address) {
   return hello;
 }
 
-/// A view of these members, of one microbatch each.
+/// A view of these members, with one microbatch each.
 inline View view_with(std::uint64_t id, std::uint64_t committed, const std::vector<MemberId>& ids) {
   View view;
   view.id = ViewId{id};
@@ -35,14 +35,14 @@ inline View view_with(std::uint64_t id, std::uint64_t committed, const std::vect
   return view;
 }
 
-/// One that has loaded everything.
+/// Adds a member that has loaded everything.
 inline void add_ready(Membership& membership, MemberId id, std::uint64_t committed = 0,
                       const std::string& address = "") {
   membership.connect(id, hello_from(address), kSoon);
   membership.become_ready(id, Ready{Step{committed}, 1000}, kSoon);
 }
 
-/// These members work in view 1, which begins after step 10.
+/// A membership whose members work in view 1, which begins after step 10.
 inline Membership working(const std::vector<MemberId>& ids, CoordinatorOptions options = {}) {
   Membership membership(options);
   for (const MemberId id : ids) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Members that have outlived a coordinator, and the coordinators they come to.
+// Members that have outlived a coordinator, and the coordinators to which they return.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ inline LogContents log_with(const View& view) {
   return contents;
 }
 
-/// Comes back to `job`; false if it was refused.
+/// Makes a member return to `job`; false if it was refused.
 inline bool come_back(CoordinatorHarness& job, MemberId member, std::uint64_t view,
                       std::uint64_t accepted = 1) {
   Hello hello;
@@ -73,7 +73,7 @@ inline Resume stopped_in(const CoordinatorHarness& job, const View& view, std::u
   return resume;
 }
 
-/// Comes back and goes on with `view`.
+/// Makes a member return that still runs `view`.
 inline void return_running(CoordinatorHarness& job, MemberId member, const View& view,
                            std::uint64_t committed = 12) {
   ASSERT_TRUE(come_back(job, member, value(view.id)));
@@ -126,7 +126,7 @@ inline void lose(CoordinatorHarness& job, std::initializer_list<MemberId> member
   }
 }
 
-/// Evicted in `view` or before it, it joins again as the one it was.
+/// Makes a member that was evicted in `view` or before join again under its id.
 inline bool join_again(CoordinatorHarness& job, MemberId member, const View& view,
                        bool contributed = true) {
   Hello hello;

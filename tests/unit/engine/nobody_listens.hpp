@@ -7,7 +7,7 @@
 
 namespace mayfly::test_support {
 
-/// A user who does not look.
+/// A listener that ignores all events.
 class NobodyListens : public engine::RunListener {
  public:
   void on_step(const engine::StepRecord& /*metric*/, std::uint64_t /*total_steps*/) override {}

@@ -1,6 +1,6 @@
 #pragma once
 
-// A worker's control connection with nobody at the other end, for tests of what uses one.
+// A worker's control connection without a coordinator, for tests of code that uses one.
 
 #include <atomic>
 #include <string>

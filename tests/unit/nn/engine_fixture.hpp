@@ -45,8 +45,8 @@ inline std::vector<std::uint16_t> random_labels(std::size_t count, std::uint64_t
   return labels;
 }
 
-/// An initial state, moved off the special values: scales around 1, shifts around 0, running
-/// statistics as if something had been measured.
+/// An initial state without special values: scales around 1, shifts around 0, running statistics as
+/// after some training.
 inline ModelState random_state(const Model& model, std::uint64_t seed) {
   ModelState state = make_initial_state(model, seed, 0, 0);
   const CounterRandom random = CounterRandom(seed).split("perturbation");

@@ -1,7 +1,7 @@
 #pragma once
 
-// The same networks in double precision with the plainest loops possible: slow, but short enough to
-// be read against the formulas. Shares no code with the engine; NCHW throughout.
+// The same networks in double precision with the simplest possible loops: slow, but short enough to
+// be compared with the formulas. Shares no code with the engine; all tensors are NCHW.
 
 #include <cstdint>
 #include <span>

@@ -23,7 +23,7 @@ inline std::string step_line(int step, double rate = 100, const std::string& mor
          (more.empty() ? "" : ", " + more) + "}";
 }
 
-/// Feeds lines as they lie in the two files.
+/// Passes lines to a RunFold as they are in the two files.
 struct Feed {
   RunFold fold;
   std::uint64_t event_bytes = 0;

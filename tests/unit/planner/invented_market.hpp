@@ -1,6 +1,6 @@
 #pragma once
 
-// Markets that tests invent, of which everything is known.
+// Invented markets for tests, whose true values are known.
 
 #include <numeric>
 

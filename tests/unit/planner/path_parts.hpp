@@ -1,6 +1,6 @@
 #pragma once
 
-// What the requests of a path and its exchanges are made of, for tests of these alone.
+// The parts of a path's requests and exchanges, for tests of these alone.
 
 #include "planner/simulation/demand.hpp"
 #include "planner/simulation/path_budget.hpp"

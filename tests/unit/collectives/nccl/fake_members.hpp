@@ -13,7 +13,7 @@
 
 namespace mayfly::collectives::test {
 
-/// Waits, yielding, for what another thread is about to do.
+/// Waits until the condition holds, which another thread makes true; yields meanwhile.
 inline void until(const std::function<bool()>& true_at_last) {
   const Instant hang = far();
   while (!true_at_last() && monotonic_now() < hang) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// A device whose streams run when they like: whenever the host waits for one, the fake carries out
-// what has been given to any of them in an order drawn from a seed, as far as streams and events
-// allow. What the host forgot to order comes out wrong for some seed.
+// A device whose streams run at arbitrary times: whenever the host waits for one, the fake carries
+// out operations of all streams in an order drawn from a seed, as far as streams and events allow.
+// If the host has forgotten to order two operations, the result is wrong for some seed.
 
 #include <cstddef>
 #include <deque>
@@ -17,21 +17,21 @@
 
 namespace mayfly::collectives::test {
 
-/// One thread. Everything that was allocated must be released before it goes.
+/// One thread. All allocations must be released before this object is destroyed.
 class FakeSumDevice final : public HostSumCalls {
  public:
   explicit FakeSumDevice(std::uint64_t seed) : random_(CounterRandom(seed)) {}
   ~FakeSumDevice() override { ENSURE(memory_ == 0, "what was allocated is released"); }
 
-  /// Work of the test's own.
+  /// Adds an operation of the test to a stream.
   void give(DeviceStream stream, std::function<void()> work) {
     queue_of(stream).push_back({std::move(work), nullptr});
   }
   /// Fails from the given allocation on; 0 is the first.
   void fail_allocation(int number) { allocations_left_ = number; }
-  /// The device has so many bytes.
+  /// Sets the size of the device's memory.
   void limit_memory(std::size_t bytes) { bytes_left_ = bytes; }
-  /// What was allocated so far in its memory, not in the host's.
+  /// The bytes allocated so far in the device's memory, not in the host's.
   [[nodiscard]] std::size_t device_bytes() const { return device_bytes_; }
 
   Result<void*> allocate(std::size_t bytes) override {
@@ -115,7 +115,7 @@ class FakeSumDevice final : public HostSumCalls {
 
  private:
   struct Event {
-    std::shared_ptr<bool> last;  // null: never recorded, nobody waits for it
+    std::shared_ptr<bool> last;  // null: never recorded, so no stream waits for it
   };
   struct Item {
     std::function<void()> work;

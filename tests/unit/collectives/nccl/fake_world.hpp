@@ -1,6 +1,6 @@
 #pragma once
 
-// The inside of the fake: streams, events and communicators of all fake devices of the process.
+// The internals of FakeNccl: streams, events and communicators of all fake devices of the process.
 
 #include <condition_variable>
 #include <cstddef>
@@ -45,7 +45,7 @@ struct Comm {
 struct Launched {
   Comm* comm = nullptr;
   DeviceTask task;
-  std::vector<std::byte> input;  // taken when it began to run
+  std::vector<std::byte> input;  // copied when the operation began to run
   bool began = false;
 };
 
@@ -70,10 +70,9 @@ struct World {
 };
 [[nodiscard]] World& world();
 
-/// Everything that can happen on the streams happens, without telling those who wait. Under the
-/// lock.
+/// Advances all streams as far as possible, without waking waiting threads. Under the lock.
 void progress_quietly(World& w);
-/// The same, and tells them.
+/// Advances all streams and wakes waiting threads.
 void progress(World& w);
 
 }  // namespace mayfly::collectives::test::fake

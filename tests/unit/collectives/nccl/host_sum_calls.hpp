@@ -1,7 +1,7 @@
 #pragma once
 
-// SumCalls on the CPU: device memory is ordinary memory, and a stream does at once what it is
-// given. The arithmetic is that of collectives/plan. Stateless, so any number of threads.
+// SumCalls on the CPU: device memory is ordinary memory, and a stream carries out operations at
+// once. The arithmetic is that of collectives/plan. Stateless, so any number of threads may use it.
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 
 namespace mayfly::collectives::test {
 
-/// What the kernels do.
+/// The arithmetic of the kernels.
 inline void add_on_host(const SumTask& task) {
   for (std::uint32_t b = task.blocks.first; b < task.blocks.last; ++b) {
     const std::size_t first = task.offsets[b];
@@ -58,7 +58,7 @@ class HostSumCalls : public SumCalls {
   Result<void> bind_thread() override { return {}; }
   Result<void*> allocate(std::size_t bytes) override {
     void* const memory = std::malloc(bytes);
-    std::memset(memory, 0xa5, bytes);  // nobody may rely on zeros
+    std::memset(memory, 0xa5, bytes);  // callers must not rely on zeros
     return memory;
   }
   void release(void* memory) noexcept override { std::free(memory); }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Groups whose members are threads of one process and exchange through memory, in place of sockets.
-// What they lack in speed they have in control: a member can die at any one operation, before it
-// takes part, after it, or so that only some of the others get the result.
+// Groups whose members are threads of one process and exchange data through memory, not sockets.
+// They let a test control deaths exactly: a member can die at any operation, before it, after it,
+// or so that only some of the other members get the result.
 
 #include <condition_variable>
 #include <cstdint>
@@ -22,9 +22,9 @@ namespace mayfly::test_support {
 
 /// How a member dies at an operation.
 enum class Death {
-  kBefore,  ///< it never takes part, so nobody gets the result
-  kDuring,  ///< the members of even rank get the result, the others do not
-  kAfter    ///< all get the result
+  kBefore,  ///< it does not begin the operation, so no member gets the result
+  kDuring,  ///< only the members of even rank get the result
+  kAfter    ///< all members get the result
 };
 
 /// For test reports.
@@ -32,16 +32,16 @@ void PrintTo(Death death, std::ostream* out);
 
 class MemoryHub {
  public:
-  /// Asked before each operation of a member: whether it dies there. On the member's thread, which
-  /// holds no lock of the hub.
+  /// Called before each operation of a member: returns whether it dies there. On the member's
+  /// thread, without a lock of the hub.
   using Fate = std::function<std::optional<Death>(MemberId member)>;
-  /// Told when it has died there; the same thread.
+  /// Called after the member has died there, on the same thread.
   using Died = std::function<void(MemberId member)>;
 
   MemoryHub(Fate fate, Died died) : fate_(std::move(fate)), died_(std::move(died)) {}
 
   [[nodiscard]] std::unique_ptr<collectives::Transport> make_transport(const std::string& address);
-  /// From now on every group with this member fails, and names it. Any thread.
+  /// Makes every group with this member fail and blame it. Any thread.
   void bury(MemberId member);
 
  private:
@@ -49,12 +49,12 @@ class MemoryHub {
   friend class MemoryTransport;
 
   struct Operation {
-    std::vector<void*> buffers;  // by rank; null = has not come yet
+    std::vector<void*> buffers;  // by rank; null = the member has not begun the operation
     std::size_t arrived = 0;
-    std::optional<Death> death;     // of one of them
+    std::optional<Death> death;     // of one of the members
     std::vector<bool> is_complete;  // by rank
   };
-  /// What the members of one view's group share.
+  /// The state that the members of one view's group share.
   struct Shared {
     std::vector<collectives::Peer> peers;
     std::set<Rank> formed;

@@ -3,8 +3,7 @@
 // A job in one process: the real trainer of each worker on a thread of its own, with real compute
 // threads, checkpoints and state transfers; the product's coordinator and member machines, driven
 // by function calls; groups in memory (memory_hub.hpp). Workers die at an operation that the test
-// names, so that every moment of a step can be tried, without processes and without waiting for the
-// right one.
+// chooses, so that every moment of a step can be tested, without processes and without timing.
 
 #include <condition_variable>
 #include <cstdint>
@@ -32,7 +31,7 @@
 
 namespace mayfly::test_support {
 
-/// What the trainer of one worker trains with.
+/// The implementations of the trainer's ports for one worker.
 struct WorkerKit {
   std::unique_ptr<engine::Job> job;
   std::unique_ptr<engine::ReductionLayout> layout;
@@ -40,7 +39,7 @@ struct WorkerKit {
   std::unique_ptr<engine::Computer> computer;
   std::unique_ptr<engine::StateKeeper> state;
 };
-/// Makes that of one more worker. `unrequested` is to be called when a microbatch is computed that
+/// Makes the kit of one more worker, which calls `unrequested` when a microbatch is computed that
 /// was not requested from the feed.
 using KitMaker = std::function<WorkerKit(const engine::JobConfig& config,
                                          const std::function<void()>& unrequested)>;
@@ -49,13 +48,13 @@ using KitMaker = std::function<WorkerKit(const engine::JobConfig& config,
                                          const std::function<void()>& unrequested);
 
 struct WorldOptions {
-  std::uint32_t workers = 1;  ///< the job begins with so many
-  /// A joiner whose state is larger takes it while the others train.
+  std::uint32_t workers = 1;  ///< at the beginning of the job
+  /// A joining worker receives a larger state while the other members train.
   std::uint64_t observe_from_bytes = std::uint64_t{8} << 20;
   KitMaker make_kit = make_network_kit;
 };
 
-/// What became of a job.
+/// The result of a job.
 struct WorldEnd {
   elastic::Outcome outcome = elastic::Outcome::kFailed;
   std::string detail;
@@ -64,9 +63,9 @@ struct WorldEnd {
   std::vector<std::string> contradictions;             ///< two reports of one step that differ
   std::uint64_t views = 0;
   std::map<std::string, std::uint32_t> notes;    ///< of the coordinator, by kind
-  std::map<MemberId, std::uint64_t> operations;  ///< so many were begun by each member
-  /// Microbatches that were computed without having been requested from the feed, so that nobody
-  /// could prepare them ahead.
+  std::map<MemberId, std::uint64_t> operations;  ///< number that each member has begun
+  /// Microbatches that were computed without having been requested from the feed, so that they
+  /// could not be prepared ahead.
   std::uint64_t unrequested = 0;
 };
 
@@ -75,10 +74,10 @@ class TrainingWorld {
   TrainingWorld(const engine::JobConfig& config, const WorldOptions& options);
   ~TrainingWorld();
 
-  /// Before run(): the worker that starts as this one, counted from 0, dies at its operation of
-  /// this number, counted from 0 over all its groups.
+  /// Call before run(). Lets a worker (in the order of their starts, from 0) die at its operation
+  /// of this number, counted from 0 over all its groups.
   void let_die(std::uint32_t worker, std::uint64_t operation, Death death);
-  /// Before run(): one more worker starts when some member has committed this step.
+  /// Call before run(). Starts one more worker when some member has committed this step.
   void let_join(std::uint64_t after_step) { joins_.insert(after_step); }
   /// Runs the job to its end. A job that does not end within a minute fails the test by its
   /// outcome.
@@ -114,7 +113,7 @@ class TrainingWorld {
   std::recursive_mutex mutex_;  // of the coordinator, the members and what follows
   std::condition_variable_any changed_;
   std::unique_ptr<elastic::Coordinator> coordinator_;
-  std::deque<elastic::CoordinatorEvent> events_;  // the first is being handled
+  std::deque<elastic::CoordinatorEvent> events_;  // the first one is being handled
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<MemberId, Worker*> members_;
   std::uint64_t committed_ = 0;

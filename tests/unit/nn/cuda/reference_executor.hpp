@@ -14,7 +14,8 @@
 
 namespace mayfly::nn::cuda {
 
-/// NHWC, short enough to be read against the definition; fp32 sums of products in one fixed order.
+/// NHWC convolutions, short enough to be compared with the definition; fp32 sums of products in one
+/// fixed order.
 class NaiveConvolver final : public Convolver {
  public:
   explicit NaiveConvolver(const StepPlan& plan) : plan_(plan) {}

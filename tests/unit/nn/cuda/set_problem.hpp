@@ -1,7 +1,7 @@
 #pragma once
 
-// A small training set and a microbatch of it, both as the loader prepares images on the host and
-// as draws, for engines that look images up.
+// A small training set and a microbatch of it, in two forms: images as the loader prepares them on
+// the host, and draws for engines that look images up themselves.
 
 #include <algorithm>
 #include <cstdint>
