@@ -87,14 +87,14 @@ Sums on_device(const Case& c, const std::vector<std::vector<float>>& gradients) 
   const Stream stream;
   DeviceArray<std::uint32_t> offsets(c.offsets());
   DeviceArray<std::int32_t> exponents(c.exponents);
-  // Garbage: the first microbatch stores, it does not add.
+  // Arbitrary values: the first microbatch must overwrite them, not add to them.
   DeviceArray<std::int32_t> sums(std::vector<std::int32_t>(c.layout.element_count(), 0x5a5a5a5a));
   DeviceArray<std::int32_t> observed(std::vector<std::int32_t>(c.layout.block_count(), 0x5a5a));
   DeviceArray<QuantizeFlags> flags(std::vector<QuantizeFlags>(1));
   const auto count = static_cast<std::uint32_t>(c.layout.block_count());
   for (std::size_t m = 0; m < gradients.size(); ++m) {
     DeviceArray<float> gradient(gradients[m]);
-    // In two buckets, as a step would.
+    // In two buckets, as in a step.
     for (const auto& [first, last] : {std::pair(0U, count / 3), std::pair(count / 3, count)}) {
       const Blocks blocks{offsets.data(), exponents.data(), first, last};
       EXPECT_EQ(
@@ -209,7 +209,7 @@ TEST(DeviceKernels, OrderFloatsAsReduceDoes) {
   }
 }
 
-// Not a claim, a figure: 100 MB of gradients, as a ResNet-50 has.
+// Measures a speed without checking it: 100 MB of gradients, as of a ResNet-50.
 TEST(DeviceKernels, SpeedIsRecorded) {
   constexpr std::size_t kElements = 25'557'032;
   constexpr int kRounds = 50;

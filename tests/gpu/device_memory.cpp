@@ -52,7 +52,7 @@ void free_on_device(void* data) {
 
 void copy_to_device(void* to, const void* from, std::size_t bytes) {
   require(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "a copy to the device");
-  // A copy from pageable memory may still be on its way for other streams.
+  // For other streams a copy from pageable memory may not be complete yet.
   require(cudaDeviceSynchronize(), "a copy to the device");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Device memory and streams for the tests, without CUDA's types. A failed call ends the process:
-// what a test could still say after one is worth nothing.
+// Device memory and streams for the tests, without CUDA's types. A failed call ends the process,
+// because results after it would be meaningless.
 
 #include <cstddef>
 #include <span>
@@ -11,7 +11,7 @@ namespace mayfly::collectives::gpu_test {
 
 /// Binds the calling thread to the one device.
 void use_device();
-/// Bytes of device memory that are in use, by whomever.
+/// Bytes of device memory that are in use by any process.
 [[nodiscard]] std::size_t device_bytes_in_use();
 
 [[nodiscard]] void* allocate_on_device(std::size_t bytes);
@@ -29,9 +29,9 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] void* handle() const { return stream_; }
-  /// Gives the stream a tenth of a second of nothing.
+  /// Adds a delay of a tenth of a second to the stream.
   void add_delay();
-  /// Gives the stream a copy on the device.
+  /// Adds a copy on the device to the stream.
   void add_copy(void* to, const void* from, std::size_t bytes);
   void wait() const;
 

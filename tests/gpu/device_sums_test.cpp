@@ -68,7 +68,7 @@ std::vector<std::uint32_t> fetched(const Vector& vector, DeviceSums& sums) {
     (void)sums.stage(b, vector.buckets[b]);
   }
   for (const BlockRange& blocks : vector.buckets) {
-    sums.fetch(blocks);  // behind the copies, on the same stream
+    sums.fetch(blocks);  // after the copies, on the same stream
   }
   sums.wait_until_fetched();
   return {sums.fetched().begin(), sums.fetched().end()};

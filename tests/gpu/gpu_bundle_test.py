@@ -1,4 +1,4 @@
-"""scripts/gpu-bundle packs something that runs elsewhere, as far as that goes without a GPU.
+"""scripts/gpu-bundle makes an archive that runs elsewhere; tested as far as possible without a GPU.
 
 gpu_bundle_test.py BUILD_FOLDER
 """

@@ -1,7 +1,7 @@
 #pragma once
 
 // Operations of a DeviceGroup with known data, checked element by element. Every member calls the
-// same check; each says "right" or what was wrong.
+// same check; each call returns "right" or a description of the error.
 
 #include <string>
 
@@ -20,7 +20,7 @@ inline constexpr const char* kRight = "right";
 [[nodiscard]] std::string check_operations(DeviceGroup& group);
 /// An all-reduce of `count` int32.
 [[nodiscard]] std::string check_sum(DeviceGroup& group, std::size_t count);
-/// follow(): data that a slow stream makes is summed.
+/// Checks follow(): the group sums data that a slow stream produces.
 [[nodiscard]] std::string check_streams(DeviceGroup& group);
 
 }  // namespace mayfly::collectives::gpu_test

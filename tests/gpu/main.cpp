@@ -1,5 +1,5 @@
 // gpu_tests [--report FILE]: every test that needs a GPU, in one program beside libmayfly_nccl.so.
-// Without a GPU it says "no GPU: ..." in one line and ends with exit code 0.
+// Without a GPU it prints "no GPU: ..." in one line and ends with exit code 0.
 // gpu_tests --member FOLDER is a member of a group, started by the tests.
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace mayfly::collectives;  // NOLINT: the main of a test
 
-// Why nothing can be tested here, or nothing.
+// Why this machine cannot run the tests, or "".
 std::string lack_of_a_gpu() {
   const mayfly::Result<const TransportModule*> module = load_transport_module("nccl");
   if (!module.ok()) {
@@ -42,7 +42,7 @@ int run_tests(const std::string& report) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // members that were killed do not read what they are told
+  std::signal(SIGPIPE, SIG_IGN);  // killed members do not read their commands
   testing::InitGoogleTest(&argc, argv);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() == 2 && arguments[0] == "--member") {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kHangMs = 120'000;
 
-// NCCL reads its environment at its first call, so it has to be there from the start.
+// NCCL reads its environment at its first call, so the variables must be set from the start.
 std::vector<std::pair<std::string, std::string>> variables_of(int id) {
   return {{"NCCL_NET", "Socket"},
           {"NCCL_SOCKET_IFNAME", "lo"},

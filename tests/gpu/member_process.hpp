@@ -1,8 +1,8 @@
 #pragma once
 
-// A member of an NCCL group as a process of its own, which obeys lines; see nccl_member.hpp. The
-// test that starts it plays the coordinator. Several members share one GPU: each is told another
-// NCCL_HOSTID, so that NCCL takes it for another machine and uses sockets.
+// A member of an NCCL group as a process that reads commands; see nccl_member.hpp. The test that
+// starts it acts as the coordinator. Several members share one GPU: each gets another NCCL_HOSTID,
+// so that NCCL treats it as another machine and uses sockets.
 
 #include <memory>
 #include <string>

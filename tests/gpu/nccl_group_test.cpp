@@ -1,5 +1,5 @@
-// The NCCL group on a real GPU: several members, each a process, share one. Times are recorded in
-// the report; taken with sockets and a shared GPU they say nothing about NVLink.
+// The NCCL group on a real GPU, which several members, each a process, share. Times are recorded in
+// the report; measured with sockets and a shared GPU, they do not apply to NVLink.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class NcclOnOneGpu : public testing::Test {
   }
   ~NcclOnOneGpu() override { std::filesystem::remove_all(folder_); }
 
-  // Members with ids from `first` on, ready to form.
+  // Starts members with ids from `first` on; they are ready to form a view.
   Members start(int count, int first = 0) {
     Members members;
     for (int i = 0; i < count; ++i) {
@@ -40,7 +40,7 @@ class NcclOnOneGpu : public testing::Test {
     tell_view(members, view);
     expect(members, "formed");
   }
-  // Every answer begins with `word`.
+  // Expects that every member's answer begins with `word`.
   static void expect(const Members& members, const std::string& word) {
     for (const auto& member : members) {
       const std::string answer = member->hear();
@@ -91,7 +91,7 @@ TEST_F(NcclOnOneGpu, OneToFourMembersComputeEveryOperationRight) {
     SCOPED_TRACE(fmt::format("{} members", size));
     const Members members = start(size);
     const Instant start_of_form = monotonic_now();
-    form(members, size);  // a view each: they share the store
+    form(members, size);  // each in a view of its own, because they share the store
     record(fmt::format("form_{}", size), since(start_of_form));
     expect_right(members, "check");
     expect_right(members, "streams");

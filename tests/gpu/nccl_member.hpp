@@ -1,15 +1,15 @@
 #pragma once
 
-// The other side of MemberProcess. Lines on standard input, answers on standard output; operations
-// run on a second thread, so that "abort" is heard at any time.
+// The child process of MemberProcess. It reads commands on standard input and answers on standard
+// output. Operations run on a second thread, so that "abort" is read at any time.
 //
 //   form VIEW RANK ID...      -> "formed MS" or "failed CODE TEXT"
 //   check                     every operation of the port, several sizes and types, each result
-//                             compared element by element -> "right" or what was wrong
+//                             compared element by element -> "right" or the error
 //   streams                   an operation that follows a stream and is followed by it -> as check
-//   sum COUNT                 one all-reduce of int32, checked -> "sum MS" or what was wrong
+//   sum COUNT                 one all-reduce of int32, checked -> "sum MS" or the error
 //   reduce COUNT              all-reduces until one fails -> "reducing", then "failed CODE TEXT"
-//   abort VIEW                gives up on VIEW and aborts the group; no answer
+//   abort VIEW                gives up VIEW and aborts the group; no answer
 //   leave                     destroys the group -> "left"
 //   footprint                 -> "footprint DEVICE_BYTES DESCRIPTORS THREADS"
 

@@ -42,7 +42,7 @@ class DeviceMachine final : public Machine {
   gpu::Stream stream_;
 };
 
-/// The device's answer is the host's, and it says the same twice.
+/// Expects that the device's result equals the host's, twice.
 template <typename Call>
 void expect_same_bits(const Call& call) {
   DeviceMachine device;
@@ -57,7 +57,7 @@ class DeviceNnKernels : public testing::TestWithParam<Dtype> {
   void SetUp() override { RecordProperty("seed", fmt::format("{}", seed_)); }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
-  // Those of real networks, and odd ones.
+  // The shapes of real networks, and odd ones.
   [[nodiscard]] static std::vector<ActivationShape> shapes() {
     return {{2, 7, 24},  {3, 1, 2048}, {5, 37, 8},    {128, 32, 16},
             {64, 8, 64}, {4, 112, 64}, {8, 14, 1024}, {1, 3, 160}};
@@ -190,7 +190,7 @@ TEST_P(DeviceNnKernels, AugmentToTheBitsOfTheHost) {
   }
 }
 
-/// All that rounding to 16 bits can meet, by the device's own instructions.
+/// All cases of rounding to 16 bits, with the device's own instructions.
 TEST_P(DeviceNnKernels, RoundToTheBitsOfTheHost) {
   constexpr std::uint32_t kWidth = 64;
   std::vector<float> images(std::size_t{32} * 3 * kWidth * kWidth);
@@ -206,7 +206,7 @@ TEST_P(DeviceNnKernels, RoundToTheBitsOfTheHost) {
   expect_same_bits([&](Machine& m) { return store_images(m, 32, kWidth, GetParam(), images); });
 }
 
-// Not a claim, figures: the passes over a large activation of a ResNet-50 at batch 256.
+// Measures speeds without checking them: passes over a large activation of a ResNet-50, batch 256.
 TEST_P(DeviceNnKernels, SpeedIsRecorded) {
   constexpr int kRounds = 20;
   const ActivationShape shape{256, 56, 256};

@@ -14,7 +14,7 @@
 namespace mayfly::collectives::gpu_test {
 namespace {
 
-// A JSON string; what is not printable ASCII becomes a space.
+// A JSON string, with a space in place of each character that is not printable ASCII.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -35,7 +35,7 @@ std::string cuda_version(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// The module has loaded it; this program does not link it.
+// The version of NCCL, which the module has loaded; this program is not linked to it.
 std::string nccl_version() {
   void* const library = ::dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) {

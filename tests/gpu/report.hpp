@@ -1,7 +1,7 @@
 #pragma once
 
-// Writes what the GPU tests found as one JSON file: the machine, each test with its result, time
-// and recorded values.
+// Writes the results of the GPU tests as one JSON file: the machine, each test with its result,
+// time and recorded values.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 namespace mayfly::collectives::gpu_test {
 
-/// What the report says about the machine.
+/// The description of the machine in the report.
 struct MachineFacts {
   std::string build;        ///< of this program
   std::string device;       ///< name of the GPU
@@ -21,8 +21,8 @@ struct MachineFacts {
 };
 [[nodiscard]] MachineFacts read_machine_facts();
 
-/// Listens to all tests; writes the file after each, so that a run that is cut short has told what
-/// it found. An empty path writes nothing.
+/// Listens to all tests and writes the file after each, so that the file of an interrupted run has
+/// the results so far. With an empty path it writes nothing.
 class ReportWriter final : public testing::EmptyTestEventListener {
  public:
   ReportWriter(std::string path, MachineFacts facts)

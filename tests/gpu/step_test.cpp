@@ -1,6 +1,6 @@
-// gpu_step_tests: the CUDA engine on a GPU against the same plan carried out on the CPU. One
-// program beside libmayfly_cuda.so, so that both can be carried to a machine that has one. Without
-// a GPU it says "no GPU: ..." and ends with 0.
+// gpu_step_tests: the CUDA engine on a GPU against the same plan executed on the CPU. One program
+// beside libmayfly_cuda.so, so that both can be copied to a machine with a GPU. Without one it
+// prints "no GPU: ..." and ends with 0.
 
 #include <gtest/gtest.h>
 
@@ -169,7 +169,7 @@ TEST(GpuStep, UpdatesTheStateToTheBitsOfTheHost) {
     optimizer->fetch(DevicePart::kMomentum, count - momentum.size(), momentum);
     EXPECT_TRUE(std::ranges::equal(parameters, problem.state.parameters.span()));
     EXPECT_TRUE(std::ranges::equal(momentum, problem.state.momentum.span().last(momentum.size())));
-    // What the engine computes with is what it has updated.
+    // The engine computes with the weights that it has updated.
     const EvaluationResult here = gpu.evaluate(problem.weights(version + 1), problem.batch(0, 4));
     const EvaluationResult again = gpu.evaluate(problem.weights(100), problem.batch(0, 4));
     EXPECT_EQ(here.loss_sum, again.loss_sum) << "the host's copy has the same bits";

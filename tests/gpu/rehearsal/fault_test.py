@@ -1,7 +1,7 @@
-"""Goal: a GPU that cannot be used keeps a job from starting, with one line that says what to do;
-one that fails later is the death of its worker, and the job goes on.
-Method: the program beside modules that play GPU and NCCL on the CPU and can be told what is wrong
-(this folder).
+"""Goal: with an unusable GPU a job does not start, and one line says what to do. A GPU that fails
+later ends its worker, and the job goes on.
+Method: the program runs beside modules of this folder, which imitate GPU and NCCL on the CPU and
+can simulate faults.
 usage: fault_test.py FOLDER-WITH-MODULES CASE
 """
 import contextlib
@@ -35,7 +35,7 @@ def module_replaced(name):
 
 
 def refusals():
-    """Whatever the coordinator finds out by itself."""
+    """Faults that the coordinator detects by itself."""
     for fault, words in FAULTS.items():
         with pretended(REHEARSAL_GPU=fault):
             mayfly_run.expect_refused(JOB + GPU + ["--workers", "2"],
@@ -60,8 +60,8 @@ def refusals():
 
 
 def other_build():
-    """A module that was built of other sources is not used: whatever but its build is asked of this
-    one ends the process."""
+    """A module that was built from other sources is not used. In this one every call except the one
+    for its build ends the process."""
     for name, said in (("cuda", "device cuda cannot be used: "),
                        ("nccl", "the nccl transport cannot be used: ")):
         with module_replaced(f"libmayfly_{name}.so") as module:
@@ -72,7 +72,8 @@ def other_build():
 
 
 def little_memory():
-    """What only a worker finds out, when it builds its engine. What it says would fit, does."""
+    """Only a worker detects a lack of memory, when it builds its engine. A job with
+    microbatches of the suggested size runs."""
     job = SMALL_JOB[:]
     job[job.index("--microbatch") + 1] = "16"
     job += ["--steps", "2"] + GPU
@@ -101,7 +102,7 @@ def little_memory():
 
 
 def failure():
-    """As an illegal access would have it: the GPU of one of three fails in a step."""
+    """The GPU of one of three workers fails in a step, as after an illegal access."""
     wanted = oracle()
     trigger = os.path.join(os.path.dirname(mayfly_run.BINARY), "fails")
     with open(trigger, "w"):

@@ -1,5 +1,5 @@
-// The few calls of the CUDA runtime that the GPU tests make, on the CPU: device memory is ordinary
-// memory and a stream does at once what it is given. For the rehearsal of the tests themselves.
+// The few calls of the CUDA runtime that the GPU tests use, on the CPU: device memory is ordinary
+// memory, and a stream carries out operations at once. For rehearsing the tests themselves.
 
 #include <cuda_runtime_api.h>
 

@@ -1,9 +1,9 @@
-// A libmayfly_cuda.so whose engine is the CPU's, with a "device" that is ordinary memory: so that
-// training on GPUs can be rehearsed, with everything above the engine, where there is no GPU. In
-// fp16 it computes in fp32, and gradients are rounded to fp16 with the loss scale. The environment
-// says what is wrong with the device:
-//   REHEARSAL_GPU=FAULT       what the probe finds, see facts_of()
-//   REHEARSAL_GPU_MIB=N       how much memory is free
+// A libmayfly_cuda.so whose engine is the CPU's, with a "device" that is ordinary memory. So
+// training on GPUs, with all code above the engine, can be rehearsed without a GPU. In fp16 it
+// computes in fp32, and gradients are rounded to fp16 with the loss scale. Environment variables
+// select faults of the device:
+//   REHEARSAL_GPU=FAULT       the fault that the probe reports, see facts_of()
+//   REHEARSAL_GPU_MIB=N       the amount of free memory
 //   REHEARSAL_GPU_AHEAD=PATH  this file gets a byte for every microbatch whose images were expected
 //   REHEARSAL_GPU_ROUNDS=1    gradients differ from a CPU's in their last bits
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
