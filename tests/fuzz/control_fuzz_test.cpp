@@ -37,7 +37,7 @@ View view_of(RandomStream& random, std::uint64_t id) {
   return view;
 }
 
-/// Where members are the same, some go on with what they had.
+/// A view after `base`; some of the members that are in both keep their microbatches.
 View next_of(RandomStream& random, const View& base) {
   View view = view_of(random, value(base.id) + 1);
   for (ViewMember& member : view.members) {
@@ -49,7 +49,7 @@ View next_of(RandomStream& random, const View& base) {
   return view;
 }
 
-/// A message of any kind, with views as they occur.
+/// A message of any kind, with realistic views.
 Message any(RandomStream& random) {
   switch (random.below(8)) {
     case 0: return NewView{view_of(random, 3)};

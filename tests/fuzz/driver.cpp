@@ -15,7 +15,7 @@
 #include "base/digest.hpp"
 #include "tests/fuzz/mutator.hpp"
 
-// The sanitizers' way to say that the process ends; null without one.
+// The sanitizers call the callback when they end the process; null without a sanitizer.
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
 namespace mayfly::fuzz {

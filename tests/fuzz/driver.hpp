@@ -1,10 +1,10 @@
 #pragma once
 
-// Feeds one reader of foreign bytes with everything that may come: the kept corpus, well-formed
-// seeds, and mutations of both. Deterministic; a number names an input.
+// Passes inputs to one reader of foreign bytes: the kept corpus, well-formed seeds, and mutations
+// of both. Deterministic; a number names an input.
 //
 //   MAYFLY_TEST_FUZZ_ROUNDS=N  inputs per target instead of its default
-//   MAYFLY_TEST_FUZZ_KEEP=DIR  inputs that had an outcome no other one had are written to
+//   MAYFLY_TEST_FUZZ_KEEP=DIR  inputs with an outcome that no other input had are written to
 //                              DIR/<target>/, to be added to tests/fuzz/corpus
 //
 // A process that ends in the middle leaves its input in fuzz-<target>.bin.
@@ -21,8 +21,8 @@ namespace mayfly::fuzz {
 struct Target {
   std::string name;  ///< of its folder in tests/fuzz/corpus
   std::vector<Bytes> seeds;
-  /// Reads the bytes, fails the test if a promise is broken, and says what came of it: the error's
-  /// text, or what was understood. Numbers in it do not count.
+  /// Reads the bytes, fails the test if a promise is broken, and returns the outcome: the error's
+  /// text, or a description of the content. Numbers in it do not count.
   std::function<std::string(ByteSpan)> read;
   std::uint64_t rounds = 20'000;
 };

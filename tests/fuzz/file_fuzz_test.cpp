@@ -1,5 +1,5 @@
-// What this program reads from disk and from its own workers: settings, scripted faults, records,
-// checkpoints, weight files, the view log.
+// Data that the program reads from disk and from its own workers: settings, scripted faults,
+// records, checkpoints, weight files, the view log.
 
 #include <gtest/gtest.h>
 

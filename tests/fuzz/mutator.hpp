@@ -1,6 +1,6 @@
 #pragma once
 
-// Changes bytes the way that accidents and attackers do. Deterministic: a seed names an input.
+// Changes bytes as accidents and attackers do. Deterministic: a seed names an input.
 
 #include <algorithm>
 #include <cstddef>

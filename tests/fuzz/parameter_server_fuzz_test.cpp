@@ -1,4 +1,4 @@
-// What comes to a shard of a parameter server: from workers, from a leader, from intruders.
+// Messages that a shard of a parameter server receives from workers, a leader or intruders.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -86,8 +86,8 @@ std::vector<Bytes> words_of_workers() {
           bytes_of(header_of(MessageType::kTaken))};
 }
 
-/// Mutations rarely hit the hash; so what looks like a header is made a valid one, as somebody who
-/// knows the format would.
+/// Gives a mutated header a valid hash, as an attacker who knows the format would. Random mutations
+/// would hardly ever produce one.
 Bytes resealed(ByteSpan bytes) {
   Bytes out(bytes.begin(), bytes.end());
   for (std::size_t at = 0; at + kHeaderBytes <= out.size();) {
@@ -152,7 +152,7 @@ TEST(PsFuzz, AStreamGivesWholeMessagesOrEnds) {
   fuzz::run({"ps_stream", words_of_workers(), read, 5'000});
 }
 
-/// Any words of members: some are refused, none ends the machine, and no slice counts twice.
+/// Any messages of members: some are refused, none ends the machine, and no slice counts twice.
 TEST(PsFuzz, TheMachineBehindAShardIsNotUpsetByAnything) {
   const auto read = [](ByteSpan bytes) -> std::string {
     std::string outcome;
@@ -211,7 +211,7 @@ class SumState final : public ShardState {
   std::vector<float> momentum_ = std::vector<float>(kFloats);
 };
 
-/// A shard that lives; each conversation is a new connection.
+/// A running shard; each conversation uses a new connection.
 class ShardUnderFire {
  public:
   explicit ShardUnderFire(ShardRole role) {
@@ -222,8 +222,8 @@ class ShardUnderFire {
     address_ = collectives::parse_tcp_address(shard_->address()).value();
   }
 
-  /// Says all that, and listens until the shard closes. How much it answered. `memory` goes along
-  /// with the first bytes (-1: none).
+  /// Sends the bytes and reads until the shard closes; returns the size of its answer. `memory`: a
+  /// descriptor that is sent with the first bytes (-1: none).
   std::size_t converse(ByteSpan bytes, int memory = -1) {
     UniqueFd fd = address_.unix_name.empty()
                       ? start_connect_tcp({address_.host, address_.port}).value()
@@ -311,8 +311,8 @@ TEST(PsFuzz, AGradientOfNothingIsRefused) {
   EXPECT_GT(shard.converse(joined({hello, bytes_of(push, true)})), to_nothing);
 }
 
-/// Slots that there are, that there are not, of memory of the right and of the wrong size, or of
-/// none; with anything that another process may have written there.
+/// Slots that exist or do not, in memory of the right or of a wrong size or without memory, with
+/// any content that another process may have written there.
 TEST(PsFuzz, AShardOutlivesWhateverAWorkerShares) {
   ShardUnderFire shard(ShardRole::kLeads);
   if (!shard.is_local()) {

@@ -1,5 +1,5 @@
-// What comes from other processes: a coordinator's first words, a worker's proof, hellos and data
-// of members, shared memory.
+// Data from other processes: a coordinator's first messages, a worker's proof, hellos and data of
+// members, shared memory.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ Bytes joined(Bytes one, const Bytes& other) {
   return one;
 }
 
-/// A connected pair; the second end has said `bytes` and nothing more.
+/// A connected pair of sockets. The second one has sent `bytes` and nothing more.
 std::array<UniqueFd, 2> connected(ByteSpan bytes) {
   std::array<int, 2> raw{};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, raw.data()), 0);
@@ -198,14 +198,15 @@ TEST(PeerFuzz, OnlyAProofOfTheTokenLetsAnybodyIn) {
   fuzz::run({"control_hello", {elastic::to_frame(hello), elastic::to_frame(other)}, read});
 }
 
-/// Says `bytes` to whoever connects, and closes.
+/// Sends `bytes` to each client that connects, and closes.
 class FalseCoordinator {
  public:
   FalseCoordinator() : listener_(listen_tcp({"127.0.0.1", 0}).value()) {}
   [[nodiscard]] std::string endpoint() const {
     return "127.0.0.1:" + std::to_string(bound_endpoint(listener_.get()).port);
   }
-  /// The kernel takes the connection; it is answered when the other side waits for us already.
+  /// Answers a connection that the kernel has accepted; the other side already waits for the
+  /// answer.
   void answer(ByteSpan bytes) {
     UniqueFd fd;
     while (!fd.valid()) {

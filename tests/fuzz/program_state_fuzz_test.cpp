@@ -1,4 +1,5 @@
-// The state of a program of the user's own, as it comes from another member and from a checkpoint.
+// The state of a user's own program, as it is received from another member or read from a
+// checkpoint.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ namespace {
 
 constexpr std::size_t kRestBytes = 1024;
 
-/// A program that takes every state that comes, by place, as far as it fits.
+/// A program that loads every received state by position, as far as it fits.
 class TakingProgram {
  public:
   TakingProgram() {
@@ -46,7 +47,7 @@ class TakingProgram {
     return all;
   }
 
-  /// What the program last took: names, quoted, and sizes.
+  /// The state that the program last loaded: names, quoted, and sizes.
   const std::string& taken() const { return taken_; }
 
  private:
