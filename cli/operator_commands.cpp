@@ -115,7 +115,7 @@ Result<std::string> ask(const std::string& verb, const std::string& argument,
   if (!reply.ok()) {
     const std::string& run = link.run_dir;
     const std::string advice =
-        run.empty() ? ""
+        run.empty() ? "; the job has ended, or its coordinator is gone"
                     : fmt::format(
                           "; if the coordinator of {0} was killed, `mayfly train --config "
                           "{0}/config.toml --run-dir {0} --resume {0}` continues the run",
@@ -230,9 +230,7 @@ int watch(StatusReader& reader, const ParsedArguments& arguments, Context& conte
       }
       silence += interval.value();
       if (silence >= kSilenceMost) {
-        return context.complain({text.error().code, text.error().detail +
-                                                        "; the job has ended, or its coordinator "
-                                                        "is gone"});
+        return context.complain(text.error());
       }
       reader.find_coordinator();
       continue;
