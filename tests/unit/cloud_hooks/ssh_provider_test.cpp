@@ -172,7 +172,7 @@ TEST_F(SshProviderTest, AServerHasTheLowestSlotThatIsFreeOnItsHost) {
   EXPECT_EQ(slot_of(kOther), "1\n");
   EXPECT_FALSE(provider()->release(ssh::server_id("a", kSshId)));
   EXPECT_EQ(slot_of("8a2f3c1e-0000-4000-8000-000000000003"), "0\n");
-  EXPECT_EQ(slot_of("8a2f3c1e-0000-4000-8000-000000000004"), "2\n");
+  EXPECT_EQ(slot_of("9a2f3c1e-0000-4000-8000-000000000004"), "2\n");
 }
 
 TEST_F(SshProviderTest, ReleaseEndsTheWholeGroupBringsTheLogAndLeavesNothing) {
