@@ -111,11 +111,13 @@ function(mayfly_test_load load)
 endfunction()
 
 # mayfly_test(NAME LABEL label SOURCES ... LIBS ... [TIMEOUT seconds] [ENVIRONMENT VAR=value...]
-#             [SERIAL] [LONG])
+#             [SERIAL] [LONG] [SUITES suite...])
 # One GoogleTest executable whose tests are registered with CTest under the label. LONG: some tests
-# take so long that they begin before others.
+# take so long that they begin before others. SUITES: each of these test suites is registered as one
+# test, because its tests share a process that takes longer to start than they take to run; all
+# other tests of the executable are registered as one more.
 function(mayfly_test name)
-  cmake_parse_arguments(ARG "SERIAL;LONG" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;LONG" "LABEL;TIMEOUT" "SOURCES;LIBS;ENVIRONMENT;SUITES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   # Tests need no speed: with -O1 they build in half the time. GCC 12 warns wrongly about "literal"
@@ -137,6 +139,18 @@ function(mayfly_test name)
   endif()
   if(ARG_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT "${ARG_ENVIRONMENT}")
+  endif()
+  if(ARG_SUITES)
+    set(filters)
+    foreach(suite ${ARG_SUITES})
+      add_test(NAME ${name}/${suite} COMMAND ${name} --gtest_filter=${suite}.*)
+      set_tests_properties(${name}/${suite} PROPERTIES ${properties})
+      list(APPEND filters "${suite}.*")
+    endforeach()
+    list(JOIN filters ":" filters)
+    add_test(NAME ${name}/others COMMAND ${name} "--gtest_filter=-${filters}")
+    set_tests_properties(${name}/others PROPERTIES ${properties})
+    return()
   endif()
   include(GoogleTest)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}/"
