@@ -35,13 +35,8 @@ namespace fs = std::filesystem;
 /// RUN/checkpoints/step-N; the defaults if the checkpoint was moved elsewhere.
 std::optional<engine::JobConfig> run_config(const std::string& checkpoint) {
   const fs::path run = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
-  const std::string path = (run / "config.toml").string();
-  const Result<std::string> text = read_text_file(path, kConfigBytesMax);
-  engine::JobConfig config;
-  if (!text.ok() || !engine::apply_toml(config, text.value(), path).ok()) {
-    return std::nullopt;
-  }
-  return config;
+  Result<engine::JobConfig> config = engine::config_of_run(run.string());
+  return config.ok() ? std::optional(std::move(config).value()) : std::nullopt;
 }
 
 Result<std::string> data_of(const ParsedArguments& arguments, const std::string& checkpoint) {

@@ -13,8 +13,8 @@
 #include "cli/cli.hpp"
 #include "cli/remaining_time.hpp"
 #include "elastic/net/job_token.hpp"
-#include "engine/config/config.hpp"
 #include "engine/run/record_json.hpp"
+#include "engine/run/run_directory.hpp"
 
 namespace mayfly::cli {
 namespace {
@@ -32,15 +32,12 @@ namespace json = boost::json;
 /// That of the run directory, or the one that its job was started with.
 std::string token_file_of(const std::string& run_dir) {
   std::string own = run_dir + "/token";
-  const std::string settings = run_dir + "/config.toml";
   std::error_code failure;
-  engine::JobConfig config;
   if (std::filesystem::exists(own, failure)) {
     return own;
   }
-  const Result<std::string> text = read_text_file(settings, kConfigBytesMax);
-  const bool is_read = text.ok() && engine::apply_toml(config, text.value(), settings).ok();
-  return is_read && !config.token_file.empty() ? config.token_file : own;
+  const Result<engine::JobConfig> config = engine::config_of_run(run_dir);
+  return config.ok() && !config.value().token_file.empty() ? config.value().token_file : own;
 }
 
 std::string shown(const json::value& value) {
@@ -113,13 +110,10 @@ Result<std::string> ask(const std::string& verb, const std::string& argument,
   const Result<elastic::CommandReply> reply = context.services.send_command(
       link.endpoint, link.token, elastic::Command{verb, argument}, timeout);
   if (!reply.ok()) {
-    const std::string& run = link.run_dir;
-    const std::string advice =
-        run.empty() ? "; the job has ended, or its coordinator is gone"
-                    : fmt::format(
-                          "; if the coordinator of {0} was killed, `mayfly train --config "
-                          "{0}/config.toml --run-dir {0} --resume {0}` continues the run",
-                          run);
+    const std::string advice = link.run_dir.empty()
+                                   ? "; the job has ended, or its coordinator is gone"
+                                   : "; if the coordinator of " + link.run_dir +
+                                         " was killed, docs/runs.md says how to continue the run";
     return Error{Errc::kRefused, verb + ": " + reply.error().detail + advice};
   }
   if (!reply.value().ok) {

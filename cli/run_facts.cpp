@@ -21,6 +21,7 @@
 #include "engine/config/config.hpp"
 #include "engine/run/member_record.hpp"
 #include "engine/run/record_json.hpp"
+#include "engine/run/run_directory.hpp"
 #include "nn/model.hpp"
 #include "observe/run_follower.hpp"
 
@@ -107,14 +108,12 @@ class FactsReader {
   void remark(const std::string& text) { facts_.remarks.push_back(text); }
 
   Result<void> read_settings() {
-    const std::string file = path_ + "/config.toml";
-    const Result<std::string> text = read_text_file(file, kConfigBytesMax);
-    const Result<void> applied =
-        text.ok() ? engine::apply_toml(config_, text.value(), file) : Result<void>(text.error());
-    if (!applied.ok()) {
+    const Result<engine::JobConfig> config = engine::config_of_run(path_);
+    if (!config.ok()) {
       return Error{Errc::kInvalidInput,
-                   path_ + " is no run of this version: " + applied.error().detail};
+                   path_ + " is no run of this version: " + config.error().detail};
     }
+    config_ = config.value();
     const Result<nn::Model> usual =
         nn::make_usual_model(config_.model, static_cast<int>(config_.image_size));
     if (!usual.ok()) {

@@ -52,8 +52,7 @@ int exit_code_of_outcome(elastic::Outcome outcome) {
   UNREACHABLE("every outcome has an exit code");
 }
 
-/// Replaces the settings of `config` that must not change in a continued job by those recorded in
-/// the run directory.
+/// Keeps the recorded settings that must not change in a continued job.
 Result<void> take_over(JobConfig& config) {
   TRY_ASSIGN(const JobConfig recorded, config_of_run(config.run_dir));
   TRY_ASSIGN(config, config_to_go_on_with(config, recorded));

@@ -48,11 +48,11 @@ Result<void> refuse_foreign_run(const JobConfig& config, const std::string& path
   if (!config.resume.empty() && is_inside(config.resume, path)) {
     return {};
   }
-  const std::string otherwise = steps_of_checkpoints(path + "/checkpoints").empty()
-                                    ? "remove it: it has no checkpoint to continue from"
-                                    : "continue it with --resume " + path;
+  const bool has_checkpoint = !steps_of_checkpoints(path + "/checkpoints").empty();
   return Error{Errc::kInvalidInput,
-               path + " already holds a run; choose another --run-dir, or " + otherwise};
+               path + " already holds a run; choose another --run-dir" +
+                   (has_checkpoint ? ", or continue it with --resume " + path
+                                   : ": it has no checkpoint to continue from")};
 }
 
 /// The text of the plan to write into the run directory. A run that is resumed keeps its own.
