@@ -4,8 +4,8 @@
 
 #include "tests/unit/engine/trainer/linear_model.hpp"
 
-// The trainer with a model that it knows only through its ports: the promises are those for the
-// engine's own networks.
+// The trainer with a model that it knows only through its ports. It must keep the same promises as
+// with the engine's own networks.
 
 namespace mayfly::engine {
 namespace {

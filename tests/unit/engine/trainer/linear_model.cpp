@@ -30,7 +30,7 @@ constexpr std::size_t kInputs = 5;
 constexpr std::size_t kParameters = kInputs + 1;
 constexpr std::uint64_t kSamples = 64;
 constexpr float kRate = 0.05F;
-// Every microbatch takes at least so long, so that a worker that joins is there before the end.
+// The least time of a microbatch, so that a joining worker becomes a member before the job ends.
 constexpr std::chrono::microseconds kPace{200};
 constexpr float kMomentum = 0.5F;
 
@@ -97,7 +97,8 @@ class LinearKeeper final : public engine::StateKeeper {
       : layout_(layout), means_(layout, job.microbatches) {
     state_.exponents.assign(layout.blocks().block_count(), collectives::kUnsetExponent);
   }
-  /// Before the first step, as the computer reads the state.
+  /// To be called before the first step. The constructor cannot take the computer, which reads the
+  /// keeper's state.
   void add(engine::Computer& computer) { computer_ = &computer; }
   [[nodiscard]] const LinearState& state() const { return state_; }
 
@@ -182,8 +183,8 @@ class LinearFeed final : public datasets::Feed {
   std::set<std::pair<std::uint64_t, std::uint32_t>> requested_;
 };
 
-/// Has no thread of its own: it computes when it is waited for, as a program does that the trainer
-/// asks for one microbatch after the other.
+/// Computes within the calls that wait for it, without a thread of its own, like a user's program
+/// that the trainer asks for one microbatch after the other.
 class LinearComputer final : public engine::Computer {
  public:
   LinearComputer(const engine::Job& job, const ReductionLayout& layout, const LinearState& state,

@@ -116,7 +116,7 @@ class MemoryGroup final : public Group {
   }
 
  private:
-  /// The result, of the buffers of all ranks.
+  /// Computes the result of an operation from the buffers of all ranks.
   using Combine = std::function<Bytes(const std::vector<void*>& buffers)>;
 
   class Started final : public Work {
@@ -124,7 +124,7 @@ class MemoryGroup final : public Group {
     Started(MemoryGroup& group, std::uint64_t number) : group_(group), number_(number) {}
     ~Started() override {
       if (!was_waited_for_) {
-        group_.abort();  // the buffer is the caller's again
+        group_.abort();  // no member may write to the buffer from now on: the caller may free it
       }
     }
     Result<void> wait(Instant deadline) override {
@@ -151,8 +151,8 @@ class MemoryGroup final : public Group {
     return std::make_unique<Started>(*this, number);
   }
 
-  /// The last one to come does the work of all. A member that dies here waits for the others first,
-  /// so that its death has the effect that is wanted.
+  /// The last member to arrive computes the result for all. A member that dies here first waits
+  /// until all have arrived, so that its death has the effect that the test chose.
   void take_part(std::uint64_t number, void* data, const Combine& combine,
                  std::optional<Death> death) {
     std::unique_lock lock(hub_.mutex_);
@@ -197,7 +197,7 @@ class MemoryGroup final : public Group {
     if (!in_time) {
       return Error{Errc::kDeadline, "the operation is still running"};
     }
-    shared_->aborted.insert(rank_);  // the buffer is the caller's again
+    shared_->aborted.insert(rank_);  // no member may write to the buffer from now on
     return state;
   }
 

@@ -6,8 +6,8 @@
 #include "base/random.hpp"
 #include "tests/unit/engine/trainer/training_world.hpp"
 
-// The bits of every step are those of one worker that nothing happened to, at whatever operation of
-// a step workers die, and whenever others join.
+// Every step has the same bits as with one worker and no fault, no matter at which operation of a
+// step workers die, and when other workers join.
 
 namespace mayfly::engine {
 namespace {
@@ -64,7 +64,7 @@ TEST(Trainer, OfSeveralWorkersGiveTheBitsOfOne) {
   }
 }
 
-/// Every operation of a step, in each of the ways to die there.
+/// Parameters: the worker that dies, and how. Each test lets it die at every operation.
 class TrainerLoses : public ::testing::TestWithParam<std::tuple<std::uint32_t, Death>> {};
 
 TEST_P(TrainerLoses, AWorkerAtAnyOperation) {

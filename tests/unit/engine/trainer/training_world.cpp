@@ -23,12 +23,12 @@ namespace mayfly::test_support {
 namespace {
 
 constexpr std::chrono::seconds kHangBound{60};
-// Nobody is evicted for being slow: the machine may be busy, and deaths are told.
+// No member is evicted for silence: the machine may be busy, and all deaths are reported.
 constexpr Duration kNeverSilent = seconds(3600);
 
 }  // namespace
 
-/// A worker's control connection: its machine and the coordinator's are called directly.
+/// A worker's control connection. It calls the member's and the coordinator's machine directly.
 class TrainingWorld::Client final : public elastic::MemberClient {
  public:
   Client(TrainingWorld& world, elastic::Welcome welcome)
@@ -43,7 +43,7 @@ class TrainingWorld::Client final : public elastic::MemberClient {
       carry_out(effect);
     }
   }
-  /// The handler goes.
+  /// To be called before the handler is destroyed.
   void stop() {
     const std::lock_guard lock(world_.mutex_);
     handler_ = nullptr;
@@ -74,7 +74,8 @@ class TrainingWorld::Client final : public elastic::MemberClient {
 
   // Under the world's mutex:
   void receive(const elastic::Message& message) { give(elastic::member_event::Received{message}); }
-  /// The process is dead: nothing that it says is heard any more, and its trainer returns.
+  /// Simulates the death of the process: its messages are ignored from now on, and its trainer
+  /// returns.
   void die() {
     is_dead_ = true;
     elastic::member_effect::Leave leave;
@@ -115,14 +116,15 @@ class TrainingWorld::Client final : public elastic::MemberClient {
   elastic::Member member_;
   const bool joins_late_;
   elastic::MemberHandler* handler_ = nullptr;
-  std::vector<elastic::MemberEffect> held_back_;  // until there is a handler
+  std::vector<elastic::MemberEffect> held_back_;  // until start() sets a handler
   ViewId view_{};
   bool is_dead_ = false;
 };
 
 namespace {
 
-/// Notices microbatches that are taken without a request, or whose request was cancelled.
+/// Calls `unrequested` for microbatches that are taken without a request, or after their request
+/// was cancelled.
 class WatchedLoader final : public datasets::Loader {
  public:
   WatchedLoader(std::unique_ptr<datasets::Loader> inner, std::function<void()> unrequested)
@@ -299,7 +301,8 @@ void TrainingWorld::start_worker() {
   give(elastic::coordinator_event::WorkerConnected{number, hello});
 }
 
-/// What effects lead to comes back in here, and waits until they are all carried out.
+/// Effects may cause events, with which this function calls itself. Such an event is queued until
+/// all effects of the present one are carried out.
 void TrainingWorld::give(const elastic::CoordinatorEvent& event) {
   events_.push_back(event);
   if (events_.size() > 1) {
@@ -374,7 +377,8 @@ std::optional<Death> TrainingWorld::fate_of(MemberId member) {
              : std::nullopt;
 }
 
-/// As when a process dies: its connections break, and its sentinel tells the coordinator.
+/// Simulates the death of a process: its connections break, and its sentinel reports its death to
+/// the coordinator.
 void TrainingWorld::has_died(MemberId member) {
   hub_.bury(member);
   const std::lock_guard lock(mutex_);
