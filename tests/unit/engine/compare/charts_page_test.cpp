@@ -8,7 +8,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// What the page's script reads.
+/// The data that the page's script reads.
 boost::json::value data_of(const std::string& html) {
   const std::string mark = "id=\"data\">";
   const std::size_t begin = html.find(mark) + mark.size();

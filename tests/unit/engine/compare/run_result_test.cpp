@@ -41,7 +41,7 @@ TEST(RunResults, ReadBackFromTheirLine) {
   EXPECT_FALSE(parse_run_result("not a result").ok());
 }
 
-/// Records of members 1 to 3, which join at the seconds of their numbers.
+/// Records of members 1 to 3; member n joins at second n.
 std::string lives_of_three() {
   std::string members;
   for (const auto& [t, number] :

@@ -18,7 +18,7 @@ SwitchSearchOptions options(std::uint64_t steps = 1600, std::uint32_t probes = 5
   return made;
 }
 
-/// Accurate from this step on, by so much less before.
+/// Runs that switch at this step or later reach 0.9, earlier ones `less` below it.
 Accuracy needs(std::uint64_t step, double less) {
   return [step, less](const SwitchRun& run) -> std::optional<double> {
     return run.bsp_steps >= step ? 0.9 : 0.9 - less;
