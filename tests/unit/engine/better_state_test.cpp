@@ -1,5 +1,5 @@
-// A worker that asks several coordinators what to start with, of which some have no time or know of
-// nothing. What a coordinator answers is in checkpoint_receiver_test.cpp.
+// A worker asks several coordinators for the state to start with. Some of them are busy or have no
+// state. The answers of a coordinator are tested in checkpoint_receiver_test.cpp.
 
 #include "engine/transfers/better_state.hpp"
 
@@ -23,7 +23,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// A coordinator that answers questions as it is told; nothing: it has no time.
+/// A coordinator that gives the answers of a function. If that returns nothing, the coordinator is
+/// busy and does not answer.
 class Asked final : public elastic::CoordinatorObserver {
  public:
   using Answer = std::function<std::optional<TransferAnswer>()>;
@@ -31,7 +32,7 @@ class Asked final : public elastic::CoordinatorObserver {
   Asked(const Bytes& token, Answer answer) : answer_(std::move(answer)) {
     elastic::CoordinatorServerOptions options;
     options.token = token;
-    options.begins_later = true;  // it has no members
+    options.begins_later = true;  // the test has no members
     server_ = elastic::start_coordinator(std::move(options), *this).value();
   }
   [[nodiscard]] std::string endpoint() const { return server_->endpoint(); }
@@ -57,7 +58,7 @@ class Asked final : public elastic::CoordinatorObserver {
 
  private:
   const Answer answer_;
-  std::vector<UniqueFd> waiting_;  // the server's thread
+  std::vector<UniqueFd> waiting_;  // used on the server's thread
   std::unique_ptr<elastic::CoordinatorServer> server_;
 };
 

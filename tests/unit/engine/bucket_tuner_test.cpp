@@ -7,7 +7,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// Trains until decided; `cost` gives the microseconds of a step by size.
+/// Commits steps until the tuner has decided; returns their number. `cost`: the microseconds of a
+/// step by bucket size.
 std::uint32_t settle(BucketTuner& tuner, const std::map<std::size_t, std::uint32_t>& cost,
                      std::uint32_t slow_every = 0) {
   std::uint32_t before = 0;

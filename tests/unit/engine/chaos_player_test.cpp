@@ -8,7 +8,7 @@
 namespace mayfly::engine {
 namespace {
 
-/// Processes that only exist in name: 0 and 1 are workers, 2 is a server.
+/// Numbers in place of processes: 0 and 1 are workers, 2 is a server.
 class NamedProcesses final : public ChaosTargets {
  public:
   Result<std::size_t> start_worker() override {

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 TEST(CheckpointCopier, ACheckpointThatCannotBeReadAsAWholeIsNotCopied) {
   const test_support::TemporaryFolder folder;
   const std::string checkpoint = folder / "step-3";
-  std::filesystem::create_directories(checkpoint + "/model.safetensors");  // no file, so no copy
+  std::filesystem::create_directories(checkpoint + "/model.safetensors");  // a folder, not a file
   std::ofstream(checkpoint + "/manifest.json") << "{}";
   JobConfig config;
   config.run_dir = folder.path();
@@ -108,7 +108,7 @@ TEST(CheckpointCopier, AnotherStateOfAStepThatIsBeingCopiedIsCopiedToo) {
   while (!std::filesystem::exists(copies)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  std::filesystem::rename(checkpoint, folder / "undone");  // replaced, as by save_checkpoint()
+  std::filesystem::rename(checkpoint, folder / "undone");  // as save_checkpoint() replaces it
   std::filesystem::create_directories(checkpoint);
   std::ofstream(checkpoint + "/manifest.json") << "second";
   copier.copy(Step{3}, checkpoint);

@@ -1,6 +1,6 @@
-// A coordinator that is brought checkpoints and asked for them: what it takes, gives and refuses,
-// and that a transfer that breaks goes on where it was. Whole jobs are in
-// tests/integration/engine/results_home_test.py.
+// Checkpoints that workers send to a coordinator or request from it: which ones it accepts, sends
+// and refuses, and that an interrupted transfer is resumed where it stopped. Whole jobs are tested
+// in tests/integration/engine/results_home_test.py.
 
 #include "engine/transfers/checkpoint_receiver.hpp"
 
@@ -134,7 +134,7 @@ TEST_F(Receiving, WhatBreaksGoesOnWhereItWas) {
   EXPECT_TRUE(decode_transfer_receipt(receive_frame(fd.get()).value()).value().is_safe);
   EXPECT_EQ(load_checkpoint(job->config.run_dir).value().files, own);
 
-  const UniqueFd again = connect();  // as another worker, or one on the same disk
+  const UniqueFd again = connect();  // another worker, or one on the same disk
   EXPECT_EQ(ask(again.get(), request).verdict, TransferAnswer::Verdict::kNothing);
   const std::lock_guard lock(mutex);
   ASSERT_EQ(received.size(), 2U);
@@ -143,7 +143,7 @@ TEST_F(Receiving, WhatBreaksGoesOnWhereItWas) {
   EXPECT_EQ(received[1].bytes, 0U);
 }
 
-// A worker that was cut off brings what it had when it comes back.
+// A worker that was cut off sends its older checkpoint when it is connected again.
 TEST_F(Receiving, AnOlderOneThatComesLateIsNotTakenForTheNewest) {
   const nn::CheckpointFiles newest = files(40);
   const TransferRequest request = offering(40, newest);
@@ -158,11 +158,11 @@ TEST_F(Receiving, AnOlderOneThatComesLateIsNotTakenForTheNewest) {
   EXPECT_EQ(load_checkpoint(job->config.run_dir).value().files, newest);
   receiver.reset();
   ASSERT_EQ(received.size(), 1u);
-  open({}, Step{40});  // as a coordinator that is started again
+  open({}, Step{40});  // as after a restart of the coordinator
   EXPECT_EQ(ask(connect().get(), offering(30, files(30))).verdict,
             TransferAnswer::Verdict::kNothing);
   receiver.reset();
-  open({});  // of a part that was resumed from an earlier step
+  open({});  // as in a part that is resumed from an earlier step
   EXPECT_EQ(ask(connect().get(), offering(30, files(30))).verdict,
             TransferAnswer::Verdict::kTransfer);
 }
@@ -199,7 +199,7 @@ TEST_F(Receiving, AnotherBatchOrSeedThanTheCheckpointsIsRemarked) {
   EXPECT_EQ(remark_of("global_batch", Step{0}), "");  // no sample was used
 }
 
-// As after the loss of a coordinator between the two.
+// A coordinator that dies between saving and naming a checkpoint leaves this behind.
 TEST_F(Receiving, OneThatIsThereButWasNotNamedTheLatestIsNamedWhenItIsOffered) {
   const std::string checkpoints = job->config.run_dir + "/checkpoints";
   const nn::CheckpointFiles newest = files(40);
@@ -209,7 +209,7 @@ TEST_F(Receiving, OneThatIsThereButWasNotNamedTheLatestIsNamedWhenItIsOffered) {
   EXPECT_EQ(load_checkpoint(job->config.run_dir).value().files, newest);
 }
 
-// A network may change a byte, and then the last weights of a job must not be given up for that.
+// A network may change a byte. The last weights of a job must not be lost for that reason.
 TEST_F(Receiving, WhatIsNotWhatWasOfferedIsSentOnceMore) {
   const nn::CheckpointFiles own = files(20);
   const auto end_of = [&](const TransferRequest& offered, bool is_damaged) {
@@ -286,7 +286,7 @@ TEST_F(Receiving, GivesTheNewestCheckpointWhenNobodyHasTheState) {
       << "another coordinator has given it more";
 }
 
-// That may take minutes, and others must not take the coordinator for dead.
+// Sending may take minutes, in which other workers must not conclude that the coordinator is dead.
 TEST_F(Receiving, HasTimeForOthersWhileAWorkerIsGivenTheState) {
   ASSERT_TRUE(save_checkpoint(job->config.run_dir + "/checkpoints", files(20), Step{20}, 3).ok());
   lost_at = 26;
@@ -401,7 +401,7 @@ TEST_F(Receiving, GivesWhatTheJobIsResumedFromToWhoHasNothing) {
       << "it has that, too";
 }
 
-// As of a run that was resumed from an early step, and now from a later one of its first part.
+// The run was resumed from an early step before, and now from a later step of its first part.
 TEST_F(Receiving, GivesNothingOlderThanWhatTheJobIsResumedFrom) {
   receiver.reset();
   const std::string start = folder / "other/checkpoints";
@@ -415,14 +415,14 @@ TEST_F(Receiving, GivesNothingOlderThanWhatTheJobIsResumedFrom) {
   EXPECT_EQ(answer.offer.step, Step{30});
 }
 
-/// The question of a parameter server.
+/// A parameter server's request for its state.
 TransferRequest server_question(std::uint64_t step, bool has_state, Digest digest = {}) {
   TransferRequest request = question(step, has_state, false, digest);
   request.question.needs_state = true;
   return request;
 }
 
-// A newer checkpoint, or that somebody holds a state, makes no difference to them.
+// Parameter servers get this checkpoint even if there is a newer one or a member has a state.
 TEST_F(Receiving, GivesEveryParameterServerWhatTheJobIsResumedFrom) {
   receiver.reset();
   const std::string start = folder / "other/checkpoints";

@@ -38,7 +38,7 @@ TEST(CheckpointSchedule, WhoFollowsAReporterThatWasLostWritesItInItsPlace) {
   CheckpointSchedule schedule(job, Step{});
   ViewPart part;
   EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false));
-  part.is_reporter = true;  // and the step is tried again
+  part.is_reporter = true;  // the reporter was lost, and the step is tried again
   EXPECT_TRUE(schedule.take(Step{10}, part, monotonic_now(), false));
   EXPECT_FALSE(schedule.take(Step{10}, part, monotonic_now(), false));
 }

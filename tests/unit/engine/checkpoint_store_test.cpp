@@ -100,7 +100,8 @@ TEST_F(CheckpointStore, SavesAStepAgain) {
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-6"}));
 }
 
-/// Where folders cannot change places, the first one is moved away before the second one comes.
+/// On file systems that cannot exchange two folders, the old folder is moved away before the new
+/// one gets its name.
 TEST_F(CheckpointStore, OneWhoseWriterDiedWhileItWasReplacedIsPutBack) {
   const auto crash = [this](const char* step) {
     std::filesystem::rename(folder_ / step, folder_ / "." + step + ".old");
@@ -178,7 +179,7 @@ TEST(UploadPace, IsAnEighthOfTheIntervalWithinBounds) {
   EXPECT_DOUBLE_EQ(upload_bytes_per_second(1 << 20, seconds(86400)), 2 * kMiB);
 }
 
-/// Whoever waits can show meanwhile that it has not stopped.
+/// wait() calls its function repeatedly, so that the waiting thread can show that it is alive.
 TEST_F(CheckpointStore, WhoWaitsForAnUploadIsAskedAgainAndAgain) {
   CheckpointUploader uploader({}, Bytes{});
   uploader.upload(Step{10}, files_at(10));
@@ -189,7 +190,7 @@ TEST_F(CheckpointStore, WhoWaitsForAnUploadIsAskedAgainAndAgain) {
   EXPECT_EQ(asked, 3);
 }
 
-/// A coordinator that has the first checkpoint that it is offered, unless it had one before, and
+/// A coordinator that already has the first checkpoint that it is offered, unless `has_one`, and
 /// refuses all others.
 class HasOneCheckpoint final : public elastic::CoordinatorObserver {
  public:
@@ -214,7 +215,7 @@ class HasOneCheckpoint final : public elastic::CoordinatorObserver {
   }
 
  private:
-  bool has_one_;  // the server's thread
+  bool has_one_;  // used on the server's thread
 };
 
 TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
@@ -222,7 +223,7 @@ TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
   elastic::CoordinatorServerOptions options;
   const Bytes token = elastic::make_token();
   options.token = token;
-  options.begins_later = true;  // it has no members
+  options.begins_later = true;  // the test has no members
   const auto server = elastic::start_coordinator(std::move(options), coordinator);
   ASSERT_TRUE(server.ok()) << server.error().detail;
   CheckpointUploader uploader({server.value()->endpoint()}, token);
@@ -230,7 +231,7 @@ TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
   uploader.upload(Step{10}, files_at(10));
   const Result<void> first = uploader.wait(seconds(60), never);
   ASSERT_TRUE(first.ok()) << first.error().detail;
-  uploader.upload(Step{10}, files_at(10));  // as after a fall back
+  uploader.upload(Step{10}, files_at(10));  // as if the job had fallen back
   const Result<void> second = uploader.wait(seconds(60), never);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Errc::kRefused);
@@ -264,7 +265,7 @@ TEST_F(CheckpointStore, AnOlderOneThatWaitsIsNotWrittenAfterTheLast) {
           job, folder_.path(), [](const CheckpointRecord&) {}, nullptr);
       nn::CheckpointFiles older = files_at(first);
       nn::CheckpointFiles last = files_at(first + 1);
-      writer.write_later(Step{first}, std::move(older));  // its thread has to wake up first
+      writer.write_later(Step{first}, std::move(older));  // the thread has to wake up first
       EXPECT_TRUE(writer.write_now(Step{first + 1}, std::move(last)));
     }
     EXPECT_EQ(step_loaded(folder_.path()), first + 1);

@@ -1,4 +1,4 @@
-// Checkpoints on their way: what is said, and what a decoder refuses.
+// The messages of checkpoint transfers, and which bytes their decoders refuse.
 
 #include "engine/transfers/checkpoint_transfer.hpp"
 

@@ -354,7 +354,7 @@ TEST(CloudLabel, IsWhatEveryProviderCanWrite) {
   EXPECT_EQ(cloud_label(config), "other");
 }
 
-/// Run directories of two coordinators may have the same name, and hosts serve both.
+/// Run directories of two coordinators may have the same name, and both may use the same hosts.
 TEST(CloudLabel, OnHostsTellsJobsApartByTheirTokensAndNamesThemInFull) {
   JobConfig config;
   config.cloud_provider = "ssh";
@@ -365,7 +365,7 @@ TEST(CloudLabel, OnHostsTellsJobsApartByTheirTokensAndNamesThemInFull) {
     ASSERT_TRUE(write_file_atomic(config.token_file, token).ok());
     const std::string label = cloud_label(config);
     labels.insert(label);
-    JobConfig named;  // `mayfly cloud list LABEL`
+    JobConfig named;  // as for `mayfly cloud list LABEL`
     named.cloud_provider = "ssh";
     named.cloud_job = label;
     EXPECT_EQ(cloud_label(named), label);
@@ -374,7 +374,8 @@ TEST(CloudLabel, OnHostsTellsJobsApartByTheirTokensAndNamesThemInFull) {
   std::filesystem::remove(config.token_file);
 }
 
-/// It finds what it submitted before an answer was lost, whichever thread repeats the request.
+/// If an answer is lost, the provider finds the jobs that it submitted, whichever thread repeats
+/// the request.
 TEST(CloudProviders, SlurmHasOneForAllThreads) {
   JobConfig config;
   config.cloud_provider = "slurm";

@@ -31,7 +31,7 @@ JobConfig config_for(const std::string& provider) {
   return config;
 }
 
-/// What a shell says of a script without running it; empty = nothing.
+/// The errors that a shell finds in a script without running it; empty = none.
 std::string complaint_about(const std::string& script) {
   const TemporaryFolder folder;
   std::ofstream(folder / "script") << script;
@@ -68,7 +68,8 @@ TEST(CloudStartup, AMachineShutsItselfDownAlsoIfNobodyHearsWhyItsWorkerFailed) {
   };
   const std::string start = "set -eu\necho the reason\nexit 3\n";
   std::ofstream(folder / "served") << start;
-  // Fetches the start script; the coordinator is gone when it is told of the failure.
+  // This curl fetches the start script, and fails when it reports the worker's failure, as if the
+  // coordinator had ended.
   write_program("curl", "for word; do\n  if [ \"$word\" = start ]; then\n    cp '" +
                             (folder / "served") + "' start\n    exit 0\n  fi\ndone\ncat >'" +
                             (folder / "told") + "'\nexit 7\n");
@@ -105,7 +106,8 @@ TEST(CloudStartup, AJobOfSlurmLeavesNothingOnItsNodeAndItsLastWordsInItsComment)
   EXPECT_TRUE(holds(start, "--bind-host \"${WORKER_HOST:-auto}\""));
 }
 
-/// The script's end of served_start(), with another program in place of the worker.
+/// Runs the end of the script of served_start() with another program in place of the worker.
+/// Returns the exit code.
 int code_of_ended_worker(const std::string& worker) {
   std::string start = served_start(config_for("slurm"), "a:1", "b").value();
   const std::size_t begin = start.find("./mayfly/mayfly");
@@ -113,7 +115,7 @@ int code_of_ended_worker(const std::string& worker) {
   start.replace(begin, end - begin, worker);
   start.replace(0, begin, "");
   const TemporaryFolder folder;
-  // A warning that comes before the script waits for its worker must not end it.
+  // A warning signal that arrives before the script waits for its worker must not end it.
   std::ofstream(folder / "script") << "set -eu\ntrap '' USR1\n" << start;
   return WEXITSTATUS(std::system(("sh '" + (folder / "script") + "'").c_str()));
 }
@@ -180,7 +182,8 @@ TEST(CloudStartup, WhatIsFilledInIsNotReadAgain) {
   EXPECT_TRUE(holds(served_start(config, "c:1", "hash").value(), "{bundle_sha256}{name}\n"));
 }
 
-/// A host with room for two workers, on which one was left alone; the program notes its arguments.
+/// A host of two workers, with the checkpoint that an earlier worker saved when no coordinator came
+/// back. The program writes its arguments to a file.
 class WorkersOnAHost : public ::testing::Test {
  protected:
   WorkersOnAHost() {
@@ -196,7 +199,7 @@ class WorkersOnAHost : public ::testing::Test {
     }
   }
 
-  /// Starts the worker; returns what its program was given.
+  /// Starts the worker; returns the arguments of its program.
   std::string start(const std::string& server) {
     const std::string command = "cd '" + (folder_ / "servers/") + server + "' && sh ./start '" +
                                 (folder_ / "program") + "' 1";

@@ -1,4 +1,4 @@
-// Which news of the job a coordinator's cloud acts on.
+// Which events of a job the cloud of its coordinator reacts to.
 
 #include "engine/cloud/cloud.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 using test_support::NobodyListens;
 using test_support::TemporaryFolder;
 
-/// A coordinator that wants one worker, and a provider that has none but notes what it is asked.
+/// A coordinator that needs one worker, and a provider without servers that records its requests.
 class CloudTest : public ::testing::Test {
  protected:
   CloudTest() {
@@ -47,7 +47,7 @@ class CloudTest : public ::testing::Test {
 
   static Result<std::string> no_scaling(std::uint32_t /*count*/) { return std::string(); }
 
-  /// A worker that is welcomed and says nothing.
+  /// Connects a worker that sends nothing after its Hello.
   UniqueFd join() {
     elastic::Hello hello;
     hello.role = elastic::Role::kWorker;
@@ -103,8 +103,9 @@ TEST_F(CloudTest, ReplacesNobodyWhoGoesBecauseTheJobHasEnded) {
   stop();
   worker.reset();
   wait_for_members(0);
-  cloud->look();  // by a thread that was kept from running since it last saw the job go on
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // ten times what losses gather
+  cloud->look();  // as if its thread had not run since the job ended
+  // Ten times as long as the policy waits for further losses.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(asked().find("\"request\""), std::string::npos) << asked();
 }
 
@@ -138,7 +139,7 @@ TEST_F(CloudTest, EndsSuchAJobAlsoWithoutAnEventAfterTheReason) {
                              std::istreambuf_iterator<char>()};
     return events.find("offers_exhausted") != std::string::npos;
   });
-  cloud_hooks::CloudFact fact;  // the driver tells nothing more
+  cloud_hooks::CloudFact fact;  // the last fact that the driver reports
   fact.kind = "no_server_starts";
   fact.detail = "three failed";
   cloud->on_fact(fact);
@@ -167,7 +168,7 @@ TEST_F(CloudTest, LeavesTheServersOfAStoppedJobAloneIfAnotherCoordinatorMayLeadI
   config_.cloud_job = "together";
   start();
   stop();
-  process_.reset();  // killed when the end was on record
+  process_.reset();  // killed after it has recorded the end
   start(CoordinatorProcess::Unfinished::kGoOn);
   ASSERT_TRUE(process_->only_ends());
   const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();

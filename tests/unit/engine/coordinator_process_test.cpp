@@ -1,4 +1,5 @@
-// The end of a coordinator while an operator still asks it.
+// The start of a coordinator's process, and its end: while an operator's commands are unanswered,
+// and when it dies before it has completed the end.
 
 #include "engine/processes/coordinator_process.hpp"
 
@@ -44,7 +45,8 @@ JobConfig small_job(const std::string& run_dir) {
   return config;
 }
 
-/// Asks both at once, so that the coordinator reads them at once, and returns the second answer.
+/// Sends both commands in one call, so that the coordinator reads them together, and returns the
+/// second answer.
 CommandReply ask_both(const std::string& endpoint, const Bytes& token, const Command& first,
                       const Command& second) {
   const Instant deadline = monotonic_now() + seconds(60);
@@ -84,7 +86,8 @@ TEST(CoordinatorProcess, AnswersWhatItHasReadWhenItEnds) {
                                 [&](std::uint32_t) -> Result<std::string> {
                                   is_asked.count_down();
                                   ends.wait();
-                                  // The end has begun after that, as a rule; it is right anyway.
+                                  // finish() usually begins during this pause; the test does not
+                                  // depend on it.
                                   std::this_thread::sleep_for(std::chrono::milliseconds(20));
                                   return std::string("as you wish");
                                 })
@@ -129,7 +132,7 @@ TEST(CoordinatorProcess, TouchesNothingWithoutTheLock) {
 TEST(CoordinatorProcess, TakesEverythingBackThatItWroteIfItIsRefused) {
   const test_support::TemporaryFolder folder;
   JobConfig config = small_job(folder / "runs/first");
-  config.bind_host = "203.0.113.7";  // RFC 5737: nobody's address; found out last
+  config.bind_host = "203.0.113.7";  // no host's address (RFC 5737); binding to it fails last
   NobodyListens listener;
   const auto no_scaling = [](std::uint32_t) -> Result<std::string> { return std::string(); };
   const auto started = CoordinatorProcess::start(
@@ -157,7 +160,7 @@ TEST(CoordinatorProcess, RefusesFactsThatNoHelloHasRoomFor) {
   facts.program.steps = 4;
   facts.program.global_batch = 16;
   facts.program.microbatch = 4;
-  for (const std::size_t bytes : {1025, 2049}) {  // of the latter the view log has no room either
+  for (const std::size_t bytes : {1025, 2049}) {  // 2049: the view log has no room for it either
     facts.program.equals = {{"classes", std::string(bytes, 'c')}};
     const Result<void> told = tell_facts(own, facts);
     ASSERT_FALSE(told.ok());
@@ -200,7 +203,7 @@ class CoordinatorThatDiedAtTheEnd : public ::testing::Test {
     ADD_FAILURE() << "the job does not end";
     return {};
   }
-  /// Puts the end on record, and is gone before anything else is done.
+  /// Lets a coordinator record the end of the job and die before it does anything else.
   void end_and_die() {
     const auto process = start(CoordinatorProcess::Unfinished::kRefuse);
     process->server().stop("enough");
@@ -231,7 +234,7 @@ TEST_F(CoordinatorThatDiedAtTheEnd, IsFollowedByOneThatDoesTheRest) {
 }
 
 TEST_F(CoordinatorThatDiedAtTheEnd, HadNoSummaryOfAnEarlierPart) {
-  start(CoordinatorProcess::Unfinished::kRefuse).reset();  // killed before any end
+  start(CoordinatorProcess::Unfinished::kRefuse).reset();  // killed before the job ends
   std::ofstream(summary_path(config_.run_dir)) << "of an earlier part";
   start(CoordinatorProcess::Unfinished::kGoOn).reset();
   EXPECT_FALSE(std::filesystem::exists(summary_path(config_.run_dir)))

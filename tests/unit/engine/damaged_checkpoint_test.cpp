@@ -1,5 +1,5 @@
-// A newest checkpoint whose bytes have changed on the disk: what a job that is resumed begins with,
-// and what a worker is given.
+// The newest checkpoint is damaged on the disk: which checkpoint a resumed job begins with, and
+// which one a worker receives.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class DamagedCheckpoint : public ::testing::Test {
     file.seekp(-1, std::ios::end);
     file.put(last);
   }
-  /// Names what is damaged, and what is taken.
+  /// Matches a text that names the damaged checkpoint and the one that is taken instead.
   static auto says_that(std::uint64_t taken, std::uint64_t damaged) {
     return AllOf(HasSubstr("step-" + std::to_string(damaged) + ": model.safetensors: hash"),
                  HasSubstr("that of step " + std::to_string(taken) + " is taken instead"));
@@ -100,7 +100,7 @@ TEST_F(DamagedCheckpoint, TheNewestIntactOneIsTakenUnlessAStepIsAskedFor) {
   EXPECT_THAT(none.error().detail, HasSubstr("step-30"));
 }
 
-// A run that went back holds later steps of an earlier part.
+// A run that went back to an earlier step still has the later checkpoints of an earlier part.
 TEST_F(DamagedCheckpoint, NoneOfALaterStepThanTheLatestIsTaken) {
   ASSERT_TRUE(name_latest(checkpoints(), Step{20}).ok());
   damage(20);
@@ -140,7 +140,7 @@ TEST_F(DamagedCheckpoint, AResumedJobBeginsWithTheNewestIntactOne) {
       << "that of step 30 can be taken again";
 }
 
-/// Workers that bring checkpoints or ask for one, after all members were lost at step 35.
+/// Workers that send checkpoints or request one after all members were lost at step 35.
 class DamagedAtReceiver : public DamagedCheckpoint {
  protected:
   TransferAnswer ask(const TransferRequest& request) {

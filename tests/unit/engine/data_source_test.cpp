@@ -1,4 +1,4 @@
-// A data set that a worker copies for itself. Whole jobs are in
+// A worker copies a data set to its own host. Whole jobs are tested in
 // tests/integration/engine/data_from_test.py.
 
 #include "engine/processes/data_source.hpp"
@@ -65,7 +65,7 @@ TEST(FetchData, OneRelativePathIsAnotherFolderElsewhere) {
   EXPECT_NE(fetched[0], fetched[1]);
 }
 
-/// An image folder.
+/// Creates an image folder; returns its path.
 std::string small_set(const fs::path& folder) {
   for (const char* part : {"train", "test"}) {
     fs::create_directories(folder / part / "cat");

@@ -1,4 +1,4 @@
-// A data set on its way from the coordinator to a worker. Whole jobs are in
+// The transfer of a data set from the coordinator to a worker. Whole jobs are tested in
 // tests/integration/engine/data_from_test.py.
 
 #include "engine/transfers/data_transfer.hpp"
@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kLarge = (3U << 20) + 17;
 
-/// An image folder, as far as its files matter, and a worker's folder.
+/// A folder with the files of an image data set (without images), and a worker's folder.
 class DataTransferTest : public ::testing::Test {
  protected:
   DataTransferTest() {
@@ -62,12 +62,12 @@ class DataTransferTest : public ::testing::Test {
   static TransferAnswer answer_on(const UniqueFd& socket) {
     return decode_transfer_answer(receive_frame(socket.get()).value()).value();
   }
-  /// After an answer that it comes.
+  /// Receives the answer that the data set follows, and then its head.
   static DataHead head_on(const UniqueFd& socket) {
     EXPECT_EQ(answer_on(socket).verdict, TransferAnswer::Verdict::kTransfer);
     return receive_data_head(socket.get()).value();
   }
-  /// Breaks the connection when so many bytes have come.
+  /// Receives data, and breaks the connection after this number of bytes.
   static Result<void> receive_until(DataSender& sender, IncomingData& incoming,
                                     std::uint64_t bytes) {
     const UniqueFd socket = ask(sender);
@@ -115,7 +115,7 @@ TEST_F(DataTransferTest, GoesOnWhereAConnectionBroke) {
   EXPECT_EQ(received("train/b/2.jpg"), "second");
 }
 
-// A large file may take longer to read than a worker waits for a byte.
+// Reading a large file may take longer than a worker waits for the next byte.
 TEST_F(DataTransferTest, WhileItReadsWhatTheWorkerHasTheCoordinatorIsHeardOf) {
   DataSender sender(source(), digest_);
   const UniqueFd socket = ask(sender);
@@ -141,7 +141,7 @@ TEST_F(DataTransferTest, ATarIsOneFile) {
   EXPECT_EQ(head, (DataHead{digest_, "images.tar", 1, 5, head.listing, head.times}));
 }
 
-// As a network may change a byte in terabytes, that is no reason to give up all that has come.
+// A network may change a byte in terabytes. The worker must not discard all received files for it.
 TEST_F(DataTransferTest, AFileThatIsNotWhatItWasIsFoundByItsHashAndFetchedOnceMore) {
   DataSender sender(source(), digest_);
   IncomingData incoming(target());
@@ -176,7 +176,7 @@ TEST_F(DataTransferTest, AnotherDataSetIsNotTakenUpInTheMiddle) {
   EXPECT_EQ(receive_until(other, incoming, kAll).error().code, Errc::kCorrupt);
 }
 
-// The digest is that of the training content, but a worker also evaluates.
+// The digest covers only the training part, but a worker also evaluates the test part.
 TEST_F(DataTransferTest, TheHeadTellsAnotherTestPart) {
   const auto head = [this] {
     DataSender sender(source(), digest_);
@@ -222,7 +222,7 @@ TEST_F(DataTransferTest, WhoHasNoneSaysSo) {
   EXPECT_THAT(answer.text, HasSubstr("no data set"));
 }
 
-// A coordinator without the device of the job is told the facts by a worker, which needs the data.
+// A coordinator without the job's device gets the facts from a worker, which needs the data set.
 TEST_F(DataTransferTest, IsSentWhereItIsHereAlsoIfTheJobLacksFacts) {
   DataSender sender(source(), digest_);
   Job job;

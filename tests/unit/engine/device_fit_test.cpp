@@ -1,4 +1,4 @@
-// Whether a worker's GPU has enough memory is said before anything is allocated, and rightly.
+// The check whether a worker's GPU has enough memory agrees with the allocations that follow it.
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ using collectives::test::FakeSumDevice;
 
 constexpr std::uint32_t kMicrobatch = 16;
 
-/// Allocates what a worker with backend nccl does on a device of so many bytes: the engine's one
-/// block, then the sums.
+/// Makes the allocations of a worker with backend nccl on a device of this size: the engine's one
+/// block, then the sums. Returns whether they succeed.
 bool fits_really(const nn::cuda::StepPlan& plan, const ReductionLayout& layout, bool exact,
                  std::size_t bytes) {
   FakeSumDevice device(1);

@@ -1,4 +1,4 @@
-// Sums on a device come to what sums on the host come to.
+// Sums on a device give the same results as sums on the host.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kDeviceMicrobatches = 6;
 
-/// What a step comes to, bit by bit.
+/// The results of a step, bit by bit.
 struct Outcome {
   StepTotals totals;
   std::vector<std::uint32_t> means;
@@ -29,9 +29,9 @@ struct Outcome {
 
 class DeviceWireTest : public ::testing::TestWithParam<Wire> {
  protected:
-  /// With its sums on the host, or on a device.
+  /// A worker with its sums on the host or on a device.
   struct Worker {
-    std::vector<float> gradient;  // where the engine of a device leaves it
+    std::vector<float> gradient;  // where the engine of a device writes it
     std::unique_ptr<collectives::DeviceSums> device;
     std::unique_ptr<GradientSums> sums;
     std::unique_ptr<GradientWire> wire;
@@ -71,7 +71,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
       const auto parameters =
           vector.begin() + static_cast<std::ptrdiff_t>(layout.parameters_offset());
       std::copy(parameters, vector.end(), worker.gradient.begin());
-      std::fill(parameters, vector.end(), -1e30F);  // nobody may read it
+      std::fill(parameters, vector.end(), -1e30F);  // the sums must not read these
     }
     for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
       worker.sums->add_bucket(b, vector, microbatch);
@@ -81,7 +81,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
     worker.sums->add_totals(counted);
   }
 
-  /// All-reduces between two workers.
+  /// All-reduces the messages of two workers.
   static void reduce(const WireMessages& one, const WireMessages& other) {
     ASSERT_EQ(one.count, other.count);
     for (std::size_t m = 0; m < one.count; ++m) {
@@ -131,7 +131,7 @@ class DeviceWireTest : public ::testing::TestWithParam<Wire> {
     return outcome;
   }
 
-  /// A step of two workers, of which `idle` (if it is one) computes nothing.
+  /// Runs a step of two workers, of which worker `idle` computes nothing; 2 = both compute.
   Outcome step(bool on_device, std::uint64_t number, std::size_t idle = 2) {
     std::vector<Worker> workers;
     workers.push_back(worker(on_device));
@@ -205,7 +205,7 @@ TEST_P(DeviceWireTest, SumsAreValidInTheNextView) {
   for (std::uint32_t m = 0; m < kDeviceMicrobatches - 1; ++m) {
     add(workers[m % 2], 7, m);
   }
-  (void)exchange(workers);  // of a view that was over before it ended
+  (void)exchange(workers);  // in a view that ended before the step was complete
   add(workers[0], 7, kDeviceMicrobatches - 1);
   std::vector<Worker> reference;
   reference.push_back(worker(false));

@@ -24,7 +24,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// A run directory, the coordinator's service, and evaluators that measure without computing.
+/// A run directory, the coordinator's service, and evaluators that return a fixed result.
 class EvaluationsTest : public ::testing::Test {
  protected:
   EvaluationsTest() { std::filesystem::create_directory(run_ / "checkpoints"); }
@@ -47,7 +47,7 @@ class EvaluationsTest : public ::testing::Test {
     std::thread thread;
   };
 
-  /// One that joins as `server`.
+  /// Starts an evaluator on the server of this name.
   Evaluator& start(const std::string& server) {
     Evaluator& evaluator = evaluators_.emplace_back();
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, evaluator.ends.data()), 0);
@@ -136,7 +136,7 @@ TEST_F(EvaluationsTest, ALostEvaluatorsCheckpointIsMeasuredByAnother) {
     return all.size() == 1 && all.front().measures == 2;
   });
   Evaluator& second = start("server-2");
-  ::shutdown(first.ends[1], SHUT_RDWR);  // its machine is gone
+  ::shutdown(first.ends[1], SHUT_RDWR);  // the first evaluator's machine fails
   wait_until([&] { return !steps_on_record().empty(); });
   EXPECT_THAT(second.measured, ElementsAre(2));
   EXPECT_EQ(read_evaluations(run_.path()).front().evaluator, "server-2");
@@ -158,7 +158,7 @@ TEST_F(EvaluationsTest, AnotherStateOfTheSameStepIsMeasuredToo) {
   save(2);
   Evaluator& evaluator = start("server-1");
   wait_until([&] { return steps_on_record().size() == 1; });
-  save(2);  // computed again, with the same bits
+  save(2);  // the step is computed again, with the same bits
   save(4);
   wait_until([&] { return steps_on_record().size() == 2; });
   save(2, 8);
@@ -180,7 +180,7 @@ TEST_F(EvaluationsTest, TheResultIsOfTheStateThatWasRead) {
     const std::vector<EvaluatorStatus> all = service_.evaluators();
     return !all.empty() && all.front().measures == 2 && evaluator.is_measuring;
   });
-  save(2, 8);  // the job has gone back, and has come to the step again
+  save(2, 8);  // the job fell back and has reached the step again
   const std::string next = checkpoints_to_measure(run_.path(), {}).front().manifest;
   evaluator.hangs = false;
   wait_until([&] { return steps_on_record().size() == 2; });
@@ -199,7 +199,7 @@ TEST_F(EvaluationsTest, ACheckpointThatIsBeingRemovedIsNotAnotherOne) {
   for (const FoundCheckpoint& one : found) {
     seen[one.step] = one.manifest;
   }
-  std::filesystem::remove(run_ / "checkpoints/step-2/manifest.json");  // its folder is still there
+  std::filesystem::remove(run_ / "checkpoints/step-2/manifest.json");  // its folder still exists
   EXPECT_THAT(checkpoints_to_measure(run_.path(), seen), ::testing::IsEmpty());
   save(2, 8);
   EXPECT_EQ(checkpoints_to_measure(run_.path(), seen).size(), 1U);
@@ -269,7 +269,7 @@ TEST_F(EvaluationsTest, AnEvaluatorThatIsAskedToLeaveClosesItsConnection) {
   EXPECT_EQ(lost_, 1);
 }
 
-// A large checkpoint on a slow disk.
+// A coordinator may take long to read a large checkpoint from a slow disk.
 TEST(ServeEvaluations, WaitsForACoordinatorThatShowsThatItReadsACheckpoint) {
   std::array<int, 2> ends{-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
@@ -288,7 +288,7 @@ TEST(ServeEvaluations, WaitsForACoordinatorThatShowsThatItReadsACheckpoint) {
   EXPECT_EQ(end.value(), "enough");
 }
 
-// Its coordinator gives it to an evaluator again, as it is one that nobody has measured.
+// The coordinator sends the checkpoint to an evaluator again, because it has no result yet.
 TEST(ServeEvaluations, ACheckpointThatArrivesDamagedIsNoFailureToMeasureIt) {
   std::array<int, 2> ends{-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);

@@ -51,7 +51,7 @@ class WireTest : public ::testing::Test {
     return vector;
   }
 
-  /// The exact mean of what gradient() gives.
+  /// The exact mean of gradient() over all microbatches.
   std::vector<double> truth(std::uint64_t step) const {
     std::vector<double> mean(layout.element_count());
     for (std::uint32_t m = 0; m < kWireMicrobatches; ++m) {
@@ -75,7 +75,7 @@ class WireTest : public ::testing::Test {
     }
   }
 
-  /// All-reduces bucket by bucket; every worker ends with the sum of all.
+  /// All-reduces the messages of one bucket: every worker gets the sums over all workers.
   static void reduce(std::vector<WireMessages>& messages) {
     for (std::size_t m = 0; m < messages[0].count; ++m) {
       const WireMessage& first = messages[0].list[m];
@@ -175,7 +175,7 @@ TEST_P(ExactWires, AnOverflowIsSeenAndItsBlockAloneIsRaisedUntilItFits) {
 TEST_P(ExactWires, AWorkerWithoutMicrobatchesAddsNothing) {
   std::vector<Worker> some = workers_of(GetParam(), kWireMicrobatches);
   std::vector<Worker> more = workers_of(GetParam(), kWireMicrobatches + 3);
-  (void)step(more, 1);  // leaves old sums behind
+  (void)step(more, 1);  // these workers have old sums now
   EXPECT_EQ(step(more, 2).mean, step(some, 2).mean);
 }
 
@@ -205,7 +205,8 @@ TEST_F(WireTest, TheGridOfInt16FollowsTheTotal) {
     const Step found = step(workers, s);
     exponents = found.totals.overflows > 0 ? found.raised : found.next;
   }
-  // Sums of eight in +-0.5 come to +-2 or so in blocks of 1024, and four bits of headroom.
+  // In a block of 1024, sums of eight values in +-0.5 reach about +-2. The grid adds four bits of
+  // headroom.
   for (std::size_t b = layout.blocks().first_block_at(layout.parameters_offset());
        b < exponents.size(); ++b) {
     EXPECT_GE(exponents[b], 3);

@@ -9,7 +9,7 @@
 #include "base/check.hpp"
 #include "engine/state/state_parts.hpp"
 
-// A device that is two arrays: it writes down what it is asked for.
+// The device of these tests consists of two arrays, and records what is fetched from it.
 
 namespace mayfly::engine {
 namespace {
@@ -51,7 +51,7 @@ nn::ModelState state_of(float value, Step committed) {
 
 class HostCopyTest : public ::testing::Test {
  protected:
-  /// As the trainer does: the device updates, and the step is committed.
+  /// Commits a step as the trainer does, after the device has made its update.
   void commit() {
     state.committed = next(state.committed);
     const auto step = static_cast<float>(value(state.committed));

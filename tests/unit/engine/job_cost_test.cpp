@@ -11,7 +11,7 @@ Instant after(double s) {
   return kStart + Duration(static_cast<std::int64_t>(s * 1e9));
 }
 
-/// One unit per second for each worker.
+/// Each worker costs one unit of money per second.
 JobConfig priced() {
   JobConfig config;
   config.price_per_hour = 3600;
@@ -53,7 +53,7 @@ TEST(JobCost, OfWorkersStopsWithTheJob) {
 
 TEST(JobCost, OfAProvidersServersIsWhatTheCloudTells) {
   JobConfig config = priced();
-  config.cloud_provider = "gce";  // which has the prices
+  config.cloud_provider = "gce";  // the prices are those of its servers
   JobCost cost(config, {}, 0);
   EXPECT_FALSE(cost.heard(after(0), "connected", 1).has_value());
   EXPECT_FALSE(cost.at(after(0)).has_value());

@@ -25,7 +25,7 @@ planner::PlannedOffer planned_offer(const cloud_hooks::Offer& offer, double mean
   return planned;
 }
 
-/// A run directory with a plan for two offers, whose checkpoints are 10 minutes apart.
+/// A run directory with a plan for two offers and a checkpoint every 10 minutes.
 class KeptPlanTest : public testing::Test {
  protected:
   KeptPlanTest() {

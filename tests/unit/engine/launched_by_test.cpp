@@ -17,7 +17,7 @@ Result<std::optional<LaunchedBy>> ask(const Set& set) {
   });
 }
 
-/// The answer for a process that is one of several.
+/// The answer for a process that a launcher started as one of several.
 LaunchedBy found(const Set& set) {
   const Result<std::optional<LaunchedBy>> answer = ask(set);
   EXPECT_TRUE(answer.ok()) << (answer.ok() ? "" : answer.error().detail);
@@ -42,7 +42,7 @@ Set with(Set set, const Set& more) {
   return set;
 }
 
-// As Open MPI 4.1's mpirun, MPICH 4.0's mpiexec and Slurm 22.05's srun set them.
+// The variables that Open MPI 4.1's mpirun, MPICH 4.0's mpiexec and Slurm 22.05's srun set.
 const Set kOpenMpi = {{"OMPI_COMM_WORLD_SIZE", "4"},
                       {"OMPI_COMM_WORLD_RANK", "3"},
                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
@@ -60,7 +60,7 @@ const Set kSrun = {{"SLURM_JOB_ID", "12"},        {"SLURM_STEP_ID", "0"},
                    {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
                    {"SLURM_NODEID", "1"},         {"SLURM_STEP_NODELIST", "node[1-2]"},
                    {"SLURM_LOCALID", "0"}};
-// What a batch script sees, and the shell of an salloc.
+// The variables of a batch script, and of the shell that salloc starts.
 const Set kBatch = {{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "3"}, {"SLURM_NPROCS", "3"},
                     {"SLURM_PROCID", "0"},  {"SLURM_NODEID", "0"}, {"SLURM_TASKS_PER_NODE", "2,1"}};
 

@@ -34,7 +34,7 @@ TEST(MachineParts, AnEvaluatorWhoseServerHasEndedKeepsNoPlace) {
   config.evaluators = 1;
   MachineParts parts(config);
   parts.gone("a");
-  parts.evaluates("a");  // its connection has not ended yet
+  parts.evaluates("a");  // the evaluator's connection has not ended yet
   EXPECT_EQ(parts.settings_of("b", in_charge(), 0), kEvaluates);
 }
 

@@ -38,7 +38,7 @@ TEST(Mailbox, WhatIsAskedForGoesBeforeTheQueueAndIsDoneWithTheNextTask) {
     if (task->kind == Kind::kUpdate) {
       break;
     }
-    mailbox.done();  // the trainer's thread has not come yet
+    mailbox.done();  // the trainer's thread has not asked yet
     mailbox.add({Kind::kMicrobatch, 3, 5});
   }
   EXPECT_FALSE(is_updated);

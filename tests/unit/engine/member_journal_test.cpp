@@ -47,7 +47,7 @@ TEST(MemberJournal, WritesChangesOnly) {
   EXPECT_DOUBLE_EQ(active[0].joined, 1);
   EXPECT_DOUBLE_EQ(active[0].t, 3);
   EXPECT_EQ(active[0].microbatches, 4U);
-  // Another speed waits until ten seconds have passed, and a small change is none.
+  // A new speed is written ten seconds after the last line, and a small change not at all.
   EXPECT_THAT(journal.look(5, {status_of(1, MemberPhase::kActive, 4, 20)}), IsEmpty());
   EXPECT_EQ(journal.look(13, {status_of(1, MemberPhase::kActive, 4, 20)}).size(), 1U);
   EXPECT_THAT(journal.look(99, {status_of(1, MemberPhase::kActive, 4, 20.9F)}), IsEmpty());
@@ -90,7 +90,7 @@ TEST(MemberJournal, SharesOutTheSamplesOfEachStep) {
   journal.committed(1, 128);
   journal.view_published(view_of(2, {4, 0}));
   journal.committed(2, 128);
-  journal.committed(1, 128);  // the record of it was late
+  journal.committed(1, 128);  // the record of a step of view 1 was late
   const auto lost = journal.ended(7, 2, "lost", "it died");
   ASSERT_TRUE(lost.has_value());
   EXPECT_EQ(lost->phase, "lost");
@@ -160,7 +160,7 @@ TEST(MemberJournal, GoesOnAfterARestart) {
   EXPECT_FALSE(second.ended(5, 1, "left", "").has_value());
 }
 
-// The reference is the bill that servers of a provider get.
+// The reference is the class that computes the bill of a provider's servers.
 TEST(MemberBill, IsTheBillOfAProviderWithThisPrice) {
   MemberBill bill(3.60, 0.5);
   cloud_hooks::Bill reference(0.5, Duration(0));

@@ -29,14 +29,14 @@ class MemberLogsTest : public ::testing::Test {
 TEST_F(MemberLogsTest, HaveEachLineOnce) {
   logs_.append(MemberId{3}, {0, "a\nb\n"});
   logs_.append(MemberId{4}, {0, "other\n"});
-  logs_.append(MemberId{3}, {0, "a\nb\n"});     // told again after a broken connection
-  logs_.append(MemberId{3}, {1, "b\nc\nd\n"});  // part of it is new
+  logs_.append(MemberId{3}, {0, "a\nb\n"});     // sent again after the connection broke
+  logs_.append(MemberId{3}, {1, "b\nc\nd\n"});  // the last two lines are new
   EXPECT_EQ(text_of(3), "a\nb\nc\nd\n");
   EXPECT_EQ(text_of(4), "other\n");
 }
 
 TEST_F(MemberLogsTest, SayWhatIsMissing) {
-  logs_.append(MemberId{3}, {5, "f\n"});  // an evicted worker joins as another member
+  logs_.append(MemberId{3}, {5, "f\n"});  // an evicted worker joins again with another id
   logs_.append(MemberId{3}, {9, "j\n"});
   EXPECT_EQ(text_of(3), "f\n(3 lines are missing)\nj\n");
 }
@@ -44,7 +44,7 @@ TEST_F(MemberLogsTest, SayWhatIsMissing) {
 TEST_F(MemberLogsTest, GoOnAfterACoordinatorBefore) {
   logs_.append(MemberId{3}, {0, "a\n"});
   MemberLogs next(run_.path());
-  next.append(MemberId{3}, {0, "a\nb\n"});  // nobody had said that the first was taken
+  next.append(MemberId{3}, {0, "a\nb\n"});  // the first line was not confirmed
   next.append(MemberId{3}, {2, "c\n"});
   EXPECT_EQ(text_of(3), "a\nb\nc\n");
 }

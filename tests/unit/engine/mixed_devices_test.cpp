@@ -1,4 +1,4 @@
-// Which jobs take workers with other devices, and what a worker is told that is not taken.
+// Which jobs accept workers with different devices, and the error of a worker that is refused.
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include "engine/state/state_transfer.hpp"
 #include "nn/checkpoint.hpp"
 
-// A state on its way from donors to an observer, over sockets of this process.
+// The transfer of a state from donors to an observer, over sockets within this process.
 
 namespace mayfly::engine {
 namespace {
@@ -43,7 +43,7 @@ class ObserverTest : public ::testing::Test {
     return bytes;
   }
 
-  /// Donors of this process, and where to find them.
+  /// Starts donors in this process; returns their addresses.
   std::vector<DonorAddress> start_donors(std::size_t count) {
     std::vector<DonorAddress> addresses;
     for (std::size_t i = 0; i < count; ++i) {
@@ -111,7 +111,7 @@ TEST_F(ObserverTest, TheCopyIsOfTheMomentOfTheOffer) {
   for (const auto& donor : donors) {
     donor->wait_until_copied();
   }
-  state.parameters[5] = 1e9F;  // a commit
+  state.parameters[5] = 1e9F;  // as a commit does
   Bytes received(before.size());
   ASSERT_TRUE(fetch(addresses, received).ok());
   EXPECT_EQ(received, before);
@@ -176,14 +176,14 @@ TEST_F(ObserverTest, FetchingEndsWhenItIsNotWantedAnyMore) {
 
 TEST_F(ObserverTest, AsManyAreServedAtOnceAsAViewHas) {
   constexpr std::size_t kOthers = 100;
-  constexpr std::size_t kBytes = std::size_t{16} << 20;  // more than sockets hold for them
+  constexpr std::size_t kBytes = std::size_t{16} << 20;  // more than the buffers of a socket hold
   StateDonor donor("127.0.0.1");
   const PackFunction zeros = [](std::size_t, std::span<std::byte> out) {
     std::ranges::fill(out, std::byte{0});
   };
   const DonorAddress address = donor.offer(kView, kKey, zeros, {0, kBytes}).value();
   const PartRequest request{kPartMagic, kView, kKey};
-  std::vector<UniqueFd> others;  // they have asked, and do not read yet
+  std::vector<UniqueFd> others;  // each has sent its request and reads nothing
   for (std::size_t i = 0; i < kOthers; ++i) {
     Result<UniqueFd> other = start_connect_tcp({"127.0.0.1", address.port});
     ASSERT_TRUE(other.ok());

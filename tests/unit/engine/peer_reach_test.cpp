@@ -21,13 +21,13 @@ std::string address_of(int listener) {
   return collectives::to_string({"127.0.0.1", bound_endpoint(listener).port, "", ""});
 }
 
-/// Where nobody listens, although the host is there.
+/// An address of this host where no process listens.
 std::string refusing_address() {
   const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
   return address_of(listener.value().get());
 }
 
-/// Leaves connections unanswered, as its queue is full, until it is closed.
+/// Leaves connections unanswered until it is closed, because its queue is full.
 class SilentPeer {
  public:
   SilentPeer() : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -51,8 +51,8 @@ class SilentPeer {
   std::string address_;
 };
 
-/// How often wait() asks whether it is over; that is so the `last` time. The questions also wake
-/// it, so that it waits neither for answers nor between its attempts.
+/// Returns how often wait() asks whether it is over, which is true from the `last` question on. The
+/// questions also wake it, so that it sleeps neither for answers nor between its attempts.
 int questions(PeerReach& reach, int last) {
   const WakeUp wake;
   int count = 0;
@@ -63,7 +63,7 @@ int questions(PeerReach& reach, int last) {
   return count;
 }
 
-/// Waits for answers only.
+/// Waits until all peers have answered.
 void wait_for_all(PeerReach& reach) {
   const WakeUp wake;
   reach.wait(wake, [] { return false; });
@@ -128,7 +128,7 @@ TEST(PeerReach, ARefusalIsAnAnswerIfTheRuleSaysSo) {
 }
 
 TEST(PeerReach, AHostWithoutARouteToItHasNotAnswered) {
-  const std::string nowhere = "tcp:224.0.0.1:1";  // TCP has no route to groups of hosts
+  const std::string nowhere = "tcp:224.0.0.1:1";  // TCP has no route to a multicast address
   ASSERT_EQ(start_connect_tcp({"224.0.0.1", 1}).error().code, Errc::kUnreachable);
   PeerReach reach(kHostsAnswer);
   reach.cut_off({nowhere}, monotonic_now());
@@ -142,7 +142,8 @@ TEST(PeerReach, WithoutADescriptorToAskWithNobodyHasAnswered) {
   const WakeUp wake;
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{static_cast<rlim_t>(wake.fd()) + 1, before.rlim_max};  // all below are in use
+  // All descriptors below this limit are in use.
+  const rlimit none{static_cast<rlim_t>(wake.fd()) + 1, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   int count = 0;
   reach.wait(wake, [&] {

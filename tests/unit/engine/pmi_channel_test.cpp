@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A launcher that answers each line with the next of its answers, then hangs up.
+/// A launcher that answers each line with the next one of its answers, then closes the connection.
 class Launcher {
  public:
   explicit Launcher(std::vector<std::string> answers) {
@@ -32,7 +32,7 @@ class Launcher {
       char byte = 0;
       while (::read(own_.get(), &byte, 1) == 1 && byte != '\n') {
       }
-      // In two pieces: a connection knows no lines.
+      // In two pieces: a connection may divide lines anywhere.
       (void)!::write(own_.get(), answer.data(), answer.size() / 2);
       const std::string rest = answer.substr(answer.size() / 2) + "\n";
       (void)!::write(own_.get(), rest.data(), rest.size());

@@ -56,7 +56,7 @@ struct ProgramMemory {
   }
 };
 
-/// A worker's state, with a program that takes whatever it is given.
+/// A worker's state, and a program that loads every state that it receives.
 struct StateWorld {
   explicit StateWorld(std::vector<std::string> metrics = {}) : memory(with(std::move(metrics))) {
     job.config.model = kProgramModel;
@@ -73,7 +73,7 @@ struct StateWorld {
     const auto bytes = std::as_bytes(std::span(text));
     return {bytes.begin(), bytes.end()};
   }
-  /// Lets the trainer's side do something that the program has to answer with taking a state.
+  /// Calls `function` on the trainer's thread, while the program loads the states that it receives.
   template <typename Function>
   Result<void> while_program_loads(const Function& function) {
     Result<void> result;
@@ -92,7 +92,7 @@ struct StateWorld {
     trainer.join();
     return result;
   }
-  /// As programs do it: in the order in which the tensors were given.
+  /// Copies the tensors as programs do, in the order of set_optimizer_state().
   void take(const LoadedState& loaded) {
     ASSERT_EQ(loaded.tensors.size(), 2u);
     const ByteSpan first = loaded.tensors[0].tensor.bytes;
@@ -105,7 +105,7 @@ struct StateWorld {
   Bytes packed() {
     state.prepare_to_pack();
     Bytes all(state.packed_size());
-    constexpr std::size_t kPart = 37;  // divides nothing
+    constexpr std::size_t kPart = 37;  // divides the size of no tensor
     for (std::size_t first = 0; first < all.size(); first += kPart) {
       state.pack(first, std::span(all).subspan(first, std::min(kPart, all.size() - first)));
     }
@@ -118,7 +118,7 @@ struct StateWorld {
   ReductionLayout layout{memory.tensors().summed()};
   ProgramState state{job, layout, memory.tensors(), kRestBytes, mailbox};
   Bytes taken;
-  bool takes = true;  // the tensors of a state that comes
+  bool takes = true;  // whether the program copies the tensors of a state
   Result<void> was_taken;
 };
 

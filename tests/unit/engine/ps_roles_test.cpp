@@ -68,7 +68,7 @@ TEST(PsRoles, AreNewsWhenAServerIsLostAndOnlyThen) {
   EXPECT_EQ(news->detail, "server 0 is lost, server 1 leads shard 0, shard 1 without a follower");
   EXPECT_EQ(roles.role_of(MemberId{3}), (PsRole{false, 1, {0, 1}, {}}));
   EXPECT_EQ(roles.role_of(MemberId{2}), std::nullopt);
-  // What takes its number is no server of the job.
+  // A member that takes the lost server's number is no server of the job.
   EXPECT_FALSE(roles.follow(view_of(4, {{3, server(1)}, {4, kPsWorkerAddress}, {5, server(0)}})));
   EXPECT_EQ(roles.role_of(MemberId{5}), (PsRole{false, std::nullopt, {}, {}}));
 }
@@ -92,7 +92,7 @@ TEST(PsRoles, OfWorkersThatCarryServersAreBoth) {
             "server 0 is member 1, a worker, and leads shard 0, follows shard 1; server 1 is "
             "member 2, a worker, and leads shard 1, follows shard 0");
   EXPECT_EQ(name_of(*roles.role_of(MemberId{1})), "worker+server");
-  // It was evicted and comes back under its id, without its server.
+  // Member 2 was evicted and joins again with its id, without its server.
   const auto lost = roles.follow(view_of(3, {{1, server(0, true)}, {2, kPsWorkerAddress}}));
   ASSERT_TRUE(lost.has_value());
   EXPECT_EQ(lost->lost, Shards{1});

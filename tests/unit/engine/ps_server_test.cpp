@@ -1,4 +1,4 @@
-// The end of a parameter server while other threads still call it. For TSan above all.
+// A parameter server ends while other threads still call it. The tests are mainly for TSan.
 
 #include "engine/parameter_server/ps_server.hpp"
 
@@ -73,7 +73,7 @@ TEST(PsServer, MayBeHeldByAnyThreadWhileItEndsAndAfterwards) {
   }
 }
 
-// Whatever number its first view has: ids begin anew with each coordinator.
+// The number of its first view does not matter: ids begin anew with each coordinator.
 TEST(PsServer, LeavesAJobThatHasItsServers) {
   JobConfig config = two_shards_with_followers();
   config.ps_replicas = 0;

@@ -55,7 +55,7 @@ TEST(PsServers, MoveAShardToItsFollowerAndNeverBack) {
   EXPECT_EQ(servers.leader_address(0), "follow1");
   EXPECT_EQ(servers.follower_address(0), "");
   EXPECT_EQ(servers.follower_address(1), "") << "its follower was on the lost server";
-  // Another process under the same index has not what the job has trained.
+  // A new process with the same index lacks the parameters that the job has trained.
   ASSERT_TRUE(servers
                   .follow(servers_view(
                       3, {{1, worker}, {3, to_text(server_at(1))}, {9, to_text(server_at(0))}}))
@@ -144,7 +144,7 @@ TEST(ColocatedServers, AreLostThoughTheirMemberComesBackWithoutThem) {
       servers.follow(servers_view(1, {{1, to_text(carried(0))}, {2, to_text(carried(1))}})).ok());
   EXPECT_TRUE(servers.is_server(1, MemberId{2}));
   EXPECT_EQ(servers.leader_address(1), "lead1");
-  // It was evicted in view 2, which we have not seen, and keeps its id.
+  // Member 2 was evicted in view 2, which this process has not received, and keeps its id.
   ASSERT_TRUE(
       servers.follow(servers_view(3, {{1, to_text(carried(0))}, {2, kPsWorkerAddress}})).ok());
   EXPECT_EQ(servers.leader_address(1), "follow0");

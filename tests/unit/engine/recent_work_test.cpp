@@ -9,7 +9,7 @@ Instant moment(int ms) {
   return Instant{} + milliseconds(10'000 + ms);
 }
 
-/// So many microbatches, of 3 ms to load and of 5 ms to compute.
+/// Microbatches that took 3 ms each to load, and others that took 5 ms each to compute.
 WorkDone work(std::uint64_t loaded, std::uint64_t computed) {
   const auto times = [](std::uint64_t count, int ms) {
     return milliseconds(static_cast<int>(count) * ms);
@@ -38,7 +38,7 @@ TEST(RecentWorkTest, GoesBackToWhenImagesWereLoaded) {
   RecentWork recent;
   (void)recent.until(moment(0), work(8, 1));
   (void)recent.until(moment(2000), work(16, 2));
-  // All the images of the last steps were loaded ahead.
+  // The images of the following steps have all been loaded ahead.
   for (int step = 3; step <= 16; ++step) {
     const WorkDone done =
         recent.until(moment(2000 * step), work(16, static_cast<std::uint64_t>(step)));

@@ -84,7 +84,7 @@ Summary full_summary() {
   s.recoveries = {recovery};
   s.workers = {{1, "node-a", 0, 3910}, {2, "node-a", 0, 200}, {4, "node-b", 200, 3910}};
   s.lost_seconds.recoveries = 1.25;
-  s.lost_seconds.checkpoints = 0.001;  // not worth a word
+  s.lost_seconds.checkpoints = 0.001;  // too short to be mentioned
   s.cost = 0.4211;
   s.reduction = "exact";
   s.backend = "tcp";
@@ -166,7 +166,7 @@ TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
 
   config.resume = folder / "elsewhere";
   EXPECT_FALSE(RunDirectory::create(config).ok());
-  config.resume = folder / "run2";  // shares the name's beginning, not the folder
+  config.resume = folder / "run2";  // another folder whose name begins the same
   EXPECT_FALSE(RunDirectory::create(config).ok());
 
   for (const std::string& resume : {folder / "run", folder / "run/checkpoints/step-5"}) {
@@ -256,7 +256,7 @@ TEST(RunDirectory, EveryLineHasATimeOnOneAxis) {
   const Instant later = monotonic_now() + seconds(100);
   run->event("paused", {}, later);
   EXPECT_DOUBLE_EQ(last_t(events), run->seconds_at(later));
-  run->event("lost", {}, later - seconds(50));  // it was heard of late
+  run->event("lost", {}, later - seconds(50));  // the event is reported late
   EXPECT_DOUBLE_EQ(last_t(events), run->seconds_at(later));
   StepRecord metric = metric_of(1);
   metric.t = 99.5;
@@ -269,8 +269,8 @@ TEST(RunDirectory, EveryLineHasATimeOnOneAxis) {
   EXPECT_EQ(lines_of(run->path() + "/members.jsonl")[0].at("host").as_string(), "a");
 }
 
-// The clock of the day may be set back between the two processes, and records of older versions
-// have no time of their own.
+// The wall clock may be set back between the two processes, and records of older versions have no
+// time on the axis.
 TEST(RunDirectory, TheAxisGoesOnInTheNextProcess) {
   const test_support::TemporaryFolder folder;
   const std::string path = folder / "run";

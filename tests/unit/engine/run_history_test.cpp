@@ -63,12 +63,12 @@ TEST_F(RunHistoryTest, WhatAPartIsResumedFromIsOnRecord) {
   ASSERT_TRUE(RunDirectory::create(config_, {40, "abcd"}).ok());
   EXPECT_EQ(history().start.step, 40u);
   EXPECT_EQ(history().start.digest, "abcd");
-  start();  // a part without a checkpoint
+  start();  // a part that is resumed from no checkpoint
   EXPECT_EQ(history().start.step, 0u);
   EXPECT_EQ(history().start.digest, "");
 }
 
-/// What a program of the user's own notes may have the name of a kind of ours.
+/// A user's program may give its notes the name of a kind of Mayfly's events.
 TEST_F(RunHistoryTest, NotesOfProgramsAreNoEventsOfOurs) {
   const std::unique_ptr<RunDirectory> directory = start();
   for (const char* kind : {"evaluation", "checkpoint", "state", "view", "started"}) {
@@ -78,7 +78,7 @@ TEST_F(RunHistoryTest, NotesOfProgramsAreNoEventsOfOurs) {
   EXPECT_FALSE(history().evaluation.has_value());
 }
 
-/// An earlier version wrote data_ms, which was not divided yet.
+/// An earlier version wrote data_ms in place of fetch_ms and prep_ms.
 TEST_F(RunHistoryTest, StepsWithTheKindsOfAnEarlierVersionAreRead) {
   const auto run = start();
   run->metric(metric(1));
@@ -109,7 +109,7 @@ TEST_F(RunHistoryTest, StepsAreCountedAsTheyWereRecorded) {
   for (const std::uint64_t step : {1, 2, 3, 5, 6}) {
     run->metric(metric(step, step == 5 ? "five" : ""));
   }
-  run->metric(metric(4, "four"));  // its member was slower to report it
+  run->metric(metric(4, "four"));  // the member that reports step 4 was slower
   run->metric(metric(9));
   const RunHistory h = history();
   EXPECT_EQ(h.first_step, 1u);
@@ -144,7 +144,7 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
 TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
   const auto run = start();
   RunHistory h;
-  h.heard("waiting", 1);  // for its first members
+  h.heard("waiting", 1);  // for the first members: no loss of time
   h.views = 1;
   h.heard("waiting", 10);
   h.heard("no_quorum", 11);
@@ -158,7 +158,7 @@ TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
     recovery.step_ms = ms;
     h.recoveries.push_back(recovery);
   }
-  h.recoveries.emplace_back().step_ms = 500;  // of an older version, which had no instants
+  h.recoveries.emplace_back().step_ms = 500;  // by an older version, which wrote no instants
   EXPECT_DOUBLE_EQ(h.recovery_seconds(), 5);
 
   run->evaluation({1, 0.5, 1, 250});
@@ -167,7 +167,7 @@ TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
   ASSERT_TRUE(history().spending.has_value());
   EXPECT_DOUBLE_EQ(history().spending->spent, 1.5);
   EXPECT_DOUBLE_EQ(history().spending->per_hour, 2);
-  run->event("started", {{"metrics_bytes", 0}});  // resumed: nobody worked in between
+  run->event("started", {{"metrics_bytes", 0}});  // resumed: no worker ran in between
   EXPECT_DOUBLE_EQ(history().spending->spent, 1.5);
   EXPECT_DOUBLE_EQ(history().spending->per_hour, 0);
 }
@@ -275,9 +275,9 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   recovery.redone_microbatches = 5;
   recovery.step_ms = 41.5;
   run->event("view", {{"view", 1}, {"members", json::array{1, 2}}});
-  run->event("view", {{"detail", "view 1 resumes after step 0"}});  // the note
+  run->event("view", {{"detail", "view 1 resumes after step 0"}});  // the coordinator's note
   run->event("view", {{"view", 2}, {"members", json::array{1, 2, 3}}});
-  run->event("view", {{"view", 3}, {"members", json::array{1, 2, 3}}});  // work was shared out anew
+  run->event("view", {{"view", 3}, {"members", json::array{1, 2, 3}}});  // only the shares changed
   run->event(RecoveryEvent::kKind, object_of(RecoveryEvent{recovery}));
   run->evaluation({20, 0.5, 1.25});
   run->event("checkpoint_received", {{"step", 20}, {"path", "runs/a/step-20"}});

@@ -19,7 +19,7 @@ namespace {
 elastic::View view_of_one(std::uint64_t id, std::uint64_t member) {
   elastic::View view;
   view.id = ViewId{id};
-  view.committed = Step{1};  // what workers say who do not count the steps
+  view.committed = Step{1};  // workers with parameter servers report no other step
   view.members.push_back({MemberId{member}, kPsWorkerAddress, {}, 0, 0, {}});
   return view;
 }

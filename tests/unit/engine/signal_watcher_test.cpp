@@ -60,7 +60,7 @@ TEST(SignalWatcher, HandlersOfBeforeAreToldAndPutBack) {
     const SignalWatcher watcher({SIGUSR1, SIGUSR2, SIGINT}, [&](int) { ++heard; });
     ::raise(SIGUSR1);
     EXPECT_EQ(told_before, 1);
-    ::raise(SIGINT);  // answered by the watcher alone
+    ::raise(SIGINT);  // the watcher alone handles it
     EXPECT_EQ(told_before, 1);
     while (heard < 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -30,7 +30,7 @@ void put(const std::string& path) {
   ASSERT_TRUE(write_file_atomic(path, "something").ok());
 }
 
-/// As a coordinator does before it listens.
+/// Writes the files that a coordinator writes before it listens.
 void write_start(const std::string& run_dir) {
   JobConfig config;
   config.run_dir = run_dir;

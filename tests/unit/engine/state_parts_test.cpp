@@ -23,7 +23,7 @@ nn::ModelState state_of(const nn::Model& model) {
   return state;
 }
 
-/// After how many steps the two states hash differently, if nothing else changes; -1 = never.
+/// After how many steps the hashes of two states that are not updated differ; -1 = never.
 int found_after(nn::ModelState& one, nn::ModelState& other) {
   for (int steps = 0; steps < static_cast<int>(StateParts::kRounds); ++steps) {
     one.committed = other.committed = Step{static_cast<std::uint64_t>(40 + steps)};

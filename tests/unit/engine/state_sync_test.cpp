@@ -12,7 +12,7 @@
 #include "engine/state/state_transfer.hpp"
 #include "nn/checkpoint.hpp"
 
-// Members of one view, each a thread with a transport of its own, one of them a step behind.
+// How members of a view get its state. Each member is a thread with a transport of its own.
 
 namespace mayfly::engine {
 namespace {
@@ -45,7 +45,7 @@ nn::ModelState state_after(Step committed, float first) {
   return state;
 }
 
-/// What one member does between the forming of its group and its first step.
+/// A member, and its work from the forming of its group to its first step.
 class Member {
  public:
   Member(nn::ModelState loaded, std::uint32_t steps_tuned)
@@ -58,7 +58,7 @@ class Member {
     transport = collectives::make_tcp_transport({}).value();
   }
 
-  /// All but the view's source observe.
+  /// All members but the view's source are observers.
   Result<void> meet_observers(const elastic::View& view, Rank rank,
                               const std::vector<collectives::Peer>& peers) {
     const Instant deadline = monotonic_now() + kHangBound;
@@ -100,7 +100,7 @@ class Member {
         return taken;
       }
     }
-    return group.value()->barrier()->wait(deadline);  // stands for the first step
+    return group.value()->barrier()->wait(deadline);  // in place of the first step
   }
 
   nn::ModelState state;
@@ -176,7 +176,7 @@ TEST(StateSync, WhoIsBehindTakesTheStateAndWhatWasTriedAboutBuckets) {
 }
 
 TEST(StateSync, AllGoOnTryingBucketsWhereTheOneIsWhoHasTriedMost) {
-  const elastic::View view = sync_view(3, {});  // nobody is behind, but one is new
+  const elastic::View view = sync_view(3, {});  // no member is behind, but one is new
   std::vector<std::unique_ptr<Member>> members;
   for (const std::uint32_t tried : {0U, 3U, 3U}) {
     members.push_back(std::make_unique<Member>(state_after(Step{12}, -7), tried));

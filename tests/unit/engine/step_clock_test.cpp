@@ -19,7 +19,7 @@ elastic::View view_of(std::vector<std::uint64_t> ids) {
   return view;
 }
 
-/// The maxima of what two members say.
+/// The maxima of two members' signals.
 ReadySignals max_of(const ReadySignals& a, const ReadySignals& b) {
   ReadySignals most{std::max(a.ready_us, b.ready_us), a.slowest_before, a.waits_before};
   if (b.slowest_before) {
@@ -34,10 +34,11 @@ ReadySignals max_of(const ReadySignals& a, const ReadySignals& b) {
   return most;
 }
 
-/// Two members that take steps together: this one reports, the other one is ready later.
+/// Two members that compute the same steps. The tests check the times that rank 0 returns.
 class Pair : public ::testing::Test {
  protected:
-  /// The step begins with the commit at `begin`; both commit it at `begin + 100`.
+  /// A step that begins with the previous commit, at `begin`. Both members commit it at
+  /// `begin + 100`. Returns the times of the step before, as rank 0 knows them.
   std::optional<StepTimes> step(int begin, int own_ready, int others_ready, int others_wait,
                                 bool is_first = false) {
     others_waits_.fetch += milliseconds(others_wait / 3);
@@ -59,7 +60,7 @@ class Pair : public ::testing::Test {
   StepClock other_;
   MemberWaits own_waits_{{}, {}, Duration{}};
   MemberWaits others_waits_{{}, {}, Duration{}};
-  int own_exchange_wait_ = 0;  // milliseconds of a step, for the other member
+  int own_exchange_wait_ = 0;  // milliseconds per step that rank 0 waits for rank 1
   int others_exchange_wait_ = 0;
 };
 
@@ -83,7 +84,7 @@ TEST_F(Pair, AStepIsDividedByItsSlowestMemberInTheStepAfter) {
 
 TEST_F(Pair, WhoWaitsLeastForOthersHasHeldUpTheExchange) {
   (void)step(0, 20, 60, 0, true);
-  own_exchange_wait_ = 68;  // 40 of them until the other one is ready
+  own_exchange_wait_ = 68;  // for 40 of them rank 1 is not ready yet
   others_exchange_wait_ = 3;
   const auto first = step(100, 20, 60, 0);
   EXPECT_FALSE(first) << "what is waited in the first step of a view says nothing";
@@ -92,7 +93,7 @@ TEST_F(Pair, WhoWaitsLeastForOthersHasHeldUpTheExchange) {
   EXPECT_EQ(times->held_up->member, 7u);
   EXPECT_DOUBLE_EQ(times->held_up->ms, 25);
   own_exchange_wait_ = 41;
-  others_exchange_wait_ = 100;  // more than there was
+  others_exchange_wait_ = 100;  // more than the exchange took
   (void)step(300, 20, 60, 0);
   const std::optional<StepTimes> next = step(400, 20, 60, 0);
   ASSERT_TRUE(next && next->held_up);

@@ -9,7 +9,8 @@
 namespace mayfly::engine {
 namespace {
 
-/// Takes no address of a form that it does not know, as MPI's.
+/// Records the addresses that it receives. It represents transports, such as MPI's, that refuse
+/// additions to their addresses.
 class StrictTransport final : public collectives::Transport {
  public:
   explicit StrictTransport(std::vector<std::string>& seen) : seen_(seen) {}

@@ -60,7 +60,7 @@ TEST(TomlKeys, DotsThatPartNoKeyAreNotCounted) {
   EXPECT_FALSE(check_key_parts(key_of(kKeyPartsMax + 1) + " = 1", "k.toml").ok());
 }
 
-// The deepest that is still handed to the parser: tables of allowed keys inside one another.
+// The deepest text that still reaches the parser: nested tables whose keys are allowed.
 TEST(TomlKeys, WhatIsLeftToTheParserIsRefusedByIt) {
   for (const int levels : {200, 100'000}) {
     std::string text = key_of(kKeyPartsMax) + " = ";

@@ -1,5 +1,5 @@
-// The end of a trainer's link while the control thread is still in its last call. For TSan above
-// all.
+// A trainer's link is destroyed while the control thread is still in its last call of it. The test
+// is mainly for TSan.
 
 #include "engine/training/worker_link.hpp"
 
