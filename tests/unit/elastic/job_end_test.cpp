@@ -7,7 +7,7 @@
 namespace mayfly::elastic {
 namespace {
 
-/// Members 1 and 2 have stopped; those listed say that the job is over.
+/// Members 1 and 2 have stopped; the members in `finished` have reported that the job is over.
 Membership stopped(const std::vector<MemberId>& finished) {
   Membership membership = working({k1, k2});
   for (const MemberId id : {k1, k2}) {

@@ -20,7 +20,7 @@ TEST(MemberMap, IsAMapWhateverIdsComeAndGo) {
     MemberMap<std::string> map;
     std::map<MemberId, std::string> model;
     const std::uint64_t ids = 1 + random.below(60);
-    const std::uint64_t base = random.below(2) * 1'000'000'000;  // of another incarnation
+    const std::uint64_t base = random.below(2) * 1'000'000'000;  // ids of another incarnation
     for (int action = 0; action < 100; ++action) {
       const MemberId id{1 + random.below(ids) + (random.below(3) == 0 ? base : 0)};
       if (random.below(2) == 0) {

@@ -4,7 +4,7 @@
 
 #include "elastic/core/member.hpp"
 
-// A member whose coordinator is away, comes back, or is replaced.
+// A member whose coordinator cannot be reached, returns, or is replaced.
 
 namespace mayfly::elastic {
 namespace {
@@ -150,7 +150,8 @@ TEST(MemberResume, TheSameCoordinatorMayAskAgainOnTheSameConnection) {
   EXPECT_EQ(sent<Resume>(effects)[0].incarnation, Incarnation{3});
 }
 
-/// What it says to the next coordinator, of this incarnation.
+/// The member loses its coordinator and finds one with this incarnation. Returns the member's
+/// report to the latter.
 Resume told_to(Member& member, std::uint64_t incarnation) {
   (void)member.handle(member_event::CoordinatorLost{});
   const auto told =
@@ -385,7 +386,7 @@ TEST(MemberGivenUp, FailsWhenItWouldNeedTheLostCoordinator) {
 
 TEST(MemberGivenUp, LeavesAtOnceWhenItIsAskedTo) {
   Member member = member_in_view();
-  (void)member.handle(member_event::CoordinatorGivenUp{});  // it is there
+  (void)member.handle(member_event::CoordinatorGivenUp{});  // ignored: a coordinator is connected
   (void)member.handle(member_event::CoordinatorLost{});
   (void)member.handle(member_event::CoordinatorGivenUp{});
   const auto effects = member.handle(member_event::LeaveAsked{"notice"});
@@ -405,7 +406,7 @@ TEST(MemberGivenUp, SavesWhatItHasTrainedBeforeItLeaves) {
   ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
   EXPECT_TRUE(only_effect<member_effect::Leave>(effects)->write_checkpoint);
 
-  Member loading = welcomed_member();  // it has nothing that others do not have
+  Member loading = welcomed_member();  // it has trained nothing
   (void)loading.handle(member_event::CoordinatorLost{});
   const auto at_once = loading.handle(member_event::CoordinatorGivenUp{});
   EXPECT_FALSE(only_effect<member_effect::Leave>(at_once)->write_checkpoint);
@@ -419,7 +420,7 @@ TEST(MemberGivenUp, SavesWhatEarlierViewsHaveTrainedIfTheLastOneHasCommittedNoth
   ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
   EXPECT_TRUE(only_effect<member_effect::Leave>(effects)->write_checkpoint);
 
-  Member behind = member_in_view();  // it has not got the state of its view
+  Member behind = member_in_view();  // it has not received the state of its view
   (void)behind.handle(member_event::CoordinatorLost{});
   (void)behind.handle(member_event::CoordinatorGivenUp{});
   const auto without = behind.handle(stopped_at(1, 3));

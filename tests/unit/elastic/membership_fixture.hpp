@@ -1,6 +1,6 @@
 #pragma once
 
-// Memberships in tests of the coordinator's machines: views by hand, and members in any phase.
+// Helpers for tests of the coordinator's machines: views, and memberships in any phase.
 
 #include <cstdint>
 #include <optional>

@@ -33,7 +33,8 @@ TEST(Membership, TakesAWorkerFromLoadingToWorkAndOut) {
   EXPECT_EQ(membership.find(k1), nullptr);
 }
 
-/// They are kept, as counting 10,000 members with each message would take seconds.
+/// A membership stores its counts, because counting 10,000 members for each message would take
+/// seconds. This compares them with the members.
 void expect_right_counts(const Membership& membership) {
   std::map<Phase, std::size_t> counted;
   bool leaves = false;
@@ -156,7 +157,7 @@ TEST(Membership, AJoinIsToldOnceWithTheFirstCommit) {
   EXPECT_TRUE(membership.take_joins(kLater).empty());
 }
 
-/// It joins another time, in a later view, and needs its record of that until then.
+/// The member joins a second time, in a later view, and the record of that join is kept until then.
 TEST(Membership, ACommitOfItsFormerViewDoesNotCompleteTheJoinOfAMemberThatJoinsAgain) {
   Membership membership = working({k1});
   membership.stopped(k1, stopped_after(12));
@@ -216,7 +217,7 @@ TEST(Membership, FencesUntilTheNextView) {
   EXPECT_FALSE(membership.is_fenced(k2));
 }
 
-// A coordinator that takes over asks everybody; each report gives its member a place.
+// A coordinator that takes over asks all members, and each report determines the member's phase.
 TEST(Membership, ReportsGiveReturningMembersTheirPlaces) {
   Membership membership = working({k1, k2});
   membership.connect(k3, hello_from(""), kSoon);

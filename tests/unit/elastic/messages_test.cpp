@@ -180,15 +180,15 @@ TEST(Messages, WhoIsBehindIsAMemberWithWorkButNotTheSource) {
   const Bytes bytes = encode(NewView{view});
   ASSERT_TRUE(decode(bytes).ok());
   EXPECT_EQ(std::get<NewView>(decode(bytes).value()).view, view);
-  const std::size_t first_at = 1 + 8 + 8 + 8 + 4 + 4;  // source, and how many
-  // The source, not ascending, nobody.
+  const std::size_t first_at = 1 + 8 + 8 + 8 + 4 + 4;  // after the source and the count
+  // The rank of the source, ranks that are not ascending, and a rank without a member.
   for (const std::byte wrong : {std::byte{1}, std::byte{2}, std::byte{3}}) {
     Bytes changed = bytes;
     changed.at(first_at) = wrong;
     EXPECT_FALSE(decode(changed).ok()) << std::to_integer<int>(wrong);
   }
   Bytes changed = encode(NewView{example_view()});
-  changed.at(first_at - 4) = std::byte{1};  // where there is an observer
+  changed.at(first_at - 4) = std::byte{1};  // in a view with an observer
   changed.insert(changed.begin() + first_at, 4, std::byte{0});
   EXPECT_FALSE(decode(changed).ok());
 }
@@ -270,7 +270,7 @@ TEST(Messages, TheStatusOfTheLargestJobFitsAReply) {
   EXPECT_EQ(back.value(), Message{reply});
 }
 
-// A kind that is missing here costs the member that says it its connection.
+// The coordinator closes the connection of a worker that sends a message of another kind.
 TEST(Messages, AWorkerMaySayTheseAndNothingElse) {
   const std::set<std::string> theirs = {
       "ready",         "stopped", "formed",    "synced",    "progress",    "caught_up", "heartbeat",

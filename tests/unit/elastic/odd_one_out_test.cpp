@@ -42,7 +42,7 @@ TEST(OddOneOut, EquallyManyOnTwoSidesDecideNothing) {
 }
 
 TEST(OddOneOut, WhoCopiedItsStateOnlyRepeatsTheSource) {
-  // 2 is wrong and 4 copied from it: without that rule they would outvote 1.
+  // Member 2 is wrong and member 4 copied its state. If copies counted, they would outvote 1.
   EXPECT_FALSE(odd_one_out({witness(1, {1}), witness(2, {2}), witness(4, {2}, false)}).decided);
   const Verdict verdict =
       odd_one_out({witness(1, {1}), witness(2, {2}), witness(3, {1}), witness(4, {2}, false)});

@@ -11,7 +11,7 @@ namespace {
 
 using Phase = Peer::Phase;
 
-/// Changes peers at random and counts them anew after each change.
+/// Changes peers at random and counts them again after each change.
 TEST(PeerTable, CountsWhatItHolds) {
   PeerTable table;
   std::uint64_t random = 1;

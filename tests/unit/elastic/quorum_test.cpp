@@ -13,7 +13,8 @@ CoordinatorOptions with_quorum() {
   return options;
 }
 
-/// Members 1 to 3 worked in view 1; these have stopped after the step, the others are gone.
+/// Members 1 to 3 worked in view 1. Those in `here` have stopped after step `committed`; the other
+/// members have been removed.
 Membership stopped(const std::vector<MemberId>& here, std::uint64_t committed,
                    bool contributed = true) {
   Membership membership = working({k1, k2, k3});
@@ -106,7 +107,7 @@ TEST(Quorum, SendsMembersElsewhereAfterItsPatienceAndNotTwiceAtOnce) {
   EXPECT_FALSE(quorum.has_idled(seconds(1), kSoon + seconds(9)));
 }
 
-/// Those that have come meanwhile are heard only after that.
+/// Members that connected during the pause are heard only after it.
 TEST(Quorum, ItsPatienceLastsLongerIfItStoodStillItself) {
   const CoordinatorOptions options = with_quorum();
   Quorum quorum(options);

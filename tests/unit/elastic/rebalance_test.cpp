@@ -45,7 +45,7 @@ TEST(SpeedMeter, IgnoresOneHiccupHoweverLong) {
 }
 
 TEST(SpeedMeter, SeesTimeThatIsStolenAgainAndAgain) {
-  // Stopped for 100 ms of every 200: one report in two holds a microbatch that took long.
+  // A member is stopped for 100 ms of every 200: every second report has one slow microbatch.
   std::vector<float> reports;
   for (int i = 0; i < 60; ++i) {
     reports.push_back(i % 2 == 0 ? 5.0F : 15.0F);
@@ -68,7 +68,7 @@ TEST(SpeedMeter, WeighsReportsByTheirMicrobatches) {
 
 // --- Rebalancer
 
-/// Members whose speeds the test changes, asked every 50 ms, with what the policy makes of them.
+/// Members whose speeds the test sets. The policy judges them every 50 ms; its changes apply.
 class Cluster {
  public:
   Cluster(std::vector<float> begin, std::uint32_t microbatches, RebalanceOptions options = {})
@@ -156,7 +156,7 @@ TEST(Rebalancer, ChangesThatDoNotLastBecomeRare) {
     cluster.times = {5, i % 2 == 0 ? 15.0F : 5.0F};
     cluster.run(seconds(6));
   }
-  EXPECT_LE(cluster.changes(), 14U);  // half an hour of it
+  EXPECT_LE(cluster.changes(), 14U);  // in half an hour
   for (std::size_t i = 2; i < cluster.changed_at.size(); ++i) {
     EXPECT_GE(cluster.changed_at[i] - cluster.changed_at[i - 1],
               cluster.changed_at[i - 1] - cluster.changed_at[i - 2] - seconds(12));
@@ -166,7 +166,7 @@ TEST(Rebalancer, ChangesThatDoNotLastBecomeRare) {
 TEST(Rebalancer, DoesNotPayMoreThanItGains) {
   Cluster cluster({5, 5}, 8);
   cluster.policy().change_took(seconds(40));
-  cluster.times = {5, 15};  // would save half of the time
+  cluster.times = {5, 15};  // a change would save half of the time
   cluster.run(seconds(60));
   EXPECT_EQ(cluster.changes(), 0U);
   cluster.policy().change_took(seconds(20));
@@ -216,13 +216,13 @@ TEST(Rebalancer, ActsOnWhatIsJustWorthIt) {
   RebalanceOptions options;
   options.sustained = Duration(0);
   options.gain_min = 0.25;
-  const std::vector<Load> quarter = {{10, 4}, {10, 2}};  // 40 ms become 30
+  const std::vector<Load> quarter = {{10, 4}, {10, 2}};  // a change saves 10 ms of 40
   EXPECT_TRUE(Rebalancer(options).judge(kStart, quarter));
   options.gain_min = 0.26;
   EXPECT_FALSE(Rebalancer(options).judge(kStart, quarter));
   options.gain_min = 0.1;
   Rebalancer policy(options);
-  policy.change_took(seconds(15));  // of each minute a quarter is gained
+  policy.change_took(seconds(15));  // a change saves a quarter of each minute
   EXPECT_TRUE(policy.judge(kStart, quarter));
   Rebalancer dearer(options);
   dearer.change_took(seconds(15) + milliseconds(1));
@@ -285,7 +285,7 @@ TEST(StragglerPolicy, NamesTheSlowestAfterItWasTooSlowForLongEnough) {
   StragglerPolicy policy({.factor = 4, .after = seconds(10)});
   EXPECT_FALSE(policy.judge(kStart, runners(1, 5, 9)));
   EXPECT_FALSE(policy.judge(kStart + seconds(9), runners(1, 5, 9)));
-  EXPECT_FALSE(policy.judge(kStart + seconds(10), runners(1, 1, 3)));  // it was better once
+  EXPECT_FALSE(policy.judge(kStart + seconds(10), runners(1, 1, 3)));  // 3 is fast enough once
   EXPECT_FALSE(policy.judge(kStart + seconds(11), runners(1, 1, 9)));
   EXPECT_EQ(policy.judge(kStart + seconds(21), runners(1, 1, 9)), kThree);
 }

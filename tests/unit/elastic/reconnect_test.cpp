@@ -1,4 +1,4 @@
-// What a member does while it has no coordinator: where it looks, and what it keeps.
+// A member without a coordinator: which coordinators it tries, and which reports it keeps.
 
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -28,7 +28,7 @@ ReconnectOptions options_of(std::size_t endpoints) {
   return options;
 }
 
-/// The attempts of a search of so long in which each is over at once.
+/// The attempts in a search of this duration if each attempt fails at once.
 std::vector<ReconnectPlan::Attempt> attempts(ReconnectPlan plan, Duration how_long) {
   std::vector<ReconnectPlan::Attempt> made;
   for (Instant now = kStart; now < kStart + how_long;) {
@@ -120,7 +120,7 @@ TEST(ReportQueue, KeepsWhatTheCoordinatorHasNotTaken) {
   }
   queue.taken(2);
   EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
-  queue.taken(2);  // counts from the beginning of the connection
+  queue.taken(2);  // the count begins with the connection
   EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
 }
 
@@ -140,7 +140,7 @@ TEST(ReportQueue, WhatIsOfAnotherJobIsDropped) {
   ReportQueue queue(1000);
   queue.begin_job(5);
   queue.add(report(1), kStart);
-  queue.begin_job(0);  // a standby does not know it
+  queue.begin_job(0);  // a standby does not know the job
   queue.begin_job(5);
   EXPECT_EQ(held(queue), (std::vector<int>{1}));
   queue.begin_job(6);
@@ -155,7 +155,7 @@ TEST(ReportQueue, DropsTheOldestBeyondItsBoundAndSaysHowMany) {
   EXPECT_EQ(held(queue), (std::vector<int>{2, 3, 4}));
   EXPECT_EQ(queue.take_dropped(), 2u);
   EXPECT_EQ(queue.take_dropped(), 0u);
-  queue.taken(3);  // the dropped ones had been sent, too
+  queue.taken(3);  // the count includes dropped reports, which had been sent
   EXPECT_EQ(held(queue), (std::vector<int>{3, 4}));
 }
 
@@ -184,8 +184,8 @@ TEST(FirstSession, SaysWhatItTriesWhileItWaits) {
   EXPECT_THAT(said, ::testing::HasSubstr("Connection refused; trying on for 1 s"));
 }
 
-/// It says so after kSilenceMax, which is longer than a first attempt takes where there are
-/// several.
+/// The coordinator refuses after kSilenceMax, which is longer than the limit of a first attempt if
+/// the list has several coordinators.
 TEST(FirstSession, IsRefusedByOneOfSeveralThatSpeaksOnlyTls) {
   const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
   std::vector<SecureSocket> served;

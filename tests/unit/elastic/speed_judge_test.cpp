@@ -15,7 +15,7 @@ CoordinatorOptions eager() {
   return options;
 }
 
-/// For three samples each member reports what one of its microbatches takes.
+/// Each member reports the time of one of its microbatches, for three samples of its speed meter.
 void report(Membership& membership, const std::vector<std::pair<MemberId, float>>& times) {
   for (int i = 0; i < 12; ++i) {
     for (const auto& [id, ms] : times) {
@@ -40,7 +40,7 @@ TEST(SpeedJudge, AStragglerLeavesOnlyIfEnoughRemain) {
     Membership membership = working({k1, k2, k3}, options);
     report(membership, {{k1, 10.0f}, {k2, 10.0f}, {k3, 100.0f}});
     SpeedJudge judge{options};
-    (void)judge.judge(kLater + seconds(10), membership);  // from now on it is seen to be slow
+    (void)judge.judge(kLater + seconds(10), membership);  // member 3 counts as slow from now on
     const SpeedJudge::Verdict verdict = judge.judge(kLater + seconds(20), membership);
     ASSERT_EQ(verdict.straggler.has_value(), least == 2);
     if (verdict.straggler) {

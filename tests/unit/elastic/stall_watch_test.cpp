@@ -9,11 +9,11 @@ constexpr MemberId kFirstMember{1};
 constexpr MemberId kSecondMember{2};
 constexpr Duration kBeat = milliseconds(50);
 
-/// Two members whose heartbeats come every 50 ms.
+/// Two members, each with a heartbeat every 50 ms.
 class StallWatchTest : public testing::Test {
  protected:
-  /// Lets time pass; `one` and `two` are moved forward every `one_takes` and `two_takes` (zero:
-  /// never). Collects what is judged.
+  /// Lets time pass. The first member's position moves every `one_takes` and the second's every
+  /// `two_takes` (zero: never). Collects the stalls that are found.
   void pass(Duration time, Duration one_takes, Duration two_takes) {
     for (const Instant end = now_ + time; now_ < end;) {
       now_ = now_ + kBeat;
@@ -84,12 +84,12 @@ TEST_F(StallWatchTest, TheLimitItselfIsAllowed) {
 TEST_F(StallWatchTest, ASlowHealthyMemberIsNeverEvicted) {
   pass(seconds(600), seconds(4), milliseconds(100));
   EXPECT_TRUE(evicted_.empty());
-  EXPECT_TRUE(reported_.empty());  // the first four seconds are unknown, later ones are usual
+  EXPECT_TRUE(reported_.empty());  // first, no time is known; later, four seconds are usual
 }
 
 TEST_F(StallWatchTest, LimitsFollowWhatTheSlowestMemberTakes) {
   two_.activity = Activity::kCompute;
-  pass(seconds(20), milliseconds(100), seconds(3));  // two is the slow one
+  pass(seconds(20), milliseconds(100), seconds(3));  // the second member is slow
   reported_.clear();
   pass(seconds(11), Duration::zero(), seconds(3));
   EXPECT_TRUE(reported_.empty()) << "one may be as slow as two";
@@ -107,7 +107,7 @@ TEST_F(StallWatchTest, WhoWaitsIsNeverACulprit) {
 
 TEST_F(StallWatchTest, WhatTookLongIsUsualForThatActivityAndForNoOther) {
   pass(seconds(2), milliseconds(100), milliseconds(100));
-  pass(seconds(4), Duration::zero(), Duration::zero());  // computes, once, for four seconds
+  pass(seconds(4), Duration::zero(), Duration::zero());  // one microbatch takes four seconds
   ASSERT_EQ(reported_.size(), 1u);
   one_.activity = Activity::kEvaluate;
   pass(milliseconds(200), milliseconds(100), milliseconds(100));
@@ -151,7 +151,7 @@ TEST_F(StallWatchTest, AnUnknownActivityGetsTime) {
 
 TEST_F(StallWatchTest, APauseBetweenHeartbeatsIsNobodysFault) {
   pass(seconds(2), milliseconds(100), milliseconds(100));
-  now_ = now_ + seconds(30);  // the machine slept
+  now_ = now_ + seconds(30);  // the machine was suspended
   pass(milliseconds(200), Duration::zero(), Duration::zero());
   EXPECT_TRUE(reported_.empty());
   EXPECT_TRUE(evicted_.empty());
@@ -183,12 +183,12 @@ TEST_F(StallWatchTest, OneLongMicrobatchMakesItPatientForMinutes) {
   pass(milliseconds(4900), Duration::zero(), Duration::zero());
   EXPECT_TRUE(evicted_.empty());
   pass(milliseconds(100), milliseconds(100), milliseconds(100));
-  pass(seconds(300), milliseconds(100), milliseconds(100));  // and for longer after that one
+  pass(seconds(300), milliseconds(100), milliseconds(100));  // these 5 s are forgotten slowly
   pass(seconds(4), Duration::zero(), Duration::zero());
   EXPECT_TRUE(evicted_.empty()) << "one has taken five seconds since";
 }
 
-// Its time is soon forgotten where many members complete others.
+// The longest time is forgotten sooner if many members complete shorter microbatches.
 TEST_F(StallWatchTest, InALargeJobItIsPatientForAsLong) {
   std::vector<MemberId> members;
   for (std::uint64_t id = 1; id <= 100; ++id) {

@@ -16,8 +16,8 @@
 #include "elastic/net/handshake.hpp"
 #include "elastic/net/job_token.hpp"
 
-// A forked child has none of its parent's threads, so what they own would count as leaked there.
-// The sanitizer's run-time library asks this function at the end of a process.
+// A forked child has none of its parent's threads, so the leak sanitizer would report their memory
+// there. Its run-time library calls this function at the end of a process.
 static bool g_is_forked_child = false;
 extern "C" int __lsan_is_turned_off();
 extern "C" int __lsan_is_turned_off() {
@@ -70,7 +70,7 @@ Bytes some_bytes(std::size_t size) {
   return bytes;
 }
 
-/// Everything until the end of file.
+/// Reads until the end of file.
 Bytes read_all(int fd) {
   Bytes all;
   std::array<std::byte, 4096> block;
@@ -88,7 +88,7 @@ Bytes read_all(int fd) {
   }
 }
 
-/// Somebody between two sides who passes on what he reads, and may change it.
+/// An attacker between client and server that passes on what each sends, and may change it.
 class MiddleMan {
  public:
   MiddleMan() : to_client_(make_cable()), to_server_(make_cable()) {}
@@ -101,7 +101,7 @@ class MiddleMan {
   }
   UniqueFd client_end() { return std::move(to_client_.connected); }
   UniqueFd server_end() { return std::move(to_server_.accepted); }
-  /// Flips a bit of the byte that follows so many of the client's.
+  /// Starts to pass bytes on, and flips a bit of the client's byte number `changes_after`.
   void start(std::size_t changes_after = SIZE_MAX) {
     threads_[0] = std::thread([this, changes_after] {
       pass(to_client_.accepted.get(), to_server_.connected.get(), changes_after, heard_);
@@ -111,7 +111,7 @@ class MiddleMan {
       pass(to_server_.connected.get(), to_client_.accepted.get(), SIZE_MAX, ignored);
     });
   }
-  /// All that came from the client; after both sides have ended.
+  /// All bytes of the client. To be called after both sides have ended.
   const Bytes& heard() const { return heard_; }
 
  private:
@@ -259,8 +259,8 @@ TEST(TlsLink, WhatOneConnectionCarriedIsWorthNothingOnAnother) {
   EXPECT_EQ(read_all(again.fd.get()), Bytes());
 }
 
-/// What an attempt to join comes to, at a coordinator that has `theirs` and closes after the TLS
-/// handshake.
+/// The error of an attempt to join with the token `ours`. The coordinator has the token `theirs`
+/// and closes the connection after the TLS handshake.
 Error failed_admission(ByteSpan ours, ByteSpan theirs) {
   const UniqueFd listener = listen_tcp({"127.0.0.1", 0}).value();
   const std::string endpoint = "127.0.0.1:" + std::to_string(bound_endpoint(listener.get()).port);
@@ -288,7 +288,7 @@ TEST(TlsLink, LastWordsLeaveAProcessThatEnds) {
   GTEST_SKIP() << "the thread sanitizer ends a child of several threads that starts one";
 #endif
   const Bytes token = make_token(true);
-  Cable of_parent = make_cable();  // so that there is a thread that a child does not have
+  Cable of_parent = make_cable();  // its thread does not exist in the child
   const SecureSocket one = secure_client(std::move(of_parent.connected), token);
   const SecureSocket other = secure_server(std::move(of_parent.accepted), token);
   ASSERT_TRUE(one.link->wait_until_open(hang_bound()).ok());

@@ -16,7 +16,7 @@ ViewChange change_with_limits() {
   return ViewChange(options);
 }
 
-/// Publishes view 2, and all of its members start.
+/// Publishes view 2, whose group forms, gets its state and commits a step. Returns the recovery.
 std::optional<Recovery> settle(ViewChange& change, Instant now) {
   change.publish(now, view_with(2, 10, {k1}), {}, 0);
   change.formed(now);

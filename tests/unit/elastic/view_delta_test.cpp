@@ -107,8 +107,9 @@ TEST(ViewDelta, OfALargeViewIsSmall) {
   EXPECT_TRUE(job.sent<NewView>(MemberId{1}).empty());
 }
 
-/// One of 1000 members is lost when everybody holds one or two of its four microbatches of the step
-/// after `committed`. Returns the difference that the others are told, which leads to the new view.
+/// One of 1000 members is lost while every member holds one or two of its four microbatches of the
+/// step after `committed`. Returns the delta that the remaining members receive, and checks that it
+/// leads to the new view.
 ViewDelta lose_in_the_middle_of_a_step(CoordinatorHarness& job, MemberId lost,
                                        std::uint64_t committed) {
   const View before = job.view();
@@ -142,12 +143,12 @@ TEST(ViewDelta, OfALossInTheMiddleOfAStepNamesOnlyWhatMoves) {
   for (const ViewMember& member : view.members) {
     job.start(member.id, 1);
   }
-  // In the second step everybody has its range, which is another one than in the first.
+  // In the second step every member has its range, which differs from its work in the first.
   const ViewDelta second = lose_in_the_middle_of_a_step(job, MemberId{700}, 1);
   EXPECT_LT(encode(NewViewDelta{second}).size(), 200u);
-  // Once more before that step is done: everybody goes on with what it has of it.
+  // A further loss in the same step: every member keeps its microbatches of that step.
   const ViewDelta third = lose_in_the_middle_of_a_step(job, MemberId{800}, 1);
-  EXPECT_LT(encode(NewViewDelta{third}).size(), 400u);  // some have two runs now
+  EXPECT_LT(encode(NewViewDelta{third}).size(), 400u);  // some members have two runs now
 }
 
 TEST(ViewDelta, ANewcomerHasNothingThatItHadBefore) {
@@ -191,7 +192,7 @@ TEST(ViewDelta, WhoAsksForAViewThatMustEndIsToldSoAgain) {
   const ViewId ends = job.view().id;
   job.give(coordinator_event::ConnectionLost{two, "reset"});
   job.clear();
-  job.say(one, ViewWanted{ends});  // the word to stop came before it had the view
+  job.say(one, ViewWanted{ends});  // it received Stop before it had the view
   ASSERT_EQ(job.sent<NewView>(one).size(), 1u);
   ASSERT_EQ(job.sent<Stop>(one).size(), 1u);
   EXPECT_EQ(job.sent<Stop>(one)[0].view, ends);

@@ -82,7 +82,7 @@ TEST_F(ViewLogFileTest, ARecordThatDoesNotFitIsGivenUpAsAWhole) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{10, 10};  // what a full disk looks like to write(2)
+    const rlimit limit{10, 10};  // write(2) behaves as on a full disk
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const auto file = ViewLogFile::open(path());
     file.value()->append(bytes_of("12345678"));
@@ -122,11 +122,11 @@ TEST_F(ViewLogFileTest, ALogThatWasFullForAWhileKeepsWhatFitsAfterwards) {
 TEST_F(ViewLogFileTest, ALogThatCannotBeShortenedGoesOnAsItIs) {
   ASSERT_TRUE(DurableViewLog::open(path()).value()->begin().ok());
   const std::string longest = folder_ + "/" + std::string(NAME_MAX, 'v');
-  std::filesystem::rename(path(), longest);  // so no file can be written beside it
+  std::filesystem::rename(path(), longest);  // the name of a new file beside it is too long
   const auto log = DurableViewLog::open(longest);
   ASSERT_TRUE(log.ok());
   EXPECT_TRUE(log.value()->append(log_record::JobStarted{7, 8, {}}, false));
-  constexpr std::uint32_t kIncarnations = 60'000;  // more than a log that is not shortened
+  constexpr std::uint32_t kIncarnations = 60'000;  // enough to make the log shorten itself
   for (std::uint32_t i = 1; i <= kIncarnations; ++i) {
     ASSERT_TRUE(log.value()->append(log_record::IncarnationStarted{Incarnation{i}}, false));
   }

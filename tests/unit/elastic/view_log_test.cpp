@@ -84,7 +84,7 @@ TEST(ViewLog, EveryCutLeavesTheWholeRecordsBeforeIt) {
   EXPECT_EQ(last_good, file.size());
 }
 
-/// Where the records of example() begin.
+/// The offsets at which the records of example() begin.
 std::vector<std::size_t> record_places() {
   std::vector<std::size_t> places;
   const Bytes file = example();
@@ -96,8 +96,8 @@ std::vector<std::size_t> record_places() {
   return places;
 }
 
-// A crash damages the tail alone. Whatever else is damaged hides what was decided: the job itself,
-// a view, an incarnation.
+// A crash damages only the tail. Other damage would hide a decision: the job itself, a view, or an
+// incarnation.
 TEST(ViewLog, NoFlippedBitHidesMoreThanTheLastRecord) {
   const Bytes whole = example();
   const std::vector<std::size_t> places = record_places();
@@ -134,7 +134,7 @@ TEST(ViewLog, RecordsOfZerosBeforeIntactOnesAreRefused) {
   }
 }
 
-// A file system that has extended the file and not written what belongs there.
+// After a crash, a file system may have extended the file without its data.
 TEST(ViewLog, ZerosBehindACutAreATornTail) {
   const Bytes whole = example();
   for (std::size_t size = kViewLogHeaderBytes; size < whole.size(); ++size) {
@@ -178,7 +178,7 @@ TEST(ViewLog, DamageUpToTheEndIsDroppedAndTheLogGoesOnBehindTheGoodPart) {
 TEST(ViewLog, ARecordInAnotherPlaceIsNotARecord) {
   const Bytes one = log_of({kStarted});
   const Bytes two = log_of({kStarted, log_record::IncarnationStarted{Incarnation{1}}});
-  Bytes moved = two;  // the second record once more
+  Bytes moved = two;  // with a copy of the second record at its end
   moved.insert(moved.end(), two.begin() + static_cast<std::ptrdiff_t>(one.size()), two.end());
   const Result<LogContents> read = ViewLog::replay(moved);
   ASSERT_TRUE(read.ok());
