@@ -1,4 +1,4 @@
-// What every channel promises, over shared memory, Unix-domain sockets and TCP.
+// The contract of channels, for shared memory, Unix-domain sockets and TCP.
 
 #include "collectives/tcp/channel.hpp"
 
@@ -135,7 +135,8 @@ TEST_P(ChannelContract, ASleepEndsWhenThereAreBytesOrRoom) {
   EXPECT_GT(ends_.a->send(block, false).bytes, 0U);
 }
 
-// An operation that needs only the presence of the other side when it is told again.
+// An operation that waits for neither bytes nor room also learns, each time, that the other side
+// has ended.
 TEST_P(ChannelContract, EachSleepEndsWithTheWordThatTheOtherSideIsGone) {
   ends_.a.reset();
   EXPECT_TRUE(sleep(*ends_.b, 1, false));

@@ -7,7 +7,7 @@
 namespace mayfly::collectives {
 namespace {
 
-/// Completes every operation at once, and notes when it was begun.
+/// The record of a PromptEngine, which completes every operation at once: when each was begun.
 struct Begun {
   std::vector<Instant> at;
   bool aborted = false;

@@ -1,5 +1,6 @@
-// How often DivergenceWatch takes a calm job for one that diverges, and how long it takes for one
-// that does, with losses of several kinds of noise. Prints what it found, for the documentation.
+// How often DivergenceWatch takes a calm job for a diverging one, and after how many means it
+// detects a diverging one, for losses with several kinds of noise. Prints the results, for the
+// documentation.
 
 #include <gtest/gtest.h>
 
@@ -28,11 +29,11 @@ double bell(RandomStream& random) {
   return sum;
 }
 
-/// What a mean is multiplied with; `before` is what the one before was.
+/// The factor of each mean; `before` is the factor of the previous mean.
 struct Noise {
   std::string name;
   std::function<double(RandomStream& random, double before)> next;
-  int alarms_max = 0;  // in kRuns long jobs
+  int alarms_max = 0;  // false alarms in kRuns long jobs
 };
 
 std::vector<Noise> noises() {
@@ -50,7 +51,8 @@ std::vector<Noise> noises() {
       return sum / samples;
     };
   };
-  // The last number is above what these seeds give: logarithms may differ in a last bit elsewhere.
+  // The last numbers are above the results of these seeds, because logarithms may differ in the
+  // last bit on other machines.
   return {{"bell, 10 %", bells(0.1), 0},
           {"bell, 30 %", bells(0.3), 2},
           {"8 samples with exponential losses", few_samples(8), 3},
@@ -70,7 +72,8 @@ std::vector<Noise> noises() {
            2}};
 }
 
-/// Means of a job. Those of short ones are of single steps (engine/parameter_server/ps_job).
+/// Numbers of means of a job. In short jobs each mean is over one step
+/// (engine/parameter_server/ps_job).
 constexpr int kShort[] = {20, 40, 100};
 constexpr int kLong = 400;
 
@@ -82,15 +85,15 @@ DivergenceOptions noisy_options() {
   return made;
 }
 
-/// A loss that falls from that of a network that knows nothing, a quarter of the job in rounds.
-/// Then it rises by half for a while, as it does when gradients become old.
+/// A loss that falls from that of an untrained network. A quarter of the job has rounds; after them
+/// the loss rises by half for a while, as it does when gradients become stale.
 double calm_loss(int mean, int means) {
   const double falling = 0.1 + (kUniformLoss - 0.1) * std::exp(-4.0 * mean / means);
   const double since = static_cast<double>(mean - means / 4) / means;
   return since < 0 ? falling : falling * (1 + 0.5 * std::exp(-20 * since));
 }
 
-/// False alarms in kRuns calm jobs; prints them.
+/// The number of false alarms in kRuns calm jobs; prints it.
 int false_alarms(const Noise& noise, int means, bool has_rounds) {
   int alarms = 0;
   int doubts = 0;
@@ -128,14 +131,14 @@ TEST(DivergenceNoise, OfLongCalmJobsIsSeldomAnAlarm) {
   }
 }
 
-/// What becomes of a loss of 0.5 after 40 means, `since` means later.
+/// A way to diverge: the loss `since` means after the calm part of the job, whose loss is 0.5.
 struct Divergence {
   std::string name;
   std::function<double(int since)> loss;
-  int found_after = 0;  // means at most
+  int found_after = 0;  // at most so many means later
 };
 
-/// Means until it was found, in kRuns jobs, ascending.
+/// The number of means until the divergence is detected, for each of kRuns jobs, ascending.
 std::vector<int> delays(const Noise& noise, const Divergence& divergence) {
   constexpr int kCalm = 40;
   constexpr int kMost = 200;

@@ -20,7 +20,7 @@ DivergenceOptions options(double factor = 2, std::uint32_t windows = 3) {
   return made;
 }
 
-/// So many means of about this loss.
+/// Adds so many means of this loss.
 void add(DivergenceWatch& watch, int means, double loss, bool is_judged = true) {
   for (int i = 0; i < 4 * means; ++i) {
     watch.add(2 * loss, 2, 1, is_judged);
@@ -137,7 +137,7 @@ TEST(DivergenceWatch, AMeanIsOfWholeWindowsAndOfTheirMicrobatches) {
   EXPECT_TRUE(watch.doubts()) << "15 for each microbatch";
   DivergenceWatch calm(options());
   add(calm, 20, 1);
-  calm.add(40, 40, 4, true);  // one for each
+  calm.add(40, 40, 4, true);  // a loss of 1 for each microbatch
   EXPECT_FALSE(calm.doubts());
 }
 

@@ -16,7 +16,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kDenormMin = std::numeric_limits<float>::denorm_min();
 
-// A gradient-like vector: heavy tails, and a scale of its own.
+// A random vector like a gradient, with heavy tails.
 std::vector<float> random_gradient(std::mt19937& random, std::size_t size, double scale) {
   std::normal_distribution<double> normal;
   std::vector<float> out(size);
@@ -69,7 +69,8 @@ TEST(MagnitudeBits, LeaveRoomForTheSumOfAllMicrobatches) {
   }
 }
 
-// Goal: the worst sum that the flags let pass does not wrap. Method: the largest float below 2^e.
+// Goal: the largest sum without an overflow flag does not wrap. Method: every microbatch is the
+// largest float below 2^e.
 TEST(QuantizeAdd, TheLargestSumOfCleanMicrobatchesFitsInt32) {
   for (const std::uint32_t m : {1U, 2U, 3U, 7U, 8U, 64U, 1000U}) {
     const float largest = std::nextafter(8.0F, 0.0F);
@@ -172,7 +173,7 @@ TEST(QuantizeAdd, TheSumHasTheSameBitsInAnyOrder) {
   }
   for (int round = 0; round < 20; ++round) {
     std::shuffle(gradients.begin(), gradients.end(), random);
-    // Split at a random place into two workers' sums, added afterwards, as a ring would.
+    // The microbatches are split at random into two workers' sums, which are added as in a ring.
     const std::size_t cut = random() % (kMicrobatches + 1);
     std::vector<std::int32_t> left(777);
     std::vector<std::int32_t> right(777);
@@ -217,11 +218,11 @@ TEST(ExactSum, ErrorAgainstDoublesIsMillionths) {
         error += difference * difference;
         norm += exact[i] * exact[i];
       }
-      // Each value is off by up to half a step of the grid: 1/sqrt(12) of one at the root mean
-      // square of evenly spread errors, which over 1024 elements varies by 2 %. And the result is a
-      // float. Beside the sum that is 5e-6 for 64 and 6e-7 for eight; twice that for the one seed
-      // in some hundreds whose largest value is above the next power of two, so that the grid is
-      // coarser.
+      // Each value is rounded by up to half a step of the grid. If these errors are evenly
+      // distributed, their root mean square is 1/sqrt(12) of a step, which varies by 2 % over 1024
+      // elements. In addition, the result is rounded to a float. Relative to the sum, the error is
+      // 5e-6 for 64 microbatches and 6e-7 for eight. It is twice that for about one seed in some
+      // hundreds, whose largest value is above the next power of two, so that the grid is coarser.
       const double step = std::ldexp(1.0, exponent - bits);
       const double of_grid = step * std::sqrt(microbatches * kBlockElements / 12.0);
       const double of_float = std::numeric_limits<float>::epsilon() * std::sqrt(norm);
@@ -276,7 +277,7 @@ TEST(NextExponent, FallsInEveryEighthStep) {
 
 // ---- every instruction set ----
 
-// What quantize_add and dequantize are specified to do, one element at a time.
+// The specified results of quantize_add and dequantize, computed one element at a time.
 struct Reference {
   std::vector<std::int32_t> acc;
   std::vector<float> out;

@@ -1,4 +1,4 @@
-// What every group does, whatever carries its bytes.
+// The behaviour of every group, whatever its transport.
 #include "collectives/group.hpp"
 
 #include <gtest/gtest.h>

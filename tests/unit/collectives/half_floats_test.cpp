@@ -75,7 +75,8 @@ TEST_P(HalfFloats, EveryPatternHasItsValueAndComesBack) {
 }
 
 TEST_P(HalfFloats, RoundsToTheNearestAndTiesToEven) {
-  // Between each two neighbours: the middle goes to the even one, what is beside it to the nearer.
+  // The middle between two neighbours is rounded to the even one, and the floats beside the middle
+  // to the nearer one.
   const std::uint16_t infinity =
       static_cast<std::uint16_t>(0x7fffU & ~((1U << GetParam().mantissa_bits) - 1U));
   for (std::uint16_t low = 0; low + 1 < infinity; ++low) {

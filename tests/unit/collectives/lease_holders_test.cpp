@@ -1,5 +1,5 @@
-// The bookkeeping behind the table of leases: who holds what, what was given back, and which steps
-// were done slice by slice.
+// The bookkeeping behind the table of leases: which worker holds which leases, which slices were
+// returned, and in which steps each slice was an update.
 
 #include "collectives/parameter_server/core/lease_holders.hpp"
 
@@ -20,7 +20,7 @@ TEST(LeaseHolders, ServesThoseThatAskInTheirOrder) {
   (void)holders.set_workers({kFirst, kSecond, kThird});
   holders.asks(kThird);
   holders.asks(kFirst);
-  holders.asks(kThird);  // again; its place is that of the first time
+  holders.asks(kThird);  // its place stays that of its first request
   EXPECT_EQ(holders.asking(), (std::vector<MemberId>{kThird, kFirst}));
   (void)holders.grant(kThird, {.count = 1});
   EXPECT_EQ(holders.asking(), std::vector<MemberId>{kFirst}) << "a lease is what it asked for";

@@ -1,4 +1,5 @@
-// What is leased to whom: single decisions of the table. Whole jobs are in tests/sim.
+// Single decisions of the table: which slices it leases to which worker. Whole jobs are in
+// tests/sim.
 
 #include "collectives/parameter_server/core/lease_table.hpp"
 
@@ -37,8 +38,8 @@ TEST(LeaseTable, CountsTheUpdatesOfABackupPhaseFromItsBeginning) {
   EXPECT_EQ(second[0].lease.version, 1u) << "the first phase was one update";
 }
 
-/// On several shards, steps of one slice: the first worker has the leases of two successive steps
-/// and is lost before it confirms one.
+/// A job with several shards and steps of one slice. The first worker has the leases of two
+/// successive steps and is lost before it confirms either.
 class LeaseTableAfterALoss : public testing::Test {
  protected:
   void SetUp() override {
@@ -96,7 +97,7 @@ TEST(LeaseTable, GivesASliceThatCameTooLateToWhoWaits) {
   (void)table.applied({0, 1});
   ASSERT_EQ(table.wants(k1).size(), 1u) << "the last slice that nobody has had";
   EXPECT_TRUE(table.wants(k2).empty());
-  const Grants again = table.dropped(k3, 2);  // which has not asked for more
+  const Grants again = table.dropped(k3, 2);  // k3 has not asked for a lease
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].worker, k2);
   EXPECT_EQ(again[0].lease.first, 2u);
@@ -143,8 +144,8 @@ TEST(LeaseTable, GivesASliceThatCameTooLateToTheSameWorkerIfItIsAlone) {
   EXPECT_EQ(again[0].lease.first, 1u);
 }
 
-/// Else a lone worker that is late once in each round has ever more slices to catch up with before
-/// its phase can end, or the job can stop.
+/// Otherwise the returned slices of a worker that is alone and late once in each round accumulate,
+/// and it must compute all of them before its phase can end or the job can stop.
 TEST(LeaseTable, AWorkerThatIsAloneCatchesUpBeforeItGoesOn) {
   SyncPlan plan = plan_of("backup:1-of-2", 3, 2);
   LeaseTable table(plan, {});
@@ -181,7 +182,8 @@ TEST(LeaseTable, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
   EXPECT_EQ(lost[0].lease.first, 2u) << "what a lost worker had comes first";
 }
 
-/// One worker alone has got so far in a phase whose workers may differ by so many slices.
+/// One worker has done three slices alone, in a phase that limits how many slices a worker may be
+/// ahead of the slowest one.
 class LeaseTableClocks : public testing::Test {
  protected:
   void SetUp() override {
@@ -192,7 +194,7 @@ class LeaseTableClocks : public testing::Test {
     }
     ASSERT_EQ(last.clock, 3u);
   }
-  /// The worker has done this slice, its newest.
+  /// The worker completes its newest lease, which is of this slice. Returns its next lease.
   Lease next_of(MemberId worker, std::uint64_t slice) {
     (void)table.applied({slice});
     (void)table.confirmed(worker, ++serials[worker]);
@@ -241,7 +243,7 @@ TEST_F(LeaseTableClocks, WhatAWorkerIsBehindIsNotForgotten) {
 
 TEST_F(LeaseTableClocks, OneThatIsAheadAndRestedIsStillAhead) {
   (void)table.set_workers({k1, k2});
-  const Grants joined = table.connected(k2, 0);  // at 3, and stays there
+  const Grants joined = table.connected(k2, 0);  // its clock stays 3
   ASSERT_EQ(joined.size(), 1u);
   last = next_of(k1, last.first);
   ASSERT_EQ(last.clock, 4u);

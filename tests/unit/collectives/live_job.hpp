@@ -18,7 +18,7 @@
 namespace mayfly::parameter_server {
 
 inline constexpr std::size_t kLiveElements =
-    100'003;  // 25 pages of 4 KiB and a bit, many turns of a socket
+    100'003;  // 400,012 bytes: no multiple of a page, and several transfers of a socket
 inline constexpr std::uint64_t kLivePayload = kLiveElements * sizeof(float);
 inline constexpr std::uint64_t kLiveKey = 77;
 

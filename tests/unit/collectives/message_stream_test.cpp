@@ -24,7 +24,7 @@ StreamEnds socket_pair() {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-/// Moves all that is queued in `from`; the payload of its one message.
+/// Sends the one message that is queued in `from` to `to`. Returns its payload.
 std::vector<float> exchange(MessageStream& from, MessageStream& to) {
   std::vector<float> got(kManyElements);
   bool is_whole = false;
@@ -114,7 +114,7 @@ TEST(MessageStream, SendsOnlyTheHeaderOfWhatLiesInASlot) {
   ASSERT_TRUE(from.flush().ok());
   EXPECT_FALSE(from.wants_to_send());
   std::vector<Header> got;
-  for (std::size_t turn = 1; turn <= 2; ++turn) {  // so much is a turn of its own
+  for (std::size_t turn = 1; turn <= 2; ++turn) {  // each payload ends a call
     ASSERT_TRUE(to.receive([](const Header&) { return Result<PayloadTarget>(PayloadTarget{}); },
                            [&got](const Header& one) {
                              got.push_back(one);

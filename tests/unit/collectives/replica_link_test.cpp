@@ -1,4 +1,4 @@
-// The leader's connection to its follower, which is this test.
+// The leader's connection to its follower; the test acts as the follower.
 
 #include "collectives/parameter_server/replica_link.hpp"
 
@@ -41,7 +41,7 @@ class ReplicaLinkTest : public testing::Test {
     follower->send(header);
     (void)follower->flush();
   }
-  /// Until the follower has received so many messages of this connection.
+  /// Transfers bytes until the follower has received so many messages over this connection.
   void exchange(std::size_t messages) {
     turn_until([&] { return received.size() >= messages; });
     ASSERT_EQ(received.size(), messages);

@@ -12,7 +12,7 @@ namespace {
 using Data = std::vector<std::vector<std::uint64_t>>;  // by rank
 
 // Runs all members' schedules in memory, one segment per turn, and checks the flow-control rule:
-// what goes out as segment i + 1 is what came in as segment i.
+// the outgoing segment i + 1 is the incoming segment i.
 void run(const std::vector<RingSchedule>& schedules, Data& data) {
   const std::size_t size = schedules.size();
   std::size_t steps = 0;

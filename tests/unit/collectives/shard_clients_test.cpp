@@ -1,5 +1,5 @@
-// A worker's connection to a shard whose messages are written by hand: states that are asked for,
-// given up, and asked for again.
+// A worker's connection to a shard whose messages the test writes: the worker requests states,
+// gives requests up and repeats them.
 
 #include "collectives/parameter_server/shard_clients.hpp"
 
@@ -28,7 +28,7 @@ constexpr std::size_t kStateBytes = 2 * kStateElements * sizeof(float);  // 4 Mi
 constexpr std::byte kPoison{0xee};
 constexpr Duration kMoment = milliseconds(1);
 
-/// Other bytes for each version; nowhere poison or zero.
+/// The state of a version; the bytes of versions differ, and none is kPoison or zero.
 Bytes pattern_of(std::uint64_t version) {
   Bytes bytes(kStateBytes);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -37,7 +37,7 @@ Bytes pattern_of(std::uint64_t version) {
   return bytes;
 }
 
-/// The bytes of a kState that holds pattern_of(version).
+/// The bytes of a kState message with pattern_of(version).
 Bytes state_of(std::uint64_t version, std::uint64_t question) {
   Header header;
   header.type = MessageType::kState;
@@ -96,7 +96,7 @@ class ShardClientsTest : public testing::Test {
     welcome();
   }
 
-  /// Lets the worker in, over a new connection.
+  /// Accepts a new connection of the worker, and welcomes it.
   void welcome() {
     UniqueFd fd;
     turn_until([&] {
@@ -124,7 +124,7 @@ class ShardClientsTest : public testing::Test {
     }
   }
 
-  /// What the shard is told.
+  /// Receives the worker's messages as the shard.
   void hear() {
     EXPECT_TRUE(shard_
                     ->receive([](const Header&) { return Result<PayloadTarget>(PayloadTarget{}); },
@@ -138,19 +138,19 @@ class ShardClientsTest : public testing::Test {
                     .ok());
   }
 
-  /// The number of the question that the shard is asked with the nth pull of the state.
+  /// The number of the question in the nth pull of the state that the shard receives.
   std::uint64_t question(std::size_t nth) {
     turn_until([&] { return questions_.size() >= nth; });
     return questions_.size() >= nth ? questions_[nth - 1] : 0;
   }
 
-  /// The shard sends this, and the worker reads all of it.
+  /// Sends `bytes` as the shard; the worker reads all of them.
   void say(ByteSpan bytes) {
     turn_until([&] {
       bytes = bytes.subspan(send_some(shard_->fd(), bytes.data(), bytes.size()).bytes);
       return bytes.empty();
     });
-    for (int turn = 0; turn < 8; ++turn) {  // one takes 1 MiB, and the socket holds less
+    for (int turn = 0; turn < 8; ++turn) {  // one reads 1 MiB, and the socket holds less
       clients_->wait(monotonic_now());
     }
   }
@@ -159,7 +159,7 @@ class ShardClientsTest : public testing::Test {
   const WakeUp wake_;
   WorkerFlow flow_{1};
   std::array<Bytes, 2> buffers_ = {Bytes(kStateBytes, kPoison), Bytes(kStateBytes, kPoison)};
-  std::size_t present_ = 0;  // where states go
+  std::size_t present_ = 0;  // the buffer for states
   std::unique_ptr<ShardClients> clients_;
   std::unique_ptr<MessageStream> shard_;
   std::size_t hellos_ = 0;
@@ -176,7 +176,7 @@ TEST_F(ShardClientsTest, AStateThatIsAskedForAgainIsTheAnswerToThat) {
 
   present_ = 1;
   clients_->pull_states();
-  std::ranges::fill(buffers_[0], kPoison);  // as if it were free, and somebody else's
+  std::ranges::fill(buffers_[0], kPoison);  // as if it had a new owner
   const Bytes second = state_of(2, question(2));
   say(rest_of(first));
   EXPECT_FALSE(clients_->states_arrived()) << "half of an answer that was given up";
@@ -231,7 +231,7 @@ TEST_F(ShardClientsTest, AStateIsAskedForAgainOverANewConnection) {
 }
 
 TEST_F(ShardClientsTest, AConnectionThatBreaksAfterALongTimeIsMadeAgainBeforeItIsReported) {
-  const Instant old = monotonic_now() + milliseconds(5200);  // more than one is waited for
+  const Instant old = monotonic_now() + milliseconds(5200);  // a new connection may take 5 s
   turn_until([&] { return monotonic_now() >= old; });
   shard_.reset();
   std::this_thread::sleep_for(milliseconds(300));  // the worker computes
@@ -289,7 +289,7 @@ TEST(ShardClients, AShardRepeatsTheNumberOfTheQuestion) {
   for (int fetch = 0; fetch < 3; ++fetch) {
     std::ranges::fill(got, 0.0F);
     clients->pull_states();
-    clients->pull_states();  // the one before is given up
+    clients->pull_states();  // gives the first request up
     const Instant deadline = monotonic_now() + seconds(60);
     bool is_there = false;
     while (!is_there && monotonic_now() < deadline) {

@@ -1,4 +1,4 @@
-// Where shards are led and followed, and what their leaders keep back.
+// Which servers lead and follow shards, and which items leaders hold back.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A live leader and its live follower, and a worker that goes on when one of them is lost.
+// A running leader and follower, and a worker that continues when one of them is lost.
 
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ class ShardPair : public testing::TestWithParam<const char*> {
   void begin_follower() {
     follower->set_view({ViewId{1}, kLiveKey, {MemberId{1}}, ShardRole::kFollows});
   }
-  /// The worker acts until the shard has so many updates.
+  /// The worker acts until the shard has this version.
   void work_until(const Shard& shard, std::uint64_t version) {
     const Instant deadline = monotonic_now() + seconds(60);
     while (shard.facts().version < version && monotonic_now() < deadline) {
@@ -104,7 +104,7 @@ TEST_P(ShardPair, EndsWithTheSameParameters) {
 }
 
 TEST_P(ShardPair, GivesNoWorkBeforeTheFollowerKnowsOfIt) {
-  begin_leader();  // the follower knows no view, so it does not let the leader in
+  begin_leader();  // without a view the follower does not admit the leader
   const Instant end = monotonic_now() + milliseconds(100);
   while (monotonic_now() < end) {
     ASSERT_TRUE(worker->act(milliseconds(1)));
@@ -136,7 +136,7 @@ TEST_P(ShardPair, GoesOnAloneWhenTheFollowerIsLost) {
   begin_follower();
   work_until(*follower, 2);
   follower->stop();
-  for (int i = 0; i < 20; ++i) {  // answers wait for the follower
+  for (int i = 0; i < 20; ++i) {  // answers are held back until the follower has the updates
     ASSERT_TRUE(worker->act(milliseconds(1)));
   }
   EXPECT_LE(leader_counts.updates, follower_counts.followed);

@@ -1,4 +1,5 @@
-// One server's part of a shard without connections: what it decides, reports and owes.
+// One server's replica of a shard, without connections: its decisions and reports, and the answers
+// that it holds back.
 
 #include "collectives/parameter_server/shard_replica.hpp"
 
@@ -41,7 +42,7 @@ class Reports final : public ShardListener {
   std::vector<StragglerChange> stragglers;
 };
 
-/// One server's part of the only shard of a job in bsp, with so many slices in each step.
+/// One server's replica of the only shard of a job in bsp, with so many slices in each step.
 struct Server {
   explicit Server(ShardOptions options, std::uint32_t slices = 2)
       : plan(parse_phases("bsp", {.last_step = 6, .slices_per_step = slices}).value()),
@@ -137,7 +138,7 @@ TEST(ShardReplica, SendsItsFollowerAGradientOnce) {
   message.type = MessageType::kPush;
   message.worker = 1;
   message.count = 1;
-  message.slot = 2;  // where the worker has written it
+  message.slot = 2;  // the slot that the worker has written to
   const auto first = leader.take(event_of(message), message, leader.gradient(5));
   ASSERT_TRUE(first.ok());
   ASSERT_EQ(first.value().entry.gradient.size(), kReplicaFloats * sizeof(float));
@@ -159,7 +160,7 @@ TEST(ShardReplica, AFollowerEndsWithTheParametersOfItsLeader) {
   };
   pass_on(leader.order(roster({MemberId{1}})), {});
   pass_on(leader.push(1, 0), follower.gradient(2));
-  pass_on(leader.push(1, 0), {});  // which the leader forgets
+  pass_on(leader.push(1, 0), {});  // the leader drops the gradient of a repeat
   pass_on(leader.push(0, 0), follower.gradient(1));
   EXPECT_EQ(follower.state.values()[3], leader.state.values()[3]);
   EXPECT_EQ(follower.replica.version(), leader.replica.version());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kSessionKey = 5;
 
-/// A socket whose other end stays open.
+/// Makes sockets whose other ends stay open.
 class OpenSockets {
  public:
   UniqueFd one() {

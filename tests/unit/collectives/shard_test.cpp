@@ -1,4 +1,5 @@
-// The end of a shard's thread while other threads still call the shard. For TSan above all.
+// The end of a shard's thread while other threads still call the shard; meant mainly for the thread
+// sanitizer.
 
 #include "collectives/parameter_server/shard.hpp"
 
@@ -40,7 +41,8 @@ SyncPlan plan() {
   return parse_phases("bsp", length).value();
 }
 
-/// As a process has them: their threads are told of each other's troubles, and hold the first one.
+/// The shards of one process. If the thread of one cannot reach its follower, it calls hold() of
+/// the first one.
 class Shards {
  public:
   Shards() {
@@ -125,8 +127,8 @@ Duration cpu_time_of_process() {
   return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-/// Leaves the process no descriptor while it lives. A limit below those that are open would make
-/// poll() fail.
+/// While this object exists, all descriptors that the process may have are open. A limit below the
+/// descriptors that are open would make poll() fail instead.
 class NoDescriptors {
  public:
   NoDescriptors() {

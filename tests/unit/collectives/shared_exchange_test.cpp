@@ -1,4 +1,4 @@
-// Live shards and workers whose gradients and answers go through shared memory, or do not.
+// Running shards and workers that exchange gradients and answers with or without shared memory.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 namespace mayfly::parameter_server {
 namespace {
 
-/// One shard that lives.
+/// A job with one running shard.
 class Job {
  public:
   explicit Job(const JobShape& shape, bool payload_hashes = false) : plan_(plan_of(shape)) {
@@ -34,7 +34,7 @@ class Job {
     shard_ = Shard::start(options, plan_, state_, listener_).value();
   }
 
-  /// Workers 1 to `workers` compute all of it.
+  /// Runs the whole job with workers 1 to `workers`.
   void run(std::uint64_t workers, bool share_memory, bool payload_hashes = false) {
     std::set<MemberId> members;
     for (std::uint64_t id = 1; id <= workers; ++id) {
@@ -59,7 +59,7 @@ class Job {
   }
 
   [[nodiscard]] Shard& shard() { return *shard_; }
-  /// Ends the shard; what all elements of the parameters are in the end.
+  /// Stops the shard. Returns the final value of the parameters, whose elements are all equal.
   float sum() {
     shard_->stop();
     EXPECT_TRUE(is_uniform(state_.values()));
@@ -101,8 +101,8 @@ TEST(SharedExchange, SendsTheSlicesOfARoundThatFindNoSlot) {
   EXPECT_LT(facts.bytes_shared, facts.bytes_in);
 }
 
-/// Says hello as worker 1 and pushes slice 0 with this value; then writes into another slot and
-/// stands still in the middle, until it is killed.
+/// Greets the shard as worker 1 and pushes slice 0 with this gradient. Then writes another slot and
+/// waits, before it sends that push, until the process is killed.
 [[noreturn]] void push_and_stand_still(int addresses, float gradient) {
   ::alarm(120);
   char text[512] = {};
@@ -187,7 +187,7 @@ TEST(SharedExchange, KeepsTheGradientOfAWorkerThatIsKilled) {
   EXPECT_EQ(job.sum(), sum_of(6) - 1 + 100) << "slice 0 counts once, as it was pushed first";
 }
 
-/// A shard that hands out slots that there are not; the worker must end that connection.
+/// The worker must close its connection to a shard that names a slot that is not the answers' slot.
 TEST(SharedExchange, WithAShardThatNamesAWrongSlotIsOver) {
   const std::string name = "@mayfly-shared-exchange-" + std::to_string(::getpid());
   Result<UniqueFd> listener = listen_unix(name);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 5000;
 
-/// The two ends, as a worker and a shard have them.
+/// The objects of a worker and of a shard for the same slots.
 struct Ends {
   std::shared_ptr<SharedSlots> worker = SharedSlots::create(kBytes).value();
   std::shared_ptr<SharedSlots> shard = SharedSlots::map(worker->fd(), kBytes).value();
@@ -96,7 +96,7 @@ TEST(SharedSlots, OfAnotherSizeAreRefused) {
   EXPECT_FALSE(SharedSlots::map(-1, kBytes).ok());
 }
 
-/// Whatever the other side writes where it has no business: slots that there are, or none.
+/// Whatever the other side writes into the marks, a call returns a slot that exists, or none.
 TEST(SharedSlots, FollowNoFalseMark) {
   const Ends ends;
   const std::uint64_t seed = 20261122;

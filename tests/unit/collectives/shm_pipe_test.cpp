@@ -75,7 +75,7 @@ TEST(ShmPipe, AReaderIsWokenOnceAndOnlyWhenWhatItWantsIsThere) {
   (void)pipe.writer.write(bytes_of(1, 3));
   EXPECT_TRUE(pipe.writer.take_reader_alarm());
   EXPECT_FALSE(pipe.writer.take_reader_alarm());
-  EXPECT_FALSE(pipe.reader.arm(100));  // they are there: no reason to sleep
+  EXPECT_FALSE(pipe.reader.arm(100));  // they have arrived: no reason to sleep
 }
 
 TEST(ShmPipe, AWriterIsWokenWhenAGoodPartIsFree) {
@@ -101,8 +101,8 @@ TEST(ShmPipe, CountersThatCannotBeAreReportedAndNeverFollowed) {
   EXPECT_TRUE(other.writer.broken());
 }
 
-// Goal: no byte is lost and nobody sleeps for ever. Method: a writer and a reader thread that sleep
-// on an alarm only, with the random chunk sizes of real streams.
+// Goal: no byte is lost and no thread sleeps for ever. Method: a writer and a reader thread that
+// only an alarm wakes, with the random chunk sizes of real streams.
 TEST(ShmPipe, TwoThreadsThatSleepOnAlarmsMoveEveryByte) {
   Pipe pipe;
   std::atomic<bool> reader_bell{false};

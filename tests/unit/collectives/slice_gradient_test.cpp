@@ -28,7 +28,7 @@ bool same_bits(const std::vector<float>& one, const std::vector<float>& other) {
 }
 
 TEST(SliceGradient, AMeanIsSummedInTheOrderOfTheSlices) {
-  constexpr std::size_t kElements = 3001;  // no multiple of anything
+  constexpr std::size_t kElements = 3001;  // a prime number
   for (const std::size_t count : {1U, 2U, 5U}) {
     const auto gradients = random_gradients(count, kElements);
     std::vector<SliceGradient> slices;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr StragglerOptions kOptions;
 
-/// Rounds of one slice per worker, each as long as its slowest.
+/// Rounds of one slice per worker; each round takes as long as its slowest worker.
 class Rounds {
  public:
   Rounds(std::uint32_t workers, double jitter, std::uint64_t seed)
@@ -27,7 +27,8 @@ class Rounds {
     watch_.set_workers(ids);
   }
 
-  /// One round in which `slow` takes `factor` times as long. What changed in it.
+  /// Runs one round in which worker `slow` (0: none) takes `factor` times as long. Returns the
+  /// changes in it.
   std::vector<StragglerChange> run(std::uint32_t slow, double factor) {
     ++round_;
     double longest = 0;
@@ -62,12 +63,12 @@ class Rounds {
 
 struct Quality {
   double false_alarms = 0;  ///< per worker and window
-  double delay = 0;         ///< rounds from the onset, mean
+  double delay = 0;         ///< mean number of rounds from the onset to the detection
   double delay_max = 0;
-  std::uint32_t missed = 0;  ///< of the jobs, within 100 rounds
+  std::uint32_t missed = 0;  ///< jobs without a detection within 100 rounds
 };
 
-/// `jobs` jobs of 400 rounds without a straggler, then 100 with one.
+/// Runs `jobs` jobs of 400 rounds without a straggler and then 100 rounds with one.
 Quality measure(std::uint32_t workers, double jitter, double factor, std::uint32_t jobs) {
   Quality quality;
   double alarms = 0;
@@ -108,7 +109,7 @@ TEST(StragglerWatch, FindsOneAmongThreeOrFourSoonAndTakesNobodyElseForOne) {
           EXPECT_EQ(q.false_alarms, 0);
           EXPECT_EQ(q.missed, 0U);
         }
-        if (jitter <= 0.1 && factor >= 2) {  // a window may have begun before
+        if (jitter <= 0.1 && factor >= 2) {  // a window may have begun before the onset
           EXPECT_LE(q.delay_max, (kOptions.windows + 1) * kOptions.slices);
         }
       }
@@ -135,7 +136,8 @@ TEST(StragglerWatch, NeedsItToBeClearlyFasterBeforeItIsNoneAnyMore) {
   EXPECT_TRUE(rounds.watch().stragglers().empty());
 }
 
-/// How many rounds in which `slow` takes `factor` times as long until something changes.
+/// Worker `slow` takes `factor` times as long. Returns the number of rounds until something
+/// changes; 0 = nothing does.
 int rounds_until_a_change(Rounds& rounds, std::uint32_t slow, double factor) {
   for (int i = 1; i <= 100; ++i) {
     if (!rounds.run(slow, factor).empty()) {
@@ -148,7 +150,7 @@ int rounds_until_a_change(Rounds& rounds, std::uint32_t slow, double factor) {
 TEST(StragglerWatch, NeedsAsManyWindowsInARowForTheOppositeEachTime) {
   constexpr int kRounds = kOptions.windows * kOptions.slices;
   Rounds rounds(4, 0, 1);
-  (void)rounds.run(0, 1);  // now there is something to compare with
+  (void)rounds.run(0, 1);  // now the other workers have times
   for (int i = 1; i < static_cast<int>(kOptions.slices); ++i) {
     (void)rounds.run(0, 1);
   }
@@ -196,7 +198,7 @@ TEST(StragglerWatch, ForgetsWhoIsGoneAndIgnoresRepeats) {
     (void)rounds.run(2, 3);
   }
   ASSERT_EQ(rounds.watch().stragglers().size(), 1U);
-  rounds.watch().arrived(Instant{}, MemberId{2});  // nothing of it was leased
+  rounds.watch().arrived(Instant{}, MemberId{2});  // it has no lease
   rounds.watch().set_workers({MemberId{1}, MemberId{3}});
   EXPECT_TRUE(rounds.watch().stragglers().empty());
   rounds.watch().leased(Instant{}, MemberId{2}, 1000, 1);

@@ -18,7 +18,7 @@ std::vector<SyncPhase> phases_of(const std::string& text, JobLength length = kLe
   return plan.ok() ? plan.value().phases() : std::vector<SyncPhase>{};
 }
 
-/// Policy and slices of each phase.
+/// The policy and the slices of each phase, as text.
 std::string shown(const std::string& text, const JobLength& length = kLength) {
   std::string all;
   for (const SyncPhase& phase : phases_of(text, length)) {
@@ -200,7 +200,7 @@ TEST(SyncPlans, FallBackToEarlierSamplesInRounds) {
   SyncPlan plan = parse_phases("bsp:10steps,asp:90steps,ssp:3", kLength)
                       .value()
                       .cut_after({50}, {100, 390, 400});
-  plan.fall_back({.at = 240, .to = 200});  // after step 60, which is undone as far as step 50
+  plan.fall_back({.at = 240, .to = 200});  // after step 60; steps 51 to 60 are undone
   EXPECT_EQ(plan.steps_before(239), 59U);
   EXPECT_EQ(plan.steps_before(240), 50U);
   EXPECT_EQ(plan.steps_before(244), 51U);
@@ -230,7 +230,7 @@ TEST(RateRules, ScaleWithTheShareOfTheGlobalBatchOrWithWhoLives) {
 }
 
 Push push_of(std::uint64_t worker, std::uint64_t slice, std::uint64_t base, std::uint64_t clock) {
-  return {MemberId{worker}, slice, base, clock, base};  // and wants what there is
+  return {MemberId{worker}, slice, base, clock, base};  // any version will do
 }
 
 TEST(UpdateOrder, SumsARoundByTheNumbersOfItsSlicesWhoeverIsFirst) {

@@ -30,7 +30,7 @@ TEST(TcpAddress, IsWrittenAsDocumented) {
   EXPECT_EQ(to_string(TcpAddress{"::1", 80, "@n", "ff"}), "tcp:[::1]:80;unix:@n;host:ff");
 }
 
-// The first network namespace has the same number on all hosts with one kernel.
+// The first network namespace has the same number on all hosts with the same kernel.
 TEST(HostId, DiffersWhereOnlyTheStartOfTheKernelDoes) {
   const std::string one = host_id_of("c5de24ba-6031-40c3-a9ed-6f4d27851f90\n", "net:[4026531840]");
   EXPECT_EQ(one.size(), 16U);

@@ -1,5 +1,5 @@
-// What a worker asks for, computes and takes for done: single decisions of its flow. Whole jobs are
-// in tests/sim.
+// Single decisions of a worker's flow: what it requests and computes, and which slices it regards
+// as done. Whole jobs are in tests/sim.
 
 #include "collectives/parameter_server/core/worker_flow.hpp"
 
@@ -88,7 +88,7 @@ TEST_F(WorkerFlowTest, AsksOnceForAllSlicesOfAStep) {
   flow.answered(1, 0);
   ASSERT_TRUE(adopts());
   EXPECT_EQ(compute().pulls, (Shards{0, 1}));
-  flow.granted(of_step(2, 1, 0));  // a slice of the same step that somebody else had
+  flow.granted(of_step(2, 1, 0));  // a slice of the same step that another worker had before
   EXPECT_TRUE(compute().pulls.empty());
 }
 

@@ -34,7 +34,7 @@ QuantizeResult add(std::span<const float> gradient, std::int32_t exponent, std::
                    Accumulate::kAdd, acc, observed);
 }
 
-/// The wrapped sum of two workers' packed blocks, and that of their checks.
+/// The wrapped sum of the workers' packed blocks, and the sum of their checks.
 struct Reduced {
   std::vector<std::int16_t> total;
   BlockCheck check;
@@ -75,7 +75,7 @@ TEST(RoundAdd, TheSumDoesNotDependOnWhoAddsWhat) {
 }
 
 TEST(RoundAdd, IsWithoutBias) {
-  // Method: 40000 draws for each of some fractions of a unit; the mean may be off by five sigma.
+  // Method: 40000 draws for each of several fractions of a unit; the mean may differ by five sigma.
   constexpr std::uint32_t kDraws = 40000;
   for (const float fraction : {0.01F, 0.25F, 0.5F, 0.9F, 7.3F, -0.3F, -2.75F}) {
     const std::vector<float> gradient(64, std::ldexp(fraction, -kWrappedBits));

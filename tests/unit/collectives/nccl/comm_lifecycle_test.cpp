@@ -12,7 +12,7 @@ using Step = CommLifecycle::Step;
 constexpr Instant kStart{1'000'000'000};
 constexpr Instant kDeadline = kStart + seconds(10);
 
-// Walks a machine and checks what it asks for.
+// Drives a machine and checks the calls that it requests.
 class Walk {
  public:
   CommLifecycle life{kDeadline};
@@ -74,12 +74,12 @@ TEST(CommLifecycle, ConnectsPollsMeetsAndRests) {
   EXPECT_FALSE(walk.life.connected());
   walk.expect(Step::kPollComm, NcclStatus::kSuccess);
   EXPECT_TRUE(walk.life.connected());
-  walk.expect(Step::kIdle);  // nothing on the device before it is asked for
+  walk.expect(Step::kIdle);  // nothing runs on the device before meet()
   walk.life.meet(kDeadline);
   walk.run(0);
   EXPECT_TRUE(walk.life.met());
   walk.expect(Step::kIdle);
-  walk.now = kDeadline + seconds(1);  // the deadline was that of meeting
+  walk.now = kDeadline + seconds(1);  // that deadline was only for meeting
   walk.expect(Step::kIdle);
 }
 
@@ -92,7 +92,7 @@ TEST(CommLifecycle, RecordsNothingBeforeAnOperationIsOnTheStream) {
   walk.expect(Step::kPollComm, NcclStatus::kInProgress);
   walk.expect(Step::kPollComm, NcclStatus::kSuccess);
   walk.expect(Step::kConclude, NcclStatus::kSuccess, 1);
-  walk.put_on_stream(2);  // while 1 still runs; asked even if the call said that it is done
+  walk.put_on_stream(2);  // while 1 still runs; polled even though the call succeeded
   walk.expect(Step::kPollEvent, NcclStatus::kInProgress, 1);
   walk.expect(Step::kPollComm, NcclStatus::kSuccess);
   walk.expect(Step::kPollEvent, NcclStatus::kSuccess, 1);
@@ -125,7 +125,7 @@ TEST(CommLifecycle, ReportsAFailedOperationOnlyAfterAbortAndADrainedStream) {
 }
 
 TEST(CommLifecycle, CanBeAbortedInEveryState) {
-  // How many calls succeed before the abort is asked for; every call is first in progress.
+  // `calls` is the number of calls before the abort. Calls that take time are in progress first.
   for (int calls = 0; calls < 24; ++calls) {
     Walk walk;
     bool submitted = false;
@@ -185,7 +185,7 @@ TEST(CommLifecycle, ConnectingAndMeetingEndAtTheirDeadlines) {
 
   Walk meeting;
   meeting.connect();
-  meeting.now = kDeadline + seconds(1);  // prepared long before it is used
+  meeting.now = kDeadline + seconds(1);  // connected long before it is used
   meeting.expect(Step::kIdle);
   meeting.life.meet(kDeadline + seconds(2));
   meeting.expect(Step::kEnqueue, NcclStatus::kInProgress, 0);

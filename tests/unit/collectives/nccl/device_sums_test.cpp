@@ -33,7 +33,7 @@ std::vector<float> gradient_of(std::uint32_t microbatch) {
   return gradient;
 }
 
-/// What the sums of some microbatches are, as words.
+/// The sums of these microbatches as words, computed on the host.
 std::vector<std::uint32_t> sums_of(const std::vector<std::uint32_t>& microbatches, bool exact,
                                    std::span<const std::int32_t> exponents) {
   std::vector<std::uint32_t> sums(kOffsets.back(), 0);
@@ -55,7 +55,7 @@ std::vector<std::uint32_t> sums_of(const std::vector<std::uint32_t>& microbatche
   return sums;
 }
 
-/// A worker: an engine that leaves gradients in one place, sums, and a group of one.
+/// A worker: an engine that writes all gradients to one buffer, the sums, and a group's stream.
 class Worker {
  public:
   Worker(FakeSumDevice& device, bool exact) : device_(device) {
@@ -81,7 +81,7 @@ class Worker {
     first_ = {true, true};
   }
 
-  /// Gives the device a whole microbatch, as an engine does.
+  /// Queues a whole microbatch on the device, as an engine does.
   void compute(std::uint32_t microbatch) {
     for (std::size_t b = 0; b < std::size(kBuckets); ++b) {
       device_.give(compute_, [this, b, part = gradient_of(microbatch)] {
@@ -116,7 +116,7 @@ class Worker {
     return {sums_->fetched().begin(), sums_->fetched().end()};
   }
 
-  /// Has the mean of what the copies hold left on the device; `then` is what comes of it.
+  /// Queues the mean of the sums in the copies; `then` receives it in the order of the stream.
   void take_mean(float scale, std::function<void(std::vector<float>)> then) {
     sums_->take_mean(scale, mean_.data());
     device_.give(compute_, [this, then = std::move(then)] { then(mean_); });
@@ -164,7 +164,7 @@ TEST(DeviceSums, AreThoseOfTheHostInWhateverOrderStreamsRun) {
   }
 }
 
-/// What the mean of summed words is.
+/// The mean of summed words, computed on the host.
 std::vector<float> mean_of(std::vector<std::uint32_t> sums, bool exact, float scale,
                            std::span<const std::int32_t> exponents) {
   std::vector<float> mean(sums.size());
@@ -191,14 +191,14 @@ TEST(DeviceSums, AMeanOnTheDeviceIsThatOfItsStepWhateverFollows) {
         if (exact) {
           worker.exponents().assign(kOffsets.size() - 1, static_cast<std::int32_t>(step));
         }
-        worker.begin();  // while the mean of the step before is still to be taken
+        worker.begin();  // while the mean of the previous step is still queued
         worker.compute(step);
         worker.exchange(step);
         worker.take_mean(kScale, [&found](std::vector<float> mean) { found.push_back(mean); });
         wanted.push_back(mean_of(plus(sums_of({step}, exact, worker.exponents()), step), exact,
                                  kScale, worker.exponents()));
       }
-      (void)worker.sums().find();  // behind all that the compute stream was given
+      (void)worker.sums().find();  // waits for all work on the compute stream
       ASSERT_EQ(found, wanted) << "seed " << seed;
     }
   }
@@ -210,8 +210,8 @@ TEST(DeviceSums, OutliveAGroupThatBroke) {
     Worker worker(device, true);
     worker.begin();
     worker.compute(1);
-    worker.exchange(1000);  // what came of it is lost
-    worker.compute(2);      // of a lost member
+    worker.exchange(1000);  // its result is lost
+    worker.compute(2);      // a microbatch of a lost member
     worker.exchange(5);
     ASSERT_EQ(worker.fetch(), plus(sums_of({1, 2}, true, worker.exponents()), 5)) << seed;
   }

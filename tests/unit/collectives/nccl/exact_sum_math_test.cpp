@@ -1,4 +1,4 @@
-// The arithmetic that the CUDA kernels run, run on the CPU, against collectives/plan: every bit.
+// Runs the arithmetic of the CUDA kernels on the CPU, and compares every bit with collectives/plan.
 
 #include "collectives/plan/exact_sum_math.hpp"
 
@@ -23,7 +23,7 @@ static_assert(math::kLowestExponent == kExponentMin);
 static_assert(math::kHighestExponent == kExponentMax);
 static_assert(math::kNoExponent == kUnsetExponent);
 
-// Floats of every exponent, and the special ones.
+// Random floats of all exponents, and special values.
 std::vector<float> floats_of_all_sizes(unsigned seed, std::size_t count) {
   std::mt19937 random(seed);
   std::vector<float> out{0.0F,
@@ -74,7 +74,7 @@ void expect_same_as_plan(std::span<const float> gradient, std::int32_t exponent,
   EXPECT_EQ(device.flags.overflow, plan.flags.overflow);
   EXPECT_EQ(device.flags.nonfinite, plan.flags.nonfinite);
   EXPECT_EQ(device.observed, plan.observed);
-  if (!plan.flags.overflow) {  // else the sums are unspecified
+  if (!plan.flags.overflow) {  // after an overflow the sums are unspecified
     EXPECT_EQ(device.sums, plan.sums) << "exponent " << exponent << ", bits " << bits;
   }
 }

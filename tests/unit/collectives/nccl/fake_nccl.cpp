@@ -10,7 +10,7 @@
 namespace mayfly::collectives::test {
 namespace {
 
-using namespace fake;  // NOLINT: this is its outside
+using namespace fake;  // NOLINT: this file is the interface to it
 
 thread_local const void* bound_device = nullptr;
 
@@ -203,7 +203,7 @@ class Fake final : public FakeNccl {
     return NcclStatus::kSuccess;
   }
 
-  // What was in progress is done.
+  // Completes the call that was in progress.
   void settle(Comm& c) {
     if (c.phase == Comm::Phase::kEnqueue) {
       auto launched = std::make_shared<Launched>();
@@ -215,7 +215,7 @@ class Fake final : public FakeNccl {
     progress(world());
   }
 
-  // Its operations leave the stream, without having written anything more.
+  // Removes a communicator. Its operations leave the stream and write nothing more.
   void remove(NcclComm comm) {
     auto* const c = static_cast<Comm*>(comm);
     for (const Item& item : stream_) {
@@ -232,7 +232,7 @@ class Fake final : public FakeNccl {
 
   Stream stream_;
   std::int32_t scratch_ = 0;
-  bool may_abort_ = true;  // guarded by the world's mutex, as the next
+  bool may_abort_ = true;  // guarded by the world's mutex, as is aborting_
   bool aborting_ = false;
 };
 

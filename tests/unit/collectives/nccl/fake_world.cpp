@@ -68,7 +68,7 @@ void execute(Clique& clique) {
   }
 }
 
-// Whether the head of the stream is over.
+// Advances the head of a stream. Returns whether it is over.
 bool advance(Item& item) {
   switch (item.kind) {
     case Item::Kind::kRecord: item.event->happened = item.generation; return true;

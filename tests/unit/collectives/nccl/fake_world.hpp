@@ -49,16 +49,16 @@ struct Launched {
   bool began = false;
 };
 
-// Something on a stream.
+// An entry of a stream.
 struct Item {
   enum class Kind { kOperation, kRecord, kHold, kWork } kind = Kind::kWork;
-  std::shared_ptr<Launched> operation{};  // of the stream, and known to its clique
+  std::shared_ptr<Launched> operation{};  // owned by the stream; its clique points to it
   Event* event = nullptr;
   std::uint64_t generation = 0;
 };
 using Stream = std::deque<Item>;
 
-// Everything of the process, under one lock.
+// The state of all fake devices, under one lock.
 struct World {
   std::mutex mutex;
   std::condition_variable changed;

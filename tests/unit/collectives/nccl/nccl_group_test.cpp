@@ -1,4 +1,4 @@
-// What the NCCL group adds to the contract, on fake devices.
+// The behaviour of the NCCL group beyond the contract of groups, on fake devices.
 
 #include "collectives/nccl/nccl_transport.hpp"
 
@@ -34,9 +34,9 @@ Errc code_of(const Result<void>& result) {
   return result.ok() ? Errc::kNotFound : result.error().code;
 }
 
-// Goal: once an operation was reported as aborted its buffer is the caller's. Method: the fake
-// writes garbage into it for as long as the operation runs on the device, and runs on until abort()
-// comes back, which the test holds up.
+// Goal: when an operation has been reported as aborted, its buffer belongs to the caller. Method:
+// the fake writes garbage into the buffer while the operation runs on the device, which is until
+// abort() returns. The test delays that.
 TEST(NcclGroup, AnAbortedOperationIsReportedOnlyOnceTheDeviceHasLeftItsBuffer) {
   FakeMembers members(2);
   auto groups = members.form(1, 2);
@@ -50,7 +50,7 @@ TEST(NcclGroup, AnAbortedOperationIsReportedOnlyOnceTheDeviceHasLeftItsBuffer) {
   members.fakes[0]->let_abort_finish(true);
   EXPECT_EQ(code_of(work->wait(far())), Errc::kAborted);
   std::fill(data.begin(), data.end(), 3);
-  // The other's part of the operation must not reach us either.
+  // The other member's part of the operation must not change this buffer either.
   Ints theirs(1000, 8);
   const auto their_work = sum(*groups[1], theirs);
   EXPECT_EQ(code_of(their_work->wait(far())), Errc::kPeerLost);
@@ -144,7 +144,7 @@ TEST(NcclGroup, AnOperationFollowsWhatItsStreamWasGivenBeforeAndNothingLater) {
   EXPECT_TRUE(work->wait(far()).ok());
   EXPECT_TRUE(their_work->wait(far()).ok());
   EXPECT_EQ(mine, Ints(10, 9));
-  // Only the one operation was held.
+  // Only that one operation had to wait for the stream.
   const auto free = groups[0]->barrier();
   EXPECT_TRUE(groups[1]->barrier()->wait(far()).ok());
   EXPECT_TRUE(free->wait(far()).ok());

@@ -61,7 +61,7 @@ TEST(NcclTransport, ADeathWhileFormingEndsItWhereNcclSeesIt) {
   FakeMembers members(3);
   test::reset_fake_counts();
   on_all(3, [&](std::uint32_t rank) {
-    if (rank == 1) {  // never comes; 2 comes, and is gone after that
+    if (rank == 1) {  // never forms; once 0 and 2 are forming, 2 gives up
       until([] { return test::fake_counts().inits == 2; });
       members.transports[2]->give_up_on(ViewId{1});
       return;

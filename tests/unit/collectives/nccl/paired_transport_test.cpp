@@ -1,4 +1,4 @@
-// Two groups as one: what becomes of one when the other fails.
+// Two groups as one: a failure of one also ends the other.
 
 #include "collectives/nccl/paired_transport.hpp"
 
@@ -106,7 +106,7 @@ TEST(PairedTransport, AnAbortEndsWhatRunsInEitherPart) {
   Pairs pairs(2);
   const std::vector<std::unique_ptr<Group>> groups = pairs.form(1);
   std::array<std::vector<std::int32_t>, 2> data = {numbers(0), numbers(0)};
-  // Member 1 starts nothing, so member 0 waits in both.
+  // Member 1 starts no operation, so member 0 waits in both groups.
   const std::unique_ptr<Work> on_device = groups[0]->on_device()->all_reduce(
       data[0].data(), data[0].size(), DataType::kInt32, ReduceOp::kSum);
   const std::unique_ptr<Work> in_host_memory =
@@ -119,7 +119,7 @@ TEST(PairedTransport, AnAbortEndsWhatRunsInEitherPart) {
 TEST(PairedTransport, AFailureInHostMemoryFreesWhoWaitsForTheDevice) {
   Pairs pairs(2);
   for (FakeNccl* fake : pairs.fakes) {
-    fake->script.sees_deaths = false;  // as over NVLink: only the other part notices
+    fake->script.sees_deaths = false;  // as over NVLink: only TCP detects the death
   }
   std::vector<std::unique_ptr<Group>> groups = pairs.form(1);
   std::array<std::vector<std::int32_t>, 2> data = {numbers(0), numbers(0)};
@@ -152,7 +152,7 @@ TEST(PairedTransport, AViewThatIsGivenUpIsFormedByNeitherPart) {
   Result<std::unique_ptr<Group>> formed = pairs.transports[0]->form(pairs.spec(1, 0), far());
   ASSERT_FALSE(formed.ok());
   EXPECT_EQ(formed.error().code, Errc::kAborted);
-  const std::vector<std::unique_ptr<Group>> next = pairs.form(2);  // and what comes next works
+  const std::vector<std::unique_ptr<Group>> next = pairs.form(2);  // the next view is formed
   EXPECT_NE(next[0]->on_device(), nullptr);
 }
 

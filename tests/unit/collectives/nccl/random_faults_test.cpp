@@ -1,7 +1,8 @@
-// Goal: whatever NCCL does and whenever members are lost, every operation ends, nothing is touched
-// after it was reported, nothing is left behind, and the next view computes right sums.
-// Method: fake devices that behave at random; one member is lost at a random moment, silently or
-// not, and the others are aborted soon after, as the coordinator would.
+// Goal: whatever NCCL does and whenever a member is lost, every operation ends, no buffer is
+// written after its operation was reported, no communicator is left, and the next view computes
+// right sums.
+// Method: fake devices behave at random; one member is lost at a random moment, silently or not,
+// and the other members' groups are aborted soon after, as the coordinator would do.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +35,7 @@ class RandomFaults : public testing::Test {
     }
   }
 
-  // Several operations in flight, until one fails; then writes over all buffers.
+  // Runs several operations at a time until one fails, then overwrites all buffers.
   static std::vector<Ints> reduce_until_failure(Group& group, std::size_t count) {
     std::vector<Ints> data(3, Ints(count, 1));
     bool fine = true;
@@ -58,7 +59,8 @@ class RandomFaults : public testing::Test {
     return data;
   }
 
-  // One view in which `victim` is lost; the buffers of the others, written over.
+  // Runs one view in which `victim` is lost. The other members overwrite their buffers afterwards,
+  // which must then not change.
   void lose(std::vector<std::unique_ptr<DeviceGroup>>& groups, std::uint32_t victim) {
     const auto size = static_cast<std::uint32_t>(groups.size());
     const std::size_t count = below(2) == 0 ? 5 : 20'000;
@@ -118,7 +120,7 @@ TEST_F(RandomFaults, NeverHangNorTouchWhatWasReportedAndTheNextViewIsRight) {
   }
 }
 
-// As a member that dies while the others form, at any moment of it.
+// As if a member died at a random moment while the other members form the group.
 TEST_F(RandomFaults, WhileFormingEndOnceTheViewIsGivenUp) {
   SCOPED_TRACE("seed " + std::to_string(seed_));
   FakeMembers members(4);
