@@ -58,7 +58,7 @@ TEST(TuneStream, KeepsFewBytesWaitingBetweenTheEndsOfOneHost) {
       connect_tcp(bound_endpoint(listener.get()), monotonic_now() + seconds(60)).value();
   const UniqueFd server = accept_one(listener.get());
   ASSERT_TRUE(server.valid());
-  constexpr int kBookkeeping = 2;  // the kernel takes double of what it was asked for
+  constexpr int kBookkeeping = 2;  // the kernel doubles the requested size
   EXPECT_EQ(send_buffer_of(client.get()), kBookkeeping * 128 * 1024);
   EXPECT_EQ(send_buffer_of(server.get()), kBookkeeping * 128 * 1024);
 }

@@ -85,7 +85,7 @@ TEST(AddressTowards, ALoopbackCoordinatorIsReachedFromLoopback) {
 TEST(AddressTowards, AnOwnAddressIsReachedFromItself) {
   for (const std::string& own : own_addresses()) {
     EXPECT_EQ(address_towards({{own, 7000}}), own);
-    // Whichever of the list it is: a loopback address would be of no use to other hosts.
+    // Wherever it is in the list: other hosts could not use a loopback address.
     EXPECT_EQ(address_towards({{"127.0.0.1", 7000}, {own, 7000}}), own);
   }
 }

@@ -69,7 +69,8 @@ TEST_F(FileTest, ReplacesTheOldContentAndLeavesNoTemporaryFile) {
   EXPECT_EQ(entry_count(), 1u);
 }
 
-/// As threads of one process do, or the first processes of two containers that share a folder.
+/// The writers may be threads of one process, or the first processes of two containers that share a
+/// folder and have the same process id.
 TEST_F(FileTest, OfWritersAtOnceOneWinsWhole) {
   const std::string texts[] = {std::string(100'000, 'a'), std::string(200'000, 'b')};
   for (int round = 0; round < 20; ++round) {

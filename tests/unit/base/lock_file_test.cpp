@@ -75,7 +75,7 @@ TEST_F(LockFileTest, AForkedChildHoldsItAsWell) {
       lock.value().sign();
       char byte = 0;
       ::close(release[1]);
-      [[maybe_unused]] const ssize_t n = ::read(release[0], &byte, 1);  // until all ends close
+      [[maybe_unused]] const ssize_t n = ::read(release[0], &byte, 1);  // until the parent closes
       ::_exit(0);
     }
   }
@@ -121,7 +121,7 @@ TEST_F(LockFileTest, WhatAnotherHasMadeMeanwhileStays) {
   EXPECT_FALSE(is_free());
 }
 
-// Goal: however often it is removed and made again, two never have it at once.
+// Goal: however often the file is removed and created again, two threads never hold it at once.
 TEST_F(LockFileTest, ManyThatTakeAndDiscardItNeverHaveItTogether) {
   std::atomic<int> holders = 0;
   std::atomic<int> together = 0;

@@ -12,7 +12,7 @@
 namespace mayfly {
 namespace {
 
-// In a child process: the log is one per process, and other tests must keep theirs.
+// These tests run in child processes: a process has one log, which must not change for other tests.
 TEST(LogDeathTest, WritesAllLevelsToTheFileAndOnlySevereOnesToStandardError) {
   std::string folder = (std::filesystem::temp_directory_path() / "mayfly-log-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
@@ -40,7 +40,7 @@ TEST(LogDeathTest, KeepsTheNewestLinesUntilTheyAreTaken) {
         log::keep_lines(200);
         log::debug("no debug lines");
         for (int i = 0; i < 10; ++i) {
-          log::info("line " + std::to_string(i));  // some 35 bytes each
+          log::info("line " + std::to_string(i));  // about 35 bytes each
         }
         const log::KeptLines two = log::take_kept_lines(80);
         const log::KeptLines rest = log::take_kept_lines(1000);

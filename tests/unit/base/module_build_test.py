@@ -1,5 +1,5 @@
-"""Goal: a module of other sources than the program's says another build, whatever was changed.
-Method: cmake/MayflyModuleBuild.cmake as a script, over small trees that differ in one thing.
+"""Goal: a module built from other sources than the program reports another build.
+Method: runs cmake/MayflyModuleBuild.cmake as a script on small trees that differ in one file.
 usage: module_build_test.py REPOSITORY
 """
 import pathlib

@@ -59,7 +59,7 @@ TEST(SealedMemory, RefusesWhatIsNotSealedOrNotOfItsSizeOrNoMemory) {
   EXPECT_EQ(SealedMemory::map(file.get(), kBytes).error().code, Errc::kCorrupt);
 }
 
-/// A pool of huge pages may be empty, and who touches the memory then is ended.
+/// The pool of huge pages may be empty; the kernel then kills a process that accesses such memory.
 TEST(SealedMemory, RefusesHugePages) {
   constexpr std::size_t kHuge = std::size_t{2} << 20;
   const UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
@@ -78,7 +78,7 @@ TEST(SealedMemory, CanBeReservedOnlyWhereItIs) {
   EXPECT_FALSE(reserve_memory(-1, 0, 4096));
 }
 
-/// The numbers of descriptors go up from the lowest that is free.
+/// The lowest free descriptor, which the kernel assigns next. A leaked descriptor raises it.
 int lowest_free() {
   const UniqueFd probe(::dup(STDERR_FILENO));
   return probe.get();

@@ -15,7 +15,7 @@
 namespace mayfly {
 namespace {
 
-/// What a shell that is started by a plan prints.
+/// Starts a shell by a plan and reads its output.
 class SpawnPlanTest : public testing::Test {
  protected:
   SpawnPlanTest()

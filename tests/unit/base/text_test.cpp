@@ -22,7 +22,7 @@ TEST(Utf8, RefusesWhatIsNone) {
        {"\x80", "\xff", "\xfe", "L\xe4ufe", "\xc3", "\xe6\x97", "\xf0\x90\x80", "\xc3\x28",
         "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",  // overlong
         "\xed\xa0\x80", "\xed\xbf\xbf",                              // surrogates
-        "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80"}) {               // beyond the last
+        "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80"}) {               // beyond the last code point
     EXPECT_FALSE(is_utf8(text)) << text;
     EXPECT_FALSE(is_utf8("x" + text + "y")) << text;
   }

@@ -56,8 +56,9 @@ bool is_null_device(int descriptor) {
          S_ISCHR(device.st_mode) && device.st_rdev == null.st_rdev;
 }
 
-// Goal: whichever of the three are closed lead nowhere, and the others are as they were.
-// Method: every set of them is closed in a child, of which the exit code tells what is wrong.
+// Goal: closed standard descriptors are opened on the null device, and open ones stay as they are.
+// Method: for each set of the three, a child process closes the set; its exit code has a bit for
+// each wrong descriptor.
 TEST(StandardDescriptors, ThoseThatAreClosedLeadNowhere) {
   for (unsigned closed = 0; closed < 8; ++closed) {
     int ends[2];

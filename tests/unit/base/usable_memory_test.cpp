@@ -22,7 +22,7 @@ TEST(MemoryClaim, ClaimsThatOverlapShareWhatWasUsableBefore) {
   {
     const MemoryClaim first(60, hundred);
     EXPECT_TRUE(first.fits());
-    const MemoryClaim second(41, seventy);  // part of the first one's bytes are written already
+    const MemoryClaim second(41, seventy);  // some bytes of the first claim are already in use
     EXPECT_FALSE(second.fits());
     EXPECT_EQ(second.usable(), 100U);
     EXPECT_TRUE(MemoryClaim(40, seventy).fits()) << "what did not fit is not taken";

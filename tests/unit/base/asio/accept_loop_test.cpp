@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kAgainstHanging = 60s;
 
-/// A loop whose connections are kept.
+/// An accept loop; the test keeps the connections that it accepts.
 class AcceptLoopTest : public testing::Test {
  protected:
   AcceptLoopTest() { loop_.start(); }
