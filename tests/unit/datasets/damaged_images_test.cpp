@@ -1,5 +1,5 @@
-// Damaged JPEGs among healthy ones: a set with skip_corrupt is the set without the damaged ones, to
-// the bit, whatever is damaged, however the images are stored and whoever reads them.
+// Damaged JPEGs among healthy ones: with skip_corrupt, a data set is bit for bit the set without
+// the damaged images, for every kind of damage, of storage and of reader.
 
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ struct Damage {
   std::function<File(File)> apply;
 };
 
-// What the header tells.
+// Damages that are found when the header is read.
 const std::vector<Damage>& header_damages() {
   static const std::vector<Damage> kAll = {
       {"bad Huffman table",
@@ -81,7 +81,7 @@ const std::vector<Damage>& header_damages() {
   return kAll;
 }
 
-// What only decoding tells.
+// Damages that only decoding finds.
 const std::vector<Damage>& body_damages() {
   static const std::vector<Damage> kAll = {
       {"cut in the body", [](const File& file) { return cut(file, file.size() - 10); }},
@@ -98,7 +98,7 @@ std::vector<std::uint8_t> pixels_of(JpegDecoder& decoder, const File& file) {
              : std::vector<std::uint8_t>();
 }
 
-// Goal: what comes of an image depends on its bytes alone.
+// Goal: the decoded image depends only on the bytes of the image.
 TEST(DamagedImages, LeaveNoTraceInTheDecoder) {
   const File good = photo(40, 30, 1);
   JpegDecoder untouched;
@@ -115,10 +115,11 @@ TEST(DamagedImages, LeaveNoTraceInTheDecoder) {
   }
 }
 
-// Without Huffman tables the standard's own apply, never those of the image before.
+// A JPEG without Huffman tables is decoded with the tables of the standard, never with those of the
+// image that was decoded before it.
 TEST(DamagedImages, TablesOfTheImageBeforeAreNotUsed) {
   const File bare = without_tables(photo(40, 30, 1), kHuffmanTable);
-  const File progressive = [] {  // tables of its own
+  const File progressive = [] {  // it has its own tables
     const tjhandle encoder = tjInitCompress();
     const std::vector<std::uint8_t> rgb(3UL * 40 * 30, 77);
     unsigned char* bytes = nullptr;
@@ -137,8 +138,9 @@ TEST(DamagedImages, TablesOfTheImageBeforeAreNotUsed) {
   EXPECT_EQ(pixels_of(decoder, bare), expected);
 }
 
-// More images than one thread takes at a time, so that several measure them. `side` 8: decoded at
-// once; 0: of several sizes, decoded when they are read.
+// More images than one thread takes at a time, so that several threads measure them. `side` 8:
+// squares, which are decoded when the set is opened; 0: images of several sizes, which are decoded
+// when they are read.
 Files many_images(int side) {
   Files files;
   for (int i = 0; i < 400; ++i) {
@@ -179,7 +181,7 @@ Found found(const Result<DatasetPair>& opened) {
 
 class DamagedSet : public ::testing::TestWithParam<int> {
  protected:
-  // Every way to store and to open `files` finds what the set without `left_out` holds.
+  // Checks that `files`, stored and opened in every way, are the set without `left_out`.
   static void expect_set_without(const std::vector<std::string>& left_out, const Files& files,
                                  const char* what) {
     const TemporaryFolder folder;
@@ -202,7 +204,7 @@ class DamagedSet : public ::testing::TestWithParam<int> {
       EXPECT_EQ(found(open_image_tar(folder / "set.tar.gz", options)), expected) << what;
     }
     options.cache_dir = folder / "cache";
-    for (int round = 0; round < 2; ++round) {  // read, then from the cache
+    for (int round = 0; round < 2; ++round) {  // first from the files, then from the cache
       EXPECT_EQ(found(open_image_folder(folder / "set", options)), expected) << what;
       EXPECT_EQ(found(open_image_tar(folder / "set.tar", options)), expected) << what;
     }
@@ -263,7 +265,7 @@ TEST(DamagedImages, TooLargeOnesAreToldWhatIsPossible) {
       << header.error().detail;
 }
 
-// In a tar as in a folder; a tar with such an image could not be opened.
+// In a folder and in a tar. An earlier version could not open a tar with such an image.
 TEST(DamagedImages, OneWithTooManyBytesIsLeftOut) {
   Files files = many_images(8);
   files["train/cat/1000.jpg"].resize(kJpegBytesMax + 1);
@@ -285,7 +287,8 @@ TEST(DamagedImages, OneWithTooManyBytesIsLeftOut) {
   }
 }
 
-// The version before left out healthy images after a damaged one, and kept the sizes so.
+// The version before also left out healthy images after a damaged one, and its file of sizes in the
+// cache lacks them.
 TEST(DamagedImages, SizesKeptByTheVersionBeforeAreNotUsed) {
   const Files files = many_images(0);
   const TemporaryFolder folder;

@@ -111,7 +111,8 @@ TEST(EncodedSet, FolderAndPlainTarAreTheSame) {
   EXPECT_NE(c.test_digest, a.test_digest);
 }
 
-// Goal: decoding at a fraction of the size changes next to nothing. Method: decode whole, scale.
+// Goal: decoding at a fraction of the size hardly changes the pixels. Method: compare them with
+// those of the image that is decoded at its full size and then scaled.
 TEST(EncodedSet, PartsLookLikeTheWholeImageScaled) {
   const TemporaryFolder folder;
   Files files = some_files();
@@ -145,7 +146,7 @@ TEST(EncodedSet, TrainingSeesAnotherPartInEveryEpoch) {
   EXPECT_NE(first, read_for_training(*pair.train, 3, {2, 0}));
 }
 
-// Goal: what a microbatch contains does not depend on who prepares it.
+// Goal: the content of a microbatch does not depend on the thread that prepares it.
 TEST(EncodedSet, LoadersWithAnyNumberOfThreadsAgree) {
   const TemporaryFolder folder;
   write_folder(some_files(), folder.path());
@@ -200,7 +201,7 @@ TEST(EncodedSet, SmallImagesAreNamedOrLeftOut) {
   EXPECT_EQ(rest.train->size(), 5U);
 }
 
-// The header is fine, so opening finds nothing.
+// The header is intact, so opening the set does not find the damage.
 Files with_torn_body(const std::string& name) {
   Files files = some_files();
   files[name].resize(files[name].size() - 200);
@@ -287,8 +288,9 @@ TEST(EncodedSet, AnUnsharedStoreIsNotThatOfTheOthers) {
   }
 }
 
-// Goal: bits do not depend on when a file changed. Method: shorter, longer, and of other pixels in
-// as many bytes; from a tar with a store, which is read and not mapped, cut short.
+// Goal: results do not depend on when a file changed: to read a changed file is an error, even with
+// skip_corrupt. Method: a file becomes shorter, longer, or gets other pixels in as many bytes; a
+// tar is cut. With a store the tar is read and not mapped.
 TEST(EncodedSet, WhatHasChangedIsNotTakenForACorruptImage) {
   const std::string name = "train/cat/2.jpg";
   const File file = some_files().at(name);
@@ -321,7 +323,8 @@ TEST(EncodedSet, WhatHasChangedIsNotTakenForACorruptImage) {
   EXPECT_NE(done.error().detail.find("it ends early"), std::string::npos) << done.error().detail;
 }
 
-// Goal: a name that becomes another file's, as when a new version is put in place, changes nothing.
+// Goal: an open set does not change if its tar is replaced by another file of the same name, for
+// example by a new version.
 TEST(EncodedSet, WithAStoreATarIsReadThatWasMapped) {
   const TemporaryFolder folder;
   const std::string path = folder / "set.tar";

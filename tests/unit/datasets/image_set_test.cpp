@@ -17,7 +17,7 @@
 namespace mayfly::datasets {
 namespace {
 
-// Two classes; the red value of every image tells which it is.
+// Two classes; the red value of an image identifies it.
 Files good_files(int side = 8) {
   Files files;
   std::uint8_t red = 0;
@@ -205,7 +205,8 @@ TEST(ImageSet, SaysWhatAFolderLacks) {
   EXPECT_NE(error_of(open_image_folder(empty.path(), {})).find("train/CLASS"), std::string::npos);
 }
 
-// Goal: an image or a class that is a link does not vanish, and no label becomes another one.
+// Goal: a broken link to an image or a class is an error. If the image or class were left out,
+// other images could get the wrong labels.
 TEST(ImageSet, ALinkToNothingIsNamed) {
   namespace fs = std::filesystem;
   for (const std::string link : {"train/cat/link.jpg", "train/ant", "test/dog/link.jpeg"}) {
@@ -269,7 +270,7 @@ TEST(ImageSet, RefusesATornTar) {
   }
 }
 
-// Between two entries, too, where the images that are there are whole.
+// Also if it is cut between two entries, so that all images before the cut are complete.
 TEST(ImageSet, RefusesATarThatIsCutAnywhereBeforeItsEnd) {
   const TemporaryFolder folder;
   const std::string path = folder / "set.tar";
@@ -355,7 +356,8 @@ TEST(ImageSet, RebuildsATornOrDamagedCache) {
   }
 }
 
-// Goal: a worker that is killed while it writes its decoded images takes no room for ever.
+// Goal: the incomplete file of a worker that was killed while it wrote decoded images does not
+// stay.
 TEST(ImageSet, RemovesWhatAKilledProcessLeftInTheCache) {
   namespace fs = std::filesystem;
   const TemporaryFolder folder;
@@ -367,7 +369,7 @@ TEST(ImageSet, RemovesWhatAKilledProcessLeftInTheCache) {
   const std::string stem = cache.substr(0, cache.size() - 4);
   write_file(cache + ".tmp.1-2-3", {'x'});
   write_file(stem + ".sizes.tmp.1-2-3", {'x'});
-  write_file(options.cache_dir + "/images-another.bin.tmp.1-2-3", {'x'});  // may be under way
+  write_file(options.cache_dir + "/images-another.bin.tmp.1-2-3", {'x'});  // perhaps still in use
   expect_good(open_image_folder(folder / "set", options));
   EXPECT_FALSE(fs::exists(cache + ".tmp.1-2-3"));
   EXPECT_FALSE(fs::exists(stem + ".sizes.tmp.1-2-3"));

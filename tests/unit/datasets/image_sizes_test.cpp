@@ -45,7 +45,7 @@ TEST(ImageSizes, AreThoseOfTheImages) {
 
 TEST(ImageSizes, TheFirstUnusableImageIsNamed) {
   Files files = sized_files();
-  for (int i = 0; i < 300; ++i) {  // several threads have something to do
+  for (int i = 0; i < 300; ++i) {  // enough images for several threads
     files["train/eel/" + std::to_string(1000 + i) + ".jpg"] = files["train/dog/1.jpg"];
   }
   files["train/eel/1250.jpg"] = {'x'};

@@ -21,7 +21,7 @@
 namespace mayfly::datasets {
 namespace {
 
-/// For what is found in pages of its own.
+/// The buffer into which find() copies an image that may be given up.
 Bytes& space() {
   thread_local Bytes bytes;
   return bytes;
@@ -54,7 +54,7 @@ class ImageStoreTest : public testing::Test {
   ImageStore::Options options;
 };
 
-/// A child process that does this and ends.
+/// Starts a child process that does `work` and ends.
 template <typename Work>
 ::pid_t in_child(const Work& work) {
   const ::pid_t child = ::fork();
@@ -83,7 +83,7 @@ TEST_F(ImageStoreTest, KeepsImagesUntilItIsFullAndReplacesNone) {
   }
   EXPECT_EQ(kept, 100'000 / 3008) << "each begins at a multiple of 32 bytes";
   EXPECT_EQ(store.value()->bytes_kept(), kept * 3008);
-  store.value()->keep(99, image(99, 8));  // there is room for a small one
+  store.value()->keep(99, image(99, 8));  // there is still room for a small image
   EXPECT_TRUE(has(*store.value(), 99, 8));
   store.value()->keep(0, image(5, 3001));
   EXPECT_TRUE(has(*store.value(), 0, 3001)) << "what is kept stays";
@@ -98,10 +98,10 @@ TEST_F(ImageStoreTest, ProcessesShareItAndItEndsWithTheLast) {
     if (same.ok() && has(*same.value(), 7, 500)) {
       same.value()->keep(8, image(8, 600));
     }
-    ::_exit(0);  // without saying goodbye, as if it were killed
+    ::_exit(0);  // without destructors, as if it were killed
   }));
   EXPECT_TRUE(has(*store.value(), 8, 600));
-  // Who made it may go: another one has it.
+  // The store outlives its maker as long as another object has it open.
   auto other = ImageStore::join(options);
   ASSERT_TRUE(other.ok());
   store.value().reset();
@@ -127,7 +127,7 @@ TEST_F(ImageStoreTest, StoresOfOtherImagesAreOthers) {
   auto of_others = ImageStore::join(other);
   ASSERT_TRUE(of_others.ok());
   EXPECT_TRUE(of_others.value()->find(7, 500, space()).bytes.empty());
-  // A list that names a descriptor which is something else, or a process that is gone.
+  // A list with the descriptor of another file, a process that has ended, and a wrong line.
   const int fd = ::open("/dev/null", O_RDWR);
   std::ofstream(options.folder + "/images-" + to_string(Digest{1, 4}))
       << ::getpid() << " " << fd << " 9\n999999999 3 9\nnonsense\n";
@@ -141,8 +141,8 @@ TEST_F(ImageStoreTest, StoresOfOtherImagesAreOthers) {
 TEST_F(ImageStoreTest, WhoDiesWhileItKeepsAnImageLeavesTheImageToOthers) {
   auto store = ImageStore::join(options);
   ASSERT_TRUE(store.ok());
-  // Processes that keep images as fast as they can are killed; whatever can be found afterwards is
-  // right, and what they had begun can be kept by others.
+  // Processes are killed while they keep images as fast as they can. All images that are found
+  // afterwards are right, and other processes can keep the images that the killed ones had begun.
   for (int round = 0; round < 20; ++round) {
     const ::pid_t child = in_child([&] {
       for (std::uint64_t i = 0;; i = (i + 1) % 100) {
@@ -199,7 +199,7 @@ TEST_F(ImageStoreTest, ADamagedImageIsNotHandedOverToAnotherProcess) {
   store.value()->keep(8, image(8, 600));
   const ByteSpan kept = store.value()->find(7, 500, space()).bytes;
   const_cast<std::byte&>(kept[499]) ^= std::byte{4};
-  auto other = ImageStore::join(options);  // another object knows as little as another process
+  auto other = ImageStore::join(options);  // like another process, it has not checked the images
   ASSERT_TRUE(other.ok());
   const ImageStore::Found found = other.value()->find(7, 500, space());
   EXPECT_TRUE(found.is_damaged);
@@ -207,7 +207,7 @@ TEST_F(ImageStoreTest, ADamagedImageIsNotHandedOverToAnotherProcess) {
   EXPECT_TRUE(has(*other.value(), 8, 600)) << "the others are right";
   const ImageStore::Found again = other.value()->find(7, 500, space());
   EXPECT_TRUE(again.bytes.empty() && !again.is_damaged) << "it is no longer kept";
-  other.value()->keep(7, image(7, 500));  // from storage
+  other.value()->keep(7, image(7, 500));  // as if it were read from storage again
   EXPECT_TRUE(has(*other.value(), 7, 500));
   EXPECT_TRUE(has(*store.value(), 7, 500));
 }
@@ -219,7 +219,7 @@ TEST_F(ImageStoreTest, ASecondCopyThatIsKeptAgainIsCheckedAgain) {
   EXPECT_TRUE(has(*one, 7, 500) && has(*other, 7, 500));
   one->allow_giving_up(true);
   EXPECT_TRUE(one->keep_second(9, image(9, 5000)));
-  EXPECT_TRUE(one->keep(8, image(8, 95'000)));  // in place of both, and leaves a page
+  EXPECT_TRUE(one->keep(8, image(8, 95'000)));  // in place of both; room for a page is left
   EXPECT_FALSE(one->keeps(7));
   EXPECT_TRUE(other->keep_second(7, image(7, 500)));
   std::ifstream list(options.folder + "/images-" + to_string(options.key));
@@ -228,7 +228,7 @@ TEST_F(ImageStoreTest, ASecondCopyThatIsKeptAgainIsCheckedAgain) {
   list >> process >> fd;
   struct stat info {};
   ASSERT_EQ(::fstat(fd, &info), 0);
-  constexpr off_t kUnmapped = off_t{1} << 44;  // where second copies are, at the end
+  constexpr off_t kUnmapped = off_t{1} << 44;  // room of second copies, at the end
   const off_t at = ::lseek(fd, info.st_size - kUnmapped, SEEK_DATA);
   ASSERT_EQ(::pwrite(fd, "x", 1, at), 1);
   EXPECT_TRUE(one->find(7, 500, space()).is_damaged);
@@ -284,7 +284,7 @@ TEST_F(ImageStoreTest, MemoryThatWasGivenUpGoesBackToTheSystem) {
     return static_cast<std::uint64_t>(info.st_blocks) * 512;
   };
   const std::uint64_t before = held();
-  for (std::uint64_t round = 0; round < 20; ++round) {  // many times the room of the store
+  for (std::uint64_t round = 0; round < 20; ++round) {  // many times the store's room
     for (std::uint64_t i = 0; i < 60; ++i) {
       (void)store->keep_second(i, image(i, 30'000));
       EXPECT_LE(held() - before, 1'000'000U);
@@ -307,7 +307,7 @@ TEST_F(ImageStoreTest, WhoReadsWhileSecondCopiesAreGivenUpHasTheWholeImageOrNoth
   std::vector<std::thread> readers;
   for (int reader = 0; reader < 3; ++reader) {
     readers.emplace_back([&, reader] {
-      auto own = ImageStore::join(options).value();  // checks what others have kept
+      auto own = ImageStore::join(options).value();  // checks images that others have kept
       Bytes copy;
       for (std::uint64_t i = 0; !is_over; i = (i + 7) % 90) {
         const Bytes wanted = image(i, 30'000);
@@ -382,7 +382,7 @@ TEST_F(ImageStoreTest, NothingMoreIsKeptWhileTheMachineHasTooLittleMemory) {
   options.bytes_max = std::uint64_t{100} << 20;
   auto store = ImageStore::join(options).value();
   std::uint64_t next = 0;
-  const auto await_keeping = [&](bool is_wanted) {  // what is left is measured now and then
+  const auto await_keeping = [&](bool is_wanted) {  // the store measures free memory only at times
     const Instant begun = monotonic_now();
     for (bool is_kept = !is_wanted; is_kept != is_wanted;) {
       ASSERT_LT(monotonic_now() - begun, seconds(30));
@@ -391,7 +391,7 @@ TEST_F(ImageStoreTest, NothingMoreIsKeptWhileTheMachineHasTooLittleMemory) {
     }
   };
   EXPECT_TRUE(store->keep_second(next++, image(1, 10)));
-  usable_bytes = std::uint64_t{3} << 20;  // the margin for others is 1/32
+  usable_bytes = std::uint64_t{3} << 20;  // less than the margin for others, 1/32 of the store
   await_keeping(false);
   EXPECT_FALSE(store->keep_second(next++, image(1, 10)));
   EXPECT_EQ(store->index().free, 0U) << "others offer it nothing";

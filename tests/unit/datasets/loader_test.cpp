@@ -39,7 +39,7 @@ TEST(Loader, WhoLooksImagesUpGetsAllButThem) {
     const auto whole = make_loader(pair, options_with(threads));
     const auto loader = make_loader(pair, options_with(threads));
     loader->leave_images_out();
-    for (std::uint64_t step = 1; step <= 5; ++step) {  // of a hundred samples: into a second epoch
+    for (std::uint64_t step = 1; step <= 5; ++step) {  // 160 samples of 100: into the second epoch
       loader->request(step, kAll);
       for (const std::uint32_t microbatch : kAll) {
         auto batch = loader->take(step, microbatch);
@@ -163,7 +163,7 @@ TEST(Loader, UsesRecycledMemoryAgain) {
       loader->recycle(std::move(batch));
     }
   }
-  // At most prefetch_max in preparation, one with the taker, one prepared by the taker itself.
+  // At most prefetch_max in preparation, one that the taker holds, and one that it prepares itself.
   EXPECT_LE(buffers.size(), 5U);
 }
 
@@ -241,9 +241,9 @@ TEST(Loader, CountsTheTimeThatCallersWaited) {
   EXPECT_GT(loader->time_waited().total().count(), 0);
 }
 
-/// What callers waited for two microbatches of step 2, which is held back, and one of step 1; and
-/// the time from the request until the two were there. With threads of the loader, a caller that
-/// comes late, as on a busy machine, waits for less than that.
+/// `waited`: how long a caller waited for two microbatches of step 2, which is delayed, and for one
+/// of step 1. `took`: the time from the request until the caller had the first two. With threads of
+/// the loader, a caller that asks late, as on a busy machine, waits for less than `took`.
 struct HeldBack {
   LoaderWait waited;
   Duration took{};
@@ -287,7 +287,7 @@ TEST(Loader, RecycledBatchesHaveNothingOfTheirLastFetch) {
 }
 
 TEST(Loader, ThreadsOfTheLoaderAreHeldBack) {
-  // The caller may prepare one of the two itself meanwhile.
+  // The caller may prepare one of the two microbatches itself at the same time.
   EXPECT_GE(held_back({.fetch = milliseconds(60)}, 1).took, milliseconds(60));
   const HeldBack slow_prep = held_back({.prep = milliseconds(60)}, 1);
   EXPECT_GE(slow_prep.took, milliseconds(60));

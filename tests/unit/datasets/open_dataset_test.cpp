@@ -64,13 +64,14 @@ TEST(FilesOfDataset, AFileThatCannotBeLookedAtIsNotLeftOut) {
   write_file(folder / "train/cat/1.jpg", {'x'});
   write_file(folder / "test/cat/1.jpg", {'x'});
   EXPECT_EQ(files_of_dataset(folder.path()).value().names.size(), 2U);
-  std::filesystem::create_symlink("2.jpg", folder / "train/cat/2.jpg");  // to itself
+  std::filesystem::create_symlink("2.jpg", folder / "train/cat/2.jpg");  // a link to itself
   const Result<DatasetFiles> files = files_of_dataset(folder.path());
   ASSERT_FALSE(files.ok());
   EXPECT_NE(files.error().detail.find("train/cat/2.jpg"), std::string::npos);
 }
 
-// Goal: a copy of a set lacks no image or class that opening the set itself would have missed.
+// Goal: a copy of a set never lacks an image or class without an error. A broken link is one, as it
+// is when the set itself is opened.
 TEST(FilesOfDataset, AnImageThatIsALinkToNothingIsNotLeftOut) {
   for (const char* link : {"train/cat/2.jpg", "train/dog", "test/cat/2.jpeg"}) {
     const TemporaryFolder folder;

@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kSetImages = 90;
 constexpr StoreKey kFirstView{.view = 1, .key = 11};
 
-/// A host that says it keeps all images, and sends each with other bytes than it had.
+/// A host that claims to keep all images, and sends each one with bytes that do not match its hash.
 class DamagedHost {
  public:
   explicit DamagedHost(std::span<const std::uint32_t> sizes)
@@ -38,7 +38,7 @@ class DamagedHost {
   [[nodiscard]] std::string address() const {
     return StorePeer::to_text({bound_endpoint(listener_.get()), 5});
   }
-  /// How often an image was asked for.
+  /// The number of requests for an image.
   [[nodiscard]] std::uint64_t asked(std::uint64_t image) const { return asked_[image]; }
 
  private:
@@ -139,7 +139,7 @@ class PeerStoresTest : public testing::Test {
       host.peers->begin_view(key, addresses());
     }
   }
-  /// How many of these images a host gets from the others; each is right.
+  /// Fetches these images for a host, and checks their bytes. Returns how many the others sent.
   [[nodiscard]] std::size_t fetched(std::size_t host, std::uint64_t epoch, std::uint64_t first,
                                     std::uint64_t last) const {
     std::vector<WantedImage> wanted;
@@ -161,7 +161,7 @@ class PeerStoresTest : public testing::Test {
     return static_cast<std::size_t>(std::ranges::count_if(
         among, [&](std::size_t host) { return hosts[host].store->keeps(image); }));
   }
-  /// Until so many of these hosts keep each image.
+  /// Waits until so many of the hosts in `among` keep each image.
   void await_keepers(std::size_t count, const std::vector<std::size_t>& among,
                      std::uint64_t images = kSetImages) const {
     const Instant begun = monotonic_now();
@@ -207,7 +207,7 @@ TEST_F(PeerStoresTest, WhatIsKeptLaterIsKnownInTheNextEpoch) {
 }
 
 TEST_F(PeerStoresTest, WhatIsKeptJustAfterAnEpochHasBegunIsKnownSoon) {
-  // The worker of the same host that copies asks every two seconds.
+  // The worker that copies for the same host asks the other hosts every two seconds.
   const auto copying = PeerStores::start(hosts[0].store, sizes, "127.0.0.1", seconds(60)).value();
   hosts[0].peers->begin_view(kFirstView, {copying->address(), addresses()[0], addresses()[1]});
   hosts[1].peers->begin_view(kFirstView, {copying->address(), addresses()[0], addresses()[1]});
@@ -256,11 +256,11 @@ TEST_F(PeerStoresTest, AHostThatIsGoneIsMissingAndNothingElse) {
 
 TEST_F(PeerStoresTest, WhatALeaverAloneKeepsIsCopiedByOneOfTheOthers) {
   constexpr std::uint64_t kKept =
-      kSetImages - 1;  // while one is missing, there are no second copies
+      kSetImages - 1;  // while an image is missing, hosts make no second copies
   for (std::uint64_t image = 0; image < kKept; ++image) {
     keep(image % 3, image);
   }
-  keep(0, 2);  // of the leaver's
+  keep(0, 2);  // an image that the leaver keeps, too
   begin(kFirstView);
   EXPECT_EQ(fetched(0, 0, 0, 90), 59U);
   for (const std::size_t host : {0U, 1U}) {
@@ -279,7 +279,7 @@ TEST_F(PeerStoresTest, AHostThatJoinsAfterALeaverLeavesNothingUndone) {
   for (std::uint64_t image = 0; image < kSetImages; ++image) {
     keep(0, image);
   }
-  // The first leaves before the last joins, and these two come at once, before anything is copied.
+  // The first host leaves before the last one joins. Both happen before any image is copied.
   for (const std::size_t host : {0U, 1U}) {
     hosts[host].peers->begin_view(kFirstView, {addresses()[0], addresses()[1]});
   }
@@ -305,7 +305,7 @@ TEST_F(PeerStoresTest, ALossCostsNothingIfTheOthersHaveSecondCopies) {
   }
   await_keepers(1, {0, 1});
   EXPECT_EQ(fetched(0, 1, 1, 2) + fetched(1, 1, 0, 1), 2U);
-  await_keepers(2, {0, 1});  // there is room for everything twice
+  await_keepers(2, {0, 1});  // there is room for two copies of each image
 }
 
 TEST_F(PeerStoresTest, AWorkerThatDoesNotCopyFindsALeaverGone) {
@@ -317,10 +317,10 @@ TEST_F(PeerStoresTest, AWorkerThatDoesNotCopyFindsALeaverGone) {
   hosts[3].peers->begin_view({2, 22}, {addresses()[0], addresses()[3]});
   EXPECT_EQ(fetched(3, 0, 5, 6), 1U) << "it still serves";
   const Endpoint leaver = StorePeer::parse(addresses()[2])->endpoint;
-  for (const std::size_t host : {0U, 1U, 2U}) {  // the first two copy, and would ask it again, too
+  for (const std::size_t host : {0U, 1U, 2U}) {  // 0 and 1 copy, and would ask the leaver, too
     hosts[host].peers.reset();
   }
-  const auto silent = listen_tcp(leaver).value();  // as if the machine had gone with the process
+  const auto silent = listen_tcp(leaver).value();  // never answers, as if the machine were gone
   std::vector<UniqueFd> connections;
   const auto attempts = [&] {
     (void)accept_waiting(silent.get(), 100,

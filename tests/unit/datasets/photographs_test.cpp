@@ -108,8 +108,8 @@ TEST(Photographs, SizesAreSpreadAsInImageNet) {
   EXPECT_LE(*std::ranges::max_element(longer), 3 * kPhotographSideMin);
 }
 
-// If this fails on some machine, its arithmetic differs; after a change to the drawing it needs a
-// new value, and sets that were made before are others.
+// If this fails on some machine, its arithmetic differs. After a change to the drawing this value
+// changes, and a set that is made again differs from one that was made before.
 TEST(Photographs, PicturesHaveTheGoldenHash) {
   Digester digester;
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -169,7 +169,7 @@ TEST(Photographs, ALinkToAnEmptyFolderStaysAndTheFolderIsFilled) {
   EXPECT_EQ(contents(folder / "target").size(), 40);
 }
 
-// The file in the cache is named after a key, which it also holds.
+// A file in the cache has a key as its name, and contains the key, too.
 TEST(JpegIdentity, ImagesOfAnotherDecoderAreNotTakenFromTheCache) {
   const TemporaryFolder folder;
   const std::string tar = folder / "set.tar";

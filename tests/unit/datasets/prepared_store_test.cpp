@@ -52,7 +52,7 @@ class PreparedStoreTest : public testing::Test {
     options.folder = ::mkdtemp(pattern.data());
     options.key = {3, 4};
     options.sample_bytes = kBytes;
-    options.bytes_max = 4 * 400;  // one set
+    options.bytes_max = 4 * 400;  // room for one set
   }
   ~PreparedStoreTest() override { std::filesystem::remove_all(options.folder); }
 
@@ -115,7 +115,8 @@ TEST_F(PreparedStoreTest, OneJobPreparesASampleForAll) {
   EXPECT_EQ(take(*one, 7), Turn::kReady);
 }
 
-/// Others wait for the one that makes the store, for half a minute and no longer.
+/// A process that makes a store must not take all its memory at once, which would take long: others
+/// wait for the process, but only for half a minute.
 TEST_F(PreparedStoreTest, MemoryIsTakenAsSamplesCome) {
   options.bytes_max = std::uint64_t{64} << 20;
   const auto store = joined();
@@ -137,7 +138,7 @@ TEST_F(PreparedStoreTest, WithoutMemoryJobsPrepareForThemselves) {
   usable_bytes = std::uint64_t{100} << 20;
   options.usable = [] { return usable_bytes.load(); };
   const auto one = joined();
-  usable_bytes = std::uint64_t{2} << 20;  // the margin for others is 1/32
+  usable_bytes = std::uint64_t{2} << 20;  // no more than the margin for others, 1/32 of the store
   EXPECT_EQ(take(*one, 1), Turn::kFull);
   ImageStore::Options images{.key = {1, 1},
                              .images = 10,
@@ -158,7 +159,7 @@ TEST_F(PreparedStoreTest, AListThatWasRemovedAsOldComesBack) {
   EXPECT_FALSE(std::filesystem::exists(list)) << "not all the time";
   memory->stay_listed(monotonic_now() + seconds(4000));
   EXPECT_EQ(take(*joined(), 1), Turn::kReady);
-  // Others have made their own meanwhile.
+  // Meanwhile, another process has made a store of its own.
   std::filesystem::remove(list);
   const auto other = joined();
   memory->stay_listed(monotonic_now() + seconds(8000));
@@ -200,7 +201,7 @@ TEST_F(PreparedStoreTest, WhoIsSilentForASecondLosesItsPlace) {
   const auto store = joined();
   const ::pid_t child = ::fork();
   if (child == 0) {
-    ::_exit(take(*joined(), 0) == Turn::kOwn ? 0 : 1);  // it ends without a word
+    ::_exit(take(*joined(), 0) == Turn::kOwn ? 0 : 1);  // it ends before it gives the sample
   }
   int status = 1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -215,11 +216,11 @@ TEST_F(PreparedStoreTest, WhoIsSilentForASecondLosesItsPlace) {
   }
   prepare(*store, 4);
   EXPECT_EQ(take(*store, 1), Turn::kReady);
-  give(*store, 0);  // as the one that was silent would, when its place is another sample's
+  give(*store, 0);  // as the ended process might do late, when another sample has its place
   EXPECT_EQ(take(*store, 4), Turn::kReady);
 }
 
-/// As when a writer that was stopped in the middle goes on in a place that is another sample's.
+/// As if a writer was stopped in the middle and continued after another sample had got its place.
 TEST_F(PreparedStoreTest, ASampleThatWasWrittenOverIsAbsent) {
   const auto store = joined();
   prepare(*store, 5);
@@ -283,7 +284,7 @@ TEST_F(PreparedStoreTest, ManyInStepPrepareEachSampleAboutOnce) {
   EXPECT_LE(prepared, 4 * kSamples);
 }
 
-/// Says which samples are fetched, and cannot read some of them.
+/// Records which samples are fetched, and cannot read one of them.
 class FetchedSet final : public Dataset {
  public:
   explicit FetchedSet(const Dataset& set) : set_(set) {}
@@ -323,7 +324,7 @@ TEST_F(PreparedStoreTest, OnlyWhatNobodyHasPreparedIsFetched) {
   const std::unique_ptr<PreparedStore> other = joined();
   std::vector<std::uint8_t> pixels(options.sample_bytes);
   Augmentation draw;
-  EXPECT_EQ(other->take(5, pixels, draw), Turn::kOwn);  // and never gives it
+  EXPECT_EQ(other->take(5, pixels, draw), Turn::kOwn);  // `other` never gives it
   using Fetches = std::vector<std::pair<std::uint64_t, std::size_t>>;
   const auto first = make_loader(pair, loading)->take(1, 0);
   EXPECT_EQ(set->fetches, (Fetches{{0, 5}, {6, 3}, {9, 8}, {17, 3}, {5, 1}}));

@@ -39,7 +39,7 @@ std::vector<std::uint8_t> scale(const Picture& picture, const ImagePart& part, i
   return output;
 }
 
-// The definition, in double and without order of directions: sum over all pixels.
+// The definition of the result, in double: one sum over all pixels, without separate directions.
 double reference(const Picture& picture, const ImagePart& part, int side, int x, int y, int c) {
   const auto weight = [side](int k, int i, double start, double length) {
     const double step = length / side;

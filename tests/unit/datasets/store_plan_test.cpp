@@ -8,12 +8,12 @@
 namespace mayfly::datasets {
 namespace {
 
-constexpr std::uint64_t kPlanned = 70;  // items, of 10 bytes each; a second copy takes 4096
+constexpr std::uint64_t kPlanned = 70;  // items of 10 bytes each; a second copy takes 4096 bytes
 
 struct Keeps {
   std::vector<std::uint64_t> items;
   std::uint64_t free = 0;
-  std::vector<std::uint64_t> second{};  // more items
+  std::vector<std::uint64_t> second{};  // the items that it keeps as second copies
 };
 
 StoreIndex index_of(const Keeps& host) {
@@ -84,7 +84,8 @@ TEST(StorePlan, AHostWithoutRoomLeavesItsShareToOthers) {
   const std::vector<Keeps> leavers = {{.items = {0, 1, 2, 3, 4, 6, 7}}};
   EXPECT_TRUE(plan_of(hosts, 0, leavers).pulls.empty());
   EXPECT_TRUE(plan_of(hosts, 0, leavers).needs_leavers);
-  // 0, 3 and 6 fall to it in place of the first host, of 1, 4 and 7; it has room for two.
+  // The shares of the first host (0, 3 and 6) and of the second one (1, 4 and 7) fall to the second
+  // host, which has room for two items.
   EXPECT_EQ(plan_of(hosts, 1, leavers).pulls, (Pulls{{7, 0}, {6, 0}}));
   EXPECT_EQ(plan_of(hosts, 2, leavers).pulls, (Pulls{{2, 0}}));
 }
@@ -113,7 +114,8 @@ TEST(StorePlan, OfTwoLeaversWithTheSameItemsEachIsAskedForSome) {
 }
 
 TEST(StorePlan, SpareRoomHoldsSecondCopiesEachOnOneHost) {
-  // The hosts of the items up to 5, of which 0 and 1 have two copies, and of the others.
+  // The first host keeps items 0 to 4, and the last one keeps items 5 to 69. Items 0 and 1 have
+  // second copies on the second host.
   std::vector<Keeps> hosts = {{from_to(0, 5), 1 << 20}, {{}, 1 << 20, {0, 1}}, {from_to(5, 70), 0}};
   hosts[1].free = 4096 * 40;
   std::vector<int> copies(kPlanned, 0);
@@ -140,7 +142,8 @@ TEST(StorePlan, WhileAnItemIsMissingTheRoomIsForThat) {
 TEST(StorePlan, ASecondCopyThatNoOtherHostKeepsIsAFirstOne) {
   EXPECT_TRUE(plan_of({{{3}, 0}, {{}, 0, {3}}}, 1).first.empty());
   EXPECT_EQ(plan_of({{{}, 0}, {{}, 0, {3}}}, 1).first, (std::vector<std::uint64_t>{3}));
-  // The leaver's does not count, and of two second copies one becomes the first.
+  // A copy of a leaver does not count. If two hosts have second copies, only one of them becomes
+  // the first copy.
   EXPECT_EQ(plan_of({{{}, 0}, {{}, 0, {3}}}, 1, {{.items = {3}}}).first,
             (std::vector<std::uint64_t>{3}));
   EXPECT_EQ(plan_of({{{}, 0, {3}}, {{}, 0, {3}}}, 0).first, (std::vector<std::uint64_t>{3}));

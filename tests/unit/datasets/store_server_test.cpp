@@ -23,7 +23,7 @@ namespace {
 constexpr StoreKey kView{.view = 3, .key = 0x1234};
 constexpr std::uint64_t kStored = 200;
 
-/// Far more than any answer takes, on any machine.
+/// A deadline that leaves any machine far more time than an answer takes.
 Instant ample() {
   return monotonic_now() + seconds(60);
 }
@@ -85,7 +85,7 @@ TEST_F(StoreServerTest, AReaderGetsWhatTheHostKeepsAndNothingElse) {
     EXPECT_EQ(image.bytes, image.image < 100 ? content(image.image) : Bytes()) << image.image;
     EXPECT_FALSE(image.is_damaged);
   }
-  keep(100, 200);  // what is kept later is served, too, over the same connection
+  keep(100, 200);  // the host also serves images that it keeps later, over the same connection
   EXPECT_EQ(reader.fetch(wanted, ample(), stop), 20U);
   std::vector<WantedImage> nothing;
   EXPECT_EQ(reader.fetch(nothing, ample(), stop), 0U);
@@ -189,7 +189,7 @@ TEST_F(StoreServerTest, AnOfferedImageIsKeptIfItsBytesAreRightAndThereIsRoom) {
   EXPECT_EQ(reader.fetch(wanted, ample(), stop), 1U) << "of no member, and of no image";
 }
 
-/// Ends when the host has closed the connection or taken what was sent.
+/// Sends `parts`. Returns when the host has read them or closed the connection.
 void send_raw(const Endpoint& host, std::span<const ByteSpan> parts) {
   UniqueFd fd = start_connect_tcp(host).value();
   for (ByteSpan part : parts) {
@@ -273,7 +273,7 @@ TEST_F(StoreServerTest, WhoeverSendsSomethingElseIsCutOffAndOthersAreServed) {
     } else if (round % 4 == 1) {
       request.magic = random.bits();
     }
-    const std::uint64_t image = round % 4 == 2 ? kStored : 1;  // the first beyond the set
+    const std::uint64_t image = round % 4 == 2 ? kStored : 1;  // the first number beyond the set
     ASSERT_TRUE(send_exactly(fd.get(), std::as_bytes(std::span(&request, 1)), ample()).ok());
     const bool is_said = send_exactly(fd.get(), std::as_bytes(std::span(&image, 1)), ample()).ok();
     StoreAnswer answer;
@@ -287,7 +287,7 @@ TEST_F(StoreServerTest, WhoeverSendsSomethingElseIsCutOffAndOthersAreServed) {
 }
 
 TEST_F(StoreServerTest, AHostThatDoesNotAnswerCostsOneDeadline) {
-  const auto silent = listen_tcp({"127.0.0.1", 0}).value();  // connections stand, nobody answers
+  const auto silent = listen_tcp({"127.0.0.1", 0}).value();  // connects, but never answers
   StoreReader reader(bound_endpoint(silent.get()), kView);
   std::vector<WantedImage> wanted = want(0, 3);
   EXPECT_EQ(reader.fetch(wanted, monotonic_now() + milliseconds(20), stop), 0U);
@@ -308,7 +308,7 @@ TEST_F(StoreServerTest, AFetchEndsWhenItIsStopped) {
   other.join();
 }
 
-// A host is killed at any moment while it is asked; whatever arrives is right.
+// A host is killed at any moment while a reader asks it. All images that arrive are right.
 TEST_F(StoreServerTest, AHostThatIsKilledCostsReadsFromStorageOnly) {
   keep(0, kStored);
   std::uint64_t arrived = 0;
@@ -369,7 +369,7 @@ TEST(AnswerTimes, PatienceIsTwiceWhatNinetyNineOfAHundredTook) {
   }
   EXPECT_EQ(times.patience(), AnswerTimes::kMost);
   for (int i = 0; i < 128; ++i) {
-    times.add(milliseconds(2));  // what is long ago is forgotten
+    times.add(milliseconds(2));  // old times are forgotten
   }
   EXPECT_EQ(times.patience(), AnswerTimes::kLeast);
 }

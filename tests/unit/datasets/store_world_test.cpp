@@ -1,6 +1,6 @@
-// Hosts with stores that copy from each other as planned (datasets/core/store_plan.hpp), in random
-// schedules of losses, notices, joins, lost messages, slow answers and damaged bytes; and faults
-// planted in the hosts, each of which the checks must find.
+// Simulated hosts whose stores copy from each other by plans (datasets/core/store_plan.hpp), in
+// random schedules of losses, notices, joins, lost messages, slow answers and damaged bytes. The
+// checks must also find each fault that is planted in the hosts.
 
 #include <gtest/gtest.h>
 
@@ -27,18 +27,18 @@ constexpr std::uint64_t kPlanBytesMax = 200'000;  // bytes of one plan
 
 enum class Planted {
   kNothing,
-  kUncheckedBytes,     // a reader does not compare the hash of what another host sends
+  kUncheckedBytes,     // a reader does not check the bytes that another host sends
   kGivesUpFirst,       // a host gives up first copies, too
-  kNeverKeepsForGood,  // second copies stay second ones when the first is lost
-  kGivesUpAtOnce,      // a host gives up copies before it knows who is left
-  kNeverGivesUp,       // a host does not give up what it should
-  kTooMuch,            // a host does not count second copies
-  kNoSecondCopies,     // a host does not make its second copies
-  kLeaverIsGone,       // a host that leaves does not serve any more
-  kNoOffers,           // what a host has no room for is not offered to others
+  kNeverKeepsForGood,  // a second copy stays one when the first copy is lost
+  kGivesUpAtOnce,      // a host gives up copies before it has the other hosts' indices
+  kNeverGivesUp,       // a host never gives up a second copy
+  kTooMuch,            // a host does not count the room of second copies
+  kNoSecondCopies,     // a host makes no second copies
+  kLeaverIsGone,       // a host that leaves stops serving at once
+  kNoOffers,           // a host does not offer images for which it has no room to others
 };
 
-/// How much goes wrong besides losses, notices and joins.
+/// The probabilities of faults, besides losses of hosts.
 struct Weather {
   double lost_messages = 0;
   double slow_answers = 0;
@@ -56,7 +56,7 @@ struct SimulatedHost {
   std::uint64_t capacity = 0;
   std::map<std::uint64_t, Copy> kept;
   bool may_give_up = false;
-  std::map<HostId, StoreIndex> known;  // what others said last
+  std::map<HostId, StoreIndex> known;  // the last indices of other hosts
 };
 
 class StoreWorld {
@@ -76,7 +76,7 @@ class StoreWorld {
     }
   }
 
-  /// What is wrong, or nothing.
+  /// Returns the first violation, or an empty text.
   std::string run(int changes) {
     for (int change = 0; change < changes && failure_.empty(); ++change) {
       epoch(random_.below(kStepsOfEpoch));
@@ -141,7 +141,7 @@ class StoreWorld {
   // ---- changes of the view
 
   void join() {
-    // From a tenth of the set to one and a half of it.
+    // Room for a tenth of the set up to one and a half times the set.
     hosts_[next_host_++].capacity = all_ / 10 + random_.below(all_ * 14 / 10);
     begin_view();
   }
@@ -166,7 +166,7 @@ class StoreWorld {
     begin_view();
   }
 
-  /// A host leaves the view and serves until it is not needed; another one may join meanwhile.
+  /// A host leaves the view and serves until no host needs it; another one may join meanwhile.
   void leave(HostId host) {
     SimulatedHost leaver = std::move(hosts_.at(host));
     hosts_.erase(host);
@@ -207,10 +207,10 @@ class StoreWorld {
     }
   }
 
-  /// Whether the leaver is still needed.
+  /// One host plans and copies. Returns whether it still needs the leaver.
   bool plan_round(HostId self) {
     if (chance(weather_.slow_answers)) {
-      return leaver_.has_value();  // a host has not said what it keeps
+      return leaver_.has_value();  // another host has not sent its index
     }
     SimulatedHost& own = hosts_.at(self);
     std::vector<StoreIndex> indexes;
@@ -260,7 +260,7 @@ class StoreWorld {
 
   // ---- reads
 
-  /// A host needs an item; afterwards it has the right one.
+  /// A host gets an item that it needs: from its store, from another host, or from storage.
   void fetch(HostId reader, std::uint64_t item) {
     SimulatedHost& own = hosts_.at(reader);
     if (const auto found = own.kept.find(item); found != own.kept.end()) {
@@ -268,7 +268,7 @@ class StoreWorld {
         return;
       }
       own.kept.erase(found);
-      present_.erase(item);  // perhaps
+      present_.erase(item);  // perhaps no other host keeps it
     }
     bool is_known = false;
     for (const auto& [other, index] : own.known) {
@@ -296,7 +296,7 @@ class StoreWorld {
     }
   }
 
-  /// To a host that has room for it as far as is known.
+  /// Offers an item to a host that has room for it according to its last index.
   void offer(const SimulatedHost& reader, std::uint64_t item) {
     for (const auto& [other, index] : reader.known) {
       if (index.free + index.spare >= sizes_[item]) {
@@ -318,7 +318,7 @@ class StoreWorld {
     return is_used;
   }
 
-  /// One step, in whose middle a host may be lost: others then compute its microbatches.
+  /// One step. A host may be lost in its middle; other hosts then compute its microbatches.
   void step(std::optional<HostId> lost) {
     std::vector<HostId> host_of(kMicrobatches);
     for (std::uint32_t m = 0; m < kMicrobatches; ++m) {
@@ -369,7 +369,7 @@ class StoreWorld {
     }
   }
 
-  /// With something that happens before or in step `when`.
+  /// One epoch. At most one change happens, before or in its step `when`.
   void epoch(std::uint64_t when) {
     begin_epoch();
     for (std::uint64_t i = 0; i < kStepsOfEpoch && failure_.empty(); ++i) {
@@ -400,7 +400,7 @@ class StoreWorld {
     }
   }
 
-  /// Without changes: an epoch reads from storage what nobody keeps, byte by byte.
+  /// Epochs without changes: each reads exactly the items that no host keeps from storage.
   void quiet_epochs() {
     for (int number = 0; number < 4 && failure_.empty(); ++number) {
       std::uint64_t absent = 0;
@@ -421,7 +421,7 @@ class StoreWorld {
     expect_doubled();
   }
 
-  /// What nobody keeps fits nowhere.
+  /// No host has room for an item that no host keeps.
   void expect_no_room_left() {
     for (std::uint64_t item = 0; item < kSetItems && is_fair(); ++item) {
       for (const auto& [host, simulated] : hosts_) {
@@ -432,7 +432,7 @@ class StoreWorld {
     }
   }
 
-  /// If nothing is missing, all room that suffices holds second copies: then a loss costs nothing.
+  /// If no item is missing, each one has a second copy, unless no host has room for it.
   void expect_doubled() {
     if (!is_fair() || present_.size() < kSetItems) {
       return;
@@ -459,10 +459,10 @@ class StoreWorld {
   SampleStream stream_;
   std::uint64_t position_ = 0;
   HostId next_host_ = 1;
-  HostId first_newcomer_ = 0;  // of those that have joined since a host left
+  HostId first_newcomer_ = 0;  // the first host that joined after the leaver had left
   std::map<HostId, SimulatedHost> hosts_;
   std::optional<SimulatedHost> leaver_;
-  std::set<std::uint64_t> present_;  // items that some host keeps, and that no event has taken
+  std::set<std::uint64_t> present_;  // items that hosts must keep: no loss or damage removed them
   std::uint64_t from_storage_ = 0;
   std::string failure_;
 };
