@@ -1,4 +1,5 @@
-// Servers that a coordinator finds: those of the process before it, and those of others.
+// Servers that a restarted coordinator finds: those of the process before it, and those of other
+// jobs.
 
 #include <gtest/gtest.h>
 
@@ -24,8 +25,8 @@ TEST(AdoptedServers, ARestartedCoordinatorLooksBeforeItAsks) {
   left.offer = offer("a");
   policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
   EXPECT_TRUE(policy.was_told("server_adopted"));
-  EXPECT_TRUE(policy.requests.empty());      // more may still appear
-  for (int lists = 0; lists < 2; ++lists) {  // asked for 15 and 35 seconds after the start
+  EXPECT_TRUE(policy.requests.empty());      // a later list may show more
+  for (int lists = 0; lists < 2; ++lists) {  // requested 15 and 35 seconds after the start
     policy.wait(seconds(20));
     policy.feed(policy_event::Listed{std::vector<ServerStatus>{left}});
     EXPECT_TRUE(policy.requests.empty());
@@ -71,7 +72,7 @@ TEST(AdoptedServers, AreNotThoseOfAnotherJobOfTheSameName) {
   }
 }
 
-/// Their workers may have trained for days, until none of them found a coordinator any more.
+/// Their workers may have trained for days, and ended only because they found no coordinator.
 TEST(AdoptedServers, ThatHaveShutThemselvesDownDoNotStopTheirOffer) {
   ReplacementOptions options = two_zones();
   options.offers = {{offer("a"), 1.0, 1.0}};
@@ -92,7 +93,7 @@ TEST(AdoptedServers, ThatHaveShutThemselvesDownDoNotStopTheirOffer) {
   for (ServerStatus& server : left) {
     server.state = ServerState::kGone;
   }
-  for (int lists = 0; lists < 3; ++lists) {  // the last one is asked for 45 seconds after the start
+  for (int lists = 0; lists < 3; ++lists) {  // the last one is requested after 45 seconds
     policy.wait(seconds(20));
     policy.feed(policy_event::Listed{left});
   }
@@ -121,7 +122,8 @@ TEST(AdoptedServers, AreGivenUpAtTheEndOfTheirLifetime) {
   EXPECT_TRUE(policy.was_told("server_given_up"));
 }
 
-/// See engine/cloud: what was spent without a coordinator leaves as much of the budget.
+/// If servers exhaust the budget while there is no coordinator, engine/cloud extends the budget by
+/// as much as the job needs to stop.
 TEST(AdoptedServers, AreReleasedMinutesAfterTheStopIfABudgetIsUsedUpMeanwhile) {
   ReplacementOptions options = two_zones();
   options.provider.survives_us = true;

@@ -1,4 +1,4 @@
-// A server on demand gives way to a spot server, when there is one again.
+// An on-demand server is replaced by a spot server when one is available again.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using test_support::two_zones;
 
 constexpr Duration kCalm = seconds(900);
 
-/// Two workers on spot at 1, or on demand at 3.
+/// Two workers, on spot servers at 1 per hour or on-demand servers at 3.
 ReplacementOptions spot_or_on_demand() {
   ReplacementOptions options = two_zones();
   options.max = 2;
@@ -24,7 +24,8 @@ ReplacementOptions spot_or_on_demand() {
   return options;
 }
 
-/// Worker 1 is on spot, worker 2 on demand, because the second request for spot was refused.
+/// Worker 1 is on a spot server. Worker 2 is on an on-demand server, because the second request for
+/// a spot server was refused.
 PolicyHarness mixed(const ReplacementOptions& options) {
   PolicyHarness policy(options);
   const std::vector<policy_effect::Request> wanted = policy.requests;
@@ -40,7 +41,7 @@ PolicyHarness mixed(const ReplacementOptions& options) {
   return policy;
 }
 
-/// The heir is asked for and granted as s3.
+/// The same, after the successor of s2 was requested and granted as s3.
 PolicyHarness exchanging(const ReplacementOptions& options) {
   PolicyHarness policy = mixed(options);
   policy.wait(kCalm);
@@ -60,7 +61,7 @@ TEST(BackToSpot, AfterACalmTheDearServerIsExchangedWithoutLosingAWorker) {
   EXPECT_LE(policy.status().staying + policy.status().coming, 2u);
   policy.grant(policy.requests[0]);
   policy.feed(policy_event::Joined{MemberId{3}, "s3"});
-  EXPECT_TRUE(policy.drains.empty());  // it may have to load for a while
+  EXPECT_TRUE(policy.drains.empty());  // its worker may still be loading
   policy.feed(policy_event::Measured{MemberId{3}, 1.0});
   EXPECT_EQ(policy.drains, std::vector<MemberId>{MemberId{2}});
   policy.feed(policy_event::Gone{MemberId{2}});

@@ -64,9 +64,9 @@ TEST(Budget, AffordsOnlyServersThatCanComputeBeforeTheJobStops) {
   options.billed_at_least = seconds(60);
   Bill bill(0, Duration(0));
   const Budget budget(options, bill);
-  // Each needs the margin, its least billed time, and as much again: 420 seconds.
+  // Each server needs 420 seconds: the stop margin and twice the least billed time.
   EXPECT_EQ(budget.affordable(at(0), kOnePerSecond, 9), 2u);
-  bill.open("a", kOnePerSecond, at(0));  // needs 360 seconds itself
+  bill.open("a", kOnePerSecond, at(0));  // this server needs 360 seconds
   EXPECT_EQ(budget.affordable(at(0), kOnePerSecond, 9), 1u);
   EXPECT_EQ(budget.affordable(at(400), kOnePerSecond, 9), 0u) << "400 are spent";
 }

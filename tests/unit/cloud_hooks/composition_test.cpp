@@ -1,5 +1,5 @@
-// A composition: so many servers of each offer, others in place of those that are refused, and
-// back.
+// A composition is a number of servers for each offer. If a server is refused, a server of another
+// offer takes its place until the wanted one is available.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using test_support::error_of;
 using test_support::offer;
 using test_support::PolicyHarness;
 
-/// Two of a and one of b, which is the dearer one; c is cheapest and not wanted.
+/// Two servers of a, and one of b, which is dearer; c is the cheapest offer, but not wanted.
 ReplacementOptions two_and_one() {
   ReplacementOptions options;
   options.target = 3;
@@ -115,7 +115,7 @@ TEST(OfferLimit, BoundsEveryRequestAndSaysSo) {
   EXPECT_EQ(zones_of(policy.requests), "c") << "that one is free again";
 }
 
-/// Offers that refuse at random and servers that are lost at random, then a calm.
+/// Requests that are refused at random and servers that are lost at random, then a calm.
 class RandomOffers {
  public:
   explicit RandomOffers(std::uint64_t seed)
@@ -161,7 +161,7 @@ class RandomOffers {
     return options;
   }
 
-  /// Carries out what is wanted now, and what follows from that.
+  /// Carries out the present requests and drains, and those that follow from them.
   void answer(double refused) {
     std::vector<policy_effect::Request> open = policy_.requests;
     std::vector<MemberId> leaving = policy_.drains;

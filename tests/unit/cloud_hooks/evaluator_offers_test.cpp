@@ -1,4 +1,5 @@
-// Servers for evaluators: requested beside those of workers, replaced, never counted as workers.
+// Servers for evaluators are requested beside those for workers, replaced when they are lost, and
+// never counted as workers.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ using test_support::offer;
 using test_support::PolicyHarness;
 using test_support::two_zones;
 
-/// Two workers on the offers of two_zones(), one evaluator on an offer of its own.
+/// Two workers on the offers of two_zones(), and one evaluator on a separate offer.
 ReplacementOptions with_evaluator() {
   ReplacementOptions options = two_zones();
   options.max = 2;
@@ -40,7 +41,7 @@ TEST(EvaluatorOffers, AreUsedForEvaluatorsOnlyAlthoughTheyAreCheaper) {
 
 TEST(EvaluatorOffers, ALostEvaluatorIsReplacedByAnEvaluator) {
   PolicyHarness policy(with_evaluator());
-  policy.settle();  // s1 and s2 are the workers', s3 is the evaluator's
+  policy.settle();  // s1 and s2 are for workers, s3 is for the evaluator
   EXPECT_EQ(policy.status().staying, 2u);
   policy.feed(policy_event::Gone{MemberId{3}});
   policy.feed(listed({"s1", "s2", "s3"}));

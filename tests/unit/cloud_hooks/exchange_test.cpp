@@ -1,4 +1,5 @@
-// back_to_spot_test.cpp and composition_test.cpp have more of these rules, as a job sees them.
+// back_to_spot_test.cpp and composition_test.cpp test more of these rules, through the whole
+// policy.
 
 #include "cloud_hooks/core/exchange.hpp"
 
@@ -22,7 +23,7 @@ ReplacementOptions spot_and_on_demand() {
   return options;
 }
 
-/// A server on demand runs, and its exchange has begun. Returns the id of the request.
+/// Begins the exchange of a running on-demand server. Returns the id of the successor's request.
 std::string begin_exchange(PolicyParts& parts) {
   parts.run("old", 1, 1);
   EXPECT_EQ(parts.exchange.next_wake(parts.now), parts.now + parts.options.back_to_spot_after);

@@ -10,7 +10,7 @@ namespace {
 
 const std::string kId = "6f1f3c1e-0000-4000-8000-000000000001";
 
-/// A provider whose program is that shell script.
+/// A provider whose program is this shell script.
 std::unique_ptr<Provider> script(const std::string& text, Duration timeout = seconds(20)) {
   ::signal(SIGPIPE, SIG_IGN);  // as the program's main does
   ExecProviderOptions options;
@@ -99,7 +99,7 @@ TEST(ExecProvider, MoreServersThanAskedForIsAnError) {
   const auto outcome = script(R"(echo '{"servers":[{"id":"a","state":"running"},
                                                    {"id":"b","state":"running"}]}')")
                            ->request(request_for());
-  EXPECT_EQ(outcome.servers.size(), 2u);  // they exist, so they are not forgotten
+  EXPECT_EQ(outcome.servers.size(), 2u);  // both exist, so both are reported
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->kind, ProviderErrorKind::kConfig);
 }

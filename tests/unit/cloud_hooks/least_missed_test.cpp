@@ -1,4 +1,5 @@
-// Which servers are given up: by themselves, and by the policy that is told to have fewer.
+// The choice of the servers to give up: least_missed() alone, and in a policy that has to have
+// fewer servers.
 
 #include "cloud_hooks/core/least_missed.hpp"
 
@@ -78,8 +79,8 @@ TEST(LeastMissed, LeavesWhatMayNotGoAndTheFloorOnDemand) {
 }
 
 TEST(LeastMissed, WholeMicrobatchesDecide) {
-  // The server of speed 5 computes five of eight microbatches, and each other server one. Without
-  // the one of the server of speed 1.9 a step takes no longer.
+  // Without the server of speed 1.9 a step takes no longer: the server of speed 5 then computes
+  // five of the eight microbatches, and each other server computes one.
   const std::vector<ServerWorth> servers = {worth(5, 5, 0), worth(1, 1, 1), worth(1, 1, 2),
                                             worth(1, 1, 3), worth(1.9, 1.8, 4)};
   EXPECT_NE(least_missed(servers, {.count = 1}), Places{4});
@@ -128,7 +129,8 @@ TEST(LeastMissed, IsExactForManyServersOfDivisibleWork) {
     constexpr std::size_t kCount = 15;
     const std::vector<ServerWorth> kept =
         without(servers, least_missed(servers, {.count = kCount}));
-    // So many of the cheap ones, the slowest, and the rest of the dear ones, the slowest too.
+    // Other choices give up `of_cheap` of the cheap servers, and the rest of the dear ones; of each
+    // kind, the slowest ones.
     std::vector<ServerWorth> cheap;
     std::vector<ServerWorth> dear;
     for (const ServerWorth& one : servers) {

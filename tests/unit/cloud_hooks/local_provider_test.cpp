@@ -23,7 +23,7 @@ std::string scratch_path(const std::string& name) {
          ("mayfly_local_provider_" + std::to_string(::getpid()) + "_" + name);
 }
 
-/// The server's state once it has ended; fails the test if it never does.
+/// Waits until the server has ended, and returns its status. Fails the test if it does not end.
 ServerStatus wait_for_end(LocalProvider& provider, const std::string& id) {
   const Instant deadline = monotonic_now() + kHangBound;
   while (monotonic_now() < deadline) {
@@ -225,8 +225,8 @@ TEST(LauncherBondDeathTest, AProcessWhoseLauncherIsGoneExits) {
       testing::ExitedWithCode(1), "process 1000000000 .* has ended, or has not started it");
 }
 
-/// A process that starts a worker of ours and waits, as a shell does. The worker writes "w" when it
-/// follows us, and "t" when it is asked to leave.
+/// Starts a process that starts a worker and waits, as a shell does. The worker writes "w" when
+/// die_with_launcher() has returned, and "t" when it is asked to leave.
 pid_t start_script(int output) {
   const std::string launcher = std::to_string(::getpid());
   const pid_t script = ::fork();

@@ -1,4 +1,4 @@
-// What MarketWorld knows to be true, and holds against the promises of the policy.
+// The true state of MarketWorld, and the checks of the policy's promises with it.
 
 #include <algorithm>
 
@@ -31,8 +31,8 @@ double MarketWorld::true_cost() const {
   return sum;
 }
 
-/// The policy hears of a server's end from the next list, and bills one more for each answer that
-/// was lost: a minute each.
+/// The policy learns of a server's end from the next list, and bills one more server for each
+/// answer that was lost. Each of these costs up to a minute.
 double MarketWorld::billed_too_much_at_most() const {
   double most_per_hour = 0;
   for (const OfferTerms& offer : options_.offers) {
@@ -59,13 +59,14 @@ void MarketWorld::check(const char* when) {
   }
 }
 
-/// After a long calm with stock in one zone: exactly as many servers as wanted, or as may be paid.
+/// Checks that after a long calm with stock in one zone there are exactly as many servers as
+/// wanted, or as the budget allows.
 void MarketWorld::check_calm() {
   if (job_stopped_) {
     return;
   }
-  std::uint32_t count = 0;  // of servers that have a worker, or had one or were made just now
-  std::uint32_t young = 0;  // of them: may be on their way in or out
+  std::uint32_t count = 0;  // servers that have a worker, or were made or lost theirs just now
+  std::uint32_t young = 0;  // those of them that may still join or be released
   for (const std::string& id : alive()) {
     const Machine& machine = machines_.at(id);
     const bool is_young = now_ - machine.quiet_since < std::chrono::minutes(3);
@@ -73,7 +74,7 @@ void MarketWorld::check_calm() {
       ++count;
       young +=
           is_young && (!machine.member || now_ - machine.created < std::chrono::minutes(3)) ? 1 : 0;
-    } else if (!machine.releasing && !is_unnamed_) {  // it may be any other's home
+    } else if (!machine.releasing && !is_unnamed_) {  // an unnamed worker may run on it
       violated(id + " has had no worker for long");
     }
   }
@@ -81,7 +82,7 @@ void MarketWorld::check_calm() {
     violated(std::to_string(count) + " members, wanted " + std::to_string(wanted_));
   }
   double per_hour = true_per_hour() + options_.offers[0].price_per_hour;
-  for (const auto& [id, machine] : machines_) {  // the policy hears of an end by the next list
+  for (const auto& [id, machine] : machines_) {  // the policy learns of an end from a list
     const bool is_news = machine.gone && now_ - *machine.gone < std::chrono::minutes(1);
     per_hour += is_news ? options_.offers[machine.offer].price_per_hour : 0;
   }

@@ -1,4 +1,4 @@
-// The side of MarketWorld that answers requests, and whose machines come and go.
+// The provider's side of MarketWorld: it answers requests, and creates and ends machines.
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ void MarketWorld::take_request(const ServerRequest& request) {
   }
   RequestOutcome outcome;
   const bool is_lost = !calm_ && chance(lost_answers_);
-  if (is_lost && chance(0.5)) {  // it never arrived
+  if (is_lost && chance(0.5)) {  // the request never arrived
     outcome.error = {ProviderErrorKind::kRate, "no answer"};
   } else {
     outcome = serve(request);

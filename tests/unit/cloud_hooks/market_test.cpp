@@ -1,4 +1,4 @@
-// Random markets: whatever happens, the policy keeps its promises.
+// Random markets: the policy keeps its promises in all of them.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// How many of so many seeds show a violation under sabotage.
+/// The number of the first `seeds` seeds in which the checks find a violation under sabotage.
 int caught(Sabotage sabotage, std::uint64_t seeds) {
   int count = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -58,9 +58,8 @@ TEST(RandomMarkets, BudgetSizeAndIdentityHoldAndNothingStarvesOrLeaks) {
 /// Seeds that have failed once, and why.
 TEST(RandomMarkets, SeedsThatFailedOnceDoNotAnyMore) {
   for (const std::uint64_t seed : {
-           // The answer to a request was lost and its server lived for two seconds between two
-           // lists;
-           // it was not on the policy's bill.
+           // The answer to a request was lost. Its server lived for two seconds between two lists,
+           // and was not on the policy's bill.
            std::uint64_t{25027},
        }) {
     for (const std::string& violation : MarketWorld(seed).run().violations) {

@@ -79,7 +79,8 @@ void MarketWorld::set_up() {
   wanted_ = options_.target;
 }
 
-/// Some jobs want a composition: in place of a floor, so many servers of each offer.
+/// Some jobs want a composition, a number of servers of each offer, instead of a floor of on-demand
+/// servers.
 void MarketWorld::compose(std::uint64_t seed) {
   constexpr double kComposedShare = 0.2;
   RandomStream random(CounterRandom(seed).split("composition"));
@@ -197,7 +198,7 @@ void MarketWorld::carry_out(const PolicyEffect& effect) {
   }
 }
 
-// --- What happens to the job ---
+// --- Events of the job ---
 
 void MarketWorld::disturb() {
   if (calm_) {
@@ -205,7 +206,7 @@ void MarketWorld::disturb() {
   }
   const std::vector<std::string> all = alive();
   const double pick = random_.unit();
-  if (pick < 0.1 && !all.empty()) {  // a burst: everything of one offer
+  if (pick < 0.1 && !all.empty()) {  // a burst: most servers of one offer
     const std::size_t offer = machines_.at(all[random_.below(all.size())]).offer;
     for (const std::string& id : all) {
       if (machines_.at(id).offer == offer && chance(0.8)) {
@@ -230,7 +231,7 @@ void MarketWorld::disturb() {
     restart_coordinator();
   }
   for (const std::string& id : alive()) {
-    if (chance(hazard_per_hour_ / 30)) {  // disturbed about thirty times an hour
+    if (chance(hazard_per_hour_ / 30)) {  // this runs about thirty times an hour
       take_away(id, chance(0.6));
     }
   }
@@ -242,8 +243,9 @@ void MarketWorld::restart_coordinator() {
   PolicyStatus last = policy_->status(now_);
   const Duration away = between(seconds(1), seconds(60));
   last.spent += last.per_hour * to_seconds(away) / kSecondsPerHour;
-  ++term_;  // answers come to nobody
-  // Nobody sees what happens meanwhile; the market stands still so that this stays simple.
+  ++term_;  // answers to the old coordinator are lost
+  // No coordinator would see what happens meanwhile. For simplicity, nothing happens until it is
+  // back.
   now_ = now_ + away;
   std::priority_queue<Event> later;
   while (!queue_.empty()) {
@@ -270,7 +272,7 @@ void MarketWorld::calm_down() {
     machine.never_joins = machine.never_joins && (machine.gone || machine.member);
   }
   feed(policy_event::Scaled{wanted_});
-  // Once more when the last answers from before have come: they may be about quotas.
+  // It is sent again after the last answers from before the calm, which may report quotas.
   after(std::chrono::minutes(2), [this] { feed(policy_event::Scaled{wanted_}); });
 }
 

@@ -27,7 +27,7 @@ enum class Sabotage {
   kNone,
   kNewIdForRepeats,  // a repeated request gets a new id
   kForgetsReleases,  // releases are never carried out
-  kNoBudget,         // the policy is not told of the budget
+  kNoBudget,         // the policy does not get the budget
 };
 
 struct MarketResult {
@@ -52,7 +52,7 @@ class MarketWorld {
     std::size_t offer;
     std::string request_id;
     Instant created;
-    Instant listed_from;  // lists lag behind
+    Instant listed_from;  // earlier lists lack it
     ServerState state = ServerState::kStarting;
     std::optional<Instant> gone;
     std::optional<MemberId> member;
@@ -64,7 +64,7 @@ class MarketWorld {
     int stock = 0;
     double refused_chance = 0;
     bool broken_image = false;
-    std::optional<ProviderErrorKind> always;  // auth, config
+    std::optional<ProviderErrorKind> always;  // auth or config: the error of each request
   };
   struct Event {
     Instant at;
@@ -111,7 +111,7 @@ class MarketWorld {
   [[nodiscard]] std::vector<std::string> alive() const;
 
   RandomStream random_;
-  RandomStream wants_back_;  // the provider
+  RandomStream wants_back_;  // for servers that the provider wants back
   Sabotage sabotage_;
   ReplacementOptions options_;
   std::optional<double> budget_;

@@ -14,7 +14,8 @@ Offer zone_offer(const std::string& zone, Market market = Market::kSpot,
   return {type, zone, market};
 }
 
-/// 0 to 2 are of one kind in three zones, 3 is on demand, 4 another machine; dearer and dearer.
+/// Offers 0 to 2 are of one kind in three zones, 3 is on demand, and 4 is another machine type.
+/// Each is dearer than the one before.
 OfferCatalog book_of_five() {
   return {{{zone_offer("a"), 1, 1},
            {zone_offer("b"), 2, 1},
@@ -190,7 +191,7 @@ TEST(OfferCatalog, FindsAnOfferByAllThatItSays) {
   EXPECT_EQ(book.find(zone_offer("b", Market::kOnDemand)), std::nullopt);
 }
 
-// A cloud lists what it has made of an offer.
+// A cloud may list a server with another zone or machine type than its offer names.
 TEST(OfferCatalog, FindsTheOfferOfAServerThatIsListedOtherwise) {
   const auto terms = [](const Offer& offer) {
     OfferTerms made;

@@ -93,7 +93,7 @@ class PolicyHarness {
   std::vector<std::string> releases;
   std::vector<MemberId> drains;
   std::vector<std::string> told;
-  std::vector<std::string> details;  // of `told`
+  std::vector<std::string> details;  // the texts of `told`
   bool stopped = false;
 
  private:

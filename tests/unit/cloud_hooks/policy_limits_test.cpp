@@ -1,4 +1,5 @@
-// What ReplacementPolicy may spend and ask for, and whose loss is a loss.
+// The limits of what ReplacementPolicy spends and requests, and the workers whose loss is the loss
+// of a server.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +24,8 @@ std::uint32_t asked_for(const PolicyHarness& policy) {
   return count;
 }
 
-/// Six minutes: until a new server has done something, the job stops with a checkpoint.
+/// A new server is useless if the job has to stop within six minutes: the margin in which the job
+/// writes its checkpoint, and the least billed time.
 ReplacementOptions with_budget(double budget) {
   ReplacementOptions options = two_zones();
   options.offers = {{offer("a"), 1.0, 1.0}};
@@ -36,10 +38,10 @@ ReplacementOptions with_budget(double budget) {
 
 TEST(PolicyBudget, PaysForWhatRunsBeforeItAsksForMore) {
   PolicyHarness policy(with_budget(1.0));
-  policy.settle();  // two at 1.0
+  policy.settle();  // two servers at 1.0
   policy.feed(policy_event::Scaled{100});
-  // 1.0 less a minute of each, less 0.2 for what the two will cost in six minutes; and each more
-  // costs 7/60 at least: 6.6 of them.
+  // Both servers cost 2/60 for a minute so far, and 0.2 in the next six minutes. Each other server
+  // costs at least 7/60, so the rest of the budget of 1.0 pays for 6.6 of them.
   EXPECT_EQ(asked_for(policy), 6u);
   EXPECT_TRUE(policy.was_told("budget"));
 }
@@ -58,12 +60,12 @@ TEST(PolicyBudget, BoundsTheLifetimeOfAServerThatNobodyMayReachAnyMore) {
   options.lifetime_max = seconds(3600);
   EXPECT_EQ(PolicyHarness(options).requests.at(0).request.lifetime_max, seconds(3600));
   options = with_budget(200.0);
-  options.lifetime_max = Duration(0);  // none
+  options.lifetime_max = Duration(0);  // no limit
   EXPECT_EQ(PolicyHarness(options).requests.at(0).request.lifetime_max, seconds(200 * 3600));
 }
 
 TEST(PolicyBudget, TheJobStopsWhenTheRestIsWhatTheMarginCosts) {
-  ReplacementOptions options = with_budget(2.0);  // two at 1.0 for an hour
+  ReplacementOptions options = with_budget(2.0);  // an hour of two servers at 1.0
   options.release_margin = seconds(60);
   PolicyHarness policy(options);
   policy.settle();
@@ -177,7 +179,8 @@ TEST(PolicyStatus, AnOpenRequestWhoseServersAreKnownBringsNoMore) {
   EXPECT_TRUE(policy.status().no_worker_comes);
 }
 
-/// A list shows the server, one an hour later does not, and nothing takes its place.
+/// One list shows the server, and a list an hour later does not. Requests for another one are
+/// refused.
 void miss_in_a_list(PolicyHarness& policy, const ServerStatus& server) {
   policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
   policy.wait(seconds(3500));
@@ -259,7 +262,7 @@ TEST(PolicyMembers, OneThatIsBackOnItsServerIsLostAgainUnderItsNewId) {
   ASSERT_TRUE(policy.was_told("server_lost"));
   policy.feed(policy_event::Joined{MemberId{9}, "s2"});
   EXPECT_TRUE(policy.was_told("server_joined"));
-  policy.feed(policy_event::Gone{MemberId{2}});  // once more
+  policy.feed(policy_event::Gone{MemberId{2}});  // the same loss again
   EXPECT_FALSE(policy.was_told("server_lost"));
   policy.wait(seconds(60));
   EXPECT_TRUE(policy.releases.empty()) << "it is not waited for any more";
@@ -267,7 +270,7 @@ TEST(PolicyMembers, OneThatIsBackOnItsServerIsLostAgainUnderItsNewId) {
   EXPECT_TRUE(policy.was_told("server_lost"));
 }
 
-/// A coordinator whose network is cut hears of no worker and of no server.
+/// A coordinator that is cut off gets no message of a worker and no answer of the provider.
 TEST(PolicyMembers, NoServerIsReleasedForSilenceUntilTheProviderHasAnswered) {
   PolicyHarness policy(two_zones());
   policy.settle();
@@ -287,7 +290,7 @@ TEST(PolicyMembers, NoServerIsReleasedForSilenceUntilTheProviderHasAnswered) {
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }
 
-/// As that of hosts, which lists the servers of a host that does not answer for a while.
+/// The provider for hosts, for example, still lists the servers of a host that does not answer.
 TEST(PolicyMembers, WhatAProviderOnlyRemembersIsNoAnswer) {
   PolicyHarness policy(two_zones());
   policy.settle();
@@ -308,7 +311,7 @@ TEST(PolicyMembers, WhatAProviderOnlyRemembersIsNoAnswer) {
 TEST(PolicyMembers, AListThatWasAskedForBeforeALossIsFollowedByAnother) {
   PolicyHarness policy(two_zones());
   policy.settle();
-  policy.wait(seconds(16));  // a list is asked for
+  policy.wait(seconds(16));  // the policy asks for a list
   policy.feed(policy_event::Gone{MemberId{2}});
   policy.feed(listed({"s1", "s2"}));
   policy.wait(seconds(2));
@@ -335,7 +338,7 @@ TEST(PolicyMembers, AServerWhoseWorkerWasToLeaveIsReleasedAlsoIfItNeverSaysSo) {
   policy.feed(policy_event::Leaving{MemberId{2}});
   policy.wait(seconds(119));
   EXPECT_TRUE(policy.releases.empty());
-  policy.feed(policy_event::Leaving{MemberId{2}});  // said twice
+  policy.feed(policy_event::Leaving{MemberId{2}});  // reported again
   policy.wait(seconds(1));
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::chrono::seconds kDriverHangBound{60};
 
-/// What providers and the listener of a test have in common: what was done, and what must wait.
+/// Shared by the provider and the listener of a test. Counts their calls, and holds the calls that
+/// the test names.
 class Scene {
  public:
   void hold(const std::string& what) {
@@ -29,7 +30,7 @@ class Scene {
     held_.erase(what);
     changed_.notify_all();
   }
-  /// Called by who does it; returns when it is not, or no longer, held.
+  /// Called in each call of the provider or listener. Returns when `what` is not held.
   void pass(const std::string& what) {
     std::unique_lock lock(mutex_);
     ++begun_[what];
@@ -38,7 +39,7 @@ class Scene {
     ++done_[what];
     changed_.notify_all();
   }
-  /// That it was begun so often; a failure of the test otherwise.
+  /// Waits until so many of these calls have begun, else fails the test.
   void expect(const std::string& what, int times) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, kDriverHangBound, [&] { return begun_[what] >= times; }))
@@ -57,7 +58,7 @@ class Scene {
   std::map<std::string, int> done_;
 };
 
-/// Grants what is asked for, as servers s1, s2, ...
+/// Grants all requests, with servers s1, s2, ...
 class Granting final : public Provider {
  public:
   explicit Granting(Scene& scene) : scene_(scene) {}
@@ -103,7 +104,7 @@ class Granting final : public Provider {
  private:
   Scene& scene_;
   std::mutex mutex_;
-  std::vector<ServerStatus> servers_;  // guarded by mutex_, as are the numbers
+  std::vector<ServerStatus> servers_;  // guarded by mutex_, like the members below
   int made_ = 0;
   int requests_ = 0;
 };
@@ -136,13 +137,13 @@ class Listener final : public DriverListener {
   std::vector<CloudFact> facts_;  // guarded by mutex_
 };
 
-/// A job that wants two servers; request 1 and 2 are for those.
+/// A job that wants two servers. Requests 1 and 2 are for them.
 class Driven : public ::testing::Test {
  protected:
   static ReplacementOptions options() {
     ReplacementOptions options = test_support::two_zones();
     options.provider.count_max = 1;
-    options.rate_wait = milliseconds(10);  // until a list is asked for that shows what is gone
+    options.rate_wait = milliseconds(10);  // then a list is requested, which shows ended servers
     return options;
   }
   static std::vector<WorkerSeen> workers(int count) {
@@ -161,7 +162,7 @@ class Driven : public ::testing::Test {
   Scene scene_;
   Granting provider_{scene_};
   Listener listener_{scene_};
-  std::unique_ptr<ProviderDriver> driver_;  // destroyed before what it uses
+  std::unique_ptr<ProviderDriver> driver_;  // destroyed before the members that it uses
 };
 
 TEST_F(Driven, ARequestThatHangsKeepsNoOtherWaiting) {
@@ -192,7 +193,7 @@ TEST_F(Driven, WhatIsGrantedAfterTheEndIsReleasedAndNothingElseIsAskedFor) {
   EXPECT_EQ(scene_.done("server_requested"), 1);
 }
 
-// Some providers answer when the server is gone.
+// Some providers answer a release only when the server has ended.
 TEST_F(Driven, EveryServerIsToldToGoHoweverLongTheOthersTake) {
   provider_.release_takes = milliseconds(600);
   start(1);
@@ -243,7 +244,7 @@ TEST_F(Driven, AnotherTargetIsRememberedByTheThreadThatWrites) {
   scene_.expect("server_granted", 2);
   driver_->workers(workers(2), monotonic_now());
   scene_.expect("server_joined", 2);
-  driver_->close();  // from now on nothing else is told
+  driver_->close();  // from now on the listener gets no other events
   scene_.hold("target 1");
   driver_->scale(1);
   scene_.expect("target 1", 1);

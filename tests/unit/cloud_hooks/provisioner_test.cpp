@@ -12,7 +12,7 @@ using test_support::offer;
 using test_support::PolicyParts;
 using test_support::two_zones;
 
-/// "a 2, b 1": what was requested, in this order.
+/// The zones and sizes of the requests, in their order, for example "a 2, b 1".
 std::string requested(PolicyParts& parts) {
   std::string text;
   for (const auto& request : parts.taken<policy_effect::Request>()) {

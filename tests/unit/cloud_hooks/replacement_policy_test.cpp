@@ -30,7 +30,7 @@ TEST(ReplacementPolicy, AMeasuredSpeedDecidesNotOnlyThePrice) {
   PolicyHarness policy(options);
   policy.settle();
   policy.feed(policy_event::Measured{MemberId{1}, 10});
-  policy.feed(policy_event::Scaled{3});  // the other type is still taken for as fast: it costs more
+  policy.feed(policy_event::Scaled{3});  // the other type counts as equally fast, and costs more
   ASSERT_EQ(policy.requests.size(), 1u);
   EXPECT_EQ(policy.requests[0].request.offer.machine_type, "gpu");
   policy.refuse(policy.requests[0], error_of(ProviderErrorKind::kCapacity));
@@ -183,7 +183,7 @@ TEST(ReplacementPolicy, ARequestThatIsNeverAnsweredIsSettledByTheList) {
   policy.refuse(policy.requests[0], error_of(ProviderErrorKind::kRate));
   policy.wait(seconds(2));
   policy.refuse(policy.requests.at(0), error_of(ProviderErrorKind::kRate));
-  ASSERT_EQ(policy.requests.size(), 1u);  // the job is not kept waiting: another zone
+  ASSERT_EQ(policy.requests.size(), 1u);  // in another zone, so that the job need not wait
   EXPECT_EQ(policy.requests[0].request.offer, offer("b"));
   policy.settle();
   policy.feed(policy_event::Listed{
@@ -196,7 +196,7 @@ TEST(ReplacementPolicy, ARequestThatIsNeverAnsweredIsSettledByTheList) {
 
 TEST(ReplacementPolicy, WhatARequestMayHaveMadeUnseenIsBilledForTheLeastTime) {
   PolicyHarness policy(two_zones());
-  const policy_effect::Request request = policy.requests[0];  // two at 1.0
+  const policy_effect::Request request = policy.requests[0];  // two servers at 1.0
   policy.feed(policy_event::Ended{});
   policy.refuse(request, error_of(ProviderErrorKind::kRate));
   EXPECT_DOUBLE_EQ(policy.status().per_hour, 2.0) << "until lists show what became of it";
@@ -213,7 +213,7 @@ TEST(ReplacementPolicy, WhatARequestMayHaveMadeUnseenIsBilledForTheLeastTime) {
 
 TEST(ReplacementPolicy, IfListsFailedForLongItIsBilledForAllThatTime) {
   PolicyHarness policy(two_zones());
-  const policy_effect::Request request = policy.requests[0];  // two at 1.0
+  const policy_effect::Request request = policy.requests[0];  // two servers at 1.0
   policy.feed(policy_event::Ended{});
   policy.refuse(request, error_of(ProviderErrorKind::kRate));
   for (int lists = 0; lists < 40; ++lists) {
@@ -236,7 +236,7 @@ TEST(ReplacementPolicy, AServerThatIsFirstSeenWhenItHasEndedIsBilled) {
   policy.now = policy.now + seconds(5);
   policy.feed(policy_event::Answered{request.request.request_id, outcome});
   EXPECT_TRUE(policy.was_told("server_refused"));
-  const double asked_now = 2 * 2.0 / 60;  // two at 2.0 in the other zone, a minute each at least
+  const double asked_now = 2 * 2.0 / 60;  // two servers at 2.0 in the other zone, for a minute
   EXPECT_DOUBLE_EQ(policy.status().spent, 1.0 / 60 + asked_now);
 }
 
@@ -283,7 +283,7 @@ TEST(ReplacementPolicy, ANoticeBringsAReplacementBeforeTheWorkerIsGone) {
   policy.wait(milliseconds(20));
   ASSERT_EQ(policy.requests.size(), 1u);
   EXPECT_EQ(policy.requests[0].request.count, 1u);
-  policy.feed(policy_event::Gone{MemberId{1}});  // it bills until it is released
+  policy.feed(policy_event::Gone{MemberId{1}});  // s1 is billed until it is released
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s1"});
 }
 
@@ -297,7 +297,7 @@ TEST(ReplacementPolicy, AWorkerThatComesBackKeepsItsServerAndTheSurplusGoes) {
   EXPECT_EQ(policy.status().staying, 3u);
   EXPECT_TRUE(policy.releases.empty());
   policy.wait(seconds(61));
-  EXPECT_EQ(policy.releases, std::vector<std::string>{"s3"});  // the one without a worker yet
+  EXPECT_EQ(policy.releases, std::vector<std::string>{"s3"});  // it has no worker yet
 }
 
 TEST(ReplacementPolicy, AServerWhoseWorkerStaysAwayIsReleased) {
@@ -309,7 +309,8 @@ TEST(ReplacementPolicy, AServerWhoseWorkerStaysAwayIsReleased) {
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }
 
-/// What it runs fails, at once and always; a server that was taken away says nothing of that kind.
+/// Workers that fail one after the other show that the offer cannot run them. Servers that were
+/// taken away do not.
 TEST(ReplacementPolicy, TheThirdServerInARowWhoseWorkerFailedBeforeItJoinedStopsTheOffer) {
   for (const bool failed : {true, false}) {
     ReplacementOptions options = two_zones();
@@ -341,7 +342,7 @@ TEST(ReplacementPolicy, AServerThatShutItselfDownIsReleasedAndTheThirdStopsTheOf
     ASSERT_FALSE(policy.requests.empty()) << failures;
     policy.grant(policy.requests[0]);
     ServerStatus server = PolicyHarness::server("s" + std::to_string(failures), {});
-    server.state = ServerState::kStopping;  // why is not known yet
+    server.state = ServerState::kStopping;  // the cause is not known yet
     policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
     EXPECT_TRUE(policy.releases.empty());
     server.failed = true;
@@ -386,8 +387,8 @@ TEST(ReplacementPolicy, GoingDownGivesUpTheDearestFirstAndKeepsTheFloor) {
   EXPECT_EQ(policy.requests[1].request.count, 2u);
   policy.settle();
   policy.feed(policy_event::Scaled{2});
-  EXPECT_EQ(policy.drains,
-            std::vector<MemberId>{MemberId{3}});  // on demand is dearer, but the floor
+  // The on-demand server is dearer, but the floor needs it.
+  EXPECT_EQ(policy.drains, std::vector<MemberId>{MemberId{3}});
 }
 
 TEST(ReplacementPolicy, WhoIsIrreplaceableIsNotGivenUp) {
@@ -396,7 +397,7 @@ TEST(ReplacementPolicy, WhoIsIrreplaceableIsNotGivenUp) {
   PolicyHarness policy(options);
   policy.settle();
   policy.feed(policy_event::Irreplaceable{MemberId{3}});
-  policy.feed(policy_event::Joined{MemberId{9}, "another's"});  // started by hand
+  policy.feed(policy_event::Joined{MemberId{9}, "another's"});  // its worker was started by hand
   policy.feed(policy_event::Irreplaceable{MemberId{9}});
   policy.feed(policy_event::Scaled{1});
   EXPECT_EQ(policy.drains, (std::vector<MemberId>{MemberId{2}, MemberId{1}}));
@@ -405,7 +406,7 @@ TEST(ReplacementPolicy, WhoIsIrreplaceableIsNotGivenUp) {
 TEST(ReplacementPolicy, TheHourlyBudgetBoundsWhatRunsAtOnce) {
   ReplacementOptions options = two_zones();
   options.target = 5;
-  options.budget_per_hour = 4.5;  // 4 at 1.0; none at 2.0 beside them
+  options.budget_per_hour = 4.5;  // enough for 4 servers at 1.0, but for none at 2.0 beside them
   PolicyHarness policy(options);
   ASSERT_EQ(policy.requests.size(), 1u);
   EXPECT_EQ(policy.requests[0].request.count, 4u);
@@ -415,7 +416,7 @@ TEST(ReplacementPolicy, TheHourlyBudgetBoundsWhatRunsAtOnce) {
 
 TEST(ReplacementPolicy, TheJobStopsBeforeTheBudgetIsUsedUpAndThenAllIsReleased) {
   ReplacementOptions options = two_zones();
-  options.budget = 2.0;  // two servers at 1.0: one hour
+  options.budget = 2.0;  // one hour of two servers at 1.0
   PolicyHarness policy(options);
   policy.settle();
   policy.wait(std::chrono::minutes(54));

@@ -1,5 +1,5 @@
-// Which servers a choice is between, and their order without speeds; least_missed_test.cpp has the
-// order by speeds.
+// The servers that may be given up, and their order without speeds. least_missed_test.cpp tests
+// their order by speeds.
 
 #include "cloud_hooks/core/server_choice.hpp"
 

@@ -1,5 +1,5 @@
-// adopted_servers_test.cpp and replacement_policy_test.cpp have more of these rules, as a job sees
-// them.
+// adopted_servers_test.cpp and replacement_policy_test.cpp test more of these rules, through the
+// whole policy.
 
 #include "cloud_hooks/core/server_lifecycle.hpp"
 
@@ -16,7 +16,7 @@ using test_support::offer;
 using test_support::PolicyParts;
 using test_support::two_zones;
 
-/// A server of a request in zone a.
+/// A starting server of this request, in zone a.
 ServerStatus starting_server(const std::string& id, const std::string& request_id) {
   ServerStatus status;
   status.id = id;

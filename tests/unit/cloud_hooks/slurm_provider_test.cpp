@@ -16,7 +16,7 @@ namespace {
 
 const std::string kSlurmId = "6f1f3c1e-0000-4000-8000-000000000001";
 
-/// sbatch, squeue and scancel of our own, first in PATH, with a folder of jobs.
+/// Puts scripts that replace sbatch, squeue and scancel first in PATH. Their jobs are in a folder.
 class FakeSlurm : public ::testing::Test {
  protected:
   FakeSlurm() {
@@ -124,7 +124,7 @@ TEST_F(FakeSlurm, ListsAndReleases) {
   EXPECT_EQ(servers[0].request_id, kSlurmId);
   EXPECT_FALSE(provider->release("41"));
   EXPECT_FALSE(provider->status("41").value().alive());
-  EXPECT_FALSE(provider->release("99"));  // nobody knows it: as good as released
+  EXPECT_FALSE(provider->release("99"));  // Slurm does not know it: as good as released
 }
 
 TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {

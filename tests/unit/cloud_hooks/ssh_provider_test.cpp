@@ -70,7 +70,7 @@ TEST(SshReport, LeavesOutWhatALoginScriptSays) {
   EXPECT_FALSE(ssh::parse_report("mayfly-host Linux/x86_64 512\n")) << "cut off";
 }
 
-/// Hosts that are folders, reached by a program in place of ssh.
+/// Folders take the place of hosts, and a program that runs commands in them takes that of ssh.
 class SshProviderTest : public ::testing::Test {
  protected:
   SshProviderTest() {
@@ -101,7 +101,7 @@ class SshProviderTest : public ::testing::Test {
     fs::remove_all(folder_);
   }
 
-  /// Each call is by another object, as each of the coordinator's threads has one.
+  /// Returns another object for each call, because each thread of the coordinator has its own.
   std::unique_ptr<SshProvider> provider() { return make_ssh_provider(options_, memory_); }
   std::vector<ServerStatus> listed() { return provider()->list().value(); }
   std::string log_of(const std::string& id) {
@@ -109,7 +109,7 @@ class SshProviderTest : public ::testing::Test {
     return text.ok() ? text.value() : "";
   }
 
-  /// Hosts get an archive whose program does nothing from now on.
+  /// From now on, hosts get an archive with this version of a program that does nothing.
   void use_program(int version) {
     fs::create_directories(folder_ / "pack/mayfly");
     const fs::path program = folder_ / "pack/mayfly/mayfly";
@@ -186,7 +186,7 @@ TEST_F(SshProviderTest, ReleaseEndsTheWholeGroupBringsTheLogAndLeavesNothing) {
   ASSERT_GT(pid, 1);
   EXPECT_FALSE(provider()->release(id));
   for (int tries = 0; tries < 200 && ::kill(-pid, 0) == 0; ++tries) {
-    std::this_thread::sleep_for(milliseconds(50));  // until somebody has waited for it
+    std::this_thread::sleep_for(milliseconds(50));  // until its parent has reaped it
   }
   EXPECT_NE(::kill(-pid, 0), 0) << "the group is gone";
   EXPECT_FALSE(fs::exists(server));
@@ -195,7 +195,7 @@ TEST_F(SshProviderTest, ReleaseEndsTheWholeGroupBringsTheLogAndLeavesNothing) {
   EXPECT_FALSE(provider()->release(id)) << "again";
 }
 
-/// A worker that saves this step as one does to which no coordinator came back.
+/// The script of a worker that saves this step and marks it, as if no coordinator came back.
 std::string left_alone_at(int step) {
   return "echo secret >token; mkdir -p run/checkpoints; echo step-" + std::to_string(step) +
          " >run/checkpoints/latest; : >run/left_alone; exec sleep 60\n";

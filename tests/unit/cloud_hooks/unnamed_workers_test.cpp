@@ -1,4 +1,4 @@
-// Workers that do not say on which server they run.
+// Workers that do not name the server that they run on.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ using test_support::listed;
 using test_support::PolicyHarness;
 using test_support::two_zones;
 
-/// Two servers are granted, and two workers join that do not say where they run.
+/// Grants two servers. Then two workers join that do not name their server.
 void settle_unnamed(PolicyHarness& policy) {
   const std::vector<policy_effect::Request> wanted = policy.requests;
   for (const policy_effect::Request& request : wanted) {
@@ -68,7 +68,7 @@ TEST(UnnamedWorkers, AreNotCountedBesideTheirServerWhenTheOneTheyWerePresumedOnE
     }
   }
   ASSERT_EQ(servers.size(), 2u);
-  policy.feed(policy_event::Joined{MemberId{1}, ""});  // it runs on s2; s1 is taken for its own
+  policy.feed(policy_event::Joined{MemberId{1}, ""});  // it runs on s2; the policy presumes s1
   servers[0].state = ServerState::kGone;
   policy.feed(policy_event::Listed{servers});
   EXPECT_EQ(policy.status().staying, 1u) << "s2 and its worker are one";

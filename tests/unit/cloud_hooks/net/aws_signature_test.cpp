@@ -1,4 +1,4 @@
-// Against AWS's published signature test suite and the example of its IAM manual.
+// Compares with AWS's published signature test suite and the example of its IAM manual.
 #include "cloud_hooks/ec2/aws_credentials.hpp"
 
 #include <gtest/gtest.h>

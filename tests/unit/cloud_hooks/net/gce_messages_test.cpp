@@ -53,7 +53,7 @@ TEST(GceInsert, OnDemandIsNotDeletedUnlessItHasALifetime) {
   const boost::json::object scheduling = body_of(limited).at("scheduling").as_object();
   EXPECT_EQ(scheduling.at("maxRunDuration"), boost::json::parse(R"({"seconds": "2"})"));
   EXPECT_EQ(scheduling.at("instanceTerminationAction"), "DELETE");
-  limited.lifetime_max = seconds(5000 * 3600);  // as of a large budget; more than is taken
+  limited.lifetime_max = seconds(5000 * 3600);  // for a large budget; more than GCE accepts
   const boost::json::value longest = body_of(limited).at("scheduling").at("maxRunDuration");
   EXPECT_EQ(longest, boost::json::parse(R"({"seconds": "10368000"})"));
 }
@@ -228,7 +228,7 @@ class SlowOperation final : public HttpSender {
   std::vector<Duration>& pauses_;
 };
 
-/// Each of these questions is held for up to two minutes.
+/// GCE may hold each of these questions for up to two minutes, so one that fails is not retried.
 TEST(GceOperation, IsAskedAboutOnceAtATime) {
   std::vector<Duration> pauses;
   const auto provider =

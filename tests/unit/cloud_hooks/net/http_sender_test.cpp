@@ -7,7 +7,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-/// Answers with what it was given, one after the other, and notes how long it was told to sleep.
+/// Answers with the given statuses one after the other, and records the pauses before retries.
 class Scripted final : public HttpSender {
  public:
   explicit Scripted(std::deque<int> statuses) : statuses_(std::move(statuses)) {}

@@ -136,7 +136,7 @@ TEST(NoticeWatch, StaysWhileTheEndIsFarAndANoticeMayBeWithdrawn) {
   EXPECT_FALSE(watch.heard(kStart + seconds(6), std::nullopt).has_value());
 }
 
-/// Answers like Azure without events, and notes how long it might have taken.
+/// Answers like Azure without events, and records the longest time that its callers allowed.
 class PatienceNoted final : public HttpSender {
  public:
   Result<HttpResponse> send(const HttpRequest&, const HttpLimits& limits) override {
