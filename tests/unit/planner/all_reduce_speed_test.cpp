@@ -1,4 +1,4 @@
-// The speed of an all-reduce job: whole microbatches on whole threads.
+// The speed of an all-reduce job, in which each thread computes whole microbatches.
 
 #include "planner/simulation/all_reduce_speed.hpp"
 
@@ -24,14 +24,14 @@ TEST(AllReduceSpeed, OfOneWorkerIsItsOwn) {
 TEST(AllReduceSpeed, GoesWithWholeMicrobatches) {
   const AllReduceJob job{8, 16, {{100, 1}}, 0};
   EXPECT_NEAR(speed_of(job, {4}), 400, 1e-6);
-  EXPECT_NEAR(speed_of(job, {5}), 400, 1e-6);  // one of five has two microbatches
+  EXPECT_NEAR(speed_of(job, {5}), 400, 1e-6);  // some of the five have two microbatches
   EXPECT_NEAR(speed_of(job, {7}), 400, 1e-6);
   EXPECT_NEAR(speed_of(job, {8}), 800, 1e-6);
-  EXPECT_NEAR(speed_of(job, {20}), 800, 1e-6);  // there is no more to share out
+  EXPECT_NEAR(speed_of(job, {20}), 800, 1e-6);  // only eight of them have a microbatch
 }
 
 TEST(AllReduceSpeed, FasterMachinesGetMore) {
-  // Machine 1 is three times as fast: of 8 microbatches it gets 6 in the time of 2.
+  // Machine 1 is three times as fast: it computes 6 of 8 microbatches while machine 0 computes 2.
   const AllReduceJob job{8, 16, {{100, 1}, {300, 1}}, 0};
   EXPECT_NEAR(speed_of(job, {1, 1}), 400, 1e-6);
   EXPECT_NEAR(speed_of(job, {0, 1}), 300, 1e-6);
@@ -47,7 +47,7 @@ TEST(AllReduceSpeed, IsThatOfTheBestShares) {
                     {50 + 200 * draw.unit(), 1 + static_cast<std::uint32_t>(draw.below(3))}};
     const std::vector<std::uint32_t> workers = {1 + static_cast<std::uint32_t>(draw.below(4)),
                                                 static_cast<std::uint32_t>(draw.below(4))};
-    // One microbatch after the other to the thread that is done first.
+    // Assigns one microbatch after the other to the thread that would complete it first.
     std::vector<std::pair<double, double>> threads;  // (busy until, time of one microbatch)
     for (std::size_t machine = 0; machine < 2; ++machine) {
       const WorkerSpeed& one = job.machines[machine];

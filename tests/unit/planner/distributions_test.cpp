@@ -1,4 +1,4 @@
-// The distributions of the simulation against their closed forms.
+// Compares the distributions of the simulation with their closed forms.
 
 #include "planner/distributions.hpp"
 
@@ -107,7 +107,7 @@ TEST(LifetimeTable, EqualFactorsOfAllHoursChangeNothing) {
 TEST(LifetimeTable, DaysAfterTheLastKnotAreSkipped) {
   HourFactors factors{};
   factors.fill(0.5);
-  factors[7] = 12.5;  // one on average
+  factors[7] = 12.5;  // the mean is 1
   constexpr double kYears = 50 * 365 * 86400.0;
   const LifetimeTable rare = LifetimeTable({{3600, 3600 / kYears}});
   for (const double u : {0.1, 0.5, 0.9}) {
@@ -120,7 +120,7 @@ TEST(LifetimeTable, DaysAfterTheLastKnotAreSkipped) {
 
 TEST(LifetimeTable, NoServerEndsInAnHourWithoutHazard) {
   HourFactors factors{};
-  factors[3] = 1;  // from 03:00 to 04:00 only
+  factors[3] = 1;  // losses only from 03:00 to 04:00
   const LifetimeTable table = LifetimeTable::exponential(3600);
   const CounterRandom random(3);
   for (std::uint64_t i = 0; i < 500; ++i) {
@@ -148,7 +148,7 @@ TEST(Shocks, OfATraceKeepTheirBursts) {
   for (int i = 0; i < 8; ++i) {
     trace.push_back({0, true, "n" + std::to_string(i)});
   }
-  for (int i = 0; i < 6; ++i) {  // six of eight within one second
+  for (int i = 0; i < 6; ++i) {  // six of eight servers are lost within a second
     trace.push_back({4000.1 + 0.1 * i, false, "n" + std::to_string(i)});
   }
   trace.push_back({5000, false, "n6"});
@@ -171,7 +171,7 @@ TEST(Shocks, OfATraceKeepTheirBursts) {
     EXPECT_GT(first.at_s, before);
     EXPECT_EQ(first.share, 0.75);
     stream.pop();
-    EXPECT_NEAR(stream.next().at_s - first.at_s, 999.9, 1e-6);  // the block stays together
+    EXPECT_NEAR(stream.next().at_s - first.at_s, 999.9, 1e-6);  // a block keeps its intervals
     before = stream.next().at_s;
   }
 }
@@ -182,7 +182,7 @@ TEST(LifetimeTable, OfAServerOfSomeAge) {
   EXPECT_NEAR(table.sample(0.05, 1), 1 - std::log(0.95) / 0.1, 1e-9);
   EXPECT_EQ(table.sample(0.9), 3) << "lives to the cap";
   EXPECT_NEAR(LifetimeTable({{3, 0}}, 3).mean(1), 3, 1e-9);
-  // From age 1 on: 0.1 an hour until age 2, none until the cap.
+  // The hazard is 0.1 from age 1 to age 2, and then 0 until the cap.
   EXPECT_NEAR(table.mean(1), 1 + (1 - std::exp(-0.1)) / 0.1 + std::exp(-0.1), 1e-9);
 }
 

@@ -1,4 +1,4 @@
-// When a job falls back to servers on demand.
+// The time at which a job falls back to on-demand servers.
 
 #include "planner/simulation/fall_back.hpp"
 
@@ -33,7 +33,7 @@ TEST(FallBack, IsDueWhenTheRestOfTheWorkOnDemandTakesTheTimeThatIsLeft) {
   training.begin(PathDraws(1, 0));
   fall_back.begin();
   fall_back.plan(0);
-  // Four times the speed of a worker of machine 0: the work takes an hour and a half there.
+  // Two workers of machine 1 are four times as fast as one of machine 0: they need 1.5 hours.
   EXPECT_NEAR(fall_back.due_s(), 2 * kHour - 600 - 1.5 * kHour, 1e-6);
   training.join(0);
   training.join(0);

@@ -1,4 +1,4 @@
-// What a plan keeps for its job, and an invented run beside it.
+// The facts that a plan keeps for its job, and the comparison of an invented run with them.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 using test_support::kHour;
 
-constexpr double kWork = 36;  // of a step, in seconds of one worker
+constexpr double kWork = 36;  // seconds that one worker takes for a step
 constexpr double kSteps = 20 * kHour / kWork;
 constexpr std::uint32_t kWorkers = 4;
 const std::string kOffer = "m0 in z0 (spot)";
@@ -32,7 +32,7 @@ KeptPlan invented_plan() {
   return plan;
 }
 
-/// The steps of the plan with its speeds.
+/// A run with the steps and the speeds of the plan.
 RunFacts run_of(int members) {
   RunFacts run;
   run.name = "a";

@@ -1,4 +1,4 @@
-// What budgets and limits of offers still allow on a path.
+// The servers that budgets and limits of offers still allow on a path.
 
 #include "planner/simulation/path_budget.hpp"
 
@@ -54,7 +54,7 @@ TEST_F(PathBudgetTest, AnHourOfAllServersCostsNoMoreThanItsBudget) {
 }
 
 TEST_F(PathBudgetTest, AServerMustComputeForSomeTimeBeforeTheJobIsStopped) {
-  // Each costs its first minute, another one, and the five minutes for which a job is stopped.
+  // Each server needs seven minutes: twice the least billed minute, and the stop margin of five.
   job.budget = 3.01 * 7 / 60;
   EXPECT_EQ(budget().affordable(0, 8, {}, 0), 3U);
   EXPECT_EQ(budget().affordable(1, 8, {}, 0), 1U);

@@ -1,5 +1,5 @@
-// The exchange of servers that are used only for lack of others. That it is as the replacement
-// policy would is in policy_path_test.
+// The exchange of servers that are used only because better ones were not available. The comparison
+// with the replacement policy is in policy_path_test.
 
 #include "planner/simulation/path_exchange.hpp"
 
@@ -22,7 +22,7 @@ constexpr std::uint64_t kOld = 1;
 constexpr std::uint64_t kYounger = 2;
 constexpr std::uint64_t kNew = 3;
 
-/// Two servers on demand, the second of them requested at 100, and a cheap spot offer.
+/// Two on-demand servers, the second one requested at 100 s, and a cheap spot offer.
 class PathExchangeTest : public testing::Test {
  protected:
   PathExchangeTest() {

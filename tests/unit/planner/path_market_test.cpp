@@ -1,4 +1,4 @@
-// What the market does to a job on one path.
+// The effects of the market on a job on one path.
 
 #include "planner/simulation/path_market.hpp"
 

@@ -1,5 +1,5 @@
-// When servers are requested on a path, and of which offers. That it is as the replacement policy
-// would is in policy_path_test.
+// The times and the offers of requests on a path. The comparison with the replacement policy is in
+// policy_path_test.
 
 #include "planner/simulation/path_requests.hpp"
 
@@ -20,7 +20,7 @@ using test_support::workers_on;
 
 constexpr double kStockOutS = 1e6;
 
-/// The cheaper offer refuses every request, but for one in a million.
+/// The cheaper offer refuses all requests except one in a million.
 Market refusing_market() {
   Market market = market_of({spot_offer(1, LifetimeTable(), 0), on_demand_offer(3, 0)});
   market.offers[0].refused = 1 - 1e-6;

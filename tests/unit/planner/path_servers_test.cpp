@@ -39,7 +39,7 @@ TEST(PathServer, JoinsUnlessItIsTakenOrGivenUpBefore) {
 
 struct TwoOffers {
   Market market = market_of({spot_offer(1, LifetimeTable(), 0), on_demand_offer(3, 0)});
-  CandidateOffers offers{market, workers_on({1, 0}, 4)};  // the one on demand is the first
+  CandidateOffers offers{market, workers_on({1, 0}, 4)};  // the on-demand offer is the first one
   PathServers all{offers, Billing{}};
 };
 
@@ -82,7 +82,7 @@ TEST(PathServers, AServerThatGivesWayIsNotPresent) {
 
 TEST(PathBill, IsFromTheRequestForThePolicyAndMayBeFromRunningForTheProvider) {
   PathBill bill({true, 60});
-  bill.open(36, 100, 150);  // a hundredth per second
+  bill.open(36, 100, 150);  // 0.01 per second
   EXPECT_DOUBLE_EQ(bill.spending(100).spent, 0.6) << "the least time, at once";
   EXPECT_DOUBLE_EQ(bill.at_once(36), 0.6);
   EXPECT_DOUBLE_EQ(bill.cost(140), 0) << "it does not run yet";

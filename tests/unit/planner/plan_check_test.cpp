@@ -1,4 +1,4 @@
-// A plan against an invented run whose differences from the calibration are known.
+// Compares a plan with an invented run whose differences from the calibration are known.
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 namespace mayfly::planner {
 namespace {
 
-constexpr double kStepS = 0.5;  // of two workers; half as fast alone
+constexpr double kStepS = 0.5;  // with two workers; one worker alone takes twice as long
 
-/// `slower`: by how much its steps take longer.
+/// `slower`: the factor by which its steps take longer.
 RunFacts two_workers(double slower) {
   RunFacts run;
   run.name = "a";
@@ -48,7 +48,7 @@ Calibration calibration_of(const RunFacts& run) {
   return calibration;
 }
 
-/// A hundred steps with two workers, of which one is lost after `before`.
+/// A hundred steps with two workers, of which one is lost after `before` steps.
 RunCourse course_of(const RunFacts& run, double before, double slower) {
   RunCourse course;
   course.stretches = {{2, before}, {1, 100 - before}};

@@ -1,5 +1,5 @@
-// The rules that the fast simulation states again, each on markets where it decides: the outcomes
-// are those of the replacement policy itself. simulation_test compares them on random markets.
+// The fast simulation implements the rules of the replacement policy a second time. Each test
+// compares both on markets where one of the rules decides; simulation_test uses random markets.
 
 #include "planner/simulation/policy_path.hpp"
 
@@ -21,7 +21,7 @@ using test_support::workers_on;
 constexpr double kHorizonS = 60 * kHour;
 constexpr std::uint64_t kComparedPaths = 40;
 
-/// Compares the two simulations path by path. Returns the sums of what happened.
+/// Compares the two simulations path by path. Returns the sums over the outcomes.
 PathOutcome expect_same(const Market& market, const JobModel& job, const Candidate& candidate) {
   PathOutcome sum;
   PathRunner runner(market, job, candidate, kHorizonS);
@@ -68,7 +68,7 @@ TEST(PolicyPath, TheEndOfALifetimeSaysNothingOfTheOffer) {
   JobModel job = job_of(4);
   job.server_lifetime_s = 600;
   Market market = market_of({spot_offer(1, LifetimeTable(), 0), spot_offer(2, LifetimeTable(), 0)});
-  market.offers[0].start_up = QuantileTable({60, 590});  // some do not run before they leave
+  market.offers[0].start_up = QuantileTable({60, 590});  // some leave before they run
   (void)expect_same(market, job, workers_on({0, 1}, 4));
 }
 
@@ -124,7 +124,7 @@ TEST(PolicyPath, OnDemandServersAreExchangedForSpotServers) {
   candidate.on_demand_floor = 3;
   EXPECT_GT(expect_same(market, job_of(80), candidate).cost, with_floor_0);
   candidate.on_demand_floor = 0;
-  market.offers[0].start_up = QuantileTable({60, 4000});  // successors that do not start in time
+  market.offers[0].start_up = QuantileTable({60, 4000});  // some successors start too late
   (void)expect_same(market, job_of(80), candidate);
 }
 

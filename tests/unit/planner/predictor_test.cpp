@@ -84,7 +84,8 @@ TEST(Predictor, CostsFollowFromDurationsAndPrices) {
             "losses: replaced_s is before at_s");
 }
 
-/// A job of `steps` whose losses are drawn; 57,600 steps of four workers take an hour.
+/// The answer for a job of so many steps with simulated losses. Four workers take an hour for
+/// 57,600 steps.
 boost::json::object simulated(const std::string& quantity, int steps, const std::string& more) {
   return answer_to(R"({"quantity": ")" + quantity +
                    R"(", "losses": "simulated", "gpu": "A1", "workers": 4, "model": "net-20",
@@ -103,7 +104,7 @@ TEST(Predictor, DrawsTheLossesOfAJobIfItIsToldSo) {
   EXPECT_GT(half, 0.1);
   EXPECT_NEAR(number(whole, "mean") / half, 2, 0.5);
   EXPECT_GT(number(whole, "standard_error"), 0);
-  // The time of a job without losses, and its start-up.
+  // Without losses, the job takes 36,000 s and its start-up.
   const double undisturbed = number(simulated("job_duration", 576'000, on_demand), "mean");
   EXPECT_NEAR(undisturbed, 36'000 + 160, 1000);
   EXPECT_GT(number(simulated("job_duration", 576'000, north), "mean"), undisturbed);
@@ -126,7 +127,7 @@ TEST(Predictor, DrawsTheLossesOfEachMachineType) {
   EXPECT_GT(number(mixed, "mean"), 0);
   EXPECT_NEAR(number(in_north("job_cost", "2xA1+2xB2"), "mean"),
               hours_mixed * 2 * (0.0001 + 0.0002), 1);
-  // One type is the same in either way of saying it.
+  // A cluster of one type costs the same as that type with a number of workers.
   EXPECT_EQ(number(in_north("job_cost", "4xA1"), "mean"),
             number(simulated("job_cost", 576'000, R"(, "region": "north")"), "mean"));
 }

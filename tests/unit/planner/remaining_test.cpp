@@ -1,4 +1,4 @@
-// What is left of a job, of which everything is known.
+// The remaining time and cost of a job whose true values are known.
 
 #include "planner/runs/remaining.hpp"
 
@@ -15,7 +15,8 @@ using test_support::kHour;
 
 const std::string kPresentOffer = "m0 in z0 (spot)";
 
-/// One step a second with four members, in windows of 20 steps, a few per cent apart.
+/// A run with four members and one step per second. The speeds of its windows of 20 steps differ by
+/// a few per cent.
 RestOfJob rest_of(double steps_left) {
   RestOfJob rest;
   rest.steps_left = steps_left;
@@ -145,8 +146,8 @@ TEST(Remaining, WithoutStepsThePlanSpeaksAlone) {
 TEST(Remaining, LossesAreExpectedByAgeAndCostTime) {
   const KeptPlan plan = plan_of(10);
   const Remaining left = left_of(rest_of(10 * kHour), &plan);
-  // Each of four servers is lost once in ten hours; a loss costs a quarter of the speed for the
-  // start of a server, and stops the others.
+  // Each of four servers is lost once in ten hours. A loss costs a quarter of the speed until
+  // another server has started, and stops the other members for a recovery.
   EXPECT_NEAR(left.losses, 4, 0.05);
   EXPECT_NEAR(left.time_s.median, 10 * kHour + left.losses * (60 / 4.0 + 1), 1);
   RestOfJob waiting = rest_of(3600);

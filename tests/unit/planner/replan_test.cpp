@@ -1,5 +1,4 @@
-// Jobs in simulated time whose servers, prices and speeds a test sets, with a Replanner beside
-// them.
+// A Replanner with jobs in simulated time. A test sets their servers, prices and speeds.
 
 #include "planner/runs/replan.hpp"
 
@@ -15,7 +14,7 @@ using ::testing::HasSubstr;
 constexpr const char* kDear = "x in a (spot)";
 constexpr const char* kOther = "y in b (spot)";
 
-/// Servers come and go at once when the machine says so.
+/// A job whose servers start and leave as soon as the Replanner changes their number.
 class SimulatedJob {
  public:
   explicit SimulatedJob(ReplanOptions options) : replanner(std::move(options)) {
@@ -28,7 +27,7 @@ class SimulatedJob {
     return {.offer = offer, .price_per_hour = price, .speed = speed};
   }
 
-  /// So many minutes, with a look every 20 s.
+  /// Runs for so many minutes, and calls the Replanner every 20 s.
   void run(int minutes) {
     for (int look = 0; look < 3 * minutes; ++look) {
       now = now + seconds(20);
@@ -49,7 +48,7 @@ class SimulatedJob {
         while (facts.servers.size() < facts.wanted) {
           facts.servers.push_back(*facts.next);
         }
-        while (facts.servers.size() > facts.wanted) {  // the dearest for its speed
+        while (facts.servers.size() > facts.wanted) {  // removes the dearest for its speed
           facts.servers.erase(std::ranges::max_element(
               facts.servers, {}, [](const ReplanServer& s) { return s.price_per_hour / s.speed; }));
         }
@@ -77,7 +76,7 @@ class SimulatedJob {
   Instant now{1'000'000'000'000};
   double noise = 0;
   double speed_most = 1e9;
-  double dearest = 0;  // money per hour, at most so far
+  double dearest = 0;  // the highest price per hour so far
   RandomStream random{CounterRandom(5)};
   std::vector<Proposal> proposals;
   std::vector<std::uint32_t> scaled;
@@ -103,7 +102,7 @@ TEST(Replanner, ProposesAnOfferWhosePriceHalves) {
   EXPECT_EQ(proposal.offer, kOther);
   EXPECT_FALSE(proposal.is_time);
   EXPECT_GT(proposal.gain.low, 0);
-  const double rest_h = (1e6 - 2 * 3600 - 2 * 200) / 2 / 3600;  // within some minutes
+  const double rest_h = (1e6 - 2 * 3600 - 2 * 200) / 2 / 3600;  // to within some minutes
   EXPECT_NEAR(proposal.gain.median, 0.5 * rest_h, 0.01 * rest_h) << "a quarter of 2 per hour";
   EXPECT_THAT(proposal.because, HasSubstr("y in b (spot) in place of another server saves "));
   EXPECT_TRUE(job.scaled.empty()) << "it was not told to act";
@@ -133,7 +132,7 @@ TEST(Replanner, NeverGoesBeyondABudget) {
   for (const double budget_per_hour : {2.4, 100.0}) {
     ReplanOptions options = up_to(8, true);
     options.budget_per_hour = budget_per_hour;
-    options.budget = budget_per_hour == 100 ? 200 : 1e9;  // the job would cost 278
+    options.budget = budget_per_hour == 100 ? 200 : 1e9;  // without it the job would cost 278
     SimulatedJob job(options);
     job.facts.next = SimulatedJob::server(kOther, 0.5);
     job.run(24 * 60);
@@ -160,7 +159,7 @@ TEST(Replanner, OneMoreKeepsADeadline) {
 
 TEST(Replanner, AServerThatDoesNotShortenTheStepGoes) {
   ReplanOptions options = up_to(8, true);
-  options.microbatches = 4;  // two for each of two or three servers, at best
+  options.microbatches = 4;  // with two or three servers, one computes two
   SimulatedJob job(options);
   job.facts.servers.push_back(SimulatedJob::server(kDear, 1));
   job.facts.wanted = 3;

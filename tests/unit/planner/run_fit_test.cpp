@@ -1,4 +1,4 @@
-// A calibration from own runs: what is fitted to invented runs predicts these runs.
+// Calibrations from own runs: a calibration that is fitted to invented runs predicts these runs.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ namespace {
 constexpr double kMicrobatchS = 0.1;
 
 /// A run on a host with two cores, on which workers with one thread take `kMicrobatchS` for a
-/// microbatch; `slower` is how much longer its steps take by their exchange, for each worker more.
+/// microbatch. `slower`: the share by which the exchange lengthens a step, for each worker after
+/// the first.
 RunFacts two_core_run(const std::string& name, const std::vector<int>& workers, double slower = 0) {
   RunFacts run;
   run.name = name;
@@ -50,7 +51,7 @@ RunFacts two_core_run(const std::string& name, const std::vector<int>& workers, 
   return run;
 }
 
-/// What a plan would read of these runs.
+/// The calibration that a plan would read from the tables of these runs.
 Calibration read_back(const std::vector<FittedRun>& runs) {
   Calibration calibration;
   for (const TableText& table : tables_of(runs)) {

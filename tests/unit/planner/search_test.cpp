@@ -1,4 +1,4 @@
-// The search over invented markets of which the best plan is known.
+// The search over invented markets whose best plans are known.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ using test_support::spot_offer;
 using test_support::workers_on;
 using testing::HasSubstr;
 
-/// Two machines (the second twice as fast) in two zones, and the first one on demand.
+/// Two machines (the second one is twice as fast) on spot in two zones, and the first one on
+/// demand.
 Market two_by_two() {
   return market_of({spot_offer(0.25, LifetimeTable::exponential(6 * kHour), 80, 0, 0),
                     spot_offer(0.28, LifetimeTable::exponential(20 * kHour), 80, 1, 0),
@@ -42,8 +43,8 @@ Question by_deadline(double hours) {
 }
 
 TEST(Search, WithoutLossesTheBestPlanIsThatOfArithmetic) {
-  // 24 worker-hours by a deadline of 3.5 h: of machine 0 seven workers are enough at 0.3, of
-  // machine 1 four at 0.5 do twice the work each, so 24 * 0.5 / 2 is less than 24 * 0.3.
+  // 24 worker-hours within 3.5 h. Seven workers of machine 0 are enough, and cost 24 * 0.3. Four
+  // workers of machine 1 are twice as fast each, and cost only 24 * 0.5 / 2.
   const Market market = market_of(
       {spot_offer(0.3, LifetimeTable(), 0, 0, 0), spot_offer(0.5, LifetimeTable(), 0, 0, 1)}, 1, 2);
   const Question question = by_deadline(3.5);
@@ -62,9 +63,9 @@ TEST(Search, WithoutLossesTheBestPlanIsThatOfArithmetic) {
 }
 
 TEST(Search, ComposesTwoMachinesWhereOneAloneIsTooSlowOrTooDear) {
-  // 24 worker-hours within 4 h: five of machine 0 are too slow, and more than five are not allowed.
-  // Four of them and one of machine 1, which is twice as fast and three times as dear, are just
-  // enough.
+  // 24 worker-hours within 4 h: five workers of machine 0 are too slow, and more than five are not
+  // allowed. Four of them and one worker of machine 1, which is twice as fast and three times as
+  // dear, are just enough.
   const Market market = market_of(
       {spot_offer(0.3, LifetimeTable(), 0, 0, 0), spot_offer(0.9, LifetimeTable(), 0, 0, 1)}, 1, 2);
   Question question = by_deadline(4);
@@ -113,7 +114,7 @@ TEST(Search, SpreadOverZonesFewerAreLostAtOnce) {
 }
 
 TEST(Search, ChosenPlanIsNearTheBestInHindsight) {
-  // The truth: every candidate on many paths with other random numbers.
+  // The true best: each candidate is simulated on many paths with other random numbers.
   const Market market = two_by_two();
   const JobModel job = job_of(30);
   for (const double hours : {4.5, 8.0}) {
@@ -187,7 +188,7 @@ TEST(Search, FrontHasEveryPlanThatNoneBeats) {
     on_front += row.is_on_front ? 1 : 0;
   }
   EXPECT_TRUE(rows.front().is_on_front);
-  EXPECT_GT(on_front, 6U);  // fewer workers are more accurate
+  EXPECT_GT(on_front, 6U);  // jobs with fewer workers are more accurate
 }
 
 TEST(Search, LimitsOutOfReachAreOneLine) {
@@ -205,7 +206,7 @@ TEST(Search, LimitsOutOfReachAreOneLine) {
 }
 
 TEST(Search, ObstaclesAreNamed) {
-  // Two workers need 2 h of 2.2 h: any loss with a start-up of half an hour is too much.
+  // Two workers need 2 h of 2.2 h and 500 s to start: a loss, with another start, is too much.
   Market lossy = market_of({spot_offer(1, LifetimeTable::exponential(2 * kHour), 500)});
   Question question = by_deadline(2.2);
   Candidate two = workers_on({0}, 2);
@@ -226,7 +227,7 @@ TEST(Search, ObstaclesAreNamed) {
 }
 
 TEST(Search, JobWithABudgetMayBeStoppedByItAndNeverCostsMore) {
-  // Four workers for 10 h at 0.25 cost 10; each loss costs work since the last checkpoint.
+  // Four workers for 10 h at 0.25 per hour cost 10. Losses make the job longer and dearer.
   Market market = market_of({spot_offer(0.25, LifetimeTable::exponential(4 * kHour), 300)});
   market.zones[0].shocks = {0.1, 1.0, {}, 0};
   Question question;
@@ -343,7 +344,7 @@ TEST(Advice, NamesNoServersThatTheLimitsDoNotAllow) {
 }
 
 TEST(Advice, SimulatedCheckpointIntervalIsNearThatOfDaly) {
-  // Shocks that take everybody, every three hours on average.
+  // Shocks that take all servers, every three hours on average.
   Market market = market_of({spot_offer(1, LifetimeTable(), 60)});
   market.zones[0].shocks = {1.0 / 3, 1, {}, 0};
   JobModel job = job_of(64);
@@ -370,7 +371,7 @@ TEST(Advice, OfHoursFindsTheCalmOnes) {
   ASSERT_TRUE(result.ok());
   const Advice advice = advise(market, job, question, result.value());
   ASSERT_EQ(advice.hours.size(), 24U);
-  EXPECT_EQ(advice.hours[2].row.summary.losses, 0);  // done by 6:05
+  EXPECT_EQ(advice.hours[2].row.summary.losses, 0);  // it ends at 06:05
   EXPECT_GT(advice.hours[12].row.summary.losses, 10);
 }
 

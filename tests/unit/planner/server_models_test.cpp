@@ -14,7 +14,7 @@
 namespace mayfly::planner {
 namespace {
 
-/// The prediction lies within `tolerance` of the truth, and its interval contains the truth.
+/// Checks that the prediction is within `tolerance` of the truth, and its interval contains it.
 void expect_close(const Result<Forecast>& forecast, double truth, double tolerance) {
   ASSERT_TRUE(forecast.ok()) << forecast.error().detail;
   const Estimate estimate = forecast.value().summary();
@@ -60,7 +60,7 @@ TEST(Startups, AreDistributionsWithTheirSlowTail) {
   EXPECT_GT(estimate.high - estimate.median, estimate.median - estimate.low);
   EXPECT_NEAR(estimate.median, 74, 6);
   expect_close(startups.start("B2", "on_demand", "", "booting"), 40, 0.02);
-  expect_close(startups.start("C3", "on_demand", "", ""), 75, 0.08);  // of other types
+  expect_close(startups.start("C3", "on_demand", "", ""), 75, 0.08);  // from other types
   expect_close(startups.start("A1", "", "right after a revocation", ""), 70, 0.001);
   EXPECT_FALSE(startups.start("A1", "", "never", "").ok());
 }
@@ -101,7 +101,8 @@ TEST(RemainingTimes, HaveAConstantThatTheFormulaLacks) {
 }
 
 TEST(Lifetimes, ARegionIsFollowedWhereItWasSeenAndThePoolElsewhere) {
-  // Hazards 0.2 and 0.03 in the first two hours, times 0.5, 1 and 2 by region; then 0.03.
+  // The hazards are 0.2 and 0.03 in the first two hours, times 0.5, 1 or 2 in the three regions;
+  // then 0.03.
   const Lifetimes lifetimes(invented_calibration());
   expect_close(lifetimes.revoked_share("A1", "east", 0, 2, 0), 1 - std::exp(-0.46), 0.15);
   expect_close(lifetimes.revoked_share("B2", "north", 0, 2, 0), 1 - std::exp(-0.115), 0.35);
@@ -115,7 +116,8 @@ TEST(Lifetimes, ARegionIsFollowedWhereItWasSeenAndThePoolElsewhere) {
 }
 
 TEST(Lifetimes, RegionsThatDifferMuchLaterMakeThatUncertain) {
-  // Half of the regions lose nothing after two hours, half lose half of the servers.
+  // Half of the regions lose nothing after two hours, and the other ones lose half of their
+  // servers.
   const auto later = [](double lost_in_some, double lost_in_others) {
     Calibration calibration;
     for (int region = 0; region < 8; ++region) {
@@ -142,7 +144,7 @@ TEST(Lifetimes, RegionsThatDifferMuchLaterMakeThatUncertain) {
 TEST(Lifetimes, ACensoredServerCountsOnlyForTheTimeItWasSeen) {
   Calibration calibration;
   for (int i = 0; i < 100; ++i) {
-    // Half are revoked after half an hour, half end with their job after one.
+    // Half of the servers are revoked after half an hour; the others end with their job after one.
     const bool is_lost = i < 50;
     calibration.server_uptimes.push_back({"2xA1", "north-a", "1", "worker",
                                           is_lost ? "revoked" : "completed",
@@ -214,7 +216,7 @@ TEST(Lifetimes, LossesOfABatchWithinTwoMinutesAreOneShock) {
         {"batches", "A1", "north-a", "monday", "revoked", 0.0, lifetime_s});
   }
   const LossBursts bursts = Lifetimes(calibration).bursts().value();
-  // As three losses so close together by chance are possible, but not likely.
+  // Three losses so close together are possible by chance, but not likely.
   EXPECT_NEAR(bursts.share_of_losses, 0.75, 0.05);
   EXPECT_DOUBLE_EQ(bursts.share_taken, 0.75);
   EXPECT_NEAR(bursts.shocks_per_hour, 3600.0 / 20000, 0.015);
@@ -237,7 +239,7 @@ TEST(Lifetimes, ManyLossesOneByOneAreNoShocks) {
 TEST(Lifetimes, AnHourOfTheDayCountsByItsExposure) {
   Calibration calibration;
   for (int i = 0; i < 400; ++i) {
-    // Launched at 0 and 12 o'clock in turn; all losses are at 14 o'clock.
+    // Servers are launched at 0 and 12 o'clock in turn. All losses are at 14:30.
     const bool is_noon = i % 2 == 1;
     const bool is_lost = i % 8 < 2;
     const double hours = is_lost ? (is_noon ? 2.5 : 14.5) : 24;
@@ -271,7 +273,8 @@ TEST(Accuracies, ASwitchTakesItsTimeAndLeavesOutRunsThatDiverged) {
   EXPECT_NEAR(runs.divergence(0).summary().median, 1.5 / 6, 1e-9);
   EXPECT_LT(runs.divergence(0.5).summary().median, 0.1);
   EXPECT_FALSE(SwitchRuns::of(invented_calibration(), "other").ok());
-  // With one fraction between the ends, the time of a switch is known only with both of these.
+  // If only one fraction between 0 and 1 was measured, the time of a switch at another one is known
+  // only if both of these ends were measured.
   const Calibration one_end = invented_calibration("res 8w ASP only");
   Calibration two = one_end;
   std::erase_if(two.switch_runs,

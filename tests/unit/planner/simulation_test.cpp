@@ -1,5 +1,5 @@
-// The simulation of a job against closed forms, within its own Monte Carlo error, and against the
-// product's replacement policy, path by path.
+// Compares the simulation of a job with closed forms, within its own Monte Carlo error, and with
+// the product's replacement policy, path by path.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using test_support::on_demand_offer;
 using test_support::spot_offer;
 using test_support::workers_on;
 
-constexpr double kErrors = 4;  // standard errors that an agreement may be off by
+constexpr double kErrors = 4;  // the allowed difference, in standard errors
 constexpr double kGather = 0.02;
 
 TEST(Simulation, WithoutHazardAndStartUpTakesTheWorkOverTheSpeed) {
@@ -94,7 +94,7 @@ TEST(Simulation, ShareOfPathsWithoutALossIsTheProductOfTheSurvivals) {
   EXPECT_NEAR(static_cast<double>(unlost) / kPaths, expected, kErrors * error);
 }
 
-/// Means and their errors over paths, of any number of them.
+/// The mean of a value over the paths, and the standard error of this mean.
 template <typename Value>
 Spread mean_over(const std::vector<PathOutcome>& paths, Value value) {
   Spread spread;
@@ -109,7 +109,7 @@ Spread mean_over(const std::vector<PathOutcome>& paths, Value value) {
   return spread;
 }
 
-/// Expected losses of one place by `until_s` if each server is replaced after `down_s`: the renewal
+/// Expected losses of one worker by `until_s` if its server is replaced after `down_s`: the renewal
 /// function m(t) = F(t) + integral over dF(a) of m(t - a - down), by steps of `step_s` (its error
 /// is of that order).
 double losses_replaced(const LifetimeTable& server, double down_s, double until_s, double step_s) {
@@ -147,7 +147,7 @@ TEST(Simulation, ExponentialLifetimesWithInstantReplacementMatchThePoissonLaw) {
   const Spread losses = mean_over(paths, [](const PathOutcome& path) { return path.losses; });
   const Spread time = mean_over(paths, [](const PathOutcome& path) { return path.finish_s; });
   EXPECT_NEAR(losses.mean, 8 * 10 * kHour / kMean, kErrors * losses.error + 0.01);
-  // Each loss costs the time until it is noticed and replaced, of one of eight workers.
+  // After each loss, one of eight workers is missing until the policy has replaced its server.
   EXPECT_NEAR(time.mean, 10 * kHour + losses.mean * kGather / 8, 0.01);
 }
 
@@ -157,7 +157,7 @@ TEST(Simulation, OnePhaseTakesTheWorkOverSpeedAndAvailability) {
   const Market market = market_of({spot_offer(1, LifetimeTable::exponential(kMean), kDown)});
   const auto paths = simulate(market, job_of(800), workers_on({0}, 8), 1000 * kHour, 4, 0, 400);
   const Summary summary = summarise(paths);
-  const double up = kMean / (kMean + kDown + kGather);  // share of the time that a place works
+  const double up = kMean / (kMean + kDown + kGather);  // share of the time in which a worker runs
   EXPECT_NEAR(summary.time_s.mean, 800 * kHour / (8 * up) + kDown * up,
               kErrors * summary.time_s.error);
 }
@@ -166,8 +166,8 @@ TEST(Simulation, OneWorkerIsAlternatelyUpAndDown) {
   constexpr double kMean = 2 * kHour;
   constexpr double kDown = 500;
   const Market market = market_of({spot_offer(1, LifetimeTable::exponential(kMean), kDown)});
-  // Without checkpoints nothing survives the loss of the only worker: the job must get through
-  // undisturbed. The mean of that is a closed form: (M + D)(e^(W/M) - 1) + D.
+  // Without checkpoints the loss of the only worker loses all work, so the job has to run from the
+  // beginning to the end without one. Its mean time has a closed form: (M + D)(e^(W/M) - 1) + D.
   const auto paths = simulate(market, job_of(2), workers_on({0}, 1), 1000 * kHour, 5, 0, 4000);
   const Summary summary = summarise(paths);
   const double expected = (kMean + kDown + kGather) * (std::exp(2 * kHour / kMean) - 1) + kDown;
@@ -236,7 +236,7 @@ TEST(Simulation, PathsDoNotDependOnWhatRanBefore) {
   }
 }
 
-/// Markets of all kinds, by number.
+/// The random market of this number: markets of all kinds.
 Market random_market(std::uint64_t number, const CounterRandom& random) {
   RandomStream draw(random.split(number));
   std::vector<OfferModel> offers;
@@ -267,7 +267,7 @@ Market random_market(std::uint64_t number, const CounterRandom& random) {
   return market;
 }
 
-/// Instead of a floor, so many workers of each offer.
+/// Draws a composition, a number of workers for each offer, in place of the floor.
 void compose(Candidate& candidate, RandomStream& draw) {
   candidate.on_demand_floor = 0;
   candidate.composition.assign(candidate.offers.size(), 0);
@@ -329,7 +329,7 @@ TEST(Simulation, FastPathsAreThoseOfTheReplacementPolicy) {
       refused += fast.refusals;
     }
   }
-  EXPECT_GT(finished, 200);  // the markets are neither dead nor calm
+  EXPECT_GT(finished, 200);  // the markets let jobs finish, but do disturb them
   EXPECT_GT(lost, 500U);
   EXPECT_GT(refused, 500U);
   EXPECT_GT(stopped, 20);

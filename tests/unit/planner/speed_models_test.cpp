@@ -14,7 +14,7 @@ Network plain(const std::string& model, double gflops) {
   return {model, "plain", gflops, gflops * 1e6, gflops * 50, {}, {}};
 }
 
-/// The prediction lies within `tolerance` of the truth, and its interval contains the truth.
+/// Checks that the prediction is within `tolerance` of the truth, and its interval contains it.
 void expect_near(const Result<Forecast>& forecast, double truth, double tolerance) {
   ASSERT_TRUE(forecast.ok()) << forecast.error().detail;
   const Estimate estimate = forecast.value().summary();
@@ -174,7 +174,7 @@ TEST(ClusterSpeeds, WorkersThatWaitForEachOtherAreBetweenNoOverlapAndAFullOne) {
     EXPECT_GT(estimate.high, full) << n;
     EXPECT_LT(estimate.median, 1.1 * free.value().summary().median) << n;
   }
-  // A slow worker sets the pace of a synchronous cluster only.
+  // A slow worker delays the other workers only in a synchronous cluster.
   const Cluster mixed = speeds.cluster({{"B2", 1, 0}, {"A1", 1, 0}}, "net-20", 1);
   EXPECT_LT(speeds.cluster_speeds.synchronous_speed(mixed).value().summary().median,
             0.85 * speeds.cluster_speeds.speed(mixed).value().summary().median);
@@ -202,7 +202,7 @@ TEST(Jobs, SurvivorsOfALossContinueAtTheirSpeed) {
   const Speeds speeds(invented_calibration());
   const Cluster cluster = speeds.cluster({{"A1", 4, 0}}, "net-20", 0);
   expect_near(job_duration(speeds.cluster_speeds, cluster, 16000, {}), 1000, 0.03);
-  // 400 s with four, 200 s with three, then four again.
+  // 400 s with four workers, 200 s with three, then again with four.
   expect_near(job_duration(speeds.cluster_speeds, cluster, 16000, {{400, "A1", 1, 600}}), 1050,
               0.03);
   expect_near(job_duration(speeds.cluster_speeds, cluster, 16000, {{500, "", 2, {}}}), 1500, 0.03);

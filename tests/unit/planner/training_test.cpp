@@ -1,4 +1,4 @@
-// The training of a simulated job: its begin, its stops, and the loss of its state.
+// The training of a simulated job: its beginning, its stops, and the loss of its state.
 
 #include "planner/simulation/training.hpp"
 
