@@ -1,4 +1,4 @@
-// bf16 engines, in a program of their own: oneDNN's instruction set is fixed once per process.
+// bf16 engines, in a separate program, because each process fixes oneDNN's instruction set once.
 
 #include <gtest/gtest.h>
 
@@ -71,11 +71,11 @@ double relative(std::span<const float> found, std::span<const float> expected) {
   return std::sqrt(difference / norm);
 }
 
-/// How far bf16 may lead away from fp32: 8 bits of mantissa, dozens of layers deep, ReLUs that
-/// decide otherwise, norms over few values. PyTorch's autocast differs from its own fp32 by 0.36
-/// (resnet18) and 1.31 (resnet50) of the gradient's norm on images like these; a wrong layout or a
-/// missing term shows in the statistics and in the classifier's gradient, which deep rounding
-/// hardly reaches.
+/// The allowed differences between bf16 and fp32. Their causes are 8 bits of mantissa in dozens of
+/// layers, ReLUs that decide otherwise, and norms over few values. PyTorch's autocast differs from
+/// its own fp32 by 0.36 (resnet18) and 1.31 (resnet50) of the gradient's norm on such images. A
+/// wrong layout or a missing term would show in the statistics and in the classifier's gradient,
+/// which the rounding of all these layers hardly affects.
 struct Limit {
   const char* model;
   int image_size;

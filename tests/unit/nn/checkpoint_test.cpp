@@ -53,7 +53,7 @@ void replace(Bytes& file, const std::string& from, const std::string& to) {
   file = bytes_of(text.replace(place, from.size(), to));
 }
 
-/// As builds wrote it whose manifests had no hash of themselves.
+/// The files of an earlier build, whose manifests did not contain their own hash.
 CheckpointFiles earlier_files() {
   CheckpointFiles files = good_files();
   std::string text = text_of(files[kManifestFile]);
@@ -120,7 +120,7 @@ TEST(Checkpoint, ModelFileUsesTorchvisionsNamesAndShapes) {
   EXPECT_EQ(tensors.at("layer1.0.conv1.weight").shape, (Shape{16, 16, 3, 3}));
   EXPECT_EQ(tensors.at("bn1.running_var").shape, (Shape{16}));
   EXPECT_EQ(tensors.at("fc.weight").shape, (Shape{10, 64}));
-  // The format wants the data aligned to 8 bytes in the file.
+  // The format requires that the data is aligned to 8 bytes in the file.
   const auto* start = reinterpret_cast<const char*>(files.at(kModelFile).data());
   const auto* data = reinterpret_cast<const char*>(tensors.at("conv1.weight").bytes.data());
   EXPECT_EQ((data - start) % 8, 0);
@@ -203,7 +203,7 @@ TEST(Checkpoint, ReadsAManifestWithoutAHashOfItself) {
 }
 
 // Goal: a damaged manifest of an earlier build gives an error, or the same state if the damage is
-// in what does not matter for it (seed, fingerprint), but never a wrong state and never a crash.
+// in fields that do not affect the state (seed, fingerprint), but never a wrong state or a crash.
 TEST(Checkpoint, NeverRestoresAWrongStateFromADamagedManifest) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -238,7 +238,7 @@ TEST(Checkpoint, RefusesAnotherClassCount) {
   EXPECT_NE(restored.error().detail.find("with 100"), std::string::npos);
 }
 
-// The files of a model that calls itself like another one.
+// The files of a changed model that still has the name of the original.
 CheckpointFiles files_of_variant(Model variant) {
   return encode_checkpoint(variant, numbered_state(variant, 0), 1, {});
 }

@@ -8,7 +8,7 @@
 namespace mayfly::nn::cpu {
 namespace {
 
-// The shared library is the machine's own, and another version computes other bits.
+// oneDNN is a shared library of the machine, and another version of it computes other bits.
 TEST(ConvKernels, TheFingerprintHasTheChoiceAndTheVersionOfOneDnn) {
   for (const char* const choice : {"direct", "winograd", "auto"}) {
     ASSERT_TRUE(select_conv_kernels(choice).ok());

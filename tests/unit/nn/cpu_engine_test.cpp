@@ -45,7 +45,7 @@ TEST(ReferenceNetwork, ItsGradientIsTheSlopeOfItsLoss) {
     const auto info = std::find_if(infos.begin(), infos.end(),
                                    [&](const TensorInfo& each) { return each.name == name; });
     const std::size_t at = info->offset + info->size / 2;
-    constexpr double kStep = 1e-7;  // small: a ReLU that flips inside it bends the loss
+    constexpr double kStep = 1e-7;  // small, because a ReLU that flips within it bends the loss
     const double origin = problem.parameters[at];
     problem.parameters[at] = origin + kStep;
     const double above = reference::train(problem, false).loss;
@@ -77,8 +77,8 @@ TEST(CpuEngine, AgreesWithTheDoublePrecisionReference) {
   }
 }
 
-// The last stage has images of 2x2 pixels, for which some instruction sets need a layout of their
-// own for the gradient of the weights.
+// The last stage has images of 2x2 pixels, for which some instruction sets need a separate layout
+// for the gradient of the weights.
 TEST(CpuEngine, AgreesWithTheReferenceOnTheSmallestImages) {
   expect_step_of_the_reference(Fixture("resnet20", 16, 10, 8));
 }
@@ -232,7 +232,7 @@ TEST(CpuEngine, AnImpossibleMicrobatchIsRefused) {
 
 TEST(CpuEngine, WhatTheHostCannotHoldIsRefusedWithWhatToDo) {
   const Model model = make_model("resnet50", 1000, 2048).value();
-  const Result<std::unique_ptr<StepEngine>> engine = make_cpu_engine(model, 4096);  // 20 TiB
+  const Result<std::unique_ptr<StepEngine>> engine = make_cpu_engine(model, 4096);  // needs 20 TiB
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.error().code, Errc::kUnsupported);
   EXPECT_NE(engine.error().detail.find("lower --microbatch"), std::string::npos)
@@ -252,7 +252,8 @@ TEST(SelectIsa, RefusesUnknownNamesAndLaterChanges) {
 }  // namespace
 }  // namespace mayfly::nn::cpu
 
-// The instruction set is fixed before the first engine, so that one program tests each in turn.
+// The environment selects the instruction set, which is fixed before the first engine. So one
+// program can test each set in a separate run.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const char* const isa = std::getenv("MAYFLY_TEST_ISA");

@@ -5,7 +5,7 @@
 namespace mayfly::nn {
 namespace {
 
-/// After so many steps whose gradients were finite.
+/// The loss scale after so many steps with finite gradients.
 LossScale after_clean(LossScale scale, int steps) {
   for (int i = 0; i < steps; ++i) {
     scale = scale.after_step(false).value();

@@ -27,7 +27,7 @@ void fill(Input kind, std::uint64_t stream, AlignedBuffer<float>& to) {
   }
 }
 
-/// The same pooling as the plainest loops that scatter, for any blocked shape.
+/// The same pooling in simple loops that scatter gradients, for any blocked shape.
 struct Reference {
   Reference(const MaxPool& pool, const AlignedBuffer<float>& input,
             const AlignedBuffer<float>& out_gradient)
@@ -52,7 +52,7 @@ struct Reference {
   void choose(const AlignedBuffer<float>& input, std::size_t base, std::size_t block,
               std::size_t from, std::size_t row, std::size_t column, std::size_t to) {
     bool is_first = true;
-    for (std::size_t r = 2 * row; r <= 2 * row + 2; ++r) {  // one more than the input's row
+    for (std::size_t r = 2 * row; r <= 2 * row + 2; ++r) {  // the input's row plus 1
       for (std::size_t c = 2 * column; c <= 2 * column + 2; ++c) {
         if (r < 1 || c < 1 || r > from || c > from) {
           continue;
@@ -96,8 +96,8 @@ TEST_P(MaxPoolTest, ForwardTakesTheMaximumOfEachWindow) {
   EXPECT_TRUE(std::ranges::equal(out_.span(), reference.out));
 }
 
-// Up to four additions in another order than the reference's: equal up to rounding, and exactly
-// where a pixel was chosen at most twice.
+// Up to four numbers are added in another order than in the reference. So gradients are equal up to
+// rounding, and exactly equal where a pixel was chosen at most twice.
 TEST_P(MaxPoolTest, BackwardReturnsEachGradientToThePixelThatWasChosen) {
   pool_.forward(x_.data(), out_.data(), places_.data());
   pool_.backward(out_gradient_.data(), places_.data(), gradient_.data());
@@ -124,7 +124,7 @@ TEST_P(MaxPoolTest, NormAndReluInFrontEqualTheSeparatePasses) {
     const std::size_t plane = i / (shape.pixels * shape.block);
     const std::size_t c = plane * shape.block % kChannels + i % shape.block;
     const float product = x_[i] * scale[c];
-    const bool fused = std::get<0>(GetParam()) != Isa::kPortable;  // that has no such instruction
+    const bool fused = std::get<0>(GetParam()) != Isa::kPortable;  // it has no such instruction
     active[i] = std::max(0.0F, fused ? std::fma(x_[i], scale[c], shift[c]) : product + shift[c]);
   }
   pool_.forward_normalised(x_.data(), {scale.data(), shift.data()}, out_.data(), places_.data());
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, MaxPoolTest,
                                                           std::size_t{10}, std::size_t{112}),
                                           testing::Values(Input::kRandom, Input::kTies)));
 
-// Negative infinity everywhere still chooses a pixel, as in PyTorch.
+// A window that contains only negative infinity still chooses a pixel, as in PyTorch.
 TEST(MaxPool, MinusInfinityChoosesTheFirstPixel) {
   const MaxPool pool(Isa::kAvx2, 1, 8, 4, 8);
   AlignedBuffer<float> x(pool.from().elements());

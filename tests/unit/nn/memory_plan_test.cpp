@@ -44,7 +44,7 @@ TEST(MemoryPlan, OneAfterTheOtherNeedsRoomForOne) {
   EXPECT_LT(plan.total(), 2 * 4096U);
 }
 
-/// One byte more or less than fits decides.
+/// Without alignment and stagger, a single byte decides whether a tensor fits.
 constexpr Placement kBytes{.alignment = 1, .stagger = 0};
 
 TEST(MemoryPlan, ATensorGoesIntoTheFirstGapThatIsLargeEnough) {

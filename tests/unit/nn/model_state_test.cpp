@@ -38,7 +38,7 @@ TEST(ModelState, AnUndrawnStateIsTheInitialOneOnceItIsDrawn) {
   ModelState state = make_undrawn_state(model, 3, -5);
   EXPECT_FALSE(state.is_drawn);
   draw_weights(model, 7, state);
-  draw_weights(model, 8, state);  // there is nothing left to draw
+  draw_weights(model, 8, state);  // no effect: the weights are drawn already
   EXPECT_TRUE(state.is_drawn);
   EXPECT_EQ(digest_of(state), digest_of(make_initial_state(model, 7, 3, -5)));
 }

@@ -100,7 +100,7 @@ TEST(Model, ScaleShiftAndVarianceFollowTheirWeightAndMean) {
   }
 }
 
-// What each layer hands on is what the next one takes; images of two sizes.
+// The output of each layer has the shape of the next layer's input, for images of several sizes.
 TEST(Model, ShapesFitFromTheImageToTheClassifier) {
   for (const std::string& name : model_names()) {
     const int usual = model_named(name).image_size;
@@ -158,7 +158,8 @@ TEST(Model, BasicImagenetStagesProjectOnlyWhereTheShapeChanges) {
   }
 }
 
-// "v1.5": the 1x1 convolution in front does not throw three quarters of its input away.
+// ResNet "v1.5": the stride is not in the 1x1 convolution in front, which would discard three
+// quarters of its input.
 TEST(Model, BottlenecksHaveTheirStrideInTheMiddle) {
   const Model model = model_named("resnet50");
   for (std::size_t i = 0; i < model.blocks.size(); ++i) {

@@ -55,7 +55,7 @@ void for_each_product(const ConvSpec& spec, const Tensor& x, const Tensor& y, co
   }
 }
 
-/// Calls visit(x index, y index) for each pixel that a window of the stem's max pooling sees,
+/// Calls visit(x index, y index) for each pixel that a window of the stem's max pooling covers,
 /// window by window.
 template <typename Visit>
 void for_each_pooled(const Tensor& x, const Tensor& y, const Visit& visit) {
@@ -78,7 +78,7 @@ struct Norm {
   std::vector<double> inverse_deviation;
 };
 
-/// What one convolution with its norm leaves for backward.
+/// The values that one convolution with its norm keeps for backward.
 struct Unit {
   const ConvSpec* spec = nullptr;
   Tensor input;
@@ -149,7 +149,7 @@ class Network {
     return x;
   }
 
-  /// The first of equal values wins.
+  /// Chooses the first one of equal values.
   Tensor pool(const Tensor& x) {
     Tensor y(x.images, x.channels, (x.width + 1) / 2);
     chosen_.assign(y.values.size(), x.values.size());
@@ -301,7 +301,8 @@ class Network {
     }
   }
 
-  /// Through norm and convolution: from the gradient of the norm's output to that of the input.
+  /// Goes back through norm and convolution: from the gradient of the norm's output to that of the
+  /// convolution's input.
   Tensor backward_unit(const Unit& unit, const Tensor& g) {
     const ConvSpec& spec = *unit.spec;
     double* scale_gradient = gradient(spec.weight + 1);
@@ -374,7 +375,7 @@ class Network {
   const std::vector<double>* running_;
   std::vector<Unit> units_;
   std::vector<BlockUnits> blocks_;
-  std::vector<std::size_t> chosen_;  ///< by each window of the pooling: an index into its input
+  std::vector<std::size_t> chosen_;  ///< for each window of the pooling, an index into its input
   std::vector<double> features_;
   std::vector<double> logit_gradient_;
   Step step_;

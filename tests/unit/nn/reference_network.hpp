@@ -14,7 +14,7 @@ namespace mayfly::nn::reference {
 struct Step {
   double loss = 0;                 ///< mean over the batch
   std::vector<double> logits;      ///< images x classes
-  std::vector<double> gradient;    ///< flat, as Model::parameters; empty if not asked for
+  std::vector<double> gradient;    ///< flat, as Model::parameters; empty if not requested
   std::vector<double> statistics;  ///< flat, as Model::statistics: batch mean, unbiased variance
 };
 

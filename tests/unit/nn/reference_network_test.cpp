@@ -37,8 +37,8 @@ Problem make_problem(const Model& model, std::size_t count) {
   return problem;
 }
 
-/// Everything that the ImageNet networks have and the CIFAR networks have not, in small: pooling, a
-/// basic block and a bottleneck, each with a projection, and one of each without.
+/// A small network with all features that only the ImageNet networks have: pooling, a basic block
+/// and a bottleneck with a projection, and one of each without.
 Model small_model() {
   Model model;
   model.name = "small";
@@ -69,7 +69,7 @@ TEST(ReferenceNetwork, ItsGradientIsTheSlopeOfItsLossInBlocksOfAllKinds) {
   const std::vector<double> gradient = train(problem, true).gradient;
   for (const TensorInfo& info : model.parameters) {
     const std::size_t at = info.offset + info.size / 2;
-    constexpr double kStep = 1e-7;  // small: a ReLU that flips inside it bends the loss
+    constexpr double kStep = 1e-7;  // small, because a ReLU that flips within it bends the loss
     const double origin = problem.parameters[at];
     problem.parameters[at] = origin + kStep;
     const double above = train(problem, false).loss;

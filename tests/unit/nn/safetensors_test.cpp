@@ -40,7 +40,7 @@ TEST(Safetensors, RoundTrips) {
 }
 
 TEST(Safetensors, ReadsWhatOthersWrite) {
-  // No metadata, no padding, another key order.
+  // A file without metadata and padding, with another order of keys.
   const Bytes file = container(R"({"x":{"data_offsets":[0,4],"shape":[],"dtype":"F32"}})", 4);
   EXPECT_EQ(decode_safetensors(file).value().at("x").bytes.size(), 4U);
 }

@@ -1,4 +1,4 @@
-// What a step costs besides arithmetic, in a program of its own: it replaces operator new.
+// The costs of a step besides arithmetic, in a separate program, because it replaces operator new.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 #include "tests/unit/nn/engine_fixture.hpp"
 
-// Counts every allocation through operator new by the module that asked: ours is this program,
-// where all of our code is linked; the other is oneDNN's library (and what it calls).
+// Counts every allocation through operator new, separately for two modules: this program, which
+// contains all of our code, and oneDNN's library with the functions that it calls.
 namespace {
 
 std::atomic<bool> g_counting{false};
@@ -53,7 +53,7 @@ void* operator new[](std::size_t bytes) {
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
-// The library's temporary buffers are asked for so.
+// oneDNN allocates its temporary buffers with this operator.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return allocate(bytes, 16, __builtin_return_address(0));
 }
@@ -127,7 +127,7 @@ TEST(SteadyStep, TouchesNoNewMemory) {
   for (std::uint64_t version = 3; version < 8; ++version) {
     step(version);
   }
-  // A step walks over some 4,000 pages. Not zero: the kernel may move a page meanwhile.
+  // A step uses some 4,000 pages. The limit is not zero, because the kernel may move a page.
   EXPECT_LT(page_faults() - before, 50);
 }
 

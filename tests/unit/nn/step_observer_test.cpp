@@ -52,7 +52,7 @@ void expect_every_layer_once(const Model& model) {
   const int classifier = seen.counts[{StepPart::kClassifier, nullptr}];
   EXPECT_EQ(classifier, 1);
   EXPECT_EQ(seen.order.front(), StepPart::kOutside);
-  EXPECT_EQ(seen.order.back(), StepPart::kBackward);  // of the stem: nothing goes uncounted
+  EXPECT_EQ(seen.order.back(), StepPart::kBackward);  // the stem's, the last part of a step
 }
 
 TEST(StepObserver, IsToldOfEveryLayerOnceForwardAndOnceBackward) {

@@ -25,7 +25,7 @@ Model model_of(const std::string& name, int classes = 10) {
   return make_model(name, classes).value();
 }
 
-/// Every number differs, and all of them fit 16-bit types.
+/// A state in which all numbers differ and fit 16-bit types.
 ModelState numbered_state(const Model& model) {
   ModelState state = make_initial_state(model, 3, 0, 0);
   int next = 0;

@@ -19,8 +19,8 @@ struct Case {
   std::size_t size;
 };
 
-// Sizes that tiles cover exactly and not, fewer tiles than a batch, batches that end inside an
-// image, equal and different channel counts.
+// Sizes that are and are not multiples of a tile, fewer tiles than a batch, batches that end inside
+// an image, equal and different numbers of channels.
 constexpr Case kCases[] = {{2, 16, 16, 32}, {3, 32, 32, 16},  {5, 64, 64, 8}, {1, 16, 32, 7},
                            {2, 32, 16, 5},  {1, 128, 128, 9}, {1, 16, 48, 4}, {1, 32, 32, 30},
                            {3, 48, 16, 1},  {1, 512, 16, 7},  {1, 16, 512, 7}};

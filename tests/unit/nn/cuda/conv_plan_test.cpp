@@ -1,5 +1,5 @@
-// What cuDNN offers for an H200, asked on a machine that need not have one: a description of the
-// device stands for it (docs/gpu.md).
+// The engines that cuDNN offers for an H200. The machine needs no GPU, because cuDNN gets a
+// description of the device (docs/gpu.md).
 
 #include "nn/cuda/cudnn/conv_plan.hpp"
 
@@ -22,7 +22,7 @@ std::string h200() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A layer's shape, and whether anybody wants its input's gradient.
+/// The shape of a layer, and whether a step needs the gradient of its input.
 using Case = std::pair<ConvShape, bool>;
 
 std::set<Case> shapes_of_all_models(std::uint32_t images) {
@@ -111,7 +111,7 @@ TEST(ConvPlans, AStepIsPlannedAndBoundWithoutADevice) {
     plans.value().describe(options, 16);
     const StepPlan plan = make_step_plan(model, 16, options);
     CudnnConvolver convolver(nullptr, plans.value());
-    // Addresses only: nothing is read or written.
+    // Only addresses are computed: nothing is read or written.
     const StepExecutor executor(plan, host_kernels(), convolver,
                                 reinterpret_cast<void*>(std::uintptr_t{1} << 40));
     const Result<void> bound = convolver.bind(plan, executor);

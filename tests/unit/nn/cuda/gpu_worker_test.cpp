@@ -1,4 +1,4 @@
-// What decides whether a worker can have a GPU, and which.
+// The decisions whether a worker can have a GPU, and which one.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -59,7 +59,7 @@ TEST(CudnnFacts, KindsAreThoseOfUsableGpus) {
   EXPECT_EQ(kinds_of({old, old}).error().detail, judge(old).error().detail);
 }
 
-/// GPUs 0, 1, ... in a folder of claims of their own.
+/// GPUs 0, 1, ... with a separate folder of claims.
 class DeviceClaims : public testing::Test {
  protected:
   DeviceClaims() { std::filesystem::create_directories(folder_); }

@@ -21,7 +21,7 @@ Batch batch_of(const std::vector<float>& images, std::uint64_t id = 0) {
   return {.images = images, .labels = {}, .id = id};
 }
 
-/// Writes down what is asked of it.
+/// Records the calls that the feed makes.
 class Calls final : public FeedCalls {
  public:
   float* pinned(std::size_t which) override { return device.pinned(which); }
@@ -87,7 +87,7 @@ TEST_F(ImageFeedTest, WhatWasExpectedIsOnTheDeviceWhenItIsTaken) {
     feed.bring_expected();
     EXPECT_EQ(on_device(), images_of(value - 1)) << "the present step reads them still";
     EXPECT_EQ(said(), id % 2 == 1 ? "await1 upload1 " : "await0 upload0 ");
-    images = images_of(-1);  // its memory is the caller's again
+    images = images_of(-1);  // the caller may use its memory again
     feed.take(batch_of(images, id));
     EXPECT_EQ(said(), "take ");
     EXPECT_EQ(on_device(), images_of(value));

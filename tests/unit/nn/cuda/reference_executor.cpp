@@ -49,8 +49,9 @@ void write_all(void* memory, std::span<const float> values, Dtype dtype) {
   }
 }
 
-/// Calls visit(x, filter, y) with the first elements of three runs over channels: for each pixel
-/// that a place of the filter sees, x of it, that place of each output channel, and y there.
+/// Calls visit(x, filter, y) for each output pixel and each place of the filter that is inside the
+/// image. The arguments are the first elements of three runs over channels: of the input pixel at
+/// that place, of the place in the filter of an output channel, and of the output pixel.
 template <typename Visit>
 void for_each_place(const ConvShape& shape, const Visit& visit) {
   const std::int64_t k = shape.kernel;
@@ -130,7 +131,7 @@ ReferenceExecutor::ReferenceExecutor(const Model& model, std::uint32_t microbatc
       memory_(plan_.memory.total()),
       convolver_(plan_),
       executor_(plan_, host_kernels(), convolver_, memory_.data()) {
-  // NaN in either type: whoever reads what nobody wrote shows it.
+  // These bytes are NaN in each type: a result shows whether memory was read before it was written.
   std::memset(memory_.data(), 0xFF, memory_.size());
   std::memcpy(executor_.at(plan_.resident.filter_table), plan_.filters.data(),
               plan_.filters.size() * sizeof(Filter));

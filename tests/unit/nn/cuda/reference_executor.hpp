@@ -1,7 +1,7 @@
 #pragma once
 
-// The CUDA engine's step without a device: the product's plan and its executor, over the kernels'
-// host versions, convolutions in plain loops, and host memory that is poisoned first.
+// The CUDA engine's step without a device: the product's plan and executor, with the host versions
+// of the kernels, convolutions in plain loops, and host memory that is filled with NaN first.
 
 #include <cstdint>
 #include <span>

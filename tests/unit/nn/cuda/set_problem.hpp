@@ -51,7 +51,7 @@ struct SetProblem : Problem {
   [[nodiscard]] std::span<const std::uint8_t> image(std::uint64_t sample) const {
     return std::span(bytes).subspan(sample * set.image_bytes, set.image_bytes);
   }
-  /// As Problem::train(), by draws.
+  /// The same as Problem::train(), with draws in place of images.
   [[nodiscard]] Outcome train_by_draws(StepEngine& engine) const {
     Outcome outcome{{},
                     std::vector<float>(model.parameter_count, NAN),

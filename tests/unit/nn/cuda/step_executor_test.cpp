@@ -1,4 +1,4 @@
-// The CUDA step against the CPU's: the same plan and executor that a GPU is given, over the host
+// Compares the CUDA step with the CPU's. It uses the plan and the executor of a GPU, with the host
 // versions of the kernels and convolutions in plain loops.
 
 #include "nn/cuda/step_executor.hpp"
@@ -33,7 +33,7 @@ TEST_P(StepExecutorOf, TrainsAndEvaluatesAsTheCpuDoes) {
   EXPECT_EQ(found.result.correct, expected.result.correct);
   EXPECT_LT(relative_error(found.gradient, expected.gradient), 1e-4);
   EXPECT_LT(relative_error(found.statistics, expected.statistics), 1e-5);
-  // Some shifts have no effect that a later norm does not take away; their gradient is noise.
+  // A later norm removes the whole effect of some shifts, so the gradient of these is noise.
   const double noise = 1e-5 * norm_of(expected.gradient);
   for (const TensorInfo& info : problem.model.parameters) {
     const auto right = std::span(expected.gradient).subspan(info.offset, info.size);
@@ -82,9 +82,9 @@ TEST(StepExecutor, BitsDependNeitherOnWhatWasComputedBeforeNorOnSegments) {
 }
 
 TEST(StepExecutor, AnAnnouncedGradientDoesNotChangeAnyMore) {
-  // The reference copies a part when it is announced, as the GPU's engine does. So were it not
-  // final, NaN of before, or older numbers, would be seen by TrainsAsTheCpuDoes; here: that the
-  // sink is told of the borders of tensors, down to 0.
+  // The reference copies a part when it is announced, as the GPU's engine does. If a part was not
+  // final, TrainsAndEvaluatesAsTheCpuDoes would find NaN or older numbers. This test checks that
+  // the announced offsets are borders of tensors, down to 0.
   const Problem problem("resnet20", 16, 3);
   ReferenceExecutor engine(problem.model, 3, {.segment_elements = 20'000});
   std::vector<float> gradient(problem.model.parameter_count);
@@ -119,7 +119,7 @@ TEST(StepExecutor, In16BitsItStaysNearFp32) {
     problem.decide_relus();
     ReferenceExecutor full(problem.model, 8);
     const Outcome expected = problem.train(full);
-    // fp16 has three bits more; places where a ReLU is decided otherwise are not that much fewer.
+    // fp16 has three bits more, but not eight times fewer places where a ReLU decides otherwise.
     for (const auto& [dtype, finer] :
          {std::pair{Dtype::kBf16, 1.0}, std::pair{Dtype::kFp16, 5.0}}) {
       problem.loss_scale = dtype == Dtype::kFp16 ? 0x1p10F : 1.0F;
@@ -132,7 +132,7 @@ TEST(StepExecutor, In16BitsItStaysNearFp32) {
   }
 }
 
-/// A power of two changes exponents only, where nothing is too large or too small.
+/// A power of two changes only exponents, as long as no number overflows or underflows.
 TEST(StepExecutor, TheLossScaleChangesNoBitInFp32) {
   for (const auto& [name, size] : {std::pair{"resnet20", 20}, std::pair{"resnet50", 32}}) {
     Problem problem(name, size, 3);
@@ -148,7 +148,7 @@ TEST(StepExecutor, TheLossScaleChangesNoBitInFp32) {
 TEST(StepExecutor, InFp16TheLossScaleKeepsSmallGradients) {
   Problem problem("resnet20", 32, 4);
   problem.decide_relus();
-  // The classifier's weights make the gradients of all layers before it as small as they are.
+  // With small weights of the classifier, the gradients of all layers before it are small.
   const TensorInfo& weight = problem.model.parameters[problem.model.classifier_weight];
   for (std::size_t i = 0; i < weight.size; ++i) {
     problem.state.parameters[weight.offset + i] *= 0x1p-10F;

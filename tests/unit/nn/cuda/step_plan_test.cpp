@@ -30,8 +30,8 @@ std::vector<TensorId> tensors_of(const Operation& operation) {
       operation);
 }
 
-/// From the first to the last operation that names each tensor; found anew, not taken from the
-/// plan.
+/// The lifetime of each tensor: from the first to the last operation that names it. Computed here,
+/// not taken from the plan.
 std::map<TensorId, Lifetime> uses_of(const StepPlan& plan) {
   std::map<TensorId, Lifetime> uses;
   for (std::size_t i = 0; i < plan.operations.size(); ++i) {
@@ -41,7 +41,7 @@ std::map<TensorId, Lifetime> uses_of(const StepPlan& plan) {
       use->second.last = now;
     }
   }
-  // Whoever feeds the engine writes these before the first operation of a pass.
+  // The engine's caller writes these before the first operation of a pass.
   const int training = static_cast<int>(plan.training.front().operations.first);
   const int evaluation = static_cast<int>(plan.evaluation.first);
   const TensorId given =
@@ -65,7 +65,7 @@ std::map<TensorId, Lifetime> uses_of(const StepPlan& plan) {
     for (const TensorId id : {r.set_pixels, r.set_table}) {
       uses[id] = {0, static_cast<int>(plan.operations.size())};
     }
-  } else {  // written at any time
+  } else {  // may be written at any time
     uses[r.next_images] = {0, static_cast<int>(plan.operations.size())};
   }
   return uses;
@@ -97,7 +97,7 @@ TEST(StepPlan, NoTwoTensorsInUseShareMemory) {
 TEST(StepPlan, GradientsLieWhereActivationsWere) {
   const StepPlan plan = plan_of("resnet50", 224, {}, 64);
   std::size_t sum = 0;
-  std::size_t kept = 0;  // what forward leaves for backward
+  std::size_t kept = 0;  // bytes that forward leaves for backward
   for (const PlannedTensor& tensor : plan.memory.tensors()) {
     sum += tensor.bytes;
     const auto middle = static_cast<int>(
@@ -138,7 +138,7 @@ TEST(StepPlan, SegmentsCoverTrainingAndTheirBordersFallToZero) {
   }
 }
 
-/// Follows the operations and notes which parameters' gradients each has written.
+/// Checks that the operations write the gradient of each parameter once, and before its border.
 void expect_written_once(const std::string& name, const StepPlanOptions& options) {
   const StepPlan plan = plan_of(name, 32, options);
   std::map<std::size_t, std::size_t> written;  // offset of a tensor -> operation

@@ -46,10 +46,10 @@ struct Problem {
     pixels.resize(images * 3 * side * side);
   }
 
-  /// Shifts norms by three deviations: up, and inside blocks every fourth channel down. Two engines
-  /// round differently; where a ReLU's input is next to 0 they may then disagree about the ReLU,
-  /// and in a small network one such place shows in the gradient. Now there is none, and both kinds
-  /// of channels, mostly on and mostly off, still have exceptions.
+  /// Shifts the outputs of norms by three deviations: up, but inside blocks down in every fourth
+  /// channel. Two engines round differently, so they may disagree about a ReLU whose input is close
+  /// to 0, and in a small network one such ReLU visibly changes the gradient. After the shifts no
+  /// input is that close, but channels that are mostly on or mostly off still have exceptions.
   void decide_relus() {
     const auto shift = [this](const ConvSpec& spec, bool all_up) {
       const TensorInfo& info = model.parameters[spec.weight + 2];
@@ -74,7 +74,7 @@ struct Problem {
     return {std::span(pixels).subspan(first * image, count * image),
             std::span(labels).subspan(first, count)};
   }
-  /// `id` is that of the batch, if the engine was told to expect it.
+  /// `id`: that of the batch, if the engine expects it.
   [[nodiscard]] Outcome train(StepEngine& engine, std::uint64_t version = 1,
                               std::uint64_t id = 0) const {
     Outcome outcome{{},

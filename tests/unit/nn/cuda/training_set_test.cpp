@@ -1,4 +1,4 @@
-// A training set on its way to a GPU, and whether it goes there at all.
+// The transfer of a training set to a GPU, and the decision whether it is kept there.
 
 #include "nn/cuda/image_source.hpp"
 

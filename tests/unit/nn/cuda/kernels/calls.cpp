@@ -114,7 +114,7 @@ NormInput random_norm_input(const ActivationShape& shape, Dtype dtype, std::uint
   input.shift = random_values(shape.channels, seed + 5);
   for (std::size_t i = 0; i < input.x.size(); ++i) {
     const std::size_t c = i % shape.channels;
-    // Channels of different size and mean.
+    // Channels get different magnitudes and means.
     input.x[i] = std::ldexp(input.x[i], static_cast<int>(c % 7) - 3) + static_cast<float>(c % 5);
   }
   return input;
@@ -291,7 +291,7 @@ FilterResult move_filters(Machine& machine, std::vector<Filter> filters, Dtype d
   range.first_block = filters[first].first_block;
   range.last_block = last < filters.size() ? filters[last].first_block : end;
   const Array<float> from(machine, flat);
-  // What no filter covers stays as it was.
+  // Elements that no filter covers must keep this value.
   const Tensor packed(machine, dtype, std::vector<float>(packed_gradient.size(), 7));
   const Tensor gradient(machine, dtype, packed_gradient);
   const Array<float> flat_gradient(machine, std::vector<float>(flat.size(), 7));

@@ -1,7 +1,8 @@
 #pragma once
 
-// Each kernel with inputs and outputs in ordinary vectors, on whatever machine: the unit tests
-// compare the answers of the CPU with references, tests/gpu those of the GPU with the CPU's.
+// Calls of each kernel on a machine, with inputs and outputs in ordinary vectors. The unit tests
+// compare the results of the CPU with references; tests/gpu compares those of the GPU with the
+// CPU's.
 
 #include <cstdint>
 #include <string>
@@ -23,7 +24,7 @@ struct NormInput {
   std::vector<float> residual_scale, residual_shift;  ///< may be empty
   bool in_place = false;                              ///< out is x; masked gradient is gradient
   std::vector<float> gradient, addend;                ///< the latter may be empty
-  float scale_of_gradients = 1;                       ///< what these are times
+  float scale_of_gradients = 1;                       ///< the factor in both of these
 };
 [[nodiscard]] NormInput random_norm_input(const ActivationShape& shape, Dtype dtype,
                                           std::uint64_t seed);
@@ -34,7 +35,7 @@ struct NormForward {
   [[nodiscard]] auto all() const { return std::tie(mean, variance, scale, shift, out, mask); }
 };
 [[nodiscard]] NormForward norm_forward(Machine& machine, const NormInput& input);
-/// With running statistics in place of the batch's.
+/// The same with running statistics in place of the batch's.
 [[nodiscard]] NormForward norm_inference(Machine& machine, const NormInput& input,
                                          const std::vector<float>& mean,
                                          const std::vector<float>& variance);
@@ -45,9 +46,9 @@ struct NormBackward {
     return std::tie(scale_gradient, shift_gradient, x_gradient, masked);
   }
 };
-/// How the masked gradient gets from the sums to the second pass.
+/// The kernel that stores the masked gradient: that of the sums, or that of the second pass.
 enum class MaskedAt { kSums, kApply };
-/// After a forward pass over the same input, with its mask.
+/// `mask`: that of a forward pass over the same input.
 [[nodiscard]] NormBackward norm_backward(Machine& machine, const NormInput& input,
                                          const std::vector<std::uint8_t>& mask, MaskedAt masked_at);
 
@@ -89,8 +90,8 @@ struct ClassifierResult {
 };
 [[nodiscard]] ClassifierResult classify(Machine& machine, const ClassifierInput& input);
 
-/// Packed (as float), and what unpacking `packed_gradient` gives. Where nothing belongs, the flat
-/// array's result keeps the input's value. `scale`: what the packed gradient is times.
+/// The packed filters (as float), and the result of unpacking `packed_gradient`. Elements of the
+/// flat array that no filter covers keep their value. `scale`: the factor in the packed gradient.
 struct FilterResult {
   std::vector<float> packed, flat_gradient;
   [[nodiscard]] auto all() const { return std::tie(packed, flat_gradient); }

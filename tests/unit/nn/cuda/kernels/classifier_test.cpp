@@ -1,5 +1,5 @@
-// Pooling, linear layer and loss on the host's kernels, against nn/cpu/classifier: everything but
-// the order of the loss's sums is the same, so gradients differ in the last bit at most.
+// Compares pooling, linear layer and loss of the host's kernels with nn/cpu/classifier. Only the
+// order of the loss's sums differs, so gradients differ at most in the last bit.
 
 #include "nn/cpu/classifier.hpp"
 
@@ -15,8 +15,7 @@ namespace mayfly::nn::cuda::test {
 namespace {
 
 constexpr std::size_t kBlock = 8;
-constexpr float kLossScale =
-    0x1p12F;  // no gradient here is below fp16's smallest normal number then
+constexpr float kLossScale = 0x1p12F;  // keeps gradients above fp16's smallest normal number
 
 struct Reference {
   TrainResult train;
@@ -60,7 +59,7 @@ Reference reference_of(const ClassifierInput& input) {
   return out;
 }
 
-/// `got` may be times a factor.
+/// `got` may contain a factor.
 void expect_close(const std::vector<float>& got, const std::vector<float>& want, double relative,
                   double factor = 1) {
   ASSERT_EQ(got.size(), want.size());
@@ -72,7 +71,7 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& want,
 class ClassifierKernels : public testing::TestWithParam<Dtype> {};
 
 TEST_P(ClassifierKernels, ComputeWhatTheCpuEngineComputes) {
-  // Tiles that are full and not, more classes than threads, widths whose area is no power of two.
+  // Full and partial tiles, more classes than threads, widths whose area is no power of two.
   for (const ClassifierShape& shape :
        {ClassifierShape{4, 8, 64, 10}, {1, 1, 8, 2}, {67, 3, 72, 100}, {3, 7, 16, 301}}) {
     for (const float smoothing : {0.0F, 0.1F}) {

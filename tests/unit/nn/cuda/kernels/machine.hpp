@@ -1,7 +1,7 @@
 #pragma once
 
-// Where the tests of the kernels run: the CPU here, a GPU in tests/gpu. Memory is full of garbage
-// until somebody writes it, and has a guard at either end.
+// The machine on which tests of the kernels run: the CPU here, a GPU in tests/gpu. Its memory
+// contains garbage until it is written, and has a guard at each end.
 
 #include <gtest/gtest.h>
 
@@ -24,11 +24,11 @@ class Machine {
 
   [[nodiscard]] virtual const Kernels& kernels() const = 0;
   [[nodiscard]] virtual Stream stream() const = 0;
-  /// Aligned to 256 bytes.
+  /// Returns memory that is aligned to 256 bytes.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* memory) = 0;
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
-  /// Once everything that was started is done.
+  /// Reads after all started kernels have ended.
   virtual void read(void* to, const void* from, std::size_t bytes) = 0;
 };
 
@@ -108,7 +108,7 @@ class Array {
   Region region_;
 };
 
-/// By code that has nothing to do with the kernels; `dtype` has 16 bits.
+/// Converts with code that is independent of the kernels. `dtype` has 16 bits.
 inline std::vector<std::uint16_t> to_halves(Dtype dtype, const std::vector<float>& values) {
   std::vector<std::uint16_t> out(values.size());
   dtype == Dtype::kBf16 ? collectives::to_bf16(values, out) : collectives::to_fp16(values, out);
@@ -120,17 +120,17 @@ inline std::vector<float> from_halves(Dtype dtype, const std::vector<std::uint16
   return out;
 }
 
-/// How much of a number rounding to `dtype` may take or add, if it is not subnormal there.
+/// The largest relative error of rounding a number to `dtype`, if it is not subnormal there.
 inline double rounding_of(Dtype dtype) {
   return dtype == Dtype::kBf16 ? 1.0 / 256 : dtype == Dtype::kFp16 ? 1.0 / 2048 : 0;
 }
 
-/// What is left of values that are stored as `dtype`.
+/// The values after they were stored as `dtype`.
 inline std::vector<float> as_stored(Dtype dtype, const std::vector<float>& values) {
   return dtype == Dtype::kFp32 ? values : from_halves(dtype, to_halves(dtype, values));
 }
 
-/// Activations in memory; values are floats to the tests.
+/// Activations in memory. Tests write and read them as floats.
 class Tensor {
  public:
   Tensor(Machine& machine, Dtype dtype, std::size_t count)

@@ -1,4 +1,4 @@
-// Batch norm on the host's kernels against double precision.
+// Compares batch norm of the host's kernels with double precision.
 
 #include <cmath>
 #include <vector>
@@ -36,8 +36,8 @@ Moments moments_of(const NormInput& input) {
   return out;
 }
 
-/// How far output i may be from y: a few roundings in fp32 of x * scale and of shift, which may be
-/// large and almost cancel, and that of the result to 16 bits.
+/// The allowed difference of output i from y: a few fp32 roundings of x * scale and of shift, which
+/// may be large and almost cancel, and the rounding of the result to 16 bits.
 double error_of(const NormInput& input, const Moments& moments, std::size_t i, double y) {
   const std::size_t c = i % input.shape.channels;
   const double scale = std::fabs(input.scale[c]) / std::sqrt(moments.biased[c] + 1e-5);
@@ -263,7 +263,7 @@ TEST_P(Norm, RefusesChannelsThatAreNoGranules) {
 INSTANTIATE_TEST_SUITE_P(Dtypes, Norm, testing::Values(Dtype::kFp32, Dtype::kBf16, Dtype::kFp16),
                          [](const auto& with) { return std::string(name_of(with.param)); });
 
-/// The CPU engine's formulas, given the same sums.
+/// Compares with the formulas of the CPU engine, for the same sums.
 TEST(NormFactors, AreThoseOfTheCpuEngine) {
   const ActivationShape shape{3, 5, 16};
   NormInput input = random_norm_input(shape, Dtype::kFp32, 9);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs a call on the host's kernels, forwards and backwards: a kernel whose result depends on the
-// order of its threads would be a race on the GPU.
+// Runs a call on the host's kernels with their threads in order and in reverse order: a kernel
+// whose result depends on this order would have a race on the GPU.
 
 #include "nn/cuda/kernels/host_order.hpp"
 #include "tests/unit/nn/cuda/kernels/machine.hpp"

@@ -12,8 +12,8 @@
 namespace mayfly::nn::cuda::test {
 namespace {
 
-/// A stem, filters that take one block and several per output channel, 1x1 ones that are flat, one
-/// that is not; with a gap of a norm's parameters behind each.
+/// A stem, filters with one and with several blocks per output channel, flat 1x1 filters, and one
+/// that is not flat. Behind each is a gap for a norm's parameters.
 std::vector<Filter> some_filters() {
   std::vector<Filter> filters;
   std::uint64_t offset = 3;
@@ -174,7 +174,7 @@ TEST(SgdKernel, UpdatesToTheBitsOfTheOptimizer) {
   }
 }
 
-/// Half of a unit in the last place goes to the even neighbour, a carry goes up to the exponent.
+/// Half a unit in the last place is rounded to the even neighbour, and a carry raises the exponent.
 TEST(Bf16, IsRoundedToNearestEven) {
   const std::vector<float> values{1.00390625F,   1.01171875F, 1.0039063F, -1.01171875F,
                                   3.3961776e38F, 1e-40F,      -0.0F,      65535.0F};

@@ -1,4 +1,4 @@
-// Shortcut, max pooling and sums of gradients on the host's kernels, to the bits of nn/cpu.
+// Shortcut, max pooling and sums of gradients of the host's kernels have the bits of nn/cpu.
 
 #include <algorithm>
 #include <cmath>
@@ -88,7 +88,7 @@ TEST_P(Pool, ShortcutRefusesChannelsThatItsPaddingWouldCut) {
             kInvalidArguments);
 }
 
-/// Small integers, so that there are ties, and with few images a window of equal values.
+/// Small integers, so that windows have ties and, with few images, one window has equal values.
 std::vector<float> tied_values(std::size_t count, std::uint64_t seed) {
   std::vector<float> out = random_values(count, seed);
   for (float& x : out) {
@@ -156,7 +156,7 @@ TEST_P(Pool, ReadsThroughNormAndReluWithoutStoringThat) {
 TEST_P(Pool, ANanWinsOverEveryNumber) {
   const ActivationShape from{1, 4, 8};
   std::vector<float> x = values(from.elements(), 8);
-  x[(1 * 4 + 1) * 8 + 2] = std::nanf("");  // in all four windows
+  x[(1 * 4 + 1) * 8 + 2] = std::nanf("");  // this pixel is in four windows
   const Plain got = on_host([&](Machine& m) { return max_pool(m, from, GetParam(), x, {}, {}); });
   for (std::size_t i = 0; i < got.out.size(); ++i) {
     ASSERT_EQ(std::isnan(got.out[i]), i % 8 == 2);

@@ -1,8 +1,9 @@
-"""The assembler's report of every CUDA kernel: nothing spilled, no more registers than allowed.
+"""Checks the assembler's report of each CUDA kernel: no spills, no more registers than allowed.
 
 resources_test.py FOLDER CEILINGS: FOLDER has *.resources, one for each file that nvcc compiled.
 CEILINGS has lines "registers kernel"; a kernel may need fewer. With --list it prints such lines
-for what is there, each rounded up to what still lets as many blocks share a multiprocessor.
+for the kernels in FOLDER. It rounds each number up as far as a multiprocessor still has room for
+as many blocks.
 """
 
 import pathlib
@@ -14,7 +15,7 @@ import sys
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\d+)'")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
-# Registers per thread at which one more block of 256 threads fits into 65536.
+# The most registers per thread with which a number of blocks of 256 threads fits into 65536.
 STEPS = (32, 40, 48, 56, 64, 80, 96, 128, 168, 255)
 
 
@@ -35,7 +36,7 @@ def short(name):
 
 
 def kernels(folder):
-    """(file, kernel, architecture, registers, bytes of stack and spills)"""
+    """Yields (file, kernel, architecture, registers, bytes of stack and spills)."""
     for path in sorted(pathlib.Path(folder).glob("*.resources")):
         entries = []
         entry = None

@@ -1,5 +1,5 @@
-// fp16 of the kernels, on the host: every pattern, every place where rounding is decided, and the
-// conversions of the wire, which know nothing of these.
+// fp16 of the kernels, on the host: all bit patterns, all numbers at which rounding changes, and a
+// comparison with the conversions for the wire, which are separate code.
 
 #include "nn/cuda/kernels/values.hpp"
 
@@ -25,7 +25,7 @@ std::uint16_t narrow(float x) {
   return static_cast<std::uint16_t>(pair);
 }
 
-/// By the definition of IEEE 754, for magnitudes without a sign.
+/// The value by the definition of IEEE 754, for patterns without a sign.
 double value_of(std::uint32_t pattern) {
   const auto fraction = static_cast<double>(pattern & 0x3ffU);
   const int exponent = static_cast<int>(pattern >> 10);

@@ -1,7 +1,7 @@
-"""Kernels that promise to move 16 bytes at once do so.
+"""Checks that kernels that promise to move 16 bytes at once do so.
 
-vector_loads_test.py NVCC ROOT LIBRARY: in the PTX that NVCC makes of the files, and, where
-cuobjdump and nvdisasm are installed, in the machine code of LIBRARY.
+vector_loads_test.py NVCC ROOT LIBRARY: checks the PTX that NVCC makes of the files and, where
+cuobjdump and nvdisasm are installed, the machine code of LIBRARY.
 """
 
 import collections
@@ -36,7 +36,7 @@ def ptx_of(nvcc, root, file):
 
 
 def accesses(text, start, load, store):
-    """By kernel: does it load, does it store, 16 bytes at once?"""
+    """Returns for each kernel whether it loads and whether it stores 16 bytes at once."""
     found = collections.defaultdict(lambda: [False, False])
     kernel = None
     for line in text.splitlines():
