@@ -52,7 +52,7 @@ TEST(Access, NumbersNeedTheKey) {
   without.cookie = "mayfly-7002=0123; xmayfly-7001=0123";
   EXPECT_EQ(status_of(without), 403);
   without.target = "/";
-  EXPECT_EQ(status_of(without), 0);  // the page has no numbers
+  EXPECT_EQ(status_of(without), 0);  // the page itself contains no numbers
 }
 
 TEST(Access, ForeignPagesAndOtherMethodsAreRefused) {

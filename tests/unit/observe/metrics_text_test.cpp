@@ -96,7 +96,7 @@ TEST(MetricsText, StaysSmallHoweverManyAreLost) {
     feed.event(
         event_line(2 + i, "lost", "\"member\": " + id + ", \"detail\": \"reason " + id + "\""));
     std::string recovery = recovery_more(i, id, 50);
-    recovery.replace(recovery.find("lost"), 4, "cause " + id);  // of records that are not ours
+    recovery.replace(recovery.find("lost"), 4, "cause " + id);  // as in records that are not ours
     feed.event(event_line(2 + i, "recovery", recovery));
   }
   feed.fold.settle();

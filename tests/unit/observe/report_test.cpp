@@ -15,7 +15,7 @@ TEST(RunFollower, ReadsWholeLinesAsTheyCome) {
   EXPECT_FALSE(run.value()->poll());
   const std::string line = step_line(1);
   folder.add("metrics.jsonl", line.substr(0, 30));
-  EXPECT_FALSE(run.value()->poll());  // torn
+  EXPECT_FALSE(run.value()->poll());  // the line is not complete
   folder.add("metrics.jsonl", line.substr(30) + "\n");
   EXPECT_TRUE(run.value()->poll());
   EXPECT_EQ(run.value()->fold().kept().rows(), 1U);

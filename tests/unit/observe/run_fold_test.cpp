@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// One of two members is lost after step 20 of 40, and another one joins.
+/// A job of 40 steps with two members, one of which is lost after step 20.
 void feed_job(Feed& feed, bool events_first) {
   begin(feed);
   feed.event(event_line(0.5, "connected", "\"member\": 1, \"detail\": \"a\""));
@@ -94,7 +94,7 @@ TEST(RunFold, StepsWithoutATimeAreEstimatedBetweenEvents) {
 TEST(RunFold, TimesOfRecordsAreTaken) {
   Feed feed;
   feed.event(event_line(100, "started", "\"metrics_bytes\": 0, \"t\": 0"));
-  feed.event(event_line(500, "view", view_more(0, "[1]") + ", \"t\": 1"));  // a clock was set
+  feed.event(event_line(500, "view", view_more(0, "[1]") + ", \"t\": 1"));  // the clock was set
   for (int i = 1; i <= 5; ++i) {
     feed.step(step_line(i, 100, "\"t\": " + std::to_string(1 + 0.5 * i)));
   }
@@ -119,7 +119,7 @@ TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   feed.step(step_line(1, 100, "\"t\": 2"));
   std::string recovery = recovery_more(1, "2", 500);
   recovery.insert(recovery.find("\"told_ms\""), "\"detected\": 2.25, ");
-  feed.event(event_line(109, "recovery", recovery + ", \"t\": 3"));  // written a while later
+  feed.event(event_line(109, "recovery", recovery + ", \"t\": 3"));  // its line is written later
   feed.step(step_line(2, 100, "\"t\": 2.75"));
   feed.step(step_line(3, 100, "\"t\": 4, \"checkpoint_ms\": 125"));
   feed.event(event_line(110, "evaluation",
@@ -141,7 +141,7 @@ TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   EXPECT_DOUBLE_EQ(sum, 6);
   ASSERT_EQ(feed.fold.servers().points().size(), 2U);
   EXPECT_DOUBLE_EQ(feed.fold.servers().points()[1].spent, 0.005);
-  // At 36 an hour, five seconds after the last record of money.
+  // Five seconds at 36 per hour, after the last record of costs.
   const json::object head = state_of(feed.fold).at("head").as_object();
   EXPECT_DOUBLE_EQ(head.at("spent").to_number<double>(), 0.055);
 }
@@ -153,7 +153,7 @@ TEST(RunFold, NothingIsSpentWhileTheJobDoesNotRun) {
       event_line(0, "connected", R"("member": 1, "spent": 0, "per_hour": 36, "billing": 1)"));
   feed.event(event_line(100, "cost", R"("spent": 1, "per_hour": 36, "billing": 1)"));
   EXPECT_NEAR(feed.fold.servers().spent(150), 1.5, 1e-6);
-  begin(feed, 7300);  // its coordinator was killed
+  begin(feed, 7300);  // the coordinator was killed and restarted
   EXPECT_NEAR(feed.fold.servers().spent(7300), 1, 1e-6);
   feed.event(
       event_line(7301, "connected", R"("member": 1, "spent": 1, "per_hour": 36, "billing": 1)"));
@@ -168,7 +168,7 @@ TEST(RunFold, SpeedsBelongToTheMemberOfTheirTime) {
            "\"joined\": 0, \"microbatches\": 4, \"microbatch_ms\": " +
            std::to_string(ms) + ", \"steps\": " + std::to_string(steps) + ", \"samples\": 10}";
   };
-  feed.fold.member(line(2, 10, 0), 0);  // before the events of the same time
+  feed.fold.member(line(2, 10, 0), 0);  // it is read before the events of its time
   begin(feed);
   feed.event(event_line(1, "connected", "\"member\": 1, \"detail\": \"a\""));
   feed.fold.member(line(20, 15, 7), 100);
@@ -251,7 +251,7 @@ TEST(RunFold, AResumedJobGoesOn) {
   EXPECT_GT(feed.fold.kept().time(20), 101.0);
   EXPECT_LT(feed.fold.kept().time(19), 31.0);
   EXPECT_LT(feed.fold.undone().time(9), 100.0);
-  EXPECT_EQ(feed.fold.members().lanes().size(), 2U);  // ids begin anew
+  EXPECT_EQ(feed.fold.members().lanes().size(), 2U);  // ids start from 1 again
   EXPECT_EQ(feed.fold.members().lanes()[0].end, "ended");
   const std::vector<JobSpan> spans = feed.fold.spans();
   ASSERT_EQ(spans.size(), 3U);
@@ -273,7 +273,7 @@ TEST(RunFold, ARestartedCoordinatorIsASpan) {
   EXPECT_EQ(spans[1].kind, "no_coordinator");
   EXPECT_EQ(feed.fold.kept().rows(), 12U);
   for (const TimeShare& share : feed.fold.time_shares()) {
-    EXPECT_TRUE(share.kind != "no_coordinator" || share.seconds == 0);  // training went on
+    EXPECT_TRUE(share.kind != "no_coordinator" || share.seconds == 0);  // training continued
   }
 }
 
@@ -353,7 +353,7 @@ TEST(RunFold, TheKindsOfTimeAddUpToTheWallTime) {
 TEST(RunFold, LinesThatAreNoRecordsAreCounted) {
   Feed feed;
   feed.event("garbage");
-  feed.event("{\"time\": 1, \"kind\": \"view\"}");  // before any start
+  feed.event("{\"time\": 1, \"kind\": \"view\"}");  // before any "started"
   begin(feed);
   feed.event("[1, 2]");
   feed.event("{\"kind\": 7}");
@@ -459,7 +459,7 @@ TEST(RunFold, AProgramSaysItsStepsAndBatch) {
   }
   RunFold fold;
   fold.config("epochs = 10\n");
-  fold.facts(R"({"data": "procedural", "classes": 10})");  // Mayfly's own training
+  fold.facts(R"({"data": "procedural", "classes": 10})");  // facts of Mayfly's own training
   EXPECT_THAT(fold.state_json("run"), testing::HasSubstr(R"("epochs":"10")"));
 }
 

@@ -44,7 +44,7 @@ class Served {
     return connect_tcp(endpoint_, monotonic_now() + kPatience).value();
   }
 
-  /// A connection on which a request with the key was sent.
+  /// Sends a request with the key, and returns its connection.
   [[nodiscard]] UniqueFd ask(const std::string& target, const std::string& more = "") const {
     UniqueFd fd = connect();
     const std::string text = "GET " + target + " HTTP/1.1\r\nHost: " + to_string(endpoint_) +
@@ -58,7 +58,7 @@ class Served {
     return read_until(ask(target, more), "");
   }
 
-  /// Up to these bytes, or to the end of the connection.
+  /// Reads up to these bytes, or to the end of the connection.
   static std::string read_until(const UniqueFd& fd, const std::string& mark) {
     std::string text;
     const Instant deadline = monotonic_now() + kPatience;
@@ -72,8 +72,8 @@ class Served {
     return text;
   }
 
-  /// All up to the end of the first event of a stream that has the word: a sign of life may come
-  /// before. Empty at the end of the connection.
+  /// Reads a stream up to the end of the first event with the word; keep-alive messages may precede
+  /// it. Returns nothing if the connection ends before.
   static std::string event_with(const UniqueFd& fd, const std::string& word) {
     std::string all;
     while (all.find(word) == std::string::npos) {
@@ -148,7 +148,7 @@ TEST(DashboardServer, AStreamTellsWhatIsNewAndGoesOnWhereItWas) {
   const std::string next = Served::event_with(first, "\"version\":2");
   const std::size_t at = next.rfind("id: ") + 4;
   const std::string id = next.substr(at, next.find('\n', at) - at);
-  // Nothing is new for who comes back with this id, until something is.
+  // A viewer that reconnects with this id gets its next event when there is news.
   const UniqueFd second = served.ask("/events", "Last-Event-ID: " + id + "\r\n");
   Served::read_until(second, "\r\n\r\n");
   served.folder().add_steps(13, 13);
@@ -202,7 +202,7 @@ TEST(ServedRun, SendsWhatAPageLacks) {
                                                      "\"count\":3"));
   EXPECT_THAT(header_of(run.series(1, 3)), HasSubstr("\"first\":0,\"count\":13"));
   EXPECT_THAT(header_of(run.series(9, 0)), HasSubstr("\"first\":0,\"count\":13"));
-  folder.add_steps(6, 8);  // the job has gone back
+  folder.add_steps(6, 8);  // the job has gone back to an earlier step
   EXPECT_TRUE(run.poll());
   EXPECT_THAT(header_of(run.series(1, 0)), HasSubstr("\"count\":"));
   EXPECT_THAT(header_of(run.series(2, 0)), HasSubstr("\"undone_count\":8"));

@@ -23,7 +23,7 @@ TEST(Servers, AHostThatIsGrantedAgainAfterItsEndHasASecondLane) {
   servers.requested(0, "1 x a server");
   servers.granted(1, "h", "a server");
   servers.joined(2, "h");
-  servers.granted(3, "h", "a server");  // told again by the next coordinator
+  servers.granted(3, "h", "a server");  // recorded again by the next coordinator
   servers.ended(4, "h", "lost", "", std::nullopt);
   servers.ended(5, "h", "ended", "", 1.0);
   servers.requested(6, "1 x a server");

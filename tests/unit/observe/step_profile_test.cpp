@@ -78,7 +78,7 @@ TEST(StepProfile, StepsThatAreUndoneAreInNoStretch) {
   for (std::uint64_t step = 1; step <= 400; ++step) {
     profile.add(step_with_times(step, 1, 10));
   }
-  profile.add(step_with_times(250, 2, 30));  // the job has gone back
+  profile.add(step_with_times(250, 2, 30));  // the job has gone back to an earlier step
   const std::vector<StepProfile::Stretch>& stretches = profile.stretches();
   EXPECT_EQ(stretches.back().first, 250U);
   EXPECT_EQ(stretches.back().slowest(), 2U);
@@ -108,7 +108,7 @@ TEST(StepProfile, APartWithoutStepsMixesNoOthers) {
     feed.event(event_line(t, "started", "\"metrics_bytes\": " + std::to_string(bytes)));
   };
   start(100, second);
-  start(200, second + 100);  // read at once with those before it, and without a step of its own
+  start(200, second + 100);  // without steps, and read together with the one before
   const auto step = [&feed](int number, int ms, std::uint64_t offset) {
     const std::string times =
         R"("before": {"slowest": 1, "compute_ms": )" + std::to_string(ms) + "}";

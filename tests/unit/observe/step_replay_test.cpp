@@ -1,4 +1,4 @@
-// Steps that are replayed: against closed forms, and back again.
+// Replays of steps: compared with closed forms, and calibrated with their own results.
 
 #include "observe/core/step_replay.hpp"
 
@@ -28,7 +28,7 @@ TEST(StepReplay, ComputingAloneIsTheSumOverMicrobatchesAndThreads) {
   PipelineWorker two_threads = worker_of(10, 0, 0);
   two_threads.compute_threads = 2;
   EXPECT_NEAR(step_ms(two_threads), 40, 1e-6);
-  two_threads.microbatches = 7;  // the last one alone
+  two_threads.microbatches = 7;  // one thread computes the last one alone
   EXPECT_NEAR(step_ms(two_threads), 40, 1e-6);
 }
 
@@ -37,7 +37,8 @@ TEST(StepReplay, LoadingThatIsFasterIsHidden) {
 }
 
 TEST(StepReplay, SlowLoadingLimitsTheStep) {
-  // While one is computed the loading thread has begun the next, for which the other then waits.
+  // The loading thread begins the next microbatch while the compute thread computes one. Then the
+  // compute thread waits for it.
   EXPECT_NEAR(step_ms(worker_of(10, 20, 10)), 8 * 30, 1e-6);
   PipelineWorker many = worker_of(10, 20, 10);
   many.load_threads = 4;
@@ -50,7 +51,7 @@ TEST(StepReplay, StorageOfARateServesOneMicrobatchAfterTheOther) {
   worker.load_threads = 4;
   worker.ahead = 8;
   worker.bytes = 1e5;
-  worker.storage_rate = 10e6;  // 10 ms each
+  worker.storage_rate = 10e6;  // 10 ms for each microbatch
   EXPECT_NEAR(step_ms(worker), 80, 1) << "instead of fetch_ms, however many threads wait";
 }
 
@@ -67,7 +68,7 @@ TEST(StepReplay, ThreadsOfAHostShareItsCores) {
   EXPECT_NEAR(replay(pipeline).step_ms, 160, 1e-6);
   pipeline.workers[1].host = "b";
   EXPECT_NEAR(replay(pipeline).step_ms, 80, 1e-6);
-  // One core for what takes 10 + 5 ms of it; with loading of low priority as well.
+  // One core computes for 10 ms and prepares for 5 ms, also if loading has a low priority.
   for (const bool yields : {false, true}) {
     PipelineWorker alone = worker_of(10, 0, 5);
     alone.yields = yields;
@@ -76,7 +77,8 @@ TEST(StepReplay, ThreadsOfAHostShareItsCores) {
 }
 
 TEST(StepReplay, LoadingGoesOnDuringTheExchange) {
-  // In 40 ms of exchange four are loaded ahead, the other four while these are computed.
+  // Four microbatches are loaded in the 40 ms of exchange, and the other four while these are
+  // computed.
   PipelineWorker worker = worker_of(10, 10, 0);
   EXPECT_NEAR(step_ms(worker, 40), 120, 1e-6);
 }

@@ -1,4 +1,4 @@
-// What a run would have taken with other workers, from its records.
+// Predictions, from the records of a run, of its steps with other workers, loading or storage.
 
 #include "observe/core/what_if.hpp"
 
@@ -24,8 +24,9 @@ std::string member_line(int member, double t, double fetch_ms, double compute_ms
       t, member, phase, microbatches, fetch_ms, compute_ms);
 }
 
-/// Two workers of 4 microbatches, which take 10 ms each to compute, and `fetch_ms` to load. Steps
-/// of 100 images took `step_ms`, of which 4 for messages and 1 for the update.
+/// A run of two workers with 4 microbatches each. A microbatch takes 10 ms to compute and
+/// `fetch_ms` to load. A step of 100 images took `step_ms`, with 4 ms for messages and 1 ms for the
+/// update.
 Feed run_of(double fetch_ms, double step_ms) {
   Feed feed;
   begin(feed);
@@ -112,7 +113,7 @@ TEST(WhatIf, APartWithoutStepsIsNotTheLast) {
 }
 
 TEST(WhatIf, SlowStorageIsNamedWithTheSmallestRemedy) {
-  // 30 ms for each of 4 microbatches, and the rest of the step.
+  // Loading takes 30 ms for each of 4 microbatches, and the rest of the step takes 5 ms.
   const Result<RecordedSteps> steps = recorded_steps(run_of(30, 125).fold);
   ASSERT_TRUE(steps.ok()) << steps.error().detail;
   const auto step_with = [&](const char* question) {
@@ -160,7 +161,7 @@ TEST(WhatIf, TheShareIsThatOfBeforeTheEndOfTheJob) {
   }
   ASSERT_TRUE(recorded_steps(run.fold).ok()) << recorded_steps(run.fold).error().detail;
   EXPECT_EQ(recorded_steps(run.fold).value().pipeline.workers.size(), 2U);
-  // One that watches has no share, and had none of late.
+  // A member that observes has no share, and its earlier share does not count.
   run.fold.member(member_line(1, 4, 2, 10, "observing", 0), 0);
   EXPECT_EQ(recorded_steps(run.fold).value().pipeline.workers.size(), 1U);
 }
