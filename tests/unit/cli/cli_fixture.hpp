@@ -93,7 +93,7 @@ class CliTest : public ::testing::Test {
   std::vector<std::pair<std::string, std::string>> given_;
   int sentinels_forked_ = 0;
   std::string asked_;
-  std::string settings_asked_of_;  // endpoints
+  std::string settings_asked_of_;  // endpoints that were asked for settings
   Result<engine::JobConfig> told_settings_ = engine::JobConfig();
   Result<elastic::CommandReply> reply_ = elastic::CommandReply{true, "fine"};
 

@@ -200,7 +200,7 @@ TEST_F(CliTest, AMachineOfAProviderIsToldThatItIsAParameterServer) {
   told.ps_index = 1;
   told.worker_number = 2;
   told_settings_ = told;
-  const test_support::TemporaryFolder folder;  // the coordinator's own words, of its other settings
+  const test_support::TemporaryFolder folder;  // the coordinator's file with all other settings
   std::ofstream(folder / "job.toml") << "sync = \"bsp\"\nps = 2\nps_server = false\n"
                                         "ps_index = 0\nworker_number = 0\nloader_threads = 3\n";
   EXPECT_EQ(run({"worker", "--coordinator", "h:1", "--launched", "--server", "s", "--config",

@@ -19,18 +19,18 @@ std::set<std::string> flags_in(const std::string& text) {
   return {std::sregex_token_iterator(text.begin(), text.end(), flag), {}};
 }
 
-/// Those that a help text declares, each at the beginning of a line; others are only mentioned.
+/// The flags that a help text declares, each at the beginning of a line; it only mentions others.
 std::set<std::string> declared_in(const std::string& help) {
   const std::regex declaration("\n  (?:-h,)?(--[a-z][a-z-]*)");
   return {std::sregex_token_iterator(help.begin(), help.end(), declaration, 1), {}};
 }
 
-/// Those in a manual page, in which a hyphen is written \-.
+/// The flags in a manual page, in which a hyphen is written \-.
 std::set<std::string> flags_in_manual(const std::string& page) {
   return flags_in(std::regex_replace(page, std::regex(R"(\\-)"), "-"));
 }
 
-/// The lines from the one that starts the command's case to the one that ends it.
+/// The command's case in a script, from its first line to the line that ends it.
 std::string case_of(const std::string& script, const std::string& command) {
   const std::size_t begin = script.find("\n    " + command + ")");
   EXPECT_NE(begin, std::string::npos) << command;

@@ -1,4 +1,4 @@
-// `mayfly plan --calibration` on the offers of a job: how they are found in the tables.
+// `mayfly plan --calibration` with the offers of a job: the command finds them in the tables.
 
 #include <gmock/gmock.h>
 
@@ -18,7 +18,7 @@ using testing::Not;
 
 class PlanCalibrationTest : public CliTest {
  protected:
-  /// The mean cost of the plan for two workers at most on this offer.
+  /// The mean cost of the plan for at most two workers on this offer.
   double cost_on(const std::string& folder, const std::string& offer) {
     EXPECT_EQ(
         run({"plan", "--calibration", folder, "--max-workers", "2", "--network", "net-20",

@@ -28,7 +28,7 @@ class WeightCommands : public CliTest {
                     .ok());
   }
 
-  /// Everything in the folder, so that a test can tell that nothing was left behind.
+  /// All entries of the folder, so that a test can check that no file is left behind.
   [[nodiscard]] std::vector<std::string> left() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
