@@ -1,4 +1,4 @@
-// What the benchmarks of elasticity make of what they saw.
+// The figures that the benchmarks of elasticity compute from their observations.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ TEST(StepLog, UndisturbedStepsAreThoseInTheMiddleOfAView) {
 
 TEST(StepLog, ADelayIsJudgedByTheUndisturbedStepsAroundIt) {
   std::vector<LoggedStep> steps;
-  for (std::uint64_t step = 1; step <= 200; ++step) {  // half-way the machine becomes slower
+  for (std::uint64_t step = 1; step <= 200; ++step) {  // the machine becomes slower half-way
     steps.push_back({step, 1, 2, 16, step <= 100 ? 100.0 : 150.0, at_ms(0), ""});
   }
   EXPECT_DOUBLE_EQ(undisturbed_near_ms(steps, 2, 20), 100);
@@ -76,7 +76,7 @@ TEST(RecoveryTimes, WhatTheStepStillNeededAndWhatIsRedoneAreTakenOff) {
   EXPECT_DOUBLE_EQ(times.stopped_ms, 10);
   EXPECT_DOUBLE_EQ(times.step_ms, 120);
   EXPECT_DOUBLE_EQ(times.still_needed_ms, 70);
-  EXPECT_DOUBLE_EQ(times.redo_ms, 12);  // one each
+  EXPECT_DOUBLE_EQ(times.redo_ms, 12);  // one microbatch for each worker
   EXPECT_DOUBLE_EQ(times.beyond_ms, 38);
 }
 
@@ -90,7 +90,7 @@ TEST(RecoveryTimes, AnOverdueStepNeedsNothingMore) {
   EXPECT_DOUBLE_EQ(times.beyond_ms, 10);
 }
 
-/// The lost worker had given its part of step 7; the first step of the next view is step 8.
+/// The lost worker had contributed to step 7, so the first step of the next view is step 8.
 TEST(RecoveryTimes, AStepThatIsCommittedAllTheSameIsNoDelayOfTheNextOne) {
   LossSeen loss;
   loss.commit_before = at_ms(1000);
@@ -98,7 +98,7 @@ TEST(RecoveryTimes, AStepThatIsCommittedAllTheSameIsNoDelayOfTheNextOne) {
   loss.struck = at_ms(1090);
   loss.recovery.committed = Step{7};
   loss.recovery.step = at_ms(1230);
-  loss.recovery.redone_microbatches = 1;  // of step 8, which nobody had begun
+  loss.recovery.redone_microbatches = 1;  // of step 8, which no worker had begun
   const LossTimes times = times_of(loss, {100, 12, 3, 1, 8});
   EXPECT_DOUBLE_EQ(times.steps_meanwhile, 1);
   EXPECT_DOUBLE_EQ(times.still_needed_ms, 110);
@@ -136,7 +136,7 @@ TEST(Goodput, AStallIsWhatTheStepAcrossAChangeTookTooLong) {
   EXPECT_FALSE(stall_seconds(recovery, two_views())) << "a view without a step";
 }
 
-// Goal: what nothing can be compared with is not measured, and nothing is not zero.
+// Goal: a stall without undisturbed steps to compare it with is not measured, and is not zero.
 TEST(Goodput, AStallWithoutUndisturbedStepsIsNotMeasured) {
   std::vector<LoggedStep> steps = two_views();
   steps.resize(12);  // the new view has no step after its second
