@@ -22,16 +22,16 @@ targets = (inputs @ numpy.arange(8, dtype=numpy.float32) + 3).astype(numpy.float
 first = numpy.random.default_rng(os.getpid() if how == "unseeded" else 1)
 parameters = {"weight": first.standard_normal(8).astype(numpy.float32),
               "bias": numpy.zeros(1, numpy.float32)}
-if how == "many":  # the names alone have 60 KB
+if how == "many":  # the names alone take 60 KB
     parameters.update({f"features.denseblock4.denselayer{i}.norm": numpy.zeros(2, numpy.float32)
                        for i in range(1500)})
-if how == "wide":  # as is a model that was changed since the run that is resumed
+if how == "wide":  # like a model that was changed after the run that is resumed
     parameters["bias"] = numpy.zeros(2, numpy.float32)
 if how == "scalar":  # its gradient is a number
     parameters["bias"] = numpy.zeros((), numpy.float32)
 velocity = {name: numpy.zeros_like(array) for name, array in parameters.items()}
 state = {"velocity." + name: array for name, array in velocity.items()}
-if how == "narrow":  # what was kept by another version of the program
+if how == "narrow":  # like a state that another version of the program saved
     state["velocity.weight"] = numpy.zeros(4, numpy.float32)
 if how == "renamed":
     state["momentum.bias"] = state.pop("velocity.bias")
@@ -49,7 +49,7 @@ if how == "retries":
         mayfly.ArrayJob({"bias": numpy.zeros(1, ">f4")}, samples=SAMPLES, batch=32, steps=1)
         sys.exit("an array in another byte order was not refused")
     except mayfly.Refused as error:
-        refused = error  # kept with all that its traceback holds, as a notebook does
+        refused = error  # keeps the objects of its traceback alive, as a notebook does
         print("refused:", refused, flush=True)
     try:
         mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32, steps=1, state=[1])
@@ -64,7 +64,7 @@ job = mayfly.ArrayJob(parameters, samples=SAMPLES + (2**64 if how == "huge" else
                       buffers={"mask": mask, "lowest": lowest} if how in (
                           "infinite", "unbounded") else None,
                       state=state, metrics=("error", "samples"))
-if how == "sizes":  # a structure of an older header is refused, not written beyond
+if how == "sizes":  # mf_start() refuses a structure of an older header, and does not read beyond it
     core = job._core
     code = core.library.mf_start(core._handle, ctypes.byref(mayfly._abi.Options(size=8)))
     assert code == mayfly._abi.REFUSED and b"older mayfly.h" in core.library.mf_error(core._handle)
@@ -80,7 +80,7 @@ told = []
 if how == "handlers":
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
 print("the program begins", flush=True)
-seen = []  # (gradient, a copy of it when it was given)
+seen = []  # (gradient, a copy that was made in its step)
 for step in job.steps():
     for microbatch in step:
         time.sleep(0.001)
@@ -105,7 +105,7 @@ for step in job.steps():
             gradients.update(dict.fromkeys(parameters.keys() - gradients.keys()))
         if how == "no_metric" or (how == "infinite" and microbatch.number % 2 == 1):
             metrics["error"] = numpy.nan
-        if how == "infinite" and microbatch.number % 2 == 1:  # there is nothing in it
+        if how == "infinite" and microbatch.number % 2 == 1:  # has no valid samples
             weight = 0
             lowest[0] = 1
         if how == "unbounded":

@@ -1,4 +1,5 @@
-"""Wrong use of handles of the C interface is refused in words, and right use afterwards works."""
+"""Calls of the C interface with wrong handles or arguments are refused with a message. Afterwards a
+correct job trains to its end."""
 import ctypes
 
 from mayfly import _abi
@@ -8,7 +9,7 @@ memory = (ctypes.c_float * 4)()
 
 
 def opened():
-    """(code, handle, what is wrong)"""
+    """Opens a job; returns (code, handle, message of the error)."""
     job = ctypes.c_void_p()
     text = ctypes.create_string_buffer(1000)
     code = library.mf_open(ctypes.byref(job), text, len(text))
@@ -90,7 +91,7 @@ gradients = (ctypes.c_void_p * 1)(ctypes.addressof(gradient))
 task = _abi.Task(size=ctypes.sizeof(_abi.Task))
 for kind in (b"", b"my kind", b"k" * 101, "caf\u00e9".encode()):
     expect_refused(job, library.mf_note(job, kind, b"nothing"), "the kind of a note is 1 to 100")
-for kind in (b"evaluation", b"checkpoint", b"started"):  # as events of Mayfly's own are called
+for kind in (b"evaluation", b"checkpoint", b"started"):  # also names of Mayfly's events
     assert library.mf_note(job, kind, b"of its own: \xff") == _abi.OK, library.mf_error(job)
 while task.kind != _abi.END:
     code = library.mf_next(job, ctypes.byref(task), 1000)

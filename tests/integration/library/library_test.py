@@ -50,8 +50,9 @@ WAITING = ["--min-workers", "3", "--min-workers-timeout", "60"]
 
 
 def changes(*steps):
-    """After each of the steps a worker is killed or told to leave, in turn, and another one joins.
-    Workers are named, because one that leaves may still run when the next one is chosen."""
+    """The --chaos of these steps: after each a worker is killed or told to leave, in turn, and a
+    new one joins. The plan names the workers, because a leaving worker may still run when the next
+    worker is chosen."""
     return ",".join(f"{'drain' if i % 2 else 'kill'}@step={step}:worker={i},join@step={step}"
                     for i, step in enumerate(steps))
 
@@ -68,7 +69,7 @@ def expect_same_bits(program, *steps):
             gone = len(run.events("lost")) + len(run.events("left"))
             came = len(run.events("joined")) - workers
             expect(gone >= len(steps) and came == len(steps), f"{gone}, {came}\n{run.logs()}")
-        # A worker that takes a state wrongly is evicted, and the bits of the job stay right.
+        # A worker that loads a state wrongly is evicted, so the digests of the job do not show it.
         expect(not run.events("corrupted"), f"{plan}: a state was taken wrongly\n{run.logs()}")
         run.remove()
     alone[3].remove()
@@ -86,8 +87,8 @@ def cpp_program():
 
 
 def audited():
-    """A second worker also computes every third step's microbatch, by the same loop: no bit of the
-    job changes, and a program with other results each time is detected in the first step."""
+    """In every third step a second worker computes one microbatch again, with the same loop. That
+    changes no bit of the job. A program whose results differ each time is detected in step 1."""
     python_with("torch")
     program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py"), "cnn", "12"]
     plain = trained(program, 2)
@@ -115,8 +116,8 @@ def sizes():
 
 
 def many_tensors():
-    """A model of 1,500 tensors, as large networks have. Its workers' description of the job was cut
-    off after 32 KiB, and none of them was admitted."""
+    """A model of 1,500 tensors, as large networks have. The fingerprints of its workers used to be
+    cut off after 32 KiB, and no worker was admitted."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "60", "many"]
     plain = trained(program, 1)
@@ -141,7 +142,8 @@ def own_metrics():
 
 
 def resumed():
-    """Stopped with two workers and resumed with three: the bits of a job that was not stopped."""
+    """A job that is stopped with two workers and resumed with three has the bits of a job that was
+    not stopped."""
     program = [LINEAR, "100000"]
     run = Run(QUIET + ["--workers", "2", "--checkpoint-every", "50"], program=program)
     run.wait_for_step(120)
@@ -166,7 +168,8 @@ def resumed():
 
 
 def coordinator_restarted():
-    """Programs on other machines, as far as they know, train on while they have no coordinator."""
+    """Programs that no launcher started, as on other machines, train on while they have no
+    coordinator."""
     program = [LINEAR, "16000"]
     undisturbed = trained(program, 1, ["--digest-every", "1000"])
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -204,18 +207,18 @@ def coordinator_restarted():
     expect(summary["final_digest"] == undisturbed[0]["final_digest"], f"{summary}\n{run.logs()}")
     expect(summary["samples"] == 16000 * 32, summary)
     codes = [one.wait(60) for one in programs]
-    expect(codes[:2] == [0, 0], f"{codes}")  # the third may come when the job is over
+    expect(codes[:2] == [0, 0], f"{codes}")  # the third may connect when the job is over
     run.remove()
     undisturbed[3].remove()
 
 
 def under_mpirun():
-    """Each rank of `mpirun mayfly run` is a worker, and the loss of one is like any other."""
+    """Each rank of `mpirun mayfly run` is a worker, and the job continues after the loss of one."""
     mpi_launch.skip_without_mpirun()
     undisturbed = trained([LINEAR, "4000"], 1)
     run = mpi_launch.start(3, QUIET, program=[LINEAR, "4000"])
     run.wait_for_step(500)
-    mpi_launch.kill_rank(run, 2)  # its program goes with it
+    mpi_launch.kill_rank(run, 2)  # its program ends with it
     run.wait()
     expect(run.summary()["final_digest"] == undisturbed[0]["final_digest"], run.logs())
     expect(len(run.events("lost")) == 1, run.logs())
@@ -270,7 +273,8 @@ def processes_with(word):
 
 
 def expect_gone(word, within, text):
-    """No process has `word` in its command any more; ends those that have."""
+    """Expects that within so many seconds no process has `word` in its command. Kills the processes
+    that still have it then."""
     deadline = time.monotonic() + within
     while processes_with(word) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -281,8 +285,8 @@ def expect_gone(word, within, text):
 
 
 def alone_refused():
-    """A program that is refused, or ended before its loop, leaves no coordinator behind. It used to
-    run for ever."""
+    """If a program is refused, or is ended before its loop, its coordinator ends, too. The
+    coordinator used to run for ever."""
     python_with("numpy")
     for args, code in ((["0"], 2), (["100", "inner"], 2), (["10", "waits"], -signal.SIGTERM)):
         folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -293,7 +297,7 @@ def alone_refused():
                 begun = process.stdout.readline()
             process.terminate()
         process.wait(60)
-        expect_gone(folder, 2, args)  # it has the other end of the pipe
+        expect_gone(folder, 2, args)  # the coordinator has the other end of the pipe
         expect(process.returncode == code, f"{args}: {process.returncode} {process.stdout.read()}")
         shutil.rmtree(folder)
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -347,8 +351,8 @@ def alone_refused():
 
 
 def alone_resumed():
-    """A program that is alone and cannot take the state that it resumes from ends with the reason.
-    It used to wait for its own coordinator, which waited for a worker."""
+    """If a program that runs alone cannot load the state from which it resumes, it ends with the
+    reason. It used to wait for its coordinator, which waited for a worker."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run_dir = os.path.join(folder, "run")
@@ -382,8 +386,9 @@ def alone_elsewhere():
 
 
 def alone_ends_early():
-    """A program that is alone and leaves its loop, or raises in it, ends at once, and its job has a
-    summary. It used to hang for ten seconds without output, and the job had no summary."""
+    """A program that runs alone ends at once if it leaves its loop or an exception ends the loop,
+    and its job has a summary. It used to hang for ten seconds without output, and the job had no
+    summary."""
     python_with("numpy")
     for how, code, words in (("breaks", 0, "mayfly: the program has ended before its loop"),
                              ("raises", 1, "ZeroDivisionError")):
@@ -407,8 +412,8 @@ def alone_ends_early():
 
 
 def alone_again():
-    """A program that is alone may have one job after the other, each with a coordinator. The second
-    one used to look for the coordinator of the first, and to fail after a minute."""
+    """A program that runs alone may have one job after the other, each with a coordinator. The
+    second job used to look for the coordinator of the first, and to fail after a minute."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     said = begin_alone(folder, "20", "again").communicate(timeout=90)[0]
@@ -418,8 +423,9 @@ def alone_again():
 
 
 def alone_killed():
-    """The coordinator of a program that is alone ends when that is killed, in its loop or before,
-    unless it has other workers. It used to wait for one for ten minutes, or for ever."""
+    """The coordinator of a program that runs alone ends when the program is killed, in its loop or
+    before, unless it has other workers. It used to wait for a worker, for ten minutes or for
+    ever."""
     python_with("numpy")
     for how, seen in (("", "step 1/"), ("waits", "the program waits before its loop")):
         folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -451,9 +457,9 @@ def alone_killed():
 
 
 def notebook():
-    """A job whose loop has not begun can be closed and made anew. One whose loop is left by an
-    exception, which nobody but the notebook sees, is over: its coordinator ends although the
-    process goes on. It used to wait for the worker."""
+    """A job whose loop has not begun can be closed and made anew. A job whose loop ends with an
+    exception, which the notebook catches, is over: its coordinator ends although the process goes
+    on. The coordinator used to wait for the worker."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cells = """if True:
@@ -505,7 +511,8 @@ def joined_in(run_dir):
 
 def alone_twice():
     """Two programs that start at the same moment have separate jobs, and a program that names the
-    folder of a running job is refused. They used to become one job without a message."""
+    run directory of a running job is refused. Such programs used to become one job without a
+    message."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     slow = os.path.join(folder, "slow")
@@ -528,8 +535,8 @@ def alone_twice():
 
 
 def absent_token():
-    """A file that is not there is named, also if its name is not UTF-8; it is no reason to begin a
-    job of one's own."""
+    """If the token file or the job file does not exist, the program ends with an error that names
+    the file, also if the name is not UTF-8. It does not begin a new job instead."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"]
@@ -547,7 +554,7 @@ def absent_token():
 
 
 def used(how, workers, *more, args=(), ends=0, program="torch_usage.py"):
-    """(run, the lines that the programs have written to each file) of the program."""
+    """Runs the program; returns (run, the lines that the workers wrote, by name of the file)."""
     python_with("torch")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run = Run(QUIET + ["--workers", str(workers), *args], timeout=120,
@@ -563,7 +570,8 @@ def used(how, workers, *more, args=(), ends=0, program="torch_usage.py"):
 
 
 def weighted():
-    """Means over valid samples: those of plain PyTorch, and the same bits for three workers."""
+    """Means over only the valid samples: the result of plain PyTorch but for rounding, and the same
+    bits with three workers."""
     alone, written = used("weighted", 1)
     three, _ = used("weighted", 3)
     expect(float(written["difference"][0]) < 1e-5, written["difference"])
@@ -573,7 +581,7 @@ def weighted():
 
 
 def speaks():
-    """One worker in each step prints the loss; each worker would print the same."""
+    """In each step one worker writes the loss; any other worker would write the same value."""
     alone, expected = used("speaks", 1)
     three, written = used("speaks", 3)
     expect(len(written["losses"]) == 40 and written["losses"] == expected["losses"], written)
@@ -595,24 +603,25 @@ def stops_early():
 
 
 def tied_weights():
-    """mayfly.torch.load() gives them under both of their names, and what else was kept."""
+    """mayfly.torch.load() returns weights that two layers share under the names of both, and the
+    extra parts."""
     run, written = used("tied", 1)
     expect(written.get("loaded") == ["yes"], f"{written}")
     run.remove()
 
 
 def kept_gradients():
-    """A gradient is the program's own: neither the next step nor the end of the loop changes it,
-    and what is added to it after the loop goes nowhere else. They used to lie in memory of the
-    library, which was written over and then freed."""
+    """A gradient belongs to the program: neither the next step nor the end of the loop changes it,
+    and adding to it after the loop changes nothing else. Gradients used to be in memory of the
+    library, which was overwritten and then freed."""
     run, written = used("keeps", 2)
     expect([int(line) >= 160 for line in written["kept"]] == [True, True], f"{written}")
     run.remove()
 
 
 def normed():
-    """A model may hold a tensor that is computed, such as the weight of weight_norm. Its job could
-    not be made, because such a model cannot be copied."""
+    """A model may have a computed tensor, such as the weight of weight_norm. A job with such a
+    model used to fail when it was made, because the model cannot be copied."""
     alone, _ = used("normed", 1)
     three, _ = used("normed", 3)
     expect(mayfly_run.digests(alone) == mayfly_run.digests(three), three.logs())
@@ -621,8 +630,8 @@ def normed():
 
 
 def killed_reader():
-    """The program itself reads the samples that a killed process should have read ahead. The loop
-    used to wait for them for ever."""
+    """If a process that reads ahead is killed, the program itself reads the samples. The loop used
+    to wait for them for ever."""
     plain, _ = used("read", 1)
     killed, written = used("killed", 1)
     expect(len(written["killed"]) == 1 and "was ended from outside" in killed.logs(),
@@ -630,7 +639,7 @@ def killed_reader():
     expect(mayfly_run.digests(killed) == mayfly_run.digests(plain), killed.logs())
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     process = begin_alone(folder, "killed", folder, program="torch_usage.py")
-    process.wait(60)  # the processes that are left are ended, and the signal is not to the job
+    process.wait(60)  # it ends its other readers; their SIGTERM must not stop the job
     said = process.stdout.read()
     expect(process.returncode == 0 and "was ended from outside" in said
            and "stopping with a checkpoint" not in said, said)
@@ -662,7 +671,8 @@ def abandoned_readers():
 
 
 def half():
-    """Parameters of 16 bits: their gradients are summed in 32, the same for any workers."""
+    """The gradients of 16-bit parameters are summed in 32 bits, and the sums are the same for any
+    number of workers."""
     alone, _ = used("half", 1, "200")
     three, _ = used("half", 3, "200")
     expect(mayfly_run.digests(alone) == mayfly_run.digests(three), three.logs())
@@ -673,8 +683,8 @@ def half():
 
 
 def random_evaluation():
-    """Random numbers of a test set depend on its samples, not on the worker that evaluates them.
-    The program's own sums are added over all workers."""
+    """Random numbers that a test set draws depend on the sample, not on the worker that evaluates
+    it. The program's own sums are added over all workers."""
     found = []
     for workers in (1, 3):
         run, written = used("random", workers)
@@ -688,8 +698,8 @@ def random_evaluation():
 
 
 def many_sums():
-    """An evaluation may have sums for each of many classes. The names used to be compared as one
-    text, for which a message had no room: every worker, or the coordinator, aborted."""
+    """An evaluation may have sums for each of many classes. Their names used to be sent as one text
+    that was too long for a message, so every worker, or the coordinator, aborted."""
     run, _ = used("classes", 2, "8")
     sums = {one["name"]: one["value"] for one in run.events("evaluation")[-1]["sums"]}
     expect(len(sums) == 150 and sums["intersection of class 149"] == 192 * 149, sums)
@@ -697,9 +707,9 @@ def many_sums():
 
 
 def kept_state():
-    """Other parts of the state are compared between workers, too, also numbers of NumPy, of which
-    only the type was compared. A worker whose program does not load a part is told which one it
-    is."""
+    """The other parts of the state are compared between workers, too, also NumPy scalars, of which
+    only the type used to be compared. If a program does not load a part, the error of its worker
+    names the part."""
     run, _ = used("extra", 2, "3000", ends=1)
     expect("states differ" in run.output(), run.logs())
     run.remove()
@@ -711,8 +721,8 @@ def kept_state():
 
 
 def large_extra():
-    """Large parts of what else is kept, such as mean weights, have little room beside them, because
-    a worker that joins gets that as well. It used to get four times their size."""
+    """Little memory is reserved for the growth of large extra parts, such as mean weights, because
+    a joining worker receives the reserve as well. Four times their size used to be reserved."""
     changed("large", 1, "2")[0].remove()
 
 
@@ -729,8 +739,8 @@ def expect_same_digests(runs):
 
 
 def replaced_buffer():
-    """A buffer that a module assigns anew, as the centre of DINO, is the job's as others are. Its
-    first memory was freed, and the library went on writing there."""
+    """A buffer that a module assigns anew, like the centre of DINO, is trained like the others. The
+    library used to write on to the first memory of the buffer, which had been freed."""
     disturbed = [*WAITING, "--chaos", changes(8)]
     runs, written = zip(*[changed("replaces", 1), changed("replaces", 3, args=disturbed)])
     values = {line for one in written for line in one["center"]}
@@ -739,34 +749,34 @@ def replaced_buffer():
 
 
 def moved_parameters():
-    """Parameters whose memory is replaced, by p.data or vector_to_parameters(), are those of the
-    job: nothing differs. The library used the memory that they had first, which was freed."""
+    """A program may replace the memory of parameters, by p.data or vector_to_parameters(): no bit
+    changes. The library used to use the first memory, which had been freed."""
     disturbed = [*WAITING, "--chaos", changes(8)]
     expect_same_digests([changed("plain", 1)[0], changed("moved", 1)[0],
                          changed("moved", 3, args=disturbed)[0]])
 
 
 def copied_state():
-    """An optimizer whose state_dict() makes copies trains as others do. Their memory was freed when
-    the library had been told where they are, and read later."""
+    """An optimizer whose state_dict() makes copies trains like others. The library used to read
+    these copies after their memory was freed."""
     disturbed = [*WAITING, "--chaos", changes(8)]
     expect_same_digests([changed("plain", 1)[0], changed("copies", 1)[0],
                          changed("copies", 3, args=disturbed)[0]])
 
 
 def other_optimizers():
-    """An optimizer may have its state from the beginning, none at all, one of another type than its
-    parameters, or one of lists and dictionaries. The first ended the program, and so did the last
-    one: its size was not foreseen, and a worker that joined could not take what has no elements. Of
-    another type no worker that joined could take it."""
+    """An optimizer may have a state from the beginning (adagrad), no state, a state of another type
+    than its parameters (nadam), or one of lists and dictionaries (nested). adagrad used to end the
+    program. So did nested: its size was not reserved, and a joining worker could not load tensors
+    without elements. nadam used to fail in a joining worker."""
     disturbed = [*WAITING, "--chaos", changes(8)]
     for how in ("adagrad", "stateless", "nadam", "nested"):
         expect_same_digests([changed(how, 1)[0], changed(how, 3, args=disturbed)[0]])
 
 
 def empty_parts():
-    """A parameter or a buffer without elements, by which models find their device, changes nothing
-    and is in the checkpoint. Such a model used to be refused."""
+    """A parameter or a buffer without elements, by which some models find their device, changes no
+    result and is in the checkpoint. Such a model used to be refused."""
     disturbed = [*WAITING, "--chaos", changes(8)]
     plain, alone = changed("plain", 1)[0], changed("empty_parts", 1)[0]
     losses = [[m["loss"] for m in run.metrics()] for run in (plain, alone)]
@@ -776,14 +786,14 @@ def empty_parts():
 
 
 def frozen_layer():
-    """A layer that the program has put into eval mode stays in it beyond the evaluations, of which
-    one is tried before the loop."""
+    """A layer that the program has put into eval mode is still in eval mode after an evaluation,
+    also after the trial evaluation before the loop."""
     expect_same_digests([changed("frozen", 1)[0], changed("frozen", 2)[0]])
 
 
 def random_collate():
-    """What a batch is made with may draw random numbers: the same bits for any workers, and for any
-    processes that read ahead."""
+    """The collate function may draw random numbers: the bits are the same for any number of workers
+    and of processes that read ahead."""
     args = ["--eval-every-epochs", "1"]
     runs, written = zip(*[changed(how, workers, args=args) for how in ("mixed", "mixed_ahead")
                           for workers in (1, 3)])
@@ -793,20 +803,20 @@ def random_collate():
 
 
 def random_updates():
-    """An update may draw random numbers, as that of SGLD or of a private training does: the same on
-    all workers. They went on from what each had computed last, so the states differed."""
+    """An update may draw random numbers, as in SGLD or private training: all workers draw the same.
+    The generators used to continue from each worker's last microbatch, so the states differed."""
     disturbed = [*WAITING, "--chaos", changes(8)]
     expect_same_digests([changed("noisy", 1)[0], changed("noisy", 3, args=disturbed)[0]])
 
 
 def other_samples():
-    """A sample may be a dictionary or one tensor, also for an evaluation and for job.check()."""
+    """A sample may be a dictionary or a single tensor, also in an evaluation and in job.check()."""
     for how in ("dictionary", "tensor"):
         changed(how, 1)[0].remove()
 
 
 def diverged():
-    """A program ends with the reason of its failed job, and not with an error that follows from a
+    """If a job fails, its program ends with the reason, and not with a later error about the
     missing loss."""
     run, _ = changed("diverges", 2, ends=1)
     expect("MayflyError: " in run.logs() and "TypeError" not in run.logs(), run.logs())
@@ -814,15 +824,15 @@ def diverged():
 
 
 def repeated_evaluation():
-    """An evaluation that is made again, because a worker was lost after it, counts once."""
+    """An evaluation that is repeated, because a worker was lost after it, is recorded once."""
     run, written = changed("killed", 3, args=["--eval-every-epochs", "1"])
     expect(written["steps"] == [str([6, 12, 18, 24])] * 2, f"{written}\n{run.logs()}")
     run.remove()
 
 
 def gained_parts():
-    """A program that resumes may have a scheduler and other parts that it had not: they begin as it
-    makes them, and a line says so."""
+    """A program that resumes a run may have a scheduler and extra parts that the run did not have:
+    they keep their initial state, and a line of the log reports it."""
     before, _ = changed("plain", 1)
     again, _ = changed("gains", 2, "40", args=["--resume", before.run_dir])
     for name in ("the scheduler", "the extra part kept"):
@@ -833,7 +843,8 @@ def gained_parts():
 
 
 def tried_again():
-    """A job that is refused can be made again in the same process, with or without a launcher."""
+    """After a job was refused, the same process can make another one, with or without a
+    launcher."""
     run, written = changed("retries", 1)
     expect("the optimizer lacks" in str(written["refused"]) and len(written["refused"]) == 2,
            written)
@@ -846,7 +857,8 @@ def tried_again():
 
 
 def misused():
-    """One line that says what is wrong: exit code 2 if the job cannot begin, 1 if it has failed."""
+    """Each misuse ends the program with one line about the error: exit code 2 if the job could not
+    begin, 1 if it failed later."""
     for how, code, words in (
             ("inner", 1, "the loop has left step 1 before all of its microbatches"),
             ("returns", 2, "must return two numbers"),
@@ -880,8 +892,8 @@ def misused():
 
 
 def other_text():
-    """The output and the error of a program are recorded, also if they are not UTF-8. The text was
-    lost, and with it the reason why the job had failed."""
+    """Notes and the error of a program are recorded, also if their text is not UTF-8. Such a text
+    used to be lost, and with it the reason for the job's failure."""
     run, _ = changed("surrogate", 1, ends=1)
     notes = {(one["of"], one["detail"]) for one in run.events("note")}
     expect(notes == {("read", "of ?")}, f"{notes}\n{run.logs()}")
@@ -891,7 +903,7 @@ def other_text():
 
 
 def alone_stopped():
-    """Ctrl-C and SIGTERM of a program that is alone stop its job with a checkpoint."""
+    """Ctrl-C or SIGTERM to a program that runs alone stops its job with a checkpoint."""
     python_with("numpy")
     for number in (signal.SIGINT, signal.SIGTERM):
         folder = tempfile.mkdtemp(prefix="mayfly-test-")
@@ -939,10 +951,10 @@ def refused():
 
 
 def handles():
-    """A second job of a process, and a second start of one, are refused in words: they used to end
-    the process with an internal error. What failed can be closed and tried again. Notes have a kind
-    of their own: one that was called as an event of ours made the run unreadable. One from before
-    the start, which was lost, is kept."""
+    """A second job of a process and a second mf_start() of a job are refused with a message; they
+    used to end the process with an internal error. A job that failed to start can be closed, and
+    another one opened. Notes are events of kind note: a note with the name of one of Mayfly's
+    events used to make the run unreadable. A note from before the start used to be lost."""
     run = trained([PYTHON, "-B", os.path.join(HERE, "handles_program.py")], 1)[3]
     expect("refused in words" in run.logs(), run.logs())
     notes = [(one["of"], one["detail"]) for one in run.events("note")]
@@ -954,7 +966,8 @@ def handles():
 
 
 def other_weights():
-    """Workers that begin with other weights are refused, and told what to do."""
+    """Workers that begin with different weights are refused, and the message tells the user to seed
+    the model."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2"],
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "50", "unseeded"])
@@ -966,7 +979,8 @@ def other_weights():
 
 
 def leaves_early():
-    """A worker that asks to leave before it is a member leaves once it is one. It used to stay."""
+    """A worker that asks to leave before it is a member leaves as soon as it is one. The request
+    used to be lost."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2", "--chaos", "join@step=20"], timeout=120,
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "800",
@@ -980,8 +994,8 @@ def leaves_early():
 
 
 def slots():
-    """Each worker on a host has a number of its own there, and one that joins gets that of one that
-    was lost. Programs could not choose a GPU by what they were told."""
+    """Each worker has a number that no other worker on its host has, so that a program can choose a
+    GPU by it. A worker that joins gets the number of a lost one."""
     python_with("numpy")
     run = trained([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "400", "slots"], 2,
                   chaos="kill@step=20:worker=0,join@step=60")[3]
@@ -1011,8 +1025,8 @@ def raises():
 
 
 def lingers():
-    """A worker whose program fails is lost at once, also if the program has more to do before it
-    ends. The others used to wait for that."""
+    """If a worker's program fails, the worker is lost at once, although the process runs on for a
+    while. The other workers used to wait until it ended."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2"],
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100", "lingers"])
@@ -1026,7 +1040,7 @@ def lingers():
 
 
 def poisoned():
-    """A microbatch that fails on two workers ends the job, and its samples are named."""
+    """If a microbatch fails on two workers, the job ends, and the error names its samples."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "4"],
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100", "poisoned"])
@@ -1043,9 +1057,9 @@ def poisoned():
 
 
 def infinite():
-    """A buffer that is infinite, such as a mask, is a constant like others, and nothing is taken
-    from a microbatch of weight 0. Both ended the job as if it had diverged. What cannot be added is
-    named."""
+    """A buffer with infinite values, such as a mask, may be constant, and metrics and buffers of a
+    microbatch of weight 0 are ignored. Both used to end the job as if it had diverged. The error
+    about a value that cannot be summed names it."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py")]
     alone = trained([*program, "40", "infinite"], 1)
@@ -1062,10 +1076,10 @@ def infinite():
 
 
 def wrong_arrays():
-    """Arrays that cannot be trained, more samples than C can count, gradients that are not those of
-    the parameters, and arrays that the program has replaced by others are refused by name. They
-    used to be ignored, or to end the process, or memory that was freed was trained. A number may be
-    the gradient of an array without dimensions."""
+    """An error names each array that cannot be trained, each gradient that does not fit the
+    parameters, each array that the program has replaced, and a number of samples beyond 64 bits.
+    They used to be ignored or to end the process, or the library trained freed memory. A number may
+    be the gradient of an array without dimensions."""
     python_with("numpy")
     for how, words in (
             ("read_only", "array bias (type float32) must be contiguous and writable"),
@@ -1094,8 +1108,9 @@ def wrong_arrays():
 
 
 def handlers():
-    """A program's own handler of SIGTERM is called beside the leave of its worker, and after the
-    loop signals have the meaning of before. They used to end the program."""
+    """If the program has a handler of SIGTERM, the signal calls it, and the worker leaves, too.
+    After the loop, signals have the effect that they had before the job. They used to end the
+    program."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2"], timeout=120,
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "300", "handlers"])
@@ -1120,7 +1135,8 @@ def fails_late():
 
 
 def stays():
-    """A program that goes on after the job's end can be told to end; the job has its summary."""
+    """SIGTERM to the launcher ends programs that go on after the job's end; the job's summary is
+    already written."""
     python_with("numpy")
     run = Run(QUIET + ["--workers", "2"],
               program=[PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "30", "stays"])
@@ -1134,8 +1150,8 @@ def stays():
 
 
 def breaks_at_the_end():
-    """A loop that breaks in the step in which its worker leaves, as docs/library.md says that it
-    may, has ended well. It was taken for one that had ended too early, and had no outcome."""
+    """A program may break from its loop in the step in which its worker leaves (docs/library.md).
+    That used to be treated as an early end, and the job had no outcome."""
     breaking = """if True:
         from types import SimpleNamespace
         import mayfly
@@ -1172,8 +1188,8 @@ def breaks_at_the_end():
 
 
 def leaves_at_the_end():
-    """job.leave() of another thread, or of a handler of a signal, in the moment when the loop ends
-    finds that there is no job any more. It used the memory that was being freed."""
+    """If another thread or a signal handler calls job.leave() while the loop ends, the call is
+    refused because there is no job any more. It used to use memory that was being freed."""
     python_with("numpy")
     closing = """if True:
         import ctypes, threading
@@ -1211,8 +1227,8 @@ def leaves_at_the_end():
 
 
 def of_a_script():
-    """A program that a shell has started has all that one has which is started alone: its bits when
-    others are killed and leave, and its end with the launcher."""
+    """A program that a shell script starts behaves like one that the launcher starts itself: the
+    same bits when workers are killed, leave and join, and it ends together with the launcher."""
     undisturbed = trained([LINEAR, "200"], 1)
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     script = os.path.join(folder, "train.sh")
@@ -1234,7 +1250,7 @@ def of_a_script():
 
 
 def resumed_otherwise():
-    """The job reports how a program differs from the one of the run that it resumes."""
+    """A job that resumes a run reports which settings of its program differ from that run."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py")]
     run = Run(QUIET + ["--workers", "2"], program=program + ["30"])
@@ -1249,8 +1265,8 @@ def resumed_otherwise():
 
 
 def other_arrays():
-    """A state whose arrays are not those of the program is refused. A longer one used to be written
-    beyond the program's array."""
+    """A state whose arrays differ from those of the program in name or shape is refused. A longer
+    array used to be written beyond the end of the program's array."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py")]
     run = Run(QUIET + ["--workers", "1"], program=program + ["30"])
@@ -1289,7 +1305,7 @@ def ctrl_c():
 
 
 def same_interface():
-    """The Python package declares the functions and structures of mayfly.h as they are."""
+    """The Python package declares the functions and structures as mayfly.h does."""
     header = os.path.join(PACKAGE, "..", "include", "mayfly", "mayfly.h")
     sys.path.insert(0, PACKAGE)
     from mayfly import _abi
@@ -1325,7 +1341,7 @@ def same_interface():
 
 
 def forks():
-    """A child that ends is not the worker's end, nor is a signal to it."""
+    """A program may fork: the end of its child is not reported as the end of the worker."""
     python_with("numpy")
     program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "100"]
     plain = trained(program, 1)
@@ -1337,7 +1353,7 @@ def forks():
 
 
 def checked():
-    """job.check() names the parameter of a layer that computes something else each time."""
+    """job.check() names the parameter whose gradient differs each time it is computed."""
     python_with("torch")
     program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py")]
     run = trained([*program, "checked", "2"], 1)[3]
@@ -1351,8 +1367,8 @@ def checked():
 
 
 def torch_reference():
-    """What a job computes is what plain PyTorch computes that adds up microbatches, but for the
-    rounding of sums."""
+    """Apart from the rounding of sums, a job computes the same as a loop of plain PyTorch that adds
+    up the gradients of microbatches."""
     python_with("torch")
     run = trained([PYTHON, "-B", os.path.join(HERE, "torch_reference.py"), "30"], 1)[3]
     difference = float(re.search(r"difference (\S+)", run.logs()).group(1))
@@ -1361,7 +1377,8 @@ def torch_reference():
 
 
 def libtorch():
-    """The example in C++ with PyTorch's own interface: the same bits as one worker's."""
+    """The example that uses PyTorch's C++ interface has the same bits with several workers as with
+    one."""
     include = "/usr/include/torch/csrc/api/include"
     if not os.path.exists(include + "/torch/torch.h"):
         print("skipped: no libtorch (scripts/setup oracle)")
@@ -1379,7 +1396,8 @@ def libtorch():
 
 
 def changed_example(folder, name, old, new):
-    """The path of the example in C++, built with `new` in place of `old` in its text."""
+    """Builds the C++ example with `new` in place of `old` in its text; returns the program's
+    path."""
     source = os.path.join(HERE, "..", "..", "..")
     with open(os.path.join(source, "examples", "library", "linear.cpp"), encoding="utf-8") as file:
         text = file.read()
@@ -1395,8 +1413,9 @@ def changed_example(folder, name, old, new):
 
 
 def failed_calls():
-    """The loop in C++ ends when a result is refused, and says that. A call that fails and is not
-    the loop's changes nothing: an update used to be left out without a word."""
+    """If a result is refused, the loop in C++ ends, and the program prints the reason. A failed
+    call outside the loop, here job.note(), changes nothing; an update used to be skipped without a
+    message."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     update = "for (std::size_t k = 0; step->updates()"
     noted = 'job.note("not a kind", "");\n    '
@@ -1422,8 +1441,8 @@ def failed_calls():
 
 
 def untaken():
-    """A worker whose program does not load the optimizer's tensors of a received state reports
-    that, and the others go on. It used to be evicted for wrong weights."""
+    """If a program does not load the optimizer's tensors of a received state, its worker reports
+    that, and the others go on. The worker used to be evicted for wrong weights."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     program = changed_example(
         folder, "untaken", "std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);",
@@ -1438,7 +1457,8 @@ def untaken():
 
 
 def other_optimizer():
-    """The examples refuse a checkpoint of another optimizer. They read beyond its tensors."""
+    """The examples refuse a checkpoint of another optimizer. They used to read beyond the end of
+    its tensors."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     momentum = 'momentum{"velocity", MF_F32, {kInputs'
     run = trained([changed_example(folder, "narrow", momentum + " + 1}", momentum + "}"), "20"],
@@ -1480,9 +1500,9 @@ def torch_cnn():
 
 
 def mirrored():
-    """Tensors that are used by copies, as those on a GPU are, get the bits of those that are used
-    where they are, also if they are loaded between the making of the job and the loop; and those
-    that are not contiguous can be trained."""
+    """If the library uses copies of the tensors, as for a GPU, the bits are the same as without
+    copies, also if the program loads weights between making the job and the loop. Tensors that are
+    not contiguous can be trained."""
     python_with("torch")
     for network in ("cnn", "transformer", "loaded"):
         program = [PYTHON, "-B", os.path.join(HERE, "torch_program.py")]

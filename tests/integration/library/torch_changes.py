@@ -1,36 +1,37 @@
-"""A small PyTorch job whose program does what others do to models and data: HOW FOLDER [STEPS].
+"""A small PyTorch job. Its program treats models and data in the ways that users' programs do,
+correct or wrong: HOW FOLDER [STEPS].
 
-plain       nothing of that
+plain       none of the following
 replaces    a buffer is assigned anew in each microbatch
 moved       parameters have other memory after each step, and in the evaluation
 frozen      a layer stays in eval mode
 thaws       a layer that was frozen is to be trained
 renewed     a parameter is replaced by another one
 converted   the parameters get another type
-mixed       what makes a batch draws random numbers
+mixed       the collate function draws random numbers
 mixed_ahead the same, in processes that read ahead
 noisy       the update draws random numbers
 dictionary  a sample is a dictionary, and the test set is smaller than a chunk
 empty_parts the model has a parameter and a buffer without elements, and its checkpoint is loaded
-filled      a buffer gets elements
-tensor      a sample is one tensor, and the model has a state that is no tensor
-diverges    the loss is no number in step 5
-killed      a worker is lost in the step after an evaluation
-copies      the optimizer's state_dict() has copies of its tensors
+filled      a buffer without elements gets some
+tensor      a sample is one tensor, and the model has a state that is not a tensor
+diverges    the loss is NaN in step 5
+killed      a worker is killed in the step after an evaluation
+copies      the optimizer's state_dict() returns copies of its tensors
 adagrad     the optimizer has its state before its first step
 stateless   the optimizer has no state
-nadam       the optimizer keeps tensors of another type than its parameters have
+nadam       the optimizer keeps tensors of another type than its parameters
 nested      the optimizer keeps tensors in lists and dictionaries, more than 64 KiB, some without
-            elements, and a number for all parameters together
-large       what else is kept has 32 MiB
-gains       a scheduler and what else is kept, which plain has not
+            elements, and one number for all parameters
+large       the extra part has 32 MiB
+gains       the job has a scheduler and an extra part, which plain lacks
 stream, loader, empty, endless, short, fraction, batch, readers: data and lengths that are refused
 again       a second evaluation is refused
-share       an evaluation that returns a share of right predictions is refused
+share       an evaluation that returns a share of correct predictions is refused
 renorm      a layer that changes its own weights is refused
-surrogate   it notes, and fails with, the name of a file that is not UTF-8
+surrogate   a note and the program's error contain a file name that is not UTF-8
 metric, sum: one name in place of a list
-retries     a job that is refused, and then another one
+retries     makes jobs that are refused, and then a correct one
 """
 import os
 import random
@@ -95,7 +96,7 @@ class Network(torch.nn.Module):
 
 
 class Counting(Network):
-    """With a state that is no tensor, of which it keeps what it is given."""
+    """A network with a state that is not a tensor. It keeps the object that it loads, uncopied."""
 
     def __init__(self):
         super().__init__()
@@ -113,7 +114,7 @@ class Counting(Network):
 
 
 class Kept:
-    """Something with a state."""
+    """An extra part of the job."""
     value = torch.zeros(8 << 20) if how == "large" else 7
 
     def state_dict(self):
@@ -124,7 +125,7 @@ class Kept:
 
 
 class Copying(torch.optim.Adam):
-    """Its state is on record in another form than it is used in."""
+    """Its state_dict() contains copies, not the tensors that step() uses."""
 
     def state_dict(self):
         held = super().state_dict()
@@ -156,7 +157,7 @@ def mixed(samples):
 
 
 def xy(*batch):
-    """Of a batch as the data set gives it to a function."""
+    """The inputs and targets in the arguments of a function that receives a batch."""
     if how == "tensor":
         return batch[0][:, :6], batch[0][:, 6:]
     return (batch[0]["x"], batch[0]["y"]) if how == "dictionary" else batch
@@ -249,7 +250,7 @@ for step in job.steps():
         model.first.weight.requires_grad_(True)
     for batch in step:
         if (how, step.number, os.environ.get("MAYFLY_WORKER_NUMBER")) == ("killed", 7, "1"):
-            time.sleep(0.5)  # the others are in this step, too
+            time.sleep(0.5)  # until the other workers are in this step, too
             os.kill(os.getpid(), signal.SIGKILL)
         x, y = xy(*batch) if isinstance(batch, (list, tuple)) else xy(batch)
         loss = functional.mse_loss(model(x), y)

@@ -1,11 +1,11 @@
-"""Two networks in PyTorch, by `mayfly.torch.Job`: cnn | transformer | checked | random |
+"""Trains one of two PyTorch networks by `mayfly.torch.Job`: cnn | transformer | checked | random |
 unchecked | channels_last | channels_last_adamw | loaded | mirrored_cnn | mirrored_transformer |
-mirrored_loaded STEPS. Checked, random and unchecked are the first one: checked; checked, with a
-layer that nobody seeds; with that layer alone. Channels_last has tensors that are not contiguous,
-with AdamW those of the optimizer, too. Loaded has a frozen layer, and gets weights and running
-statistics when the job is made already. Mirrored_ uses all tensors as if they were on a GPU, by
-copies. Batch norm, dropout, random augmentation, SGD and AdamW, a schedule, clipping and evaluation
-are in it."""
+mirrored_loaded STEPS. They use batch norm, dropout, random augmentation, SGD or AdamW, a schedule,
+clipping and an evaluation. Variants of the cnn: checked calls job.check(); random, too, and has a
+layer whose random numbers no seed determines; unchecked has that layer and does not call
+job.check(). channels_last has tensors that are not contiguous, with AdamW also in the optimizer.
+loaded has a frozen layer, and loads weights and running statistics after the job was made.
+mirrored_: the library uses copies of all tensors, as if they were on a GPU."""
 import os
 import sys
 

@@ -1,6 +1,7 @@
-"""A job of one worker beside plain PyTorch that computes the same microbatches, adds up their
-gradients and the changes of batch norm in double precision, and steps: STEPS. Prints the largest
-difference of any parameter or buffer, relative to the largest element of its tensor."""
+"""Trains a network with a job of one worker and a copy of it with plain PyTorch: STEPS. The copy
+computes the same microbatches, adds up their gradients and the changes of batch norm in double
+precision, and steps. Prints the largest difference of any parameter or buffer, relative to the
+largest element of its tensor."""
 import copy
 import sys
 
@@ -52,7 +53,7 @@ for step in job.steps():
         for total, b, value in zip(changes, plain.buffers(), before):
             total += (b - value).double()
         count += 1
-    assert count % (BATCH // MICROBATCH) == 0  # twice in step 1
+    assert count % (BATCH // MICROBATCH) == 0  # step 1 is computed twice
     optimizer.step()
     for p, total in zip(plain.parameters(), gradients):
         p.grad = (total / count).to(p.dtype)

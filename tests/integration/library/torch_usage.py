@@ -1,24 +1,24 @@
-"""A small PyTorch job used in one way or the other: HOW FOLDER [STEPS].
+"""A small PyTorch job that uses the library in one of these ways: HOW FOLDER [STEPS].
 
-weighted   means over valid samples; some microbatches have none. A single worker then trains
-           without Mayfly, on the same batches, and writes the largest difference
-speaks     one worker writes each step's loss; what else is kept has an array of objects
-stops      the test set is evaluated, and the job is stopped when its loss is small enough
+weighted   means over valid samples; some microbatches have none. A job of one worker then trains
+           on the same batches without Mayfly, and writes the largest difference
+speaks     one worker writes each step's loss; the extra part has an array of objects
+stops      the test set is evaluated, and the program stops the job when its loss is small enough
 inner      the loop over microbatches is left early
-extra      what else is kept differs between workers
-forgets    what else is kept is not taken from a state that comes
-random     the test set draws random numbers; the evaluation has sums of its own
-returns    the evaluation returns one number
-lacks      one of its own sums is missing
-classes    the same with sums of 150 classes
-tied       two layers share their weights; what is kept is loaded into a model
+extra      the extra part differs between workers
+forgets    the extra part is not loaded from a received state
+random     the test set draws random numbers; the evaluation has sums of the program's own
+returns    the evaluation returns one number instead of two
+lacks      the evaluation does not return one of its sums
+classes    the evaluation has sums of 150 classes
+tied       two layers share their weights; the checkpoint is loaded into another model
 half       some parameters are bfloat16 and float16
-normed     a layer's weight is made of its direction and its length
+normed     a layer's weight is computed from its direction and its length
 early      a layer is added after the optimizer was made
 twice      a microbatch gets two results
-keeps      gradients are kept beyond their step and beyond the loop
+keeps      the program keeps gradients beyond their step and beyond the loop
 read       two processes read samples ahead
-killed     the same, and one of them is killed
+killed     as read, and one of the two processes is killed
 """
 import os
 import signal
@@ -56,7 +56,7 @@ class Data(torch.utils.data.Dataset):
 
 
 class Kept:
-    """Something with a state."""
+    """The extra part of the job."""
     value = 0.0
 
     def state_dict(self):
@@ -76,7 +76,7 @@ def made():
 
 
 def loss_of_valid(model, x, y, is_valid):
-    return functional.mse_loss(model(x)[is_valid], y[is_valid])  # of none it is no number
+    return functional.mse_loss(model(x)[is_valid], y[is_valid])  # NaN if no sample is valid
 
 
 class Tied(torch.nn.Module):
@@ -143,7 +143,7 @@ def write(name, line):
 
 
 batches = []
-seen = []  # (gradient, its values when it was given)
+seen = []  # (gradient, its values in its step)
 for step in job.steps():
     batches.append([])
     for x, y, is_valid, index in step:
@@ -195,7 +195,7 @@ if how == "tied":
 if how == "weighted" and all(len(batch) >= 16 for batch in batches):
     reference, optimizer, scheduler = made()
     for batch in batches:
-        ids = torch.tensor(batch[-16:])  # the first step was begun twice, to find its exponents
+        ids = torch.tensor(batch[-16:])  # step 1 is computed twice: the first finds the exponents
         if valid[ids].any():
             optimizer.zero_grad()
             loss_of_valid(reference, inputs[ids], targets[ids], valid[ids]).backward()
