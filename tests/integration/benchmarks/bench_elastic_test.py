@@ -94,7 +94,7 @@ def join_own_core():
                 try:
                     seen.add(cores_of(pid))
                 except (OSError, StopIteration):
-                    pass  # it has just ended
+                    pass  # the process has just ended
             time.sleep(0.02)
         summary = json.loads(bench_process.stdout.read().splitlines()[-1])
     expect(bench_process.returncode == 0 and summary["own_core"] is True, str(summary))

@@ -87,7 +87,7 @@ def allreduce_reports_every_cell(kind):
 
 
 def gloo_is_measured_where_it_is_built():
-    """The one whose ranks meet in the driver's store."""
+    """Gloo, whose ranks exchange their addresses through the driver's store."""
     if not os.path.exists(os.path.join(os.path.dirname(mayfly_run.BINARY), "mayfly-peer-gloo")):
         print("no Gloo: its ranks are not tried")
         return
@@ -139,7 +139,7 @@ def killed_driver_takes_its_ranks_along():
     expect(not scratch.processes(), f"left behind: {scratch.processes()}")
 
 
-# A peer that speaks the protocol and then does what LIE says.
+# A peer that follows the protocol, but for the statement that replaces LIE.
 PEER = """#!/usr/bin/env python3
 import socket, sys
 words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
@@ -159,7 +159,8 @@ while order.startswith("cell"):
 
 
 def broken_peer_is_a_line_and_the_others_are_measured():
-    """A copy of the program looks for its peers in a folder of ours."""
+    """A broken or missing peer is reported in one line, and the other measurements go on. A copy of
+    the program looks for its peers in a folder of the test."""
     lies = {"print('all is lost'); sys.exit(3)": "poll: a rank process ended",
             "ask('failed diverged wrong sum: element 7 of 1024')": "poll: wrong sum: element 7",
             "ask('times 1 2')": "poll: a rank measured another number of times"}
@@ -171,7 +172,7 @@ def broken_peer_is_a_line_and_the_others_are_measured():
             shutil.copy(mayfly_run.BINARY + program, binary + program)
         _, err = Scratch(binary).run(words + ["--peers", "poll,gloo"], code=1)
         expect("left out: poll: there is no " + folder in err, f"it said: {err}")
-        out, err = Scratch(binary).run(words)  # nobody was named
+        out, err = Scratch(binary).run(words)  # without --peers
         expect(lines_of(out, "row")[0]["best_peer"] is None, f"rows: {out}")
         expect("left out: poll" in err, f"it said: {err}")
         for lie, complaint in lies.items():

@@ -1,5 +1,5 @@
-"""The command of docs/planner_validation.md over a small invented calibration: it prints the rows
-that the document has, and they say that the models know the invented world."""
+"""The command of docs/planner_validation.md, run on a small invented calibration, prints the rows
+that the document has. According to them, the models predict the invented numbers."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ import mayfly_run
 from mayfly_run import expect
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
-# What the folder is too small for, or was not invented with.
+# Rows that the models do not predict: the folder is too small for them or lacks their measurements.
 NOT_KNOWN = {"step time with 30 ms of latency", "accuracy with a switch of policy",
              "checkpoint of a new network"}
 

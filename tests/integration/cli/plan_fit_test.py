@@ -1,9 +1,9 @@
-"""Goal: `mayfly plan fit` makes a calibration of run directories that predicts these runs;
-`mayfly plan check` compares a run with what is predicted, now or when it was planned; `mayfly
-status` says what is left of it.
+"""Goal: `mayfly plan fit` makes a calibration from run directories that predicts these runs;
+`mayfly plan check` compares a run with a prediction, made now or when the run was planned; `mayfly
+status` predicts the rest of a job.
 Method: small jobs of local workers, one of which is killed; the tables are compared with the
-records, and predictions with the tables. Speeds of a busy machine vary, so predictions need to be
-near only.
+records, and predictions with the tables. The speed of a busy machine varies, so predictions only
+need to be of the right order of magnitude.
 """
 import csv
 import json
@@ -94,7 +94,7 @@ def predicts(folder):
 
 
 def noticed(run, folder):
-    """A worker that leaves after a notice counts as a loss of its server."""
+    """If a worker leaves after a notice, the calibration counts its server as lost."""
     left = folder / "left"
     shutil.copytree(run.run_dir, left)
     lines = [json.loads(line) for line in (left / "events.jsonl").read_text().splitlines()]
@@ -136,7 +136,8 @@ def coordinator(job, run_dir, *args):
 
 
 def kept(folder):
-    """A job that is started from a plan keeps it, and is compared with it."""
+    """A job that is started from a plan keeps the plan, and `plan check` compares the job with
+    it."""
     measured = mayfly_run.Run(SMALL_JOB + ["--workers", "1", "--steps", "30", "--price-per-hour",
                                            "0.36", "--checkpoint-every", "10"])
     measured.finish()

@@ -1,6 +1,6 @@
-"""Goal: `mayfly plan predict` answers from the measurements that a folder has, also if some lack.
+"""Goal: `mayfly plan predict` answers from the measurements in a folder, also if some are missing.
 Method: copies of the invented calibration (tests/unit/planner/invented.hpp) that lack files, have
-other numbers or are damaged; the predictions must follow.
+other numbers or are damaged; the predictions must change accordingly.
 """
 import csv
 import json

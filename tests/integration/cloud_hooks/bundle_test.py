@@ -47,7 +47,7 @@ def modules():
 
 
 def libraries_of_packages():
-    """The start script with a program that prints where the loader would look."""
+    """Runs the start script with a program that prints the loader's search path."""
     with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder:
         inside = unpacked(folder)
         program = os.path.join(inside, "bin", "mayfly")
@@ -83,8 +83,8 @@ def libraries_of_packages():
 
 
 def folder_of_a_program():
-    """Files that runs and tools leave in the folder are not packed, targets of symbolic links are,
-    and the archive may be written into the folder."""
+    """`mayfly bundle` does not pack files that runs and tools leave in the program's folder. It
+    packs the targets of symbolic links, and may write the archive into the folder."""
     with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder, \
             tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as elsewhere:
         with open(os.path.join(elsewhere, "linked.py"), "w") as f:
@@ -123,7 +123,7 @@ def folder_of_a_program():
 
 
 def doctor():
-    """A provider of exec that reports no errors, so that all remarks are Mayfly's own."""
+    """The doctor with an exec provider that reports no errors: all remarks are Mayfly's own."""
     with tempfile.TemporaryDirectory(prefix="mayfly-bundle-") as folder:
         content = os.path.join(folder, "content.sh")
         with open(content, "w") as f:

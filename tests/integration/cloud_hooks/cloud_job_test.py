@@ -1,4 +1,4 @@
-"""Servers from a provider, end to end, with real workers. Each run of this script is one case."""
+"""Jobs with real workers on servers from a provider. Each run of this script is one case."""
 import csv
 import json
 import os
@@ -90,8 +90,8 @@ def granted(job):
 
 def parameter_servers_are_servers_too():
     """Two workers and two parameter servers from the provider. A dead worker is replaced. A dead
-    server is not: its follower leads, and a new server would have no parameters. Asking for fewer
-    workers ends no server."""
+    parameter server is not: its follower leads, and a new server would have no parameters. A
+    reduced number of workers does not end a parameter server."""
     digest = digest_of_train(["--ps", "2"])
     job = CloudJob(["--cloud-provider", "local", "--cloud-max-workers", "3", "--ps", "2"],
                    job=SERVERS + SLOW_STEPS)
@@ -114,7 +114,8 @@ def parameter_servers_are_servers_too():
 
 
 def workers_from_a_provider_carry_servers():
-    """Workers from a provider run the servers. A worker that joins later runs none."""
+    """Workers from a provider also run the parameter servers. A worker that joins later runs
+    none."""
     digest = digest_of_train(["--ps", "colocated"])
     job = CloudJob(["--cloud-provider", "local", "--cloud-max-workers", "3", "--ps", "colocated"],
                    job=SERVERS + SLOW_STEPS)
@@ -145,8 +146,8 @@ def exec_survives_stock_outs_and_lost_answers():
 
 
 def fewer_workers_are_those_that_are_missed_least():
-    """The first of three servers is slow. The coordinator releases it, and not the newest one,
-    which costs more and is of another offer."""
+    """The first of three servers is slow. If fewer workers are wanted, the coordinator releases
+    that one, and not the newest one, which costs more and is of another offer."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     with open(os.path.join(cloud, "first"), "w") as file:
@@ -188,8 +189,8 @@ def fewer_workers_are_those_that_are_missed_least():
 
 
 def other_servers_are_proposed_and_taken():
-    """The servers' price rises fourfold while the job runs. One server is replaced by one of the
-    other offer, which was more expensive before, within the hourly budget."""
+    """The servers' price rises fourfold while the job runs. Within the hourly budget one server is
+    replaced by a server of the other offer, which was more expensive before."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
@@ -219,9 +220,9 @@ def other_servers_are_proposed_and_taken():
 
 
 def a_composition_is_met_and_met_again():
-    """Two servers of offer x and one of y are wanted. y is sold out, so the third one is of x, up
-    to the limit of that offer. Later it is replaced by one of y. A lost one of y is replaced by y.
-    """
+    """Two servers of offer x and one of y are wanted. y is sold out, so the third server is of x,
+    whose limit allows it. Later a server of y replaces it, and a lost server of y is replaced by
+    another one of y."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     sold_out = os.path.join(cloud, "sold-out")
@@ -252,7 +253,8 @@ def a_composition_is_met_and_met_again():
 
 
 def a_restarted_coordinator_adopts_what_it_finds():
-    """It also keeps the number of workers that was set with `mayfly scale`."""
+    """A restarted coordinator adopts the provider's servers, and keeps the number of workers that
+    was set with `mayfly scale`."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cloud, command = process_cloud(folder)
     job = CloudJob(["--cloud-provider", "exec", "--cloud-command", command, "--workers", "2",
@@ -369,8 +371,9 @@ def wrong_settings_start_nothing():
 
 
 def an_evaluator_is_a_server_too():
-    """Two workers and an evaluator on the same offer. A killed evaluator is replaced, and training
-    goes on. Asking for fewer workers does not end it, and it evaluates the last checkpoint."""
+    """Two workers and an evaluator on servers of the same offer. A killed evaluator is replaced,
+    and training goes on. A reduced number of workers does not end the evaluator, and it evaluates
+    the last checkpoint."""
     job = CloudJob(["--cloud-provider", "local", "--workers", "2", "--evaluators", "1",
                     "--cloud-offers", "process:on_demand=0.5", "--checkpoint-every", "10",
                     "--keep-checkpoints", "1000"])

@@ -61,7 +61,7 @@ def grants():
     expect(answer["servers"] == [{"id": "z/mayfly-" + ID, "state": "starting", "request_id": ID,
                                   "machine_type": "n1", "zone": "z", "market": "spot"}], answer)
     expect(ask("kubectl.sh", [], "true")["servers"][0]["id"] == "mayfly-" + ID, "kubectl")
-    # Repeated: the name is taken, and that is the same server.
+    # A repeated request: its name is taken, by the server of the first request.
     again = ask("kubectl.sh", [], "echo 'jobs AlreadyExists' >&2; exit 1")
     expect(again["servers"][0]["id"] == "mayfly-" + ID, again)
     expect(ask("aws.sh", [], "echo InvalidInstanceID.NotFound >&2; exit 1", op="release",
@@ -103,7 +103,7 @@ def states():
 
 
 def lifetime():
-    """An instance of EC2 ends by itself, and runs any startup script."""
+    """An instance of EC2 has a limited lifetime, and runs any startup script."""
     body = """while [ $# -gt 1 ]; do
         [ "$1" = --user-data ] && cat "${2#file://}" >"$TOLD"
         shift

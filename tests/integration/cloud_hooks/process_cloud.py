@@ -1,15 +1,15 @@
-"""A program for cloud_provider exec whose servers are processes of this host. A test injects faults
-with files in the folder FOLDER.
+"""A program for the provider exec whose servers are processes of this host. A test injects faults
+by files in FOLDER.
 
     process_cloud.py FOLDER      one JSON object in, one out (docs/cloud.md)
 
-lose-answers: so many requests are carried out, and then answered with exit code 75. hold: no
-request is carried out before this file is gone, and none of a caller that is gone by then. linger:
-servers outlive their workers. first: so many of the next servers have a worker with the number 1,
-the others 0. prices: zones with the price that is listed for their servers. sold-out: a zone with
-no stock. room: of the servers beyond that number, it wants so many back. refuse: the kind of error
-that every request gets.
-log.jsonl: every request, as it came.
+lose-answers: the number of requests that are carried out but answered with exit code 75. hold: as
+long as this file exists no request is carried out; requests whose caller has ended meanwhile are
+dropped. linger: servers outlive their workers. first: the number of next servers whose workers have
+the number 1; later workers have 0. prices: by zone, the price that is listed for its servers.
+sold-out: a zone with no stock. room: the number of servers that the cloud has room for; it asks for
+the return of servers beyond that. refuse: the kind of error that answers every request for servers.
+log.jsonl: every request except lists, as it was received.
 """
 import fcntl
 import json
@@ -53,7 +53,7 @@ def price_in(folder, zone):
 
 
 def servers(folder, job=None):
-    """The servers of one job, or of all."""
+    """The servers of one job, or of all jobs."""
     for name in sorted(os.listdir(folder)):
         if name.startswith("server-"):
             with open(os.path.join(folder, name)) as file:

@@ -32,12 +32,12 @@ def main():
     job.wait_for_active(1)
     job.wait_for("one job left", lambda: len(running(site)) == 1)
 
-    # A job with a higher priority takes every core: the worker is warned and leaves at a boundary.
+    # A job of higher priority takes every core. Slurm warns the worker, which leaves at a boundary.
     first = running(site)
     site.call("sbatch", "--partition=prio", f"--nodes={4}", "--exclusive", "--output=/dev/null",
               "--time=1", "--wrap=sleep 4")
     job.wait_for("preemption", lambda: first[0] not in running(site))
-    job.wait_for_active(1)  # a new job runs after that one
+    job.wait_for_active(1)  # a new Slurm job runs after the one of higher priority
 
     job.stop()
     left = [state for _, state in site.jobs() if state in ("PENDING", "RUNNING", "CONFIGURING")]

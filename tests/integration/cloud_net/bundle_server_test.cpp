@@ -23,10 +23,10 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr const char* kToken = "00ff";
-constexpr std::size_t kBundleBytes = std::size_t{24} << 20;  // more than sockets hold by themselves
+constexpr std::size_t kBundleBytes = std::size_t{24} << 20;  // more than socket buffers hold
 constexpr Duration kHangBound = seconds(30);
 
-/// A connection of somebody, who waits for an answer as long as he is let.
+/// A client's connection, with a small receive buffer. It waits up to 30 seconds for an answer.
 class Caller {
  public:
   explicit Caller(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -183,7 +183,7 @@ TEST_F(BundleServerTest, WhoStopsReadingIsClosed) {
   Caller stalled(port_);
   stalled.say(request("/bundle"));
   const Instant begun = monotonic_now();
-  while (monotonic_now() - begun < milliseconds(1500)) {  // longer than it is waited for
+  while (monotonic_now() - begun < milliseconds(1500)) {  // longer than the server waits
     std::this_thread::yield();
   }
   EXPECT_LT(stalled.rest().size(), bytes_.size());
@@ -195,7 +195,7 @@ TEST_F(BundleServerTest, MoreDownloadsThanAllowedAreToldToComeBack) {
   start(limits);
   Caller first(port_);
   first.say(request("/bundle"));
-  // The server may read the first client's request after this one's.
+  // The server may read the first client's request after those of the loop.
   const Instant deadline = monotonic_now() + kHangBound;
   std::string answer;
   while (!answer.starts_with("HTTP/1.1 503") && monotonic_now() < deadline) {

@@ -1,6 +1,6 @@
-"""Goal: the clouds' own clients accept the fake cloud, so that the provider tests with it are
-meaningful: the clients sign requests as AWS requires, and use Google's formats.
-Method: `aws` and `gcloud` are run against it. Skipped with a reason where they are not installed.
+"""Goal: the clouds' own clients work with the fake cloud. They sign requests as AWS requires and
+use Google's formats, so provider tests with the fake cloud are meaningful.
+Method: `aws` and `gcloud` are run against it. Skipped with a reason if they are not installed.
 """
 import json
 import os

@@ -1,8 +1,8 @@
 """Goal: with any faults of a cloud, a job has the bits of an undisturbed run, no machine is left
-over, none is made twice for one request, and the token is not readable by others.
-Method: a real coordinator asks the fake Compute Engine or EC2 through stock-outs, a quota,
-throttling, lost and slow answers; machines start from the bundle that it serves, vanish with and
-without a notice; the coordinator is killed and started again.
+over, no request makes two machines, and other users cannot read the token.
+Method: a real coordinator requests machines from the fake Compute Engine or EC2 during stock-outs,
+a quota, throttling, lost and slow answers. Machines start from the bundle that the coordinator
+serves, and vanish with and without a notice. The coordinator is killed and started again.
 """
 import glob
 import os
@@ -19,8 +19,8 @@ WORKERS = 3
 
 
 def script_faults(job):
-    for rule in ({"kind": "throttle", "times": 3},  # as often as a request is sent at once
-                 {"kind": "lose", "times": 3},      # carried out; the answer never comes
+    for rule in ({"kind": "throttle", "times": 3},  # as often as a request is repeated in a row
+                 {"kind": "lose", "times": 3},      # the request is carried out, its answer lost
                  {"kind": "quota_now", "after": 1},
                  {"kind": "truncate", "after": 1}):
         job.cloud.control("fault", service=job.provider, operation=MAKES[job.provider], **rule)

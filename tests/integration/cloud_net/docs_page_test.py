@@ -1,7 +1,7 @@
 """Goal: the commands of docs/cloud_providers.md for the coordinator's machine do what the page
 describes, from an unpacked bundle to the release of all servers.
-Method: the test reads them from the page and runs them in this order against the fake Compute
-Engine, whose metadata server gives the token. Only names, addresses and sizes are changed.
+Method: the test reads the commands from the page and runs them in the page's order against the fake
+Compute Engine, whose metadata server gives the token. Only names, addresses and sizes are changed.
 """
 import os
 import re

@@ -17,7 +17,7 @@ EC2 = {"region": AT["region"], "image": "ami-1", "endpoint": AT["ec2"]}
 
 
 def doctor(provider, options, offers, **environment):
-    """(exit code, lines)"""
+    """Runs the doctor; returns (exit code, lines of its output)."""
     keep = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     keep.update(SSL_CERT_FILE=AT["ca_file"], GOOGLE_APPLICATION_CREDENTIALS=AT["key_file"],
                 AWS_ACCESS_KEY_ID=AT["access_key"], AWS_SECRET_ACCESS_KEY=AT["secret_key"])

@@ -1,6 +1,6 @@
-"""Goal: a cloud's machine evaluates the checkpoints of a job beside its workers. When the machine
-vanishes another one replaces it, and training is not disturbed. At the end it is released after it
-has evaluated the last checkpoint.
+"""Goal: a cloud's machine evaluates the checkpoints of a job. When the machine vanishes another one
+replaces it, and training is not disturbed. At the job's end the machine is released after it has
+evaluated the last checkpoint.
 Method: a real coordinator asks the fake Compute Engine for two workers and one evaluator, which has
 an offer of its own; machines start from the bundle that the coordinator serves.
 """

@@ -1,5 +1,5 @@
-// What all five providers promise (cloud_hooks/core/provider.hpp): the same claims for each. Claims
-// that only apply to clouds are in provider_contract_test.cpp.
+// The promises of cloud_hooks/core/provider.hpp, tested for all five providers. Claims that only
+// apply to clouds are in provider_contract_test.cpp.
 
 #include <gtest/gtest.h>
 
@@ -144,7 +144,7 @@ TEST_P(EveryProvider, SeesNoOtherJobsServers) {
 }
 
 TEST_P(EveryProvider, ARefusalIsOneOfTheFiveKindsAndLeavesNothing) {
-  char digit = '0';  // of the request's id: each is another request
+  char digit = '0';  // a part of the request's id, so that each request has another one
   for (const ProviderErrorKind kind :
        {ProviderErrorKind::kCapacity, ProviderErrorKind::kQuota, ProviderErrorKind::kAuth,
         ProviderErrorKind::kRate, ProviderErrorKind::kConfig}) {

@@ -1,8 +1,8 @@
-"""Goal: a new machine becomes a worker by its startup script alone: it fetches the bundle, checks
-its hash, joins, hears notices, and shuts itself down when its worker has ended. A wrong bundle is
-not run.
-Method: machines of the fake Compute Engine run examples/cloud/start_worker.sh as processes; one
-gets a notice, one vanishes; the job must have the bits of an undisturbed run.
+"""Goal: the startup script alone makes a new machine a worker. The machine fetches the bundle,
+checks its hash, joins the job, reacts to notices, and shuts down when its worker has ended. A wrong
+bundle is not run.
+Method: machines of the fake Compute Engine run examples/cloud/start_worker.sh as processes. One
+machine gets a notice, another one vanishes. The job must have the bits of an undisturbed run.
 """
 import hashlib
 import json

@@ -1,6 +1,6 @@
-"""Goal: Mayfly's EC2 provider works with an independent server: moto, which checks signatures
-against keys that it has issued, and answers in AWS's XML.
-Method: the doctor, a job that requests servers and releases them, a wrong secret. Skipped if
+"""Goal: Mayfly's EC2 provider works with an independent imitation of EC2: moto, which checks
+signatures against the keys that it has issued, and answers in AWS's XML.
+Method: the doctor, a job that requests and releases servers, and a wrong secret. Skipped if
 moto_server is not installed.
 """
 import os

@@ -1,7 +1,8 @@
-"""Goal: a worker that gets a notice of its cloud leaves like one that gets SIGTERM: at a boundary,
-without repeated work, and the job ends with the bits of an undisturbed run. Azure is told that the
-worker has left. A distant notice that is withdrawn has no effect; a bad setting starts no job.
-Method: real workers, the fake cloud's metadata servers, a file.
+"""Goal: a worker that gets a notice of its cloud leaves as after SIGTERM: at a boundary, without
+repeated work, and the job ends with the bits of an undisturbed run. The worker confirms the event
+to Azure after it has left. A notice that is far ahead and withdrawn has no effect. With a bad
+setting no job starts.
+Method: real workers, the fake cloud's metadata servers, and a file of notices.
 """
 import os
 import tempfile

@@ -1,4 +1,5 @@
-// Notices of three clouds' metadata servers and of a file, in time, far ahead, withdrawn and lost.
+// Notices from three clouds' metadata servers and from a file: given in time or far ahead,
+// withdrawn, or lost.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@
 namespace mayfly::cloud_hooks {
 namespace {
 
-constexpr Duration kHang = seconds(30);  // of a test that fails
+constexpr Duration kHang = seconds(30);  // a wait that takes longer fails the test
 
 std::int64_t now() {
   return static_cast<std::int64_t>(wall_clock_seconds());
@@ -40,7 +41,7 @@ class NoticeSources : public testing::TestWithParam<const char*> {
   HttpClient client_;
 };
 
-/// The watcher's callback, for which the test waits.
+/// Records the watcher's callback, for which the test waits.
 struct Bell {
   std::mutex mutex;
   std::condition_variable rung_changed;

@@ -1,8 +1,8 @@
-"""Goal: `mayfly run` trains a user's own program on a cloud's machines, which get it only from the
-coordinator. A machine that vanishes is replaced, and the bits are the same. For a program that
-fails everywhere the job does not request machines again and again.
-Method: the fake clouds; machines start from the bundle, with the folder of a program that NumPy
-computes. The oracle is the program on this machine.
+"""Goal: `mayfly run` trains a user's own program on a cloud's machines, which get the program only
+from the coordinator. A machine that vanishes is replaced, and the bits are the same. If a program
+fails everywhere, the job does not request machines for ever.
+Method: the fake clouds; machines start from the bundle, which contains the folder of a NumPy
+program. The oracle is the program on this machine.
 """
 import os
 import subprocess

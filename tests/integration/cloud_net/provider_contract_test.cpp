@@ -1,4 +1,4 @@
-// What every cloud's provider promises, on the fake cloud: the same claims for each.
+// The promises that the provider of each cloud must keep, tested on the fake cloud.
 
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ TEST_P(ProviderContract, ARequestMakesServersThatListAndStatusKnow) {
   ASSERT_EQ(outcome.servers.size(), 2U);
   EXPECT_NE(outcome.servers[0].id, outcome.servers[1].id);
   EXPECT_EQ(machines().size(), 2U);
-  listed();  // a server of EC2 has booted when it has been asked for twice
+  listed();  // the fake EC2 shows a server as booted from the second list on
   for (const ServerStatus& server : listed()) {
     EXPECT_EQ(server.request_id, kId);
     EXPECT_EQ(server.offer, (Offer{site_.machine_type, "zone-b", Market::kSpot}));
@@ -298,7 +298,7 @@ TEST_P(ProviderContract, ABrokenAnswerAnywhereIsAnErrorAndNothingWorse) {
     const std::string id = site_.name == "gce" ? "zone-b/somebody" : "i-0123456789abcdef0";
     EXPECT_TRUE(!provider_->status(id).ok()) << kind;
     const std::optional<ProviderError> released = provider_->release(id);
-    // A 200 that ends a server need not be readable.
+    // The body of a 200 for a release need not be readable.
     EXPECT_EQ(released.has_value(), std::string(kind) != "garbage") << kind;
     EXPECT_EQ(cloud_.requests("trap", "*"), 0) << kind;
     EXPECT_TRUE(machines().empty()) << kind;

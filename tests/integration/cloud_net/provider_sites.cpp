@@ -75,7 +75,7 @@ class LocalSite final : public ProviderSite {
   }
 
  private:
-  std::vector<LocalProvider*> all_;  // a test keeps them as long as it asks us
+  std::vector<LocalProvider*> all_;  // the test owns them, and keeps them as long as this site
 };
 
 class ExecSite final : public ProviderSite {

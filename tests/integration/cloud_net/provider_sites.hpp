@@ -22,7 +22,7 @@ class ProviderSite {
   [[nodiscard]] virtual Offer offer() const = 0;
   /// The true number of servers of all jobs.
   virtual std::size_t alive() = 0;
-  /// Whether the provider tells since when a server is billed.
+  /// Whether the provider reports how long a server has been billed.
   [[nodiscard]] virtual bool knows_uptime() const { return true; }
   /// Ends the server without a notice, as when a cloud takes it back.
   virtual void vanish(const std::string& id) = 0;

@@ -1,4 +1,4 @@
-// Provider objects of one job, each with a thread of its own, and one key for all of them.
+// A job's provider objects, each with a separate thread, that share one key.
 
 #include <gtest/gtest.h>
 

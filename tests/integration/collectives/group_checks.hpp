@@ -1,7 +1,7 @@
 #pragma once
 
-// Checks of what every Group promises when nothing fails. All members of a group call a check at
-// once: threads of one process (group_contract_test.cpp), ranks of an mpirun
+// Checks of the promises that every Group keeps if nothing fails. All members of a group call a
+// check at once: threads of one process (group_contract_test.cpp), ranks of an mpirun
 // (mpi_contract_program.cpp), processes with a GPU (tests/gpu/group_checks.cpp). `Array` is the
 // kind of memory. Each check returns a description of the error, or "".
 
@@ -87,7 +87,7 @@ class GroupChecks {
     return wrong;
   }
 
-  /// Sums of fp16 and bf16 numbers are those of Mayfly's kernels.
+  /// Sums of fp16 and bf16 numbers have the bits of Mayfly's kernels.
   std::string half_sums(std::size_t count) {
     std::string wrong;
     for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
@@ -105,7 +105,7 @@ class GroupChecks {
     return wrong;
   }
 
-  /// Maxima of floats are a total order: -0 below +0, and any NaN above everything and the same.
+  /// Maxima of floats use a total order: -0 is below +0, and all NaNs are equal and above the rest.
   std::string special_maxima() {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const float infinity = std::numeric_limits<float>::infinity();

@@ -1,4 +1,5 @@
-// What every Group promises when nothing fails: right results, with the same bits on all members.
+// The promises that every Group keeps if nothing fails: right results, with the same bits on all
+// members.
 
 #include <gtest/gtest.h>
 
@@ -111,7 +112,8 @@ TEST_P(GroupContract, SixteenBitTypesAreReduced) {
   }
 }
 
-// Also in a group of one: the results of a job must not depend on the number of members.
+// A group of one must follow the same order, because the results of a job must not depend on the
+// number of members.
 TEST_P(GroupContract, MaximaOfFloatsAreATotalOrderWithOneNan) {
   for (const std::uint32_t size : {1U, 2U, 3U}) {
     Cluster cluster(GetParam(), size);
@@ -195,7 +197,8 @@ TEST_P(GroupContract, DifferentOperationsAreFoundOut) {
         groups[rank]->all_reduce(data.data(), 1000 - rank, DataType::kInt32, ReduceOp::kSum);
     const Result<void> result = work->wait(far());
     ASSERT_FALSE(result.ok());
-    // The first member to detect it reports it; the other may only notice that this one has left.
+    // The first member to detect the mismatch reports it. The other member may only notice that the
+    // first one has left.
     EXPECT_TRUE(result.error().code == Errc::kCorrupt || result.error().code == Errc::kPeerLost);
     groups[rank].reset();
   });

@@ -1,4 +1,4 @@
-// What every Group and Transport promises when members die, leave or are told to stop.
+// The promises that every Group and Transport keeps when members die, leave or are told to stop.
 
 #include <gtest/gtest.h>
 
@@ -50,8 +50,8 @@ std::size_t entries_of(const char* folder) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// Waits until the folder has at most so many entries: the kernel may show a joined thread a bit
-// longer.
+// Waits until the folder has at most so many entries. The kernel may still show a thread for a
+// moment after it was joined.
 bool settles_at(const char* folder, std::size_t expected) {
   const Instant hang = far();
   while (entries_of(folder) > expected && monotonic_now() < hang) {
@@ -114,10 +114,11 @@ TEST_P(GroupFailure, AGroupOfOneCanBeAbortedToo) {
   EXPECT_EQ(result.error().code, Errc::kAborted);
 }
 
-// Goal: if a member vanishes inside an operation, the survivors' operations end, and they form the
-// next view.
-// Method: one member destroys group and transport at a random moment; the others are aborted as
-// soon as one of them reports, as the coordinator would, and then form a view without it.
+// Goal: if a member vanishes during an operation, the survivors' operations end, and the survivors
+// form the next view.
+// Method: one member destroys group and transport at a random moment. As soon as another member
+// reports that, the test aborts all of them, as the coordinator would; then they form a view
+// without the first member.
 TEST_P(GroupFailure, SurvivorsOfAVanishedMemberGoOnWithoutIt) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -243,7 +244,8 @@ TEST_P(GroupFailure, AFailedFormationDoesNotDisturbTheNextOne) {
   }
 }
 
-// Goal: a failed operation leaves its buffer alone, so that its owner may reuse it at once.
+// Goal: a group does not access the buffer of a failed operation, so that the buffer's owner may
+// reuse it at once.
 // Method: after wait() has failed the buffer is filled with a pattern, while the other members go
 // on for a while; the pattern must not change.
 TEST_P(GroupFailure, ABufferIsNeverTouchedAfterItsOperationHasFailed) {
@@ -311,7 +313,7 @@ TEST_P(GroupFailure, ReformingLeaksNeitherDescriptorsNorThreadsNorMemory) {
   }
   EXPECT_TRUE(settles_at("/proc/self/fd", descriptors));
   EXPECT_TRUE(settles_at("/proc/self/task", threads));
-#ifndef __SANITIZE_ADDRESS__                          // which keeps freed memory for a while
+#ifndef __SANITIZE_ADDRESS__                          // ASan keeps freed memory for a while
   EXPECT_LT(resident_kib(), memory_kib + 16 * 1024);  // far less than a buffer or stack per view
 #endif
 }

@@ -25,7 +25,7 @@ namespace mayfly::collectives::test {
 class LineProcess {
  public:
   /// Starts a program, words[0], with these variables in place of those of the same name.
-  /// `hang_ms`: a time that only a hang takes.
+  /// `hang_ms`: hear() waits no longer than this; only a hang takes so long.
   LineProcess(const std::vector<std::string>& words, int hang_ms,
               const std::vector<std::pair<std::string, std::string>>& variables = {})
       : hang_ms_(hang_ms) {

@@ -1,5 +1,6 @@
-# The mpi transport's tests run under mpirun; its programs stand where the module is found. Open MPI
-# is not made for sanitizers: it keeps memory, and its components define things twice.
+# The mpi transport's tests run under mpirun. Their programs are built into the folder in which they
+# find the module. Open MPI cannot be used with sanitizers: it leaks memory, and its components
+# define symbols twice.
 if(NOT TARGET mayfly_mpi OR MAYFLY_SANITIZE)
   return()
 endif()
@@ -19,7 +20,7 @@ function(mayfly_mpi_test program mode btl ranks)
             $<TARGET_FILE:mpi_${program}> ${mode} ${btl} ${ranks})
   set_tests_properties(${name} PROPERTIES
     LABELS integration TIMEOUT 480 SKIP_RETURN_CODE 77)
-  # A rank that waits polls, and gives way in each poll: beside other work they are slow.
+  # A waiting rank polls and yields after each poll, so ranks are slow beside other work.
   if(ranks GREATER_EQUAL 8)
     mayfly_test_load(ALONE ${name})
   else()
@@ -27,7 +28,7 @@ function(mayfly_mpi_test program mode btl ranks)
   endif()
 endfunction()
 
-# Both of Open MPI's ways through one machine, and every number of ranks in each mode.
+# Both of Open MPI's transports within one machine, and several numbers of ranks in each mode.
 foreach(ranks 1 2 4 8)
   mayfly_mpi_test(contract static vader ${ranks})
 endforeach()

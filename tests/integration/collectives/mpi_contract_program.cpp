@@ -1,4 +1,4 @@
-// Tests of what every Group promises, for the mpi transport. All ranks of an mpirun run each test
+// Tests of the promises of every Group, for the mpi transport. All ranks of an mpirun run each test
 // at once (tests/integration/collectives/mpi_contract_test.py).
 //
 // Usage: mpi_contract PAGE_FILE [gtest options]. Last line: "rank R: passed" or "rank R: failed".

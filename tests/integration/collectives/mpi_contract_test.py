@@ -1,7 +1,7 @@
 """Goal: the mpi transport keeps the contract of collectives/group.hpp on any number of ranks, over
 TCP and shared memory, and survives kills under --enable-recovery.
-Method: mpirun starts programs whose ranks all run the same checks. With --enable-recovery its exit
-code has no meaning, so each rank must print that it passed.
+Method: mpirun starts programs whose ranks all run the same checks. With --enable-recovery mpirun's
+exit code has no meaning, so each rank must print that it passed.
 Usage: mpi_contract_test.py PROGRAM static|elastic|kill tcp|vader RANKS
 """
 import os

@@ -178,7 +178,7 @@ TEST_F(MpiAbort, AbortFreesAnOperationThatOnlyOneMemberHasStarted) {
   self_.meet(everybody);
 }
 
-// Each rank is aborted at a moment of its own, as a control thread would, and the next view is
+// A second thread aborts each rank at another moment, as a control thread would. The next view is
 // right.
 TEST_F(MpiAbort, AbortFromAnotherThreadFreesEveryRankAtAnyMoment) {
   const unsigned seed = std::random_device{}();

@@ -49,7 +49,7 @@ bool holds(const Members& members, std::uint32_t rank) {
   return std::find(members.begin(), members.end(), rank) != members.end();
 }
 
-/// Does the coordinator's work: stops the view as soon as a victim is dead.
+/// Acts as the coordinator: stops the view as soon as a victim is dead.
 class Teller {
  public:
   Teller(test::MpiRank& self, const Plan& plan, ViewId view)
@@ -77,7 +77,7 @@ class Teller {
  private:
   std::atomic<Group*> group_{nullptr};
   std::atomic<bool> over_{false};
-  std::thread thread_;  // last: uses the rest
+  std::thread thread_;  // last: uses the other members
 };
 
 /// Runs one view in which another rank dies. False after an error.

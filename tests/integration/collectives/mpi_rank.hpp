@@ -1,7 +1,7 @@
 #pragma once
 
 // One rank of the mpi contract programs: the transport of this process, and a page of memory that
-// all ranks of the mpirun share, through which they meet without MPI.
+// all ranks of the mpirun share, through which they synchronise without MPI.
 
 #include <unistd.h>
 
@@ -20,21 +20,21 @@ constexpr std::uint32_t kRanksMax = 64;
 
 /// The content of a file that mpi_contract_test.py makes, filled with zeros.
 struct SharedPage {
-  std::atomic<std::uint32_t> entered;                          ///< free use of a test
-  std::array<std::atomic<std::uint64_t>, kRanksMax> meetings;  ///< how often each rank met
-  std::array<std::atomic<bool>, kRanksMax> dying;              ///< about to be killed
+  std::atomic<std::uint32_t> entered;                          ///< for any use by a test
+  std::array<std::atomic<std::uint64_t>, kRanksMax> meetings;  ///< each rank's calls of meet()
+  std::array<std::atomic<bool>, kRanksMax> dying;              ///< the rank is about to be killed
 };
 
 class MpiRank {
  public:
-  /// Loads the module and makes the transport; exits with a line if that fails. `page_file` is
-  /// where the shared page is.
+  /// Loads the module and makes the transport; exits with a line if that fails. `page_file`
+  /// contains the shared page.
   static MpiRank& start(const char* page_file);
   static MpiRank& get();
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
-  /// Whether operations can be stopped.
+  /// Whether operations can be aborted.
   [[nodiscard]] bool elastic() const { return elastic_; }
   [[nodiscard]] SharedPage& page() { return *page_; }
   /// Open sockets of this process: now, and when its transport had just been made.
@@ -51,7 +51,7 @@ class MpiRank {
   /// Returns when all of `members` have called it.
   void meet(const std::vector<std::uint32_t>& members);
 
-  /// Destroys the transport, which ends MPI in the way of its mode.
+  /// Destroys the transport, which finalises or leaves MPI as its mode requires.
   void finish() { transport_.reset(); }
 
  private:

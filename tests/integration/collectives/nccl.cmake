@@ -1,4 +1,4 @@
-# What can be shown of the NCCL module without a GPU. The rest is in tests/gpu.
+# Tests of the NCCL module that need no GPU. Tests that need one are in tests/gpu.
 if(TARGET mayfly_nccl)
   mayfly_test(collectives_nccl_module_test LABEL integration
     SOURCES nccl_module_test.cpp
@@ -7,7 +7,7 @@ if(TARGET mayfly_nccl)
     NCCL_MODULE="$<TARGET_FILE:mayfly_nccl>")
   add_dependencies(collectives_nccl_module_test mayfly_nccl)
 
-  # With every GPU hidden, here and where there is one.
+  # All GPUs are hidden, so the script must behave in the same way on machines with and without one.
   add_test(NAME gpu_test_script
     COMMAND bash -c "set -o pipefail; '${PROJECT_SOURCE_DIR}/scripts/gpu-test' \
                      --from '${CMAKE_BINARY_DIR}' | grep '^no GPU: '")

@@ -121,7 +121,7 @@ TEST_P(ProcessKill, SurvivorsOfAKillWhileFormingFormTheNextView) {
     tell(members, "abort " + std::to_string(view));
     bool gloo_ended_one = false;
     for (const auto& member : members) {
-      const std::string answer = member->hear();  // some may have finished before the kill
+      const std::string answer = member->hear();  // some members may have finished before the kill
       // Gloo 0.5 asks for the peer's address of a connection that it accepts, on its own thread,
       // and lets the exception end the process if the peer is dead by then (docs/failure_model.md).
       if (GetParam() == "gloo" && answer == "gone") {
@@ -141,8 +141,9 @@ TEST_P(ProcessKill, SurvivorsOfAKillWhileFormingFormTheNextView) {
   }
 }
 
-// Goal: a stopped member closes no connections, but does not block the other members once they are
-// told to abort. When it wakes up in its old view it does not disturb them.
+// Goal: a member that was stopped by SIGSTOP closes no connections, but does not block the other
+// members once they are told to abort. When it is continued in its old view it does not disturb
+// them.
 TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
   SCOPED_TRACE("seed " + std::to_string(seed_));
   Members members = start(3);
@@ -169,8 +170,8 @@ TEST_P(ProcessKill, AStoppedMemberHoldsNobodyAndDisturbsNobodyWhenItWakesUp) {
   expect(members, "sum 2");
   stopped->go_on();
   if (GetParam() == "gloo") {
-    // Gloo 0.5 may forget a wait for a send to a peer that has ended (docs/failure_model.md). An
-    // abort ends the wait; in a job the coordinator tells an evicted member.
+    // Gloo 0.5 may never end the wait for a send to a peer that has ended (docs/failure_model.md).
+    // An abort ends the wait; in a job the coordinator requests it from an evicted member.
     stopped->tell("abort 1");
   }
   const std::string answer = stopped->hear();

@@ -103,7 +103,8 @@ TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
   on_all(2, [&](std::uint32_t rank) { EXPECT_TRUE(groups[rank]->barrier()->wait(far()).ok()); });
 }
 
-// Between two views no thread forms a group, and the system's queue of connections is short.
+// Between two views no thread forms a group. The transport must accept and close connections of
+// strangers all the same, because the kernel's queue of connections is short.
 TEST(TcpTransport, BetweenViewsStrangersAreLetInAndThrownOut) {
   Cluster cluster(Kind::kTcp, 1);
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
@@ -140,9 +141,11 @@ TEST(TcpTransport, WhoeverSaysHelloForViewsToComeKeepsNoMemberOut) {
   ahead.join();
 }
 
-// Goal: the group decides on the algorithm of an all-reduce, not each member by its own machine.
-// Method: one member may use a single core, so by itself it would consider its host overloaded;
-// sizes at which that changes the algorithm, and empty vectors with and without an address.
+// Goal: all members of a group use the same algorithm for an all-reduce, although their machines
+// differ.
+// Method: one member may use a single core, so on its own it would consider its host overloaded.
+// The sizes are those at which that changes the algorithm; and empty vectors, with and without an
+// address.
 TEST(TcpTransport, MembersWithUnequalCoresTakeTheSameWay) {
   for (const Kind kind : {Kind::kShared, Kind::kTcp}) {
     Cluster cluster(kind, 2);

@@ -1,4 +1,4 @@
-// Which clients are admitted, and that refused ones do not disturb the job.
+// Which clients the coordinator admits, and that refused clients do not disturb the job.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -187,8 +187,8 @@ std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(begin(folder), end(folder)));
 }
 
-// A refused client is told the reason, and its connection stays open for a moment so that it can
-// read that. But a thousand refused clients do not use a thousand descriptors.
+// The coordinator sends the reason to a refused client, and keeps the connection open for a moment
+// so that the client can read it. A thousand refused clients must not use a thousand descriptors.
 TEST_F(Access, AFloodOfWrongTokensIsBoundedAndKeepsNobodyOut) {
   constexpr std::size_t kFlood = 1000;
   const std::size_t before = open_descriptors();
@@ -255,7 +255,7 @@ TEST(AccessToAJob, WithoutACoordinatorConnectingEndsAtTheDeadline) {
   EXPECT_NE(client.error().detail.find(endpoint), std::string::npos);
 }
 
-// A listener that accepts connections (in the kernel) but never sends anything.
+// The kernel accepts the connection for a listener that never sends anything.
 TEST(AccessToAJob, APortThatNeverAnswersEndsAtTheDeadline) {
   Result<UniqueFd> listener = listen_tcp(Endpoint{"127.0.0.1", 0});
   ASSERT_TRUE(listener.ok());
@@ -265,7 +265,7 @@ TEST(AccessToAJob, APortThatNeverAnswersEndsAtTheDeadline) {
   EXPECT_EQ(reply.error().code, Errc::kDeadline);
 }
 
-/// A server that begins later; it gets its options with begin().
+/// A coordinator server that accepts connections but has no job yet; begin() starts its job.
 class NotBegun : public testing::Test {
  protected:
   NotBegun() {
@@ -306,7 +306,7 @@ TEST_F(NotBegun, SendsWorkersAwayForAWhile) {
   server_->drain(MemberId{1}, "nobody");
   server_->pause(true);
   begin();
-  begin();  // once
+  begin();
   const Result<Answer> taken = join();
   ASSERT_TRUE(taken.ok()) << taken.error().detail;
   EXPECT_TRUE(std::holds_alternative<Welcome>(taken.value().verdict));

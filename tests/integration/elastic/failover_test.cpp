@@ -17,7 +17,7 @@ using ::testing::Contains;
 using ::testing::Pair;
 using Workers = std::vector<std::unique_ptr<ToyWorker>>;
 
-/// A view of so many running members.
+/// Adds so many workers to the job, and returns them when they all run one view.
 Workers running(TestJob& job, int count) {
   Workers workers;
   for (int i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// A real coordinator and real clients on loopback: views follow joins, leaves and losses.
+// A real coordinator and real clients on loopback: joins, leaves and losses cause new views.
 
 #include <gtest/gtest.h>
 
@@ -86,7 +86,8 @@ TEST(Membership, AWorkerMayAskToLeave) {
   job.observer().wait_for_view({workers[0]->id()});
 }
 
-/// Observers are told of it at once, so that a replacement can be requested during the step.
+/// The server notifies its observers at once that a member will leave, so that a replacement can be
+/// requested during the step.
 TEST(Membership, ThatSomebodyIsToLeaveIsNewsBeforeTheBoundary) {
   CoordinatorOptions patient;  // a stall, or a member that does not stop, would be news, too
   patient.stop_timeout = patient.silence_max = patient.starved_max = seconds(3600);

@@ -190,7 +190,7 @@ class SentinelTest : public testing::Test {
 
 TEST_F(SentinelTest, AKilledWorkerIsReportedBeforeItsMemoryIsFreed) {
   std::string detail;
-  // A sanitizer's shadow memory is several times as large, and writing to it takes minutes.
+  // With a sanitizer a process also writes shadow memory, which takes minutes for a large one.
   const int large_mib = kSanitized ? 128 : 512;
   const double small_ms = kill_to_lost_ms("serve", 4, &detail);
   const double large_ms = kill_to_lost_ms("serve", large_mib, &detail);
@@ -235,8 +235,8 @@ TEST_F(SentinelTest, EndsWithItsWorkerEvenWithoutACoordinator) {
   wait_until([&] { return has_ended(toy.sentinel_pid); }, "the sentinel's end");
 }
 
-// Goal: the sentinel of a worker that has left its job does not ask again and again for permission
-// to report that the worker has died.
+// Goal: if the coordinator refuses the sentinel of a worker that has left its job, the sentinel
+// does not try again and again to report the worker's death.
 TEST_F(SentinelTest, ReportsNoDeathToACoordinatorThatRefusesIt) {
   const RefusingCoordinator coordinator;
   const ToyProcess toy = start_worker("stray", 4, coordinator.endpoint());
@@ -244,7 +244,7 @@ TEST_F(SentinelTest, ReportsNoDeathToACoordinatorThatRefusesIt) {
   const int before = coordinator.refused();
   ASSERT_TRUE(provider_.signal(toy.server_id, SIGKILL).ok());
   wait_until([&] { return has_ended(toy.sentinel_pid); }, "the sentinel's end");
-  // Heartbeats until the worker dies, once a second, and one report.
+  // The heartbeats until the worker's death, one per second, and one report of it.
   std::cout << coordinator.refused() - before << " times refused since the worker was killed\n";
   EXPECT_LE(coordinator.refused() - before, 10);
 }

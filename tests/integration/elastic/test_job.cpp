@@ -42,7 +42,7 @@ void RecordingObserver::on_note(Instant when, const coordinator_effect::Note& no
 }
 void RecordingObserver::on_view(Instant, const View& view) {
   change([&](Seen& seen) {
-    if (seen.views.empty() || seen.views.back().id < view.id) {  // not a repeated one
+    if (seen.views.empty() || seen.views.back().id < view.id) {  // not a repeated message
       seen.views.push_back(view);
     }
   });

@@ -81,7 +81,7 @@ class ToyWorker final : public MemberHandler {
   [[nodiscard]] std::vector<ViewId> aborted() const;
   /// Reports that the job's last step is committed.
   void finish();
-  /// From now on it does not answer Stop, as if it were in the middle of a long step.
+  /// From now on this worker does not answer Stop, as if it were in the middle of a long step.
   void never_stop() { stops_ = false; }
   /// Breaks the connection without a message.
   void vanish() { owned_.reset(); }

@@ -4,7 +4,7 @@
 //        exit: ends normally at once
 //        hang: its trainer makes no progress in an update
 //        alone: like serve, without a sentinel
-//        stray: like serve, but it is no member of the job, although its sentinel believes that
+//        stray: like serve, but the worker is no member of the job. Its sentinel assumes it is one
 
 #include <unistd.h>
 

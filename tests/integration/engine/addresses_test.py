@@ -1,6 +1,6 @@
 """Goal: coordinators, workers and servers of several hosts find each other without --bind-host,
-also by names that mean 127.0.1.1 on their own host. A process that waits prints for what, and the
-coordinator names each worker that it refuses.
+also by names that mean 127.0.1.1 on their own host. A waiting process prints what it waits for, and
+the coordinator names each worker that it refuses.
 Method: processes of one job on loopback, and on hosts that are network namespaces (needs root).
 """
 import os
@@ -22,7 +22,7 @@ JOB = SMALL_JOB + ["--steps", str(STEPS), "--threads", "1"]
 
 
 class Hosts(network.Network):
-    """Hosts with names. Host 0 is alpha; as Debian installs it, it resolves this to 127.0.1.1."""
+    """Hosts with names. Host 0 is alpha, and resolves its own name to 127.0.1.1, as Debian does."""
 
     def __init__(self, hosts):
         super().__init__(hosts)
@@ -118,7 +118,8 @@ def every_interface():
 
 
 def nothing_said():
-    """Three hosts. The coordinator's host has a worker, too, which uses the coordinator's name."""
+    """No option names an address on any of three hosts. A worker on the coordinator's host connects
+    by that host's name."""
     skip_without_hosts()
     net = Hosts(3)
     cluster = new_cluster(net)

@@ -70,7 +70,7 @@ def flags():
     refused(["train", "--device", "gpu"], "cuda:N")
     refused(["train", "--device", "cuda", "--isa", "avx2"], "device is cuda")
     refused(["train", "--device", "cuda", "--threads", "4"], "a worker has one GPU")
-    # Without the module, without a driver, or with fewer than a thousand GPUs:
+    # This machine lacks the CUDA module or a driver, or has at most a thousand GPUs.
     refused(["train", "--device", "cuda:1000", "--data", "procedural:256"],
             "device cuda cannot be used")
     refused(["train", "--reduction", "exakt"], "exact")
@@ -203,7 +203,7 @@ def port_in_use():
     refused(["coordinator", "--bind-host", "127.0.0.1"] + SMALL_JOB
             + ["--steps", "1", "--port", port], port)
     refused(busy + ["--run-dir", "x/y/run"], port)
-    # A folder that existed before keeps its contents; so does another run in it.
+    # A refused command keeps the contents of an existing folder, also those of an earlier run.
     refused(busy + ["--run-dir", "x/run"], port, given={"x/run/notes.txt": "mine"})
     refused(busy + ["--run-dir", "x/run"], port, given={"x/run/logs/old.log": "mine",
                                                         "x/run/tb/events.out.tfevents.1": "mine",
@@ -226,7 +226,8 @@ def refused_resume(port):
                                     "--trace", "auto"]
     refused(more + ["--lr", "0.2", "--port", port], port)
     changed = changes(before, everything_in(ended.run_dir))
-    expect(changed == ["view.log.lock"], f"a refused --resume changed {changed}")  # its last owner
+    # The lock file names the last process that took it.
+    expect(changed == ["view.log.lock"], f"a refused --resume changed {changed}")
     ended.remove()
 
 
@@ -244,7 +245,8 @@ def places():
 
 
 def worker_refuses():
-    """If only a worker can detect the error, its log is kept, and the line says where."""
+    """If only a worker can detect the error, its log is kept, and the error names the log's
+    file."""
     run = Run(SMALL_JOB + STEPS + ["--resident-mib", "99999999"])
     code = run.wait()
     expect(code == 2, f"exit code {code}\n{run.logs()}")
@@ -258,11 +260,11 @@ def worker_refuses():
 
 
 def damaged_view_log():
-    """A job is not continued from a part of a damaged log, because the content of the rest cannot
-    be known. The log is not changed."""
+    """A job is not continued from the intact part of a damaged view log, because the rest may have
+    recorded anything. The log is not changed."""
     run = Run(SMALL_JOB + ["--steps", "100", "--workers", "1", "--threads", "1"] + lingering(1))
     run.wait_for_step(1)
-    run.stop_hard()  # its worker ends with it
+    run.stop_hard()  # ends the coordinator together with its worker
     with open(run.path("view.log"), "rb") as f:
         content = bytearray(f.read())
     for place in (20, 200):  # in the first record, which intact records follow
@@ -279,7 +281,7 @@ def damaged_view_log():
 
 
 def disk_full():
-    """On a small file system checkpoints fit for a while. Training goes on, but the job reports the
+    """Checkpoints fill a small file system after a while. Training goes on, and the job reports the
     failure at its end."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder],

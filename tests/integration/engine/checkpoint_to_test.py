@@ -1,5 +1,6 @@
 """Goal: with --checkpoint-to the coordinator copies each checkpoint to a second place, and repeats
-that until it succeeds. A job whose last checkpoint was not copied fails and prints where it is.
+a copy until it succeeds. A job whose last checkpoint could not be copied fails and names the folder
+of that checkpoint.
 Method: folders, and commands that are small shell scripts.
 """
 import os
@@ -38,7 +39,7 @@ def into_a_folder():
                            check=False, timeout=60)
     expect(summary["final_digest"] in shown.stdout, shown)
 
-    shutil.rmtree(run.run_dir)  # the copy alone is enough to go on with
+    shutil.rmtree(run.run_dir)  # the copy alone is sufficient to resume the job
     more = started(folder, other, "--resume", there, "--steps", "30")
     expect(more.finish()["steps"] == 30, "not resumed")
     shutil.rmtree(more.run_dir)
@@ -76,7 +77,7 @@ cp -r "$1" '{bucket}/'"$2"
 
 
 def that_never_works():
-    """The copies always fail. The job's own result is complete all the same."""
+    """All copies fail. The run directory is complete all the same."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run = started(folder, "false {}")
     code = run.wait()

@@ -1,7 +1,7 @@
 """Goal: a coordinator that was killed at any moment, or whose host lost power, is started again and
 goes on with its job from the data on the disk.
-Method: coordinator and workers are separate processes. The files of a kill at some moment are made
-by killing a process then, or by cutting files. The weights must be those of an undisturbed run.
+Method: coordinator and workers are separate processes. The test kills a process at that moment, or
+cuts its files to what they would then contain. The weights must be those of an undisturbed run.
 """
 import os
 import shutil
@@ -47,7 +47,7 @@ def views_of(job):
 
 
 def run_until(step):
-    """A job of the same length that was stopped after this step."""
+    """Returns a job of the same length, which was stopped after this step."""
     run = Run(JOB + SLOW + ["--workers", "1", "--checkpoint-every", "5"])
     run.wait_for_step(step)
     run.command("stop")
@@ -56,7 +56,8 @@ def run_until(step):
 
 
 def before_its_files():
-    """Killed while it opened the data set of a new job: only its log exists."""
+    """The coordinator was killed while it opened the data set of a new job: only the view log
+    exists."""
     job = cluster()
     os.makedirs(job.run_dir())
     with open(os.path.join(job.run_dir(), "view.log"), "w", encoding="utf-8"):
@@ -67,7 +68,8 @@ def before_its_files():
 
 
 def resumed_before_the_first_view():
-    """Killed before the first view of a job that resumes a checkpoint, which its workers lack."""
+    """The coordinator is killed before the first view of a job that resumes a checkpoint. Its
+    workers do not have the checkpoint."""
     old = run_until(12)
     job = cluster(["--checkpoint-every", "20"])
     job.start_coordinator(2, extra=["--resume", old.run_dir])
@@ -86,7 +88,8 @@ def finish_from(job, old):
 
 
 def resumed_from_what_is_gone():
-    """The job resumes a checkpoint of the same folder, in which newer ones have replaced it."""
+    """The job resumes a checkpoint of its own run directory. When its coordinator is started again,
+    newer checkpoints have replaced that one."""
     old = run_until(12)
     folder = os.path.dirname(old.run_dir)
     job = cluster(["--checkpoint-every", "5", "--keep-checkpoints", "1"] + lingering(40), folder)
@@ -102,7 +105,7 @@ def resumed_from_what_is_gone():
 
 
 def replaced_in_what_is_resumed():
-    """Workers that join after that checkpoint was removed receive the state from other members."""
+    """Workers that join after the resumed checkpoint was removed receive the state from members."""
     old = run_until(12)
     run = Run(JOB + ["--resume", old.run_dir, "--workers", "2", "--checkpoint-every", "2",
                      "--keep-checkpoints", "1", "--chaos",
@@ -140,7 +143,8 @@ def records_behind_the_checkpoint():
 
 
 def replaced_checkpoint():
-    """Killed while it replaced the latest checkpoint by another one of the same step."""
+    """The coordinator was killed while it replaced the latest checkpoint by another one of the same
+    step."""
     old = run_until(12)
     checkpoints = old.path("checkpoints")
     with open(os.path.join(checkpoints, "latest"), encoding="utf-8") as file:

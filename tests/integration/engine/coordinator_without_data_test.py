@@ -64,7 +64,8 @@ def told_by_the_first():
 
 
 def epochs():
-    """The number of steps depends on the size of the data set."""
+    """With --epochs the number of steps depends on the size of the data set, which the coordinator
+    learns from the first worker."""
     job = cluster(1, ["--steps", "0", "--epochs", "2"])
     job.start_worker(job.endpoint(), extra=DATA)
     summary = job.run.finish()
@@ -85,7 +86,8 @@ def others_must_have_the_same():
 
 
 def nobody_has_it():
-    """A worker without the data set is refused; then the job is stopped before a worker joined."""
+    """A worker without the data set is refused. The job is then stopped before any worker has
+    joined."""
     job = cluster(1)
     worker = job.start_worker(job.endpoint(), extra=["--data", NOWHERE])
     expect(job.wait_for_end(worker, "it is not refused") == 2, worker.output())
@@ -123,7 +125,8 @@ def restarted():
 
 
 def not_for_local_workers():
-    """Local workers could not find the data set any more than their coordinator."""
+    """If the coordinator starts its workers on its own host, which has no data set, the job is
+    refused."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     run_dir = os.path.join(folder, "run")
     done = subprocess.run([mayfly_run.BINARY, "train", "--run-dir", run_dir, "--data", NOWHERE],

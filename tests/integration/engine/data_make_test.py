@@ -1,4 +1,4 @@
-"""Goal: `mayfly data make` writes a set completely or not at all, and a network can learn it.
+"""Goal: `mayfly data make` writes a data set completely or not at all, and a network can learn it.
 Method: the command is killed while it writes, and repeated; a job trains on the set, and its loss
 falls.
 """

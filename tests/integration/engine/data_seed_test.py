@@ -1,5 +1,5 @@
 """Goal: --data-seed determines which samples each step has, and --seed the initial weights.
-Method: jobs on tiny JPEGs with other seeds; the hashes of their samples and their digests.
+Method: jobs on tiny JPEGs with different seeds; the hashes of their samples and their digests.
 """
 import shutil
 

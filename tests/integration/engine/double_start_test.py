@@ -1,8 +1,8 @@
 """Goal: if two commands are started in one run directory at the same moment, one of them runs and
 the other is refused without changing it: nothing of the run is lost.
-Method: both are started 0 to 40 ms apart, in a directory that does not exist yet or that has an
-ended part of the job. MAYFLY_TEST_DOUBLE_STARTS is the number of starts, MAYFLY_TEST_SEEDS their
-seeds.
+Method: both are started 0 to 40 ms apart, in a directory that does not exist yet or that contains a
+stopped run of the job. MAYFLY_TEST_DOUBLE_STARTS is the number of such pairs, MAYFLY_TEST_SEEDS
+lists seeds for them.
 """
 import os
 import shutil
@@ -75,7 +75,7 @@ def start_twice(kinds, chance):
     for name, kind in zip(("one", "other"), kinds):
         prefix = mpi_launch.command(1) if kind == "mpirun" else []
         starts.append(Start(folder, name, words_of(kind, run_dir, steps), prefix))
-        time.sleep(chance.uniform(0, 0.5 if kind == "mpirun" else 0.04))  # mpirun takes a while
+        time.sleep(chance.uniform(0, 0.5 if kind == "mpirun" else 0.04))  # mpirun starts slowly
     wait_for_both(folder, run_dir, starts)
     check(kinds, starts, run_dir, first_step, steps)
     shutil.rmtree(folder)
@@ -88,7 +88,7 @@ def check(kinds, starts, run_dir, first_step, steps):
     expect(len(first) == 1, f"exit codes {codes}\n{text}")
     refused = starts[1 - first[0]]
     said = refused.output()
-    # A command that waits for the lock may get it after the first one has completed the job.
+    # A command that waits for the lock may get it after the other command has completed the job.
     late = "nothing is left to do" in said and kinds == ("resume", "resume")
     expect(refused.process.returncode == (0 if late else 2), f"exit codes {codes}\n{text}")
     expect(late or "holds" in said, text)

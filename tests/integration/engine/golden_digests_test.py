@@ -1,8 +1,8 @@
 """Goal: a change that is not meant to change the results of jobs changes no bit of them.
 Method: fixed jobs, whose weights after twelve steps have the digests in golden_digests.json. The
-kernels of different instruction sets add in different orders, so each set has its own digests; on a
-processor without a set its jobs are left out. A change that is meant to change the bits says so in
-CHANGELOG.md and writes the file anew:
+kernels of different instruction sets add in different orders, so each set has its own digests; the
+jobs of a set that the processor lacks are left out. A commit that changes the bits on purpose
+announces it in CHANGELOG.md and writes the file anew:
 
   MAYFLY_TEST_WRITE=1 ... golden_digests_test.py
 """
@@ -76,7 +76,7 @@ def main():
     with open(PATH) as file:
         golden = json.load(file)
     if os.environ.get("MAYFLY_TEST_WRITE"):
-        golden.update(found)  # those that this processor cannot compute stay
+        golden.update(found)  # keeps the digests that this processor cannot compute
         with open(PATH, "w") as file:
             file.write(json.dumps(golden, indent=2, sort_keys=True) + "\n")
     for name, value in found.items():

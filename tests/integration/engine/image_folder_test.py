@@ -1,7 +1,7 @@
 """Goal: a folder of JPEGs of any size trains to the same bits with any workers and threads. A bad
 image is named: at the start if its header is bad, otherwise when it is read. With --skip-corrupt
 the job has the bits of the folder without the bad images, and the run names these.
-Method: folders made of three tiny JPEGs; digests of several workers; the code and the text.
+Method: folders made of three tiny JPEGs; digests of several workers; exit codes and messages.
 """
 import base64
 import os
@@ -115,7 +115,7 @@ def bad_bodies():
 
 
 def damaged_header(jpeg):
-    """Its first Huffman table claims 200 codes of one bit."""
+    """The JPEG with a first Huffman table that claims 200 codes of one bit."""
     at = jpeg.index(b"\xff\xc4") + 5
     return jpeg[:at] + b"\xc8" + jpeg[at + 1:]
 
@@ -134,7 +134,7 @@ def left_out():
     all_cores = os.sched_getaffinity(0)
     for data, workers, cores in ((folder, 3, all_cores), (folder, 1, {min(all_cores)}),
                                  (f"{folder}/set.tar", 2, all_cores)):
-        os.sched_setaffinity(0, cores)  # as many threads measure the images
+        os.sched_setaffinity(0, cores)  # the job reads the headers with one thread per core
         run = Run(JOB + ["--data", data, "--workers", str(workers), "--threads", "1",
                          "--skip-corrupt", "--cache-dir", os.path.join(folder, f"cache{workers}")])
         summary = run.finish()

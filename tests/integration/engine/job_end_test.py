@@ -43,10 +43,11 @@ def nothing_left():
         expect(again.returncode == 0, f"exit code {again.returncode}\n{text}")
         expect(len(text.splitlines()) == 1 and "nothing is left to do" in text, text)
         changed = changes(before, everything_in(run.run_dir))
-        expect(changed in ([], ["view.log.lock"]), f"changed {changed}")  # names the last owner
+        # The lock file names the last process that took it.
+        expect(changed in ([], ["view.log.lock"]), f"changed {changed}")
     expect(not os.path.exists(other), "a directory was made for nothing")
 
-    os.remove(run.path("summary.json"))  # as if it had been killed before it wrote the summary
+    os.remove(run.path("summary.json"))  # as if the job was killed before it wrote the summary
     again = resume(run, "--steps", "6")
     expect(again.returncode == 0, again.stderr)
     rest = run.summary()
@@ -56,8 +57,8 @@ def nothing_left():
 
 
 def last_weights_not_written():
-    """There is a file in place of the folder of checkpoints. Training goes on, and each cause is
-    reported once."""
+    """A file is in the place of the folder of checkpoints. Training goes on, and each cause of a
+    failed checkpoint is reported once."""
     run = Run(JOB + ["--steps", "30", "--checkpoint-every", "3"] + lingering(5))
     run.wait_for_step(5)
     shutil.rmtree(run.path("checkpoints"), ignore_errors=True)

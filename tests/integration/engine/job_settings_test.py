@@ -48,8 +48,8 @@ def told_by_the_coordinator():
 
 
 def own_words_win():
-    """A worker's own flags have priority; if the job has another value, it refuses the worker and
-    names the setting."""
+    """A worker's own flags have priority over the job's settings. If a flag differs from a setting
+    that must be equal on all workers, the worker is refused, and the error names the setting."""
     job = cluster(1)
     other = job.start_worker(job.endpoint(), extra=["--momentum", "0.5"])
     expect(job.wait_for_end(other, "it is not refused") == 2, other.output())
@@ -83,7 +83,8 @@ def servers_are_told():
 
 
 def resumed_by_the_coordinator():
-    """Only the coordinator has the checkpoint. Also with one of another type, and one of step 0."""
+    """A job resumes a checkpoint that only the coordinator has: one of an earlier job, and one of
+    step 0 made from an imported weight file."""
     first = Run(JOB + ["--workers", "1", "--threads", "1", "--steps", "10"])
     first.finish()
     whole = Run(JOB + ["--workers", "1", "--threads", "1", "--resume", first.run_dir])
@@ -111,7 +112,8 @@ def resumed_by_the_coordinator():
 
 
 def wrong_ones_are_told():
-    """A worker without a token, or with that of another job, causes one line on either side."""
+    """A worker without a token, or with the token of another job, ends with one line, and the job
+    is not disturbed."""
     job = cluster(1)
     done = subprocess.run([mayfly_run.BINARY, "worker", "--coordinator", job.endpoint()],
                           capture_output=True, text=True, timeout=60, check=False, cwd=job.folder)

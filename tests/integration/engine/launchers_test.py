@@ -1,7 +1,8 @@
 """Goal: N ranks of srun, mpiexec or mpirun form one job of N workers, also if they share no files.
-If they cannot, they print within seconds what to do; they never become N jobs.
-Method: processes with the variables of each launcher (tests/harness/launchers.py), each in a folder
-of its own; the launchers themselves where they are installed. The digest is that of one worker.
+If they cannot, they print within seconds what the user can do; they never start N jobs.
+Method: processes with the environment variables of each launcher (tests/harness/launchers.py), each
+in a separate folder, and the launchers themselves if they are installed. The digest must be that of
+a job with one worker.
 """
 import fcntl
 import glob
@@ -61,7 +62,7 @@ def srun_on_one_host():
 
 
 def srun_with_a_shared_folder():
-    """Without PMI the ranks find each other through marks in a folder, and remove these."""
+    """Without PMI the ranks find each other through files in a shared folder, and remove them."""
     ranks = Ranks(JOB, [srun(r, 3, nodes=3) for r in range(3)], together=True)
     ranks.wait()
     expect(not glob.glob(ranks.folder + "/runs/*/ranks"), "marks were left behind")
@@ -69,7 +70,7 @@ def srun_with_a_shared_folder():
 
 
 def marks_of_before():
-    """Marks of an earlier launch, which ended while its ranks started, are not counted."""
+    """Files of the ranks of an earlier launch, which ended while its ranks started, are ignored."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     os.makedirs(folder + "/run/ranks")
     for rank in ("1", "2"):
@@ -84,7 +85,7 @@ def marks_of_before():
 
 
 def address_of_before():
-    """Ranks ignore the address that a killed coordinator has left, and wait for the next one's."""
+    """Ranks ignore the address file of a killed coordinator, and wait for that of the next one."""
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     args = [*JOB, "--run-dir", folder + "/run", "--checkpoint-every", "4"]
     variables = [srun(r, 3) for r in range(3)]
@@ -228,7 +229,8 @@ def batch_script():
 
 
 def mpirun_shares_nothing():
-    """Over PMIx; each rank has a folder of its own and is told that it is alone on its host."""
+    """Ranks find each other over PMIx. Each has a separate folder, and its launcher variables say
+    that it is alone on its host."""
     mpi_launch.skip_without_mpirun()
     folder = Ranks([], []).folder
     script = ('export OMPI_COMM_WORLD_LOCAL_SIZE=1; mkdir -p "$0/$OMPI_COMM_WORLD_RANK"; '

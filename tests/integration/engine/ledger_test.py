@@ -1,9 +1,9 @@
 """Goal: over three epochs with kills and joins, each sample of each epoch is committed exactly
 once.
 Method: every worker writes which samples it computed for each (step, microbatch), and each reduced
-sum contains an order-free hash of the samples that are really in it. The test computes the hash a
-second time: the samples of a step's microbatches must have the committed hash, and each epoch's
-part of the stream must be a permutation of the data set.
+sum contains an order-free hash of the samples that were added to it. The test computes the hash
+again from the written samples, and compares it with the committed one. The samples of each epoch
+must be a permutation of the data set.
 """
 import mayfly_run
 import sample_ledger

@@ -1,5 +1,5 @@
-"""Goal: a process works, or refuses in one clear line, if it is started with closed standard
-descriptors, limits of the system, files that are not regular, or readers that have gone.
+"""Goal: a process works, or ends with one clear line, if it is started with closed standard
+descriptors, system limits, files that are not regular, or a pipe whose reader has ended.
 Method: a shell closes or limits something and then executes the binary.
 """
 import itertools
@@ -33,8 +33,8 @@ def started_by_shell(script, args, timeout=120):
 
 
 def closed_descriptors():
-    """Any of the three standard descriptors may be closed: the job has the same result, and no
-    output is written into its files."""
+    """Any of the three standard descriptors may be closed: the result of the job is the same, and
+    no output is written into a file that got the descriptor's number."""
     plain = Run(JOB)
     digest = plain.finish()["final_digest"]
     plain.remove()
@@ -63,7 +63,7 @@ def file_size_limit():
     run.remove()
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     done = subprocess.run(by_shell("ulimit -f 0", folder, JOB + steps), capture_output=True,
-                          text=True, timeout=60)  # into a pipe: no file could hold a word
+                          text=True, timeout=60)  # a pipe, because files cannot get any bytes
     lines = (done.stdout + done.stderr).splitlines()
     expect(done.returncode in (1, 2) and len(lines) == 1 and "File too large" in lines[0],
            f"exit code {done.returncode}, said {lines}")
@@ -72,7 +72,8 @@ def file_size_limit():
 
 
 def lost_output():
-    """A command whose output cannot be written fails; if its reader has gone it prints no error."""
+    """A command whose output cannot be written fails. If the reason is a closed pipe it prints no
+    error."""
     long, short = ["train", "--help-all"], ["token"]
     for words in (long, short):
         with open("/dev/full", "w", encoding="utf-8") as full:
@@ -92,7 +93,8 @@ def lost_output():
 
 
 def few_descriptors():
-    """A job whose workers cannot all connect prints why it does not begin."""
+    """If the limit of descriptors keeps some workers from connecting, the job prints why it does
+    not begin."""
     run = started_by_shell("ulimit -n 24", JOB + ["--workers", "8"])
     while "ulimit -n" not in run.output():
         expect(run.process.poll() is None, f"ended without a word\n{run.logs()}")

@@ -30,7 +30,7 @@ def over(btl, *options):
 
 
 def check(run, code=0):
-    """Waits for the end; returns the set of numbers of members with which steps were committed."""
+    """Waits for the job's end; returns the set of the sizes of views that committed steps."""
     ended = run.wait()
     expect(ended == code, f"mpirun returned {ended}, not {code}\n{run.logs()}")
     by_step = mayfly_run.digests(run)
@@ -64,7 +64,8 @@ def drained(options):
 
 
 def drain():
-    """A planned change needs no recovery: MPI's own collectives end and begin again."""
+    """A planned change needs no recovery and also works without --enable-recovery, where groups use
+    MPI's own collectives."""
     drained(over("vader"))
     drained(over("tcp", ELASTIC))
 
@@ -79,7 +80,7 @@ def killed_in_turn(btl, ranks, victims, args=()):
 
 
 def loses_ranks():
-    """Rank 0 started the coordinator, yet it is not special."""
+    """Any rank may be lost, also rank 0, which started the coordinator."""
     members = killed_in_turn("vader", 4, [2, 0, 1])
     expect(sorted(set(members)) == [1, 2, 3, 4], f"steps of {set(members)} members")
 
@@ -124,7 +125,7 @@ def refusals():
 
 
 def outsiders():
-    """A worker that this mpirun did not start cannot be reached by MPI."""
+    """A worker that another command started is refused, because MPI cannot connect to it."""
     run = mpi_launch.start(2, MPI + ["--steps", "100000"], over("vader", ELASTIC))
     run.wait_for_step(2)
     words = ["worker", "--coordinator", open(run.path("coordinator")).read().strip(),

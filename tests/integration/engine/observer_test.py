@@ -58,8 +58,8 @@ def exact():
 
 
 def plain():
-    """With rounded sums the bits depend on the order of members, so members are only compared with
-    each other, at every step."""
+    """With rounded sums the bits depend on the order of members. So the members are compared with
+    each other at every step, but not with a job of one worker."""
     for wire in ("fp32", "bf16", "fp16"):
         run = Run(SMALL + ["--reduction", "fp32", "--wire", wire] + CHURN)
         run.finish()
@@ -110,7 +110,8 @@ def wait_for(run, what, condition):
 
 
 def kill_while_observing(name, victims):
-    """Kills the `victims`: indices of workers, oldest first; the last one is the joining worker."""
+    """Kills the `victims`: indices of workers in the order in which they joined. Index 3 is the
+    joining worker."""
     run = Run(LARGE + ["--workers", "3", "--chaos", "join@step=3",
                        # Longer steps, because the worker may observe for only two of them.
                        "--inject", "slow=3x,from=step4,to=step10"])
@@ -149,7 +150,7 @@ def both_die():
     kill_while_observing("donor and joiner", [0, 3]).remove()
 
 
-# A job in which half of each step is lost with one of two workers, and then given to a third one.
+# A job of two workers. If one is lost, half of the step's microbatches must be computed by another.
 HALVES = SMALL + ["--wire", "int32", "--global-batch", "32"]
 
 
@@ -160,10 +161,10 @@ def losses(run):
 
 
 def break_after_catching_up():
-    """One of two workers is killed while a third has caught up but waits for the step's end to
-    begin. Returns the run, and whether the kill came in time."""
+    """Kills one of two workers while an observer has caught up and waits for the end of the step
+    before it begins to compute. Returns the run, and whether the kill came in time."""
     run = Run(HALVES + ["--workers", "2", "--chaos", "join@step=8",
-                        # Long steps, so that the end of one does not come first.
+                        # Long steps, so that the step does not end before the kill.
                         "--inject", "slow=12x,from=step9", "--hang-max-ms", "60000"])
     wait_for(run, "an observer that has caught up", lambda: of_kind(run, "caught_up"))
     mayfly_run.kill(run.worker_pids()[1])
@@ -182,7 +183,7 @@ def break_after_catching_up():
 
 def caught_up_when_a_view_breaks():
     """The observer has work in the next view, in a step that it has already begun without work and
-    with the memory of its old state. It must not use anything of that."""
+    with the buffers of its old state. It must not use any of these."""
     expected = undisturbed(HALVES)
     for _ in range(5):
         run, in_time = break_after_catching_up()

@@ -1,4 +1,5 @@
-"""Goal: a running job can be watched, scaled, drained, paused and stopped; too few workers: exit 4.
+"""Goal: a running job can be watched, scaled, drained, paused and stopped. With too few workers it
+ends with exit code 4.
 Method: the operator's commands against a running local job.
 """
 import json
@@ -67,8 +68,8 @@ def pause_and_resume():
 
 
 def dead_workers_are_replaced():
-    """Dead workers are replaced up to --max-restarts times, but not those that were drained or
-    killed by --chaos."""
+    """Up to --max-restarts dead workers are replaced, but no workers that were drained or that
+    --chaos killed."""
     run = Run(SMALL_JOB + LONG + ["--workers", "2", "--max-restarts", "2", "--chaos",
                                   "kill@step=8:worker=1"])
     run.wait_for_step(8)
@@ -93,7 +94,7 @@ def dead_workers_are_replaced():
 
 
 def scale_right_after_a_loss():
-    """A dead process is not counted, even while the kernel still frees its memory."""
+    """`scale` does not count a killed worker, even while the kernel still frees its memory."""
     run = Run(SMALL_JOB + LONG + ["--workers", "2", "--resident-mib", "512"])
     run.wait_for_step(2)
     for _ in range(3):

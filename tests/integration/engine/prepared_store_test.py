@@ -1,7 +1,7 @@
-"""Goal: jobs of one host that share prepared images (--prepared-store) have the same bits as alone,
-even if one of them is stopped, killed, or has other batches. A job does not read images again that
-another one has prepared.
-Method: jobs on tiny JPEGs with other initial weights and the same samples, at once.
+"""Goal: jobs of one host that share prepared images (--prepared-store) have the same bits as
+without it, even if one of them is stopped, killed, or has another batch size. A job does not read
+images again that another job has prepared.
+Method: simultaneous jobs on tiny JPEGs with the same samples and different initial weights.
 """
 import os
 import shutil
@@ -30,8 +30,8 @@ def digest_of(folder, seed, *words):
 
 
 def shared():
-    """A first job, which is slow in its last steps, has prepared the images that a second one uses
-    from its first step to its last."""
+    """A second job uses the images that a first job has prepared, from its first step to its last.
+    The first job is slow in its last steps, so it still runs."""
     folder = image_folder()
     store = ["--prepared-store", "64MiB"]
     last = STEPS - 16
@@ -51,7 +51,8 @@ def shared():
 
 
 def undisturbed():
-    """One search is stopped and another one killed, in mid-step; one has batches of its own."""
+    """One of the other jobs is stopped and another one killed during a step; one has another batch
+    size."""
     folder = image_folder()
     store = ["--prepared-store", "200kB"]  # room for a small part of the images
     others = [Run(job_of(folder, seed, *store, *lingering(20))) for seed in (1, 2)]

@@ -1,6 +1,6 @@
 """Goal: `mayfly profile --difference` finds how much of a step slow reading and preparing of images
 takes, and refuses in one line jobs that it cannot measure.
-Method: a job of two workers with --inject, in its cells A to E.
+Method: a job of two workers with --inject, in the cells A to E of the command.
 """
 import json
 import os

@@ -1,6 +1,6 @@
 """Goal: the records of a job have one time axis, which continues when its coordinator is restarted.
 They contain the end of each member and the cost of the job.
-Method: real jobs, with workers that have a price and one of which is killed; a coordinator that is
+Method: a real job of workers with a price, one of which is killed; another one whose coordinator is
 killed and started again while its workers go on.
 """
 import os
@@ -31,7 +31,8 @@ def expect_one_axis(run):
 
 
 def seconds_of_recoveries(run):
-    """The time of all recoveries. On a busy machine there may be more than the test has caused."""
+    """The total time of all recoveries. On a busy machine there may be more recoveries than the
+    test has caused."""
     facts = [event["recovery"] for event in run.events("recovery")]
     seconds, until = 0, 0
     for begin, end in sorted((one["detected"], one["detected"] + one["step_ms"] / 1000)

@@ -98,7 +98,8 @@ def by_time():
 
 
 def all_workers_lost():
-    """The next worker goes on from the newest checkpoint that the coordinator has received."""
+    """All workers are lost. A new worker goes on from the newest checkpoint that the coordinator
+    has received."""
     job = cluster(2, extra=["--checkpoint-every", "10"] + lingering(25))
     first = start_workers(job, 2)
     job.wait_for(lambda: 20 in [e["step"] for e in events(job, "checkpoint_received")], "step 20")
@@ -110,7 +111,7 @@ def all_workers_lost():
     start_workers(job, 1)
     summary = job.run.finish()
     expect(summary["final_digest"] == undisturbed(), summary)
-    # No such event if the checkpoint is of the last step that the members had reported.
+    # There is no such event if the checkpoint is of the last step that the members had reported.
     restarted = events(job, "restarted")
     expect(len(restarted) <= 1 and all(
         "resuming after" in e["detail"] and int(e["detail"].rsplit(" ", 1)[1]) >= 20
@@ -121,8 +122,8 @@ def all_workers_lost():
 
 
 def rejoined_without_its_state():
-    """With rounded sums an evicted worker starts anew. If the other members are lost meanwhile, it
-    goes on from the newest checkpoint, like a new worker."""
+    """With rounded sums an evicted worker discards its state before it joins again. If the other
+    members are lost meanwhile, it goes on from the newest checkpoint, like a new worker."""
     job = cluster(2, extra=["--reduction", "fp32", "--checkpoint-every", "10",
                             "--min-workers", "1"] + lingering(25))
     stays, goes = start_workers(job, 2)
@@ -138,8 +139,8 @@ def rejoined_without_its_state():
 
 
 def last_notice():
-    """Both workers are told to leave at once. No other worker has the state, so they write
-    checkpoints until they end. The next worker goes on from there."""
+    """Both workers are told to leave at the same time. No other worker has the state, so they write
+    checkpoints until they end. A new worker goes on from the last one."""
     steps = STEPS + 20
     job = cluster(2, steps, lingering(25, 41, 57))
     first = start_workers(job, 2)
@@ -161,8 +162,8 @@ def last_notice():
 
 
 def last_of_two():
-    """A worker that is the only one with the state after a loss writes a checkpoint, so that the
-    state survives its own loss."""
+    """If only one worker has the state after a loss, it writes a checkpoint, so that the state is
+    not lost with this worker."""
     steps = STEPS + 20
     job = cluster(2, steps, lingering(25, 41, 57))
     first = start_workers(job, 2)
@@ -239,8 +240,8 @@ def foreign_checkpoints():
 
 
 def later_checkpoint():
-    """A worker with a checkpoint of a step that the job has not reached yet, from the same or from
-    another course of training, is refused once, and the job is not disturbed."""
+    """A worker with a checkpoint of a step that the job has not reached yet is refused once, and
+    the job is not disturbed. In one case the sums are exact, in the other rounded."""
     for reduction in ("exact", "fp32"):
         settings = ["--reduction", reduction, "--checkpoint-every", "6"] + lingering(12)
         ahead = Run(job_of(STEPS, ["--workers", "1", "--keep-checkpoints", "20"] + settings))
@@ -261,7 +262,7 @@ def later_checkpoint():
 
 
 def coordinator_restarted():
-    """The last checkpoint is sent to the restarted coordinator."""
+    """Workers send their last checkpoint to the restarted coordinator."""
     job = cluster(2, extra=["--checkpoint-every", "10"] + lingering(15))
     start_workers(job, 2)
     job.run.wait_for_step(15)
@@ -286,8 +287,8 @@ def member_logs(job):
 
 
 def logs():
-    """The coordinator's run directory has the log lines of all workers, also of one whose host is
-    lost; each line once, although the coordinator is killed and started again."""
+    """The coordinator's run directory has the log lines of all workers, also of a worker whose host
+    is lost. It has each line once, although the coordinator is killed and started again."""
     job = cluster(2, extra=lingering(30))
     workers = start_workers(job, 2)
     job.run.wait_for_step(30)

@@ -69,7 +69,7 @@ def resume():
 
 
 def init_from():
-    """Fine-tuning starts all workers, and those that join later, with the same weights."""
+    """--init-from starts all workers, also workers that join later, with the same weights."""
     first = Run(SMALL_JOB + ["--steps", "4", "--workers", "1", "--threads", "1"])
     first.finish()
     weights = first.folder + "/weights.safetensors"
@@ -109,7 +109,7 @@ def mpirun():
 
 
 def mpirun_loses_rank_0():
-    """Rank 0 started the coordinator, yet it is not special."""
+    """The job survives the loss of rank 0, although it started the coordinator."""
     members = mpirun_job(3, killed_rank=0)
     expect(members == {3, 2}, f"the job had {members} members")
 

@@ -1,8 +1,9 @@
-"""Goal: the records divide the time of each step correctly into kinds and name the member for which
-the others waited. The kinds add up to the step.
+"""Goal: the records divide the time of each step correctly into activities, whose times add up to
+that of the step, and name the member for which the other members waited.
 Method: four workers of one thread. Reading images, preparing images, computing or sending is slowed
-down, on one worker or on all; `mayfly profile --json` must name the kind. Loading that takes less
-time than computing is hidden, so it is made many times as long, to show on a busy machine, too.
+down, on one worker or on all; `mayfly profile --json` must name it. Reading is hidden as long as it
+takes less time than computing, so it is made many times as long, which suffices on a busy machine,
+too.
 """
 import json
 import re
@@ -70,8 +71,8 @@ def dominates(profile, kind):
 
 
 def before_the_exchange(kind, effect):
-    """Runs a job with the effect on one worker and then one with it on all; both have the same
-    bits. Returns the profile of the second job."""
+    """Runs a job with the effect on one worker, then a job with the effect on all, and expects the
+    same bits. Returns the profile of the second job."""
     profile, slowed, one = job(f"{effect},worker={SLOWED}")
     dominates(profile, kind)
     last = max(profile["slowest"], key=lambda member: member["steps"])

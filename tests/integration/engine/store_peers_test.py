@@ -1,8 +1,8 @@
-"""Goal: hosts that get images from each other's stores (--store-peers) train to the same bits, read
-no image from storage that one of them keeps, and lose only time with a host.
-Method: workers with stores of their own, as on several hosts. Workers are told to leave or killed,
-and others join. Checked are digests, the hashes of samples, the bytes read by members.jsonl, and
-the times of last access of the files.
+"""Goal: hosts that get images from each other's stores (--store-peers) train to the same bits, and
+read no image from storage that one of them keeps. The loss of a host only costs time.
+Method: workers with separate stores, as on several hosts. Workers are told to leave or killed, and
+others join. The test checks digests, hashes of samples, the bytes read according to members.jsonl,
+and the access times of the files.
 """
 import os
 import random
@@ -75,7 +75,7 @@ def lost():
 
 
 def lost_with_two():
-    """One of two workers of a host leaves. Then another host is lost with both its workers."""
+    """One of two workers of a host leaves. Then another host is lost with both of its workers."""
     def change(hosts):
         hosts.cluster.workers[0].signal(signal.SIGTERM)
         hosts.cluster.wait_for(lambda: hosts.cluster.run.last_members() == 5, "it stays")
@@ -93,7 +93,7 @@ def joined():
 
 
 def offered():
-    """A host that joins keeps the images for which the first host has no room."""
+    """A joining host keeps the images for which the first host has no room."""
     folder, size = made_set()
     wanted = reference(folder)
     hosts = Hosts(folder, job_on(folder) + ["--inject", "slow=4x"], 1,

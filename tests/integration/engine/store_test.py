@@ -1,6 +1,7 @@
 """Goal: with images kept in memory (--store) a job has the same bits with any joins and leaves,
-reads each image for which there is room once from storage, and leaves no files behind.
-Method: folders of tiny JPEGs; the digest without a store; the bytes read by members.jsonl.
+reads each image for which the store has room once from storage, and leaves no files behind.
+Method: folders of tiny JPEGs; the digest without a store; the bytes read according to
+members.jsonl.
 """
 import glob
 import os
@@ -21,7 +22,7 @@ def stored(folder):
 
 
 def bytes_of_a_microbatch(run):
-    """The bytes of a microbatch from storage, from the last line of each member."""
+    """The bytes that members read from storage per microbatch, from the last line of each."""
     last = {line["member"]: line["stages"]["bytes"] for line in run.lines("members.jsonl")
             if "stages" in line}
     expect(len(last) > 0, "no member says what it has read")

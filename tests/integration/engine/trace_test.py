@@ -1,7 +1,7 @@
-"""Goal: --trace writes a file that Perfetto can open: strict JSON, spans that nest, one process per
+"""Goal: --trace writes a file that Perfetto can open: strict JSON, nested spans, one process per
 member, also when a worker is killed. Tracing does not change the result.
 Method: two workers, one of which is killed, and one that joins. The spans of every lane must nest
-like brackets; the spans of a step are checked against each other.
+like brackets; the spans of a step must agree with each other.
 """
 import collections
 import json
@@ -83,7 +83,7 @@ def window():
 
 
 def refused():
-    """Files that cannot be used for a trace are refused before the job starts, or not touched."""
+    """A --trace-steps that is not a range of steps is refused before the job starts."""
     for value in ("5", "7:3", "a:b"):
         done = mayfly_run.subprocess.run(
             [mayfly_run.BINARY, "train", "--trace", "auto", "--trace-steps", value],

@@ -1,5 +1,6 @@
-"""Goal: gradients are sent with half the bytes. int16 keeps the promise of the exact sum (the same
-bits for any workers and any joins and losses); bf16 and fp16 train as well as fp32.
+"""Goal: 16-bit formats on the wire halve the bytes of gradients. int16 keeps the promise of the
+exact sum (the same bits for any number of workers and any joins and losses); bf16 and fp16 train as
+well as fp32.
 Method: digests against one undisturbed worker; losses against the 32-bit wire.
 """
 import subprocess
@@ -65,7 +66,8 @@ def final_loss(args):
 
 
 def half_wires():
-    """Also with a loss and a join during the job, which drop the residuals."""
+    """bf16 and fp16 train as well as fp32, also with a loss and a join, which discard the
+    residuals."""
     plain = final_loss(["--workers", "2", "--reduction", "fp32"])
     for wire in ("bf16", "fp16"):
         for churn in ([], ["--chaos", "kill@step=10:worker=1,join@step=15"]):
@@ -90,7 +92,7 @@ def bucket_auto():
                                  if "buckets of " in line)
         expect(len(decisions) == 1, f"{reduction}: the members decided {decisions}")
         run.remove()
-    # An evicted worker joins again after a size was chosen, with the only copy of the state.
+    # After a bucket size was chosen, an evicted worker joins again with the only copy of the state.
     run = Run(SMALL_JOB + steps + ["--workers", "2", "--min-workers", "2", "--bucket-kib", "auto",
                                    "--chaos", "stop@step=50:worker=1:for=3000"])
     run.finish()

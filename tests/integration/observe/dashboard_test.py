@@ -168,8 +168,8 @@ def divided_as_printed(page, shown, run):
 
 
 def report(folder, page):
-    """A report opens from a disk, shows a spike in every picture, and the keyboard finds the last
-    loss."""
+    """A report file opens in the browser and shows a spike in every picture; the keyboard finds the
+    last loss."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 4000, spike=1234)
@@ -208,7 +208,7 @@ def report(folder, page):
     expect(low == 0 and high >= 4000, "key 0 shows all")
     press(page, "t")
     expect(state(page)["theme"] in ("dark", "light"), "key t changes the theme")
-    # A link leads to the same view.
+    # The address of a view opens the same view again.
     page.get("about:blank")
     open_page(page, "file://" + path + "#axis=step&from=1200&to=1300&theme=dark")
     now = state(page)
@@ -218,7 +218,8 @@ def report(folder, page):
 
 
 def served(folder, page):
-    """Follows a job; equal numbers live, afterwards, and in a report."""
+    """A page follows a job, and shows the same numbers during the job, afterwards, and in a
+    report."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 50)
@@ -256,7 +257,8 @@ def served(folder, page):
 
 
 def crowded(folder, page):
-    """A page that the server refuses because it has too many shows that, and goes on later."""
+    """If too many pages are open, the server refuses another one. That page shows the reason, and
+    continues when other pages are closed."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 50)
@@ -266,7 +268,7 @@ def crowded(folder, page):
     for _ in range(16):
         connection = http.client.HTTPConnection(place)
         connection.request("GET", "/events", headers={"Authorization": "Bearer " + key})
-        others.append(connection.getresponse())  # which has the socket from now on
+        others.append(connection.getresponse())  # the response owns the socket from now on
         expect(others[-1].status == 200, "sixteen pages may be open")
     page.get(server.address)
     said = lambda: page.execute_script("return document.getElementById('said').textContent")
@@ -276,12 +278,12 @@ def crowded(folder, page):
         other.close()
     wait_for("all steps", lambda: (state(page) or {}).get("rows") == 50)
     expect(said() == "", "the page is silent again")
-    page.get_log("browser")  # has the refusals
+    page.get_log("browser")  # removes the refusals from the browser's log
     server.stop()
 
 
 def long(folder, page):
-    """Of a run with more steps than a page loads, the visible part is loaded in full detail."""
+    """If a run has more steps than a page loads, the page loads the visible part in full detail."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2])
     run.steps(1, 120_000, spike=77_777)
@@ -300,7 +302,7 @@ def long(folder, page):
 
 
 def hostile(folder, page):
-    """A host's name that is a script is shown as text."""
+    """The page shows a host name that contains a script as text."""
     run = Run(folder + "/run")
     run.view(1, 0, [1, 2], host=SCRIPT)
     run.event(2, "lost", member=2, detail=SCRIPT)
@@ -348,13 +350,14 @@ def resumed(folder, page):
 
 
 def picture(folder, page):
-    """The report of a real job with losses and joins has in it what its picture in docs/ shows.
+    """The report of a real job with losses and joins contains everything that the picture in docs/
+    shows.
 
-    With a folder as the next argument, docs for instance, it writes dashboard.png there, of a job
-    with four times as many images in each step."""
+    If the next argument is a folder, such as docs, the test writes dashboard.png into it, from a
+    job with four times as many images in each step."""
     path = folder + "/report.html"
     size = ["--data", "procedural:6400", "--global-batch", "64", "--microbatch", "8"]
-    if len(sys.argv) == 2:  # its steps are so short that who joins needs them to be longer
+    if len(sys.argv) == 2:  # the steps are short; some are slowed down, so that workers can join
         size = ["--data", "procedural:1600", "--global-batch", "16", "--microbatch", "2",
                 "--inject", ";".join(f"slow=8x,from=step{step + 1},to=step{step + 20}"
                                      for step in (110, 200, 300))]
@@ -376,7 +379,7 @@ def picture(folder, page):
     while "no further" not in said:  # from the middle of the run to its end
         press(page, "]")
         said = page.find_element("id", "said").text
-    while not said.startswith("lost: member"):  # and back to the last loss
+    while not said.startswith("lost: member"):  # and back to the last loss of a member
         press(page, "[")
         said = page.find_element("id", "said").text
     expect("the worker's process died" in said, "who was lost last, and why: " + said)

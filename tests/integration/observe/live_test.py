@@ -1,7 +1,7 @@
 """Goal: the page that a coordinator serves while its job runs, the page that `mayfly dashboard`
 serves afterwards, and the report show equal numbers; no viewer disturbs the job.
-Method: real jobs and an HTTP client, which sends the requests of a page. dashboard_test.py tests
-the page itself in a browser.
+Method: real jobs and an HTTP client that sends the requests of a page. dashboard_test.py tests the
+page itself in a browser.
 """
 import base64
 import http.client
@@ -58,7 +58,7 @@ class Viewer:
 
 
 def without_header(series):
-    """The numbers of an answer about curves; its header has versions."""
+    """The numbers of an answer about curves, without the header, which contains versions."""
     length = int.from_bytes(series[:4], "little")
     return series[4 + length:]
 
@@ -99,7 +99,7 @@ def equal_numbers():
     run = Run(JOB + ["--steps", "120", "--dashboard", "0", "--report", report,
                      "--checkpoint-every", "50"] + lingering(30, 60))
     viewer = Viewer(address_in(run))
-    # Viewers that never read their answers, and connections that never ask.
+    # Viewers that never read their answers, and connections that never send a request.
     request = (f"GET /events HTTP/1.1\r\nHost: {viewer.host}:{viewer.port}\r\n"
                f"Authorization: Bearer {viewer.key}\r\n\r\n").encode()
     stopped = []

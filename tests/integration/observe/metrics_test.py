@@ -1,8 +1,8 @@
 """Goal: Prometheus' own programs can read /metrics. Its size does not grow with the events of a
 job, and it has the series that the board and the alerts of examples/monitoring use.
-Method: the metrics of a run with a thousand losses, checked by promtool; a real Prometheus server
-that scrapes a real job. Debian's package `prometheus` has both programs
-(scripts/packages-monitoring.txt); without them the tests that need them are skipped.
+Method: promtool checks the metrics of a run with a thousand losses; a real Prometheus server
+scrapes a real job. Debian's package `prometheus` has both programs
+(scripts/packages-monitoring.txt); without it the tests that need them are skipped.
 """
 import atexit
 import http.client
@@ -34,7 +34,8 @@ def needs(program):
 
 
 def write_run(folder, losses=1000):
-    """A run with so many lost members, each replaced by a new one on a new server."""
+    """Writes the records of a run with so many lost members, each replaced by a new member on a new
+    server."""
     os.mkdir(folder)
     with open(os.path.join(folder, "config.toml"), "w") as file:
         file.write('model = "resnet20"\nworkers = 4\ncloud_budget = 100.0\n'
@@ -71,7 +72,7 @@ class Served:
     def __init__(self, run_dir):
         self.process = subprocess.Popen([mayfly_run.BINARY, "dashboard", run_dir],
                                         stdout=subprocess.PIPE, text=True)
-        atexit.register(self.process.kill)  # of a test that fails
+        atexit.register(self.process.kill)  # in case the test fails
         address = self.process.stdout.readline().strip()
         self.place, self.key = re.fullmatch(r"http://([^/]+)/#key=(\w+)", address).groups()
 
@@ -88,7 +89,7 @@ class Served:
 
 
 def names_in(text):
-    """The names of series in an exposition; in an expression, all words that may be such names."""
+    """The names of series in a text of metrics; in an expression, all words that may be names."""
     return set(re.findall(r"\bmayfly_[a-z_]+", text)) - {"mayfly_job_phase"}
 
 

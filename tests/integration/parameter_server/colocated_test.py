@@ -1,6 +1,6 @@
-"""Parameter servers that workers run (--ps colocated), as a user starts them: the bits are those of
-separate servers; workers die with their servers, come back, or join later; other ways to start
-such a job."""
+"""Parameter servers that workers run (--ps colocated), as a user starts them. The bits are those of
+a job with separate servers. Workers die with their servers, join again, or join later. Such a job
+is also started by hand and by mpirun."""
 import json
 import os
 import signal
@@ -127,7 +127,7 @@ def a_stopped_worker_comes_back_without_its_server():
     run.wait_for_step(5)
     victim = run.worker_pids()[1]
     kill(victim, signal.SIGSTOP)
-    wait_for_members(run, 2)  # the others go on without it
+    wait_for_members(run, 2)  # the other workers go on without it
     kill(victim, signal.SIGCONT)
     wait_for_members(run, 3)
     expect(run.command("stop").returncode == 0 and run.wait() == 3, run.logs())

@@ -1,5 +1,5 @@
-"""Parameter servers with followers: servers that die, stop, or are asked to leave, alone, with a
-worker, together; and an evaluator beside a job."""
+"""Parameter servers with followers. A server, a server and a worker, or several servers die, are
+stopped or are asked to leave. An evaluator follows a job."""
 import json
 import os
 import signal
@@ -40,7 +40,7 @@ def lose_a_server(sync, server, shards="1", number=signal.SIGKILL, and_worker=Fa
     kill(pid, number)
     if number == signal.SIGSTOP:
         run.wait_for_step(40)
-        kill(pid, signal.SIGCONT)  # it learns that it is no member any more
+        kill(pid, signal.SIGCONT)  # the server learns that it was evicted
     code = run.wait()
     expect(code == 0, f"{sync}: exit code {code}\n{run.logs()}")
     took = [e["time"] - at for e in events(run, "shard_taken_over")]
@@ -126,7 +126,7 @@ def an_evaluator_measures_what_the_job_writes():
     command = [BINARY, "evaluator", "--run-dir", run.run_dir]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     run.wait_for_step(22)
-    first.kill()  # at any moment: the other one goes on from there
+    first.kill()  # at any moment: the second evaluator continues its work
     first.wait()
     second = subprocess.run(command, capture_output=True, text=True, timeout=120)
     expect(run.wait() == 0, run.logs())

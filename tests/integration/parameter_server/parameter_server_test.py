@@ -130,7 +130,8 @@ def workers_die_and_come():
 
 
 def lose_one_server_of(workers, servers, more=()):
-    """Kills a server. The job must fail and report its updates and since which step they count."""
+    """Kills a server. The job must fail, and report the number of lost updates and the step of the
+    last checkpoint. Returns that step."""
     run = Run(JOB + ["--sync", "bsp", "--workers", workers, "--ps", servers, *more] + lingering(15))
     run.wait_for_step(15)
     kill(servers_pids(run)[int(servers) - 1])

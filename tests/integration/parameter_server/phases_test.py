@@ -1,4 +1,4 @@
-"""Phases with settings of their own, beginnings of asynchronous phases, and jobs that diverge."""
+"""Phases with separate settings, the beginnings of asynchronous phases, and jobs that diverge."""
 import os
 import sys
 

@@ -1,4 +1,4 @@
-"""Slow workers: injected delays change no bits; stragglers are detected and treated as configured.
+"""Injected delays change no bits. Stragglers are detected and treated as configured.
 """
 import os
 import sys
