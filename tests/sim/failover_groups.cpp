@@ -1,8 +1,8 @@
 
 #include "tests/sim/failover_parts.hpp"
 
-// The gradient group of a view. A step is complete when every member has contributed; each member
-// learns that after a delay of its own, or never.
+// The gradient group of a view. A step is complete when every member has contributed. Each member
+// learns that after a separate random delay, or never.
 
 namespace mayfly::sim {
 
@@ -11,7 +11,7 @@ using namespace elastic;
 namespace {
 
 constexpr Duration kSilence = milliseconds(300);  // until a cut link is noticed
-constexpr Duration kLastWord = milliseconds(30);  // until a member is told that all are done
+constexpr Duration kLastWord = milliseconds(30);  // until a member learns that all are done
 
 }  // namespace
 
@@ -131,9 +131,9 @@ void FailoverWorld::contribute(std::size_t index) {
   }
 }
 
-/// After the last step the members evaluate and write a checkpoint. They are done when all have
-/// done this; each learns that after a delay of its own, unless the group breaks before. A member
-/// may die at that moment.
+/// After the last step the members evaluate and write a checkpoint. They are done when all members
+/// have finished this work. Each learns that after a separate delay, unless the group breaks first.
+/// A member may die at that moment.
 void FailoverWorld::do_the_rest(std::size_t index) {
   const auto finish = [this](std::size_t each) {
     workers_[each]->has_finished = true;

@@ -271,11 +271,11 @@ void FailoverWorld::published(std::size_t index, const View& view) {
   }
 }
 
-/// With standbys the living members need not all connect to the same coordinator: a majority of a
-/// view goes on with one coordinator, while the other members wait at another one until that sends
-/// them elsewhere. A step that only these have committed looks like one that only dead members have
-/// committed, and is computed again. But a member that has reported its state to this coordinator
-/// must not be ignored.
+/// With standbys the living members need not all connect to the same coordinator. A majority of a
+/// view may go on with one coordinator, while a minority waits at another one until that one sends
+/// it elsewhere. The first coordinator cannot distinguish steps that only the minority has
+/// committed from steps of dead members, so they are computed again. But it must not ignore a
+/// member that has reported its state to it.
 bool FailoverWorld::is_known_to(std::size_t index, const Worker& worker) const {
   if (scenario_.standbys == 0) {
     return true;

@@ -44,7 +44,7 @@ struct FailoverWorld::Worker {
   std::optional<std::size_t> link;  // the present connection
   std::size_t address = 0;          // its position in the list of coordinators
   Instant lost_at;
-  std::optional<Incarnation> obeys;  // of a broken member: that of any coordinator that answers
+  std::optional<Incarnation> obeys;  // of a broken member: the one of any coordinator that answers
   // The trainer.
   std::uint64_t committed = 0;
   bool has_state = true;        // false while it joins again and must receive the state

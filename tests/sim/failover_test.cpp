@@ -7,7 +7,8 @@
 
 #include "tests/sim/sweep.hpp"
 
-// worlds_test.cpp checks for many seeds that the world keeps its promises.
+// Tests of the world's checkers. worlds_test.cpp checks for many seeds that the world keeps its
+// promises.
 
 namespace mayfly::sim {
 namespace {

@@ -59,8 +59,8 @@ void FailoverWorld::kill_worker(std::size_t index) {
   }
 }
 
-/// A sentinel repeats its report to each coordinator of its list until that has received it, or
-/// gives up.
+/// A sentinel sends its report to each coordinator of its list again and again, until the
+/// coordinator has received it or the sentinel gives up.
 void FailoverWorld::tell_of_death(std::size_t index, std::size_t host, const Hello& who) {
   const Duration late = scenario_.sentinels_tell_all && chance(2) ? seconds(1) : milliseconds(2);
   after(draw(late), [this, index, host, who] {
@@ -121,7 +121,7 @@ void FailoverWorld::connect(std::size_t index) {
     Hello hello;
     if (worker.member) {
       worker.member->introduce(hello);
-      if (scenario_.broken == BrokenCore::kObeysOldIncarnations) {  // it remembers no vote
+      if (scenario_.broken == BrokenCore::kObeysOldIncarnations) {  // forgets the one it accepted
         hello.incarnation = hello.view == ViewId{} ? Incarnation{1} : incarnation_of(hello.view);
       }
     }
@@ -251,9 +251,9 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
   }
 }
 
-/// Ends the run when every worker has been told that the job is done. The coordinator may have
-/// crashed after it told them and before it ended, and standbys have no log in this world from
-/// which they would learn it.
+/// Ends the run when every worker has learned that the job is done. The coordinator itself may have
+/// crashed after it told the workers and before it ended. A standby could not learn that the job is
+/// done, because it has no log in this world.
 void FailoverWorld::end_with_last_worker(DismissReason reason) {
   const bool any_left = std::any_of(workers_.begin(), workers_.end(),
                                     [](const auto& worker) { return worker->alive; });

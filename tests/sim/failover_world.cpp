@@ -44,8 +44,8 @@ FailoverScenario draw_first_failover(std::uint64_t seed) {
   }
   const auto drift = static_cast<std::uint32_t>(1 + random.below(100));
   scenario.clock_drift_per_mille = random.below(2) == 0 ? drift : 0;
-  // The next coordinator knows a pause only from the log, which a standby does not have, and from
-  // which a full disk may have omitted it.
+  // The next coordinator knows a pause only from the log. A standby has no log, and on a full disk
+  // the log may lack the record of the pause.
   if (scenario.standbys == 0 && scenario.disk_full_every == Duration::zero() &&
       random.below(2) == 0) {
     scenario.pause_every = draw_between(random, milliseconds(300), seconds(4));
@@ -247,7 +247,7 @@ void FailoverWorld::ask_somebody_to_leave() {
   }
 }
 
-/// The operator sends the command to the first coordinator once, even if that is down.
+/// The operator sends the command to the first coordinator once, even if the coordinator is down.
 void FailoverWorld::pause_the_job() {
   tell("an operator pauses the job");
   give(0, coordinator_event::PauseAsked{true});
@@ -270,7 +270,7 @@ void FailoverWorld::resume_the_job() {
   }
 }
 
-/// Hosts fall into two sets; some links from one to the other are cut, often both ways.
+/// Divides the hosts into two sets, and cuts some links from one to the other, often both ways.
 void FailoverWorld::cut_some_links() {
   ++result_.cuts;
   budget_.on_event();

@@ -2,10 +2,10 @@
 
 // A second small world, in which coordinators fail; the first one (sim_world.hpp) has a single
 // coordinator that is never lost. Here coordinators crash between any two of their effects, restart
-// with a torn log, have standbys, and lose their connections to some or all members; members
-// outlive them. The coordinator, the member, the view log and the messages are the product's. A
-// gradient group only checks that every member has contributed. One thread; a run is a function of
-// its seed.
+// with a torn log, have standbys, and lose their connections to some or all members. Members
+// outlive their coordinators. The coordinator, the member, the view log and the messages are the
+// product's. A gradient group only checks that every member has contributed. A run uses one thread
+// and is a function of its seed.
 
 #include <cstdint>
 #include <functional>
@@ -61,7 +61,7 @@ struct FailoverScenario {
   Duration pause_max = seconds(1);
   bool crash_on_view = false;    ///< whenever a view is published, its author may crash, links may
                                  ///< be cut and members may die
-  bool crash_on_return = false;  ///< when a coordinator starts, members may die that it waits for
+  bool crash_on_return = false;  ///< members may die while a starting coordinator waits for them
   bool sentinels_tell_all = false;  ///< sentinels report deaths to every coordinator, and late
   Duration progress_every{};        ///< interval of the members' Progress messages; 0 = each step
   Duration min_workers_timeout = seconds(600);  ///< settings of the coordinator
@@ -205,10 +205,10 @@ class FailoverWorld {
   std::set<std::pair<std::size_t, std::size_t>> cut_;  // from, to
   std::map<MemberId, std::size_t> worker_of_;
   Instant disk_full_until_;
-  bool is_paused_ = false;  // the operator has not resumed the job since
+  bool is_paused_ = false;  // the operator has paused the job and not resumed it
   bool is_calm_ = false;
   bool is_over_ = false;
-  bool is_known_done_ = false;  // a member knows it; others may still wait for a coordinator
+  bool is_known_done_ = false;  // a member knows that the job is done; others may not know it yet
   FailoverResult result_;
 };
 

@@ -153,7 +153,7 @@ Scenario draw_scenario(std::uint64_t seed) {
     plan.end_takes = milliseconds(5 + static_cast<std::int64_t>(random.below(300)));
   }
   plan.drains_stragglers = random.below(4) == 0;
-  if (random.below(16) == 0) {  // up to more than one word of a MicrobatchSet
+  if (random.below(16) == 0) {  // so many that a MicrobatchSet needs more than one word
     scenario.microbatches = static_cast<std::uint32_t>(60 + random.below(80));
     scenario.microbatch_time = milliseconds(1);
     scenario.steps = 20 + random.below(20);

@@ -1,8 +1,8 @@
 #pragma once
 
 // The fault model of the simulator: the faults of one run. A seed first selects the kinds of faults
-// that occur at all, then how often they occur. So different runs test different combinations
-// instead of a few faults of every kind.
+// that occur at all, then their frequencies. So different runs test different combinations instead
+// of a few faults of every kind.
 
 #include <cstdint>
 #include <string>
@@ -18,17 +18,17 @@ inline constexpr int kSlowestFactor = 10;
 /// Mean time between faults of one kind, over the whole job; zero = this kind does not exist.
 struct FaultPlan {
   Duration crash_every{};     ///< SIGKILL: connections break, the sentinel reports it, perhaps late
-  Duration vanish_every{};    ///< a host loses its network: only its silence shows that
+  Duration vanish_every{};    ///< a host loses its network, which only its silence shows
   Duration freeze_every{};    ///< SIGSTOP for at most freeze_max; then the process continues
   Duration halt_every{};      ///< a machine is suspended for at most freeze_max and answers nothing
-  Duration starve_every{};    ///< a worker and its sentinel get no processor for at most freeze_max
+  Duration starve_every{};    ///< a worker and its sentinel do not run for at most freeze_max
   Duration bad_link_every{};  ///< two members lose their link, but both reach the coordinator
   Duration join_every{};      ///< a new worker connects
   Duration drain_every{};     ///< an operator drains a member
   Duration notice_every{};    ///< a worker is asked to leave
   Duration pause_every{};     ///< an operator pauses the job for pause_max at most
   Duration speed_change_every{};  ///< a worker becomes slower or faster, up to kSlowestFactor
-  Duration mass_loss_every{};     ///< any number of workers, or all, are lost at once, as in a zone
+  Duration mass_loss_every{};     ///< many or all workers are lost at once, as with their zone
   /// The coordinator's host is suspended for at most stall_max.
   Duration coordinator_stall_every{};
   Duration repeat_every{};      ///< an earlier message of a worker reaches the coordinator again
@@ -37,8 +37,8 @@ struct FaultPlan {
   Duration fail_alone_every{};  ///< a trainer fails and blames no member; its process continues
   Duration stop_after{};        ///< when an operator stops the job
   Duration fail_after{};        ///< when the engine ends the job as failed, as for an infinite loss
-  /// Longest time of the work that members do together after the last step. A member that is
-  /// interrupted in it has not finished.
+  /// The longest time of the work that all members do after the last step. A member that is
+  /// interrupted during it has not finished.
   Duration end_takes{};
   bool drains_stragglers = false;  ///< workers that are far too slow are asked to leave
   bool restart_at_once = false;    ///< killed workers are replaced within milliseconds
@@ -52,8 +52,8 @@ struct FaultPlan {
   Duration pause_max = milliseconds(400);
   Duration message_delay_max =
       milliseconds(2);  ///< of control messages; order per connection holds
-  /// Delay of the messages of sentinels, which have connections of their own: such a message may
-  /// overtake those of the worker, or arrive long after them.
+  /// Delay of the messages of sentinels. They have separate connections, so such a message may
+  /// overtake messages of the worker, or arrive long after them.
   Duration sentinel_delay_max = milliseconds(2);
   Duration break_delay_max = milliseconds(5);  ///< until a member notices that its group broke
   Duration faults_end = seconds(4);            ///< no faults begin after this

@@ -30,12 +30,12 @@ bool has_faults(const PsOptions& o) {
   return o.joins + o.holds > 0 || has_losses(o) || has_orders(o);
 }
 
-/// Whether the coordinator may give up an orderly end of a view, because its time is short.
+/// Whether the coordinator may end a view without an orderly stop, because its time-out is short.
 bool is_hurried(const PsOptions& o) {
   return o.stop_timeout < seconds(1);
 }
 
-/// The result of one undisturbed worker; computed once for all seeds.
+/// The result of a job with one undisturbed worker; computed once for all seeds.
 const PsResult& undisturbed(const PsOptions& options) {
   static std::mutex mutex;  // seeds are played on several threads
   const std::lock_guard lock(mutex);
@@ -88,8 +88,8 @@ Duration longest_change(const PsOptions& options) {
   return kAtRest + milliseconds(static_cast<std::int64_t>(2 * slice_ms * options.slices_per_step));
 }
 
-/// Each loss, join, leave and pause explains a view; a job that ends while it is told to stop needs
-/// one more.
+/// The number of views that losses, joins, leaves and pauses explain. A job that ends while it is
+/// told to stop needs one more.
 std::uint64_t views_explained(const PsOptions& options) {
   return 2 + options.joins + options.drains + options.kills + options.server_kills +
          options.zombies + 2 * (options.pauses + options.pauses_at.size()) +
@@ -131,7 +131,7 @@ void check_membership(const PsOptions& options, const PsResult& result,
                      std::to_string(views_explained(options)) + " can be explained");
   }
   const bool has_late = options.phases.find("backup") != std::string::npos;
-  // Answers of a server that leaves may be lost on their way.
+  // The last answers of a leaving server may be lost.
   const bool moves_shards = options.colocated && options.drains > 0;
   if (!has_losses(options) && !has_late && !moves_shards &&
       result.reissued + result.repeats + result.mixed > 0) {

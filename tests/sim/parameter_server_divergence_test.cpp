@@ -1,5 +1,5 @@
-// Jobs that diverge in a phase without rounds and fall back to earlier parameters. The slices since
-// then are computed again, in rounds, even if processes die meanwhile.
+// Jobs that diverge in a phase without rounds and fall back to earlier parameters. The workers
+// compute the slices since those parameters again, in rounds, even if processes die meanwhile.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using parameter_server::SyncPlan;
 
-/// 30 % of bsp, which is 12 of 40 steps of 4 slices, then a phase that diverges after a while.
+/// A job of 40 steps of 4 slices: bsp for the first 12, then a phase that diverges after a while.
 PsOptions diverging(std::uint32_t shards, std::uint64_t seed) {
   PsOptions options;
   options.seed = seed;
@@ -30,7 +30,7 @@ PsOptions with_faults(PsOptions options) {
   return options;
 }
 
-/// The job without the phase that diverged.
+/// The result of the same job without the phase that diverges.
 PsResult in_rounds_only(const PsOptions& options) {
   PsOptions other;
   other.steps = options.steps;

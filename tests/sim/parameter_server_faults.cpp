@@ -93,7 +93,7 @@ void PsRun::cut_off(MemberId id) {
   });
 }
 
-/// Kills a worker. Its messages still arrive until a random moment, another one for each shard.
+/// Kills a worker. Its messages still arrive until a random moment, which differs between shards.
 void PsRun::kill_one() {
   const std::vector<MemberId> ids = living();
   if (ids.size() < 2) {
@@ -143,7 +143,7 @@ void PsRun::declare_lost_soon(PsWorker& victim, bool is_dead) {
                });
 }
 
-/// A worker and the server that it runs are declared lost, and go on until they learn that.
+/// Declares a worker and the server that it runs lost. They go on until they learn that.
 void PsRun::disown_one() {
   const auto number = static_cast<std::uint32_t>(random_.below(options_.shards));
   const auto place = std::find_if(workers_.begin(), workers_.end(), [number](const auto& entry) {

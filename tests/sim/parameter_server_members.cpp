@@ -229,7 +229,7 @@ void PsMembers::carry_out(MemberId id, MemberEffect& effect) {
   }
 }
 
-/// Like PsLink::run_view().
+/// Does the same as PsLink::run_view().
 void PsMembers::run_view(MemberId id, const View& view) {
   Process& own = process(id);
   end_views_up_to(id, own.view);

@@ -26,7 +26,7 @@ class PsMembers {
     /// The coordinator has published a view. Later `met` is called for each member that enters it.
     std::function<void(const elastic::View&)> published;
     std::function<void(MemberId, const elastic::View&)> met;
-    /// No new step may begin on this process's shards.
+    /// From now on no new step may begin on this process's shards.
     std::function<void(MemberId)> held;
     std::function<void(MemberId, const elastic::member_effect::Leave&)> left;
     /// The process's reports are recorded, or the process need not wait for that any more.
@@ -63,10 +63,10 @@ class PsMembers {
     elastic::Member machine;
     engine::StopAnswers answers;
     bool is_alive = true;
-    bool is_known = true;  // the coordinator has it as a member
-    Instant last_up;       // when its last message reaches the coordinator: the order is kept
+    bool is_known = true;  // it is one of the coordinator's members
+    Instant last_up;       // when its last message reaches the coordinator; later ones are later
     Instant last_down;
-    ViewId view{};                  // the newest one that it has entered
+    ViewId view{};                  // the newest view that it has entered
     std::optional<ViewId> reports;  // the view on whose store wait_for_reports() waits
   };
 
@@ -92,7 +92,7 @@ class PsMembers {
   const Hooks hooks_;
   elastic::Coordinator coordinator_;
   std::map<MemberId, std::unique_ptr<Process>> processes_;
-  MemberId accepted_{};  // the newest member
+  MemberId accepted_{};  // the member that was accepted last
   std::optional<elastic::Outcome> outcome_;
   std::uint32_t views_ = 0;
   std::optional<Instant> changing_since_;

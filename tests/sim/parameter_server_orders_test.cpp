@@ -1,5 +1,5 @@
-// Orders to a running job with parameter servers: pause, resume, stop, and workers that join or
-// leave. With the product's coordinator.
+// Orders to a running job with parameter servers and the product's coordinator: pause, resume and
+// stop. Workers join or leave.
 
 #include <gtest/gtest.h>
 

@@ -72,7 +72,7 @@ class PsReplica {
             const parameter_server::ShardCore::Options& options, PsSabotage sabotage)
       : core(plan, options), plan_(plan), sabotage_(sabotage) {}
 
-  /// A push that the machine refuses is only noted in the log.
+  /// If the machine refuses a push, that is only recorded in the log.
   parameter_server::ShardOutcome carry_out(const parameter_server::ShardEvent& event,
                                            std::uint64_t gradient);
 
@@ -89,7 +89,7 @@ class PsReplica {
   std::set<MemberId> gone;
   std::map<MemberId, std::vector<std::function<void()>>> unread;
   std::map<MemberId, std::uint64_t> questions;  // the newest one of each worker
-  Instant last_sent;      // when the last entry reaches the follower: the order is kept
+  Instant last_sent;      // when the last entry reaches the follower; later ones are later
   Instant last_answered;  // when the follower's last answer arrives
 
  private:

@@ -1,7 +1,8 @@
 #pragma once
 
-// One run of a simulated job with parameter servers: parameter_server_world.cpp (the workers and
-// their messages), parameter_server_views.cpp (membership) and parameter_server_faults.cpp.
+// One run of a simulated job with parameter servers. Its functions are in
+// parameter_server_world.cpp (workers and their messages), parameter_server_views.cpp (membership)
+// and parameter_server_faults.cpp (faults).
 
 #include <functional>
 #include <map>
@@ -111,7 +112,7 @@ class PsRun {
   std::optional<PsMembers> members_;
   std::map<std::uint32_t, MemberId> servers_;  // by index
   std::map<MemberId, Instant> last_order_;     // to a server's shards
-  ViewId met_by_first_{};                      // the newest view of the first shard's leader
+  ViewId met_by_first_{};                      // the newest view that shard 0's leader has met
   bool told_quiet_ = true;
   bool has_begun_ = false;  // the job has had a view
 };

@@ -85,7 +85,7 @@ bool PsShards::forgets(const PsReplica& replica) const {
                         replica.present.end());
 }
 
-/// A server that is no member any more is not informed.
+/// Does nothing if the server is not a member any more.
 void PsShards::meet(std::uint32_t shard, std::uint32_t place) {
   PsReplica& replica = at(shard, place);
   const bool is_member = !placement_.lost().contains(host_of(shard, place));
@@ -166,8 +166,8 @@ void PsShards::release(PsReplica& replica) {
   }
 }
 
-/// Sends an entry from the home replica to the follower. If the home dies, entries on their way
-/// arrive up to a random one (cut_after_).
+/// Sends an entry from the home replica to the follower. If the home replica dies, a random number
+/// of the entries that it has sent still arrive (cut_after_).
 void PsShards::forward(std::uint32_t shard, std::uint64_t entry, const ShardEvent& event,
                        std::uint64_t gradient) {
   PsReplica& home = at(shard, 0);

@@ -55,8 +55,8 @@ class PsShards {
   void meet_all(std::uint32_t server);
   /// Announces the view to one replica now.
   void meet(std::uint32_t shard, std::uint32_t place);
-  /// Passes an event to a leader, which forwards it to its follower; the leader's messages are held
-  /// back until the follower has it. Returns what became of a push.
+  /// Passes an event to a leader, which forwards it to its follower. The leader's messages are held
+  /// back until the follower has the event. Returns the fate of a push.
   std::optional<parameter_server::PushFate> tell(std::uint32_t shard, std::uint32_t place,
                                                  const parameter_server::ShardEvent& event,
                                                  std::uint64_t gradient);
@@ -64,8 +64,8 @@ class PsShards {
   /// or is not the leader yet, and never if the worker has been lost.
   void take(MemberId worker, std::uint32_t shard, std::uint32_t place,
             const std::function<void()>& message);
-  /// A server dies with everything on it, or (`dies` false) is only declared lost and goes on. The
-  /// last entries that it has sent to followers may be lost. False if it was lost before.
+  /// A server dies with all its replicas, or (`dies` false) is only declared lost and goes on. The
+  /// last entries that it has sent to followers may be lost. False if the server was lost before.
   bool lose(std::uint32_t server, bool dies);
   /// Excludes the server from the next view.
   void declare_lost(std::uint32_t server) { placement_.lose(server); }
@@ -87,7 +87,7 @@ class PsShards {
   const Hooks hooks_;
   parameter_server::Placement placement_;  // in the newest view
   std::vector<Pair> shards_;
-  std::map<std::uint32_t, std::uint64_t> cut_after_;  // by shard: last entry of a dead home
+  std::map<std::uint32_t, std::uint64_t> cut_after_;  // by shard: last entry of a dead home replica
   std::set<MemberId> roster_;
   std::uint32_t takeovers_ = 0;
 };

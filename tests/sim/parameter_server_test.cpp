@@ -1,5 +1,5 @@
-// The machines of parameter servers under random schedules: deaths between two shards, joins,
-// connections that break, holds. Each test says for how many seeds its claim was checked.
+// The machines of parameter servers under random schedules: workers that die between two shards,
+// joins, broken connections, holds. Each test prints for how many seeds its claim was checked.
 
 #include <gtest/gtest.h>
 
@@ -88,7 +88,7 @@ TEST(ParameterServers, OfBspEndWithTheBitsOfOneUndisturbedWorker) {
       const PsResult result = run_parameter_server(options);
       expect_exactly_once(options, result);
       if (result.mixed > 0) {
-        continue;  // no worker was left that had the parameters of that step; it is counted
+        continue;  // no living worker had the parameters of that step; such steps are counted
       }
       ++compared;
       for (std::uint32_t s = 0; s < shards; ++s) {
@@ -111,7 +111,7 @@ TEST(ParameterServers, OfAspAreStaleByAllOtherWorkersOnAverage) {
     const PsResult result = run_parameter_server(options);
     ASSERT_TRUE(result.done);
     // Every update makes the parameters of every other worker one version older. So each update
-    // adds (workers - 1) to the sum, except for workers that had not pushed again at the end.
+    // adds (workers - 1) to the sum, except for workers that made no further push before the end.
     std::uint64_t sum = 0;
     std::uint64_t updates = 0;
     for (const auto& [staleness, count] : result.staleness[0]) {
@@ -179,7 +179,7 @@ TEST(ParameterServers, OfSspWithABoundOfZeroDoNotHaveTheWeightsOfBsp) {
   }
 }
 
-/// At a switch of phases every worker waits for all others once. That is its only cost.
+/// The only cost of a switch of phases is that every worker waits once for all others.
 TEST(ParameterServers, SwitchWithinAStep) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     PsOptions options;
@@ -245,7 +245,8 @@ TEST(ParameterServers, WithBackupsDoNotWaitForASliceThatCameTooLateUntilThePhase
     EXPECT_EQ(result.reissued, 0U);
     const std::vector<std::uint64_t>& order = result.shards[0].committed;
     for (std::uint64_t place = 0; place < order.size(); ++place) {
-      // The worker pushes again after five or so versions; its slice is in the version after next.
+      // The worker pushes again after about five versions, and its slice is in the version after
+      // the next one.
       ASSERT_LE(place, order[place] + 9 * options.slices_per_step) << named(options);
     }
   }

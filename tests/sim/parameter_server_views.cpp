@@ -1,5 +1,6 @@
 // The membership of a simulated job with parameter servers. Without a coordinator each process
-// learns of each change after a delay of its own; with one, from its views, as in the product.
+// learns of a change after a separate delay. With a coordinator it learns of it from views, as in
+// the product.
 
 #include <algorithm>
 #include <utility>
@@ -42,7 +43,8 @@ void PsRun::add_servers() {
   }
 }
 
-/// Greets the shards as in the product: the first shard when all others have accepted the worker.
+/// Greets the shards as in the product: the first shard last, after all others have accepted the
+/// worker.
 void PsRun::greet(PsWorker& w) {
   w.has_met = true;
   for (std::uint32_t s = 1; s < options_.shards; ++s) {
@@ -70,8 +72,8 @@ void PsRun::publish() {
   }
 }
 
-/// A worker learns of the newest view, in which shards may have other leaders. A worker for which
-/// the job is over tells every leader so.
+/// A worker learns of the newest view, in which shards may have other leaders. If the job is over
+/// for the worker, it reports that to every leader.
 void PsRun::learn(PsWorker& w) {
   if (!w.alive || !roster_.contains(w.id) || (w.over && !members_)) {
     return;
@@ -143,7 +145,8 @@ std::optional<MemberId> PsRun::host_of_first_shard() {
   return host == servers_.end() ? std::nullopt : std::optional(host->second);
 }
 
-/// Runs an order of a server's process to its shards' threads a little later; the order is kept.
+/// Carries out a command of a server's process on the threads of its shards a little later.
+/// Commands keep their order.
 void PsRun::order(MemberId server, std::function<void()> what) {
   Instant& last = last_order_[server];
   last = std::max(last, queue_.now() + some_time());
@@ -162,7 +165,7 @@ void PsRun::on_met(MemberId id, const elastic::View& view) {
       }
       order(id, [this, id, index = index, is_first, met = view.id] {
         shards_.meet_all(index);
-        if (is_first && host_of_first_shard() == id) {  // unless it lost the shard meanwhile
+        if (is_first && host_of_first_shard() == id) {  // the server still has the shard
           met_by_first_ = met;
           told_quiet_ = true;
         }
@@ -186,7 +189,8 @@ void PsRun::on_met(MemberId id, const elastic::View& view) {
 
 void PsRun::on_held(MemberId id) {
   if (!result_.torn && host_of_first_shard() == id) {
-    order(id, [this, place = shards_.leader_of(0)] {  // its own replica, even if another leads then
+    // The order is for the replica that leads now, even if the other one leads when it is executed.
+    order(id, [this, place = shards_.leader_of(0)] {
       if (shards_.at(0, place).is_alive && shards_.at(0, place).leads) {
         (void)shards_.tell(0, place, {.kind = ShardEventKind::kHold}, 0);
         told_quiet_ = false;
@@ -240,7 +244,7 @@ void PsRun::replace_the_last() {
   }
 }
 
-/// Checks the state of the shards of a stopped job, from which it could be resumed. There is none
+/// Checks the last state of a stopped job, from which it could be resumed. There is no such state
 /// if the shards are not between two steps.
 void PsRun::last_checkpoint() {
   std::vector<parameter_server::StateVersion> versions;
@@ -260,7 +264,8 @@ void PsRun::last_checkpoint() {
   }
 }
 
-/// The worker's record of the last state has been received, so the worker may report the job's end.
+/// The worker's record of the last state has been received, so the worker may report that the job
+/// is done.
 void PsRun::on_reports_taken(MemberId id) {
   PsWorker& w = worker(id);
   if (w.alive) {

@@ -43,7 +43,7 @@ struct PsWorker {
   bool has_met = false;       // it has entered a view and knows where the shards are
   bool let_in = false;        // the first shard has accepted it
   std::uint64_t granted = 0;  // serial number of its newest lease
-  std::uint64_t missed = 0;   // leases of other workers since it has none
+  std::uint64_t missed = 0;   // leases given to other workers while it has had none
 };
 
 using PsWorkers = std::map<MemberId, std::unique_ptr<PsWorker>>;

@@ -1,10 +1,10 @@
 #pragma once
 
-// A job with parameter servers in simulated time: the product's machines (leases, order of updates,
-// a worker's flow), connections that deliver in order but with any delay, workers that die, join
-// and lose connections, servers that die or are declared lost by mistake. Each shard has one number
-// instead of parameters; every change of it depends on all earlier ones, so two runs that end with
-// the same numbers did the same arithmetic.
+// A job with parameter servers in simulated time. The machines (leases, order of updates, a
+// worker's flow) are the product's. Connections deliver messages in order but with any delay.
+// Workers die, join and lose connections; servers die or are declared lost by mistake. Each shard
+// has one number instead of parameters. Every change of it depends on all earlier changes, so two
+// runs that end with the same numbers did the same arithmetic.
 
 #include <cstdint>
 #include <map>
@@ -41,7 +41,7 @@ struct PsOptions {
   std::uint32_t workers = 4;
   std::uint32_t shards = 1;
   std::set<std::uint64_t> snapshot_steps;
-  std::set<std::uint64_t> rest_steps;        ///< steps after which a phase is cut in two
+  std::set<std::uint64_t> rest_steps;        ///< steps after which a phase is divided
   bool falls_back = false;                   ///< if training diverges
   std::uint64_t diverges_from = UINT64_MAX;  ///< slices of phases without rounds have a high loss
   std::uint64_t calm_from = UINT64_MAX;      ///< slices from this one on have a usual loss again
@@ -73,7 +73,7 @@ struct PsOptions {
   std::uint32_t pauses = 0;                              ///< at random moments, for up to 8 ms
   std::vector<std::pair<Duration, Duration>> pauses_at;  ///< when, and how long
   std::uint32_t drains = 0;                              ///< workers that are told to leave
-  std::optional<Duration> stop_at;                       ///< the whole job, with a checkpoint
+  std::optional<Duration> stop_at;                       ///< the job is stopped with a checkpoint
 
   [[nodiscard]] std::uint32_t servers() const { return shards; }
 };
@@ -107,7 +107,7 @@ struct PsResult {
   // With a coordinator:
   std::optional<elastic::Outcome> outcome;
   std::uint32_t views = 0;
-  Duration change_max{};                       ///< from an order to stop to the next view, or none
+  Duration change_max{};                       ///< longest time from an order to stop to its effect
   std::vector<std::string> needless;           ///< members that were dismissed without a cause
   std::optional<std::uint64_t> stopped_after;  ///< slices that the checkpoint of a stop has
   std::vector<std::string> history;            ///< a line per event

@@ -1,8 +1,8 @@
 #pragma once
 
-// Measures what a change of view costs a coordinator with thousands of members: messages, bytes and
-// processor time. The coordinator's machine and the messages are the product's; of the members only
-// the messages exist.
+// Measures the cost of a change of view for a coordinator with thousands of members: messages,
+// bytes and processor time. The coordinator's machine and the messages are the product's. The
+// members are not simulated; only their messages are.
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 
-// The clock of one simulated process. It starts at any instant and runs at a rate of its own, but
-// never jumps. So tests fail if code compares instants of two processes, or assumes that a second
-// takes as long on another host.
+// The clock of one simulated process. It starts at any instant and runs slightly too fast or too
+// slow, but never jumps. So tests fail if code compares instants of two processes, or assumes that
+// a second is equally long on two hosts.
 
 #include <cstdint>
 

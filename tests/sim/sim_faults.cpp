@@ -216,10 +216,10 @@ std::optional<std::size_t> SimWorld::pick_living() {
   return alive.empty() ? std::nullopt : std::optional(alive[random_.below(alive.size())]);
 }
 
-// The machines of workers: clocks that drift, sentinels with connections of their own, suspended
+// The machines of workers: clocks that drift, sentinels with separate connections, suspended
 // processes and machines.
 
-/// A clock may have started long before; the fault plan limits its drift.
+/// Draws a clock. It may have started long before; the fault plan limits its drift.
 SimClock SimWorld::draw_clock() {
   const auto most = static_cast<std::int64_t>(scenario_.faults.clock_drift_per_mille);
   if (most == 0) {

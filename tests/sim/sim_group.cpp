@@ -11,7 +11,7 @@ namespace {
 
 constexpr Duration kBadLinkTimeout = milliseconds(100);
 constexpr Duration kHopMax = milliseconds(1);
-constexpr Duration kLastWord = milliseconds(20);  // until a member is told that all are done
+constexpr Duration kLastWord = milliseconds(20);  // until a member learns that all are done
 constexpr std::size_t kShortSendOneIn = 16;
 
 }  // namespace
@@ -194,7 +194,7 @@ std::unique_ptr<collectives::Exchange> SimGroup::make_exchange(std::size_t rank)
   UNREACHABLE("every kind of exchange can be made");
 }
 
-/// Moves bytes like a link's thread that one of its connections has woken up.
+/// Moves bytes, like the thread of a link after a connection has woken it.
 void SimGroup::pump(std::size_t rank) {
   Part& part = parts_[rank];
   while (part.exchange && !part.exchange->complete()) {
@@ -305,8 +305,9 @@ void SimGroup::at_end(MemberId member) {
   world_.maybe_crash_at_end(view_);
 }
 
-/// Fails if a member leaves before it was told that all are done, while this one still waits to be
-/// told: in the product the message may come through the member that left.
+/// Fails this member's group, and returns true, if another member left before it learned that all
+/// are done while this member still waits for that message. In the product the message may come
+/// through the member that left.
 bool SimGroup::is_end_broken(std::size_t rank) {
   if (!parts_[rank].at_end || parts_[rank].has_heard) {
     return false;

@@ -1,9 +1,9 @@
 #pragma once
 
-// The gradient group of one view. All members enter. Each all-reduce is the product's own
+// The gradient group of one view. All members enter. Each all-reduce is the product's
 // (collectives/tcp/exchange over collectives/plan), message by message over simulated connections,
-// so that faults may occur between any two messages. A member that leaves ends its connections;
-// each other member notices that when it next needs the connection.
+// so that faults may occur between any two messages. A member that leaves ends its connections.
+// Another member notices that when it needs the connection the next time.
 
 #include <array>
 #include <cstdint>
@@ -39,13 +39,13 @@ class SimGroup {
   /// Starts the member's part of a step's all-reduces. When they end, SimWorker::on_reduced or
   /// on_group_broken is called, unless the member leaves before.
   void contribute(MemberId member, std::uint64_t step, Contribution contribution);
-  /// The member has done its work after the last step. When all members have, each of them is told,
-  /// with a delay of its own, unless the group breaks before.
+  /// The member has done its work after the last step. When all members have, each of them learns
+  /// that after a separate delay, unless the group breaks first.
   void at_end(MemberId member);
-  /// The member was told so: it may leave from now on without breaking the group.
+  /// The member has learned that all are done: from now on it may leave without breaking the group.
   void heard_of_end(MemberId member) { parts_[rank_of(member)].has_heard = true; }
-  /// Whether the member compared its state with that of the others in the all-reduce of this step.
-  /// An observer does not, even if it has caught up and uses its state a moment later.
+  /// Whether the member compared its state with those of other members in the all-reduce of this
+  /// step. An observer does not, even if it has caught up and uses its state a moment later.
   [[nodiscard]] bool has_compared(MemberId member, std::uint64_t step) const;
   /// Ends the member's connections after the bytes that it has sent. The group does not use the
   /// member's buffers any more.

@@ -112,7 +112,7 @@ void SimWorker::start_observing() {
     for (const Rank rank : donors_of(*view_)) {
       fetch_from(view_->members[value(rank)].id, comes);
     }
-    if (!comes) {  // a connection breaks, a hash is wrong
+    if (!comes) {  // as if a connection broke or a hash was wrong
       observer_->fail();
     }
   }
@@ -149,7 +149,7 @@ void SimWorker::replay_if_right() {
   }
 }
 
-/// The members that gave the sum had wrong states, and no member could detect that.
+/// The sum comes from members with wrong states, and no member could detect that.
 void SimWorker::doubt_state() {
   if (!observes_) {
     world_.corruption_checker().on_wrong(*id_);
@@ -158,8 +158,8 @@ void SimWorker::doubt_state() {
   }
 }
 
-/// A received state that was compared must be right, unless a bit of it flipped since or the states
-/// of all other members are wrong.
+/// A received state that was compared must be right, unless a bit of it has flipped since then or
+/// the states of all other members are wrong.
 void SimWorker::check_observed() {
   if (!observer_->is_doubtful()) {
     world_.commit_checker().on_observed(*id_, observer_->applied(), observer_->state().state);

@@ -6,7 +6,8 @@
 
 #include "tests/sim/sweep.hpp"
 
-// worlds_test.cpp checks for many seeds that the world keeps its promises.
+// Tests of the world's checkers. worlds_test.cpp checks for many seeds that the world keeps its
+// promises.
 
 namespace mayfly::sim {
 namespace {
@@ -117,7 +118,7 @@ TEST(Simulator, FlippedBitsAloneNeverEndAJobOfManyMembersNorCostAHealthyOne) {
     Scenario scenario = draw_scenario(seed);
     scenario.faults = {};
     scenario.faults.corrupt_every = milliseconds(1500);
-    scenario.state_bytes = seed % 2;  // joiners observe, or not
+    scenario.state_bytes = seed % 2;  // joining workers observe first, or do not
     scenario.initial_workers = 6;
     scenario.min_workers = 1;
     scenario.view_max = elastic::kMembersMax;
@@ -139,7 +140,7 @@ TEST(Checkers, FindACoordinatorThatTakesWaitingForAProcessorForSilence) {
 }
 
 TEST(Checkers, FindAnObserverThatBelievesWhatComes) {
-  const auto copies_with_wrong_bits = [](Scenario& scenario) {  // without it: some 400 seeds
+  const auto copies_with_wrong_bits = [](Scenario& scenario) {  // else it takes about 400 seeds
     scenario.faults = {};
     scenario.faults.corrupt_every = milliseconds(200);
     scenario.faults.join_every = milliseconds(100);

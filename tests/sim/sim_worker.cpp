@@ -139,7 +139,7 @@ void SimWorker::carry_out(const member_effect::AskForBoundary& ask) {
 void SimWorker::carry_out(const member_effect::Leave& leave) {
   has_left_ = true;
   die(false);
-  if (leave.may_rejoin && !has_worked_) {  // a real worker would join again in any case
+  if (leave.may_rejoin && !has_worked_) {  // a real worker would also join again if it has worked
     world_.add_worker();
   }
 }
@@ -276,8 +276,8 @@ void SimWorker::flip_a_bit() {
   }
 }
 
-/// The check of the whole state in the first step of a view and once in kRounds steps; otherwise of
-/// the part from which gradients are computed.
+/// In the first step of a view and once in kRounds steps, the check of the whole state. Otherwise
+/// the check of the part from which gradients are computed.
 std::uint64_t SimWorker::state_check() const {
   const bool whole = is_first_step_ || committed_ % CorruptionChecker::kRounds == 0;
   return check_of({state_, whole ? deep_state_ : 0});
@@ -312,8 +312,9 @@ void SimWorker::on_group_broken(ViewId view, MemberId culprit) {
 }
 
 /// After the last step the members evaluate, compare their states and write a checkpoint; then they
-/// are done. An observer has no state to write: it is done when another member is, and not if all
-/// others die before. If that work takes time (end_takes), all members are done together.
+/// are done. An observer has no state to write. It is done when another member is done, and never
+/// if all other members die first. If this work takes time (end_takes), all members are done at
+/// once.
 bool SimWorker::has_finished() const {
   const bool is_sure = !observes_ && !ends_together();
   return position_ == world_.scenario().steps && (is_sure || end_is_known_);
@@ -323,7 +324,7 @@ bool SimWorker::ends_together() const {
   return world_.scenario().faults.end_takes > Duration::zero();
 }
 
-/// The work after the last step. Observers take part in it, too, as in the product.
+/// The work after the last step. Observers do it, too, as in the product.
 void SimWorker::do_the_rest() {
   if (!ends_together()) {
     stop_trainer(false, std::nullopt);
@@ -390,8 +391,8 @@ std::optional<ToyState> SimWorker::state_after(std::uint64_t step) const {
   return alive_ && committed_ == step ? std::optional(state_) : std::nullopt;
 }
 
-// The compute thread of a simulated worker. Like the product's it outlives views: it goes on with
-// its microbatches while one group ends and the next one forms.
+// The compute thread of a simulated worker. As in the product it outlives views, and computes
+// microbatches also while one group ends and the next one forms.
 
 void SimWorker::begin_step(const MicrobatchSet& share) {
   compute_share(committed_ + 1, share);

@@ -150,7 +150,7 @@ class SimWorker {
   bool awaits_work_ = false;         // contributes when all microbatches are computed
   bool is_reducing_ = false;
   bool boundary_asked_ = false;
-  bool stays_ = false;  // it is expected to be in the next view
+  bool stays_ = false;  // the coordinator expects it in the next view
   bool has_reported_progress_ = false;
   bool is_first_step_ = false;  // of the view
   bool end_is_known_ = false;   // a member with the state has finished the last step

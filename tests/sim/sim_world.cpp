@@ -14,7 +14,7 @@ namespace {
 constexpr Duration kMemberTick = milliseconds(10);
 constexpr Duration kSettling = seconds(30);
 
-/// The instant at which the slowest possible worker would certainly have done the whole job alone.
+/// The instant by which even the slowest possible worker would have done the whole job alone.
 Instant bound_of(const Scenario& scenario) {
   const auto microbatches = static_cast<std::int64_t>(scenario.steps) * scenario.microbatches;
   const FaultPlan& faults = scenario.faults;
@@ -25,8 +25,8 @@ Instant bound_of(const Scenario& scenario) {
          scenario.microbatch_time * microbatches * slowest;
 }
 
-/// The time of a step that the slowest member computes alone, and of the messages of a planned
-/// change.
+/// The time of a step that the slowest member computes alone, plus that of the messages of a
+/// planned change.
 Duration longest_step(const Scenario& scenario) {
   const FaultPlan& faults = scenario.faults;
   const bool slow = faults.slow_members || faults.speed_change_every > Duration::zero();
@@ -360,7 +360,7 @@ RunResult simulate(const Scenario& scenario) {
   return SimWorld(scenario).run();
 }
 
-// --- the coordinator's notes, which go to the checkers
+// --- the coordinator's notes, which are passed to the checkers
 
 void SimWorld::note(const coordinator_effect::Note& note) {
   result_.losses += note.kind == "lost" ? 1 : 0;
@@ -426,7 +426,7 @@ void SimWorld::evicted(MemberId member, const std::string& reason) {
                                 .brought_state = !commit_checker_.has_worked(member)});
 }
 
-/// The job was disturbed by something else than planned joins and leaves.
+/// Something other than a planned join or leave has disturbed the job.
 void SimWorld::disturbed() {
   budget_checker_.on_event();
   pace_checker_.on_fault(queue_.now());

@@ -1,8 +1,8 @@
 #pragma once
 
-// Everything around the machines: time, the network, the I/O of the coordinator, a launcher that
-// starts new workers, and the faults of the fault plan. One thread; a run is a function of its
-// scenario.
+// The environment of the machines: time, the network, the I/O of the coordinator, a launcher that
+// starts new workers, and the faults of the fault plan. A run uses one thread and is a function of
+// its scenario.
 
 #include <deque>
 #include <functional>
@@ -38,7 +38,7 @@ namespace mayfly::sim {
 
 /// The result of one run.
 struct RunResult {
-  std::vector<std::string> violations;  ///< empty if all is well
+  std::vector<std::string> violations;  ///< empty if the run violated no invariant
   std::vector<std::string> history;     ///< one readable line per membership event
   std::uint64_t views = 0;
   std::uint64_t losses = 0;
@@ -112,7 +112,7 @@ class SimWorld {
   /// Whether this observer does not receive the complete sum that all other members have. True once
   /// per fault.
   [[nodiscard]] bool misses_this_sum(MemberId observer);
-  /// An observer discards its parts of the state, because its donors do not answer.
+  /// An observer has discarded its parts of the state, because its donors do not answer.
   void on_state_given_up() { disturbed(); }
   /// The members of this view are done, but not all of them know that yet.
   void maybe_crash_at_end(const elastic::View& view);

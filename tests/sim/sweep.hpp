@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs many seeds of the simulator on several threads. Each run belongs to one thread from start to
-// end; the result does not depend on the number of threads.
+// Runs many seeds of the simulator on several threads. Each run is carried out by one thread, and
+// the result does not depend on the number of threads.
 
 #include <cstdint>
 #include <functional>
@@ -29,8 +29,8 @@ struct SweepResult {
   std::vector<Outcome> first;  ///< the lowest failing seeds
 };
 
-/// Runs all seeds. `progress` (seeds done, failing so far) is called now and then, by any of the
-/// threads but by one at a time.
+/// Runs all seeds. Calls `progress` (seeds done, failing so far) from time to time, on any of the
+/// threads but never on two at once.
 [[nodiscard]] SweepResult sweep(
     const SweepOptions& options,
     const std::function<void(std::uint64_t done, std::uint64_t failing)>& progress = {});
@@ -38,7 +38,8 @@ struct SweepResult {
 /// "1000 seeds from 1: 8110 views, 2310 lost, ..., 0 failing, fingerprint 0123456789abcdef".
 [[nodiscard]] std::string summary_line(const SweepOptions& options, const SweepResult& result);
 
-/// The scenario, what was violated, the last `lines` lines of the history and how to replay it.
+/// The scenario, the violations, the last `lines` lines of the history, and the command that
+/// replays the run.
 [[nodiscard]] std::string story_of(const Outcome& run, std::size_t lines);
 
 }  // namespace mayfly::sim

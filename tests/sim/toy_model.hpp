@@ -1,8 +1,8 @@
 #pragma once
 
-// A model whose state is one number. Its sums are exact and independent of order, as the engine's
-// are, and every microbatch changes every later state, so a lost or repeated one is detected. A sum
-// is a short vector of integers, so that it can be divided into buckets and segments.
+// A model whose state is one number. Like the engine's, its sums are exact and do not depend on the
+// order. Every microbatch changes all later states, so a lost or repeated microbatch is detected. A
+// sum is a short vector of integers, so that it can be divided into buckets and segments.
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
-// One interface for all simulated worlds, whose runs are drawn from a seed: for `mayfly simulate`,
-// for sweeps over many seeds and for descriptions of a run.
+// One interface for all simulated worlds, whose runs are functions of a seed. `mayfly simulate`,
+// sweeps over many seeds and the descriptions of runs use it.
 
 #include <cstdint>
 #include <string>
@@ -20,10 +20,10 @@ struct Outcome {
   std::uint64_t seed = 0;
   std::string scenario;                                       ///< in one line
   std::string replay;                                         ///< the command that repeats the run
-  std::vector<std::string> violations;                        ///< empty if all is well
+  std::vector<std::string> violations;                        ///< empty if no invariant was broken
   std::vector<std::string> history;                           ///< one readable line per event
   std::vector<std::pair<std::string, std::uint64_t>> counts;  ///< the same names for every seed
-  std::uint64_t fingerprint = 0;                              ///< equal for two runs of the same
+  std::uint64_t fingerprint = 0;                              ///< equal for two runs of a seed
 };
 
 [[nodiscard]] Outcome outcome_of(const Scenario& scenario, RunResult result);

@@ -1,8 +1,8 @@
-// Runs every world over many seeds. scripts/test derives the first one from the commit, so each
-// commit is tested with other seeds, and with the same ones when it is tested again.
+// Runs every world over many seeds. scripts/test derives the first seed from the commit. So
+// different commits are tested with different seeds, and the same commit with the same ones.
 //
 // MAYFLY_SIM_FIRST_SEED=S starts at S instead of 1, MAYFLY_SIM_SEEDS=N runs N seeds of each world,
-// MAYFLY_SIM_LINES=L shows the last L events of a failing one instead of 40.
+// MAYFLY_SIM_LINES=L shows the last L events of a failing seed instead of 40.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -30,8 +30,8 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// A seed of the failover world is short, and defects between coordinators show rarely: past
-/// defects of its machines were found once in 2,000 to 20,000 seeds.
+/// The failover world gets more seeds, because its runs are short and defects between coordinators
+/// are rare: one in 2,000 to 20,000 seeds found each past defect.
 std::uint64_t seeds_of(const World& world) {
   return (&world == &failover_world() ? 10'000 : 2'000) / kSanitizedShare;
 }

@@ -11,15 +11,15 @@ namespace mayfly::sim {
 
 /// Checks that every eviction is justified: the coordinator's reason has a cause among the faults
 /// of the run. The workers of these worlds make no false claims, so a worker that has trained must
-/// never be evicted for a contradiction. One exception is tolerated, although it is a weakness: a
-/// worker that joins with a later state than the coordinator knows of, because members report their
-/// commits only from time to time.
+/// never be evicted for a contradiction. One exception is tolerated, although it is a weakness:
+/// members report their commits only from time to time, so a worker may join with a later state
+/// than any that the coordinator has heard of.
 class EvictionChecker {
  public:
   /// Facts that can explain an eviction.
   struct Causes {
     bool links_broke = false;   ///< between members of its view
-    bool failed_alone = false;  ///< the trainer of some member of its view
+    bool failed_alone = false;  ///< the trainer of a member of its view has failed
     bool stood_still = false;   ///< the member was suspended, or its messages were delayed for long
     bool was_unheard = false;   ///< its connection to the coordinator ended
     bool brought_state = false;  ///< it has not worked yet, or not since its last eviction

@@ -33,7 +33,7 @@ class PaceChecker {
   }
 
  private:
-  static constexpr Duration kExcused = milliseconds(700);  // until a silent member is evicted
+  static constexpr Duration kExcused = milliseconds(700);  // covers the eviction of a silent member
 
   Violations& violations_;
   Duration longest_;

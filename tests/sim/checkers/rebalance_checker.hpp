@@ -8,9 +8,9 @@
 
 namespace mayfly::sim {
 
-/// Checks that work is redistributed only after a change: of a member's speed, or of the view for
-/// another reason. Each change accounts for a few rebalances, because the measured times follow it
-/// gradually.
+/// Checks that work is redistributed only after a member's speed changed, or after the view changed
+/// for another reason. Each change accounts for a few rebalances, because the measured times follow
+/// it gradually.
 class RebalanceChecker {
  public:
   explicit RebalanceChecker(Violations& violations) : violations_(violations) {}

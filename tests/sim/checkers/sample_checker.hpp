@@ -11,9 +11,9 @@
 
 namespace mayfly::sim {
 
-/// Checks that in every epoch each sample is used exactly once, by any member: from a ledger of the
-/// samples in the committed sums, and from the hash that each sum contains, as in the records of a
-/// run.
+/// Checks that in every epoch exactly one member uses each sample. It keeps a ledger of the samples
+/// in the committed sums, and compares it with the hash that each sum contains, as the records of a
+/// run do.
 class SampleChecker {
  public:
   SampleChecker(Violations& violations, const SampleOrder& order)

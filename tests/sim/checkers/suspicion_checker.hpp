@@ -14,7 +14,7 @@ namespace mayfly::sim {
 /// The reason why a living worker's process does nothing.
 enum class Standstill {
   kStopped,  ///< by SIGSTOP; its sentinel is alive and reports that
-  kStarved,  ///< it and its sentinel get no processor; their machine answers
+  kStarved,  ///< it and its sentinel get no processor time; their machine answers
   kFrozen,   ///< the machine is suspended and does not answer
 };
 
@@ -28,16 +28,18 @@ class SuspicionChecker {
   SuspicionChecker(Violations& violations, Duration silence, Duration starved, bool is_sharp)
       : violations_(violations), silence_(silence), starved_(starved), is_sharp_(is_sharp) {}
 
-  /// `deaf_since`: since when the coordinator reads no messages, or `now` if it reads them.
+  /// `deaf_since`: the instant since which the coordinator reads no messages; `now` if it reads
+  /// them.
   void on_standstill(std::size_t worker, Standstill kind, Instant now, Instant until,
                      Instant deaf_since) {
     Still& still = still_[worker];
     // Otherwise the coordinator cannot know that the worker went on meanwhile.
     const bool is_new = now > still.until + kBeatMax && deaf_since > still.until;
     still.since = is_new ? now : still.since;
-    // If it starves before its next beat, that it is stopped may be the last that its sentinel
-    // said: nobody heard that it went on, or only before those words, which come on another
-    // connection. What nobody can know does not win it more time than a stopped process has.
+    // If the worker starves before its next heartbeat, the coordinator may still believe that it is
+    // stopped: the sentinel's report of the stop may be the last message that it has received, also
+    // because the worker's heartbeats arrive on another connection. Then the worker gets no more
+    // time than a stopped process.
     const bool seems_stopped = still.stopped_until && now <= *still.stopped_until + kBeatMax;
     still.is_starved =
         kind == Standstill::kStarved && !seems_stopped && (is_new || still.is_starved);
