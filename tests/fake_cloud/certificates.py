@@ -1,6 +1,6 @@
-"""A certificate authority, four servers' certificates, good and bad, and a service account's key,
-made with `openssl`. That takes longer than starting a cloud, so the clouds of one user and one half
-day share them, in the folder for temporary files.
+"""Makes a certificate authority, valid and invalid certificates of four servers, and the key of a
+service account, with `openssl`. That takes longer than starting a fake cloud, so all clouds that a
+user starts within half a day share these files, in the folder for temporary files.
 """
 import fcntl
 import os
@@ -51,8 +51,9 @@ def _make(folder):
 
 
 def make():
-    """{name: (certificate, key)} of the servers, under "authority" the file to trust, and under
-    "account" the private and the public key of the service account."""
+    """Returns {name: (certificate, key)} of the servers, with two more entries: "authority" is the
+    file of the trusted authority, and "account" has the private and the public key of the service
+    account."""
     folder = os.path.join(tempfile.gettempdir(),
                           f"mayfly-fake-keys-{os.geteuid()}-{int(time.time()) // HALF_DAY_S}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -60,7 +61,7 @@ def make():
         raise PermissionError(f"{folder} is another user's")
     made = os.path.join(folder, "made")
     with open(os.path.join(folder, "lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever wants them meanwhile waits
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other clouds wait until the files are made
         if not os.path.exists(made):
             _make(folder)
             open(made, "w").close()

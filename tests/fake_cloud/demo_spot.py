@@ -1,8 +1,9 @@
-"""A job on a spot market that follows a real trace, on the fake cloud: `mayfly coordinator` asks
-EC2's or Compute Engine's interface for servers, they start from the bundle that it serves, machines
-are taken with and without notice, and the result must have the bits of an undisturbed run. Prints
-what happened; exits with 1 if a bit is wrong, a machine is left, one was made twice, or a budget
-was exceeded by the cloud's own records. See scripts/demo-spot.
+"""A job on a spot market that follows a real trace, on the fake cloud: the coordinator requests
+servers over the interface of EC2 or Compute Engine, the machines start from the bundle that it
+serves, and the market takes machines away with and without a notice. The result must have the bits
+of an undisturbed run. Prints a summary. Exits with 1 if a bit is wrong, a machine is left over, a
+request made two machines, or a budget is exceeded according to the cloud's records. See
+scripts/demo-spot.
 """
 import argparse
 import collections
@@ -22,11 +23,12 @@ TRACES = os.path.join(ROOT, "benchmarks", "traces")
 OWN = ["--no-evaluate", "--no-tensorboard", "--digest-every", "1", "--silence-max-ms", "2000"]
 JOB = ["--model", "resnet20", "--data", "procedural:2000", "--global-batch", "16", "--microbatch",
        "4", "--seed", "7", "--steps", "1000000"] + OWN
-SAME = ["model", "data", "global_batch", "microbatch", "seed", "steps", "lr"]  # in any run of a job
-STEPS_MIN = 20  # of a run that shows something
+# Settings that an undisturbed run must share with the job to have the same bits.
+SAME = ["model", "data", "global_batch", "microbatch", "seed", "steps", "lr"]
+STEPS_MIN = 20  # a shorter run shows too little
 LOOKS = {"gce": "list", "ec2": "DescribeInstances"}
 PRICES = {("zone-a", "spot"): 0.80, ("zone-b", "spot"): 0.85, ("zone-c", "spot"): 0.90,
-          ("zone-a", "on_demand"): 3.305}  # dollars an hour, say
+          ("zone-a", "on_demand"): 3.305}  # invented, in dollars per hour
 
 
 def parse_arguments():
@@ -59,14 +61,15 @@ def parse_arguments():
     if options.day:
         options.trace = os.path.join(TRACES, "bamboo-p3.csv")
         options.hours, options.slow, options.trouble = options.hours or 24, 10, True
-        # An hour's budget for one on demand, three spot and one that replaces another; not for two
-        # on demand, which are asked for where no spot is to be had.
+        # The hourly budget is sufficient for one server on demand, three spot servers and a
+        # replacement, but not for two servers on demand. The job would request a second one when
+        # no zone has spot servers.
         options.on_demand, options.budget, options.budget_per_hour = 1, 8.0, 6.6
     return options
 
 
 def trouble_of(provider):
-    """What goes wrong on the way, again and again."""
+    """The faults of the cloud that the market injects in turn."""
     makes, looks = MAKES[provider], LOOKS[provider]
     return [{"service": provider, "operation": makes, "kind": "lose"},
             {"service": provider, "operation": looks, "kind": "garbage"},
@@ -93,8 +96,8 @@ def summarise(job, market, summary, moments, options):
         "trouble": dict(market.troubles), "taken": dict(market.taken),
         "recoveries": dict(collections.Counter(r["cause"] for r in summary["recoveries"])),
         "redone_microbatches": sum(r["redone_microbatches"] for r in summary["recoveries"]),
-        # Of the training time, and of the market's own, what was not between the detection of a
-        # change and the next step.
+        # The share of the training time, and of the trace's unscaled time, that was not spent
+        # between the detection of a change and the next step.
         "goodput": round(1 - stalled_s / max(summary["train_seconds"], 1e-9), 4),
         "natural_goodput": round(1 - stalled_s / max(moments[-1][0], 1e-9), 6),
         "cost": round(costs[-1]["spent"], 4) if costs else 0,
@@ -102,7 +105,7 @@ def summarise(job, market, summary, moments, options):
 
 
 def servers_of(job):
-    """One record for each server that has ended."""
+    """A record of the cost of each server that has ended."""
     return [{"kind": "server", "server": e["server"], "cost": round(e["cost"], 4)}
             for e in job.events("server_ended", "server_refused") if e.get("server")
             and "cost" in e]
@@ -123,7 +126,7 @@ def show(found, servers):
 
 
 def complaints(found, options):
-    """What must not have happened."""
+    """The violated expectations, as texts."""
     if found["left"]:
         yield f"machines are left: {found['left']}"
     if found["doubled"]:
@@ -144,7 +147,7 @@ def settings_of(run):
 
 
 def prices_of(run):
-    """By zone and market, of a job's offers TYPE@ZONE:MARKET=PRICE*SPEED."""
+    """The prices by zone and market, from the job's offers TYPE@ZONE:MARKET=PRICE*SPEED."""
     prices = {}
     for offer in settings_of(run)["cloud_offers"].split(","):
         where, _, price = offer.partition("=")
@@ -156,7 +159,7 @@ def prices_of(run):
 
 
 def words_of_run(run):
-    """What a run of its own must be told to compute the same steps."""
+    """The arguments with which an undisturbed run computes the same steps."""
     settings = settings_of(run)
     return OWN + [word for name in SAME for word in (f"--{name.replace('_', '-')}",
                                                      str(settings[name]))]
@@ -178,7 +181,7 @@ def job_of(options, moments, timeout):
         job = FakeCloudJob(options.provider, words, None, ["--config", options.job], timeout,
                            options.folder)
     else:
-        # A job begins when all its workers are there: this one begins with one, and grows.
+        # A job waits for all its initial workers. This one begins with one worker, and grows.
         job = FakeCloudJob(options.provider, words, 1, extra, timeout, options.folder)
     length = moments[-1][0] / options.speedup
     print(f"{moments[-1][0] / 3600:.2f} hours of {os.path.basename(options.trace)} in "

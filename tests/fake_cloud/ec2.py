@@ -1,4 +1,4 @@
-"""The part of EC2's Query interface (2016-11-15) that Mayfly uses; answers as AWS writes them."""
+"""The part of EC2's Query interface (2016-11-15) that Mayfly uses, with answers in AWS's format."""
 import base64
 import time
 import urllib.parse
@@ -36,7 +36,7 @@ FAULTS = {
 
 
 class Ec2:
-    """Calls come with the cloud's lock held."""
+    """Callers hold the cloud's lock."""
 
     def __init__(self, cloud, region):
         self.cloud, self.region = cloud, region
@@ -98,7 +98,7 @@ class Ec2:
         alive = sum(1 for m in self.cloud.machines.by_name.values()
                     if m.service == "ec2" and m.state != "gone")
         if self.cloud.server_quota is not None and alive + count > self.cloud.server_quota:
-            raise Ec2Error(*FAULTS["quota_now"])  # MinCount does not help
+            raise Ec2Error(*FAULTS["quota_now"])  # even if MinCount machines would be allowed
         spot = form.get("InstanceMarketOptions.MarketType") == "spot"
         if spot and self.cloud.stock is not None:
             if self.cloud.stock < int(form["MinCount"]):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A cloud for tests and demonstrations: Compute Engine, EC2 and three metadata servers on loopback.
 
-Prints one JSON line with its addresses and keys, serves until its standard input closes, and is
-told what to do wrong over its control port (see Control.handle). Python's standard library and the
-`openssl` program only.
+Prints one JSON line with its addresses and keys, and serves until its standard input closes. Tests
+inject faults through its control port (the do_... functions of Cloud). Needs only Python's standard
+library and the `openssl` program.
 """
 import argparse
 import http.server
@@ -26,14 +26,15 @@ from metadata import Metadata, Reply
 from signatures import Denied, GoogleTokens
 
 
-QUOTAS = {"CPUS": [4, 24], "PREEMPTIBLE_CPUS": [0, 0]}  # in use, of so many
+QUOTAS = {"CPUS": [4, 24], "PREEMPTIBLE_CPUS": [0, 0]}  # [in use, limit]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Reads a request, lets faults have it, hands it to the server's `answer` function."""
+    """Reads a request, applies the next matching fault, and otherwise sends the reply of the
+    server's `answer` function."""
     protocol_version = "HTTP/1.1"
     timeout = 60
-    disable_nagle_algorithm = True  # else a connection that stays open waits for acknowledgements
+    disable_nagle_algorithm = True  # else replies on an open connection wait for acknowledgements
 
     def log_message(self, *args):
         pass
@@ -44,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server = self.server
         operation = server.operation_of(self.command, self.path.partition("?")[0], body)
         fault = None
-        if server.service != "control":  # who scripts the faults has none
+        if server.service != "control":  # the control port has no faults
             server.cloud.record(server.service, operation, self.command, self.path, body)
             fault = server.cloud.faults.take(server.service, operation)
         kind = fault["kind"] if fault else None
@@ -89,7 +90,8 @@ class Server(http.server.ThreadingHTTPServer):
         return self.server_address[1]
 
     def finish_request(self, request, client_address):
-        """In the connection's own thread: a client that does not shake hands blocks nobody."""
+        """Runs on the connection's thread, so a client that never completes the TLS handshake
+        blocks no other connection."""
         if self.service == "metadata":
             with self.cloud.lock:
                 self.cloud.connections += 1
@@ -99,7 +101,7 @@ class Server(http.server.ThreadingHTTPServer):
                 request = self.context.wrap_socket(request, server_side=True)
             super().finish_request(request, client_address)
         except (OSError, ValueError):
-            pass  # the client has gone, or does not trust us
+            pass  # the client has closed, or does not trust the certificate
 
     def stop(self):
         """Returns at once; the port is free a moment later."""
@@ -122,18 +124,18 @@ class Cloud:
         self.operation_polls = options.operation_polls
         self.page_size = 500
         self.stock = None
-        self.server_quota = None  # instances of EC2 at once
-        self.unknown_yet = False  # EC2 has not heard of its own machines everywhere
+        self.server_quota = None  # the maximum number of EC2 instances at one time
+        self.unknown_yet = False  # EC2 answers that it does not know its new machines yet
         self.zones = ["zone-a", "zone-b", "zone-c"]
         self.machine_types = ["n1-standard-8", "p3.2xlarge", "small"]
-        self.images = ["ami-1", "debian-12"]  # of EC2, of Compute Engine
+        self.images = ["ami-1", "debian-12"]  # one of EC2 and one of Compute Engine
         self.quotas = dict(QUOTAS)
         self.aws_secrets = {"AKIAFAKE": "aws/secret+EXAMPLE"}
         self.aws_tokens = {}
         self.role, self.role_lifetime = "worker-role", 21600
         self.requests, self.metadata_servers = [], []
         self.connections = 0
-        self.repeated = {}  # of the requests, those to metadata servers
+        self.repeated = {}  # records of requests to metadata servers, by content
         self.machines = Machines(options.run_startup, folder, self._serve_metadata)
         self.machines.lock = self.lock
         self.gce, self.ec2 = Gce(self, "fake-project"), Ec2(self, "eu-west-1")
@@ -221,7 +223,7 @@ class Cloud:
                 return Reply(400, json.dumps({"error": str(denied)}))
 
     def _control(self, method, target, headers, body, fault):
-        """POST /NAME with a JSON object. Each name is one thing that a test may do to the cloud."""
+        """POST /NAME calls do_NAME with the fields of a JSON object as arguments."""
         arguments = json.loads(body) if body else {}
         name = target.strip("/")
         with self.lock:
@@ -237,7 +239,7 @@ class Cloud:
         self.faults.clear()
 
     def do_reset(self):
-        """Between tests: no faults, no machines, the right time."""
+        """Restores the initial state between tests: no faults, no machines, the right time."""
         self.faults.clear()
         self.machines.end_all()
         self.machines.by_name.clear()
@@ -255,8 +257,8 @@ class Cloud:
         self.own.notice.set("withdraw")
 
     def do_set(self, **settings):
-        """boot_s, clock_offset, operation_polls, page_size, quotas, server_quota, stock,
-        unknown_yet, role, role_lifetime, token_lifetime, zones."""
+        """Changes settings: boot_s, clock_offset, operation_polls, page_size, quotas, server_quota,
+        stock, unknown_yet, role, role_lifetime, token_lifetime, zones."""
         if "token_lifetime" in settings:
             self.google.lifetime = settings.pop("token_lifetime")
         if "boot_s" in settings:
@@ -274,7 +276,7 @@ class Cloud:
             metadata.imds_tokens.clear()
 
     def do_connections(self):
-        """How many there have been to metadata servers."""
+        """The number of connections to metadata servers so far."""
         return self.connections
 
     def do_token(self):
@@ -284,22 +286,23 @@ class Cloud:
         self.google.revoke_all()
 
     def do_notice(self, machine="self", **notice):
-        """Returns the time from which on whoever asks is told (nothing if that is later)."""
+        """Gives a machine a notice. Returns the time from which its metadata server announces it;
+        nothing if the notice begins later."""
         who = self.own if machine == "self" else self.machines.by_name[machine]
         return who.notice.set(**notice)
 
     def do_vanish(self, machine):
-        """The machine ends without a word, as when a cloud takes it back. Returns when it did."""
+        """Ends the machine without a notice, as when a cloud takes it back. Returns the time."""
         self.machines.end(self.machines.by_name[machine], "Server.SpotInstanceTermination")
         return self.machines.by_name[machine].ended
 
     def do_requests(self, service=None, operation=None):
-        """Those to metadata servers that are equal are one, with its number of times."""
+        """The recorded requests. Equal requests to metadata servers are one record with a count."""
         return [r for r in self.requests if service in (None, r["service"])
                 and operation in (None, r["operation"])]
 
     def do_machines(self, states=None, whole=True):
-        """`whole`: with what they were made from, which is long."""
+        """The machines in these states. `whole`: with the request that made each, which is long."""
         return [{"name": m.name, "service": m.service, "zone": m.zone, "state": m.state,
                  "type": m.machine_type, "market": m.market, "labels": m.labels,
                  "created": m.created, "ended": m.ended, "reason": m.reason,
@@ -308,7 +311,7 @@ class Cloud:
 
 
 def service_account(folder, private, token_uri):
-    """A key file as Google gives it out."""
+    """Writes a key file in Google's format; returns its path."""
     path = os.path.join(folder, "service_account.json")
     with open(private) as key, open(path, "w") as file:
         json.dump({"type": "service_account", "project_id": "fake-project", "private_key_id": "k1",
@@ -341,7 +344,7 @@ def main():
                           "secret_key": cloud.aws_secrets[key]}), flush=True)
         try:
             while sys.stdin.buffer.read1(4096):
-                pass  # whoever started us is still there
+                pass  # the parent process has not closed the pipe
         except KeyboardInterrupt:
             pass
         finally:

@@ -1,14 +1,15 @@
-"""Scripted misbehaviour: which request goes wrong, how often, and how."""
+"""Scripted faults: which requests fail, how often, and in which way."""
 import socket
 import threading
 import time
 
 
 class Faults:
-    """Rules in the order they were added; the first that still has something to do is used.
+    """Rules in the order in which they were added. A request gets the first rule that matches it
+    and is not used up.
 
     A rule: {"service": "gce", "operation": "insert", "times": 2, "after": 0, "kind": KIND, ...}.
-    "*" matches any service or operation; "after" lets so many pass first.
+    "*" matches any service or operation; "after" is the number of requests that succeed first.
     """
 
     def __init__(self):
@@ -24,7 +25,7 @@ class Faults:
             self._rules.clear()
 
     def take(self, service, operation):
-        """The rule that this request falls under, or None."""
+        """Returns the rule for this request, and counts its use; None if no rule applies."""
         with self._lock:
             for rule in self._rules:
                 if (rule["service"] not in ("*", service) or rule["times"] <= 0
@@ -38,7 +39,7 @@ class Faults:
         return None
 
 
-# What an HTTP server can do to its client whatever it was asked. "lose" has carried it out before.
+# Faults that are possible for every request. "lose" carries the request out before it closes.
 TRANSPORT = ("hang", "close", "lose", "garbage", "truncate", "huge", "redirect", "not_http", "drip",
              "headers")
 
@@ -82,7 +83,7 @@ def misbehave(handler, kind):
                 out.write(b"X-Pad: " + b"y" * 8000 + b"\r\n")
         out.flush()
     except OSError:
-        pass  # the client has had enough
+        pass  # the client has closed the connection
     finally:
         try:
             handler.connection.shutdown(socket.SHUT_RDWR)

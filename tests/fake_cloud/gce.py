@@ -34,7 +34,7 @@ class Operation:
 
 
 class Gce:
-    """Calls come with the cloud's lock held."""
+    """Callers hold the cloud's lock."""
 
     def __init__(self, cloud, project):
         self.cloud, self.project = cloud, project
@@ -42,7 +42,7 @@ class Gce:
         self.inserts = 0
 
     def operation_of(self, method, path):
-        """The word that faults and the log of requests use."""
+        """The operation's name in fault rules and in the log of requests."""
         if path.endswith("/wait"):
             return "wait"
         if "/operations/" in path:
@@ -87,7 +87,7 @@ class Gce:
         raise GceError(404, "notFound", f"The resource '{path}' was not found")
 
     def _fail(self, fault):
-        """Errors that come at once."""
+        """Raises the errors that the request itself answers."""
         kind = fault["kind"]
         if kind == "status":
             raise GceError(fault["status"], fault.get("reason", "backendError"), "scripted")
@@ -184,7 +184,7 @@ class Gce:
         return self._describe(operation)
 
     def _late_error(self, fault, zone):
-        """Errors that come in the finished operation only."""
+        """The errors that only the finished operation reports."""
         if fault["kind"] == "quota":
             return {"code": "QUOTA_EXCEEDED", "message": "Quota 'PREEMPTIBLE_NVIDIA_T4_GPUS' "
                     "exceeded.  Limit: 1.0 in region us-central1."}
@@ -236,7 +236,7 @@ class Gce:
         return self._describe(operation)
 
     def _wait(self, zone, name, query, body, fault):
-        return self._poll(zone, name, query, body, fault)  # "may return early and not DONE"
+        return self._poll(zone, name, query, body, fault)  # the real call may also return early
 
     def _instance(self, machine):
         return {"kind": "compute#instance", "name": machine.name, "status": STATUS[machine.state],

@@ -1,4 +1,4 @@
-"""Machines of the fake cloud: what exists, since when, and the processes that they run."""
+"""Machines of the fake cloud: their states and times, and the processes that they run."""
 import os
 import shutil
 import signal
@@ -14,17 +14,17 @@ class Machine:
         self.startup = startup
         self.created = time.time()
         self.ended = None
-        self.doomed = False  # its creation will turn out to have failed
+        self.doomed = False  # its creation will fail later
         self.state = "starting"  # starting, running, stopping, stopped, gone
         self.reason = ""
         self.process = None
-        self.metadata = None  # a server of its own, if startup scripts are run
-        self.disk = None      # a folder, the same
+        self.metadata = None  # its metadata server, if startup scripts are run
+        self.disk = None      # its folder, if startup scripts are run
         self.notice = Notices()
 
 
 class Notices:
-    """What one machine's metadata server says about its end."""
+    """The notices that a machine's metadata server announces."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -66,15 +66,15 @@ class Notices:
 
 
 class Machines:
-    """All machines of one fake cloud. Call with the cloud's lock held."""
+    """All machines of one fake cloud. Callers hold the cloud's lock."""
 
     def __init__(self, run_startup, log_folder, metadata_for):
         self.by_name = {}
         self.run_startup = run_startup
         self.log_folder = log_folder
         self.metadata_for = metadata_for  # starts a metadata server for a machine
-        self.boot_s = None  # machines boot by themselves after so long; None: when asked about
-        self.lock = None    # the cloud's
+        self.boot_s = None  # time until a machine has booted; None: when its state is requested
+        self.lock = None    # the cloud's lock
 
     def add(self, machine):
         self.by_name[machine.name] = machine
@@ -90,7 +90,7 @@ class Machines:
                 self.start(machine)
 
     def start(self, machine):
-        """It has booted: from now on it runs its startup script, if scripts are run at all."""
+        """The machine has booted. Starts its startup script, if this cloud runs scripts."""
         if machine.state != "starting":
             return
         machine.state = "running"
@@ -104,7 +104,7 @@ class Machines:
                            FAKE_CLOUD_MACHINE=machine.name, WORKER_HOST="127.0.0.1",
                            PATH=f"{self._programs()}:{os.environ['PATH']}",
                            TMPDIR=machine.disk)
-        # Where nobody answers, as on a machine of another cloud.
+        # On a machine of another cloud, no server answers at Google's metadata address.
         environment["GCE_METADATA_HOST"] = address if machine.service == "gce" else "127.0.0.1:1"
         script = os.path.join(self.log_folder, machine.name + ".startup")
         with open(script, "w") as f:
@@ -116,7 +116,8 @@ class Machines:
                                                start_new_session=True)
 
     def _programs(self):
-        """A folder for the front of PATH: a machine's script must not end the real machine."""
+        """A folder that comes first in PATH. Its `shutdown` only prints a line, because a machine's
+        script must not shut the real machine down."""
         folder = os.path.join(self.log_folder, "programs")
         path = os.path.join(folder, "shutdown")
         if not os.path.exists(path):
@@ -127,8 +128,8 @@ class Machines:
         return folder
 
     def collect(self):
-        """Machines whose script has ended have shut themselves down. Compute Engine keeps them, and
-        bills their disks."""
+        """Marks machines whose script has ended as shut down. Compute Engine keeps such machines,
+        and bills their disks."""
         for machine in self.by_name.values():
             if machine.state == "running" and machine.process is not None \
                     and machine.process.poll() is not None:
@@ -136,7 +137,7 @@ class Machines:
                          state="stopped" if machine.service == "gce" else "gone")
 
     def end(self, machine, reason, kill=signal.SIGKILL, state="gone"):
-        """As if the power was cut, unless `kill` says otherwise."""
+        """Ends a machine: with SIGKILL as by a power cut, or with the signal `kill`."""
         if machine.state == "gone":
             return
         machine.state, machine.reason = state, reason
@@ -149,7 +150,7 @@ class Machines:
             machine.process.wait()
             machine.process = None
             machine.metadata.stop()
-            shutil.rmtree(machine.disk, ignore_errors=True)  # a day has hundreds of machines
+            shutil.rmtree(machine.disk, ignore_errors=True)  # a long run has hundreds of them
 
     def end_all(self):
         for machine in list(self.by_name.values()):

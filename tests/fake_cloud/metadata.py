@@ -11,7 +11,7 @@ class Reply:
 
 
 class Metadata:
-    """`machine` is who asks; its notices are what these servers tell."""
+    """Serves one machine, and announces its notices."""
 
     def __init__(self, cloud, machine):
         self.cloud, self.machine = cloud, machine
@@ -38,7 +38,7 @@ class Metadata:
             return self._azure(method, path, query, headers, body)
         return self._aws(method, path, headers)
 
-    # --- Google: every request needs the header; hanging GETs
+    # --- Google: every request needs a header; a GET may wait for a change
 
     def _google(self, path, query, headers):
         if headers.get("Metadata-Flavor") != "Google" or headers.get("X-Forwarded-For"):
@@ -117,7 +117,7 @@ class Metadata:
         return Reply(404, "")
 
     def _start_events(self, body):
-        """Whoever approves an event starts it, for all machines that it concerns."""
+        """Approves events. An approved event starts at once, for all machines that it concerns."""
         notice = self.machine.notice
         try:
             wanted = {request["EventId"] for request in json.loads(body)["StartRequests"]}

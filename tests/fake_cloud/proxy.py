@@ -1,4 +1,4 @@
-"""A forward proxy that wants a password: CONNECT for TLS, whole addresses for plain HTTP."""
+"""A forward proxy that requires a password: CONNECT for TLS, full URLs for plain HTTP."""
 import http.client
 import http.server
 import select
@@ -55,7 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def serve(cloud):
-    """The port of a proxy that notes in the cloud's requests what went through it."""
+    """Starts a proxy that adds each request to the cloud's records; returns its port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads, server.cloud = True, cloud
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,7 +1,7 @@
-"""Who asks? AWS SigV4 and Google's tokens, checked with Python's own means.
+"""Authenticates requests: AWS SigV4 signatures and Google's tokens, with Python's library only.
 
-Written from the published descriptions, not from the project's signing code: one is the other's
-test.
+Written from the published descriptions and independently of the project's signing code, so that
+each tests the other.
 """
 import base64
 import calendar
@@ -24,7 +24,7 @@ def _hmac(key, text):
 
 
 def check_aws(method, target, headers, body, secrets_by_key, tokens_by_key, region, now):
-    """Returns the access key of a correctly signed EC2 request; Denied otherwise."""
+    """Returns the access key of a correctly signed EC2 request; raises Denied otherwise."""
     scheme, _, rest = headers.get("Authorization", "").partition(" ")
     if scheme != "AWS4-HMAC-SHA256":
         raise Denied("AuthFailure")
@@ -66,7 +66,7 @@ def _decode(part):
 
 
 class GoogleTokens:
-    """Gives out access tokens and knows which are still good."""
+    """Issues access tokens, and checks whether a token is valid."""
 
     def __init__(self, public_key_file, token_uri):
         self.public_key_file, self.token_uri = public_key_file, token_uri
@@ -88,7 +88,7 @@ class GoogleTokens:
         return scheme == "Bearer" and self.expires.get(token, 0) > time.time()
 
     def exchange(self, assertion, now):
-        """A token for a JWT; Denied if its signature or a claim is wrong."""
+        """Returns a token for a JWT; raises Denied if its signature or a claim is wrong."""
         try:
             head, claims, signature = assertion.split(".")
             header, fields = json.loads(_decode(head)), json.loads(_decode(claims))
