@@ -1,5 +1,5 @@
-"""The documents are true to the tree: links, file names and flags in them exist, as do the sources
-that comments name."""
+"""Checks that links, file names and flags in the documents exist, and the sources that comments
+name."""
 
 import re
 
@@ -18,7 +18,7 @@ def link_problems(root, path, text):
 
 
 def name_problems(root, path, text):
-    """A backquoted path into one of our folders must exist; its suffix may be left out."""
+    """A backquoted path into a folder of the repository must exist; its suffix may be left out."""
     tops = Layers(root).top_folders() + ["docs", "scripts", "cmake", ".ci"]
     for name in re.findall(r"`([\w./-]+/[\w./-]*)`", text):
         if name.split("/")[0] not in tops:
@@ -28,14 +28,14 @@ def name_problems(root, path, text):
             yield f"{path.relative_to(root)}: `{name}` does not exist"
 
 
-# What our documents say about the launcher's.
+# Flags of other programs that the documents mention.
 MPIRUN_FLAGS = {"allow-run-as-root", "bind-to", "continuous", "enable-recovery", "kill-on-bad-exit",
                 "mca", "mpi", "oversubscribe"}
 SLURMS_FLAGS = {"cpus-per-task", "exclusive", "gres", "mem", "no-kill", "ntasks-per-node"}
 
 
 def flag_problems(root, path, text):
-    """Flags of our program, in examples and prose, must be names of settings or options."""
+    """Flags of mayfly, in examples and prose, must be names of settings or options."""
     known = set()
     for folder in ("engine/config", "cli", "benchmarks", "tests/sim"):
         for source in (root / folder).rglob("*.cpp"):
@@ -51,7 +51,7 @@ def flag_problems(root, path, text):
 
 
 def comment_problems(root):
-    """A source that a comment names must exist, wherever it is; its folder may be left out."""
+    """A source that a comment names must exist, in any folder; its folder may be left out."""
     sources = [path for top in Layers(root).top_folders()
                for path in sorted((root / top).rglob("*")) if path.suffix in CPP]
     names = {path.name for path in sources}

@@ -1,6 +1,6 @@
-"""What the documents say of benchmarks/results, made of the files: the sentences and rows with
-numbers between each <!-- figures: NAME (begin) --> and (end). Figures are computed; what was asked
-for (sizes, batches, percentiles) is written here as it is there."""
+"""The claims that the documents make about benchmarks/results, computed from the files: sentences
+and rows with numbers between each <!-- figures: NAME (begin) --> and (end). Measured figures are
+computed here. Settings of the measurements (sizes, batches, percentiles) are repeated literally."""
 
 import json
 import statistics
@@ -24,7 +24,7 @@ class Results:
         return max(reports, key=lambda report: report["started"])
 
     def row(self, name, **fields):
-        """The only one."""
+        """The only line of NAME.jsonl that has all of these values."""
         row, = self.rows(name, **fields)
         return row
 
@@ -34,7 +34,7 @@ def column(rows, field):
 
 
 def at(values, fraction):
-    """As base/statistics: the nearest value that was measured."""
+    """A quantile as in base/statistics: the nearest measured value."""
     return sorted(values)[int(fraction * (len(values) - 1) + 0.5)]
 
 
@@ -106,7 +106,7 @@ def steps_zen4(results):
 
 
 def gpu_rows(results):
-    """Row -> its comparison with PyTorch on a GPU."""
+    """The comparisons with PyTorch on a GPU, by row."""
     report = results.gpu_report()
     assert report["result"] == "passed" and "H100" in report["gpu"]
     return {row["row"]: row for row in report["checks"]["pytorch"]["values"]["rows"]}
@@ -218,7 +218,8 @@ def store_kills(results):
     assert kills >= 1000 and sum(column(rows, "wrong_steps")) == 0
     yield (f"{kills:,} kills in {jobs} jobs (commit {machine['commit']}")
     jobs_of_rows = results.rows("store-kills", kind="job")
-    seconds = {(row["row"], row["seconds"]): row["seconds"] for row in jobs_of_rows}  # some at once
+    # Simultaneous jobs of a row have the same duration, which counts once.
+    seconds = {(row["row"], row["seconds"]): row["seconds"] for row in jobs_of_rows}
     yield f"one in {sum(seconds.values()) / kills:.2f} s"
     yield f"After none of their {steps:,} steps"
     yield f"of the {machine['images']} images"
@@ -297,7 +298,7 @@ def accuracy(network):
 
 
 def settings_of(results, job, **fields):
-    """The rounds of benchmarks/compare_settings whose job has these words, by setting."""
+    """The rounds of benchmarks/compare_settings, by setting, for the jobs that contain `job`."""
     found, inside = {}, False
     for row in results.rows("exchange-settings"):
         if row["kind"] == "machine":
@@ -323,7 +324,7 @@ def quiet(results, name, field, model):
 
 
 def speed(results):
-    """What the README repeats of docs/benchmarks.md."""
+    """Claims of docs/benchmarks.md that the README repeats."""
     yield from step_rows(results, ("resnet20 fp32 1t", "resnet20 fp32 2t", "resnet18 fp32 1t",
                                    "resnet50 fp32 1t"))
 
@@ -363,7 +364,7 @@ def commit_of(results, name, **fields):
 
 CONTESTANTS = ("mayfly-tcp", "poll", "mpi-tcp", "gloo", "mayfly-gloo", "mayfly-mpi-tcp",
                "mayfly-unix", "mpi-shm", "mpi-copy", "mayfly-mpi")
-# Which of them are compared with which peers.
+# (description, contestant, peers with which it is compared)
 RATIOS = (("TCP", "mayfly-tcp", ("poll", "mpi-tcp", "gloo")),
           ("shared memory", "mayfly-unix", ("mpi-shm", "mpi-copy")),
           ("our Gloo", "mayfly-gloo", ("gloo",)), ("our MPI", "mayfly-mpi", ("mpi-shm",)),
@@ -423,7 +424,8 @@ def wire_delay(results):
 
 
 def known_ms(results, backend, change):
-    """Median and 99th percentile of a first right sum. The trials before a row are its own."""
+    """Median and 99th percentile of the time until the first right sum. The trials before a row
+    belong to it."""
     trials = []
     for row in results.rows("reform-8-ranks"):
         if row["kind"] == "machine":
@@ -493,7 +495,7 @@ def compare(results):
 
 
 def compared_runs(results):
-    """(part, variant) -> its runs of ten epochs, by seed."""
+    """The runs of ten epochs by (part, variant), in the order of their seeds."""
     runs = {}
     for row in results.rows("comparison", kind="run"):
         assert row["outcome"] == "done"
@@ -504,7 +506,7 @@ def compared_runs(results):
 
 
 def mean_top1(rows, like):
-    """In percent, over the seeds of other runs."""
+    """The mean accuracy in percent, over those seeds that the runs `like` have."""
     seeds = {row["seed"] for row in like}
     return statistics.mean(100 * row["test_top1"] for row in rows if row["seed"] in seeds)
 
@@ -514,7 +516,8 @@ def mean_seconds(rows):
 
 
 def comparison_row(rows, undisturbed):
-    """A row of a table: times and costs are means over the seeds, accuracies those of each."""
+    """A row of a table. Times and costs are means over the seeds; accuracies are listed for each
+    seed."""
     seconds = mean_seconds(rows)
     hours = statistics.mean(row["worker_seconds"] for row in rows) / 3600
     accuracies = ", ".join(f"{100 * row['test_top1']:.2f}" for row in rows)
@@ -551,7 +554,7 @@ def comparison(results):
     yield commit_of(results, "comparison")
     for rows in runs.values():
         yield comparison_row(rows, undisturbed)
-    for variant in ("allreduce", "bsp"):  # the same bits, whoever is slow or lost
+    for variant in ("allreduce", "bsp"):  # the same bits with slow or lost workers
         for undisturbed_run in runs["clean", variant]:
             top1 = {row["test_top1"] for (_, named), rows in runs.items() if named == variant
                     for row in rows if row["seed"] == undisturbed_run["seed"]}
@@ -634,7 +637,7 @@ def jpeg(results):
 
 
 def computed_twice(results, job, wire, bits):
-    """(steps, how many of them were computed twice)"""
+    """(number of steps, number of steps that were computed twice)"""
     row, = [row for row in results.rows("exchange-settings", kind="overflow", wire=wire,
                                         headroom_bits=bits) if job in row["job"]
             and "decay_interval" not in row]
@@ -872,7 +875,7 @@ def million(results):
 
 
 def worlds(results):
-    """Each world's share of failing seeds, before what they found was mended."""
+    """Each world's share of failing seeds, before and after the bugs were fixed."""
     runs = {run["world"]: run for run in results.rows("simulator-worlds", kind="simulation")}
     for world, run in runs.items():
         failed = results.rows("simulator-worlds", kind="failing_seed", world=world)

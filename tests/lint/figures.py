@@ -1,6 +1,6 @@
-"""The figures of the documents are those of benchmarks/results: each number between
-<!-- figures: NAME (begin) --> and (end) belongs to a sentence or row that figure_claims.py makes of
-the files, and no document cites a file of results elsewhere."""
+"""Checks that the figures in the documents are those of benchmarks/results: each number between
+<!-- figures: NAME (begin) --> and (end) must belong to a sentence or row that figure_claims.py
+computes from the files, and no document may cite a file of results elsewhere."""
 
 import re
 
@@ -10,13 +10,13 @@ from sources import finish, root_argument
 
 REGION = re.compile(r"<!-- figures: (\S+) \(begin\) -->(.*?)<!-- figures: \1 \(end\) -->", re.S)
 CITATION = re.compile(r"\]\([^)]*benchmarks/results/[^)]*\.jsonl\)")
-# Not the digits of names: ResNet-20, AVX2, bf16, ADR 24.
+# Does not match the digits in names: ResNet-20, AVX2, bf16, ADR 24.
 NUMBER = re.compile(r"(?<![\w.-])(?<!ADR )\d[\d.,]*\w*")
 CLAIMED = "\0"
 
 
 def flat(text):
-    """Without links' targets, and with all white space alike."""
+    """The text without the targets of links, and with single spaces as its only white space."""
     return " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).split())
 
 

@@ -1,4 +1,4 @@
-"""clang-format 14 has nothing to change."""
+"""Checks that clang-format 14 would change no source."""
 
 import re
 import shutil

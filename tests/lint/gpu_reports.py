@@ -1,5 +1,6 @@
-"""Reports of scripts/gpu-check under benchmarks/results/gpu have all their parts, and the documents
-say no more than the newest of them: without one, that the GPU code is untested on a device."""
+"""Checks that the reports of scripts/gpu-check in benchmarks/results/gpu are complete, and that the
+documents claim no more than the newest report. Without a report they must say that the GPU code is
+untested on a device."""
 
 import json
 import re
@@ -47,7 +48,7 @@ def check_problems(report):
 
 
 def is_ancestor(root, commit):
-    """False only if git says so: a copy without history proves nothing."""
+    """False only if git denies it; in a copy without history it cannot be decided."""
     run = subprocess.run(["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=root,
                          capture_output=True, check=False)
     return run.returncode not in (1,)

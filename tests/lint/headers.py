@@ -1,15 +1,16 @@
-"""Each header compiles alone, and has #pragma once; so does each source, which a build in batches
-does not show.
+"""Checks that each header compiles alone and has #pragma once, and that each source compiles alone,
+which a build in batches does not show.
 
     headers.py ROOT COMPILER [BUILD_FOLDER [SHARE]]
 
-A header that a file in the build begins with has compiled alone there: given a build folder, only
-the others are compiled here, through ccache where it is found. All of them take five minutes on two
-cores, so with a SHARE of N these are one in N, others for each commit, and those that the last
-commits or the working tree have changed, or of many a sample. With a SHARE, sources that the build
-compiles in batches are compiled alone in the same way, one in 4 N. Headers named *-inl.hpp are
-compiled once per instruction set in one file, so they have a guard that opens again for each
-(Highway's convention, "HWY_TARGET_TOGGLE") instead.
+If a file in the build begins with a header, the header has compiled alone there. So with a build
+folder only the other headers are compiled here, with ccache if it is installed. All of them take
+five minutes on two cores. With a SHARE of N only one in N is compiled, different ones for each
+commit, and those that the last commits or the working tree have changed, or a sample if these are
+many. With a SHARE, one in 4 N of the sources that the build compiles in batches are also compiled
+alone. Headers named *-inl.hpp are compiled once per instruction set in one file, so instead of
+#pragma once they have a guard that opens again for each (Highway's convention,
+"HWY_TARGET_TOGGLE").
 """
 
 import concurrent.futures
@@ -27,24 +28,25 @@ import zlib
 from sources import code_only, cpp_files, finish, includes, root_argument
 
 
-# Headers of a module whose library is not everywhere, and where pkg-config finds that library's.
+# Beginnings of paths of headers that need a library, which may be missing; its pkg-config name.
 MODULES = {"collectives/mpi/mpi_": "ompi-c"}
 
 
-# Headers over CUDA and cuDNN, and where NVIDIA's packages put those.
+# Headers that need CUDA and cuDNN, and the folder in which NVIDIA's packages install those.
 CUDA_HEADERS = ("nn/cuda/cudnn/", "nn/cuda/cudnn_convolver", "nn/cuda/cuda_handles",
                 "nn/cuda/device_copies", "nn/cuda/resident_state")
 CUDA_INCLUDE = "/usr/local/cuda/include"
-# Headers for other projects, which find each other where they are installed.
+# Headers for users' projects, which include each other relative to this folder.
 INSTALLED = "library/include/"
-# What these have changed is looked at, but no more than so many files, a sample of them.
+# Files that this many last commits have changed are compiled; if there are more than RECENT_MOST, a
+# sample of about that many.
 RECENT_COMMITS = 20
 RECENT_MOST = 16
 CCACHE = ["ccache"] if shutil.which("ccache") else []
 
 
 def options_of_module(path):
-    """Flags for headers of a module; None if its library is missing here."""
+    """The compiler's flags for a header; None if a library that it needs is missing."""
     if path.startswith(CUDA_HEADERS):
         found = os.path.exists(os.path.join(CUDA_INCLUDE, "cudnn_graph.h"))
         return ["-isystem", CUDA_INCLUDE] if found else None
@@ -86,7 +88,8 @@ def compilations_of_batches(build):
 
 
 def sources_in_batches(build, root):
-    """How each source of a batch is compiled alone: (folder, command without source and output)."""
+    """By source of a batch, the command that compiles it alone: (folder, command without source and
+    output)."""
     found = {}
     for entry in compilations_of_batches(build):
         flags = shlex.split(entry["command"].split(" -o ")[0])
@@ -113,15 +116,16 @@ def guard_problem(path, text):
 
 
 def begins_with(text):
-    """The path in quotes that a source includes before it says anything else, or None."""
+    """The path in quotes of the #include that is the first code of a source, or None."""
     said = (number for number, line in enumerate(code_only(text).splitlines(), 1) if line.strip())
     number, kind, path = next(includes(text), (0, "", ""))
     return path if kind == '"' and number == next(said, None) else None
 
 
 def compiled_in(build, root):
-    """Headers that have compiled alone in a build folder: an object whose source begins with the
-    header is newer than both, and no option had the compiler read anything before."""
+    """Headers that have compiled alone in a build folder: the source of an object begins with the
+    header, the object is newer than both, and no option made the compiler read another file
+    first."""
     commands = build / "compile_commands.json"
     found = set()
     for entry in json.loads(commands.read_text()) if commands.exists() else []:
@@ -140,7 +144,8 @@ def compiled_in(build, root):
 
 
 def of_this_commit(root, paths, share):
-    """Those that are looked at: one in `share`, chosen by the commit's hash, and what is new."""
+    """The paths to check for this commit: one in `share`, chosen by the commit's hash, and recently
+    changed ones."""
     def git(*words):
         ran = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True,
                              check=False)

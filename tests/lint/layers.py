@@ -1,6 +1,6 @@
-"""Every edge between our folders, of an #include or of a library that is linked, is allowed by
-docs/layers.txt, which has no cycle and names no folder of which nothing is included. The rooms of
-the engine link all that they may include."""
+"""Checks that docs/layers.txt allows every #include and every linked library between folders of the
+repository, that it has no cycle, and that it names no folder of which nothing is included. The
+libraries of the engine's folders must link a library of each folder that they may include."""
 
 import re
 
@@ -53,7 +53,7 @@ def cycle_problems(root):
 
 
 def libraries(root, layers):
-    """Our libraries: (file, name, folder, names of our targets that it links)."""
+    """The repository's libraries: (file, name, folder, names of the libraries that it links)."""
     for top in layers.top_folders():
         for path in sorted((root / top).rglob("CMakeLists.txt")):
             text = re.sub(r"#.*", "", path.read_text())

@@ -1,4 +1,4 @@
-"""The planted bugs of tests/mutants still fit the sources: each has its place exactly once."""
+"""Checks that each planted bug of tests/mutants fits the sources: its text occurs exactly once."""
 
 import sys
 

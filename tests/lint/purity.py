@@ -1,4 +1,5 @@
-"""Pure folders (L1) know no clock, thread, file, socket or device; ports know no third party."""
+"""Checks that pure folders (L1) use no clock, thread, file, socket or device, and that ports use no
+types of third parties."""
 
 import re
 
@@ -17,7 +18,7 @@ BANNED_IN_PURE = [
     (r"<boost/asio|\bboost::asio|<(sys|netinet|arpa)/", "sockets and the operating system"),
     (r"<mpi\.h>|\bMPI_|<cuda|\bcuda[A-Z]|<gloo/|\bgloo::", "transports and devices"),
 ]
-# Files of base that reach outside the process.
+# Headers of base with functions that access files or other resources of the system.
 IMPURE_BASE = ("base/file.hpp", "base/log.hpp", "base/unique_fd.hpp")
 
 PORTS = ("collectives/group.hpp", "datasets/dataset.hpp", "datasets/loader.hpp",
@@ -39,8 +40,8 @@ def purity_problems(root):
 
 
 def port_problems(root):
-    """Ports and the headers of base include our own headers and the standard library only; what the
-    users of Asio share is there for that library's types."""
+    """Ports and the headers of base may include only headers of the repository and the standard
+    library. base/asio is excepted, because its purpose is to share code with Asio's types."""
     for path, text in cpp_files(root, (".hpp",)):
         is_of_base = path.startswith("base/") and not path.startswith("base/asio/")
         if path not in PORTS and not is_of_base:

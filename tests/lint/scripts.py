@@ -1,4 +1,4 @@
-"""Scripts parse, are executable, and name no place outside of the repository."""
+"""Checks that scripts parse, are executable, and name no place outside of the repository."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 
 from sources import finish, root_argument
 
-# The one place outside that is looked for, by continuous integration only: shared test data.
+# The only place outside that may be named, by continuous integration: a folder of test data.
 OUTSIDE_ALLOWED = {".ci/run": "../shared"}
 
 

@@ -1,4 +1,5 @@
-"""The checks see what they are for: a small tree with planted faults, and the same tree without."""
+"""Tests of the checks: each detects faults that are planted in a small tree, and accepts the same
+tree without them."""
 
 import hashlib
 import importlib.machinery
@@ -136,7 +137,8 @@ class SelfTest(unittest.TestCase):
         self.expect(headers.problems(self.root, "g++"), "base/bad.hpp does not compile alone")
 
     def compile(self, source, *options):
-        """As a build does: with an object and an entry in compile_commands.json."""
+        """Compiles a source as a build does: makes an object and an entry in
+        compile_commands.json."""
         build = self.root / "build"
         build.mkdir(exist_ok=True)
         name = source.replace("/", ".") + ".o"
@@ -349,7 +351,7 @@ no AVX
 
 
 class ReleaseCheckTest(unittest.TestCase):
-    """scripts/release-check removes no folder in which this machine's devices are mounted."""
+    """scripts/release-check never removes a folder in which devices of this machine are mounted."""
 
     def setUp(self):
         path = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "release-check"

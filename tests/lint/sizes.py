@@ -1,4 +1,5 @@
-"""Long functions and files: beyond the limits only what docs/ratchet.txt lists, which only shrinks.
+"""Checks the lengths of functions and files. Only those that docs/ratchet.txt lists may exceed the
+limits, and the list may only shrink.
 
 `python3 tests/lint/sizes.py . --list` prints lines for docs/ratchet.txt.
 """
@@ -20,7 +21,7 @@ _NAME = re.compile(r"([\w:~]+|operator\s*\S+)\s*\(")
 
 
 def is_container(header):
-    """True for namespaces and types: what holds functions without being one."""
+    """True for namespaces and types, which contain functions and are none."""
     if not _CONTAINER.match(header):
         return False
     if header.lstrip().startswith("template"):
@@ -37,7 +38,7 @@ def name_of(header):
 
 
 def functions(text):
-    """(name, first line, number of lines) of every function body outside of other bodies."""
+    """(name, first line, number of lines) of every function that is not within another one."""
     code = code_only(text)
     code = re.sub(r"^\s*#(.*\\\n)*.*$", lambda m: "\n" * m.group(0).count("\n"), code, flags=re.M)
     stack = []  # per open brace: None for a container, else (name, first line)
@@ -63,7 +64,7 @@ def functions(text):
 
 
 def measure(root):
-    """(kind, place, lines) of everything beyond the limits."""
+    """(kind, place, lines) of every file and function that exceeds its limit."""
     for path, text in cpp_files(root):
         lines = text.count("\n")
         if lines > FILE_LINES_LISTED:

@@ -1,4 +1,5 @@
-"""What the checks share: the folders of docs/layers.txt, the sources, text without comments."""
+"""Functions that the checks share: the folders of docs/layers.txt, the sources, and source text
+without comments."""
 
 import pathlib
 import re
@@ -8,7 +9,7 @@ CPP = (".hpp", ".cpp", ".cuh", ".cu")
 
 
 class Layers:
-    """docs/layers.txt: which folder may include which, and to which level it belongs."""
+    """docs/layers.txt: the level of each folder, and the folders that it may include."""
 
     def __init__(self, root):
         self.allowed = {}
@@ -41,7 +42,7 @@ class Layers:
 
 
 def cpp_files(root, suffixes=CPP):
-    """Our C++ files as (relative path, text), in a fixed order."""
+    """The repository's C++ files as (relative path, text), in a fixed order."""
     for top in Layers(root).top_folders():
         for path in sorted((root / top).rglob("*")):
             if path.suffix in suffixes and path.is_file():

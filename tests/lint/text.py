@@ -1,5 +1,5 @@
-"""100 columns, no tabs, no trailing blanks, marks for later only with the number of an issue, and
-no comment in C++ that is a fragment beginning with "Of"."""
+"""Checks the text of all files: at most 100 columns, no tabs, no trailing blanks, marks for later
+only with the number of an issue, and no C++ comment that is a fragment beginning with "Of"."""
 
 import re
 
@@ -7,8 +7,8 @@ from sources import Layers, finish, root_argument
 
 SUFFIXES = {".hpp", ".cpp", ".cuh", ".cu", ".py", ".cmake", ".txt", ".awk", ".sh"}
 COLUMNS_MAX = 100
-FRAGMENT = re.compile(r"//[/<!]* *Of\b")  # "Of this view": the noun that it belongs to is missing
-LATER = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")  # split, so as not to find itself
+FRAGMENT = re.compile(r"//[/<!]* *Of\b")  # "Of this view": the noun before it is missing
+LATER = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b(?!\(#\d+\))")  # split, so that it does not match here
 
 
 def files(root):

@@ -1,4 +1,5 @@
-"""Files of others are unmodified, as their SHA256SUMS says, and NOTICE names each of them."""
+"""Checks that third-party files have the hashes in their SHA256SUMS, and that NOTICE names each
+folder of them."""
 
 import hashlib
 
