@@ -1,5 +1,5 @@
-// Computes one training step and an evaluation of a model and writes everything that goes in and
-// comes out as raw little-endian arrays, for torch_agreement.py to repeat in PyTorch.
+// Computes one training step and an evaluation of a model. Writes all inputs and results as raw
+// little-endian arrays, so that torch_agreement.py can repeat the computation in PyTorch.
 //
 //   nn_interop_dump MODEL FOLDER
 
@@ -70,7 +70,7 @@ struct Samples {
   std::vector<std::uint16_t> labels;
 };
 
-/// Smooth fields plus noise: pixels of one image depend on each other, as in photographs.
+/// Images of smooth fields plus noise, whose pixels are correlated as in photographs.
 Samples make_samples() {
   const CounterRandom random = CounterRandom(kSeed).split("samples");
   constexpr std::size_t kSide = 32;
@@ -103,7 +103,7 @@ std::vector<double> losses_one_by_one(StepEngine& engine, const Weights& weights
   return losses;
 }
 
-/// One byte per activation of all ReLUs, in forward order and NCHW: 1 where the ReLU let it pass.
+/// One byte per activation of all ReLUs, in forward order and NCHW: 1 if its input was positive.
 std::vector<std::uint8_t> relu_masks(const cpu::ResnetEngine& engine) {
   std::vector<std::uint8_t> masks;
   engine.visit_activations([&](const cpu::BlockedShape& shape, const float* values) {

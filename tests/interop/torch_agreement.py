@@ -7,14 +7,14 @@ Exit status: 0 agreement, 1 disagreement, 77 skipped (no PyTorch).
 
 Limits, all relative L2 errors: forward 1e-5 (training loss, and each sample's loss in inference),
 gradient and momentum 1e-4 per tensor, running statistics and updated parameters 1e-5, except the
-norms' shifts, which begin at zero and so are nothing but gradient: 1e-4.
+norms' shifts, which begin at zero and so consist only of gradient: 1e-4.
 
 The gradient of a ReLU jumps where its input crosses zero. Two correct implementations round
-differently, so among millions of inputs a few lie so near to zero that one lets them pass and the
-other does not, and from there on upwards the gradients differ by far more than rounding. So
-PyTorch's training pass takes the engine's decisions, after checking that each one that differs from
-its own is about an input within 1e-4 of zero (inputs have a spread of about 1; a layer's rounding
-errors are a few 1e-6 and grow from layer to layer), and that these are few.
+differently. So among millions of inputs a few are so near to zero that only one implementation
+treats them as positive, and the gradients of all earlier layers then differ by far more than
+rounding errors. Therefore PyTorch's training pass uses the engine's decisions. It checks that the
+decisions that differ from its own are few, and that their inputs are within 1e-4 of zero (inputs
+have a spread of about 1; a layer's rounding errors are a few 1e-6 and grow from layer to layer).
 """
 import os
 import subprocess
@@ -70,7 +70,7 @@ class Dump:
 
 
 class EngineRelu:
-    """ReLU that decides as the engine did; see above."""
+    """A ReLU that uses the engine's decisions; see above."""
 
     def __init__(self, masks):
         self.masks = masks
@@ -88,7 +88,7 @@ class EngineRelu:
         return x * mask
 
     def verdict(self):
-        """Number of violated limits."""
+        """Prints the differing decisions; returns the number of violated limits."""
         print(f"ReLU decisions: {self.flips} of {self.used} differ, the largest input among them "
               f"is {self.largest_flipped:.1e}, limit {FLIP_INPUT_LIMIT:.0e}")
         complete = self.used == self.masks.numel()
@@ -97,7 +97,7 @@ class EngineRelu:
 
 
 class CifarResNet:
-    """He et al. 2016, section 4.2, written as functions over named tensors."""
+    """The network of He et al. 2016, section 4.2, written as functions over named tensors."""
 
     def __init__(self, blocks, parameters, statistics, rate):
         self.blocks_per_stage = blocks // 3
@@ -135,7 +135,7 @@ class Report:
         self.failures = 0
 
     def compare(self, what, limit, pairs):
-        """pairs: name -> (found, expected). Prints the worst one."""
+        """Compares pairs of tensors (found, expected) by name, and prints the worst pair."""
         worst, worst_name = -1.0, ""
         for name, (found, expected) in pairs.items():
             found, expected = found.double(), expected.detach().double()
@@ -197,7 +197,8 @@ def check(dump):
     report.compare("updated momentum", GRADIENT_LIMIT,
                    paired(dump.tensors("parameters.txt", "updated_momentum.f32"), momentum))
 
-    # Inference is compared on the very same weights and statistics, not on the updates' results.
+    # Both sides infer with the engine's weights and statistics, so that differences between the
+    # updates do not matter.
     for target, table, array in ((parameters, "parameters.txt", "updated_parameters.f32"),
                                  (running, "statistics.txt", "updated_statistics.f32")):
         for name, tensor in dump.tensors(table, array).items():

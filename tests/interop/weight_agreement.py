@@ -1,13 +1,15 @@
 #!/usr/bin/python3
-"""Weights go from Mayfly to PyTorch and back, and both compute the same logits with them.
+"""Checks that weights can be converted from Mayfly to PyTorch and back, and that both compute the
+same logits with them.
 
     weight_agreement.py PATH/weight_interop PATH/mayfly PATH/docs/pytorch.md MODEL
 
-The reader and the writer of weight files are those of docs/pytorch.md, so that its text stays true.
+Weight files are read and written with the functions in docs/pytorch.md, so these are tested, too.
 
-1. Mayfly's weights load with strict=True; logits agree to 1e-4 (relative L2 error over the images).
-2. The weights of a PyTorch network with trained statistics, imported: the same limit.
-3. The same file through `mayfly import` and `mayfly export` comes back bit by bit.
+1. PyTorch loads Mayfly's weights with strict=True; the logits of both agree to 1e-4 (relative L2
+   error over the images).
+2. Mayfly loads the weights of a PyTorch network with trained statistics; the same limit holds.
+3. `mayfly import` and `mayfly export` of the same file give back its bits.
 
 Exit status: 0 agreement, 1 disagreement, 77 skipped (no PyTorch or torchvision).
 """
@@ -33,7 +35,7 @@ SKIPPED = 77
 
 
 class BasicBlock(nn.Module):
-    """Of the CIFAR networks: option A shortcut."""
+    """The block of the CIFAR networks, with the option-A shortcut."""
 
     def __init__(self, channels_in, channels):
         super().__init__()
@@ -52,7 +54,7 @@ class BasicBlock(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """He et al. 2016, section 4.2, with the names that most people give to its modules."""
+    """The network of He et al. 2016, section 4.2, with the usual names of its modules."""
 
     def __init__(self, depth):
         super().__init__()
@@ -82,7 +84,7 @@ def network(model):
 
 
 def documented(path):
-    """The functions in the Python blocks of the document that define some."""
+    """The reader and the writer of weight files, from the Python blocks of the document."""
     found = {}
     with open(path, encoding="utf-8") as file:
         for block in re.findall(r"```python\n(.*?)```", file.read(), flags=re.S):
@@ -92,7 +94,8 @@ def documented(path):
 
 
 def trained_network(model, images):
-    """PyTorch's own initial weights, statistics that have seen images, logit 0 for class 0."""
+    """A network with PyTorch's initial weights, running statistics of some images, and logit 0 for
+    class 0."""
     torch.manual_seed(6)
     net = network(model)
     net.train()
@@ -144,7 +147,7 @@ class Test:
     def mayfly_to_torch(self):
         self.run(self.tool, "make", self.model, str(CLASSES), self.path("mayfly"))
         tensors = self.read(self.path("mayfly"))
-        if not is_imagenet(self.model):  # our name of the classifier is torchvision's
+        if not is_imagenet(self.model):  # Mayfly uses torchvision's name of the classifier
             tensors = {name.replace("fc.", "linear."): t for name, t in tensors.items()}
         net = network(self.model)
         net.load_state_dict(tensors, strict=True)

@@ -1,12 +1,13 @@
-// Weights and logits on files, for weight_agreement.py.
+// Writes weights and logits to files, for weight_agreement.py.
 //
 //   weight_interop make MODEL CLASSES WEIGHTS            writes a weight file with perturbed norms
 //   weight_interop logits MODEL WEIGHTS IMAGES SIZE OUT  evaluates images (raw F32, NCHW) and
 //                                                        writes raw F64 logits, images x classes
 //
-// The engine's port gives losses, not logits. The loss with label k is log(sum of exp) - logit k,
-// so with the logit of class 0 known to be 0 (its weights and bias are 0 in these files) all others
-// follow. Exit status: 0, 2 for an error, 77 if the engine cannot compute the model.
+// The engine's port returns losses, not logits. The loss with label k is log(sum of exp) - logit k.
+// In these files the weights and bias of class 0 are 0, so its logit is 0, and the other logits
+// follow from the losses. Exit status: 0, 2 for an error, 77 if the engine cannot compute the
+// model.
 
 #include <fmt/core.h>
 
@@ -39,7 +40,8 @@ void fill(const CounterRandom& random, double from, double to, std::span<float> 
   }
 }
 
-/// Norms as after some training: nothing is 0 or 1 any more, and variances differ from means.
+/// Changes the norms as training does: no value is 0 or 1 any more, and variances differ from
+/// means.
 void perturb_norms(const Model& model, ModelState& state) {
   const CounterRandom random = CounterRandom(5).split("norms");
   const auto parameter = [&](std::size_t index) {
