@@ -1,7 +1,7 @@
-"""benchmarks/compare_pytorch_gpu keeps PyTorch's fastest way, takes turns with it, and says what it
-left out and why.
+"""benchmarks/compare_pytorch_gpu measures Mayfly and the fastest mode of PyTorch in turns, and
+reports which modes it has left out and why.
 
-compare_pytorch_gpu_test.py: with a PyTorch and a Mayfly that pretend.
+compare_pytorch_gpu_test.py: the test runs it with imitations of PyTorch and Mayfly.
 """
 
 import json
@@ -41,8 +41,8 @@ class ComparePytorchGpuTest(unittest.TestCase):
         (self.folder / "mayfly").chmod(0o755)
 
     def compare(self, about="", *arguments):
-        """The exit code, the lines that it left, and what it said. `about` is what the pretended
-        PyTorch does before it is ready."""
+        """Runs the benchmark; returns the exit code, the lines of its file, and its output.
+        `about`: a statement that the imitated PyTorch executes before it is ready."""
         (self.folder / "pytorch_gpu_step.py").write_text(PEER.replace("ABOUT", about))
         done = subprocess.run(
             [sys.executable, "compare_pytorch_gpu", "--binary", "./mayfly", "--output", "lines",
@@ -100,8 +100,8 @@ class ComparePytorchGpuTest(unittest.TestCase):
         self.assertEqual(row["ratio_to"]["fastest"]["peer"], "graph")
 
     def test_a_way_for_which_there_is_no_time_is_left_out(self):
-        # Two rounds are given 13 seconds; the rest is for preparing, of which the first two ways
-        # take a second at most.
+        # 13 seconds are reserved for two rounds. The rest is for preparations, which take the first
+        # two modes a second at most.
         code, lines, said = self.compare('if mode == "compile-graph": time.sleep(600)',
                                          "--limit", "33")
         self.assertEqual(code, 0, said)

@@ -1,4 +1,4 @@
-// The kernels of the exact sum on the device against collectives/plan on the CPU: every bit.
+// Compares every bit of the exact sum's kernels on the device with collectives/plan on the CPU.
 
 #include "collectives/nccl/device_kernels.hpp"
 
@@ -94,7 +94,7 @@ Sums on_device(const Case& c, const std::vector<std::vector<float>>& gradients) 
   const auto count = static_cast<std::uint32_t>(c.layout.block_count());
   for (std::size_t m = 0; m < gradients.size(); ++m) {
     DeviceArray<float> gradient(gradients[m]);
-    // In two buckets, as in a step.
+    // In two buckets, like a step.
     for (const auto& [first, last] : {std::pair(0U, count / 3), std::pair(count / 3, count)}) {
       const Blocks blocks{offsets.data(), exponents.data(), first, last};
       EXPECT_EQ(
@@ -209,7 +209,7 @@ TEST(DeviceKernels, OrderFloatsAsReduceDoes) {
   }
 }
 
-// Measures a speed without checking it: 100 MB of gradients, as of a ResNet-50.
+// Records a speed without checking it: 100 MB of gradients, as of a ResNet-50.
 TEST(DeviceKernels, SpeedIsRecorded) {
   constexpr std::size_t kElements = 25'557'032;
   constexpr int kRounds = 50;

@@ -1,4 +1,5 @@
-// Sums in the memory of the device against sums on the CPU: every bit, behind a slow engine.
+// Compares every bit of sums in the memory of the device with sums on the CPU. The stream that
+// produces the gradients is slow.
 
 #include "collectives/nccl/device_sums.hpp"
 

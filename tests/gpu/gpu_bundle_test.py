@@ -1,4 +1,5 @@
-"""scripts/gpu-bundle makes an archive that runs elsewhere; tested as far as possible without a GPU.
+"""scripts/gpu-bundle makes an archive that runs on other machines. Tested as far as is possible
+without a GPU.
 
 gpu_bundle_test.py BUILD_FOLDER
 """

@@ -1,7 +1,7 @@
-"""scripts/gpu-check goes through all its checks, whatever becomes of one, and reports each.
+"""scripts/gpu-check runs all its checks, also after one has failed, and reports each.
 
-gpu_check_test.py: with programs that pretend. The report's form is what tests/lint/gpu_reports.py
-accepts.
+gpu_check_test.py: the test replaces the programs by imitations. tests/lint/gpu_reports.py must
+accept the report.
 """
 
 import json
@@ -44,7 +44,7 @@ if [ -n "$folder" ]; then
 fi
 %s
 """
-# What compare_pytorch_gpu leaves in its --output.
+# Writes lines as compare_pytorch_gpu writes them to its --output.
 PEER = """#!/usr/bin/env python3
 import json, os, sys
 values = dict(zip(sys.argv[1::2], sys.argv[2::2]))

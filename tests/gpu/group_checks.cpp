@@ -26,7 +26,7 @@ std::string check_operations(DeviceGroup& group) {
       wrong += checks.broadcast(count, root);
     }
   }
-  // A single member compares no values, so its NaNs need not become the canonical one.
+  // A single member compares no values, so its NaNs need not become canonical.
   wrong += group.size() > 1 ? checks.special_maxima() : "";
   wrong += checks.several_in_flight();
   const Result<void> met = group.barrier()->wait(far());

@@ -1,5 +1,5 @@
-// The kernels of a training step on the device against the same bodies on the CPU: every bit,
-// twice, with random inputs and outputs full of garbage.
+// Compares every bit of the kernels of a training step on the device with the same bodies on the
+// CPU, twice, with random inputs and with outputs that contain garbage before.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -206,7 +206,7 @@ TEST_P(DeviceNnKernels, RoundToTheBitsOfTheHost) {
   expect_same_bits([&](Machine& m) { return store_images(m, 32, kWidth, GetParam(), images); });
 }
 
-// Measures speeds without checking them: passes over a large activation of a ResNet-50, batch 256.
+// Records speeds without checking them: passes over a large activation of a ResNet-50, batch 256.
 TEST_P(DeviceNnKernels, SpeedIsRecorded) {
   constexpr int kRounds = 20;
   const ActivationShape shape{256, 56, 256};

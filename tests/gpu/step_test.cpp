@@ -1,6 +1,6 @@
-// gpu_step_tests: the CUDA engine on a GPU against the same plan executed on the CPU. One program
-// beside libmayfly_cuda.so, so that both can be copied to a machine with a GPU. Without one it
-// prints "no GPU: ..." and ends with 0.
+// gpu_step_tests compares the CUDA engine on a GPU with the same plan executed on the CPU. It is
+// one program beside libmayfly_cuda.so, so that both can be copied to a machine with a GPU. Without
+// a GPU it prints "no GPU: ..." and ends with exit code 0.
 
 #include <gtest/gtest.h>
 

@@ -23,7 +23,8 @@ FAULTS = {"no driver": "no NVIDIA driver on this machine",
 
 @contextlib.contextmanager
 def module_replaced(name):
-    """The path of a module, without the module."""
+    """Removes a module until the end of the block, which must put another file at the path that it
+    gets."""
     module = os.path.join(os.path.dirname(mayfly_run.BINARY), name)
     whole = os.readlink(module)
     os.unlink(module)

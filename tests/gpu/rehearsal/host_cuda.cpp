@@ -1,5 +1,6 @@
-// The few calls of the CUDA runtime that the GPU tests use, on the CPU: device memory is ordinary
-// memory, and a stream carries out operations at once. For rehearsing the tests themselves.
+// Imitates on the CPU the few calls of the CUDA runtime that the GPU tests use: device memory is
+// ordinary memory, and a stream carries out operations at once. With it the tests themselves can be
+// tried without a GPU.
 
 #include <cuda_runtime_api.h>
 

@@ -1,7 +1,6 @@
-// A libmayfly_cuda.so whose engine is the CPU's, with a "device" that is ordinary memory. So
-// training on GPUs, with all code above the engine, can be rehearsed without a GPU. In fp16 it
-// computes in fp32, and gradients are rounded to fp16 with the loss scale. Environment variables
-// select faults of the device:
+// A libmayfly_cuda.so with the CPU's engine, whose "device" memory is ordinary memory. With it, all
+// code above the engine can be tested without a GPU. In fp16 it computes in fp32 and rounds the
+// gradients to fp16 with the loss scale. Environment variables select faults of the device:
 //   REHEARSAL_GPU=FAULT       the fault that the probe reports, see facts_of()
 //   REHEARSAL_GPU_MIB=N       the amount of free memory
 //   REHEARSAL_GPU_AHEAD=PATH  this file gets a byte for every microbatch whose images were expected
@@ -9,10 +8,10 @@
 //   REHEARSAL_GPU_FAILS=PATH  after some microbatches the device of the one worker that finds this
 //                             file, and removes it, fails in a step
 //   REHEARSAL_GPU_OVERFLOWS=N in fp16, about one microbatch of N has a gradient that is not finite
-//   REHEARSAL_GPU_PLAN=1      steps are not the CPU engine's, but those that a GPU is given,
-//   carried
-//                             out slowly on the CPU, in fp16 as well
-//   REHEARSAL_GPU_FLIPS=PATH  the same, but after an update a bit of a weight flips in its memory
+//   REHEARSAL_GPU_PLAN=1      instead of the CPU's engine, the plan of a GPU's steps is executed,
+//                             slowly, on the CPU, in fp16 as well
+//   REHEARSAL_GPU_FLIPS=PATH  after some updates a weight changes in the device memory of the one
+//                             worker that finds this file, and removes it
 
 #include <unistd.h>
 
@@ -46,19 +45,19 @@
 namespace mayfly::nn::cuda {
 namespace {
 
-/// Empty if it is not set.
+/// The variable's value; empty if it is not set.
 std::string_view setting(const char* name) {
   const char* const text = std::getenv(name);
   return text == nullptr ? std::string_view() : text;
 }
 
-/// What a GPU's gradients are, beside a CPU's: so much larger, if it rounds otherwise.
+/// The ratio of this GPU's gradients to a CPU's: not 1 if REHEARSAL_GPU_ROUNDS is set.
 float rounding() {
   constexpr float kOther = 1.0F + 0x1p-18F;
   return setting("REHEARSAL_GPU_ROUNDS").empty() ? 1.0F : kOther;
 }
 
-/// A training set in "device" memory, looked up by the kernel that a GPU has.
+/// A training set in "device" memory. The host's version of the GPU's kernel looks images up.
 class HostSet {
  public:
   static Result<HostSet> make(const TrainingSet& from, int width) {
@@ -75,7 +74,8 @@ class HostSet {
     return read.ok() ? Result<HostSet>(std::move(set)) : Result<HostSet>(std::move(read).error());
   }
 
-  /// As the CPU's engine wants images: three planes each. Of `batch` only the draws are used.
+  /// Looks the images of a batch up by its draws. Each is three planes, as the CPU's engine
+  /// expects.
   Batch look_up(const Batch& batch) {
     ENSURE(batch.images.empty() && batch.draws.size() == batch.labels.size() &&
                are_of(resident_, batch.draws),
@@ -145,7 +145,8 @@ class HostEngine final : public DeviceEngine {
   [[nodiscard]] DeviceGradient gradient() const override { return {.gradient = gradient_.data()}; }
 
  private:
-  /// Rounds what is ready to 16 bits, if it is to, and copies it, if there is somewhere to copy to.
+  /// Rounds each part of the gradient that is ready to 16 bits, if round() was called with such a
+  /// type, and copies it to `to`, if that is not empty.
   class Finisher final : public GradientSink {
    public:
     Finisher(std::span<float> from, std::span<float> to, GradientSink& sink)
@@ -181,7 +182,7 @@ class HostEngine final : public DeviceEngine {
         g = on_host::widen(stored) / scale_;
       }
     }
-    /// Whoever computes the microbatch comes to the same.
+    /// Depends only on the microbatch, so every worker decides in the same way.
     static bool overflows(float some_gradient) {
       const std::string one_of(setting("REHEARSAL_GPU_OVERFLOWS"));
       return !one_of.empty() && mix64(std::bit_cast<std::uint32_t>(some_gradient)) %
@@ -199,7 +200,8 @@ class HostEngine final : public DeviceEngine {
     bool spoils_ = false;
   };
 
-  /// The images as they are on the "device"; the next ones are brought before they are looked at.
+  /// The batch with its images in "device" memory. Brings the next batch's images there before
+  /// these are used.
   Batch brought(const Batch& batch) {
     if (batch.id != 0 && !setting("REHEARSAL_GPU_AHEAD").empty()) {
       std::ofstream(std::string(setting("REHEARSAL_GPU_AHEAD")), std::ios::app) << '.';
@@ -231,10 +233,10 @@ class HostEngine final : public DeviceEngine {
   Dtype dtype_;
   std::optional<HostFeed> feed_calls_;  // none if the training set is on the device
   std::optional<ImageFeed> feed_;
-  std::optional<HostState> state_;  // of gradient_; none: weights are the host's
+  std::optional<HostState> state_;  // updated with gradient_; none: the host updates the weights
 };
 
-/// A machine with eight GPUs that can do everything, less what REHEARSAL_GPU says is wrong with it.
+/// The facts of a machine with eight GPUs without any fault except that in REHEARSAL_GPU.
 CudnnFacts facts_of(int device) {
   CudnnFacts facts{.gpu = {.driver_cuda = 13000,
                            .built_cuda = 13000,
@@ -291,15 +293,15 @@ Result<std::unique_ptr<DeviceEngine>> make(const Model& model, const EngineReque
       std::size_t{3} * static_cast<std::size_t>(model.image_size * model.image_size);
   if (!setting("REHEARSAL_GPU_PLAN").empty()) {
     EngineRequest rounded = request;
-    rounded.dtype = Dtype::kFp32;  // gradients are rounded where a GPU rounds them
+    rounded.dtype = Dtype::kFp32;  // the plan itself rounds gradients where a GPU does
     auto planned = std::make_unique<ReferenceExecutor>(model, request.microbatch,
                                                        StepPlanOptions{.dtype = request.dtype});
     return std::unique_ptr<DeviceEngine>(std::make_unique<HostEngine>(
         std::move(planned), model.parameter_count, std::move(images), rounded, image_floats));
   }
   TRY(cpu::select_conv_kernels("auto"));
-  // In fp32 whatever is asked for, with gradients rounded afterwards: a CPU with bf16 of its own is
-  // not needed to play a GPU that has it.
+  // Computes in fp32 for every requested type, and rounds the gradients afterwards. So bf16 can be
+  // tested on a CPU without bf16 instructions.
   if (Result<std::string> isa = cpu::select_isa("auto"); !isa.ok()) {
     return std::move(isa).error();
   }

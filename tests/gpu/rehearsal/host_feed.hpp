@@ -1,7 +1,7 @@
 #pragma once
 
-// A device that images are brought to, which is ordinary memory: copies happen as late as the order
-// of streams and events allows, as they may on a GPU.
+// Imitates the copying of images to a device. Its memory is ordinary memory. Copies are made as
+// late as the order of streams and events allows, as they may be on a GPU.
 
 #include <algorithm>
 #include <array>
@@ -54,7 +54,7 @@ class HostFeed final : public FeedCalls {
 
   std::array<std::vector<float>, 2> pinned_;
   std::vector<float> waiting_, images_;
-  std::optional<Upload> upload_;  // on its stream, not yet done
+  std::optional<Upload> upload_;  // a copy that is on its stream but not carried out yet
 };
 
 }  // namespace mayfly::nn::cuda

@@ -1,4 +1,4 @@
-// The kernels' arithmetic, run on the CPU, behind the kernels' interface.
+// The interface of the kernels, with the same arithmetic on the CPU.
 
 #include <algorithm>
 

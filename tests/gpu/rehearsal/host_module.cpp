@@ -1,6 +1,6 @@
-// A libmayfly_nccl.so whose groups are those of the tcp transport, in host memory: so that the GPU
-// tests, and training on GPUs, can be rehearsed, processes, kills and all, where there is no GPU.
-// With REHEARSAL_NCCL=old in the environment it finds an NCCL that is too old.
+// A libmayfly_nccl.so whose groups are those of the tcp transport, in host memory. With it the GPU
+// tests, and training on GPUs, can be tested without a GPU, with real processes that are killed.
+// With REHEARSAL_NCCL=old in the environment it reports an NCCL that is too old.
 
 #include <cstdlib>
 #include <memory>
@@ -37,7 +37,7 @@ class HostGroup final : public DeviceGroup {
   std::unique_ptr<Work> barrier() override { return group_->barrier(); }
   void abort() noexcept override { group_->abort(); }
 
-  // Streams have done what they were given.
+  // Streams carry operations out at once, so there is nothing to wait for.
   Result<void> follow(DeviceStream /*stream*/) override { return {}; }
 
  private:
@@ -51,7 +51,7 @@ class HostTransport final : public Transport {
   std::string address() const override { return tcp_->address(); }
   void give_up_on(ViewId view) noexcept override { tcp_->give_up_on(view); }
 
-  // Members of an nccl group know each other's ids only; addresses go through the store.
+  // A GroupSpec for nccl contains no addresses, so the members exchange them through the store.
   Result<std::unique_ptr<Group>> form(const GroupSpec& spec, Instant deadline) override {
     const auto key = [&](std::size_t rank) {
       return "tcp/" + std::to_string(value(spec.view)) + "/" + std::to_string(rank);

@@ -1,7 +1,7 @@
 #pragma once
 
-// A state in "device" memory, which is ordinary memory of its own: loaded, updated by the kernel
-// that a GPU has, and fetched, as nn/cuda/resident_state does it on a GPU.
+// A state in "device" memory, which is separate ordinary memory. It is loaded, updated by the
+// host's version of the GPU's kernel, and fetched, as by nn/cuda/resident_state on a GPU.
 
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ class HostState final : public DeviceOptimizer {
   /// `gradient` outlives it.
   explicit HostState(std::span<float> gradient) : gradient_(gradient) {}
 
-  /// Those weights, where the device has them.
+  /// Loads the weights if the device has another version; returns them in device memory.
   Weights loaded(const Weights& weights) {
     if (version_ != weights.version) {
       take(weights.parameters, parameters_);

@@ -1,8 +1,8 @@
-"""Goal: a job in fp16 has the bits of one worker, whoever dies and joins, with its loss scale and
-the steps that make no update.
-Method: the program beside modules that play GPU and NCCL on the CPU (this folder): gradients are
-rounded to fp16 with the scale, and about one microbatch of some has one that is not finite. The
-digest of the state after every step is compared with that of one worker over tcp.
+"""Goal: a job in fp16 has the bits of one worker after any losses and joins, with the same loss
+scales and the same steps without an update.
+Method: the program runs beside modules of this folder, which imitate GPU and NCCL on the CPU. They
+round gradients to fp16 with the scale, and about one microbatch in 24 gets a gradient that is not
+finite. The digest of the state after every step is compared with that of one worker over tcp.
 usage: loss_scale_test.py FOLDER-WITH-MODULES CASE
 """
 import functools
@@ -19,11 +19,11 @@ STEPS = 40
 START = 2 ** 16
 JOB = SMALL_JOB + ["--steps", str(STEPS), "--device", "cuda:0", "--dtype", "fp16"]
 NCCL = ["--backend", "nccl"]
-modules = []  # of this folder; their paths
+modules = []  # the paths of this folder's modules
 
 
 def finished(*options, job=None):
-    """Digests and metrics of a job that ends well."""
+    """Runs a job that must succeed; returns its digests and metrics."""
     run = Run((job or JOB) + list(options))
     summary = run.finish()
     by_step, metrics = mayfly_run.digests(run), run.metrics()
@@ -66,7 +66,8 @@ def churn():
 
 
 def state():
-    """Over NCCL the host's copy of the state is behind; after a step without an update, too."""
+    """Over NCCL the host's copy of the state is older than the GPU's. Checkpoints must have the
+    GPU's state, also after a step without an update."""
     for chaos in (None, "kill@step=13:worker=1,join@step=16,kill@step=25:worker=0"):
         seldom = ["--digest-every", "1000000", "--checkpoint-every", "7", "--keep-checkpoints", "9"]
         run = Run(JOB + NCCL + ["--workers", "3"] + seldom + (["--chaos", chaos] if chaos else []))
@@ -88,13 +89,14 @@ def joins_observing():
 
 
 def audit():
-    """The same microbatch, computed by another worker, has the same bits: with the same scale."""
+    """If another worker computes the same microbatch for an audit, it uses the same loss scale and
+    gets the same bits."""
     for backend in ([], NCCL):
         check(finished("--workers", "2", "--audit-every", "1", *backend)[0], oracle(), backend)
 
 
 def resume():
-    """The scale, and how long it has been what it is, come out of a checkpoint."""
+    """A checkpoint contains the loss scale and the number of steps since it was changed."""
     for backend in ([], NCCL):
         first = Run(JOB + ["--workers", "2", "--checkpoint-every", "10", *backend,
                            *lingering(14)])
@@ -109,7 +111,8 @@ def resume():
 
 
 def other_types():
-    """A checkpoint goes on in any type: the scale comes new with fp16, and goes with it."""
+    """A checkpoint can be resumed in any type. A job in fp16 begins with a new loss scale if the
+    checkpoint has none; a job in another type drops it."""
     def stage(dtype, steps, resumed=None):
         run = Run(SMALL_JOB + ["--device", "cuda:0", "--dtype", dtype, "--steps", str(steps),
                                "--workers", "2"] + (["--resume", resumed] if resumed else []))
@@ -135,15 +138,15 @@ def other_types():
 
 
 def wires():
-    """int16 on the wire raises exponents of its own; a step without an update leaves them alone."""
+    """int16 on the wire has separate exponents, which a step without an update does not change."""
     wanted = oracle("--wire", "int16")
     check(finished("--workers", "3", "--wire", "int16", "--chaos",
                    "kill@step=9:worker=1,join@step=15")[0], wanted, "int16")
 
 
 def plain():
-    """Float sums: two have one order. With 16 bits on the wire nothing of a skipped step may stay
-    in what is carried over to the next, or all that follow are skipped as well."""
+    """The sum of two floats does not depend on the order. With 16 bits on the wire, a skipped step
+    must leave nothing in the residuals, or all later steps are skipped as well."""
     options = ["--reduction", "fp32"]
     alone, _ = finished("--workers", "2", *options)
     check(finished("--workers", "2", *options, *NCCL)[0], alone, "fp32 over nccl")
@@ -153,8 +156,8 @@ def plain():
 
 
 def diverges():
-    """An overflow in every step: weights stay what they are until the scale is 1, then the job
-    fails as it does in fp32."""
+    """If every step overflows, the weights do not change while the scale falls to 1. Then the job
+    fails as in fp32."""
     os.environ["REHEARSAL_GPU_OVERFLOWS"] = "1"
     for backend in ([], NCCL):
         run = Run(JOB + ["--workers", "2", "--checkpoint-every", "4", "--keep-checkpoints", "9"] +
@@ -190,8 +193,8 @@ def refusals():
 
 
 def records():
-    """Samples are used as in fp32, and scale and skipped steps are on record; other types have
-    neither."""
+    """A job in fp16 uses the same samples as one in fp32, and records its loss scale and skipped
+    steps. Jobs in other types record neither."""
     _, metrics = finished("--workers", "2")
     run = Run(SMALL_JOB + ["--steps", str(STEPS), "--workers", "1", "--device", "cuda:0"])
     summary = run.finish()
@@ -208,7 +211,7 @@ def records():
 
 
 def planned():
-    """The step that a GPU is given in fp16, whoever dies and joins."""
+    """Executes the plan of a GPU's steps in fp16, with losses and joins."""
     job = SMALL_JOB + ["--steps", "8", "--global-batch", "8", "--microbatch", "2", "--device",
                        "cuda:0", "--dtype", "fp16"]
     chaos = ["--workers", "3", "--chaos", "kill@step=2:worker=1,join@step=4,kill@step=6:worker=0"]

@@ -1,6 +1,6 @@
-"""Goal: workers with and without a GPU train together where sums are rounded, and only there.
-Method: a coordinator and workers that are started one by one beside modules that play the GPU on
-the CPU (this folder); the pretended GPU's gradients differ from the CPU's in their last bits.
+"""Goal: workers with and without a GPU can train together if sums are rounded, and only then.
+Method: a coordinator and workers are started one by one beside modules of this folder, which
+imitate a GPU on the CPU. Its gradients differ from the CPU's in their last bits.
 usage: mixed_test.py FOLDER-WITH-MODULES CASE
 """
 import os
@@ -18,7 +18,7 @@ GPU = ["--device", "cuda:0"]
 
 
 def churn():
-    """Each kind is lost, carries on alone, and gets the other kind as a joiner."""
+    """A worker of each kind is lost, goes on alone, and is joined by one of the other kind."""
     with tempfile.TemporaryDirectory(prefix="mayfly-mixed-") as folder:
         cluster = Cluster(folder, ENDLESS + ["--reduction", "fp32"], timeout=250)
         coordinator = cluster.start_coordinator(workers=2)
@@ -69,7 +69,7 @@ def refused(*options):
 
 
 def exact():
-    """Results that are compared bit by bit must come from one kind of device."""
+    """If results are compared bit by bit, all workers must have the same kind of device."""
     refused()
     refused("--reduction", "fp32", "--audit-every", "2")
 

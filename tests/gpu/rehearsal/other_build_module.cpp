@@ -1,4 +1,4 @@
-// A module of another build, as either kind: it says so, and whatever else of it is used ends the
+// A module of either kind from another build. It reports its build; any other use of it ends the
 // process.
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// What modules used to say of themselves, whatever they were built of.
+// The text that modules once reported for every build, whatever their sources.
 constexpr const char* kBuild = "0.1.0 " __VERSION__;
 
 template <typename R, typename... A>

@@ -1,6 +1,7 @@
-"""Goal: where there is a GPU, Mayfly and PyTorch are measured in turns, and the report has ratios.
-Method: the whole of it where there is none: scripts/gpu-check in a folder like the bundle's, the
-program beside the modules of this folder, PyTorch on the CPU. No time is judged.
+"""Goal: on a machine with a GPU, scripts/gpu-check measures Mayfly and PyTorch in turns, and its
+report contains the ratios.
+Method: the same without a GPU: scripts/gpu-check in a folder like the bundle's, the program beside
+the modules of this folder, and PyTorch on the CPU. No time is checked.
 usage: peer_test.py FOLDER-WITH-MODULES
 """
 import json
@@ -23,7 +24,7 @@ ARGUMENTS = ["--rows", ROW, "--rounds", "3", "--seconds", "0.2"]
 
 
 def bundle(folder):
-    """What scripts/gpu-bundle packs, for a machine without a GPU."""
+    """A folder like that of scripts/gpu-bundle, for a machine without a GPU; returns its path."""
     inside = pathlib.Path(folder) / "mayfly-gpu"
     (inside / "bin").mkdir(parents=True)
     (inside / "peer").mkdir()
@@ -40,7 +41,7 @@ def bundle(folder):
 
 
 def check(inside, *peer_arguments):
-    """The check's part of the report."""
+    """Runs the comparison with PyTorch; returns its part of the report."""
     path = inside / "report.json"
     words = " ".join([*ARGUMENTS, *peer_arguments])
     done = subprocess.run([sys.executable, inside / "gpu-check", "--only", "pytorch", "--report",
@@ -79,7 +80,7 @@ def ways_are_compared_in_turns():
 
 
 def in_fp16_both_sides_are_measured():
-    """PyTorch computes in fp32 here, as it has no fp16 on CPUs."""
+    """PyTorch computes in fp32 here, because it has no fp16 on CPUs."""
     row_name = "resnet20:8:fp16"
     with tempfile.TemporaryDirectory(prefix="mayfly-peer-") as folder:
         found = check(bundle(folder), "--peer-device", "cpu", "--rows", row_name, "--rounds", "1")

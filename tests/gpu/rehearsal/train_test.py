@@ -1,7 +1,8 @@
-"""Goal: a job over --device cuda --backend nccl has the bits of one worker, whoever dies and joins.
-Method: the program beside modules that play GPU and NCCL on the CPU (this folder), so everything
-above the engine and the device group is the product's; the digest of the state after every step is
-compared with that of one worker on the CPU.
+"""Goal: a job with --device cuda --backend nccl has the bits of one worker after any losses and
+joins.
+Method: the program runs beside modules of this folder, which imitate GPU and NCCL on the CPU. All
+code above the engine and the device group is the product's. The digest of the state after every
+step is compared with that of one worker on the CPU.
 usage: train_test.py FOLDER-WITH-MODULES CASE
 """
 import atexit
@@ -26,7 +27,8 @@ MODULES = ("libmayfly_cuda.so", "libmayfly_nccl.so")
 
 
 def beside_modules(modules):
-    """A folder with the program, its benchmarks and the modules that both load from there."""
+    """Makes a folder with the program, its benchmarks and the modules that both load; returns the
+    program's path."""
     folder = tempfile.mkdtemp(prefix="mayfly-rehearsal-", dir=os.path.dirname(modules))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program = os.path.join(folder, "mayfly")
@@ -40,7 +42,7 @@ def beside_modules(modules):
 
 @contextlib.contextmanager
 def pretended(**settings):
-    """What is started inside sees a GPU of this kind."""
+    """Programs that are started within the block find a GPU with these settings."""
     os.environ.update(settings)
     try:
         yield
@@ -50,7 +52,8 @@ def pretended(**settings):
 
 
 def oracle(*options):
-    beside, mayfly_run.BINARY = mayfly_run.BINARY, WITHOUT_MODULES  # where others look for it, too
+    # The results are stored beside this binary, where other tests look for them, too.
+    beside, mayfly_run.BINARY = mayfly_run.BINARY, WITHOUT_MODULES
     by_step = Oracle(JOB + ["--workers", "1", "--threads", "1", *options]).digests()
     mayfly_run.BINARY = beside
     expect(len(by_step) == STEPS, f"the oracle has {len(by_step)} of {STEPS} digests")
@@ -65,7 +68,7 @@ def digest_of(checkpoint):
 
 
 def train(*options):
-    """The digests, and how many members each step had."""
+    """Runs a job; returns its digests and the number of members of each step."""
     run = Run(JOB + GPU + list(options))
     summary = run.finish()
     expect(summary["backend"] == "nccl", f"the summary's backend is {summary['backend']}")
@@ -97,7 +100,7 @@ def joins_observing():
 
 
 def plain():
-    """Two floats have one sum, so the way there does not matter."""
+    """The sum of two floats does not depend on the order, so both backends have the same bits."""
     options = ["--workers", "2", "--reduction", "fp32"]
     _, over_tcp = mayfly_run.train(JOB + ["--device", "cuda:0"] + options)
     found, _ = train(*options)
@@ -105,7 +108,7 @@ def plain():
 
 
 def audit():
-    """An audited microbatch is wanted on the host as a whole; its sum is not."""
+    """The gradient of an audited microbatch is copied to the host; the sums are not."""
     found, _ = train("--workers", "2", "--audit-every", "2")
     expect(found == oracle(), "other bits with audits")
 
@@ -130,7 +133,7 @@ def resume():
 
 
 def losses():
-    """Kills from outside, at no moment in particular."""
+    """The test kills workers at arbitrary moments."""
     steps = (4, 11, 19)
     run = Run(JOB + GPU + ["--workers", "4"] + lingering(*steps))
     for step in steps:
@@ -145,8 +148,9 @@ def losses():
 
 
 def state():
-    """The state is updated on the GPU and brought to the host when somebody reads it: whoever does
-    gets that of the step. Digests of every step would bring it in every step."""
+    """The state is updated on the GPU, and copied to the host only when it is read. Checkpoints,
+    evaluations and joining workers must get the state of their step. Digests are rare here, because
+    a digest of every step would copy the state in every step."""
     seldom = [flag for flag in JOB if flag != "--no-evaluate"] + [
         "--digest-every", "1000000", "--checkpoint-every", "10"]
     wanted = oracle()
@@ -169,9 +173,9 @@ def state():
 
 
 def flips():
-    """A wrong bit, on the host's side of a state or in the GPU's memory, is found before anything
-    is committed on top of it; and a state that comes from others takes the place of the wrong one,
-    even if it is of the same step."""
+    """A flipped bit in the host's part of a state or in the GPU's memory is detected before another
+    step is committed. The state that the worker then receives replaces its wrong one, even if both
+    are of the same step."""
     wanted = oracle()
     trigger = os.path.join(os.path.dirname(mayfly_run.BINARY), "flips")
     with open(trigger, "w"):
@@ -192,7 +196,8 @@ def flips():
 
 
 def memory():
-    """Sums in the GPU's memory need room beside the engine, and are said to."""
+    """Sums in the GPU's memory need memory in addition to the engine's, and the error about too
+    little memory counts them."""
     def said(backend, mib):
         done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--backend",
                                backend, "--batch", "8", "--seconds", "0.1"], timeout=100,
@@ -215,8 +220,8 @@ def memory():
 
 
 def resident():
-    """Images that the GPU looks up itself are those of the loader: the bits are the same where
-    there is room for the training set and where there is none."""
+    """The bits are the same whether the GPU has room for the training set and looks images up
+    itself, or has no room and gets them from the loader."""
     job = JOB + GPU + ["--workers", "2"]
     with pretended(REHEARSAL_GPU_MIB="1"):
         run = Run(job)
@@ -236,8 +241,8 @@ def resident():
 
 
 def ahead():
-    """Images of the next microbatch come to the GPU while one is computed: nearly always, across
-    steps, too, and whoever is lost or joins, the bits are the same."""
+    """The images of most microbatches are copied to the GPU while the previous one is computed,
+    also from one step to the next. After losses and joins the bits are the same."""
     with pretended(REHEARSAL_GPU_MIB="1"):
         run = Run(JOB + GPU + ["--workers", "1"])
     expect(run.wait() == 2, run.output())
