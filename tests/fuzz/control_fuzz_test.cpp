@@ -1,5 +1,5 @@
 // Mutated control messages, frames and view logs. MAYFLY_TEST_FUZZ_ROUNDS=N runs N inputs of each
-// kind instead of 20,000; under the sanitizer presets this finds what it finds there.
+// kind instead of 20,000. The sanitizer presets detect more errors.
 
 #include <gtest/gtest.h>
 

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kKeptBytesMax = 4096;
 
-ByteSpan present;          // what is being read
-std::string present_file;  // where it goes if that ends the process
+ByteSpan present;          // the input that is being read
+std::string present_file;  // the file to which it is written if reading it ends the process
 
 void leave_input() {
   if (std::FILE* file = std::fopen(present_file.c_str(), "wb")) {
@@ -68,7 +68,7 @@ std::vector<Bytes> kept_corpus(const std::string& name) {
   return corpus;
 }
 
-/// The outcome without its numbers and without what it quotes of the input.
+/// The outcome without its numbers and without parts of the input that it quotes.
 std::string kind_of(const std::string& outcome) {
   std::string kind;
   bool is_quoted = false;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Changes bytes as accidents and attackers do. Deterministic: a seed names an input.
+// Changes bytes as by accident or by an attacker. Deterministic: a seed identifies an input.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,7 @@ class Mutator {
  public:
   explicit Mutator(RandomStream& random) : random_(random) {}
 
-  /// One to four changes of `bytes`; `other` is material to splice in.
+  /// Returns `bytes` with one to four changes. Parts of `other` may be inserted.
   [[nodiscard]] Bytes mutate(Bytes bytes, const Bytes& other) {
     for (std::uint64_t n = 1 + random_.below(4); n > 0; --n) {
       change(bytes, other);

@@ -311,8 +311,8 @@ TEST(PsFuzz, AGradientOfNothingIsRefused) {
   EXPECT_GT(shard.converse(joined({hello, bytes_of(push, true)})), to_nothing);
 }
 
-/// Slots that exist or do not, in memory of the right or of a wrong size or without memory, with
-/// any content that another process may have written there.
+/// A worker names slots that exist or do not, in shared memory of the right or of a wrong size or
+/// without memory, with any content that another process may have written.
 TEST(PsFuzz, AShardOutlivesWhateverAWorkerShares) {
   ShardUnderFire shard(ShardRole::kLeads);
   if (!shard.is_local()) {
@@ -339,7 +339,7 @@ TEST(PsFuzz, AShardOutlivesWhateverAWorkerShares) {
       std::memcpy(const_cast<std::byte*>(slots->payload(1).data()), bytes.data(),
                   std::min<std::size_t>(bytes.size(), kPayload));
     }
-    if (way == 3) {  // marks, at the memory's beginning
+    if (way == 3) {  // overwrites the marks, which are at the memory's beginning
       std::memcpy(const_cast<std::byte*>(slots->payload(1).data()) - 4096, bytes.data(),
                   std::min<std::size_t>(bytes.size(), 4096));
     }

@@ -233,7 +233,7 @@ TEST(PeerFuzz, WhateverACoordinatorAnswersAWorkerGetsAVerdictOrAnError) {
     std::string outcome = "a verdict";
     if (!answer.ok()) {
       EXPECT_NE(answer.error().code, Errc::kDeadline);
-      // Not where it was: ports differ.
+      // Without the address, whose port differs between runs.
       outcome = answer.error().detail.substr(coordinator.endpoint().size());
     }
     answer = Error{Errc::kIo, "closed"};  // so that the other side hears the end, too

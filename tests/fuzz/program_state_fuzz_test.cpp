@@ -97,7 +97,7 @@ TEST(ProgramStateFuzz, AMembersStateIsTakenWholeOrNotAtAll) {
   TakingProgram program;
   const auto read = [&program](ByteSpan bytes) -> std::string {
     Bytes sized(bytes.begin(), bytes.end());
-    sized.resize(program.state().packed_size());  // others are refused at once
+    sized.resize(program.state().packed_size());  // other sizes are refused at once
     const Bytes before = program.packed();
     const Result<void> unpacked = program.state().unpack(sized);
     if (!unpacked.ok()) {
@@ -120,7 +120,7 @@ TEST(ProgramStateFuzz, ACheckpointIsTakenWholeOrNotAtAll) {
     changed[nn::kOptimizerFile].assign(bytes.begin(), bytes.end());
     changed.erase(nn::kManifestFile);
     const Bytes before = program.packed();
-    // As if it had been written so: the hashes in the manifest are right.
+    // The manifest has the hashes of the changed files, as if they had been written so.
     const Result<void> loaded =
         program.state().load(nn::with_manifest(std::move(changed), info.value()));
     if (!loaded.ok()) {
