@@ -1,7 +1,8 @@
-"""Bugs to plant: each is one edit of a pure core that compiles and looks like a slip of ours.
+"""Bugs to plant: each is one edit of a pure core that compiles and resembles a likely mistake.
 
-`old` is in `file` exactly once (tests/lint/mutants.py sees to it), and `new` takes its place. An
-edit that must be kept up with the sources is worth its upkeep; one whose idea has gone is removed.
+`old` occurs in `file` exactly once, which tests/lint/mutants.py checks, and is replaced by `new`.
+If a change of the sources moves or rewrites the text, the mutant is adapted. If the code that it
+breaks does not exist any more, the mutant is removed.
 """
 
 import dataclasses
