@@ -1,8 +1,7 @@
-"""Goal: a worker that is slowed while it trains gets less work within seconds and gets it back when
-it recovers; the result has the same bits.
-Method: one of two workers is stopped and continued ten times a second, each time for less than the
-silence for which it would be evicted. `mayfly status` shows each worker's share. The oracle is a
-run of one worker.
+"""Goal: a worker that becomes slow gets less work within seconds, and its former share when it
+recovers. The result has the same bits.
+Method: one of two workers is stopped and continued ten times a second, each time too briefly to be
+evicted for silence. `mayfly status` shows each worker's share. The oracle is a run of one worker.
 """
 import json
 import signal

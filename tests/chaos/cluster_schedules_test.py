@@ -124,7 +124,7 @@ class Play:
     def run(self):
         for when, kind in self.schedule.faults:
             self.cluster.run.wait_for_step(max(1, int(when * STEPS)))
-            time.sleep(self.random.uniform(0, 0.03))  # strikes at a random point of the step
+            time.sleep(self.random.uniform(0, 0.03))  # the fault begins at any point of the step
             if self.cluster.coordinators[-1].alive():
                 self.strike(kind)
         return self.check()

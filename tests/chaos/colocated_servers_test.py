@@ -1,9 +1,9 @@
 """Goal: workers that run parameter servers may be lost at random moments, in any way, as long as no
 two neighbours are lost; the job has the result of an undisturbed one.
-Method: for each seed, a job in bsp, asp or both with four workers that run a server each, and with
-followers. One or two workers that are not neighbours are killed, stopped until they are evicted, or
-told to leave, and other workers join. Every sample must have been used exactly once, and bsp must
-end with the bits of an undisturbed run whose servers are separate processes.
+Method: for each seed, a job in bsp, asp or both with four workers, each of which runs a server, and
+with followers. One or two workers that are not neighbours are killed, stopped until they are
+evicted, or told to leave, and other workers join. Every sample must have been used exactly once,
+and bsp must end with the bits of an undisturbed run whose servers are separate processes.
 
   MAYFLY_TEST_SEEDS=200 or FIRST:COUNT runs other seeds; the failing seed is printed.
 """
@@ -82,7 +82,7 @@ def play(seed):
         expect(len(workers) == 4 or is_over, f"{len(workers)} workers")
         for (when, kind, victim), pause in zip([] if is_over else schedule.faults, schedule.pauses):
             run.wait_for_step(max(1, int(when * STEPS)))
-            time.sleep(pause)  # strikes at a random point of the step
+            time.sleep(pause)  # the fault begins at any point of the step
             strike(kind, workers[victim])
             stopped += [workers[victim]] if kind == "stop" else []
         changes = check(run, schedule)

@@ -120,7 +120,7 @@ def killed_and_started_again():
 
 def records_lost_with_the_machine():
     """The end of metrics.jsonl is lost, as if it had not been written to the disk. The members
-    still have the reports of those steps and send them again."""
+    still have the reports of these steps, and send them again."""
     for cut in (5, 2000):
         cluster = start(2, until_step=20)
         cluster.coordinators[-1].kill()
@@ -190,7 +190,7 @@ def torn_log():
 
 def reporter_dies_with_the_last_reports():
     """Workers commit the job's last steps while there is no coordinator, and the reporter dies. The
-    other members have its reports, too."""
+    other members have copies of its reports."""
     cluster = start(3, extra=["--ledger"] + lingering(STEPS - 15), until_step=STEPS - 15)
     cluster.coordinators[-1].kill()
     folders = [cluster.run_dir(f"worker-{n}") for n in range(3)]
@@ -219,7 +219,7 @@ def again_and_again():
 
 def killed_at_the_end():
     """The coordinator is killed before, while or after it tells its members that the job is done.
-    The next one completes what is left, if anything is."""
+    The next coordinator completes the job if it was not complete."""
     with_rest = 0
     for seed in mayfly_run.seeds(8):
         chance = random.Random(seed)
@@ -280,7 +280,8 @@ def finish_and_refuse_a_third(cluster, words):
 
 
 def never_started_again():
-    """Without a new coordinator, workers finish what they can, then end and print the reason."""
+    """Without a new coordinator, workers go on as long as they can, then end and print the
+    reason."""
     cluster = start(2, worker_extra=["--coordinator-timeout", "2"])
     late = cluster.start_worker(cluster.endpoint(), extra=["--coordinator-timeout", "2"])
     cluster.wait_for(lambda: "joined" in late.output(), "the third worker does not join")
@@ -295,7 +296,7 @@ def never_started_again():
 
 def left_alone():
     """The coordinator and a worker are lost for good, so the group cannot re-form. The other
-    workers save their state on their own disks and print where."""
+    workers save their states on their own disks and print the paths."""
     cluster = start(3, worker_extra=["--coordinator-timeout", "3"])
     cluster.coordinators[-1].kill()
     lost, *others = cluster.workers

@@ -11,7 +11,7 @@ from oracle import Oracle
 STEPS = 60
 FLIPPED_AFTER = 20
 ROUNDS = 16  # the number of steps in which the members compare the whole state once
-# The whole state has a digest only at the end, so a flip must be found by the rotating comparison.
+# The job records a digest only at its end, so the members' own comparison must detect the flip.
 JOB = SMALL_JOB + ["--threads", "1", "--steps", str(STEPS), "--digest-every", "1000000"]
 
 
@@ -37,7 +37,7 @@ def flipped(what, worker, tensor, within, oracle):
     with open(run.path("logs", f"worker-{worker}.log")) as file:
         log = file.read()
     expect("differ" in log, f"{what}: worker {worker} (pid {pid}) is the one")
-    # It must have fetched the state anew: its own wrong one would be found a second time.
+    # The worker must have received the state anew: its wrong one would be detected a second time.
     expect("joining again" in log, f"{what}: it does not join again\n{log}")
     expect(run.last_members() == 3, f"{what}: {run.last_members()} members at the end")
     steps = [m["step"] for m in run.metrics()]
@@ -55,9 +55,9 @@ def three_workers():
 
 
 def wrong_result():
-    """A wrong sum while all states are right can only be detected if the microbatch is computed
-    twice. Its owner is asked again, computes the right sum, thereby contradicts itself and is
-    evicted. So two workers are enough."""
+    """A wrong sum of a worker with a right state can only be detected if the microbatch is computed
+    twice. Its owner computes it again, gets the right sum, thereby contradicts itself, and is
+    evicted. So two workers are sufficient."""
     oracle = undisturbed()
     for workers, owner in ((3, 1), (2, 0)):
         run = Run(JOB + ["--workers", str(workers), "--audit-every", "1", "--chaos",
@@ -82,10 +82,10 @@ def two_workers():
 
 
 def nobody_goes_on_without_it():
-    """The other members wait for the evicted worker at the step of the eviction, so its own state
-    has the same step as theirs. If it used its wrong state again, it would be found a second time,
-    or spread the error. The same is true for the weights that its compute threads have loaded, so
-    there are enough microbatches for it to compute some of that very step."""
+    """The job waits for the evicted worker at the step of the eviction, so the worker's wrong state
+    is of the same step as the members' state. If the worker used it again, it would be evicted a
+    second time or spread the error. The same is true for the weights that its compute threads have
+    loaded, so the job has enough microbatches for it to compute some of this step."""
     job = JOB + ["--global-batch", "64", "--steps", "30"]
     oracle = undisturbed(job)
     for what in ("momentum", "weights"):

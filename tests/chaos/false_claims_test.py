@@ -56,7 +56,7 @@ def play(name, claims, *words, kills=1, kind="evicted"):
     member = next(m["id"] for m in job.status()["members"] if m["pid"] == worker.pid)
     claims.is_armed = True
     while claims.change_progress is not None and not claims.is_made:
-        job.wait_for_more_steps(1)  # a false claim is sent now and found when the view ends
+        job.wait_for_more_steps(1)  # the claim is sent now, and detected when the view ends
     for number in range(kills):
         job.workers[number].kill()
     job.wait_for_event(kind)
@@ -125,9 +125,8 @@ def digest():
 
 
 def false_alarm():
-    """Members stop because one of them is killed, and one falsely reports that states differ. No
-    other member reports that. The members of the next view compare their states; these are equal.
-    """
+    """Members stop because one of them is killed, and one member falsely reports that states
+    differ. The members of the next view compare their states, which are equal."""
     job = EndlessJob(4, timeout=120)
     claims = FalseClaims(false_hashes, times=2)
     proxy = AlteringProxy(job.ports["run"], claims.alter)

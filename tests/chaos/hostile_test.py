@@ -1,8 +1,8 @@
 """Goal: an attacker may connect to any port of a job and send anything, or nothing, without an
-effect on the job: the result has the same bits, no worker is kept out, and no process uses more and
+effect on the job: the result has the same bits, every worker can join, and no process uses more and
 more memory. Every such connection is closed, and the log names the attacker's address.
-Method: real processes on loopback. The attacker finds every socket on which they listen, and may
-even know the token. The oracle is the digest of the undisturbed run.
+Method: real processes on loopback. The attacker connects to every socket on which they listen, and
+may even know the token. The oracle is the digest of the undisturbed run.
 """
 import os
 import re
@@ -134,7 +134,7 @@ def nonsense_everywhere():
                 held += [hostile.attack(door, chance, protocol) for _ in range(4)]
                 count[0] += 4
             held = hostile.still_open([sock for sock in held if sock is not None])
-            time.sleep(0.02)  # leaves the job some of the machine
+            time.sleep(0.02)  # leaves processor time for the job
         count.append(hostile.wait_until_closed(held, CLOSED_WITHIN))
 
     attacker = threading.Thread(target=attack_all)

@@ -1,7 +1,7 @@
-"""Goal: hosts and links that fail silently cost time and nothing else.
-Method: a coordinator and three workers, each on a host (a network namespace) of its own; a host is
-pulled out of the network, or packets between two of them are dropped, in the middle of the job.
-The digest after every step must be that of an undisturbed run on loopback.
+"""Goal: hosts and links that fail silently only cost time.
+Method: a coordinator and three workers, each on a separate host (a network namespace). During the
+job a host is disconnected, or packets between two hosts are dropped. The digest after every step
+must be that of an undisturbed run on loopback.
 """
 import sys
 import tempfile
@@ -72,7 +72,7 @@ def link_breaks_one_way():
 
 
 def comes_back():
-    """A host is cut off for a moment only. No worker is evicted, or at most the view changes."""
+    """A host is cut off for only a moment. The job goes on, at most with a change of view."""
     cluster = cluster_of(3)
     cluster.network.pull_out(3)
     step = cluster.run.last_step()

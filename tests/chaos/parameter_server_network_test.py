@@ -1,9 +1,9 @@
-"""Goal: a link that drops packets between processes of a job with parameter servers, both of which
-reach the coordinator, costs time once and nothing else.
-Method: a coordinator, two servers and two workers, each on a host (a network namespace) of its own.
-Packets between two of them are dropped in the middle of the job; the result must be that of an
-undisturbed run on loopback. One worker sends late, so the other one waits for it most of the time:
-a waiting worker must notice the broken link, too.
+"""Goal: if a link between two processes of a job with parameter servers drops packets, and both
+reach the coordinator, the job only loses time once.
+Method: a coordinator, two servers and two workers, each on a separate host (a network namespace).
+During the job packets between two of them are dropped. The result must be that of an undisturbed
+run on loopback. One worker sends late, so the other one mostly waits for it, because a waiting
+worker must notice the broken link, too.
 """
 import sys
 import tempfile
@@ -79,10 +79,10 @@ def link_between_leader_and_follower_breaks():
 
 
 def link_between_worker_and_server_breaks():
-    """The worker is evicted and the other one goes on at once. When the link works again, the first
-    worker joins again. The server behind the link has two shards."""
+    """The worker with the broken link is evicted, and the other one goes on at once. When the link
+    works again, the first worker joins again. The server behind the link has two shards."""
     cluster = cluster_of_all([*LATE, "--shards", "2"])
-    # Half of the delay of the other worker: by now this worker has sent its sums, and waits.
+    # Half of the other worker's delay: by now the first worker has sent its sums, and waits.
     time.sleep(0.05)
     cut(cluster, WORKERS[0], SERVERS[0])
     cluster.wait_for(lambda: count_of(cluster, "evicted"), "nobody noticed")
@@ -98,8 +98,8 @@ def link_between_worker_and_server_breaks():
 
 
 def no_worker_reaches_a_server():
-    """The first worker that notices leaves; the last one blames the server, whose follower then
-    becomes the leader."""
+    """The first worker that notices the broken link leaves. The other one blames the server, whose
+    follower then becomes the leader."""
     cluster = cluster_of_all(LATE)
     for worker in WORKERS:
         cut(cluster, worker, SERVERS[1])

@@ -1,8 +1,8 @@
 """Goal: at most one side of a partition goes on, and the other side joins it after the partition.
-Method: a primary, a standby and three workers, each on a host (a network namespace) of its own. The
-primary is cut off with one worker, so the standby has the majority. Both sides' records together
-must be those of an undisturbed run: a step that both sides had committed would differ, or would be
-recorded twice in different views.
+Method: a primary, a standby and three workers, each on a separate host (a network namespace). The
+primary is cut off with one worker, so the standby has the majority. The records of both sides
+together must be those of an undisturbed run. A step that both sides had committed would differ, or
+would be recorded twice in different views.
 """
 import json
 import subprocess

@@ -34,12 +34,12 @@ class Schedule:
         self.workers = random.choice([2, 3, 3, 4, 4])
         self.threads = random.choice([1, 1, 2])
         self.backend = backend
-        self.silence_ms = random.choice([300, 2000])  # evicts a stopped worker, or waits for it
+        self.silence_ms = random.choice([300, 2000])  # with 300 a stopped worker is evicted
         self.faults = sorted(
             (random.uniform(0.0, 0.9),
              random.choice(["kill", "kill", "kill", "join", "drain", "stop"]))
             for _ in range(random.randint(2, 5)))
-        self.observe = random.choice(["0", "8"])  # MiB: joiners observe, or get the state at once
+        self.observe = random.choice(["0", "8"])  # MiB; with 0, joining workers observe first
 
     def arguments(self):
         return SMALL_JOB + ["--steps", str(STEPS), "--workers", str(self.workers), "--threads",
@@ -84,7 +84,7 @@ def play(seed, backend):
         for when, kind in schedule.faults:
             step = max(1, int(when * STEPS))
             run.wait_for_step(step)
-            time.sleep(schedule.random.uniform(0, 0.02))  # strikes at a random point of the step
+            time.sleep(schedule.random.uniform(0, 0.02))  # the fault begins at any point of a step
             if run.process.poll() is None:
                 strike(run, kind, schedule.random, leaving)
         summary = run.finish()

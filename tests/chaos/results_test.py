@@ -64,7 +64,8 @@ def play(seed):
     try:
         kill_some(job, random)
     except Failure:
-        expect(not job.coordinators[-1].alive(), f"seed {seed}: {job.logs()}")  # it had ended
+        # Allowed only if the job had ended.
+        expect(not job.coordinators[-1].alive(), f"seed {seed}: {job.logs()}")
     job.wait_for(lambda: not job.coordinators[-1].alive(), f"seed {seed}: the job does not end")
     expect(os.path.exists(job.run.path("summary.json")), f"seed {seed}: {job.logs()}")
     summary = job.run.summary()
