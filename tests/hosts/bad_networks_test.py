@@ -1,12 +1,12 @@
-"""Goal: a bad network costs time and nothing else.
+"""Goal: a bad network only costs time.
 Method: `mayfly train --hosts` in the lab. lossy: packets of 1500 bytes, of which 1 % are lost, 20
-ms between any two hosts, and 100 Mbit/s for each; with the detector's default settings no worker
-may be evicted. pair_cut: packets between two members are dropped silently, while the coordinator
-reaches both. half: the network falls into two parts; the coordinator's part goes on and the other
-part commits nothing (with --quorum: tests/chaos/partition_test.py). The bits are those of an
-undisturbed run on this machine.
+ms between any two hosts, and 100 Mbit/s for each host; with the detector's default settings no
+worker may be evicted. pair_cut: packets between two members are dropped silently, while the
+coordinator reaches both. half: the network is divided into two parts; the coordinator's part goes
+on, and the other part commits nothing (with --quorum: tests/chaos/partition_test.py). The bits are
+those of an undisturbed run on this machine.
 
-  MAYFLY_TEST_MINUTES=10 makes the lossy job about so long, MAYFLY_TEST_REPEATS=10 cuts ten pairs.
+  MAYFLY_TEST_MINUTES=10 sets the length of the lossy job, MAYFLY_TEST_REPEATS=10 cuts ten pairs.
 """
 import glob
 import os
@@ -25,8 +25,8 @@ from ssh_test import LabRun, lab_with_program, nothing_is_left
 MINUTES = float(os.environ.get("MAYFLY_TEST_MINUTES", "1"))
 REPEATS = int(os.environ.get("MAYFLY_TEST_REPEATS", "1"))
 STEPS_PER_MINUTE = 50  # on the lossy network
-CABLE_MS = 10  # the delay of each host: twice that between two
-STANDS_STILL_S = 20  # enough for a busy machine; docs/failure_model.md has the usual times
+CABLE_MS = 10  # the delay of each host's link; between two hosts it is twice as much
+STANDS_STILL_S = 20  # the longest pause on a busy machine; docs/failure_model.md has usual times
 
 
 def spread(values):
@@ -36,7 +36,8 @@ def spread(values):
 
 
 def bring_the_program(lab, names):
-    """Copies the program to the hosts while the network is good; later it would take a minute."""
+    """Copies the program to the hosts while the network is good; on the bad network that would take
+    a minute."""
     run = LabRun(lab, names, job=SMALL_JOB + ["--steps", "1"])
     expect(run.wait() == 0, run.logs())
     shutil.rmtree(run.run_dir)
@@ -124,7 +125,7 @@ def ended_after(lab, host):
 
 def half():
     """The coordinator and h1 are on one side. The two members on the other side may commit the step
-    in progress if they had every sum of it, but no later step."""
+    in progress if they have all its sums, but no later step."""
     digest = LongRun.digest()
     lab = lab_with_program(4)
     run = LongRun(lab)

@@ -1,8 +1,8 @@
-"""Goal: mpirun loses a whole host, and the job behaves as docs/mpi.md promises.
-Method: mpirun runs on h0 of the lab and reaches the other hosts by ssh; each has the program on its
-own disk. A host's power is cut, or its packets are dropped for some seconds. If ssh ends silent
-connections, mpirun must return, with the weights on the host of rank 0 and with no process left.
-Otherwise the ranks of a host that is back in time must join again.
+"""Goal: if mpirun loses a whole host, the job behaves as docs/mpi.md promises.
+Method: mpirun runs on h0 of the lab and reaches the other hosts by ssh; each host has the program
+on its own disk. A host's power is cut, or its packets are dropped for some seconds. If ssh ends
+silent connections, mpirun must return, with the weights on the host of rank 0 and with no process
+left. Otherwise the ranks of a host that is reachable again in time must join again.
 """
 import shutil
 import time
@@ -19,7 +19,7 @@ SILENCE_S = 4
 OPTIONS = ["--enable-recovery", "--mca", "oob_tcp_if_include", "eth0"]
 NOTICES = ["--mca", "plm_rsh_args", "-o BatchMode=yes -o ServerAliveInterval=2 "
            f"-o ServerAliveCountMax={SILENCE_S // 2}"]
-RETURNS_S = 60  # mpirun must return within this time after the silence, on a busy machine
+RETURNS_S = 60  # after the silence mpirun must return within this time, also on a busy machine
 
 
 def digests():
@@ -67,7 +67,7 @@ class Launched(LabRun):
 
 
 def host_lost():
-    """mpirun ends the job, which stops in the usual way: with the weights of its last step."""
+    """mpirun stops the job in the usual way, with the weights of its last step."""
     by_step = digests()
     run = Launched(lab_with_program(3), (0, 1, 2), *NOTICES)
     run.wait_for_step(10)

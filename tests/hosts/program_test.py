@@ -1,8 +1,9 @@
-"""Goal: a user's own program trains over hosts with disks of their own, and the loss of a host's
-power changes no bit.
+"""Goal: a user's own program trains on several hosts with separate disks, and a power cut of a host
+changes no bit.
 Method: the coordinator runs on h0. The other hosts have only the C example, the library, the
 program mayfly for the sentinel, and the job's token. A host is switched off, and later on again.
-In other cases `mayfly run --hosts` copies all this and the user's folder to hosts with nothing.
+In other cases the hosts have nothing, and `mayfly run --hosts` copies all this and the user's
+folder to them.
 """
 import glob
 import os
@@ -30,7 +31,7 @@ def undisturbed():
 
 
 class RunOnFirst(Run):
-    """Runs a mayfly command on h0 of the lab, where the run directory is, too."""
+    """Runs a mayfly command on h0 of the lab, with a run directory on that host."""
 
     def __init__(self, lab, command, *more):
         self.lab = lab

@@ -1,14 +1,15 @@
 """Goal: with any temporary faults of the hosts of `mayfly train --hosts`, of the user's machine and
-of the network between them, the job ends with the bits of the undisturbed run, with nothing lost,
+of the network between them, the job ends with the bits of the undisturbed run, with all records,
 with the model on the user's machine, and with no process left.
 Method: for each seed, a job on two or three hosts, started from host 0, which in some runs has a
-worker, too. Two to five faults occur, which end after a while and may overlap: power off and on
-(sometimes of all workers at once; on host 0 the same command is repeated), a cable pulled out, a
-host whose packets are dropped, a pair of hosts cut off from each other in both directions or in
-one, two groups, loss, delay. Every step must be recorded once, with the oracle's digest and
-samples. When the command ends, no host may have a process or a folder of the job, except hosts that
-were out of reach in the last ten seconds, because the provider asks such hosts only so often. These
-may keep them until `mayfly cloud release` (docs/hosts.md).
+worker, too. Two to five faults begin, end after a while, and may overlap: power is switched off and
+on (sometimes for all workers at once; on host 0 the same command is repeated), a cable is pulled
+out, a host's packets are dropped, two hosts are cut off from each other in both directions or in
+one, the network is divided into two parts, packets are lost or delayed. Every step must be recorded
+once, with the oracle's digest and samples. When the command ends, no host may have a process or a
+folder of the job. Exceptions are hosts that were out of reach in the last ten seconds, because the
+provider tries such hosts only every ten seconds. They may keep them until `mayfly cloud release`
+(docs/hosts.md).
 
   MAYFLY_TEST_SEEDS=200 or FIRST:COUNT runs other seeds; a failing one is printed with its schedule.
 """
@@ -49,9 +50,9 @@ class Fault:
         self.hosts = getattr(self, "_hosts_of_" + self.kind, self._any_host)(random)
         self.amount = {"loss": random.choice([1, 3, 10, 30]),
                        "delay": random.choice([1, 5, 20, 80])}.get(self.kind)
-        self.for_s = 0.2 + 7.8 * random.random() ** 2  # as often below 2.2 as above
-        # Most faults begin at a step. The others begin a while after the fault before, because a
-        # job may make no steps during that one.
+        self.for_s = 0.2 + 7.8 * random.random() ** 2  # the median is about 2.2 seconds
+        # Most faults begin at a step. The others begin some time after the previous fault, during
+        # which the job may make no steps.
         by_step = number == 1 or random.random() < 0.6
         self.step = random.randint(1, LAST_STEP * 3 // 4) if by_step else None
         self.after_s = random.uniform(0, 0.3 if self.step else 3)
@@ -132,10 +133,10 @@ class Play:
         self.begun = time.monotonic()
         self.history = []
         self.coming = list(schedule.faults)
-        self.due = None  # when the first of these begins, once that is known
-        self.active = {}  # when they end, by fault
+        self.due = None  # the time at which the first of these begins, once it is known
+        self.active = {}  # the time at which each current fault ends
         self.off = set()
-        self.back = {}  # since when hosts are in reach again
+        self.back = {}  # the time since which each host is reachable again
         self.has_summary = False  # HOME lost its power after the summary had been written
         self.ended = None
         shutil.rmtree(lab.disk(HOME, "root/run"), ignore_errors=True)
@@ -259,8 +260,8 @@ class Play:
                f"no model at home: {text}")
 
     def check_hosts(self):
-        """Checks the hosts as the command has left them, and then those that were out of reach,
-        after they are back."""
+        """Checks the hosts after the command has ended, and hosts that were out of reach after they
+        are reachable again."""
         away = self.off.union(*(fault.out_of_reach() for fault in self.active))
         away.update(host for host, since in self.back.items()
                     if since > self.ended - ASKED_EVERY_S)

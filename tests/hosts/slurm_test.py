@@ -1,6 +1,7 @@
 """Goal: on Slurm nodes that share no disk, processes that srun, sbatch or mpirun starts form one
-job, and the model is where the job's last lines say. Workers that the coordinator requests from
-Slurm fetch the program from it, run on a node each, and leave nothing there."""
+job, and the model is on the host that the job's last lines name. Workers that the coordinator
+requests from Slurm fetch the program from the coordinator, run on one node each, and leave no files
+there."""
 import os
 import re
 import shutil
@@ -69,13 +70,14 @@ def launched_by_srun():
         if kind in kinds.split():
             said = lab.slurm(0, ["srun", f"--mpi={kind}", "-N", "3", "-n", "3"] + train(kind), 120)
             is_one_job(lab, said, digest, kind)
-    # Without PMI the ranks cannot find each other: each of them prints what to do.
+    # Without PMI the ranks cannot find each other, and print what the user can do.
     code, output = lab.slurm(0, ["srun", "-N", "3", "-n", "3"] + train("alone"), 120)
     expect(code == 2 and "Done" not in output and "srun --mpi=pmi2" in output, output)
 
 
 def node_that_srun_loses():
-    """The other workers go on. srun ends when Slurm has noticed the loss, with their exit code."""
+    """The other workers go on after a node is lost. When Slurm has noticed the loss, srun ends with
+    the workers' exit code."""
     digest = undisturbed()
     lab = lab_with_program(3, 1, 2, 3)
     output = lab.disk(0, "root", "output.txt")
@@ -207,7 +209,7 @@ def asked_for_by_the_coordinator():
 
 
 def node_that_is_lost():
-    """A job on the free node replaces the worker of the lost one."""
+    """A Slurm job on the free node replaces the worker of the lost node."""
     digest = undisturbed()
     lab = lab_with_bundle(3)
     run = ProviderRun(lab, 2, *BUNDLE, *JOB, *lingering(6, 30))
@@ -223,8 +225,8 @@ def node_that_is_lost():
 
 
 def own_machine_loses_power():
-    """The power loss ends slurmctld, too. The workers go on; the same command continues the job
-    with them."""
+    """The power loss of the user's machine also ends slurmctld. The workers go on. When the user
+    repeats the command, the job continues with them."""
     digest = undisturbed()
     lab = lab_with_bundle(2)
     run = ProviderRun(lab, 2, *BUNDLE, *JOB, *lingering(6, 30))
@@ -241,8 +243,8 @@ def own_machine_loses_power():
 
 
 def workers_that_cannot_start():
-    """After three failed workers in a row the coordinator requests no more. It prints the last
-    lines of a worker and the path of its log."""
+    """After three failed workers in a row the coordinator requests no further workers. It prints
+    the last lines of one of them and the path of its log."""
     lab = lab_with_bundle(2)
     run = ProviderRun(lab, 2, *BUNDLE, *JOB, "--cloud-worker-args", "--data /nowhere/cifar")
     run.fails("/nowhere/cifar", "on h", ", log /tmp/slurm-")
@@ -256,7 +258,8 @@ def folder_that_nodes_do_not_see():
 
 
 def program_of_ones_own():
-    """srun starts it if the nodes have it; the coordinator does so if only the user has it."""
+    """srun starts a user's program that is on the nodes; the coordinator starts one that only the
+    user has."""
     job = [LINEAR, "20000"]
     settings = ["--no-tensorboard", "--digest-every", "1000"]
     alone = Run(settings + ["--workers", "1"], program=job)

@@ -1,5 +1,5 @@
-"""Goal: one command trains a model on hosts that have only an sshd, and puts it on the user's
-machine; also if a host loses its power or is cut off, or the user's machine loses its power."""
+"""Goal: one command trains a model on hosts that have only an sshd. The model is then on the user's
+machine, also if a host or the user's machine loses its power, or a host is cut off."""
 import glob
 import json
 import os
@@ -85,7 +85,8 @@ def one_command():
 
 
 def parameter_servers():
-    """The coordinator chooses the host of the server; two hosts are left for workers."""
+    """The coordinator chooses the host of the parameter server; the other two hosts have
+    workers."""
     servers = ["--sync", "bsp", "--ps", "1"]
     digest = Oracle(SMALL_JOB + STEPS + servers + ["--workers", "2", "--threads", "1"]
                     ).summary["final_digest"]
@@ -100,8 +101,8 @@ def parameter_servers():
 
 
 def evaluator():
-    """One of three hosts evaluates the checkpoints of two workers. It loses its power and goes on
-    when it is back: every checkpoint is evaluated, and training is not disturbed."""
+    """One of three hosts evaluates the checkpoints of two workers. It loses its power for a while,
+    and then goes on. Every checkpoint is evaluated, and training is not disturbed."""
     steps = 400
     job = SMALL_JOB + ["--steps", str(steps)]
     digest = Oracle(job + ["--workers", "1", "--threads", "1"]).summary["final_digest"]
@@ -136,7 +137,7 @@ def lose_a_host(lab, run):
 
 
 def power_cut():
-    """One host loses its power and comes back after the spare host has taken its place."""
+    """One host loses its power. Its power returns after the spare host has taken its place."""
     digest = undisturbed()
     lab = lab_with_program(4)
     run = LabRun(lab, "h1,h2,h3", "--workers", "2", *lingering(6, 30))
@@ -146,7 +147,7 @@ def power_cut():
 
 
 def own_machine_loses_power():
-    """The workers go on; the same command continues the job with them."""
+    """The workers go on. When the user repeats the command, the job continues with them."""
     digest = undisturbed()
     lab = lab_with_program(3)
     run = LabRun(lab, "h1,h2", *lingering(6, 30))
@@ -163,8 +164,9 @@ def own_machine_loses_power():
 
 
 def left_alone():
-    """The one worker that is left gives up before a coordinator comes back. A day later the user
-    repeats the command. The job goes on from the state that the worker had saved on its host."""
+    """After the loss of the user's machine and of one worker, the other worker gives up before a
+    coordinator is started again. A day later the user repeats the command. The job goes on from the
+    state that the worker had saved on its host."""
     digest = undisturbed()
     lab = lab_with_program(3)
     run = LabRun(lab, "h1,h2", "--coordinator-timeout", "3", *lingering(6, 30))
@@ -191,8 +193,8 @@ def left_alone():
 
 
 def wrong_clocks():
-    """Nothing depends on the wall clocks of hosts: not the failure detector, not the token, not the
-    job's certificate, which by these clocks is not valid yet or has expired, not the records."""
+    """Nothing depends on the wall clocks of hosts: neither the failure detector, the token and the
+    records, nor the job's certificate, which by these clocks is not valid yet or has expired."""
     if not lab_of_hosts.fake_clocks():
         print("skipped: libfaketime is missing")
         raise SystemExit(mayfly_run.SKIP)
@@ -215,7 +217,7 @@ def refused_in_one_line():
     full = lab.disk(2, "root/.cache")
     os.makedirs(full)
     with open(os.path.join(full, "mayfly"), "w"):
-        pass  # a file where the folder should be
+        pass  # an empty file in the place of the folder
     lab.pull_out(3)
     run = LabRun(lab, "h1,h2,h3,h9", "--ssh", "ssh -o BatchMode=yes -o ConnectTimeout=2")
     expect(run.wait() == 2, run.output())
@@ -226,7 +228,7 @@ def refused_in_one_line():
 
 
 def half_a_copy():
-    """The remains of an interrupted copy are not used."""
+    """The incomplete files of an interrupted copy are not used."""
     lab = lab_with_program(2)
     run = LabRun(lab, "h1")
     expect(run.wait() == 0, run.output())

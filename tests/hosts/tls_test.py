@@ -1,10 +1,11 @@
 """Goal: with --tls, an attacker on the network between the hosts of a job can neither read nor
-change its settings, weights and records. A worker or a command with a wrong token prints so.
+change its settings, weights and records. A worker or a command with a wrong token prints that.
 Method: read: all packets on the bridges of the lab are recorded while a job runs, loses a host and
-admits another one that needs the state. They may contain none of the job's texts and weights; the
-packets of the same job without --tls contain all of them. changed: a proxy between a coordinator
-and its workers flips bits; connections break, the digest is that of an undisturbed run.
-wrong_token: workers with another token, workers with one that is not for TLS, and a command.
+admits another one, which needs the state. The packets may contain none of the job's texts and
+weights; those of the same job without --tls contain all of them. changed: a proxy between a
+coordinator and its workers flips bits, so connections break, and the digest is that of an
+undisturbed run. wrong_token: workers with another token, workers with a token that is not for TLS,
+and a command.
 """
 import os
 import tempfile
