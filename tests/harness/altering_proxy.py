@@ -82,7 +82,7 @@ class AlteringProxy:
             while not is_transfer.is_set():
                 kind, body = hostile.receive_frame(source)
                 if kind == hostile.HELLO and body[4] == hostile.TRANSFER:
-                    is_transfer.set()  # before the coordinator can answer
+                    is_transfer.set()  # before the Hello is forwarded, so the answer finds it set
                 body = change(kind, body)
                 if body is not None:
                     target.sendall(hostile.frame(kind, body))

@@ -1,5 +1,5 @@
-"""A job of real processes that runs until a test stops it, for tests whose actions take an unknown
-time. The oracle is the digest of each step of an undisturbed run with one worker.
+"""A job of real processes that runs until a test stops it, for tests that need an unknown time. The
+oracle is the digest of each step of an undisturbed run with one worker.
 """
 import json
 import os

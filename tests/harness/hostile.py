@@ -1,7 +1,7 @@
-"""A hostile client: what it can send to the ports of a job, and the sockets and memory that the
-job's processes use meanwhile. It implements the first messages of the control protocol
-(elastic/core/messages), the hello of a group (collectives/tcp/tcp_handshake) and the request for a
-state (engine/state/state_transfer).
+"""A hostile client that sends arbitrary data to the ports of a job, and functions that measure the
+sockets and memory of the job's processes meanwhile. It implements the first messages of the control
+protocol (elastic/core/messages), the hello of a group (collectives/tcp/tcp_handshake) and the
+request for a state (engine/state/state_transfer).
 """
 import hashlib
 import hmac
@@ -141,7 +141,7 @@ def nonsense(chance, protocol):
         return chance.randbytes(chance.randrange(1, 6000))
     if which == 1:  # half a frame
         return frame(HELLO, chance.randbytes(200))[:chance.randrange(1, 100)]
-    if which == 2:  # far too long
+    if which == 2:  # a frame with an impossible length
         return struct.pack("<I", chance.choice([0, 65537, 1 << 24, 0xffffffff])) + b"x" * 64
     if which == 3:  # a worker of another version, with a wrong proof
         version = chance.choice([0, protocol - 1, protocol + 1, 0xffffffff])
@@ -190,8 +190,8 @@ def still_open(socks):
 
 
 def wait_until_closed(socks, seconds):
-    """Waits until the other side has closed all connections, at most so many seconds; returns the
-    number of those that it has not closed."""
+    """Waits at most so many seconds until the other side has closed all connections; returns the
+    number of connections that are still open."""
     deadline = time.monotonic() + seconds
     while socks and time.monotonic() < deadline:
         socks = still_open(socks)

@@ -52,7 +52,7 @@ MaxStartups 100
 {environment}
 """
 SSHD_LISTENS = ":0016 00000000:0000 0A "  # in /proc/net/tcp: port 22, any peer, LISTEN
-# Hosts inherit nothing of our environment except the variable that limits the instruction set.
+# Hosts inherit no variable of this process except the one that limits the instruction set.
 MASK = "MAYFLY_TEST_MAX_ISA"
 MASKED = [f"{MASK}={os.environ[MASK]}"] if MASK in os.environ else []
 
@@ -92,8 +92,8 @@ def fake_clocks():
 
 class Lab(network.Network):
     """Hosts h0, h1, ... The user works on host 0, whose key is accepted by all others. `clocks`
-    maps hosts to the error of the clock, in the syntax of libfaketime, that processes started
-    there over ssh see: {1: "-5h"}."""
+    maps a host to the error of its clock, in the syntax of libfaketime: {1: "-5h"}. Processes that
+    are started there over ssh see it."""
 
     def __init__(self, hosts, clocks=None):
         super().__init__(hosts)
@@ -174,7 +174,7 @@ class Lab(network.Network):
         Packets that the kernel would still send for open connections are lost because the network
         namespace is deleted and made anew."""
         self.pull_out(host)
-        self.boots[host].kill()  # which ends all processes of the host at once (--kill-child)
+        self.boots[host].kill()  # also ends all processes of the host at once (--kill-child)
         self.boots[host].wait()
         self._hub("link", "del", f"p{host}")
         self._run("netns", "del", f"{self.name}h{host}")
@@ -189,8 +189,8 @@ class Lab(network.Network):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, host, words, output):
-        """Starts a command on a host as from its console, in /root. Its output is written to the
-        file `output`."""
+        """Starts a command on a host in /root, as from the host's console. Its output is written to
+        the file `output`."""
         pid = str(self._init(host))
         with open(output, "wb") as file:
             return subprocess.Popen(

@@ -52,7 +52,7 @@ class Pmi:
                 has_left = fields["cmd"] == "finalize"
         except (OSError, threading.BrokenBarrierError):
             pass
-        if not has_left:  # a rank that has may be ahead of ranks that are still in the barrier
+        if not has_left:  # after a finalize, other ranks may still be in the last barrier
             self.barrier.abort()
 
     def _answer(self, fields):

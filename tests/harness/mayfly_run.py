@@ -17,7 +17,7 @@ import time
 SKIP = 77  # the exit code that means "skipped" to CTest
 BINARY = os.environ.get("MAYFLY_TEST_BINARY", "build/release/mayfly")
 
-# Small enough for hundreds of runs, large enough that a kill lands in every phase.
+# Small enough for hundreds of runs, and large enough that random kills occur in every phase.
 SMALL_JOB = ["--model", "resnet20", "--data", "procedural:512", "--global-batch", "16",
              "--microbatch", "4", "--lr", "0.05", "--seed", "7", "--no-evaluate",
              "--no-tensorboard", "--digest-every", "1",
@@ -31,8 +31,8 @@ LISTS_ARE_EXACT = {"MAYFLY_TEST_LIST_SECONDS": "3"}
 
 def lingering(*steps):
     """Arguments that slow a job down after each of `steps`: for up to 16 steps all workers sleep
-    most of the time, a second or more in total. A test that waits for one of `steps` and then acts
-    therefore acts before the job ends, even on a busy machine. The results have the same bits."""
+    most of the time, a second or more in total. So a test that waits for one of `steps` can act
+    before the job ends, even on a busy machine. The results have the same bits."""
     ends = [*steps[1:], steps[-1] + 16]
     rules = [f"slow=12x,from=step{step + 1},to=step{min(step + 16, end)}"
              for step, end in zip(steps, ends)]

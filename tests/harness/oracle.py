@@ -1,7 +1,7 @@
 """Undisturbed runs with which tests compare their results. Each is run once for all tests, because
-a binary computes the same bits from the same settings every time (tests/integration/engine/
-same_bits_test.py shows that). The results are stored beside the binary, or beside the modules that
-the run loads, and are deleted when one of these files changes.
+a binary always computes the same bits from the same settings (see
+tests/integration/engine/same_bits_test.py). The results are stored beside the binary, or beside the
+modules that the run loads, and are deleted when one of these files changes.
 """
 import contextlib
 import fcntl

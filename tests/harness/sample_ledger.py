@@ -1,5 +1,5 @@
-"""Determines from outside which samples a job used: from the ledgers that workers write (--ledger),
-and from the hash of the samples in each committed sum, which is computed here a second time.
+"""Determines which samples a job has used: from the ledgers that workers write (--ledger), and from
+the hash of the samples in each committed sum, which is computed here again.
 """
 import glob
 import os

@@ -110,7 +110,7 @@ class SlurmLab(Lab):
         return [tuple(line.split()) for line in lines.splitlines()]
 
     def aborted_jobs(self, node):
-        """The number of jobs that slurmd on `node` killed as unknown, with no time to clean up:
-        slurmctld saves a job seconds after it began, and has lost it if the power fails before."""
+        """The number of jobs that slurmd on `node` killed as unknown, without time to clean up.
+        slurmctld saves a job some seconds after it began, so a power cut before that loses it."""
         with open(self.disk(node, "root", "slurm", "slurmd.log")) as file:
             return file.read().count("abort completed")

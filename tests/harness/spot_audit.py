@@ -1,4 +1,5 @@
-"""What a job's servers cost by the records of the fake cloud, which the job cannot see."""
+"""The costs of a job's servers according to the records of the fake cloud, which the job cannot
+see."""
 import os
 import sys
 
@@ -15,10 +16,10 @@ def machine_facts(binary):
 
 
 def per_hour_max(spans):
-    """The highest price per hour of all servers at one time. Spans are (begin, end, price per
+    """The maximum over time of the price per hour of all servers. Spans are (begin, end, price per
     hour)."""
     changes = sorted([(begin, 1, price) for begin, _, price in spans] +
-                     [(end, 0, -price) for _, end, price in spans])  # ends before beginnings
+                     [(end, 0, -price) for _, end, price in spans])  # at one instant, ends first
     now = most = 0.0
     for _, _, price in changes:
         now += price

@@ -10,10 +10,10 @@ import time
 
 
 def read_moments(path, nodes_max, hours=None):
-    """[(seconds, nodes, taken)] of a trace with rows "milliseconds,add|remove,node". `nodes`: how
-    many machines are available from that moment on, scaled so that the maximum is nodes_max.
-    `taken`: how many are taken away at that moment, at least one if the trace removes any node. A
-    trace shorter than `hours` is repeated."""
+    """[(seconds, nodes, taken)] of a trace with rows "milliseconds,add|remove,node". `nodes`: the
+    number of machines that are available from that moment on, scaled so that the maximum is
+    nodes_max. `taken`: the number of machines that are taken away at that moment, at least one if
+    the trace removes any node. A trace shorter than `hours` is repeated."""
     with open(path) as f:
         rows = [line.split(",") for line in f if line.strip() and not line.startswith("#")]
     nodes, by_time = 0, {}
@@ -35,9 +35,9 @@ def read_moments(path, nodes_max, hours=None):
 
 
 class SpotMarket(threading.Thread):
-    """Ends by itself some seconds after the trace's last moment. `trouble`: rules for the fake
-    cloud's faults (tests/fake_cloud/faults.py); the market applies one of them every few moments.
-    """
+    """The thread that plays the market. It ends some seconds after the trace's last moment.
+    `trouble`: rules for the fake cloud's faults (tests/fake_cloud/faults.py); the market applies
+    one of them every few moments."""
 
     NOTICE_S = 3  # between the notice and the end of a machine
     MOMENTS_PER_TROUBLE = 5
@@ -48,7 +48,7 @@ class SpotMarket(threading.Thread):
         self.trouble = itertools.cycle(trouble) if trouble else None
         self.taken = collections.Counter()
         self.troubles = collections.Counter()
-        self.leaving = {}  # when each machine that has got a notice ends
+        self.leaving = {}  # the time at which each machine with a notice ends
         self.stopped = threading.Event()
 
     def run(self):

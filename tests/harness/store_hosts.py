@@ -1,5 +1,5 @@
-"""Jobs on several simulated hosts, each with its own store of images (--store --store-peers), and
-the images that such a job reads from storage.
+"""Jobs on several simulated hosts, each with a store of images (--store --store-peers). Counts the
+images that such a job reads from storage.
 """
 import glob
 import os
@@ -91,8 +91,8 @@ class Accesses:
         return sum(os.stat(path).st_atime_ns != 0 for path in self.paths)
 
 
-# A worker reads an image from storage if another host does not send it in time, as on a busy
-# machine.
+# The number of images that may be read again: a worker reads an image from storage if another host
+# does not send it in time, which happens on a busy machine.
 LATE = IMAGES // 50
 
 
@@ -104,7 +104,7 @@ def wait_for_second_copies(cluster):
 
 
 def spares_storage(share, change, before=lambda cluster: None, network=None, workers_each=1):
-    """Runs a job on three hosts with room for this share of the images each. After some epochs it
+    """Runs a job on three hosts, each with room for this share of the images. After some epochs it
     calls before(cluster) and change(hosts), and expects that no image is read from storage again.
     """
     folder, size = made_set()

@@ -25,7 +25,7 @@ def port(name):
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     opened.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
     opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-    for buffer in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):  # no frame is lost for want of room in them
+    for buffer in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):  # so large that no frame is lost
         opened.setsockopt(socket.SOL_SOCKET, buffer, 1 << 24)
     opened.bind((name, ETH_P_ALL))
     opened.setblocking(False)
@@ -36,7 +36,7 @@ def take(source, line, delay):
     for _ in range(FRAMES_AT_ONCE):
         try:
             line.append((time.monotonic() + delay, source.recv(FRAME_BYTES_MAX)))
-        except OSError:  # no more, or the interface is down
+        except OSError:  # no further frame has arrived, or the interface is down
             return
 
 
@@ -45,11 +45,12 @@ def give(sink, line):
         try:
             sink.send(line.popleft()[1])
         except OSError:
-            pass  # as on a cable, what cannot be sent is lost
+            pass  # as on a cable, a frame that cannot be sent is lost
 
 
 def never_wait_for_a_processor():
-    """A cable never waits. On a machine busy with other tests this one would seem to be broken."""
+    """Gives this process real-time priority. A cable never waits for a processor; on a busy machine
+    this process would seem to be a broken cable."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except OSError:
