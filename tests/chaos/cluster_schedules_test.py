@@ -1,7 +1,7 @@
 """Goal: with any schedule of lost and sleeping workers, notices, joins, cut links and killed
 coordinators, a job ends with the bits of the undisturbed run and with every sample used once.
 Method: for each seed, a coordinator and workers run as separate processes, on the loopback
-interface or (where the machine allows it) each on a host of its own. Faults occur at random times,
+interface or (if the machine allows it) each on a separate host. Faults occur at random times,
 sometimes several at once. At least one worker holds the newest state at any time. After every step
 the digest must be the oracle's; every step must be recorded once, with the samples of the stream.
 

@@ -169,7 +169,7 @@ def killed_between_log_and_record():
 
 
 def torn_log():
-    """The end of the view log is damaged in several ways. The members supply what it lacks."""
+    """The end of the view log is damaged in several ways. The members supply the lost records."""
     def cut(data):
         return data[:-7]
     def flip(data):

@@ -95,7 +95,7 @@ def expect_told(text, door, who, words, verb="turned"):
 
 
 def thousand_silent():
-    """Connections to every listening socket that send nothing. Members join and leave all the same,
+    """Connections to every listening socket that send nothing. Members can still join and leave,
     and every such connection is closed while the job runs."""
     job = start()
     change_members(job)  # now one worker is a donor, and listens

@@ -91,7 +91,7 @@ TEST_F(NcclOnOneGpu, OneToFourMembersComputeEveryOperationRight) {
     SCOPED_TRACE(fmt::format("{} members", size));
     const Members members = start(size);
     const Instant start_of_form = monotonic_now();
-    form(members, size);  // each in a view of its own, because they share the store
+    form(members, size);  // each size has another view number, because all use the same store
     record(fmt::format("form_{}", size), since(start_of_form));
     expect_right(members, "check");
     expect_right(members, "streams");

@@ -19,7 +19,7 @@ struct FailoverWorld::Host {
   std::optional<std::uint64_t> effects_to_live;  // after so many effects the host crashes
   std::map<MemberId, std::size_t> link_of;
   bool has_ended = false;
-  bool ends_again = false;  // its log said that the job had ended
+  bool ends_again = false;  // according to its log the job had ended before
   bool leads = false;       // it has members in a view
   Instant last_led;
 };

@@ -47,7 +47,7 @@ class PsShards {
   /// Moves the leaders' logs into the result. Called once, at the end.
   void report(PsResult& result);
 
-  /// Announces the workers and the leaders of a new view to every server, with a delay of its own.
+  /// Announces the workers and the leaders of a new view to each server, after separate delays.
   void publish(const std::set<MemberId>& roster);
   /// Keeps the workers of a new view; the caller announces it with meet_all() for each server.
   void meet_later(const std::set<MemberId>& roster) { roster_ = roster; }

@@ -59,7 +59,7 @@ void PsRun::greet_first(PsWorker& w) {
   }
 }
 
-/// Announces the newest view to all processes, each after a delay of its own.
+/// Announces the newest view to all processes, each after a separate delay.
 void PsRun::publish() {
   result_.torn = shards_.is_torn();
   if (result_.torn) {

@@ -316,8 +316,8 @@ void PsRun::note_push(MemberId id) {
   }
 }
 
-/// Records a state as in the product: all shards' states must come from the leaders that this
-/// worker knows.
+/// Records a state as in the product: the states of all shards must be those of the leaders that
+/// this worker knows.
 bool PsRun::record(PsWorker& w, const Snapshot& snapshot) {
   std::vector<std::uint64_t> models;
   for (std::uint32_t s = 0; s < options_.shards; ++s) {

@@ -185,7 +185,7 @@ void SimWorld::at_worker(MemberId member, Duration delay, WorkerEvent what) {
 std::span<std::byte> SimWorld::scratch_of(MemberId member) {
   scratch_.resize(workers_.size());
   std::unique_ptr<std::byte[]>& memory = scratch_[worker_of_.at(member)];
-  if (!memory) {  // not cleared: exchanges read only what they have written
+  if (!memory) {  // not cleared, because exchanges only read bytes that they have written
     memory.reset(new std::byte[collectives::kExchangeScratchBytes]);
   }
   return {memory.get(), collectives::kExchangeScratchBytes};

@@ -1,5 +1,5 @@
-"""Goal: with an unusable GPU a job does not start, and one line says what to do. A GPU that fails
-later ends its worker, and the job goes on.
+"""Goal: with an unusable GPU a job does not start, and one line tells the user what to do. A GPU
+that fails later ends its worker, and the job goes on.
 Method: the program runs beside modules of this folder, which imitate GPU and NCCL on the CPU and
 can simulate faults.
 usage: fault_test.py FOLDER-WITH-MODULES CASE

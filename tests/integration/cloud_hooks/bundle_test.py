@@ -1,6 +1,6 @@
 """Goal: the archive of `mayfly bundle` runs on a server without Mayfly, with the modules for GPUs
 if this program has them. cuDNN and NCCL are found where packages install them. `mayfly cloud
-doctor` tells, before servers are paid for, whether a bundle and its machines can compute on GPUs.
+doctor` reports, before servers are paid for, whether a bundle and its machines can use GPUs.
 Method: the archive is unpacked elsewhere and run with an empty environment. No GPU is needed.
 """
 import os

@@ -1,6 +1,7 @@
 // Ranks of `mpirun --enable-recovery` that are killed one or two at a time, at random moments,
-// until one is left (tests/integration/collectives/mpi_contract_test.py). After each kill the
-// survivors are told, abort their group, form the next view and check a sum in it.
+// until one is left (tests/integration/collectives/mpi_contract_test.py). After each kill a second
+// thread of each survivor aborts its group, as the coordinator would request. The survivors form
+// the next view and check a sum in it.
 //
 // Usage: mpi_kill PAGE_FILE SEED. The last survivor prints "rank R: passed" or "rank R: failed".
 
@@ -49,7 +50,7 @@ bool holds(const Members& members, std::uint32_t rank) {
   return std::find(members.begin(), members.end(), rank) != members.end();
 }
 
-/// Acts as the coordinator: stops the view as soon as a victim is dead.
+/// Acts as the coordinator: aborts this rank's group of the view when all victims die.
 class Teller {
  public:
   Teller(test::MpiRank& self, const Plan& plan, ViewId view)

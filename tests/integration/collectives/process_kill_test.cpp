@@ -1,5 +1,5 @@
 // Members as real processes, killed with SIGKILL at random moments: while a group is formed, inside
-// an operation, between views. The test plays the coordinator.
+// an operation, between views. The test acts as the coordinator.
 
 #include <gtest/gtest.h>
 

@@ -143,7 +143,7 @@ TEST(Failover, AWaitForAKeyOutlastsTheCoordinator) {
   job.restart_coordinator();
   waiter.join();
   EXPECT_TRUE(late.ok());
-  // The members have told the new coordinator the values in the old one's store.
+  // The members have sent the values of the old coordinator's store to the new one.
   EXPECT_TRUE(workers[1]->client().store_get(view, "early", monotonic_now() + kHangBound).ok());
 }
 

@@ -62,7 +62,7 @@ class RecordingObserver final : public CoordinatorObserver {
   std::function<void(Seen&)> at_news_;  // guarded by mutex_
 };
 
-/// A worker in this process. It reports each view as formed and synced, and stops when told.
+/// A worker in this process. It reports each view as formed and synced, and obeys each Stop.
 class ToyWorker final : public MemberHandler {
  public:
   ToyWorker(std::unique_ptr<MemberClient> client, bool ready = true);

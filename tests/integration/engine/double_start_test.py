@@ -22,7 +22,7 @@ FILES = {"config.toml", "events.jsonl", "metrics.jsonl", "token", "view.log", "v
 
 
 class Start:
-    """One of the two commands; its output is in a file of its own."""
+    """One of the two commands; its output is written to a separate file."""
 
     def __init__(self, folder, name, words, prefix=()):
         self.output_path = os.path.join(folder, name + ".txt")

@@ -1,5 +1,5 @@
 """Goal: the trained weights are in the coordinator's run directory, even if all workers' servers
-are lost. A job goes on from its checkpoint there when no worker has the state any more.
+are lost. If no worker has the state any more, a job goes on from its checkpoint there.
 Method: coordinator and workers have directories of their own, as on hosts without a shared disk.
 """
 import os
