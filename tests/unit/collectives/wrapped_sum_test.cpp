@@ -56,7 +56,7 @@ Reduced reduce(const std::vector<std::vector<std::int32_t>>& workers) {
 }
 
 TEST(RoundAdd, TheSumDoesNotDependOnWhoAddsWhat) {
-  constexpr std::size_t kSize = 1000;  // no multiple of any vector length
+  constexpr std::size_t kSize = 1000;  // no multiple of 16, the lanes of AVX-512
   std::vector<std::int32_t> alone(kSize);
   std::vector<std::vector<std::int32_t>> workers(3, std::vector<std::int32_t>(kSize));
   for (std::uint32_t m = 0; m < kMicrobatches; ++m) {
