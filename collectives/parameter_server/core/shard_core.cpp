@@ -130,10 +130,11 @@ void ShardCore::watch(const Update& update) {
 }
 
 /// The worker has the rewind from the table of leases, which grants it only when every shard has
-/// exactly the slices before it.
+/// exactly the slices before it. The first shard has this table, so it knows the rewind before any
+/// worker does.
 Result<void> ShardCore::check_rewind(const Rewind& rewind) const {
   const SliceSet& applied = order_.applied();
-  const bool is_known = !plan_.rewound() || *plan_.rewound() == rewind;
+  const bool is_known = plan_.rewound() ? *plan_.rewound() == rewind : !leases_;
   const bool is_kept = std::find(cuts_.begin(), cuts_.end(), rewind.to) != cuts_.end();
   const bool is_here =
       applied.prefix() == rewind.at && applied.count() == rewind.at && order_.staged() == 0;

@@ -82,6 +82,8 @@ ShardEvent push_of(std::uint64_t slice, std::uint64_t version) {
   event.push.slice = slice;
   event.push.base_version = version;
   event.push.wanted = version + 1;
+  event.loss = 1;
+  event.microbatches = 1;
   return event;
 }
 
@@ -106,6 +108,26 @@ TEST(ShardCore, NamesTheWorkersThatAreMembersNoMore) {
   const ShardOutcome outcome =
       core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{2}}}).value();
   EXPECT_EQ(outcome.departed, std::vector<MemberId>{MemberId{1}});
+}
+
+// Goal: no worker makes the job fall back. Method: an asynchronous phase that does not diverge, and
+// a push with a rewind that would be possible there. Another shard must believe the worker.
+TEST(ShardCore, OnlyTheTableOfLeasesDecidesOnTheFirstShardThatTheJobFallsBack) {
+  const SyncPlan plan =
+      parse_phases("bsp:2steps,asp", {.last_step = 6, .slices_per_step = 1}).value();
+  for (const bool is_first : {true, false}) {
+    ShardCore core(plan, {.is_first = is_first, .divergence = {.falls_back = true}});
+    (void)core.take({.kind = ShardEventKind::kWorkers, .workers = {MemberId{1}}});
+    for (std::uint64_t slice = 0; slice < 3; ++slice) {
+      ASSERT_TRUE(core.take(push_of(slice, slice)).value().update.has_value()) << slice;
+    }
+    ShardEvent falls_back = push_of(3, 3);
+    falls_back.rewind = Rewind{.at = 3, .to = 2};
+    const Result<ShardOutcome> taken = core.take(falls_back);
+    EXPECT_EQ(taken.ok() && taken.value().restore.has_value(), !is_first);
+    EXPECT_EQ(core.plan().rewound().has_value(), !is_first);
+    EXPECT_EQ(core.take(push_of(3, 3)).ok(), is_first) << "the phase goes on where it was";
+  }
 }
 
 }  // namespace
