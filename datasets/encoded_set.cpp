@@ -1,6 +1,8 @@
 #include "datasets/encoded_set.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 
 #include "base/check.hpp"
 #include "base/log.hpp"
@@ -15,13 +17,20 @@ struct Scratch {
   JpegDecoder decoder;
   Resampler resampler;
   Bytes buffer;
-  const void* arrived_for = nullptr;  // the set for which this thread has fetched images ahead
+  // The number of the set for which this thread has fetched images ahead; 0 = none. Not its
+  // address, which may become that of a later set.
+  std::uint64_t arrived_for = 0;
   std::vector<WantedImage> arrived;
 };
 
 Scratch& scratch() {
   thread_local Scratch own;
   return own;
+}
+
+std::uint64_t next_set_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
 }
 
 // The smallest scale at which the part still has as many pixels as the network sees. Only those
@@ -67,7 +76,9 @@ Digest digest_of_samples(std::span<const EncodedImage> images,
 
 EncodedSet::EncodedSet(Options options, std::vector<std::string> class_names,
                        std::span<const EncodedImage> images)
-    : options_(std::move(options)), class_names_(std::move(class_names)) {
+    : number_(next_set_number()),
+      options_(std::move(options)),
+      class_names_(std::move(class_names)) {
   ENSURE(!images.empty(), "a part of a data set has images");
   test_ = images.front().test;
   owner_ = images.front().owner;
@@ -120,7 +131,7 @@ void EncodedSet::fetch_ahead(const SampleStream& stream, std::uint64_t position,
     return;
   }
   Scratch& own = scratch();
-  own.arrived_for = this;
+  own.arrived_for = number_;
   own.arrived.clear();
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t sample = stream.at(position + i).sample;
@@ -149,7 +160,7 @@ void EncodedSet::fetch_ahead(const SampleStream& stream, std::uint64_t position,
 /// Empty if the calling thread has not fetched the sample ahead, or if it did not arrive.
 ByteSpan EncodedSet::arrived_ahead(std::size_t index) const {
   const Scratch& own = scratch();
-  if (own.arrived_for != this) {
+  if (own.arrived_for != number_) {
     return {};
   }
   const auto image = std::ranges::find(own.arrived, index, &WantedImage::image);

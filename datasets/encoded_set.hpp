@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -74,6 +75,7 @@ class EncodedSet final : public Dataset {
                                        std::span<std::uint8_t> pixels) const;
   void replace(std::size_t index, const std::string& reason, std::span<std::uint8_t> pixels) const;
 
+  const std::uint64_t number_;  // no other set of the process has it
   Options options_;
   std::vector<std::string> class_names_;
   bool test_ = false;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <span>
 
 #include "datasets/image_store.hpp"
 #include "datasets/jpeg.hpp"
@@ -80,6 +82,43 @@ TEST(EncodedSet, ASecondCopyThatIsGivenUpBeforeItsUseIsUsedAllTheSame) {
   ASSERT_FALSE(store->keeps(3));
   std::filesystem::remove(folder / "set/" + name);
   EXPECT_EQ(read(*pair.train, 3), wanted);
+}
+
+// Goal: images that a thread has fetched ahead are not taken for those of a later set. Method: both
+// sets are in the same variable, so they have the same address.
+TEST(EncodedSet, WhatAThreadHasFetchedAheadIsNotTakenForALaterSet) {
+  constexpr std::size_t kTrained = 6;
+  const TemporaryFolder folder;
+  const std::string name = "train/dog/1.jpg";  // the first of the second class
+  const auto file_of_first = some_files().at(name);
+  Files files_of_second = some_files();
+  files_of_second[name] = photo(260, 250, 11);
+  std::optional<EncodedSet> set;
+  const auto make_set = [&](const Files& files, const std::string& path) {
+    write_folder(files, path);
+    const MeasuredImages measured =
+        measure_images(path, list_image_folder(path).value(), false, "").value();
+    EncodedSet::Options options;
+    options.source = path;
+    options.image_size = kImageSide;
+    options.store = ImageStore::join({.key = unshared_key(),
+                                      .images = kTrained,
+                                      .bytes_max = std::uint64_t{1} << 20,
+                                      .folder = {}})
+                        .value();
+    options.peers =
+        PeerStores::start(options.store, std::vector<std::uint32_t>(kTrained, 1), "127.0.0.1")
+            .value();
+    set.emplace(options, measured.class_names, std::span(measured.images).first(kTrained));
+    return options.store;
+  };
+  const auto store = make_set(some_files(), folder / "first");
+  ASSERT_TRUE(store->keep_second(3, std::as_bytes(std::span(file_of_first))));
+  const SampleStream stream(1, kTrained);
+  set->fetch_ahead(stream, stream.position_of(0, 3), 1);
+  (void)make_set(files_of_second, folder / "second");
+  EXPECT_EQ(read(*set, 3),
+            read(*open_image_folder(folder / "second", encoded_options()).value().train, 3));
 }
 
 TEST(EncodedSet, FolderAndPlainTarAreTheSame) {
