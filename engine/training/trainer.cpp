@@ -116,6 +116,7 @@ void Trainer::save_before_leaving() {
 
 Trainer::ViewEnd Trainer::run_view(const elastic::View& view) {
   parts_.computer.clear_interrupt();
+  part_.has_contributed = value(view.committed) >= parts_.job.total_steps;
   exchange_.wait_until_copied();
   checks_.begin_view();  // first: a report of this view must not contain disputes of earlier views
   if (parts_.link.is_over(view.id)) {
@@ -238,6 +239,7 @@ void Trainer::report_stopped(ViewId view, const ViewEnd& end) {
   stopped.view = view;
   stopped.committed = state_.committed();
   stopped.finished = end.finished;
+  stopped.contributed = part_.has_contributed;
   stopped.held = work_.held_for(next(state_.committed()));
   stopped.observed = exchange_.observed();
   checks_.put_into(stopped);
@@ -343,6 +345,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   }
   MemberWaits waits = reports_.waited();
   waits.members = group.time_waited();
+  part_.has_contributed = true;  // no step is complete without the signals of every member
   buckets_.start_signals(group, parts_.computer.sums(),
                          {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_),
                           check, checks_.audit_check(view),

@@ -19,6 +19,9 @@ struct ViewPart {
   bool observes = false;     ///< it does not have the state yet
   /// No other member has the state, but in an earlier view others had it.
   bool is_last_holder = false;
+  /// Its whole part of the view's first step was given to the group, so that other members may have
+  /// committed this step. Also true if the view begins after the job's last step.
+  bool has_contributed = false;
   std::uint64_t steps = 0;  ///< committed in this view
   Step position{};  ///< the last committed step of the view; that of the state, unless it observes
 

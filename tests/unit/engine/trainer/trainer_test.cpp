@@ -87,6 +87,28 @@ TEST_P(TrainerLoses, AWorkerAtAnyOperation) {
   }
 }
 
+/// A coordinator with standbys relies on it: a view to which a member gave nothing has no step.
+/// With buckets that are tuned, members wait for each other before they begin the first step.
+TEST(Trainer, ReportsWhetherItContributedToTheFirstStepOfItsView) {
+  JobConfig config = small_job();
+  config.bucket_kib = "auto";
+  std::uint64_t operations = 0;
+  {
+    TrainingWorld world(config, {.workers = 3});
+    const WorldEnd end = world.run();
+    EXPECT_EQ(end.without_part, 0u);
+    for (const auto& [member, count] : end.operations) {
+      operations = std::max(operations, count);
+    }
+  }
+  TrainingWorld before_all(config, {.workers = 3});
+  before_all.let_die(2, 0, Death::kBefore);
+  EXPECT_EQ(before_all.run().without_part, 2u) << "both others, of the first view";
+  TrainingWorld after_steps(config, {.workers = 3});
+  after_steps.let_die(2, operations - 1, Death::kBefore);
+  EXPECT_EQ(after_steps.run().without_part, 0u) << "also not of a view that begins after all steps";
+}
+
 std::string name_of(const ::testing::TestParamInfo<std::tuple<std::uint32_t, Death>>& info) {
   const auto [worker, death] = info.param;
   const char* const when = death == Death::kBefore   ? "before"

@@ -62,6 +62,8 @@ struct WorldEnd {
   std::map<std::uint64_t, std::string> sample_hashes;  ///< by step
   std::vector<std::string> contradictions;             ///< two reports of one step that differ
   std::uint64_t views = 0;
+  /// Reports of members that had not contributed to the first step of the view that ended.
+  std::uint64_t without_part = 0;
   std::map<std::string, std::uint32_t> notes;    ///< of the coordinator, by kind
   std::map<MemberId, std::uint64_t> operations;  ///< number that each member has begun
   /// Microbatches that were computed without having been requested from the feed, so that they
