@@ -1,6 +1,7 @@
 #include "elastic/core/quorum.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/random.hpp"
@@ -68,7 +69,7 @@ Quorum::Consent Quorum::consent(const Membership& membership) const {
   return given;
 }
 
-/// Nothing if too many views in a row are in doubt.
+/// Nothing if too many views with different members are in doubt in a row.
 std::optional<std::vector<ViewBase>> Quorum::bases_with(const Consent& given,
                                                         const Membership& membership) const {
   if (!is_required_ || !membership.view()) {
@@ -79,7 +80,9 @@ std::optional<std::vector<ViewBase>> Quorum::bases_with(const Consent& given,
   }
   std::vector<ViewBase> bases = membership.view()->bases;
   if (!given.last_view_died) {
-    bases.push_back(base_of(*membership.view()));
+    ViewBase last = base_of(*membership.view());
+    std::erase_if(bases, [&last](const ViewBase& base) { return base.members == last.members; });
+    bases.push_back(std::move(last));  // its majority is also one of the bases with equal members
   }
   if (bases.size() > kViewBasesMax) {
     return std::nullopt;

@@ -91,6 +91,45 @@ TEST(Quorum, AViewWithoutSomebodysPartIsNoBase) {
   EXPECT_EQ(quorum.bases(membership).size(), 1u);
 }
 
+/// Members 1 and 2 have stopped in view 100; so many views with other members are in doubt before
+/// it.
+Membership after_views_in_doubt(std::size_t count) {
+  Membership membership = stopped({k1, k2}, 10);
+  View last = view_with(100, 10, {k1, k2});
+  for (std::size_t i = 0; i < count; ++i) {
+    last.bases.push_back({ViewId{1 + i}, {k1, k2, MemberId{10 + i}}});
+  }
+  Outbox outbox;
+  (void)membership.enter(last, kSoon, outbox);
+  for (const MemberId id : {k1, k2}) {
+    membership.stopped(id, stopped_after(10, 100));
+  }
+  return membership;
+}
+
+TEST(Quorum, ViewsInDoubtAreNotCountedForEver) {
+  const Quorum quorum(with_quorum());
+  EXPECT_FALSE(quorum.lack(after_views_in_doubt(kViewBasesMax - 1)));
+  EXPECT_EQ(quorum.lack(after_views_in_doubt(kViewBasesMax)),
+            "it is unknown of too many views in a row whether they committed a step");
+}
+
+TEST(Quorum, ViewsOfTheSameMembersAreOneBase) {
+  const Quorum quorum(with_quorum());
+  Membership membership = stopped({k1, k2}, 10);
+  View last = view_with(7, 10, {k1, k2});
+  last.bases = {{ViewId{5}, {k1, k2}}, {ViewId{6}, {k1, k2, k3}}};
+  Outbox outbox;
+  (void)membership.enter(last, kSoon, outbox);
+  for (const MemberId id : {k1, k2}) {
+    membership.stopped(id, stopped_after(10, 7));
+  }
+  const std::vector<ViewBase> bases = quorum.bases(membership);
+  ASSERT_EQ(bases.size(), 2u);
+  EXPECT_EQ(bases[0].id, ViewId{6});
+  EXPECT_EQ(bases[1].id, last.id);
+}
+
 TEST(Quorum, SendsMembersElsewhereAfterItsPatienceAndNotTwiceAtOnce) {
   const CoordinatorOptions options = with_quorum();
   Quorum quorum(options);
