@@ -5,10 +5,12 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/system_error.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -60,10 +62,15 @@ void ConnectionQueue::run() {
     Entry entry = std::move(waiting_.front());
     waiting_.pop_front();
     // A duplicate, so that the destructor cannot shut down a descriptor that was closed and reused.
+    // Without one the destructor would have to wait for the client, so the connection is closed.
     const UniqueFd own(::fcntl(entry.connection.socket.get(), F_DUPFD_CLOEXEC, 0));
+    const int error = own.valid() ? 0 : errno;
     serving_ = own.get();
     lock.unlock();
-    if (const Result<void> served = entry.serve(entry.connection); !served.ok()) {
+    const Result<void> served = own.valid()
+                                    ? entry.serve(entry.connection)
+                                    : system_error("it is closed, the client tries again", error);
+    if (!served.ok()) {
       log::info(
           fmt::format("connection from {}: {}", entry.connection.host, served.error().detail));
     }

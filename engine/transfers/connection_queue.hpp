@@ -31,7 +31,8 @@ class ConnectionQueue {
   ~ConnectionQueue();
 
   /// Queues this connection. If too many wait, the one that has waited longest is closed, and its
-  /// client tries again. Any thread.
+  /// client tries again; so is a connection if the process has no descriptor left when its turn
+  /// comes. Any thread.
   void add(Connection connection, Serve serve);
   /// Whether a connection is being served or waits for it. Any thread.
   [[nodiscard]] bool is_busy() const { return pending_ > 0; }
