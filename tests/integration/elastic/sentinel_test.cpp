@@ -212,6 +212,8 @@ TEST_F(SentinelTest, ANormalEndIsNotReportedAsADeath) {
 }
 
 TEST_F(SentinelTest, AStoppedWorkerIsSilentThoughItsSentinelLives) {
+  const auto other = job_->add_worker();  // the last member would be given up only after 10 s
+  job_->observer().wait_for_view({other->id()});
   const ToyProcess toy = start_worker("serve");
   ASSERT_TRUE(provider_.signal(toy.server_id, SIGSTOP).ok());
   const auto lost = job_->observer().wait_for_note("lost", toy.member);
