@@ -27,8 +27,8 @@ enum class MessageType : std::uint8_t {
   kState,       ///< shard: both
   kBye,         ///< worker: it has received the lease that ends the job
   // Between the leader of a shard and its follower (core/replicas.hpp). Messages that the leader
-  // has received are forwarded unchanged, with a number in `entry`: kHello, kPush, kPull, kRest.
-  // And:
+  // has received are forwarded with a number in `entry`: kHello, kPush, kPull, kRest; a push also
+  // with a hash in `prefix`. And:
   kRoster,      ///< leader: the workers of the present view; the payload is their ids
   kStragglers,  ///< leader: slow workers; the payload is their ids, each with its ratio
   kHold,        ///< leader: no new step is begun
@@ -61,7 +61,8 @@ struct Header {
   std::uint64_t question = 0;  ///< kPush, kPull, kStatePull; repeated in the answer
   std::uint64_t clock = 0;     ///< kPush, kPull, kLease: see Lease
   std::uint64_t serial = 0;   ///< kLease: its; kHello: received; kPush, kRest: leases that are over
-  std::uint64_t prefix = 0;   ///< kState: all slices before this one are in it
+  std::uint64_t prefix = 0;   ///< kState: all slices before this one are in it; kPush of a leader:
+                              ///< hash of a part of its parameters before the push; 0 = not made
   std::uint32_t samples = 0;  ///< kPush
   std::uint32_t correct = 0;  ///< kPush: top-1 hits
   double loss = 0;            ///< kPush: sum over the microbatches
@@ -107,7 +108,7 @@ inline constexpr std::uint64_t kRosterBytesMax = std::uint64_t{1} << 17;
 
 /// A message that a leader has received, in the form in which its follower is sent it.
 struct ReplicaEntry {
-  Header header;                     ///< as it was received, with its number in `entry`
+  Header header;                     ///< as it was received, with `entry`, and a push with `prefix`
   std::vector<std::uint64_t> words;  ///< the payload of kRoster and kStragglers
   /// The payload of a push that changes the parameters; of other pushes empty. The bytes must not
   /// change or move before the follower has the entry.

@@ -1,11 +1,18 @@
 #include "collectives/parameter_server/shard_replica.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/try_assign.hpp"
 
 namespace mayfly::parameter_server {
+namespace {
+
+// A follower compares one of so many parts with each push, and all of them in so many updates.
+constexpr std::uint64_t kComparedParts = 64;
+
+}  // namespace
 
 ShardReplica::ShardReplica(const ShardOptions& options, const SyncPlan& plan, ShardState& state,
                            ShardListener& listener)
@@ -19,12 +26,30 @@ ShardReplica::ShardReplica(const ShardOptions& options, const SyncPlan& plan, Sh
       log_(leads() && options.has_follower),
       speeds_(options.straggling) {}
 
+/// The hash of a part of the parameters and their momentum; each version has another part.
+std::uint64_t ShardReplica::hash_of_part() const {
+  const std::size_t floats = values().size();
+  const std::uint64_t parts = std::clamp<std::uint64_t>(floats, 1, kComparedParts);
+  const std::uint64_t part = version().version % parts;
+  const std::size_t first = floats * part / parts;
+  const std::size_t count = floats * (part + 1) / parts - first;
+  return payload_hash(std::as_bytes(values().subspan(first, count)),
+                      std::as_bytes(momentum().subspan(first, count)));
+}
+
 Result<ShardReplica::Decision> ShardReplica::decide(const ShardEvent& event, const Header& message,
                                                     PushedSum gradient) {
+  const bool is_compared =
+      event.kind == ShardEventKind::kPush && (leads() ? log_.has_follower() : message.prefix != 0);
+  const std::uint64_t part = is_compared ? hash_of_part() : 0;
+  if (is_compared && !leads() && message.prefix != part) {
+    return Error{Errc::kCorrupt, "their parameters are not the same"};
+  }
   TRY_ASSIGN(ShardOutcome outcome, core_.take(event));
   Decision decision{std::move(outcome), {message, words_of(event), {}}};
   ReplicaEntry& entry = decision.entry;
   entry.header.slot = 0;  // the follower is sent the gradient itself
+  entry.header.prefix = part;
   if (log_.has_follower()) {
     entry.header.entry = log_.add();
   }

@@ -48,8 +48,8 @@ class ShardReplica {
   /// `gradient` is the whole gradient of a push, because a worker may die while it sends; for other
   /// events it is empty.
   /// kInvalidInput as ShardCore::take(). kCorrupt if a follower detects that it cannot have done
-  /// the same as its leader. The caller then sends the entry, calls change(), and passes on leases
-  /// and answers.
+  /// the same as its leader, or that its parameters are different. The caller then sends the entry,
+  /// calls change(), and passes on leases and answers.
   [[nodiscard]] Result<Decision> decide(const ShardEvent& event, const Header& message,
                                         PushedSum gradient);
   /// Carries out the outcome's changes of the parameters, and reports them: at once on a follower,
@@ -89,6 +89,7 @@ class ShardReplica {
  private:
   using Report = std::variant<UpdateFacts, RewindFacts>;
 
+  [[nodiscard]] std::uint64_t hash_of_part() const;
   void restore(const Rewind& rewind);
   void apply(const Update& update);
   void note_lease(Instant now, const Grant& grant);

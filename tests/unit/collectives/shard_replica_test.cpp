@@ -24,6 +24,8 @@ class AddedState final : public ShardState {
   }
   [[nodiscard]] std::span<const float> values() const override { return values_; }
   [[nodiscard]] std::span<const float> momentum() const override { return values_; }
+  /// As when a bit of the memory flips.
+  void change(std::size_t element) { values_[element] += 1; }
 
  private:
   std::vector<float> values_ = std::vector<float>(kReplicaFloats);
@@ -182,6 +184,19 @@ TEST(ShardReplica, AFollowerNoticesThatItHasNotDoneWhatItsLeaderDid) {
   Server other(as_follower());
   (void)other.push(0, 0);
   EXPECT_EQ(other.push(0, 0).error().code, Errc::kCorrupt) << "the slice was new to the leader";
+}
+
+TEST(ShardReplica, AFollowerNoticesThatItsParametersAreNotThoseOfItsLeader) {
+  Server leader(with_follower(), 1);
+  Server follower(as_follower(), 1);
+  follower.state.change(2);
+  for (std::uint64_t version = 0; version < 3; ++version) {
+    const Header entry = leader.push(version, version).value().entry.header;
+    const Result<ShardReplica::Decision> taken =
+        follower.take(event_of(entry), entry, follower.gradient(static_cast<float>(version + 1)));
+    ASSERT_EQ(taken.ok(), version < 2) << "version " << version << " compares this element";
+    EXPECT_TRUE(taken.ok() || taken.error().code == Errc::kCorrupt);
+  }
 }
 
 TEST(ShardReplica, IsQuietWhenTheFollowerKnowsThatItIsHeld) {
