@@ -36,6 +36,13 @@ void BucketTuner::step_committed(std::uint32_t previous_step_us) {
   if (++committed_ == steps()) {
     decide();
   }
+  check_invariants();
+}
+
+/// Invariants between any two steps.
+void BucketTuner::check_invariants() const {
+  ENSURE(committed_ <= steps() && chosen_ < candidates_.size(), "a size is tried or chosen");
+  ENSURE(decided() || chosen_ == 0, "every member compares the candidates from the first one on");
 }
 
 std::uint32_t BucketTuner::median(std::size_t candidate) const {
@@ -86,13 +93,15 @@ Result<void> BucketTuner::unpack(ByteSpan packed) {
     return Error{Errc::kCorrupt, "the bucket sizes that were tried are of another length"};
   }
   std::memcpy(head, packed.data(), sizeof head);
-  if (head[0] > steps() || head[1] >= candidates_.size()) {
+  const bool is_early = head[0] < steps() && head[1] != 0;
+  if (head[0] > steps() || head[1] >= candidates_.size() || is_early) {
     return Error{Errc::kCorrupt, "the bucket sizes that were tried are not this job's"};
   }
   committed_ = head[0];
   chosen_ = head[1];
   std::memcpy(samples_.data(), packed.data() + sizeof head,
               samples_.size() * sizeof(std::uint32_t));
+  check_invariants();
   return {};
 }
 

@@ -54,6 +54,7 @@ class BucketTuner {
   [[nodiscard]] std::size_t candidate_of(std::uint32_t step) const;
   [[nodiscard]] std::uint32_t median(std::size_t candidate) const;
   void decide();
+  void check_invariants() const;
 
   std::vector<std::size_t> candidates_;
   std::uint32_t committed_ = 0;  // steps since the job (or its resumption) began, up to steps()

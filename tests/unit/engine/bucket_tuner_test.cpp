@@ -83,5 +83,16 @@ TEST(BucketTuner, RefusesContentThatIsNotItsOwn) {
   EXPECT_EQ(other.unpack(packed).error().code, Errc::kCorrupt);
 }
 
+TEST(BucketTuner, RefusesAChoiceThatWasMadeBeforeAllSizesWereTried) {
+  BucketTuner three({1, 2, 3});
+  three.step_committed(0);
+  Bytes packed(three.packed_size());
+  three.pack(packed);
+  BucketTuner joiner({1, 2, 3});
+  ASSERT_TRUE(joiner.unpack(packed).ok());
+  packed[sizeof(std::uint32_t)] = std::byte{2};  // the choice
+  EXPECT_EQ(joiner.unpack(packed).error().code, Errc::kCorrupt);
+}
+
 }  // namespace
 }  // namespace mayfly::engine
