@@ -112,6 +112,8 @@ GradientBuckets::GradientBuckets(const ReductionLayout& layout, Wire wire,
 
 void GradientBuckets::start(collectives::Group& group, std::size_t bucket,
                             const GradientSums& sums) {
+  ENSURE(works_.empty() || works_.back().bucket < bucket,
+         "all members begin the operations of one step in the same order");
   group_ = &group;
   const WireMessages messages = wire_->pack(bucket, sums);
   for (std::size_t m = 0; m < messages.count; ++m) {

@@ -76,6 +76,7 @@ void Observer::add(ObservedStep step) {
       fail_locked(
           {Errc::kDeadline, fmt::format("the state has not come within {} steps", queue_.size())});
     }
+    check_invariants();
   }
   changed_.notify_all();
 }
@@ -99,6 +100,15 @@ void Observer::resume_after(Step committed) {
   }
   queue_.pop_back();
   last_ = committed;
+  check_invariants();
+}
+
+/// Invariants between any two calls, under mutex_ and in constant time, until hand_over().
+void Observer::check_invariants() const {
+  ENSURE(!failure_ || queue_.empty(), "after a failure no sums are kept");
+  ENSURE(queue_.empty() || (queue_.back().step == last_ &&
+                            value(queue_.front().step) + queue_.size() == value(next(last_))),
+         "the kept sums are those of consecutive steps, up to the last one added");
 }
 
 Step Observer::observed() const {
@@ -190,6 +200,7 @@ void Observer::replay() {
     }
     ObservedStep step = std::move(queue_.front());
     queue_.pop_front();
+    check_invariants();
     lock.unlock();
     state_->apply(step);
     lock.lock();

@@ -87,6 +87,7 @@ class Observer {
   [[nodiscard]] Result<void> compare_state();
   void replay();
   void fail_locked(Error error);
+  void check_invariants() const;
 
   const StateSource source_;
   const std::uint64_t queue_bytes_max_;

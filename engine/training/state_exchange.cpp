@@ -201,6 +201,14 @@ void StateExchange::before_commit() {
     sender_.keep_only({});  // this step's reduction is complete, so no member is behind any more
   }
   take_state_if_caught_up();
+  check_invariants();
+}
+
+/// Invariants before a step is committed.
+void StateExchange::check_invariants() const {
+  ENSURE(!observer_ || part_.observes, "only a member without the state receives it");
+  ENSURE(part_.observes || part_.position == state_.committed(),
+         "a member that has the state commits the view's next step to it");
 }
 
 double StateExchange::observe(const ReducedStep& reduced) {

@@ -99,6 +99,7 @@ class StateExchange {
                           int stop_fd);
   void begin_observer(const elastic::View& view, const std::vector<DonorAddress>& donors);
   void give_up_if_failed();
+  void check_invariants() const;
 
   const Bytes& token_;
   elastic::MemberClient& client_;
