@@ -51,7 +51,7 @@ std::vector<MemberStatus> status_of(const Membership& membership, const FailureD
     all.push_back({id, peer.host, peer.pid, phase_of(peer), peer.committed, peer.speed.best_ms(),
                    to_ms(detector.silence(id, now)), position ? name_of(position->activity) : "",
                    is_running ? share_of(id, membership.view()) : 0, peer.server, peer.cores,
-                   peer.stages, peer.use, peer.phase() == Peer::Phase::kDismissed});
+                   peer.stages, peer.use, peer.phase() == Peer::Phase::kDismissed, peer.address});
   }
   return all;
 }

@@ -41,6 +41,7 @@ struct MemberStatus {
   Stages stages{};                 ///< its last report
   ProcessUse use{};
   bool is_dismissed = false;  ///< it was told to leave; its sums and its state no longer count
+  std::string address;        ///< for other members, as in its Hello
 };
 
 /// All members, in the order of their ids. `is_running`: the present view computes, so its shares

@@ -212,6 +212,7 @@ void Cloud::look() {
   if (status.phase == elastic::JobPhase::kEnded) {
     return;  // members that leave now have done their work
   }
+  parts_.note_servers(status);
   std::vector<cloud_hooks::WorkerSeen> seen;
   for (const elastic::MemberStatus& member : status.members) {
     cloud_hooks::WorkerSeen worker;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/time.hpp"
+#include "engine/server_roles/ps_servers.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -26,7 +27,24 @@ std::string MachineParts::settings_of(const std::string& machine, const elastic:
   const std::lock_guard lock(mutex_);
   told_to_work_.insert(machine);
   const bool has_begun = status.view != ViewId{};
+  note_servers_locked(status);
   return settings_of_place(config_, has_begun ? std::nullopt : servers_.take(machine));
+}
+
+void MachineParts::note_servers(const elastic::JobStatus& status) {
+  const std::lock_guard lock(mutex_);
+  note_servers_locked(status);
+}
+
+/// A machine that has ended may have left its member behind for a moment.
+void MachineParts::note_servers_locked(const elastic::JobStatus& status) {
+  for (const elastic::MemberStatus& member : status.members) {
+    const auto address = parse_server_address(member.address);
+    if (address.ok() && address.value() && member.phase != elastic::MemberPhase::kLeaving &&
+        !ended_.contains(member.server)) {
+      servers_.hold(member.server, address.value()->index);
+    }
+  }
 }
 
 /// The offer of the machine decides if evaluators have their own offers. Otherwise training has

@@ -26,6 +26,9 @@ class MachineParts {
   /// Waits up to five seconds for granted() if the machine's offer decides.
   [[nodiscard]] std::string settings_of(const std::string& machine,
                                         const elastic::JobStatus& status, std::uint32_t wanted);
+  /// Members that are servers keep their places, which a coordinator before this one may have
+  /// assigned: it may have ended before the job's first view. settings_of() does the same.
+  void note_servers(const elastic::JobStatus& status);
   /// An evaluator on this machine is connected.
   void evaluates(const std::string& machine);
   /// Whether the machine has the place of a parameter server; false for one that did not ask yet.
@@ -38,6 +41,7 @@ class MachineParts {
  private:
   [[nodiscard]] bool is_to_evaluate(const std::string& machine, const elastic::JobStatus& status,
                                     std::uint32_t wanted);
+  void note_servers_locked(const elastic::JobStatus& status);
 
   const JobConfig& config_;
   std::condition_variable granted_changed_;

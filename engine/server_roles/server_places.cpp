@@ -23,6 +23,12 @@ std::optional<std::uint32_t> ServerPlaces::take(const std::string& machine) {
   return static_cast<std::uint32_t>(place - machines_.begin());
 }
 
+void ServerPlaces::hold(const std::string& machine, std::uint32_t index) {
+  if (!machine.empty() && !has(machine) && index < machines_.size() && machines_[index].empty()) {
+    machines_[index] = machine;
+  }
+}
+
 void ServerPlaces::gone(const std::string& machine) {
   std::replace(machines_.begin(), machines_.end(), machine, std::string());
 }

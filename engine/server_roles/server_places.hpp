@@ -22,6 +22,9 @@ class ServerPlaces {
   /// The index of the place of the machine with this name, the same one in each call. Nothing if
   /// all places are assigned or the machine has no name: then it is a worker.
   [[nodiscard]] std::optional<std::uint32_t> take(const std::string& machine);
+  /// The machine has the place with this index already; an earlier coordinator has assigned it.
+  /// Ignored if the machine or the place is assigned otherwise, or if there is no such place.
+  void hold(const std::string& machine, std::uint32_t index);
   /// To be called when the machine does not exist any more: frees its place.
   void gone(const std::string& machine);
   [[nodiscard]] bool has(const std::string& machine) const;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/server_roles/ps_servers.hpp"
+
 namespace mayfly::engine {
 namespace {
 
@@ -36,6 +38,27 @@ TEST(MachineParts, AnEvaluatorWhoseServerHasEndedKeepsNoPlace) {
   parts.gone("a");
   parts.evaluates("a");  // the evaluator's connection has not ended yet
   EXPECT_EQ(parts.settings_of("b", in_charge(), 0), kEvaluates);
+}
+
+// Goal: a coordinator that is restarted before the job's first view assigns no place a second time.
+TEST(MachineParts, ServersOfAnEarlierCoordinatorKeepTheirPlaces) {
+  JobConfig config;
+  config.sync = "bsp";
+  config.ps = 2;
+  config.workers = 1;
+  elastic::MemberStatus server;
+  server.server = "b";
+  server.address = to_text(ServerAddress{.index = 0, .shards = {"10.0.0.2:7000"}, .followers = {}});
+  elastic::JobStatus status = in_charge();
+  status.members = {server};
+  MachineParts parts(config);
+  EXPECT_EQ(parts.settings_of("c", status, 3), "ps_server = true\nps_index = 1\n");
+  EXPECT_TRUE(parts.is_server("b"));
+  EXPECT_EQ(parts.settings_of("d", status, 3), "") << "a worker";
+  EXPECT_EQ(parts.settings_of("b", status, 3), "ps_server = true\nps_index = 0\n");
+  parts.gone("b");
+  EXPECT_EQ(parts.settings_of("e", status, 3), "ps_server = true\nps_index = 0\n")
+      << "although the member has not been lost yet";
 }
 
 TEST(MachineParts, TheOfferDecidesIfEvaluatorsHaveTheirOwn) {
