@@ -107,6 +107,14 @@ bool LeaseHolders::is_leased(std::uint64_t slice) const {
   });
 }
 
+std::size_t LeaseHolders::under_way(MemberId id, std::uint64_t version,
+                                    const std::set<std::uint64_t>& staged) const {
+  const auto is_open = [&](const Lease& lease) {
+    return lease.version == version && !staged.contains(lease.first);
+  };
+  return static_cast<std::size_t>(std::ranges::count_if(workers_.at(id).leases, is_open));
+}
+
 std::optional<MemberId> LeaseHolders::holder_of(std::uint64_t version) const {
   for (const bool asks : {true, false}) {
     for (const auto& [id, worker] : workers_) {

@@ -55,6 +55,10 @@ class LeaseHolders {
   [[nodiscard]] std::vector<MemberId> asking() const;
   /// Some worker is to compute this slice.
   [[nodiscard]] bool is_leased(std::uint64_t slice) const;
+  /// Number of slices that this worker of the view is to compute with parameters of this version,
+  /// except those in `staged`; for leases of one slice each.
+  [[nodiscard]] std::size_t under_way(MemberId id, std::uint64_t version,
+                                      const std::set<std::uint64_t>& staged) const;
   /// A worker that holds a lease with parameters of this version, preferably one that asks. Such a
   /// worker keeps these parameters as long as any shard lacks a slice of their round.
   [[nodiscard]] std::optional<MemberId> holder_of(std::uint64_t version) const;

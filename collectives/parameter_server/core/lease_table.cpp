@@ -371,7 +371,9 @@ void LeaseTable::serve_stream() {
   }
 }
 
-/// One slice per worker and round; more if that is not enough for the round.
+/// One slice per worker and round; more if that is not enough for the round. A worker that is alone
+/// and has asked before it pushed, as after a connection that broke, would be late with a slice
+/// that the round does not need.
 void LeaseTable::serve_backup() {
   const std::uint64_t version = version_at(phase().first) + updates_;
   const std::vector<MemberId> idle = workers_.asking();
@@ -379,7 +381,10 @@ void LeaseTable::serve_backup() {
     return entry.second.asks || !is_awaited(entry.second);
   });
   for (const MemberId id : idle) {
-    if (workers_.all().at(id).round == version && !all_ask) {
+    const bool has_rest =
+        workers_.is_alone(id) &&
+        staged_.size() + workers_.under_way(id, version, staged_) >= phase().round;
+    if (workers_.all().at(id).round == version && (!all_ask || has_rest)) {
       continue;
     }
     const std::optional<std::uint64_t> slice = take_slice(id);

@@ -150,14 +150,33 @@ TEST(LeaseTable, AWorkerThatIsAloneCatchesUpBeforeItGoesOn) {
   SyncPlan plan = plan_of("backup:1-of-2", 3, 2);
   LeaseTable table(plan, {});
   (void)table.set_workers({k1, k2});
-  ASSERT_EQ(table.connected(k2, 0).size(), 1u) << "the first slice";
-  ASSERT_EQ(table.wants(k2).size(), 1u) << "and the second, as nobody else is connected";
+  ASSERT_EQ(table.connected(k1, 0).size(), 1u);
+  ASSERT_EQ(table.connected(k2, 0).size(), 1u);
   table.staged(0);
   (void)table.applied({0});
   (void)table.dropped(k2, 1);
+  (void)table.set_workers({k2});
   const Grants again = table.wants(k2);
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].lease.first, 1u) << "not a new one";
+}
+
+/// After a connection that broke, the worker has asked once more than it has pushed.
+TEST(LeaseTable, AWorkerThatIsAloneGetsNoSliceForWhichItWouldBeTooLate) {
+  SyncPlan plan = plan_of("backup:3-of-4", 2, 3);
+  LeaseTable table(plan, {});
+  (void)table.set_workers({k1});
+  ASSERT_EQ(table.connected(k1, 0).size(), 1u);
+  ASSERT_EQ(table.wants(k1).size(), 1u) << "the second slice";
+  table.staged(0);
+  ASSERT_EQ(table.wants(k1).size(), 1u) << "the third";
+  table.staged(1);
+  EXPECT_TRUE(table.wants(k1).empty()) << "the round needs only the third, which is under way";
+  table.staged(2);
+  const Grants next = table.applied({0, 1, 2});
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].lease.first, 3u);
+  EXPECT_EQ(next[0].lease.version, 1u);
 }
 
 TEST(LeaseTable, HasEveryWorkerDoOneSliceOfARoundAndMoreOnlyIfAllWait) {
