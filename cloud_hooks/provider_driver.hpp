@@ -35,7 +35,7 @@ struct CloudFact {
                              ///< server_released: time until the provider's answer
   std::optional<double> decided_ms;  ///< server_requested: the part of `ms` until the decision
   std::optional<double> cost;        ///< server_ended: total cost of that server
-  bool for_evaluator = false;        ///< of a server: its offer is for evaluators
+  bool for_evaluator = false;        ///< server_granted, server_adopted: it is for evaluators
   std::optional<PolicyStatus> all;   ///< the policy's status at that moment
 };
 

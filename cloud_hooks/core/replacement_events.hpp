@@ -92,7 +92,7 @@ struct Tell {
   std::string detail;
   std::string server;          ///< empty = none in particular
   std::optional<double> cost;  ///< total cost, if a server or request has ended
-  bool for_evaluator = false;  ///< of a server: its offer is for evaluators
+  bool for_evaluator = false;  ///< server_granted, server_adopted: its offer is for evaluators
 };
 }  // namespace policy_effect
 
