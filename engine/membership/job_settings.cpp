@@ -12,13 +12,13 @@
 #include "engine/config/bind_host.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/run_place.hpp"
+#include "engine/membership/worker_join.hpp"
 #include "engine/run/job_facts.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
 
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kWaitMax = seconds(60);  // as kJoinTimeout
 constexpr Duration kAskAgainAfter = milliseconds(200);
 
 Result<Bytes> token_of(const JobConfig& own) {
@@ -50,7 +50,7 @@ Result<TransferAnswer> ask_once(const std::vector<std::string>& endpoints, ByteS
 Result<TransferAnswer> ask(const JobConfig& own, const TransferRequest& request) {
   TRY_ASSIGN(const Bytes token, token_of(own));
   const std::vector<std::string> endpoints = coordinator_endpoints(own);
-  const Instant deadline = monotonic_now() + kWaitMax;
+  const Instant deadline = monotonic_now() + first_answer_timeout(own);
   Result<TransferAnswer> answer = ask_once(endpoints, token, request, deadline);
   while (!answer.ok() && answer.error().code == Errc::kPeerLost && monotonic_now() < deadline) {
     std::this_thread::sleep_for(kAskAgainAfter);

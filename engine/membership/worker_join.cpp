@@ -14,10 +14,18 @@
 namespace mayfly::engine {
 namespace {
 
+constexpr Duration kFirstAnswerMax = seconds(60);
 constexpr Duration kFirstRejoinDelay = milliseconds(250);
 constexpr Duration kLogInterval = seconds(1);
 
 }  // namespace
+
+Duration first_answer_timeout(const JobConfig& config) {
+  const double wanted_ns = config.coordinator_timeout * 1e9;
+  const bool is_shorter = wanted_ns > 0 && wanted_ns < static_cast<double>(kFirstAnswerMax.count());
+  // A worker connects before it validates its settings, so any number is possible here.
+  return is_shorter ? Duration(static_cast<std::int64_t>(wanted_ns)) : kFirstAnswerMax;
+}
 
 Result<std::unique_ptr<elastic::MemberClient>> join_job(const JobConfig& config,
                                                         const JoinFacts& facts, Duration timeout) {

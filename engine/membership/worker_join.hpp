@@ -24,8 +24,9 @@
 
 namespace mayfly::engine {
 
-/// The time-out of join_job() for a process that was just started.
-inline constexpr Duration kJoinTimeout = seconds(60);
+/// How long a process that was just started tries to reach a coordinator: a minute, or
+/// coordinator_timeout if that is shorter. Pure.
+[[nodiscard]] Duration first_answer_timeout(const JobConfig& config);
 
 class LeaveSignals;
 

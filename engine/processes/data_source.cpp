@@ -38,7 +38,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kCommandMax = seconds(6L * 3600);
-constexpr Duration kSilenceMax = seconds(60);  // of the coordinator; as kJoinTimeout
+constexpr Duration kSilenceMax = seconds(60);  // of the coordinator
 constexpr Duration kRetryAfter = seconds(1);
 constexpr int kFruitlessMax = 10;  // connections in a row that break before a byte is received
 constexpr Duration kSayEvery = seconds(10);

@@ -146,7 +146,7 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
                                                                     {},
                                                                     nullptr,
                                                                     &signals},
-                                                                   kJoinTimeout);
+                                                                   first_answer_timeout(config));
   if (!joined.ok()) {
     return fail(with_advice(config, joined.error()), exit_code_of(joined.error()));
   }

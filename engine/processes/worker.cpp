@@ -381,7 +381,7 @@ int run_memberships(const JobConfig& config, const WorkerParts& parts, elastic::
   RejoinLimit limit;
   UnconfirmedReports unconfirmed;
   bool joins_again = false;
-  Duration timeout = kJoinTimeout;
+  Duration timeout = first_answer_timeout(config);
   std::optional<elastic::Former> former;
   Result<std::unique_ptr<PsServer>> server =
       start_carried_server(*parts.job, *parts.layout, token.value(), signals, start);

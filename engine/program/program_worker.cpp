@@ -280,7 +280,7 @@ void ProgramWorker::run(const std::string& sentinel_program, std::promise<Result
   bool joins_again = false;
   Step untrained{};  // of the checkpoint that this worker has read or was sent
   RejoinLimit limit;
-  Duration timeout = kJoinTimeout;
+  Duration timeout = first_answer_timeout(config_);
   std::optional<elastic::Former> former;
   while (true) {
     Result<std::unique_ptr<elastic::MemberClient>> client =

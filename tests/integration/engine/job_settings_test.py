@@ -133,7 +133,19 @@ def wrong_ones_are_told():
     remove(job)
 
 
+def patience_ends():
+    """A worker that finds no coordinator tries for no longer than --coordinator-timeout."""
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    token = os.path.join(folder, "token")
+    subprocess.run([mayfly_run.BINARY, "token", token], check=True)
+    done = subprocess.run([mayfly_run.BINARY, "worker", "--coordinator", "127.0.0.1:1",
+                           "--token-file", token, "--coordinator-timeout", "0.5"],
+                          capture_output=True, text=True, timeout=40, check=False, cwd=folder)
+    expect(done.returncode == 1 and "127.0.0.1:1" in done.stderr, f"{done.returncode}: {done}")
+    shutil.rmtree(folder)
+
+
 if __name__ == "__main__":
     raise SystemExit(mayfly_run.main({test.__name__: test for test in [
         told_by_the_coordinator, own_words_win, flags_beat_the_environment, servers_are_told,
-        resumed_by_the_coordinator, wrong_ones_are_told]}))
+        resumed_by_the_coordinator, wrong_ones_are_told, patience_ends]}))

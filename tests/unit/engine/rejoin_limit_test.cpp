@@ -9,6 +9,17 @@ Instant at(std::int64_t s) {
   return Instant{} + seconds(s);
 }
 
+TEST(FirstAnswerTimeout, IsAMinuteOrTheTimeoutForTheCoordinatorIfThatIsShorter) {
+  JobConfig config;
+  EXPECT_EQ(first_answer_timeout(config), seconds(60)) << "of the default, ten minutes";
+  config.coordinator_timeout = 2.5;
+  EXPECT_EQ(first_answer_timeout(config), milliseconds(2500));
+  for (const double refused_later : {0.0, -1.0, 1e300}) {
+    config.coordinator_timeout = refused_later;
+    EXPECT_EQ(first_answer_timeout(config), seconds(60)) << refused_later;
+  }
+}
+
 TEST(RejoinLimit, TheFirstEvictionCostsNoWait) {
   RejoinLimit limit;
   EXPECT_EQ(limit.evicted(at(100)), Duration::zero());
