@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace mayfly::cloud_hooks {
+namespace {
+
+constexpr Duration kFirstListMax = seconds(120);
+
+}  // namespace
 
 void ListSchedule::begin(Instant now) {
   begun_ = now;
@@ -30,6 +35,7 @@ std::optional<Instant> ListSchedule::next() const {
 
 void ListSchedule::listed(Instant now, Duration until_next) {
   is_asked_ = false;
+  is_hopeless_ = false;
   error_.reset();
   due_ = now + until_next;
   // Requests that an earlier process sent just before it ended may appear in lists only later.
@@ -43,6 +49,10 @@ void ListSchedule::listed(Instant now, Duration until_next) {
 bool ListSchedule::failed(Instant now, const ProviderError& error) {
   is_asked_ = false;
   due_ = now + std::max(options_.list_every, error.retry_after.value_or(Duration(0)));
+  const bool is_refused =
+      error.kind == ProviderErrorKind::kAuth || error.kind == ProviderErrorKind::kConfig;
+  is_hopeless_ = is_hopeless_ || (!knows_the_past_ && !options_.restarted &&
+                                  (is_refused || now >= begun_ + kFirstListMax));
   return std::exchange(error_, error.kind) != error.kind;
 }
 

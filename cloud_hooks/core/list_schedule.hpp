@@ -41,6 +41,9 @@ class ListSchedule {
   }
   /// Whether everything that earlier processes of the job left behind has been listed.
   [[nodiscard]] bool knows_the_past() const { return knows_the_past_; }
+  /// Whether a new job cannot begin: its first list was refused, or has not arrived two minutes
+  /// after its start. A restarted job goes on asking, because it may have servers.
+  [[nodiscard]] bool is_hopeless() const { return is_hopeless_; }
 
  private:
   const ReplacementOptions& options_;
@@ -49,6 +52,7 @@ class ListSchedule {
   Instant due_{};
   bool is_asked_ = false;  // an answer is awaited
   bool knows_the_past_ = false;
+  bool is_hopeless_ = false;
   std::optional<ProviderErrorKind> error_;  // of the last answer
 };
 

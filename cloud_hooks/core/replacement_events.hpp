@@ -109,7 +109,8 @@ struct PolicyStatus {
   double spent = 0;
   double per_hour = 0;
   /// No further worker can join: every offer for workers is stopped by failed starts or wrong
-  /// settings, and neither an open request nor a server may still bring one.
+  /// settings, and neither an open request nor a server may still bring one. Or the job cannot
+  /// begin, because the provider does not list its servers.
   bool no_worker_comes = false;
 };
 

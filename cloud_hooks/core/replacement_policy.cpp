@@ -96,8 +96,17 @@ void ReplacementPolicy::on(Instant now, const policy_event::Answered& event) {
 void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
   if (!event.answer.ok()) {
     const ProviderError& error = event.answer.error();
-    if (parts_->lists.failed(now, error)) {
-      parts_->effects.tell("list_failed", std::string(to_string(error.kind)) + ": " + error.detail);
+    const std::string why = std::string(to_string(error.kind)) + ": " + error.detail;
+    const bool had_hope = !parts_->lists.is_hopeless();
+    const bool is_news = parts_->lists.failed(now, error);
+    if (had_hope && parts_->lists.is_hopeless()) {
+      parts_->effects.tell("no_server_starts",
+                           "the provider does not list the servers of this job: " + why);
+    } else if (is_news) {
+      parts_->effects.tell("list_failed", why + (parts_->lists.knows_the_past()
+                                                     ? ""
+                                                     : "; no server is requested before a list "
+                                                       "has arrived"));
     }
     return;
   }
@@ -253,8 +262,9 @@ std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
 // --- Published state ---
 
 bool ReplacementPolicy::settled() const {
-  return ended_ && parts_->lists.knows_the_past() && parts_->fleet.servers().empty() &&
-         parts_->requests.empty();
+  // A job that could not begin has requested nothing.
+  return ended_ && (parts_->lists.knows_the_past() || parts_->lists.is_hopeless()) &&
+         parts_->fleet.servers().empty() && parts_->requests.empty();
 }
 
 PolicyStatus ReplacementPolicy::status(Instant now) const {
@@ -265,9 +275,9 @@ PolicyStatus ReplacementPolicy::status(Instant now) const {
   status.billing = static_cast<std::uint32_t>(parts_->fleet.servers().size());
   status.spent = parts_->bill.spent(now);
   status.per_hour = parts_->bill.per_hour();
-  status.no_worker_comes = parts_->catalog.no_worker_offer_left() &&
-                           !parts_->requests.may_bring_worker() &&
-                           !parts_->fleet.may_bring_worker();
+  status.no_worker_comes = parts_->lists.is_hopeless() || (parts_->catalog.no_worker_offer_left() &&
+                                                           !parts_->requests.may_bring_worker() &&
+                                                           !parts_->fleet.may_bring_worker());
   return status;
 }
 

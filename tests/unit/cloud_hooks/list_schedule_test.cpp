@@ -68,6 +68,33 @@ TEST(ListSchedule, WaitsForWhatAnEarlierProcessMayHaveRequestedAtItsEnd) {
   EXPECT_TRUE(lists.knows_the_past());
 }
 
+TEST(ListSchedule, GivesUpANewJobWhoseFirstListIsRefusedOrDoesNotArrive) {
+  const ProviderError no_answer{ProviderErrorKind::kRate, "no answer in time"};
+  const ReplacementOptions options = of_cloud(true, false);
+  ListSchedule refused(options);
+  refused.begin(kBegin);
+  (void)refused.failed(kBegin, {ProviderErrorKind::kConfig, "no controller"});
+  EXPECT_TRUE(refused.is_hopeless());
+  ListSchedule silent(options);
+  silent.begin(kBegin);
+  EXPECT_TRUE(silent.ask(kBegin));
+  (void)silent.failed(kBegin + seconds(119), no_answer);
+  EXPECT_FALSE(silent.is_hopeless()) << "the provider may be busy";
+  (void)silent.failed(kBegin + seconds(120), no_answer);
+  EXPECT_TRUE(silent.is_hopeless());
+  silent.listed(kBegin + seconds(130), options.list_every);
+  (void)silent.failed(kBegin + seconds(150), no_answer);
+  EXPECT_FALSE(silent.is_hopeless()) << "later lists may fail";
+}
+
+TEST(ListSchedule, GoesOnAskingForARestartedJob) {
+  const ReplacementOptions options = of_cloud(true, true);
+  ListSchedule lists(options);
+  lists.begin(kBegin);
+  (void)lists.failed(kBegin + seconds(900), {ProviderErrorKind::kAuth, "no"});
+  EXPECT_FALSE(lists.is_hopeless());
+}
+
 TEST(ListSchedule, TellsAnErrorOnceUntilAListHasCome) {
   const ReplacementOptions options = of_cloud(true, false);
   ListSchedule lists(options);

@@ -162,6 +162,23 @@ TEST(PolicyStatus, KnowsWhenNoWorkerCanCome) {
   EXPECT_FALSE(policy.status().no_worker_comes);
 }
 
+TEST(PolicyStatus, NoWorkerComesFromAProviderThatRefusesTheFirstList) {
+  ReplacementOptions options = two_zones();
+  options.provider.survives_us = true;
+  PolicyHarness policy(options);
+  policy.feed(policy_event::Listed{error_of(ProviderErrorKind::kRate)});
+  EXPECT_TRUE(policy.was_told("list_failed"));
+  EXPECT_FALSE(policy.status().no_worker_comes) << "it may answer later";
+  policy.feed(policy_event::Listed{error_of(ProviderErrorKind::kConfig)});
+  EXPECT_EQ(policy.text_of("no_server_starts"),
+            "the provider does not list the servers of this job: config: because");
+  EXPECT_TRUE(policy.status().no_worker_comes);
+  policy.feed(policy_event::Listed{error_of(ProviderErrorKind::kConfig)});
+  EXPECT_FALSE(policy.was_told("no_server_starts")) << "once is enough";
+  policy.feed(policy_event::Ended{});
+  EXPECT_TRUE(policy.settled()) << "nothing was requested";
+}
+
 TEST(PolicyStatus, AnOpenRequestWhoseServersAreKnownBringsNoMore) {
   ReplacementOptions options = two_zones();
   options.offers = {{offer("a"), 1.0, 1.0}};

@@ -126,6 +126,17 @@ TEST_F(CloudTest, EndsAJobForWhichNoWorkerCanComeWhenTheLastServerIsGone) {
   EXPECT_EQ(process_->recorder().news().end()->outcome, elastic::Outcome::kFailed);
 }
 
+TEST_F(CloudTest, EndsAJobWhoseProviderRefusesToListItsServers) {
+  std::ofstream(folder_ / "provider.sh")
+      << R"(echo '{"error":{"kind":"config","detail":"no controller"}}')";
+  start();
+  const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
+  wait_until([&] { return process_->recorder().news().end().has_value(); });
+  const auto end = *process_->recorder().news().end();
+  EXPECT_EQ(end.outcome, elastic::Outcome::kFailed);
+  EXPECT_NE(end.detail.find("no controller"), std::string::npos) << end.detail;
+}
+
 TEST_F(CloudTest, EndsSuchAJobAlsoWithoutAnEventAfterTheReason) {
   std::ofstream(folder_ / "provider.sh") << R"(case $(cat) in
         *'"op":"request"'*) echo '{"error":{"kind":"config","detail":"no such type"}}' ;;
