@@ -28,7 +28,7 @@ int serve(const ParsedArguments& arguments, FollowedRuns runs, const Context& co
   place.key = key_of(arguments.positionals);
   const Result<Page> page = open_page(place, std::move(runs));
   if (!page.ok()) {
-    return context.complain(page.error().detail, kExitFailed);
+    return context.complain(page.error().detail, kExitUsage);
   }
   if (!page.value().warning.empty()) {
     context.err << "mayfly: " << page.value().warning << "\n";

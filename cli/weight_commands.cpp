@@ -129,7 +129,7 @@ Result<Imported> import_file(const ParsedArguments& arguments) {
   TRY_ASSIGN(const Bytes file, read_file(source, engine::kCheckpointFileBytesMax));
   const Result<Weights> weights = weights_from(arguments, name.value(), file);
   if (!weights.ok()) {
-    return Error{weights.error().code, source + ": " + weights.error().detail};
+    return unusable(source + ": " + weights.error().detail);
   }
   TRY_ASSIGN(std::string saved, save(folder.value(), source, weights.value()));
   return Imported{saved, weights.value().model, to_string(nn::digest_of(weights.value().state))};

@@ -44,7 +44,7 @@ TEST_F(CliTest, DashboardRefusesAPortInUse) {
   const Result<UniqueFd> taken = listen_tcp({kLoopbackHost, 0});
   ASSERT_TRUE(taken.ok());
   const std::string port = std::to_string(bound_endpoint(taken.value().get()).port);
-  EXPECT_EQ(run({"dashboard", run_in(folder), "--port", port}), kExitFailed);
+  EXPECT_EQ(run({"dashboard", run_in(folder), "--port", port}), kExitUsage);
   EXPECT_THAT(err(), HasSubstr(port));
   EXPECT_EQ(run({"dashboard", run_in(folder), "--port", "many"}), kExitUsage);
 }

@@ -38,10 +38,9 @@ class WeightCommands : public CliTest {
     return names;
   }
 
-  void expect_refused(const std::vector<std::string>& words, const std::string& text,
-                      int code = kExitUsage) {
+  void expect_refused(const std::vector<std::string>& words, const std::string& text) {
     const std::vector<std::string> before = left();
-    EXPECT_EQ(run(words), code) << out();
+    EXPECT_EQ(run(words), kExitUsage) << out();
     EXPECT_THAT(err(), HasSubstr(text));
     EXPECT_EQ(std::ranges::count(err(), '\n'), 1) << err();
     EXPECT_EQ(left(), before);
@@ -107,10 +106,10 @@ TEST_F(WeightCommands, TheNameOfAFileMayBeAnyBytes) {
   EXPECT_THAT(out(), HasSubstr("caf?.safetensors"));
 }
 
-TEST_F(WeightCommands, AFileThatIsNoSafetensorsFails) {
+TEST_F(WeightCommands, AFileThatIsNoSafetensorsIsBadInput) {
   std::ofstream(file_) << "these are no weights";
   expect_refused({"import", file_, "--model", "resnet20", "--output", folder_ / "new"},
-                 file_ + ": no safetensors file", kExitFailed);
+                 file_ + ": no safetensors file");
 }
 
 }  // namespace
