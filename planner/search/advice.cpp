@@ -269,14 +269,10 @@ void Adviser::compare_spares(Advice& advice) const {
   const Summary& spare = advice.spares[1].row.summary;
   const Summary& more = advice.spares.back().row.summary;
   advice.spares_worth = fmt::format(
-      "Without a spare {:.2g} workers are missing on average; a hot spare saves {} for {} more, "
-      "one "
-      "more worker {} for {} more.",
+      "Without a spare {:.2g} workers are missing on average; a hot spare {}, one more worker {}.",
       (none.missing_s + none.stock_out_s) * chosen_.candidate.workers / none.time_s.mean,
-      time_words(none.time_s.mean - spare.time_s.mean),
-      money_words(spare.cost.mean - none.cost.mean),
-      time_words(none.time_s.mean - more.time_s.mean),
-      money_words(more.cost.mean - none.cost.mean));
+      effect_words(none.time_s.mean - spare.time_s.mean, spare.cost.mean - none.cost.mean),
+      effect_words(none.time_s.mean - more.time_s.mean, more.cost.mean - none.cost.mean));
 }
 
 void Adviser::compare_hours(Advice& advice) const {

@@ -36,4 +36,10 @@ std::string money_words(double amount) {
   return fmt::format("{:.{}f}", amount, decimals);
 }
 
+std::string effect_words(double saved_s, double more_money) {
+  return fmt::format("{} {}{} and costs {} {}", saved_s < 0 ? "takes" : "saves",
+                     time_words(std::abs(saved_s)), saved_s < 0 ? " more" : "",
+                     money_words(std::abs(more_money)), more_money < 0 ? "less" : "more");
+}
+
 }  // namespace mayfly::planner

@@ -21,5 +21,8 @@ struct TimeUnit {
 [[nodiscard]] std::string time_words(double length_s);
 /// "12.34"; below 1 with three significant digits: "0.0855".
 [[nodiscard]] std::string money_words(double amount);
+/// The effect of a change: "saves 2.50 h and costs 0.25 more", "takes 18.69 s more and costs 0.25
+/// less".
+[[nodiscard]] std::string effect_words(double saved_s, double more_money);
 
 }  // namespace mayfly::planner

@@ -384,6 +384,8 @@ TEST(Amounts, OfShortAndCheapJobsKeepTheirDigits) {
   EXPECT_EQ(money_words(12.345), "12.35");
   EXPECT_EQ(money_words(0.08546), "0.0855");
   EXPECT_EQ(money_words(-0.25), "-0.250");
+  EXPECT_EQ(effect_words(9000, 0.25), "saves 2.50 h and costs 0.250 more");
+  EXPECT_EQ(effect_words(-18.69, -0.25), "takes 18.69 s more and costs 0.250 less");
   EXPECT_EQ(money_words(0), "0.00");
 }
 
