@@ -2,12 +2,16 @@
 
 #include "engine/faults/chaos_plan.hpp"
 #include "engine/launch/local_launcher.hpp"
+#include "engine/launch/program_command.hpp"
 #include "engine/membership/exit_codes.hpp"
 
 namespace mayfly::engine {
 
 int run_program(const JobConfig& config, const std::vector<std::string>& command,
                 RunListener& listener) {
+  if (const Result<void> checked = check_program(command); !checked.ok()) {
+    return refuse(checked.error(), kExitUsage);
+  }
   Result<std::vector<ChaosEvent>> chaos = parse_chaos_plan(config.chaos);
   if (!chaos.ok()) {
     return refuse(chaos.error(), kExitUsage);

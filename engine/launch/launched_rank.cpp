@@ -298,8 +298,9 @@ class LaunchedRank {
   pid_t coordinator_ = 0;
 };
 
-/// Checks the settings that depend on the number of workers.
+/// Checks the program, and the settings that depend on the number of workers.
 Result<void> LaunchedRank::check() {
+  TRY(check_program(command_));
   TRY(spell_out_switch_order(config_));
   TRY(check_spares(config_));
   TRY(check_servers(config_));

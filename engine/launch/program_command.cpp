@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <iterator>
 #include <set>
+#include <sstream>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -79,7 +80,38 @@ int start_command(const std::vector<char*>& words, pid_t& child) {
   return failure;
 }
 
+bool is_executable(const std::filesystem::path& path) {
+  std::error_code absent;
+  return std::filesystem::is_regular_file(path, absent) && ::access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
+
+Result<void> check_program(const std::vector<std::string>& command) {
+  if (command.empty()) {
+    return {};
+  }
+  const std::string& name = command.front();
+  std::error_code absent;
+  const bool exists = std::filesystem::exists(name, absent);
+  if (name.find('/') != std::string::npos) {
+    if (is_executable(name)) {
+      return {};
+    }
+    return exists ? Error{Errc::kInvalidInput, name + " is no executable file"}
+                  : Error{Errc::kNotFound, name + " does not exist"};
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/bin:/usr/bin" : path);  // as execvp()
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (is_executable(std::filesystem::path(folder) / name)) {
+      return {};
+    }
+  }
+  return Error{Errc::kNotFound,
+               fmt::format("there is no program '{}' in PATH{}", name,
+                           exists ? "; the file in this folder is ./" + name : "")};
+}
 
 std::vector<std::string> command_at(const ProgramPlace& place,
                                     const std::vector<std::string>& command) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.hpp"
 #include "engine/config/config.hpp"
 
 namespace mayfly::engine {
@@ -27,6 +28,11 @@ struct ProgramPlace {
   std::vector<std::pair<std::string, std::string>> settings{};
   std::string folder{};  ///< the working folder; empty = that of this process
 };
+
+/// Whether this host can start the command's program, so that a wrong name is refused before the
+/// job has a run directory. kNotFound with what is wrong; kInvalidInput for a folder or a file that
+/// may not be executed. An empty command, which is none of the user's own, is right.
+[[nodiscard]] Result<void> check_program(const std::vector<std::string>& command);
 
 /// The command that runs `command` with that environment. The environment also names the library
 /// and the program beside this executable, and Python's path contains the package beside it, if

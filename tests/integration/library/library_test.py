@@ -936,11 +936,13 @@ def refused():
             (["--device", "cuda"], [LINEAR, "10"], "device cuda is for the networks of mayfly"),
             (["--model", "resnet20"], [LINEAR, "10"], "--model is for the networks of mayfly"),
             (["--chaos", "hang@step=3:for=100"], [LINEAR, "10"], "but not hung"),
+            ([], ["no-such-program"], "there is no program 'no-such-program' in PATH"),
             ([], [LINEAR, "0"], "steps must be at least 1")):
         run = Run(QUIET + args, program=program)
         code = run.wait()
         lines = run.output().strip().splitlines()
         expect(code == 2 and words in lines[-1], f"{args} {program}: {code} {lines}")
+        expect(program[0] == LINEAR or not os.path.exists(run.run_dir), f"{program}: a directory")
         run.remove()
     for program in (LINEAR, LINEAR + "-cpp"):
         done = subprocess.run([program, "10"], capture_output=True, text=True, timeout=60)

@@ -4,8 +4,11 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <fstream>
+
 #include "cloud_hooks/local_provider.hpp"
 #include "engine/membership/exit_codes.hpp"
+#include "tests/unit/engine/temporary_folder.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -28,6 +31,19 @@ TEST_F(RunCommand, WhatOnlyThisProgramIgnoresIsNotIgnoredByTheCommand) {
   const auto before = ::signal(SIGPIPE, SIG_IGN);  // as our main functions do
   EXPECT_EQ(run_command({"sh", "-c", "kill -PIPE $$; exit 5"}), kExitFailed);
   ::signal(SIGPIPE, before);
+}
+
+TEST(CheckProgram, NamesAProgramThatCannotBeStarted) {
+  EXPECT_TRUE(check_program({"sh", "-c", "exit 5"}).ok());
+  EXPECT_TRUE(check_program({"/bin/sh"}).ok());
+  const test_support::TemporaryFolder folder;
+  const std::string file = folder / "train.py";
+  EXPECT_EQ(check_program({file}).error().detail, file + " does not exist");
+  std::ofstream(file) << "#!/usr/bin/python3\n";
+  EXPECT_EQ(check_program({file}).error().detail, file + " is no executable file");
+  EXPECT_EQ(check_program({folder / ""}).error().code, Errc::kInvalidInput) << "a folder";
+  EXPECT_EQ(check_program({"no-such-program"}).error().detail,
+            "there is no program 'no-such-program' in PATH");
 }
 
 TEST(CommandAt, NamesTheSlotIfItIsKnown) {
