@@ -42,6 +42,7 @@ class JobListener final : public engine::RunListener {
   }
   void on_event(const std::string& line) override { line_.on_event(line); }
   void on_summary(const engine::Summary& summary) override;
+  void on_nothing_left(const std::string& line) override { line_.on_nothing_left(line); }
 
  private:
   void write_report_of_run();

@@ -109,4 +109,8 @@ void ProgressLine::on_summary(const engine::Summary& summary) {
   results_ << engine::to_text(summary) << std::flush;
 }
 
+void ProgressLine::on_nothing_left(const std::string& line) {
+  results_ << line << "\n" << std::flush;
+}
+
 }  // namespace mayfly::cli

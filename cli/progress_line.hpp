@@ -19,7 +19,7 @@ class ProgressLine final : public engine::RunListener {
  public:
   struct Options {
     bool is_terminal = false;
-    bool quiet = false;  ///< only the summary
+    bool quiet = false;  ///< only the result: the summary, or that nothing is left to do
   };
   /// Progress and events go to `progress`, the summary to `results`. `now` is the clock.
   ProgressLine(std::ostream& results, std::ostream& progress, Options options,
@@ -31,6 +31,7 @@ class ProgressLine final : public engine::RunListener {
   void on_step(const engine::StepRecord& metric, std::uint64_t total_steps) override;
   void on_event(const std::string& line) override;
   void on_summary(const engine::Summary& summary) override;
+  void on_nothing_left(const std::string& line) override;
 
  private:
   [[nodiscard]] bool is_due(Instant now, std::uint64_t step, std::uint64_t total_steps) const;

@@ -256,6 +256,7 @@ class HostNamer final : public RunListener {
     }
     listener_.on_summary(named);
   }
+  void on_nothing_left(const std::string& line) override { listener_.on_nothing_left(line); }
 
  private:
   RunListener& listener_;

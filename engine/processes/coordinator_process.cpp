@@ -102,8 +102,9 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   TRY(open_view_log(config.run_dir, unfinished));
   TRY(prepare(std::move(config)));
   if (!goes_on_ && !lacks_facts_ && is_nothing_left(*job_, starting_point_.step)) {
-    listener_.on_event(fmt::format("nothing is left to do: {} is of step {}, the job's last is {}",
-                                   job_->config.resume, starting_point_.step, job_->total_steps));
+    listener_.on_nothing_left(
+        fmt::format("nothing is left to do: {} is of step {}, the job's last is {}",
+                    job_->config.resume, starting_point_.step, job_->total_steps));
     return {};
   }
   if (!goes_on_) {  // the log of a continued job must never be restored to earlier contents

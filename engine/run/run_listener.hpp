@@ -23,6 +23,8 @@ class RunListener {
   /// One readable line, for example "worker 2 lost after step 7: ...".
   virtual void on_event(const std::string& line) = 0;
   virtual void on_summary(const Summary& summary) = 0;
+  /// Takes the place of everything else if a resumed job is complete already.
+  virtual void on_nothing_left(const std::string& line) { on_event(line); }
 };
 
 [[nodiscard]] std::string sentence_of(const RecoveryRecord& record);

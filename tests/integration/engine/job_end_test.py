@@ -37,7 +37,7 @@ def nothing_left():
     done = run.finish()
     before = everything_in(run.run_dir)
     other = os.path.join(run.folder, "other")
-    for more in ((), ("--trace", "auto"), ("--run-dir", other)):
+    for more in ((), ("--trace", "auto"), ("--quiet",), ("--run-dir", other)):
         again = resume(run, "--steps", "6", *more)
         text = again.stdout + again.stderr
         expect(again.returncode == 0, f"exit code {again.returncode}\n{text}")

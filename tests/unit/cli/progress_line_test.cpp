@@ -52,6 +52,14 @@ TEST_F(ProgressLineTest, OnATerminalOneLineIsRewritten) {
   EXPECT_TRUE(progress_.str().ends_with("\r\x1b[K"));
 }
 
+TEST_F(ProgressLineTest, ThatNothingIsLeftIsAResultAndNoEvent) {
+  ProgressLine line = make(false, true);
+  line.on_event("worker 2 lost");
+  line.on_nothing_left("nothing is left to do");
+  EXPECT_EQ(progress_.str(), "");
+  EXPECT_EQ(results_.str(), "nothing is left to do\n");
+}
+
 TEST_F(ProgressLineTest, ElsewhereAPlainLinePerTwentiethOrTenSeconds) {
   ProgressLine line = make(false);
   step(line, 1);
