@@ -40,10 +40,28 @@ Result<void> make_tree(const std::string& path) {
   return {};
 }
 
+/// A run in the folder, whose files would be mixed up with those of a run that is the folder
+/// itself; empty = none.
+std::string run_below(const std::string& folder) {
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), last; !failure && entry != last;
+       entry.increment(failure)) {
+    std::error_code absent;
+    if (fs::exists(entry->path() / "events.jsonl", absent)) {
+      return entry->path().string();
+    }
+  }
+  return "";
+}
+
 Result<void> refuse_foreign_run(const JobConfig& config, const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path + "/events.jsonl", ignored)) {
-    return {};
+    const std::string below = run_below(path);
+    return below.empty()
+               ? Result<void>()
+               : Error{Errc::kInvalidInput, path + " is a folder of runs, such as " + below +
+                                                "; choose a --run-dir of its own for this one"};
   }
   if (!config.resume.empty() && is_inside(config.resume, path)) {
     return {};

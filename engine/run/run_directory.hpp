@@ -28,8 +28,9 @@ class RunDirectory {
  public:
   /// Creates the folder tree at `config.run_dir` and writes config.toml. kInvalidInput if the
   /// folder already holds a run (events.jsonl exists) and `config.resume` does not point into it,
-  /// or if there is no valid plan at `config.plan`; kIo. A run that is resumed keeps the plan that
-  /// it has. `start`: the state that the job is resumed from; it is recorded.
+  /// if a folder in it holds one, or if there is no valid plan at `config.plan`; kIo. A run that is
+  /// resumed keeps the plan that it has. `start`: the state that the job is resumed from; it is
+  /// recorded.
   static Result<std::unique_ptr<RunDirectory>> create(const JobConfig& config,
                                                       const StartingPoint& start = {});
   /// Opens the directory of a job that is continued. Refuses nothing, and writes nothing except

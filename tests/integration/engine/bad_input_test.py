@@ -210,6 +210,8 @@ def port_in_use():
                                                         "x/run/token": "ab" * 32 + "\n"})
     refused(busy + ["--run-dir", "x/run"], "already holds a run",
             given={"x/run/events.jsonl": "{}\n", "x/run/config.toml": "lr = 1\n"})
+    refused(["train"] + SMALL_JOB + STEPS + ["--run-dir", "x"], "x is a folder of runs",
+            given={"x/run/events.jsonl": "{}\n"})
     refused_resume(port)
     run.finish()
     run.remove()

@@ -150,6 +150,19 @@ TEST(RunDirectory, WritesOneCompleteJsonObjectPerEventAndStep) {
   EXPECT_EQ(metrics[1].at("attempts").as_int64(), 2);
 }
 
+TEST(RunDirectory, RefusesAFolderOfRuns) {
+  const test_support::TemporaryFolder folder;
+  make(config_in(folder / "runs/a"));
+  std::filesystem::create_directories(folder / "runs/notes");
+  const auto mixed = RunDirectory::create(config_in(folder / "runs"));
+  ASSERT_FALSE(mixed.ok());
+  EXPECT_EQ(mixed.error().code, Errc::kInvalidInput);
+  EXPECT_THAT(mixed.error().detail,
+              HasSubstr("runs is a folder of runs, such as " + (folder / "runs/a")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "runs/config.toml"));
+  EXPECT_TRUE(RunDirectory::create(config_in(folder / "runs/b")).ok());
+}
+
 TEST(RunDirectory, RefusesAFolderThatHoldsARunUnlessItIsResumed) {
   const test_support::TemporaryFolder folder;
   JobConfig config = config_in(folder / "run");
