@@ -26,7 +26,9 @@ Error wrong(std::string text) {
 }
 
 Error unknown_policy(std::string_view text) {
-  return wrong(std::string("'").append(text) + "' is not bsp, asp, ssp:S or backup:N-of-M");
+  return wrong(std::string("'").append(text) +
+               "' is not bsp, asp, ssp:S or backup:N-of-M, perhaps with an amount as 6.25%, "
+               "400steps or 51200samples");
 }
 
 bool take_suffix(std::string_view& text, std::string_view suffix) {
@@ -140,13 +142,7 @@ Result<Stretch> parse_phase(std::string_view text, const JobLength& length) {
   if (const std::size_t colon = text.rfind(':'); colon != std::string_view::npos) {
     phase.steps = parse_amount(text.substr(colon + 1), length);
   }
-  Result<SyncPolicy> policy =
-      parse_sync_policy(phase.steps ? text.substr(0, text.rfind(':')) : text);
-  if (!policy.ok()) {
-    return wrong(policy.error().detail +
-                 ", perhaps with an amount as 6.25%, 400steps or 51200samples");
-  }
-  phase.policy = policy.value();
+  TRY_ASSIGN(phase.policy, parse_sync_policy(phase.steps ? text.substr(0, text.rfind(':')) : text));
   return phase;
 }
 
@@ -276,9 +272,13 @@ Result<SyncPolicy> parse_sync_policy(std::string_view text) {
   }
   const auto needed =
       number_in<std::uint32_t>(text.substr(kBackup.size(), of - kBackup.size()), 0, kWorkersMax);
-  const auto workers = number_in<std::uint32_t>(text.substr(of + kOf.size()), 0, kWorkersMax);
-  if (!needed || !workers || *needed < 1 || *needed > *workers) {
+  const auto workers = number_in<std::uint32_t>(text.substr(of + kOf.size()), 1, kWorkersMax);
+  if (!needed || !workers) {
     return unknown_policy(text);
+  }
+  if (*needed < 1 || *needed > *workers) {
+    return wrong("an update of backup:N-of-M is the mean of N of M slices, so N is from 1 to " +
+                 std::to_string(*workers) + ", not " + std::to_string(*needed));
   }
   return SyncPolicy{SyncKind::kBackup, 0, *needed, *workers};
 }

@@ -50,6 +50,14 @@ TEST(SyncPolicyText, IsRefusedWithTheKnownOnesIfItMeansNothing) {
   }
 }
 
+TEST(SyncPolicyText, SaysWhichNumberOfABackupIsWrong) {
+  for (const std::string number : {"0", "5"}) {
+    EXPECT_EQ(parse_sync_policy("backup:" + number + "-of-4").error().detail,
+              "an update of backup:N-of-M is the mean of N of M slices, so N is from 1 to 4, not " +
+                  number);
+  }
+}
+
 TEST(SyncPhases, TakeSharesStepsAndSamplesOfTheWholeJob) {
   for (const char* text : {"bsp:6.25%,asp", "bsp:25steps,asp", "bsp:3200samples,asp:1%"}) {
     EXPECT_EQ(shown(text), "bsp 0-100 asp 100-1600 ") << text;
