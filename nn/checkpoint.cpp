@@ -365,12 +365,6 @@ Result<CheckpointInfo> decode_manifest(ByteSpan manifest) {
   return parsed.ok() ? info_from(parsed.value()) : Result<CheckpointInfo>(parsed.error());
 }
 
-Result<ByteSpan> checked_model_file(const CheckpointFiles& files) {
-  const Result<json::value> manifest = manifest_of(files);
-  return manifest.ok() ? checked_file(files, manifest.value(), kModelFile)
-                       : Result<ByteSpan>(manifest.error());
-}
-
 Result<ModelState> decode_checkpoint(const Model& model, const CheckpointFiles& files) {
   TRY_ASSIGN(const auto manifest, manifest_of(files));
   TRY_ASSIGN(const auto info, info_from(manifest));

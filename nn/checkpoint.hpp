@@ -53,9 +53,4 @@ inline constexpr const char* kManifestFile = "manifest.json";
 [[nodiscard]] Result<ModelState> decode_checkpoint(const Model& model,
                                                    const CheckpointFiles& files);
 
-/// The model file (a weight file, see nn/weight_file.hpp) of a checkpoint whose manifest can be
-/// read, after its size and hash were compared with the manifest. The view points into `files`.
-/// kCorrupt with the file and the reason.
-[[nodiscard]] Result<ByteSpan> checked_model_file(const CheckpointFiles& files);
-
 }  // namespace mayfly::nn

@@ -29,13 +29,13 @@ Error about(const std::string& path, const Error& error) {
 }
 
 Result<InitialWeights> from_checkpoint(const std::string& path, const std::string& model) {
-  TRY_ASSIGN(LoadedCheckpoint checkpoint, load_checkpoint(path));
+  TRY_ASSIGN(LoadedCheckpoint checkpoint, load_intact_checkpoint(path));
+  if (!checkpoint.passed_over.empty()) {
+    log::warning(checkpoint.passed_over);
+  }
   if (checkpoint.info.model != model) {
     return Error{Errc::kInvalidInput, fmt::format("init_from: checkpoint {} holds {}, not {}",
                                                   checkpoint.path, checkpoint.info.model, model)};
-  }
-  if (Result<ByteSpan> file = nn::checked_model_file(checkpoint.files); !file.ok()) {
-    return about("checkpoint " + checkpoint.path, file.error());
   }
   return InitialWeights{checkpoint.path, std::move(checkpoint.files[nn::kModelFile])};
 }

@@ -59,7 +59,7 @@ struct InitialWeights {
 };
 
 /// Reads the weights that init_from names: a weight file, a checkpoint folder, or a run directory
-/// (its latest checkpoint, whose model file must have the hash of its manifest). kNotFound,
+/// (its newest checkpoint, or if that is damaged the newest intact one, with a warning). kNotFound,
 /// kCorrupt, kInvalidInput (a checkpoint of another model than `model`), each with the path.
 [[nodiscard]] Result<InitialWeights> read_initial_weights(const std::string& init_from,
                                                           const std::string& model);

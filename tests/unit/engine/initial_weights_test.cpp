@@ -18,9 +18,14 @@ using ::testing::HasSubstr;
 
 class InitialWeightsTest : public ::testing::Test {
  protected:
-  void save(const std::string& folder) {
+  void save(const std::string& folder, Step step = Step{40}) {
     const nn::CheckpointFiles files = nn::encode_checkpoint(model_, state_, 7, {});
-    ASSERT_TRUE(save_checkpoint(folder, files, Step{40}, 1).ok());
+    ASSERT_TRUE(save_checkpoint(folder, files, step, 2).ok());
+  }
+  static void damage(const std::string& checkpoint) {
+    std::fstream torn(checkpoint + "/model.safetensors", std::ios::in | std::ios::out);
+    torn.seekp(-1, std::ios::end);
+    torn.put('\x55');
   }
   static Error error_of(const std::string& path, const std::string& model = "resnet20") {
     const Result<InitialWeights> read = read_initial_weights(path, model);
@@ -52,6 +57,16 @@ TEST_F(InitialWeightsTest, ComeFromAFileOrACheckpointOrARun) {
   }
 }
 
+TEST_F(InitialWeightsTest, OfARunWithADamagedNewestCheckpointAreThoseOfTheNewestIntactOne) {
+  save(folder_ / "run/checkpoints", Step{30});
+  save(folder_ / "run/checkpoints");
+  damage(folder_ / "run/checkpoints/step-40");
+  const Result<InitialWeights> read = read_initial_weights(folder_ / "run", "resnet20");
+  ASSERT_TRUE(read.ok()) << read.error().detail;
+  EXPECT_EQ(read.value().path, folder_ / "run/checkpoints/step-30");
+  EXPECT_EQ(error_of(folder_ / "run/checkpoints/step-40").code, Errc::kCorrupt) << "as named";
+}
+
 TEST_F(InitialWeightsTest, EveryByteCountsInTheDigest) {
   const std::string file = folder_ / "weights";
   Bytes content = nn::encode_weight_file(model_, state_);
@@ -77,10 +92,7 @@ TEST_F(InitialWeightsTest, BadOnesAreRefusedByName) {
   save(folder_ / "run");
   EXPECT_THAT(error_of(folder_ / "run", "resnet32").detail,
               HasSubstr("step-40 holds resnet20, not resnet32"));
-  std::fstream torn(folder_ / "run/step-40/model.safetensors", std::ios::in | std::ios::out);
-  torn.seekp(-1, std::ios::end);
-  torn.put('\x55');
-  torn.close();
+  damage(folder_ / "run/step-40");
   const Error error = error_of(folder_ / "run");
   EXPECT_EQ(error.code, Errc::kCorrupt);
   EXPECT_THAT(error.detail, HasSubstr("model.safetensors: hash"));
