@@ -403,6 +403,13 @@ Result<engine::JobConfig> collect_settings(const ParsedArguments& arguments, con
   return config;
 }
 
+bool gives_workers(const ParsedArguments& arguments, const Context& context) {
+  engine::JobConfig none;
+  none.workers = 0;
+  const Result<engine::JobConfig> given = collect_settings(arguments, context, none);
+  return given.ok() && given.value().workers != none.workers;
+}
+
 Result<engine::JobConfig> resolve_config(const ParsedArguments& arguments, const Context& context,
                                          engine::JobConfig start, SwitchOrder order) {
   TRY_ASSIGN(const engine::JobConfig own, collect_settings(arguments, context));

@@ -115,6 +115,9 @@ inline constexpr std::size_t kConfigBytesMax = 1 << 20;
                                                          const Context& context,
                                                          engine::JobConfig config = {});
 
+/// Whether a flag, the environment or the file of --config sets the number of workers.
+[[nodiscard]] bool gives_workers(const ParsedArguments& arguments, const Context& context);
+
 /// The treatment of --switch-order, whose phases depend on the number of workers.
 enum class SwitchOrder : std::uint8_t {
   kSpelledOut,  ///< replaced by phases and steps

@@ -13,6 +13,7 @@
 #include "cli/operator_commands.hpp"
 #include "cloud_hooks/bundle/program_bundle.hpp"
 #include "elastic/net/job_token.hpp"
+#include "engine/cloud/hosts.hpp"
 #include "engine/compare/compare_plan.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/membership/run_place.hpp"
@@ -73,6 +74,15 @@ JobListener make_listener(const engine::JobConfig& config, Context& context) {
 constexpr const char* kChaosIsLocal =
     "--chaos is for the workers that `mayfly train` and `mayfly run` start on this machine";
 
+/// Without a number of workers every slot of the hosts gets one; how many these are is known later.
+void leave_number_to_hosts(const ParsedArguments& arguments, const Context& context,
+                           engine::JobConfig& config) {
+  if (config.cloud_provider == "ssh" && !config.cloud_dry_run &&
+      !gives_workers(arguments, context)) {
+    config.workers = engine::kEverySlot;
+  }
+}
+
 /// Runs the coordinator in this process, with workers that a provider or ssh starts elsewhere.
 int train_on_hosts(const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> config =
@@ -87,6 +97,9 @@ int train_on_hosts(const ParsedArguments& arguments, Context& context) {
     return context.complain(kChaosIsLocal, kExitUsage);
   }
   config.value().cloud_provider = "ssh";
+  if (!engine::holds_unfinished_job(config.value().run_dir)) {
+    leave_number_to_hosts(arguments, context, config.value());
+  }
   JobListener listener = make_listener(config.value(), context);
   return context.services.coordinator(config.value(), listener);
 }
@@ -273,6 +286,7 @@ int run_program_on_servers(engine::JobConfig config, const ParsedArguments& argu
   }
   config.cloud_provider = has_hosts ? "ssh" : config.cloud_provider;
   config.cloud_program = quoted(arguments.positionals);
+  leave_number_to_hosts(arguments, context, config);
   const bool sees_our_files = config.cloud_provider == "local" || config.cloud_provider == "exec";
   if (config.cloud_bundle.empty() && config.remote_program.empty() && !sees_our_files) {
     engine::JobConfig resolved = config;
@@ -373,9 +387,12 @@ int coordinator(const ParsedArguments& arguments, Context& context) {
   if (given.ok() && !given.value().chaos.empty()) {
     return context.complain(kChaosIsLocal, kExitUsage);
   }
-  const Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
+  Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
   if (!config.ok()) {
     return context.complain(config.error());
+  }
+  if (!engine::holds_unfinished_job(config.value().run_dir)) {  // else it is recorded
+    leave_number_to_hosts(arguments, context, config.value());
   }
   if (!config.value().coordinator.empty()) {
     return context.complain(

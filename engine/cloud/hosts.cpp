@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -113,7 +114,8 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
       [](std::uint32_t sum, const cloud_hooks::ssh::Host& host) { return sum + host.slots; });
   JobConfig job = config;
   const std::uint32_t servers = dedicated_servers(job) + job.evaluators;
-  if (job.workers + servers > slots) {
+  const std::uint32_t least = std::max(job.workers, 1U);
+  if (least + servers > slots) {
     std::string beside;
     if (dedicated_servers(job) > 0) {
       beside += fmt::format(" and {} parameter servers", dedicated_servers(job));
@@ -124,9 +126,9 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
     return Error{Errc::kInvalidInput,
                  fmt::format("--workers {}{}: the hosts have room for {}; write HOST:N for N on "
                              "one",
-                             job.workers, beside, slots)};
+                             least, beside, slots)};
   }
-  if (job.workers == JobConfig().workers) {
+  if (job.workers == kEverySlot) {
     job.workers = slots - servers;
   }
   job.cloud_max_workers = slots - servers;

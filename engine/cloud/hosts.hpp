@@ -3,6 +3,7 @@
 // Workers on hosts that are reached by ssh (`mayfly train --hosts`, docs/hosts.md): the provider's
 // options from the settings, and the preparation of the hosts before a job begins.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -24,11 +25,14 @@ namespace mayfly::engine {
 [[nodiscard]] Result<cloud_hooks::SshProviderOptions> ssh_options(const JobConfig& config,
                                                                   const std::string& label);
 
-/// The settings completed for hosts: the number of workers, the program's archive (packed into
-/// `cache_dir` if needed), and the arguments of workers. Copies the program to the hosts and passes
-/// a line about each of them to `tell`. kInvalidInput with the reasons if hosts cannot be used, kIo
-/// if the program cannot be packed; if the job was begun by an earlier process (`is_begun`), its
-/// workers may be running, and the reasons are only passed to `tell`.
+/// The setting `workers` of a job on hosts for which no number is given.
+inline constexpr std::uint32_t kEverySlot = 0;
+
+/// The settings completed for hosts: the number of workers if it is kEverySlot, the program's
+/// archive (packed into `cache_dir` if needed), and the arguments of workers. Copies the program to
+/// the hosts and passes a line about each of them to `tell`. kInvalidInput with the reasons if
+/// hosts cannot be used, kIo if the program cannot be packed; if the job was begun by an earlier
+/// process (`is_begun`), its workers may be running, and the reasons are only passed to `tell`.
 [[nodiscard]] Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cache_dir,
                                               bool is_begun,
                                               const std::function<void(const std::string&)>& tell);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "engine/cloud/hosts.hpp"
 #include "tests/unit/cli/cli_fixture.hpp"
 #include "tests/unit/engine/temporary_folder.hpp"
 
@@ -338,10 +339,24 @@ TEST_F(CliTest, RunOnHostsIsACoordinatorWhoseWorkersAreTheProgram) {
   EXPECT_EQ(started_, "coordinator");
   EXPECT_EQ(config_.cloud_provider, "ssh");
   EXPECT_EQ(config_.cloud_program, R"('./t' 'it'\''s')");
+  EXPECT_EQ(config_.workers, engine::kEverySlot);
   EXPECT_EQ(run({"run", "--hosts", "a", "--cloud-provider", "gce", "--", "./t"}), 2);
   EXPECT_EQ(run({"run", "--hosts", "a", "--chaos", "kill@step=3", "--", "./t"}), 2);
   EXPECT_EQ(run({"run", "--hosts", "a", "--program-dir", "/absent", "--", "./t"}), 2);
   EXPECT_THAT(err(), HasSubstr("/absent is no folder"));
+}
+
+TEST_F(CliTest, OnHostsEverySlotGetsAWorkerUnlessANumberIsGiven) {
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"train"}, {"coordinator", "--cloud-provider=ssh"}}) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"--hosts", "a,b"});
+    EXPECT_EQ(run(words), 0) << err();
+    EXPECT_EQ(config_.workers, engine::kEverySlot);
+    words.insert(words.end(), {"--workers", "1"});
+    EXPECT_EQ(run(words), 0) << err();
+    EXPECT_EQ(config_.workers, 1u);
+  }
 }
 
 TEST_F(CliTest, RunOnHostsRefusesAProgramThatTheServersWouldNotHave) {

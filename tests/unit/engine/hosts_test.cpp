@@ -41,6 +41,7 @@ TEST(PreparedHosts, AreNotNeededForAJobThatHasBegun) {
   JobConfig config;
   config.cloud_provider = "ssh";
   config.hosts = "a,b";
+  config.workers = kEverySlot;
   config.data = "procedural:64";
   config.ssh = "sh -c 'cat >/dev/null; exit 1'";  // no host answers
   std::vector<std::string> told;
@@ -54,6 +55,11 @@ TEST(PreparedHosts, AreNotNeededForAJobThatHasBegun) {
   ASSERT_EQ(told.size(), 3u) << "the program, and each host";
   EXPECT_TRUE(told[0].starts_with("the program cannot be packed")) << told[0];
   EXPECT_EQ(told[1], "a: exit code 1");
+  config.workers = 1;
+  const Result<JobConfig> one = prepare_hosts(config, cache, true, tell);
+  ASSERT_TRUE(one.ok()) << one.error().detail;
+  EXPECT_EQ(one.value().workers, 1u) << "the other slot is for replacements";
+  EXPECT_EQ(one.value().cloud_max_workers, 2u);
 }
 
 }  // namespace
