@@ -157,8 +157,9 @@ Result<void> check_room(const std::string& folder, std::uint64_t bytes) {
   const fs::space_info space = fs::space(folder, unknown);
   if (!unknown && space.available < bytes + kSpareBytes) {
     return Error{Errc::kIo,
-                 fmt::format("{} has {} MiB left, the data set needs {}; see --cache-dir", folder,
-                             space.available >> 20, (bytes + kSpareBytes) >> 20)};
+                 fmt::format("{} has {} MiB left; the data set needs {}, and {} more are kept free "
+                             "for others; see --cache-dir",
+                             folder, space.available >> 20, (bytes >> 20) + 1, kSpareBytes >> 20)};
   }
   return {};
 }

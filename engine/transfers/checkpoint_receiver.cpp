@@ -136,8 +136,10 @@ std::optional<std::string> CheckpointReceiver::reason_to_refuse(const TransferOf
   std::error_code unknown;
   const std::filesystem::space_info space = std::filesystem::space(job_.config.run_dir, unknown);
   if (!unknown && space.available < offer.bytes() + kSpareBytes) {
-    return fmt::format("{} has {} MiB left, the checkpoint needs {}", folder_,
-                       space.available >> 20, (offer.bytes() + kSpareBytes) >> 20);
+    return fmt::format(
+        "{} has {} MiB left; the checkpoint needs {}, and {} more are kept free for the run's "
+        "records",
+        folder_, space.available >> 20, (offer.bytes() >> 20) + 1, kSpareBytes >> 20);
   }
   return std::nullopt;
 }
