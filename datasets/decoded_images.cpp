@@ -14,8 +14,6 @@
 namespace mayfly::datasets {
 namespace {
 
-// Files of earlier formats are not read: those of "FMCACHE2" may lack healthy images, because their
-// writer misread images that followed a damaged header; "FMCACHE3" had no hash of the test records.
 constexpr std::uint64_t kCacheMagic = 0x3445484341434d46;  // "FMCACHE4"
 constexpr std::size_t kNameBytesMax = 255;
 constexpr std::size_t kClassesMax = std::size_t{1} << 16;

@@ -129,8 +129,6 @@ Result<void> add_file_facts(const std::string& path, Digester& digester) {
   return {};
 }
 
-// Files of the earlier format "FMSIZES1" are not read: they may lack healthy images, because their
-// writer misread images that followed a damaged header.
 constexpr std::uint64_t kSizesMagic = 0x3253455a49534d46;  // "FMSIZES2"
 constexpr std::uint64_t kHeaderBytes = std::uint64_t{1} << 14;
 constexpr std::size_t kChunk = 64;  // images that a thread claims at a time

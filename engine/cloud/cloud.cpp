@@ -51,8 +51,7 @@ std::vector<std::string> local_command(const JobConfig& config, const std::strin
 /// `mayfly scale` may have changed the number since the job began.
 std::uint32_t workers_at_first(const CoordinatorProcess& process) {
   const auto memory = read_cloud_memory(process.config().run_dir);
-  return process.goes_on() && memory && memory->workers > 0 ? memory->workers
-                                                            : process.config().workers;
+  return process.goes_on() && memory ? memory->workers : process.config().workers;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "engine/cloud/cloud_memory.hpp"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "base/file.hpp"
@@ -13,11 +12,7 @@ std::string cloud_memory_path(const std::string& run_dir) {
 }
 
 std::string print_cloud_memory(const CloudMemory& memory) {
-  return json::serialize(json::object{{"spent", memory.spent},
-                                      {"per_hour", memory.per_hour},
-                                      {"at", memory.at},
-                                      {"workers", memory.workers}}) +
-         "\n";
+  return json_text(object_of(memory)) + "\n";
 }
 
 std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir) {
@@ -26,9 +21,7 @@ std::optional<CloudMemory> read_cloud_memory(const std::string& run_dir) {
   std::optional<CloudMemory> memory;
   if (text.ok()) {
     (void)with_object("", text.value(), [&memory](const json::object& object) {
-      const double workers = std::clamp(number_or(object, "workers", 0), 0.0, 1e6);
-      memory = CloudMemory{number_or(object, "spent", 0), number_or(object, "per_hour", 0),
-                           number_or(object, "at", 0), static_cast<std::uint32_t>(workers)};
+      memory = record_of<CloudMemory>(object);
     });
   }
   return memory;

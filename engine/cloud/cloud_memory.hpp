@@ -13,8 +13,15 @@ namespace mayfly::engine {
 struct CloudMemory {
   double spent = 0;
   double per_hour = 0;
-  double at = 0;              ///< seconds since 1970
-  std::uint32_t workers = 0;  ///< 0 = unknown, as in files of older versions
+  double at = 0;  ///< seconds since 1970
+  std::uint32_t workers = 0;
+
+  static void fields(auto& io, auto& r) {
+    io("spent", r.spent);
+    io("per_hour", r.per_hour);
+    io("at", r.at);
+    io("workers", r.workers);
+  }
 };
 [[nodiscard]] std::string cloud_memory_path(const std::string& run_dir);
 [[nodiscard]] std::string print_cloud_memory(const CloudMemory& memory);

@@ -90,11 +90,6 @@ std::string with_spread(const Spread& spread, double scale, int digits) {
                                          spread.deviation * scale, digits);
 }
 
-/// 0 hours: not measured, as in results of older versions.
-std::string with_price(const Spread& hours, double price) {
-  return hours.most > 0 ? with_spread(hours, price, 3) : "-";
-}
-
 struct Column {
   const char* heading;
   std::string (*cell)(const CompareRow& row, const WorkerPrices& prices);
@@ -133,17 +128,17 @@ constexpr Column kColumns[] = {
      [](const CompareRow& row, const WorkerPrices&) {
        return row.redone.most > 0 ? with_spread(row.redone, 1, 0) : "-";
      }},
-    {"worker-hours",
-     [](const CompareRow& row, const WorkerPrices&) { return with_price(row.worker_hours, 1); }},
+    {"worker-hours", [](const CompareRow& row,
+                        const WorkerPrices&) { return with_spread(row.worker_hours, 1, 3); }},
 };
 constexpr Column kPriceColumns[] = {
     {"cost, spot",
      [](const CompareRow& row, const WorkerPrices& prices) {
-       return with_price(row.worker_hours, prices.spot);
+       return with_spread(row.worker_hours, prices.spot, 3);
      }},
     {"cost, on demand",
      [](const CompareRow& row, const WorkerPrices& prices) {
-       return with_price(row.worker_hours, prices.on_demand);
+       return with_spread(row.worker_hours, prices.on_demand, 3);
      }},
 };
 

@@ -62,8 +62,8 @@ struct RunResult {
     io("bytes", r.bytes);
     io("bytes_counted", r.bytes_counted);
     io("recoveries_ms", r.recoveries_ms);
-    io.newer("worker_seconds", r.worker_seconds);
-    io.newer("redone_samples", r.redone_samples);
+    io("worker_seconds", r.worker_seconds);
+    io("redone_samples", r.redone_samples);
     io("leased_again", r.leased_again);
     io("late", r.late);
     io("at_once", r.at_once);

@@ -25,7 +25,7 @@ std::string manifest_in(const std::string& checkpoint) {
 
 /// An old checkpoint that is being removed has no manifest any more and must not be measured.
 bool is_another(const std::string& manifest, const std::string& before) {
-  return !before.empty() && manifest != before && manifest != kNoManifest;
+  return manifest != before && manifest != kNoManifest;
 }
 
 }  // namespace

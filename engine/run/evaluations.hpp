@@ -56,8 +56,7 @@ struct FoundCheckpoint {
 /// The digest of the manifest of a checkpoint that was read. It may differ from the one that was
 /// found before, because a job that goes back to an earlier step replaces checkpoints.
 [[nodiscard]] std::string manifest_of(const nn::CheckpointFiles& files);
-/// Manifests of the checkpoints that were measured or are being measured, by step. An empty
-/// manifest matches any, because older runs did not record it.
+/// Manifests of the checkpoints that were measured or are being measured, by step.
 using SeenCheckpoints = std::map<std::uint64_t, std::string>;
 /// The checkpoints that have a line in evaluations.jsonl.
 [[nodiscard]] SeenCheckpoints checkpoints_on_record(const std::string& run_dir);

@@ -23,7 +23,7 @@ struct StagesRecord {
     io("fetch_ms", r.fetch_ms);
     io("prep_ms", r.prep_ms);
     io("compute_ms", r.compute_ms);
-    io.newer("compute_cpu_ms", r.compute_cpu_ms);
+    io("compute_cpu_ms", r.compute_cpu_ms);
     io("bytes", r.bytes);
     io("load_threads", r.load_threads);
     io("compute_threads", r.compute_threads);

@@ -150,7 +150,6 @@ class JsonWriter {
  public:
   explicit JsonWriter(json::object& object) : object_(object) {}
   void operator()(const char* name, const auto& field) { object_[name] = value_of(field); }
-  void newer(const char* name, const auto& field) { (*this)(name, field); }
   void unless(const auto& usual, const char* name, const auto& field) {
     if (!(field == usual)) {
       (*this)(name, field);
@@ -166,12 +165,11 @@ class JsonReader {
  public:
   explicit JsonReader(const json::object& object) : object_(object) {}
   void operator()(const char* name, auto& field) { read_value(object_.at(name), field); }
-  void newer(const char* name, auto& field) {
+  void unless(const auto& /*usual*/, const char* name, auto& field) {
     if (const json::value* value = object_.if_contains(name)) {
       read_value(*value, field);
     }
   }
-  void unless(const auto& /*usual*/, const char* name, auto& field) { newer(name, field); }
   void wire(auto& /*field*/) {}
 
  private:

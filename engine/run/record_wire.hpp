@@ -22,7 +22,6 @@ class RecordWriter {
   explicit RecordWriter(std::size_t text_bytes_max) : text_bytes_max_(text_bytes_max) {}
 
   void operator()(const char* /*name*/, const auto& field) { wire(field); }
-  void newer(const char* /*name*/, const auto& field) { wire(field); }
   void unless(const auto& /*usual*/, const char* /*name*/, const auto& field) { wire(field); }
 
   template <typename T>
@@ -83,7 +82,6 @@ class RecordReader {
       : in_(bytes), text_bytes_max_(text_bytes_max) {}
 
   void operator()(const char* /*name*/, auto& field) { wire(field); }
-  void newer(const char* /*name*/, auto& field) { wire(field); }
   void unless(const auto& /*usual*/, const char* /*name*/, auto& field) { wire(field); }
 
   template <typename T>

@@ -5,7 +5,6 @@
 // the run directory's files (engine/run/record_json.hpp). To add a field, add the member and its
 // entry in fields(). An entry is one of
 //   io("name", r.member)                 a field that every line of a file has
-//   io.newer("name", r.member)           a field that older run directories lack
 //   io.unless(usual, "name", r.member)   a field that is left out of a file if it equals `usual`
 //   io.wire(r.member)                    a field that only reports have
 //
@@ -55,8 +54,8 @@ struct StepTimes {
   static void fields(auto& io, auto& r) {
     io("slowest", r.slowest);
     io("compute_ms", r.compute_ms);
-    io.newer("fetch_ms", r.fetch_ms);  // earlier versions have data_ms instead, which is not read
-    io.newer("prep_ms", r.prep_ms);
+    io("fetch_ms", r.fetch_ms);
+    io("prep_ms", r.prep_ms);
     io("exchange_ms", r.exchange_ms);
     io("update_ms", r.update_ms);
     io.unless(std::nullopt, "held_up", r.held_up);
@@ -136,7 +135,7 @@ struct EvaluationRecord {
     io("step", r.step);
     io("test_top1", r.top1);
     io("test_loss", r.loss);
-    io.newer("ms", r.ms);
+    io("ms", r.ms);
     io.unless(std::vector<OwnMetric>(), "sums", r.sums);
   }
 };
@@ -175,8 +174,8 @@ struct WorkerRecord {
   static void fields(auto& io, auto& r) {
     io("steps", r.steps);
     io("loader_wait_ms", r.loader_wait_ms);
-    io.newer("prep_seconds", r.prep_seconds);
-    io.newer("bytes_read", r.bytes_read);
+    io("prep_seconds", r.prep_seconds);
+    io("bytes_read", r.bytes_read);
   }
 };
 
@@ -239,9 +238,9 @@ struct FallBackRecord {
   static void fields(auto& io, auto& r) {
     io("step", r.step);
     io("at", r.at);
-    io.newer("undone_steps", r.undone_steps);
-    io.newer("undone_samples", r.undone_samples);
-    io.newer("detail", r.reason);
+    io("undone_steps", r.undone_steps);
+    io("undone_samples", r.undone_samples);
+    io("detail", r.reason);
   }
 };
 
@@ -378,9 +377,9 @@ struct ViewEvent {
 
   static void fields(auto& io, auto& r) {
     io("view", r.view);
-    io.newer("committed", r.committed);
+    io("committed", r.committed);
     io("members", r.members);
-    io.newer("hosts", r.hosts);
+    io("hosts", r.hosts);
     r.spending.fields(io, r.spending);
   }
 };
@@ -397,7 +396,7 @@ struct RestartEvent {
     io("step", r.step);
     io("undone_steps", r.undone_steps);
     io("undone_samples", r.undone_samples);
-    io.newer("detail", r.detail);
+    io("detail", r.detail);
   }
 };
 
@@ -408,8 +407,8 @@ struct RecoveryRecord {
   std::uint64_t step = 0;  ///< committed when it happened
   std::uint64_t view = 0;  ///< the new one
   std::uint32_t redone_microbatches = 0;
-  std::string detail;              ///< why the first of the members was lost, or what broke
-  std::optional<double> detected;  ///< on the time axis
+  std::string detail;   ///< why the first of the members was lost, or what broke
+  double detected = 0;  ///< on the time axis
   double told_ms = 0, stopped_ms = 0, formed_ms = 0, synced_ms = 0, step_ms = 0;
 
   static void fields(auto& io, auto& r) {
@@ -418,8 +417,8 @@ struct RecoveryRecord {
     io("step", r.step);
     io("view", r.view);
     io("redone_microbatches", r.redone_microbatches);
-    io.newer("detail", r.detail);
-    io.unless(std::nullopt, "detected", r.detected);
+    io("detail", r.detail);
+    io("detected", r.detected);
     io("told_ms", r.told_ms);
     io("stopped_ms", r.stopped_ms);
     io("formed_ms", r.formed_ms);
@@ -446,7 +445,7 @@ struct JoinRecord {
   std::uint64_t admitted_after = 0;  ///< the last step before its first view
   std::uint64_t started_after = 0;   ///< the last step before it had work
   std::uint32_t snapshots = 0;       ///< see elastic::Join
-  std::optional<double> connected;   ///< on the time axis
+  double connected = 0;              ///< on the time axis
   double ready_ms = 0, admitted_ms = 0, caught_up_ms = 0, promoted_ms = 0, step_ms = 0;
 
   static void fields(auto& io, auto& r) {
@@ -454,7 +453,7 @@ struct JoinRecord {
     io("admitted_after", r.admitted_after);
     io("started_after", r.started_after);
     io("snapshots", r.snapshots);
-    io.unless(std::nullopt, "connected", r.connected);
+    io("connected", r.connected);
     io("ready_ms", r.ready_ms);
     io("admitted_ms", r.admitted_ms);
     io("caught_up_ms", r.caught_up_ms);

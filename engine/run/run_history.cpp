@@ -41,9 +41,7 @@ struct EventReader {
       (void)history.view_published(view);
       history.goes_on(t);
       history.current_step = view.committed;
-      if (event.contains("hosts")) {
-        history.took_part(view.committed, view);
-      }
+      history.took_part(view.committed, view);
     } else if (kind == RestartEvent::kKind && event.contains("undone_samples")) {
       const auto restart = record_of<RestartEvent>(event);
       has_restarted = true;
@@ -208,9 +206,7 @@ void RunHistory::goes_on(double t) {
 double RunHistory::recovery_seconds() const {
   std::vector<std::pair<double, double>> spans;
   for (const RecoveryRecord& recovery : recoveries) {
-    if (recovery.detected) {
-      spans.emplace_back(*recovery.detected, *recovery.detected + recovery.step_ms / 1000);
-    }
+    spans.emplace_back(recovery.detected, recovery.detected + recovery.step_ms / 1000);
   }
   std::sort(spans.begin(), spans.end());
   double sum = 0;
@@ -249,7 +245,7 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
     if (const auto member = record_of<MemberRecord>(line); member.t >= events.began) {
       history.members.push_back(member);
     }
-  });  // older runs have none
+  });  // absent before the first member
   // Steps that are computed again are not recorded again. If the job is computing such steps, the
   // next report corrects this number.
   history.current_step = history.last_step;
@@ -275,49 +271,31 @@ RunHistory history_of_new_part(const std::string& run_dir) {
 
 namespace {
 
-/// The first record of a file, and the last one whose line is complete.
-struct EndLines {
-  std::optional<json::object> first;
-  std::optional<json::object> last;
-};
-
-std::optional<json::object> object_in(const std::string& line) {
-  std::optional<json::object> found;
-  (void)with_object("", line, [&found](const json::object& object) { found = object; });
-  return found;
-}
-
-/// Files of records may be long: only their ends are read.
-EndLines end_lines_of(const std::string& path) {
+/// The last record whose line is complete. Files of records may be long: only their ends are read.
+std::optional<json::object> last_line_of(const std::string& path) {
   constexpr std::streamoff kTailBytes = 1 << 20;
-  EndLines lines;
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  if (!std::getline(file, line)) {
-    return lines;
+  std::optional<json::object> last;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) {
+    return last;
   }
-  lines.first = object_in(line);
-  file.seekg(0, std::ios::end);
   file.seekg(std::max<std::streamoff>(0, static_cast<std::streamoff>(file.tellg()) - kTailBytes));
+  std::string line;
   while (std::getline(file, line) && !file.eof()) {  // a torn line has no end
-    if (std::optional<json::object> object = object_in(line)) {
-      lines.last = std::move(object);
-    }
+    (void)with_object("", line, [&last](const json::object& object) { last = object; });
   }
-  return lines;
+  return last;
 }
 
 }  // namespace
 
 double seconds_on_record(const std::string& run_dir, double wall_clock) {
-  const EndLines events = end_lines_of(run_dir + "/events.jsonl");
-  const EndLines metrics = end_lines_of(run_dir + "/metrics.jsonl");
-  double reached = metrics.last ? number_or(*metrics.last, "t", 0) : 0;
-  if (events.first && events.last) {
-    const double begun = number_or(*events.first, "time", wall_clock);
-    const double told = number_or(*events.last, "time", begun);
-    const double t = number_or(*events.last, "t", std::max(0.0, told - begun));
-    reached = std::max(reached, t + std::max(0.0, wall_clock - told));
+  const std::optional<json::object> event = last_line_of(run_dir + "/events.jsonl");
+  const std::optional<json::object> metric = last_line_of(run_dir + "/metrics.jsonl");
+  double reached = metric ? number_or(*metric, "t", 0) : 0;
+  if (event) {
+    const double told = number_or(*event, "time", wall_clock);
+    reached = std::max(reached, number_or(*event, "t", 0) + std::max(0.0, wall_clock - told));
   }
   return reached;
 }

@@ -24,7 +24,7 @@ struct StartingPoint {
 };
 
 struct RunHistory {
-  StartingPoint start;           ///< runs of older versions do not have it on record
+  StartingPoint start;
   std::uint64_t first_step = 0;  ///< 0 = no step is on record
   std::uint64_t last_step = 0;
   /// The step of the job's present state: less than last_step after the loss of all members that
@@ -78,8 +78,7 @@ struct RunHistory {
   void heard(const std::string& kind, double t);
   /// The job computes steps again from `t` on.
   void goes_on(double t);
-  /// The total time of all recoveries whose instant is known; time in which they overlap counts
-  /// once.
+  /// The total time of all recoveries; time in which they overlap counts once.
   [[nodiscard]] double recovery_seconds() const;
 
   /// Counts a step whose record has not been counted before.
@@ -115,8 +114,7 @@ struct RunHistory {
 [[nodiscard]] RunHistory history_of_new_part(const std::string& run_dir);
 
 /// The position of `wall_clock` (seconds since 1970) on the time axis of a directory's records, but
-/// not before the last records: wall clocks may be set back. 0 without records. Events of older
-/// versions have no `t` and are placed by their time of day.
+/// not before the last records: wall clocks may be set back. 0 without records.
 [[nodiscard]] double seconds_on_record(const std::string& run_dir, double wall_clock);
 
 }  // namespace mayfly::engine

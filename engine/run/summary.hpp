@@ -97,7 +97,7 @@ struct Summary {
     io("recoveries", r.recoveries);
     io("workers", r.workers);
     io.unless(std::nullopt, "evaluations", r.evaluations);
-    io.newer("lost_seconds", r.lost_seconds);
+    io("lost_seconds", r.lost_seconds);
     io("cost", r.cost);
     io.unless("", "sync", r.sync);
     io("reduction", r.reduction);

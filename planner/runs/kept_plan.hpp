@@ -102,9 +102,9 @@ struct KeptPlan {
     io("recovery_s", r.recovery_s);
     io("checkpoint_s", r.checkpoint_s);
     io("checkpoint_every_s", r.checkpoint_every_s);
-    io.newer("checkpoint_because", r.checkpoint_because);
-    io.newer("deadline_s", r.deadline_s);
-    io.newer("is_fastest", r.is_fastest);
+    io("checkpoint_because", r.checkpoint_because);
+    io("deadline_s", r.deadline_s);
+    io("is_fastest", r.is_fastest);
     io("time_s", r.time_s);
     io("cost", r.cost);
     io("losses", r.losses);

@@ -5,6 +5,8 @@
 
 #include <fstream>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "engine/run/record_json.hpp"
 #include "engine/run/run_directory.hpp"
@@ -43,6 +45,11 @@ class RunHistoryTest : public ::testing::Test {
     m.digest = digest;
     return m;
   }
+  static json::object view(std::uint64_t number, std::uint64_t committed,
+                           std::vector<std::uint64_t> members,
+                           std::vector<std::string> hosts = {}) {
+    return object_of(ViewEvent{number, committed, std::move(members), std::move(hosts)});
+  }
 
   test_support::TemporaryFolder folder_;
   JobConfig config_;
@@ -76,17 +83,6 @@ TEST_F(RunHistoryTest, NotesOfProgramsAreNoEventsOfOurs) {
                      object_of(NoteRecord{NoteRecord::kOfProgram, "a text", 1, kind}));
   }
   EXPECT_FALSE(history().evaluation.has_value());
-}
-
-/// An earlier version wrote data_ms in place of fetch_ms and prep_ms.
-TEST_F(RunHistoryTest, StepsWithTheKindsOfAnEarlierVersionAreRead) {
-  const auto run = start();
-  run->metric(metric(1));
-  json::object line = object_of(metric(2));
-  line["before"] = {
-      {"slowest", 1}, {"compute_ms", 8}, {"data_ms", 1}, {"exchange_ms", 2}, {"update_ms", 1}};
-  append("metrics.jsonl", json_text(line) + "\n");
-  EXPECT_EQ(history().last_step, 2u);
 }
 
 TEST_F(RunHistoryTest, StepsWithoutAnUpdateAreCounted) {
@@ -127,7 +123,7 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
     run->metric(metric(step));
   }
   run->event("state", {{"step", 6}, {"digest", "undone"}});
-  run->event("fell_back", {{"step", 3}, {"at", 24}});
+  run->event("fell_back", object_of(FallBackRecord{24, 3}));
   for (const std::uint64_t step : {4, 5}) {
     run->metric(metric(step));
   }
@@ -158,7 +154,6 @@ TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
     recovery.step_ms = ms;
     h.recoveries.push_back(recovery);
   }
-  h.recoveries.emplace_back().step_ms = 500;  // by an older version, which wrote no instants
   EXPECT_DOUBLE_EQ(h.recovery_seconds(), 5);
 
   run->evaluation({1, 0.5, 1, 250});
@@ -174,15 +169,15 @@ TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
 
 TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   const auto run = start();
-  run->event("view", {{"view", 1}, {"committed", 0}, {"members", json::array{1}}});
+  run->event("view", view(1, 0, {1}));
   for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
     run->metric(metric(step, "digest"));
   }
   run->event("checkpoint", {{"step", 2}, {"detail", "runs/a/step-2"}});
   run->event("checkpoint", {{"step", 5}, {"detail", "lost with its server"}});
   run->evaluation({4, 0.5, 1.25});
-  run->event("restarted", {{"step", 2}, {"undone_steps", 4}, {"undone_samples", 400}});
-  run->event("view", {{"view", 2}, {"committed", 2}, {"members", json::array{2}}});
+  run->event("restarted", object_of(RestartEvent{2, 4, 400, ""}));
+  run->event("view", view(2, 2, {2}));
   RunHistory h = history();
   EXPECT_EQ(h.last_step, 6u);
   EXPECT_EQ(h.current_step, 2u);
@@ -195,20 +190,20 @@ TEST_F(RunHistoryTest, AJobThatLostItsNewestStateIsAtTheStepOfItsLastView) {
   EXPECT_FALSE(h.is_undone(2, 1));
   h.reached(6, "again");
   run->metric(metric(7));
-  run->event("view", {{"view", 3}, {"committed", 7}, {"members", json::array{2, 3}}});
+  run->event("view", view(3, 7, {2, 3}));
   EXPECT_EQ(history().current_step, 7u);
   EXPECT_EQ(h.last_digest, "again");
 }
 
 TEST_F(RunHistoryTest, AJobThatHasPassedWhereItWasBeforeIsAtItsLastStep) {
   const auto run = start();
-  run->event("view", {{"view", 1}, {"committed", 0}, {"members", json::array{1}}});
+  run->event("view", view(1, 0, {1}));
   for (const std::uint64_t step : {1, 2, 3, 4, 5, 6}) {
     StepRecord m = metric(step, "digest of " + std::to_string(step));
     m.view = step <= 4 ? 1 : 2;
     if (step == 5) {
-      run->event("restarted", {{"step", 2}, {"undone_steps", 2}, {"undone_samples", 200}});
-      run->event("view", {{"view", 2}, {"committed", 2}, {"members", json::array{2}}});
+      run->event("restarted", object_of(RestartEvent{2, 2, 200, ""}));
+      run->event("view", view(2, 2, {2}));
     }
     run->metric(m);
   }
@@ -233,7 +228,7 @@ TEST_F(RunHistoryTest, RecordsThatWereLostWithWhoHadThemAreMissing) {
   for (const std::uint64_t step : {1, 2}) {
     run->metric(metric(step, "digest"));
   }
-  run->event("view", {{"view", 2}, {"committed", 5}, {"members", json::array{3}}});
+  run->event("view", view(2, 5, {3}));
   EXPECT_EQ(history().current_step, 5u);
   EXPECT_THAT(history().missing, ElementsAre(3, 4, 5));
   EXPECT_EQ(history().digest_step, 2u);
@@ -244,14 +239,8 @@ TEST_F(RunHistoryTest, RecordsThatWereLostWithWhoHadThemAreMissing) {
 
 TEST_F(RunHistoryTest, WhoTookPartIsReadBack) {
   const auto run = start();
-  run->event("view", {{"view", 1},
-                      {"committed", 0},
-                      {"members", json::array{1, 2}},
-                      {"hosts", json::array{"a", "b"}}});
-  run->event("view", {{"view", 2},
-                      {"committed", 1},
-                      {"members", json::array{1, 3}},
-                      {"hosts", json::array{"a", "b"}}});
+  run->event("view", view(1, 0, {1, 2}, {"a", "b"}));
+  run->event("view", view(2, 1, {1, 3}, {"a", "b"}));
   for (const std::uint64_t step : {1, 2, 3}) {
     run->metric(metric(step));
   }
@@ -274,10 +263,10 @@ TEST_F(RunHistoryTest, EventsAreReadBack) {
   recovery.view = 2;
   recovery.redone_microbatches = 5;
   recovery.step_ms = 41.5;
-  run->event("view", {{"view", 1}, {"members", json::array{1, 2}}});
+  run->event("view", view(1, 0, {1, 2}));
   run->event("view", {{"detail", "view 1 resumes after step 0"}});  // the coordinator's note
-  run->event("view", {{"view", 2}, {"members", json::array{1, 2, 3}}});
-  run->event("view", {{"view", 3}, {"members", json::array{1, 2, 3}}});  // only the shares changed
+  run->event("view", view(2, 0, {1, 2, 3}));
+  run->event("view", view(3, 0, {1, 2, 3}));  // only the shares changed
   run->event(RecoveryEvent::kKind, object_of(RecoveryEvent{recovery}));
   run->evaluation({20, 0.5, 1.25});
   run->event("checkpoint_received", {{"step", 20}, {"path", "runs/a/step-20"}});
@@ -310,7 +299,7 @@ TEST_F(RunHistoryTest, AViewThatIsToldAgainCountsOnce) {
 TEST_F(RunHistoryTest, APartThatEndedBeforeTheJobWasStartedAgainDoesNotCount) {
   {
     const auto run = start();
-    run->event("view", {{"view", 1}, {"members", json::array{1}}});
+    run->event("view", view(1, 0, {1}));
     run->metric(metric(1));
     run->metric(metric(2));
   }

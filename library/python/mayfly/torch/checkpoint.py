@@ -55,7 +55,7 @@ def load(path):
     model = read_safetensors(os.path.join(folder, "model.safetensors"))
     rest = read_safetensors(os.path.join(folder, "optimizer.safetensors"))
     kept = unpickled(rest[BLOB].numpy().tobytes())
-    model.update(kept.get("empty", {}))
-    for name, first in kept.get("tied", {}).items():
+    model.update(kept["empty"])
+    for name, first in kept["tied"].items():
         model[name] = model[first]
     return {"model": model, "extra": kept["extra"]}
